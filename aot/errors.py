@@ -1,0 +1,92 @@
+"""The errors that a user can meet: one class per party at fault, one code per problem.
+
+Codes: E10xx malformed file, E11xx inconsistent model, E12xx not supported, E2xxx target and fit, E3xxx tool chain,
+E4xxx verification, E5xxx usage and files, E9xxx our own fault.  `aot explain CODE` prints the text of `EXPLANATIONS` (aot/explain.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EXIT_OK = 0
+EXIT_INTERNAL = 1
+EXIT_USAGE = 2
+EXIT_MODEL = 3
+EXIT_DOES_NOT_FIT = 4
+EXIT_VERIFICATION = 5
+EXIT_TOOLCHAIN = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, with its place in the model.
+
+    `where` is a phrase such as `op 14 CONV_2D "sep2/conv"` or `tensor 3 "input"`; empty where the whole file is meant.
+    """
+
+    code: str
+    message: str
+    where: str = ""
+
+    def __str__(self) -> str:
+        place = f" {self.where}:" if self.where else ""
+        return f"{self.code}{place} {self.message} (aot explain {self.code})"
+
+
+class AotError(Exception):
+    """Base of every error that the tool reports on purpose; carries all problems found, not only the first."""
+
+    exit_code = EXIT_INTERNAL
+
+    def __init__(self, *problems: Problem) -> None:
+        if not problems:
+            raise ValueError("an AotError needs at least one Problem")
+        super().__init__("\n".join(str(p) for p in problems))
+        self.problems = problems
+
+
+class UsageError(AotError):
+    """The command line or an input file given with it is wrong (E5xxx)."""
+
+    exit_code = EXIT_USAGE
+
+
+class ModelError(AotError):
+    """The model file is malformed or contradicts itself (E10xx, E11xx)."""
+
+    exit_code = EXIT_MODEL
+
+
+class UnsupportedError(AotError):
+    """The model is valid, but holds something that this version cannot compile (E12xx)."""
+
+    exit_code = EXIT_MODEL
+
+
+class TargetError(AotError):
+    """The model does not fit the target, the board or a budget (E2xxx)."""
+
+    exit_code = EXIT_DOES_NOT_FIT
+
+
+class VerificationError(AotError):
+    """A result differs from the reference (E4xxx)."""
+
+    exit_code = EXIT_VERIFICATION
+
+
+class ToolchainError(AotError):
+    """A compiler or an emulator is missing or failed (E3xxx)."""
+
+    exit_code = EXIT_TOOLCHAIN
+
+
+class InternalError(AotError):
+    """A verifier or a self-check found a fault of this tool (E9xxx)."""
+
+    exit_code = EXIT_INTERNAL
+
+
+def internal(message: str, *, where: str = "") -> InternalError:
+    """An E9001 for a broken invariant of our own."""
+    return InternalError(Problem("E9001", message, where))
