@@ -1,0 +1,66 @@
+"""The project's own writer of .tflite files, for tests and for `examples/digits/train.py`.
+
+`ModelBuilder` writes any model; the `*_model` functions write one operator each; `reference*` run a model in
+TensorFlow Lite's reference kernels or in TFLM.
+"""
+
+from __future__ import annotations
+
+from tests.writer.builder import ModelBuilder, Subgraph
+from tests.writer.ops import add_model, conv2d_model, dense_model, depthwise_model, output_size, pool_model
+from tests.writer.ops_shape import (
+    concat_model,
+    dequantize_model,
+    logistic_model,
+    mean_model,
+    pad_model,
+    quantize_model,
+    requantize_model,
+    reshape_model,
+    resize_nearest_model,
+    softmax_model,
+    transpose_model,
+)
+from tests.writer.quant import Quant, quant_of_range, quantize_bias, quantize_weights
+from tests.writer.reference import (
+    HAVE_LITERT,
+    HAVE_TFLM,
+    input_details,
+    reference,
+    reference_sets,
+    reference_tensors,
+    tflm_reference,
+)
+
+__all__ = [
+    "HAVE_LITERT",
+    "HAVE_TFLM",
+    "ModelBuilder",
+    "Quant",
+    "Subgraph",
+    "add_model",
+    "concat_model",
+    "conv2d_model",
+    "dense_model",
+    "depthwise_model",
+    "dequantize_model",
+    "input_details",
+    "logistic_model",
+    "mean_model",
+    "output_size",
+    "pad_model",
+    "pool_model",
+    "quant_of_range",
+    "quantize_bias",
+    "quantize_model",
+    "quantize_weights",
+    "reference",
+    "reference_sets",
+    "reference_tensors",
+    "requantize_model",
+    "reshape_model",
+    "resize_nearest_model",
+    "softmax_model",
+    "tflm_reference",
+    "transpose_model",
+]
