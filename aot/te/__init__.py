@@ -1,1 +1,5 @@
+"""Tensor expressions, for generic lowerings and epilogues."""
 
+from aot.te.tensor import At, IterVar, Tensor, compute, max, min, placeholder, reduce, reduce_axis, sum
+
+__all__ = ["At", "IterVar", "Tensor", "compute", "max", "min", "placeholder", "reduce", "reduce_axis", "sum"]

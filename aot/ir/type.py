@@ -1,0 +1,69 @@
+"""Types of values in the graph IR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from aot.support.dtype import itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class QuantParams:
+    """real = scale * (q - zero_point); one pair for the tensor, or one for each index along `axis`.
+
+    Scales are the file's float32 values, held exactly as Python floats.
+    """
+
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+    axis: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.scale or len(self.scale) != len(self.zero_point):
+            raise ValueError("QuantParams needs as many zero points as scales, at least one")
+
+    @property
+    def is_per_channel(self) -> bool:
+        return self.axis is not None
+
+
+def per_tensor(scale: float, zero_point: int) -> QuantParams:
+    return QuantParams((scale,), (zero_point,))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Shape (static), element type and, for quantised values, the parameters."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    quant: QuantParams | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * itemsize(self.dtype)
+
+    def with_dtype(self, dtype: str, quant: QuantParams | None = None) -> TensorType:
+        return TensorType(self.shape, dtype, quant)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType:
+    """Several values at once, as a split yields them."""
+
+    fields: tuple[TensorType, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.fields))})"
+
+
+Type = TensorType | TupleType

@@ -1,0 +1,86 @@
+"""Op strategy: which kernel implements a fused group, and what a kernel hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from aot.ir.op import Array
+from aot.relay.expr import Call, Expr, Function, Var
+from aot.target.target import Target
+from aot.tir.function import PrimFunc
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A fused function as a kernel author sees it.
+
+    `func` is the primitive relay function (constants inside its body, one parameter a tensor operand).  `anchor` is its call of the
+    highest pattern kind, `followers` the element-wise calls after it, in order, each reading the one before as its first argument or
+    as another one (a residual ADD).  A group without such a chain has the last call as anchor and no followers.
+    """
+
+    func: Function
+    anchor: Call
+    followers: tuple[Call, ...]
+
+    @property
+    def params(self) -> tuple[Var, ...]:
+        return self.func.params
+
+    @property
+    def result(self) -> Expr:
+        return self.func.body
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A kernel for one layer: `constants` gives each of `func.consts`, by buffer name, as a numpy array of its packed bytes or elements.
+
+    `func.inputs` follow the order of the group's parameters, `func.outputs` the fields of its result.
+    """
+
+    func: PrimFunc
+    constants: Mapping[str, Array] = field(default_factory=dict)
+
+
+Accepts = Callable[[Group, Target], bool]
+Lower = Callable[[Group, Target, str], Lowered]
+"""(group, target, name of the function to build) -> Lowered"""
+
+
+@dataclass(frozen=True, slots=True)
+class Impl:
+    """A kernel family: `accepts` says exactly which groups it takes, the highest plevel among those that accept is chosen."""
+
+    name: str
+    anchor: str
+    accepts: Accepts
+    lower: Lower
+    plevel: int = 10
+
+
+_IMPLS: dict[str, list[Impl]] = {}
+
+
+def register_impl(impl: Impl) -> Impl:
+    """Enter a kernel; `anchor` "*" means any group (the generic path from te rules)."""
+    _IMPLS.setdefault(impl.anchor, []).append(impl)
+    return impl
+
+
+def implementations(anchor: str) -> tuple[Impl, ...]:
+    """All kernels for groups anchored at that operator, best plevel first, then by name; the "*" ones last."""
+    own = sorted(_IMPLS.get(anchor, ()), key=lambda i: (-i.plevel, i.name))
+    return (*own, *sorted(_IMPLS.get("*", ()), key=lambda i: (-i.plevel, i.name)))
+
+
+def all_implementations() -> tuple[Impl, ...]:
+    return tuple(i for anchor in sorted(_IMPLS) for i in implementations(anchor) if i.anchor == anchor)
+
+
+def select_impl(group: Group, target: Target) -> Impl | None:
+    name = getattr(group.anchor.op, "name", "")
+    return next((i for i in implementations(name) if i.accepts(group, target)), None)
+
+

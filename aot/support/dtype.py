@@ -1,0 +1,75 @@
+"""Element types by name: widths, ranges, numpy and C spellings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_NUMPY = {
+    "bool": np.dtype(np.bool_),
+    "int4": np.dtype(np.int8),
+    "int8": np.dtype(np.int8),
+    "uint8": np.dtype(np.uint8),
+    "int16": np.dtype(np.int16),
+    "uint16": np.dtype(np.uint16),
+    "int32": np.dtype(np.int32),
+    "uint32": np.dtype(np.uint32),
+    "int64": np.dtype(np.int64),
+    "uint64": np.dtype(np.uint64),
+    "float16": np.dtype(np.float16),
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+}
+
+_C = {
+    "bool": "bool",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "int16": "int16_t",
+    "uint16": "uint16_t",
+    "int32": "int32_t",
+    "uint32": "uint32_t",
+    "int64": "int64_t",
+    "uint64": "uint64_t",
+    "float32": "float",
+    "float64": "double",
+}
+
+
+def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
+    """The numpy type that holds values of `dtype`; int4 values live in int8."""
+    return _NUMPY[dtype]
+
+
+def ctype(dtype: str) -> str:
+    """The C99 type of one element."""
+    return _C[dtype]
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of one element (int4: one, as unpacked)."""
+    return _NUMPY[dtype].itemsize
+
+
+def bits(dtype: str) -> int:
+    """Width of one element in bits; bool counts as 8, as stored."""
+    return 4 if dtype == "int4" else 8 * itemsize(dtype)
+
+
+def is_float(dtype: str) -> bool:
+    return dtype.startswith("float")
+
+
+def is_int(dtype: str) -> bool:
+    return dtype.startswith(("int", "uint"))
+
+
+def is_signed(dtype: str) -> bool:
+    return dtype.startswith("int")
+
+
+def int_range(dtype: str) -> tuple[int, int]:
+    """Smallest and largest value of an integer type (bool: 0 and 1)."""
+    if dtype == "bool":
+        return 0, 1
+    n = bits(dtype)
+    return (-(1 << (n - 1)), (1 << (n - 1)) - 1) if is_signed(dtype) else (0, (1 << n) - 1)

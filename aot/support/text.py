@@ -1,0 +1,44 @@
+"""Building indented text line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class TextBuilder:
+    """Collects lines at a current depth; `with text.indented():` deepens it."""
+
+    def __init__(self, indent: str = "  ") -> None:
+        self._indent = indent
+        self._depth = 0
+        self._lines: list[str] = []
+
+    def line(self, text: str = "") -> None:
+        self._lines.append(self._indent * self._depth + text if text else "")
+
+    def lines(self, block: str) -> None:
+        for text in block.splitlines():
+            self.line(text)
+
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+
+def commas(number: int) -> str:
+    """1234567 -> '1,234,567'."""
+    return f"{number:,}"
+
+
+def printable(name: str, *, limit: int = 80) -> str:
+    """A name from an untrusted file, safe to show: control characters replaced, cut at `limit` characters."""
+    clean = "".join(c if c.isprintable() else "?" for c in name)
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"

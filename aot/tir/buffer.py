@@ -1,0 +1,60 @@
+"""Buffers: typed memory of the loop-nest IR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from aot.support.dtype import itemsize
+from aot.tir.expr import Expr, IntoExpr, Load, as_expr
+
+Scope = Literal["param", "const", "arena", "local"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """`param`: a tensor handed in; `const`: a packed stream in flash; `arena`: planned scratch; `local`: registers.
+
+    A local buffer has constant indices once loops are unrolled and prints as C scalars, unless `indexed` asks for a small C array.
+    `align` is in bytes.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scope: Scope = "param"
+    align: int = 1
+    indexed: bool = False
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * itemsize(self.dtype)
+
+    def __getitem__(self, indices: IntoExpr | tuple[IntoExpr, ...]) -> Load:
+        return Load(self, as_indices(indices), self.dtype)
+
+    def load(self, dtype: str, index: IntoExpr) -> Load:
+        """A typed load; `index` counts elements of `dtype` from the start of the buffer."""
+        return Load(self, (as_expr(index),), dtype)
+
+
+def as_indices(indices: IntoExpr | tuple[IntoExpr, ...]) -> tuple[Expr, ...]:
+    if not isinstance(indices, tuple):
+        indices = (indices,)
+    return tuple(as_expr(i) for i in indices)
+
+
+def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    """The row-major element index of `indices` (Horner's scheme); one index stays as it is."""
+    if len(indices) == 1:
+        return indices[0]
+    assert len(indices) == len(buffer.shape), f"{buffer.name}: {len(indices)} indices for {len(buffer.shape)} dimensions"
+    flat = indices[0]
+    for extent, index in zip(buffer.shape[1:], indices[1:], strict=True):
+        flat = flat * extent + index
+    return flat

@@ -1,0 +1,217 @@
+"""Scalar expressions of the loop-nest IR.
+
+Arithmetic is C's, made strict: signed overflow is an error (the interpreter reports it), unsigned types wrap, `/` and `%` truncate,
+`>>` is arithmetic on signed types, and shifts need amounts within the width.  Both operands of a BinOp have one dtype.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aot.support.dtype import is_float
+
+if TYPE_CHECKING:
+    from aot.tir.buffer import Buffer
+    from aot.tir.intrin import Intrin
+
+COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+LOGICAL = frozenset({"&&", "||"})
+ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "min", "max"})
+
+
+class ExprOps:
+    """Operator overloads, which fold constants and drop neutral elements while building."""
+
+    __slots__ = ()
+
+    def __add__(self, other: IntoExpr) -> Expr:
+        return binop("+", self, other)
+
+    def __radd__(self, other: IntoExpr) -> Expr:
+        return binop("+", other, self)
+
+    def __sub__(self, other: IntoExpr) -> Expr:
+        return binop("-", self, other)
+
+    def __rsub__(self, other: IntoExpr) -> Expr:
+        return binop("-", other, self)
+
+    def __mul__(self, other: IntoExpr) -> Expr:
+        return binop("*", self, other)
+
+    def __rmul__(self, other: IntoExpr) -> Expr:
+        return binop("*", other, self)
+
+    def __floordiv__(self, other: IntoExpr) -> Expr:
+        return binop("/", self, other)
+
+    def __truediv__(self, other: IntoExpr) -> Expr:
+        return binop("/", self, other)
+
+    def __mod__(self, other: IntoExpr) -> Expr:
+        return binop("%", self, other)
+
+    def __lshift__(self, other: IntoExpr) -> Expr:
+        return binop("<<", self, other)
+
+    def __rshift__(self, other: IntoExpr) -> Expr:
+        return binop(">>", self, other)
+
+    def __and__(self, other: IntoExpr) -> Expr:
+        return binop("&", self, other)
+
+    def __or__(self, other: IntoExpr) -> Expr:
+        return binop("|", self, other)
+
+    def __lt__(self, other: IntoExpr) -> Expr:
+        return binop("<", self, other)
+
+    def __le__(self, other: IntoExpr) -> Expr:
+        return binop("<=", self, other)
+
+    def __gt__(self, other: IntoExpr) -> Expr:
+        return binop(">", self, other)
+
+    def __ge__(self, other: IntoExpr) -> Expr:
+        return binop(">=", self, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Imm(ExprOps):
+    """A constant; int, or float for float types."""
+
+    value: int | float
+    dtype: str = "int32"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Var(ExprOps):
+    """A loop variable, a let-bound name or a scalar parameter; compared by identity."""
+
+    name: str
+    dtype: str = "int32"
+
+
+@dataclass(frozen=True, slots=True)
+class BinOp(ExprOps):
+    """`a op b`; comparisons and logical operators yield bool."""
+
+    op: str
+    a: Expr
+    b: Expr
+
+    @property
+    def dtype(self) -> str:
+        return "bool" if self.op in COMPARISONS or self.op in LOGICAL else self.a.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(ExprOps):
+    """Conversion; to a narrower integer it keeps the low bits, from float to int it truncates and must be in range."""
+
+    dtype: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Select(ExprOps):
+    """`cond ? then : orelse`; only the chosen side is evaluated."""
+
+    cond: Expr
+    then: Expr
+    orelse: Expr
+
+    @property
+    def dtype(self) -> str:
+        return self.then.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Load(ExprOps):
+    """An element of a buffer.
+
+    With `dtype` equal to the buffer's, there is one index a dimension (or one flat index after flatten_buffer).  With another dtype
+    (a typed load from a packed stream) there is one index, counted in elements of that dtype from the buffer's start.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call(ExprOps):
+    """A scalar intrinsic."""
+
+    intrin: Intrin
+    args: tuple[Expr, ...]
+
+    @property
+    def dtype(self) -> str:
+        return self.intrin.dtype
+
+
+Expr = Imm | Var | BinOp | Cast | Select | Load | Call
+IntoExpr = Expr | ExprOps | int | float
+
+
+def imm(value: int | float, dtype: str = "int32") -> Imm:
+    return Imm(value, dtype)
+
+
+def as_expr(value: IntoExpr, dtype: str = "int32") -> Expr:
+    """A Python number as an Imm of `dtype`; expressions as they are."""
+    if isinstance(value, (int, float)):
+        return Imm(float(value) if is_float(dtype) else value, dtype)
+    assert isinstance(value, (Imm, Var, BinOp, Cast, Select, Load, Call))
+    return value
+
+
+def binop(op: str, a: IntoExpr, b: IntoExpr) -> Expr:
+    """Build `a op b`; Python numbers take the other side's dtype."""
+    dtype = a.dtype if isinstance(a, ExprOps) else b.dtype if isinstance(b, ExprOps) else "int32"  # type: ignore[attr-defined]
+    x, y = as_expr(a, dtype), as_expr(b, dtype)
+    if x.dtype != y.dtype:
+        raise TypeError(f"{op} of {x.dtype} and {y.dtype}")
+    from aot.tir.arith import fold  # the folding rules need the node classes above
+
+    return fold(BinOp(op, x, y))
+
+
+def cast(dtype: str, value: Expr) -> Expr:
+    """Conversion, dropped where it changes nothing."""
+    if value.dtype == dtype:
+        return value
+    if isinstance(value, Imm) and not is_float(dtype) and isinstance(value.value, int):
+        from aot.tir.arith import wrap
+
+        return Imm(wrap(value.value, dtype), dtype)
+    return Cast(dtype, value)
+
+
+def select(cond: Expr, then: Expr, orelse: Expr) -> Expr:
+    if isinstance(cond, Imm):
+        return then if cond.value else orelse
+    return Select(cond, then, orelse)
+
+
+def minimum(a: IntoExpr, b: IntoExpr) -> Expr:
+    return binop("min", a, b)
+
+
+def maximum(a: IntoExpr, b: IntoExpr) -> Expr:
+    return binop("max", a, b)
+
+
+def clamp(value: Expr, low: int, high: int) -> Expr:
+    """min(max(value, low), high)."""
+    return minimum(maximum(value, low), high)
+
+
+def equal(a: IntoExpr, b: IntoExpr) -> Expr:
+    return binop("==", a, b)
+
+
+def logical_and(a: IntoExpr, b: IntoExpr) -> Expr:
+    return binop("&&", a, b)

@@ -1,0 +1,62 @@
+"""Intrinsics: the only way by which C text enters a kernel, each declared once as {C text, meaning}."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from aot.tir.expr import Call, Expr, IntoExpr, as_expr
+from aot.tir.function import PrimFunc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intrin:
+    """A scalar intrinsic: one C expression and its meaning.
+
+    `c` is a format string over the printed arguments (`"aot_smlad({0}, {1}, {2})"`); `py` takes and returns Python ints of the argument
+    and result dtypes; `header` is the crt header that declares it ("" for none); `requires` names a CPU feature ("dsp", "mve") without
+    which the header supplies a portable stand-in.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    dtype: str
+    c: str
+    py: Callable[..., int | float]
+    header: str = "aot/kernel.h"
+    requires: str = ""
+
+    def __call__(self, *values: IntoExpr) -> Call:
+        if len(values) != len(self.args):
+            raise TypeError(f"{self.name} takes {len(self.args)} arguments, not {len(values)}")
+        args: list[Expr] = []
+        for value, dtype in zip(values, self.args, strict=True):
+            expr = as_expr(value, dtype)
+            if expr.dtype != dtype:
+                raise TypeError(f"{self.name}: an argument is {expr.dtype}, not {dtype}")
+            args.append(expr)
+        return Call(self, tuple(args))
+
+
+@dataclass(frozen=True, slots=True)
+class COperand:
+    """How a block's operand looks in C: `pointer` for memory, `scalars` for a local buffer's elements, `value` for a scalar."""
+
+    pointer: str = ""
+    scalars: tuple[str, ...] = ()
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorIntrin:
+    """A block intrinsic: its meaning is the loop nest `desc`, its C text comes from `emit`.
+
+    `emit` receives the operands by the names of `desc`'s parameters and returns C statements (usually one asm block).  Where the
+    target lacks `requires`, the code generator prints `desc` instead, so host and interpreter run the same meaning.
+    """
+
+    name: str
+    desc: PrimFunc
+    emit: Callable[[Mapping[str, COperand]], str]
+    requires: str = "dsp"
+    header: str = "aot/kernel.h"

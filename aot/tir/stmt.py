@@ -1,0 +1,87 @@
+"""Statements of the loop-nest IR. A body is a tuple of statements; Let and Allocate hold until its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from aot.tir.buffer import Buffer
+from aot.tir.expr import Expr, Var
+
+if TYPE_CHECKING:
+    from aot.tir.intrin import TensorIntrin
+
+ForKind = Literal["serial", "unroll"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class For:
+    """`for (var = start; var < stop; var += step)`; step is a positive constant, start and stop may be expressions."""
+
+    var: Var
+    start: Expr
+    stop: Expr
+    body: tuple[Stmt, ...]
+    step: int = 1
+    kind: ForKind = "serial"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store:
+    """`buffer[indices] = value`; value has dtype `dtype` (the buffer's, or another for a typed store with one index)."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Let:
+    """`const var = value` for the rest of the body."""
+
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocate:
+    """A local buffer for the rest of the body, its elements undefined until stored."""
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If:
+    cond: Expr
+    then: tuple[Stmt, ...]
+    orelse: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """A buffer from element `index` on (flat, in elements of `dtype`); a local buffer is always given whole (index 0)."""
+
+    buffer: Buffer
+    index: Expr
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """A tensor intrinsic over regions and scalars, in the order of its description's parameters."""
+
+    intrin: TensorIntrin
+    operands: tuple[Region | Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallPrim:
+    """A call of another PrimFunc of the module; only the main function holds these. `layer` numbers the layers from 0."""
+
+    func: str
+    operands: tuple[Region | Expr, ...]
+    layer: int = -1
+
+
+Stmt = For | Store | Let | Allocate | If | Block | CallPrim
