@@ -1,0 +1,64 @@
+"""Converters: how a TFLite operator becomes relay calls. The functions themselves live in the operators' files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NoReturn, Protocol
+
+from aot.errors import Problem, UnsupportedError
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array
+from aot.ir.span import Span
+from aot.ir.type import TensorType
+from aot.relay.expr import Expr
+
+
+class ConvertContext(Protocol):
+    """What a converter may ask of the graph walk."""
+
+    @property
+    def oracle(self) -> str:
+        """"litert" or "tflm": whose rounding is asked for."""
+
+    def input(self, op: OperatorView, i: int) -> Expr | None:
+        """Operand i as a relay expression; None where the operator leaves it out."""
+
+    def constant(self, op: OperatorView, i: int) -> Array:
+        """Operand i, which must be known at compile time (E1204 otherwise)."""
+
+    def input_type(self, op: OperatorView, i: int) -> TensorType: ...
+
+    def output_type(self, op: OperatorView, i: int = 0) -> TensorType: ...
+
+    def span(self, op: OperatorView) -> Span: ...
+
+
+Converter = Callable[[ConvertContext, OperatorView], Expr | Sequence[Expr]]
+
+CONVERTERS: dict[str, Converter] = {}
+"""TFLite operator name -> converter."""
+
+
+def from_tflite(opcode: str) -> Callable[[Converter], Converter]:
+    """Register a converter for a builtin operator."""
+
+    def register(func: Converter) -> Converter:
+        if opcode in CONVERTERS:
+            raise ValueError(f"two converters for {opcode}")
+        CONVERTERS[opcode] = func
+        return func
+
+    return register
+
+
+def operand(ctx: ConvertContext, op: OperatorView, i: int) -> Expr:
+    """Operand i, which must be there."""
+    expr = ctx.input(op, i)
+    if expr is None:
+        unsupported(ctx, op, f"operand {i} is missing", code="E1205")
+    return expr
+
+
+def unsupported(ctx: ConvertContext, op: OperatorView, message: str, *, code: str = "E1203") -> NoReturn:
+    """Refuse this operator, naming it and its tensor."""
+    raise UnsupportedError(Problem(code, message, str(ctx.span(op))))
