@@ -1,0 +1,128 @@
+"""Flatbuffer tables to plain records by the schema's tables, noting every fault and going on with the field's default.
+
+The schema's tables do not contain themselves, so the depth is bounded; the reader's budget bounds the number of visits.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from aot.frontend import schema
+from aot.frontend.flatbuffer import BudgetError, FlatbufferError, Reader, Table
+from aot.frontend.problems import Problems
+
+Record = dict[str, Any]
+"""Field name -> value: numbers, bool, enum names as str, bytes, arrays, records, tuples of records, (member, record) for
+a union; None for an absent vector, string, table or union."""
+
+Path = tuple[str | int, ...]
+"""How the reader came to a table: ("subgraphs", 0, "operators", 14)."""
+
+
+def decode_model(reader: Reader, problems: Problems) -> Record | None:
+    """The whole model as a record, None where not even the root can be read or the work budget is exhausted."""
+    try:
+        return _decode(reader.root(schema.FILE_IDENTIFIER), "Model", path=(), problems=problems)
+    except FlatbufferError as error:
+        problems.add(error.code, error.message)
+        return None
+
+
+@cache
+def _defaults(name: str) -> Record:
+    return {f.name: f.default for f in schema.tables()[name]}
+
+
+def default_record(name: str) -> Record:
+    """What an empty table of this name means."""
+    return dict(_defaults(name))
+
+
+def _decode(table: Table, name: str, *, path: Path, problems: Problems) -> Record:
+    record = default_record(name)
+    for field in schema.tables()[name]:
+        try:
+            value = _value(table, field, record=record, path=path, problems=problems)
+        except BudgetError:
+            raise
+        except FlatbufferError as error:
+            problems.add(error.code, f"{field.name}: {error.message}", place(path))
+            continue
+        if value is not None:
+            record[field.name] = value
+    return record
+
+
+def _value(table: Table, field: schema.Field, *, record: Record, path: Path, problems: Problems) -> Any:
+    match field.kind:
+        case "scalar":
+            return _scalar(table, field)
+        case "vector":
+            return table.array(field.slot, schema.SCALARS[field.type][0]) if field.type != "u8" else table.raw(field.slot)
+        case "string" | "bytes":
+            return table.string(field.slot)
+        case "table":
+            child = table.table(field.slot)
+            return child and _decode(child, field.type, path=(*path, field.name), problems=problems)
+        case "union":
+            return _union(table, field, record=record, path=path, problems=problems)
+        case _:
+            return _tables(table, field, path=path, problems=problems)
+
+
+def _scalar(table: Table, field: schema.Field) -> Any:
+    value = table.scalar(field.slot, schema.SCALARS[field.type][0])
+    if value is None:
+        return None
+    if field.type == "bool":
+        return value != 0
+    if not field.enum:
+        return value
+    members = schema.enums()[field.enum]
+    if not 0 <= value < len(members):
+        raise FlatbufferError("E1010", f"{value} is not a value of {field.enum}")
+    return members[int(value)]
+
+
+def _union(table: Table, field: schema.Field, *, record: Record, path: Path, problems: Problems) -> Any:
+    members = schema.enums()[field.type]
+    number = record[field.name + "_type"]
+    if not 0 <= number < len(members):
+        raise FlatbufferError("E1010", f"{number} is not a value of {field.type}")
+    if number == 0:
+        return None
+    child = table.table(field.slot)
+    if child is None:
+        return None
+    name = members[number]
+    return name, _decode(child, name, path=(*path, field.name), problems=problems)
+
+
+def _tables(table: Table, field: schema.Field, *, path: Path, problems: Problems) -> tuple[Record, ...]:
+    records = []
+    for i, position in enumerate(table.tables(field.slot)):
+        child_path = (*path, field.name, i)
+        try:
+            child = Table(table.reader, position)
+        except BudgetError:
+            raise
+        except FlatbufferError as error:
+            problems.add(error.code, error.message, place(child_path))
+            records.append(default_record(field.type))
+            continue
+        records.append(_decode(child, field.type, path=child_path, problems=problems))
+    return tuple(records)
+
+
+_SHORT = {"operators": "op", "tensors": "tensor", "buffers": "buffer", "operator_codes": "operator code"}
+
+
+def place(path: Path) -> str:
+    """A path as a phrase: `op 14 builtin_options`, `tensor 3 quantization of subgraph 1`."""
+    words = [_SHORT.get(p, p) if isinstance(p, str) else str(p) for p in path]
+    if words[:1] != ["subgraphs"]:
+        return " ".join(words)
+    inner = " ".join(words[2:])
+    suffix = "" if words[1] == "0" and inner else f"subgraph {words[1]}"
+    return f"{inner} of {suffix}" if inner and suffix else inner or suffix

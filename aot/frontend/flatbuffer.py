@@ -1,0 +1,215 @@
+"""A reader of flatbuffers from untrusted files: every offset and every length is checked before it is followed.
+
+The wire format is that of the public FlatBuffers "internals" page: a table starts with a signed offset back to its vtable,
+the vtable holds the table's size and one 16-bit position per slot, everything else hangs on unsigned 32-bit forward offsets.
+
+A file may point at the same table or vector any number of times, so a small file can describe a huge tree.  `Reader`
+therefore carries a work budget proportional to the file's size: a file that uses every byte once or twice never meets it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_TABLES = 100_000
+"""Tables that one file may make us read; the largest networks known for this class of device have a few thousand."""
+
+_U16 = struct.Struct("<H")
+_U32 = struct.Struct("<I")
+_I32 = struct.Struct("<i")
+_SCALARS = {f: struct.Struct(f) for f in ("<b", "<B", "<H", "<i", "<I", "<q", "<Q", "<f")}
+
+
+class FlatbufferError(Exception):
+    """One place in the file cannot be read; carries the problem's code and a message without the place's name."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class BudgetError(FlatbufferError):
+    """The file asks for more work than its size allows; reading must stop."""
+
+
+def _outside(what: str, position: int, size: int) -> NoReturn:
+    raise FlatbufferError("E1003", f"{what} at byte {position} lies outside the file of {size} bytes")
+
+
+class Reader:
+    """The bytes of one file with checked primitive reads.  Raises `FlatbufferError`, never anything else."""
+
+    __slots__ = ("_bytes_left", "_tables_left", "data", "size")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = memoryview(data).toreadonly()
+        self.size = len(self.data)
+        self._bytes_left = 4 * self.size + 4096
+        self._tables_left = MAX_TABLES
+
+    def charge(self, count: int) -> None:
+        """Count `count` bytes of work against the budget."""
+        self._bytes_left -= count
+        if self._bytes_left < 0:
+            raise BudgetError("E1006", "its parts refer to each other more often than a file of this size can need")
+
+    def charge_table(self, count: int) -> None:
+        """Count one table of `count` bytes."""
+        self.charge(count)
+        self._tables_left -= 1
+        if self._tables_left < 0:
+            raise BudgetError("E1006", f"it holds more than {MAX_TABLES} tables")
+
+    def u16(self, position: int, what: str) -> int:
+        """The 16-bit number at `position`."""
+        if not 0 <= position <= self.size - 2:
+            _outside(what, position, self.size)
+        return int(_U16.unpack_from(self.data, position)[0])
+
+    def u32(self, position: int, what: str) -> int:
+        """The 32-bit number at `position`."""
+        if not 0 <= position <= self.size - 4:
+            _outside(what, position, self.size)
+        return int(_U32.unpack_from(self.data, position)[0])
+
+    def i32(self, position: int, what: str) -> int:
+        """The signed 32-bit number at `position`."""
+        if not 0 <= position <= self.size - 4:
+            _outside(what, position, self.size)
+        return int(_I32.unpack_from(self.data, position)[0])
+
+    def block(self, offset: int, size: int, what: str) -> memoryview:
+        """`size` bytes from `offset` of the file, not copied."""
+        if offset > self.size or size > self.size - offset:
+            raise FlatbufferError(
+                "E1009", f"{what} of {size} bytes at byte {offset} ends outside the file of {self.size} bytes"
+            )
+        return self.data[offset : offset + size]
+
+    def root(self, identifier: bytes) -> Table:
+        """The root table, after a check of the four-byte file identifier."""
+        if self.size < 8:
+            raise FlatbufferError("E1001", f"a file of {self.size} bytes is too short to hold a model")
+        if bytes(self.data[4:8]) != identifier:
+            found = bytes(self.data[4:8])
+            expected = identifier.decode("ascii")
+            raise FlatbufferError("E1002", f"bytes 4 to 7 are {found!r} where {expected!r} is expected{_guess(self.data)}")
+        return Table(self, self.u32(0, "root offset"))
+
+
+def _guess(data: memoryview) -> str:
+    """What the file may be instead, for the message."""
+    starts = {
+        b"PK\x03\x04": "a zip archive, such as a .keras or task bundle",
+        b"\x89HDF": "an HDF5 file, such as a Keras .h5",
+        b"\x1f\x8b": "compressed with gzip",
+        b"version https": "a Git LFS pointer: run git lfs pull",
+        b"<!DOCTYPE": "an HTML page: the download went wrong",
+        b"\x7fELF": "an ELF program",
+    }
+    head = bytes(data[:16])
+    for start, meaning in starts.items():
+        if head.startswith(start):
+            return f"; it looks like {meaning}"
+    return ""
+
+
+class Table:
+    """One table: checked on construction, slots read on request.  Absent slots give None."""
+
+    __slots__ = ("_positions", "position", "reader", "size")
+
+    def __init__(self, reader: Reader, position: int) -> None:
+        vtable = position - reader.i32(position, "a table")
+        vtable_size = reader.u16(vtable, "the vtable of a table")
+        size = reader.u16(vtable + 2, "the vtable of a table")
+        if vtable_size < 4 or vtable_size % 2 or vtable + vtable_size > reader.size:
+            raise FlatbufferError("E1005", f"the vtable at byte {vtable} has an impossible size of {vtable_size}")
+        if size < 4 or position + size > reader.size:
+            raise FlatbufferError("E1005", f"the table at byte {position} has an impossible size of {size}")
+        reader.charge_table(size)
+        slots = vtable_size // 2 - 2
+        self.reader = reader
+        self.position = position
+        self.size = size
+        self._positions: tuple[int, ...] = struct.unpack_from(f"<{slots}H", reader.data, vtable + 4)
+
+    def _slot(self, slot: int, width: int) -> int | None:
+        """Absolute position of the slot's `width` bytes, or None where the table leaves it out."""
+        if slot >= len(self._positions) or not self._positions[slot]:
+            return None
+        relative = self._positions[slot]
+        if relative < 4 or relative + width > self.size:
+            raise FlatbufferError("E1005", f"the table at byte {self.position} keeps slot {slot} outside itself")
+        return self.position + relative
+
+    def scalar(self, slot: int, format_: str) -> int | float | None:
+        """The number in a slot; `format_` is a struct format with one little-endian item."""
+        codec = _SCALARS[format_]
+        position = self._slot(slot, codec.size)
+        if position is None:
+            return None
+        value: int | float = codec.unpack_from(self.reader.data, position)[0]
+        return value
+
+    def target(self, slot: int, what: str) -> int | None:
+        """The absolute position that the offset in a slot points at."""
+        position = self._slot(slot, 4)
+        if position is None:
+            return None
+        return position + self.reader.u32(position, what)
+
+    def table(self, slot: int) -> Table | None:
+        """The table that a slot refers to."""
+        position = self.target(slot, "a reference to a table")
+        return None if position is None else Table(self.reader, position)
+
+    def vector(self, slot: int, width: int) -> tuple[int, int] | None:
+        """(position of the first element, number of elements) of a vector whose elements are `width` bytes wide."""
+        position = self.target(slot, "a reference to a vector")
+        if position is None:
+            return None
+        count = self.reader.u32(position, "a vector")
+        if count * width > self.reader.size - position - 4:
+            raise FlatbufferError("E1004", f"the vector at byte {position} claims {count} elements, more than the file holds")
+        return position + 4, count
+
+    def raw(self, slot: int) -> memoryview | None:
+        """A vector of bytes, not copied and not charged."""
+        found = self.vector(slot, 1)
+        return None if found is None else self.reader.data[found[0] : found[0] + found[1]]
+
+    def array(self, slot: int, dtype: npt.DTypeLike) -> npt.NDArray[np.generic] | None:
+        """A vector of numbers as a read-only array over the file's bytes (little endian, maybe unaligned)."""
+        type_ = np.dtype(dtype)
+        found = self.vector(slot, type_.itemsize)
+        if found is None:
+            return None
+        position, count = found
+        self.reader.charge(4 + count * type_.itemsize)
+        return np.frombuffer(self.reader.data, type_, count, position) if count else np.empty(0, type_)
+
+    def string(self, slot: int) -> bytes | None:
+        """The bytes of a string; whether they are UTF-8 is the caller's concern."""
+        data = self.raw(slot)
+        if data is None:
+            return None
+        self.reader.charge(len(data))
+        return bytes(data)
+
+    def tables(self, slot: int) -> tuple[int, ...]:
+        """Positions of the tables in a vector of tables; construct `Table(reader, position)` for each."""
+        found = self.vector(slot, 4)
+        if found is None:
+            return ()
+        first, count = found
+        if count > MAX_TABLES:
+            raise BudgetError("E1006", f"it holds more than {MAX_TABLES} tables")
+        self.reader.charge(4 * count)
+        offsets = struct.unpack_from(f"<{count}I", self.reader.data, first)
+        return tuple(first + 4 * i + offset for i, offset in enumerate(offsets))

@@ -1,0 +1,469 @@
+"""A typed, read-only view of a .tflite file: what the rest of the compiler knows of the format.
+
+`parse` never raises on any bytes; what it cannot read it reports and replaces by the schema's default.  The view may still
+contradict itself (an index out of range, a constant of the wrong size); `aot.frontend.check` finds that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from aot.frontend import schema
+from aot.frontend.decode import Record, decode_model, default_record
+from aot.frontend.flatbuffer import FlatbufferError, Reader
+from aot.frontend.problems import Problems, printable
+
+MAX_RANK = 8
+"""Dimensions that a tensor may have."""
+
+MAX_TENSOR_BYTES = 1 << 28
+"""A single tensor larger than this (256 MiB) is refused: no device of this class could hold it."""
+
+ABSENT = -1
+"""Index of an optional tensor that is left out."""
+
+_NUMPY: dict[str, str] = {
+    "float64": "<f8", "float32": "<f4", "float16": "<f2", "complex64": "<c8",
+    "int64": "<i8", "int32": "<i4", "int16": "<i2", "int8": "|i1",
+    "uint64": "<u8", "uint32": "<u4", "uint16": "<u2", "uint8": "|u1",
+    "bool": "|b1", "int4": "|i1",
+}  # fmt: skip
+
+_QUANTISABLE = frozenset({"int4", "int8", "int16", "int32", "int64", "uint8"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockView:
+    """Quantisation parameters that lie in other tensors.
+
+    `kind` is "blockwise" or "multi_axis"; `scales` and `zero_points` are tensor indices (-1: none); `block_size` in elements.
+    """
+
+    kind: str
+    scales: int
+    zero_points: int
+    block_size: int
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuantView:
+    """real = scale * (q - zero_point).  float32 scales and int64 zero points of equal length: 1, or one per slice of `axis`.
+
+    `axis` is None where there is a single scale.
+    """
+
+    scales: npt.NDArray[np.float32]
+    zero_points: npt.NDArray[np.int64]
+    axis: int | None
+    block: BlockView | None = None
+    custom: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseDim:
+    """One traversed dimension: `format` DENSE (then `size`) or SPARSE_CSR (then `segments` and `indices`)."""
+
+    format: str
+    size: int
+    segments: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparsityView:
+    """How the non-zero values of a sparse constant are laid out (TACO's format, as the schema documents it)."""
+
+    traversal_order: tuple[int, ...]
+    block_map: tuple[int, ...]
+    dims: tuple[SparseDim, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorView:
+    """A tensor.  `data` is the constant's value in the tensor's shape, None for a value computed at run time.
+
+    A batch dimension of -1 is 1 in `shape`; `shape_signature` keeps the file's word.  int4 values are unpacked to int8 in
+    `data`; a sparse constant's `data` is the flat array of its stored values.  `raw` are the bytes of the buffer (empty: none).
+    """
+
+    index: int
+    name: str
+    shape: tuple[int, ...]
+    shape_signature: tuple[int, ...]
+    dtype: str
+    buffer: int
+    raw: memoryview
+    data: npt.NDArray[Any] | None
+    quant: QuantView | None
+    is_variable: bool
+    sparsity: SparsityView | None
+    external: bool
+    where: str
+
+    @property
+    def count(self) -> int:
+        """Number of elements; a negative dimension counts as it stands."""
+        return math.prod(self.shape)
+
+    @property
+    def extent(self) -> int:
+        """Number of elements, where an empty dimension counts as one: a bound for buffers and strides."""
+        return math.prod(max(d, 1) for d in self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes; 0 for types without a fixed size."""
+        return stored_bytes(self.dtype, self.count)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperatorView:
+    """An operator.  `inputs` may hold -1 (`ABSENT`) for an optional tensor; `where` is its name in messages."""
+
+    index: int
+    opcode: str
+    version: int
+    custom_name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    intermediates: tuple[int, ...]
+    options_table: str
+    options: Mapping[str, Any]
+    custom_options: bytes
+    where: str
+
+    @property
+    def kind(self) -> str:
+        """The key under which an operator is registered: `CONV_2D`, or `CUSTOM:` and the custom operator's name."""
+        return f"CUSTOM:{self.custom_name}" if self.opcode == "CUSTOM" else self.opcode
+
+    def option(self, name: str) -> Any:
+        """An option's value or the schema's default: int, float, bool, tuple, str for enums and strings, bytes.
+
+        Raises KeyError for a name that this operator's options table does not have.
+        """
+        return self.options[name]
+
+    def input(self, position: int) -> int:
+        """Tensor index of an input, -1 where the list is shorter or the tensor is left out."""
+        return self.inputs[position] if position < len(self.inputs) else ABSENT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SubgraphView:
+    """A graph: `inputs` and `outputs` are indices into `tensors`; operators are in the order of execution."""
+
+    index: int
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    tensors: tuple[TensorView, ...]
+    operators: tuple[OperatorView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureView:
+    """A named entry point; `inputs` and `outputs` are (name, tensor index) of its subgraph."""
+
+    key: str
+    subgraph: int
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MetadataView:
+    """A named blob."""
+
+    name: str
+    buffer: int
+    data: memoryview
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelView:
+    """A whole file.  `sha256` is that of the file's bytes, in hexadecimal."""
+
+    version: int
+    description: str
+    subgraphs: tuple[SubgraphView, ...]
+    signatures: tuple[SignatureView, ...]
+    buffers: tuple[memoryview, ...]
+    metadata: tuple[MetadataView, ...]
+    sha256: str
+
+
+def stored_bytes(dtype: str, count: int) -> int:
+    """Bytes that `count` elements take in a file; 0 for types without a fixed size or unknown to us."""
+    if dtype == "int4":
+        return (count + 1) // 2
+    type_ = _NUMPY.get(dtype)
+    return count * np.dtype(type_).itemsize if type_ else 0
+
+
+def parse(data: bytes, problems: Problems) -> ModelView | None:
+    """The view of a file, None where nothing sensible can be read.  Notes E10xx and never raises."""
+    reader = Reader(data)
+    record = decode_model(reader, problems)
+    if record is None:
+        return None
+    try:
+        return _Builder(reader, record, problems).model(hashlib.sha256(data).hexdigest())
+    except FlatbufferError as error:
+        problems.add(error.code, error.message)
+        return None
+
+
+class _Builder:
+    """Records to views.  One per file; caches what tensors share."""
+
+    def __init__(self, reader: Reader, record: Record, problems: Problems) -> None:
+        self.reader = reader
+        self.record = record
+        self.problems = problems
+        self.buffers = tuple(self._buffer(i, r) for i, r in enumerate(record["buffers"] or ()))
+        self.unpacked: dict[tuple[int, str], npt.NDArray[Any]] = {}
+
+    def model(self, sha256: str) -> ModelView:
+        subgraphs = tuple(self._subgraph(i, r) for i, r in enumerate(self.record["subgraphs"] or ()))
+        return ModelView(
+            version=self.record["version"],
+            description=_text(self.record["description"]),
+            subgraphs=subgraphs,
+            signatures=tuple(_signature(r) for r in self.record["signature_defs"] or ()),
+            buffers=self.buffers,
+            metadata=tuple(self._metadata(i, r) for i, r in enumerate(self.record["metadata"] or ())),
+            sha256=sha256,
+        )
+
+    def _buffer(self, index: int, record: Record) -> memoryview:
+        """The bytes of a buffer: inside the table, or, since files may exceed 2 GB, at an offset of the file."""
+        if record["offset"] <= 1:
+            return memoryview(b"") if record["data"] is None else record["data"]
+        return self._block(record["offset"], record["size"], what="its data", where=f"buffer {index}")
+
+    def _block(self, offset: int, size: int, *, what: str, where: str) -> memoryview:
+        try:
+            return self.reader.block(offset, size, what)
+        except FlatbufferError as error:
+            self.problems.add(error.code, error.message, where)
+            return memoryview(b"")
+
+    def _bytes_of(self, index: int, where: str) -> memoryview:
+        if index < len(self.buffers):
+            return self.buffers[index]
+        self.problems.add("E1103", f"buffer {index} does not exist, the model has {len(self.buffers)}", where)
+        return memoryview(b"")
+
+    def _metadata(self, index: int, record: Record) -> MetadataView:
+        data = self._bytes_of(record["buffer"], f"metadata {index}")
+        return MetadataView(_text(record["name"]), record["buffer"], data)
+
+    def _subgraph(self, index: int, record: Record) -> SubgraphView:
+        name = _text(record["name"])
+        suffix = f' of subgraph {index} "{printable(name)}"' if index else ""
+        tensors = tuple(self._tensor(i, r, suffix) for i, r in enumerate(record["tensors"] or ()))
+        operators = tuple(
+            self._operator(i, r, tensors=tensors, suffix=suffix) for i, r in enumerate(record["operators"] or ())
+        )
+        return SubgraphView(index, name, _ints(record["inputs"]), _ints(record["outputs"]), tensors, operators)
+
+    def _tensor(self, index: int, record: Record, suffix: str) -> TensorView:
+        name = _text(record["name"])
+        where = f'tensor {index} "{printable(name)}"{suffix}'
+        shape = _ints(record["shape"])
+        if shape[:1] == (-1,):
+            shape = (1, *shape[1:])
+        dtype = record["type"].lower()
+        raw = self._bytes_of(record["buffer"], where)
+        sparsity = None if record["sparsity"] is None else _sparsity(record["sparsity"])
+        return TensorView(
+            index=index,
+            name=name,
+            shape=shape,
+            shape_signature=_ints(record["shape_signature"]) or shape,
+            dtype=dtype,
+            buffer=record["buffer"],
+            raw=raw,
+            data=self._data(record["buffer"], dtype, raw=raw, shape=shape, sparse=sparsity is not None),
+            quant=_quant(record["quantization"], dtype, shape),
+            is_variable=record["is_variable"],
+            sparsity=sparsity,
+            external=record["external_buffer"] != 0,
+            where=where,
+        )
+
+    def _data(
+        self, buffer: int, dtype: str, *, raw: memoryview, shape: tuple[int, ...], sparse: bool
+    ) -> npt.NDArray[Any] | None:
+        """The constant's array over the file's bytes; None where there is none or its size is not the shape's."""
+        if dtype not in _NUMPY or len(shape) > MAX_RANK or any(d < 0 for d in shape):
+            return None
+        count = math.prod(shape)
+        if math.prod(max(d, 1) for d in shape) > MAX_TENSOR_BYTES:
+            return None
+        if not count:
+            return np.empty(shape, _NUMPY[dtype])
+        if not raw:
+            return None
+        if sparse:
+            return self._elements(buffer, dtype, raw)
+        if len(raw) != stored_bytes(dtype, count):
+            return None
+        return self._elements(buffer, dtype, raw)[:count].reshape(shape)
+
+    def _elements(self, buffer: int, dtype: str, raw: memoryview) -> npt.NDArray[Any]:
+        if dtype not in ("int4", "bool"):
+            width = np.dtype(_NUMPY[dtype]).itemsize
+            return np.frombuffer(raw, _NUMPY[dtype], len(raw) // width)
+        key = (buffer, dtype)
+        if key not in self.unpacked:
+            self.reader.charge(2 * len(raw))
+            packed = np.frombuffer(raw, np.uint8)
+            values = _unpack_int4(packed) if dtype == "int4" else packed != 0
+            values.flags.writeable = False
+            self.unpacked[key] = values
+        return self.unpacked[key]
+
+    def _operator(
+        self, index: int, record: Record, *, tensors: tuple[TensorView, ...], suffix: str
+    ) -> OperatorView:
+        outputs = _ints(record["outputs"])
+        first = outputs[0] if outputs and 0 <= outputs[0] < len(tensors) else None
+        opcode, version, custom = self._opcode(record["opcode_index"], f"op {index}{suffix}")
+        label = f"CUSTOM:{printable(custom)}" if opcode == "CUSTOM" else opcode
+        name = "" if first is None else f' "{printable(tensors[first].name)}"'
+        where = f"op {index} {label}{name}{suffix}"
+        table, options = self._options(record, opcode, where)
+        blob = record["custom_options"] or b""
+        if record["large_custom_options_offset"] > 1:
+            place = record["large_custom_options_offset"], record["large_custom_options_size"]
+            block = self._block(*place, what="its custom options", where=where)
+            self.reader.charge(len(block))
+            blob = bytes(block)
+        return OperatorView(
+            index=index,
+            opcode=opcode,
+            version=version,
+            custom_name=custom,
+            inputs=_ints(record["inputs"]),
+            outputs=outputs,
+            intermediates=_ints(record["intermediates"]),
+            options_table=table,
+            options=MappingProxyType(options),
+            custom_options=blob,
+            where=where,
+        )
+
+    def _opcode(self, index: int, where: str) -> tuple[str, int, str]:
+        """(name, version, custom name) of an entry in the table of operator codes."""
+        codes = self.record["operator_codes"] or ()
+        if index >= len(codes):
+            self.problems.add("E1103", f"operator code {index} does not exist, the model has {len(codes)}", where)
+            return "UNKNOWN", 1, ""
+        code = codes[index]
+        # Files before 2020 know the 8-bit field only; later ones hold the number, or 127, there as well.
+        number = max(code["builtin_code"], code["deprecated_builtin_code"])
+        names = schema.enums()["BuiltinOperator"]
+        if number < 0:
+            self.problems.add("E1010", f"operator code {index} has the number {number}", where)
+            return "UNKNOWN", 1, ""
+        name = names[number] if number < len(names) else f"BUILTIN_{number}"
+        return name, code["version"], _text(code["custom_code"])
+
+    def _options(self, record: Record, opcode: str, where: str) -> tuple[str, dict[str, Any]]:
+        """(table, values) of an operator's options; the defaults where the file has none."""
+        expected = schema.options_tables().get(opcode, "")
+        found = record["builtin_options"] or record["builtin_options2"]
+        if found is not None and found[0] != expected and expected:
+            self.problems.add("E1116", f"its options are {found[0]} where {expected} is meant", where)
+            found = None
+        if found is None:
+            return expected, _plain(default_record(expected), expected) if expected else {}
+        return found[0], _plain(found[1], found[0])
+
+
+def _text(value: bytes | None) -> str:
+    return "" if value is None else value.decode("utf-8", errors="replace")
+
+
+def _ints(value: npt.NDArray[Any] | None) -> tuple[int, ...]:
+    return () if value is None else tuple(value.tolist())
+
+
+def _plain(record: Record, table: str) -> dict[str, Any]:
+    """Options as values of Python's own types; absent vectors and strings are empty."""
+    result: dict[str, Any] = {}
+    for field in schema.tables()[table]:
+        value = record[field.name]
+        match field.kind:
+            case "vector":
+                value = tuple(bytes(value)) if isinstance(value, memoryview) else _ints(value)
+            case "string":
+                value = _text(value)
+            case "bytes":
+                value = value or b""
+        result[field.name] = value
+    return result
+
+
+def _signature(record: Record) -> SignatureView:
+    def names(maps: tuple[Record, ...] | None) -> tuple[tuple[str, int], ...]:
+        return tuple((_text(m["name"]), m["tensor_index"]) for m in maps or ())
+
+    key = _text(record["signature_key"])
+    return SignatureView(key, record["subgraph_index"], names(record["inputs"]), names(record["outputs"]))
+
+
+def _quant(record: Record | None, dtype: str, shape: tuple[int, ...]) -> QuantView | None:
+    """Quantisation of an integer tensor, None without scales; floats keep none, whatever a converter left there."""
+    if record is None or dtype not in _QUANTISABLE:
+        return None
+    member, details = record["details"] or ("", {})
+    block = None
+    if member in ("BlockwiseQuantization", "MultiAxisQuantization"):
+        kind = "blockwise" if member == "BlockwiseQuantization" else "multi_axis"
+        dims = _ints(details["block_shape" if kind == "blockwise" else "quantized_dimensions"])
+        block = BlockView(kind, details["scales"], details["zero_points"], details["block_size"], dims)
+    scales = np.array(() if record["scale"] is None else record["scale"], np.float32)
+    if not scales.size and block is None and member != "CustomQuantization":
+        return None
+    zeros = record["zero_point"]
+    zero_points = np.array(np.zeros(scales.size) if zeros is None or not len(zeros) else zeros, np.int64)
+    axis = record["quantized_dimension"] if scales.size > 1 else None
+    if axis is not None and len(shape) == 1 and not 0 <= axis < 1:
+        axis = 0  # converters before 2020 copied the weights' dimension (3) to one-dimensional biases
+    return QuantView(scales, zero_points, axis, block, member == "CustomQuantization")
+
+
+def _sparsity(record: Record) -> SparsityView:
+    dims = tuple(
+        SparseDim(d["format"], d["dense_size"], _indices(d["array_segments"]), _indices(d["array_indices"]))
+        for d in record["dim_metadata"] or ()
+    )
+    return SparsityView(_ints(record["traversal_order"]), _ints(record["block_map"]), dims)
+
+
+def _indices(union: tuple[str, Record] | None) -> npt.NDArray[np.int64]:
+    if union is None or union[1]["values"] is None:
+        return np.empty(0, np.int64)
+    values = union[1]["values"]
+    return np.array(np.frombuffer(values, np.uint8) if isinstance(values, memoryview) else values, np.int64)
+
+
+def _unpack_int4(packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.int8]:
+    """Two's complement nibbles, the low one first, to int8."""
+    values = np.empty(2 * packed.size, np.int8)
+    signed = packed.view(np.int8)
+    values[0::2] = np.left_shift(signed, 4) >> 4
+    values[1::2] = signed >> 4
+    return values
