@@ -1,0 +1,89 @@
+"""What CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED have in common: their quantisation, bias and activation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.type import QuantParams, TensorType
+from aot.op._fixed_point import activation_range, quantize_multiplier
+from aot.op.clip import ClipAttrs
+from aot.op.convert import ConvertContext, unsupported
+from aot.op.requantize import RequantizeAttrs
+from aot.relay.expr import Call, Expr, call, const
+from aot.support.dtype import int_range
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedLayer:
+    """The integers of one layer: zero points, the output's parameters and the real multiplier of each channel (or one for all)."""
+
+    input_zp: int
+    weight_zp: int
+    output: TensorType
+    multipliers: tuple[float, ...]
+
+
+def conv_multipliers(data: QuantParams, weight: QuantParams, out: QuantParams) -> tuple[float, ...]:
+    """In double precision, one for each weight scale, in the order of TFLite's PopulateConvolutionQuantizationParams."""
+    return tuple(data.scale[0] * s / out.scale[0] for s in weight.scale)
+
+
+def dense_multipliers(data: QuantParams, weight: QuantParams, out: QuantParams) -> tuple[float, ...]:
+    """Per tensor, the product of the scales is a float32 first, as in TFLite's GetQuantizedConvolutionMultipler."""
+    if weight.is_per_channel and len(weight.scale) > 1:
+        return conv_multipliers(data, weight, out)
+    product = np.float32(data.scale[0]) * np.float32(weight.scale[0])
+    return (float(product) / out.scale[0],)
+
+
+def check_quantized_layer(
+    ctx: ConvertContext,
+    op: OperatorView,
+    *,
+    channel_axis: int,
+    multipliers: Callable[[QuantParams, QuantParams, QuantParams], tuple[float, ...]] = conv_multipliers,
+) -> QuantizedLayer:
+    """Refuse what is not int8 x int8 -> int8 with known parameters; weights per tensor or per index of `channel_axis`."""
+    data, weight, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
+    kinds = (data.dtype, weight.dtype, out.dtype)
+    if kinds == ("float32", "int8", "float32"):
+        unsupported(ctx, op, "hybrid weights (float32 data, int8 weights) are not supported; convert with a representative dataset")
+    if kinds != ("int8", "int8", "int8"):
+        unsupported(ctx, op, f"{kinds[0]} data with {kinds[1]} weights giving {kinds[2]} is not supported; only int8 is")
+    if data.quant is None or weight.quant is None or out.quant is None:
+        unsupported(ctx, op, "quantisation parameters are missing", code="E1206")
+    scales = len(weight.quant.scale)
+    if scales not in (1, weight.shape[channel_axis]) or (scales > 1 and weight.quant.axis != channel_axis):
+        unsupported(ctx, op, f"{scales} weight scales along axis {weight.quant.axis} do not match the weights", code="E1206")
+    if any(z != weight.quant.zero_point[0] for z in weight.quant.zero_point):
+        unsupported(ctx, op, "per-channel weight zero points are not supported", code="E1206")
+    return QuantizedLayer(
+        data.quant.zero_point[0], weight.quant.zero_point[0], out, multipliers(data.quant, weight.quant, out.quant)
+    )
+
+
+def finish_layer(ctx: ConvertContext, op: OperatorView, acc: Call, *, layer: QuantizedLayer, rounding: str) -> Expr:
+    """bias_add where there is a bias, requantize, clip where there is an activation."""
+    span = ctx.span(op)
+    expr: Expr = acc
+    if ctx.input(op, 2) is not None:
+        bias_type = ctx.input_type(op, 2)
+        if bias_type.dtype != "int32":
+            unsupported(ctx, op, f"a bias of {bias_type.dtype} is not supported with int8 data")
+        expr = call("nn.bias_add", [expr, const(ctx.constant(op, 2).reshape(-1))], span=span)
+    pairs = [quantize_multiplier(m) for m in layer.multipliers]
+    quant = layer.output.quant
+    assert quant is not None
+    low, high = int_range(layer.output.dtype)
+    attrs = RequantizeAttrs(
+        tuple(m for m, _ in pairs), tuple(s for _, s in pairs), quant.zero_point[0], low, high, rounding, layer.output.dtype, quant
+    )
+    expr = call("qnn.requantize", [expr], attrs, span=span)
+    lo, hi = activation_range(op.option("fused_activation_function"), layer.output)
+    if (lo, hi) != (low, high):
+        expr = call("clip", [expr], ClipAttrs(lo, hi), span=span)
+    return expr

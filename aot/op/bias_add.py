@@ -1,0 +1,42 @@
+"""nn.bias_add: an int32 bias for each index of the last axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.te_rule import F_TE, TeContext
+from aot.te.tensor import Tensor, compute
+
+
+def infer_type(types: Sequence[Type], _attrs: Any) -> Type:
+    """data [..., C] and bias [C] of one integer type -> the type of data."""
+    data, bias = types
+    if not isinstance(data, TensorType) or not isinstance(bias, TensorType):
+        raise TypeRuleError("bias_add takes tensors")
+    if bias.shape != (data.shape[-1],) or bias.dtype != data.dtype:
+        raise TypeRuleError(f"a bias of {bias} does not match {data}")
+    return data
+
+
+def evaluate(data: Array, bias: Array, *, attrs: Any, out_type: TensorType) -> Array:
+    return (data.astype(np.int64) + bias).astype(data.dtype)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], _attrs: Any, out_type: TensorType) -> Tensor:
+    data, bias = args
+    return compute(out_type.shape, out_type.dtype, lambda b, *i: data.at(b, i) + bias.at(b, i[-1:]))
+
+
+register_op(
+    "nn.bias_add",
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="adds a bias to each channel; part of convolutions and fully connected layers",
+)
+F_TE.set("nn.bias_add", te_rule)

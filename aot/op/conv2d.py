@@ -1,0 +1,153 @@
+"""nn.conv2d: CONV_2D of TFLite, int8 with int32 accumulation.
+
+acc[n, y, x, o] = sum over ky, kx, i of w[o, ky, kx, i] * (data[n, y*sy + ky*dy - top, x*sx + kx*dx - left, i] - input_zp), where data outside
+the image is `pad_value`.  Oracle: TFLite's reference kernel `ConvPerChannel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op._quantized_layer import check_quantized_layer, finish_layer
+from aot.op._window import Window, explicit_padding
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr, call, const
+from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import sum as te_sum
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr as TirExpr
+from aot.tir.expr import cast, imm, logical_and, select
+
+
+@dataclass(frozen=True, slots=True)
+class Conv2DAttrs:
+    """padding is (top, left, bottom, right); everything else is (vertical, horizontal)."""
+
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilation: tuple[int, int] = (1, 1)
+    input_zp: int = 0
+    pad_value: int = 0
+
+
+def output_extent(size: int, kernel: int, *, stride: int, dilation: int, pad: int) -> int:
+    """Number of window positions along one axis, `pad` being the sum of both sides."""
+    return (size + pad - (kernel - 1) * dilation - 1) // stride + 1
+
+
+def spatial_shape(data: TensorType, kernel: tuple[int, int], attrs: Any) -> tuple[int, int]:
+    """Output height and width of a windowed operator over NHWC data."""
+    top, left, bottom, right = attrs.padding
+    return (
+        output_extent(data.shape[1], kernel[0], stride=attrs.strides[0], dilation=attrs.dilation[0], pad=top + bottom),
+        output_extent(data.shape[2], kernel[1], stride=attrs.strides[1], dilation=attrs.dilation[1], pad=left + right),
+    )
+
+
+def infer_type(types: Sequence[Type], attrs: Conv2DAttrs) -> Type:
+    """data [N, H, W, I] int8, weight [O, KH, KW, I] int8 -> int32 [N, H', W', O]."""
+    data, weight = types
+    if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 4 or len(weight.shape) != 4:
+        raise TypeRuleError(f"conv2d takes 4-D data and weights, not {data} and {weight}")
+    if data.shape[3] != weight.shape[3]:
+        raise TypeRuleError(f"{data.shape[3]} input channels, but weights for {weight.shape[3]}")
+    height, width = spatial_shape(data, weight.shape[1:3], attrs)
+    if height <= 0 or width <= 0:
+        raise TypeRuleError(f"the window {weight.shape[1:3]} is larger than the padded image")
+    return TensorType((data.shape[0], height, width, weight.shape[0]), "int32")
+
+
+def padded(data: Array, attrs: Any) -> Array:
+    """data - input_zp with the border added, as int64-exact float64 for BLAS."""
+    top, left, bottom, right = attrs.padding
+    wide = np.pad(data.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=attrs.pad_value)
+    result: Array = wide - attrs.input_zp
+    return result
+
+
+def evaluate(data: Array, weight: Array, *, attrs: Conv2DAttrs, out_type: TensorType) -> Array:
+    x = padded(data, attrs)
+    n, height, width, channels = out_type.shape
+    acc = np.zeros((n * height * width, channels), np.float64)
+    for ky in range(weight.shape[1]):
+        for kx in range(weight.shape[2]):
+            acc += window(x, ky, kx, attrs=attrs, height=height, width=width).reshape(-1, x.shape[3]) @ weight[:, ky, kx, :].T.astype(np.float64)
+    return acc.astype(np.int64).astype(np.int32).reshape(out_type.shape)
+
+
+def window(x: Array, ky: int, kx: int, *, attrs: Any, height: int, width: int) -> Array:
+    """The input of tap (ky, kx) for all output positions: [N, H', W', I]."""
+    (sy, sx), (dy, dx) = attrs.strides, attrs.dilation
+    return x[:, ky * dy : ky * dy + (height - 1) * sy + 1 : sy, kx * dx : kx * dx + (width - 1) * sx + 1 : sx, :]
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DAttrs, out_type: TensorType) -> Tensor:
+    data, weight = args
+    _, kh, kw, channels = weight.shape
+
+    def rule(b: IRBuilder, n: TirExpr, y: TirExpr, x: TirExpr, o: TirExpr) -> TirExpr:
+        def term(ky: TirExpr, kx: TirExpr, i: TirExpr) -> TirExpr:
+            tap = tap_value(b, data, (n, y, x, i), tap=(ky, kx), attrs=attrs)
+            return cast("int32", weight.at(b, (o, ky, kx, i))) * tap
+
+        return te_sum(b, [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx"), reduce_axis(channels, name="i")], term)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def tap_value(
+    b: IRBuilder,
+    data: Tensor,
+    position: tuple[TirExpr, TirExpr, TirExpr, TirExpr],
+    *,
+    tap: tuple[TirExpr, TirExpr],
+    attrs: Any,
+) -> TirExpr:
+    """data - input_zp at output position (n, y, x, channel) and window tap (ky, kx), int32; the pad value outside the image."""
+    n, y, x, channel = position
+    (sy, sx), (dy, dx), (top, left, bottom, right) = attrs.strides, attrs.dilation, attrs.padding
+    row = y * sy + tap[0] * dy - top
+    column = x * sx + tap[1] * dx - left
+    inside = cast("int32", data.at(b, (n, row, column, channel)))
+    if top or left or bottom or right:
+        rows = logical_and(row >= 0, row < data.shape[1])
+        columns = logical_and(column >= 0, column < data.shape[2])
+        inside = select(logical_and(rows, columns), inside, imm(attrs.pad_value))
+    return inside - attrs.input_zp
+
+
+@from_tflite("CONV_2D")
+def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """conv2d + bias_add + requantize (+ clip). Grouped convolutions (fewer weight channels than data channels) are refused."""
+    data = operand(ctx, op, 0)
+    layer = check_quantized_layer(ctx, op, channel_axis=0)
+    weight_type = ctx.input_type(op, 1)
+    shape = ctx.input_type(op, 0).shape
+    if len(shape) != 4 or len(weight_type.shape) != 4:
+        unsupported(ctx, op, "data and weights must have four dimensions")
+    if shape[3] != weight_type.shape[3]:
+        unsupported(ctx, op, f"grouped convolution ({shape[3]} channels in groups of {weight_type.shape[3]}) is not supported", code="E1207")
+    strides = (op.option("stride_h"), op.option("stride_w"))
+    dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
+    pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight_type.shape[1:3], strides, dilation))
+    attrs = Conv2DAttrs(strides, pads, dilation, layer.input_zp, layer.input_zp)
+    acc = call("nn.conv2d", [data, const(ctx.constant(op, 1), quant=weight_type.quant)], attrs, span=ctx.span(op))
+    return finish_layer(ctx, op, acc, layer=layer, rounding="double")
+
+
+register_op(
+    "nn.conv2d",
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="CONV_2D; int8, per-tensor and per-channel",
+)
+F_TE.set("nn.conv2d", te_rule)

@@ -1,0 +1,100 @@
+"""nn.dense: FULLY_CONNECTED of TFLite.
+
+acc[m, o] = sum over k of (w[o, k] - weight_zp) * (data[m, k] - input_zp).  Oracle: TFLite's reference kernel `FullyConnected`, which
+rounds once where its convolutions round twice; TFLite Micro rounds twice here too (`--oracle tflm`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op._quantized_layer import check_quantized_layer, dense_multipliers, finish_layer
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.reshape import ReshapeAttrs
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr, call, const
+from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import sum as te_sum
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr as TirExpr
+from aot.tir.expr import cast
+
+
+@dataclass(frozen=True, slots=True)
+class DenseAttrs:
+    """Zero points still to be subtracted."""
+
+    input_zp: int = 0
+    weight_zp: int = 0
+
+
+def infer_type(types: Sequence[Type], _attrs: DenseAttrs) -> Type:
+    """data [M, K] int8, weight [O, K] int8 -> int32 [M, O]."""
+    data, weight = types
+    if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 2 or len(weight.shape) != 2:
+        raise TypeRuleError(f"dense takes 2-D data and weights, not {data} and {weight}")
+    if data.shape[1] != weight.shape[1]:
+        raise TypeRuleError(f"rows of {data.shape[1]} data values, but weights for {weight.shape[1]}")
+    return TensorType((data.shape[0], weight.shape[0]), "int32")
+
+
+def evaluate(data: Array, weight: Array, *, attrs: DenseAttrs, out_type: TensorType) -> Array:
+    x = data.astype(np.float64) - attrs.input_zp
+    w = weight.astype(np.float64) - attrs.weight_zp
+    result: Array = (x @ w.T).astype(np.int64).astype(np.int32)
+    return result
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DenseAttrs, out_type: TensorType) -> Tensor:
+    data, weight = args
+
+    def rule(b: IRBuilder, m: TirExpr, o: TirExpr) -> TirExpr:
+        def term(k: TirExpr) -> TirExpr:
+            return (cast("int32", weight.at(b, (o, k))) - attrs.weight_zp) * (cast("int32", data.at(b, (m, k))) - attrs.input_zp)
+
+        return te_sum(b, [reduce_axis(weight.shape[1], name="k")], term)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("FULLY_CONNECTED")
+def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """reshape to rows, dense + bias_add + requantize (+ clip), reshape to the output's shape."""
+    data = operand(ctx, op, 0)
+    layer = check_quantized_layer(ctx, op, channel_axis=0, multipliers=dense_multipliers)
+    if op.option("weights_format") != "DEFAULT":
+        unsupported(ctx, op, f"weight format {op.option('weights_format')} is not supported")
+    weight_type, out_type = ctx.input_type(op, 1), ctx.output_type(op)
+    if len(weight_type.shape) != 2:
+        unsupported(ctx, op, f"weights of {len(weight_type.shape)} dimensions", code="E1207")
+    channels, depth = weight_type.shape
+    rows, rest = divmod(prod(ctx.input_type(op, 0).shape), depth)
+    if rest or rows * channels != prod(out_type.shape):
+        unsupported(ctx, op, f"data of {prod(ctx.input_type(op, 0).shape)} values does not match weights {weight_type.shape}", code="E1207")
+    span = ctx.span(op)
+    if ctx.input_type(op, 0).shape != (rows, depth):
+        data = call("reshape", [data], ReshapeAttrs((rows, depth)), span=span)
+    attrs = DenseAttrs(layer.input_zp, layer.weight_zp)
+    acc = call("nn.dense", [data, const(ctx.constant(op, 1), quant=weight_type.quant)], attrs, span=span)
+    rounding = "single" if ctx.oracle == "litert" else "double"
+    result = finish_layer(ctx, op, acc, layer=layer, rounding=rounding)
+    if out_type.shape != (rows, channels):
+        result = call("reshape", [result], ReshapeAttrs(out_type.shape), span=span)
+    return result
+
+
+register_op(
+    "nn.dense",
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="FULLY_CONNECTED; int8, one rounding (TFLite) or two (TFLite Micro)",
+)
+F_TE.set("nn.dense", te_rule)

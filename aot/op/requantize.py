@@ -1,0 +1,95 @@
+"""qnn.requantize: from an int32 accumulator to a narrow quantised type, as TFLite's kernels do it.
+
+out = clamp(zero_point + round(acc * multiplier * 2^(shift - 31)), lo, hi) with a 31-bit multiplier and TFLite's sign of the shift
+(positive shifts left).  `rounding` tells how: "double" rounds twice, in the doubling high multiply and in the right shift
+(gemmlowp; convolutions, and everything of TFLite Micro), "single" once (TFLite's fully connected).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import QuantParams, TensorType, Type
+from aot.op._fixed_point import multiply_by_quantized_multiplier, tir_multiply_by_quantized_multiplier
+from aot.op.te_rule import F_TE, TeContext
+from aot.support.dtype import int_range
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, clamp
+
+
+@dataclass(frozen=True, slots=True)
+class RequantizeAttrs:
+    """One (multiplier, shift) for all, or one for each index of the last axis; the result lies in [lo, hi]."""
+
+    multiplier: tuple[int, ...]
+    shift: tuple[int, ...]
+    zero_point: int
+    lo: int
+    hi: int
+    rounding: str
+    dtype: str = "int8"
+    quant: QuantParams | None = None
+
+    def __post_init__(self) -> None:
+        assert self.rounding in ("double", "single")
+        assert len(self.multiplier) == len(self.shift)
+
+    @property
+    def per_channel(self) -> bool:
+        return len(self.multiplier) > 1
+
+    def clipped(self, lo: int, hi: int) -> RequantizeAttrs:
+        """The same followed by a clamp to [lo, hi]."""
+        return replace(self, lo=min(max(self.lo, lo), hi), hi=max(min(self.hi, hi), lo))
+
+
+def infer_type(types: Sequence[Type], attrs: RequantizeAttrs) -> Type:
+    """int32 [..., C] -> attrs.dtype of the same shape."""
+    (data,) = types
+    if not isinstance(data, TensorType) or data.dtype != "int32":
+        raise TypeRuleError(f"requantize takes an int32 tensor, not {data}")
+    if attrs.per_channel and len(attrs.multiplier) != data.shape[-1]:
+        raise TypeRuleError(f"{len(attrs.multiplier)} multipliers for {data.shape[-1]} channels")
+    low, high = int_range(attrs.dtype)
+    if not low <= attrs.lo <= attrs.hi <= high:
+        raise TypeRuleError(f"clamp range [{attrs.lo}, {attrs.hi}] outside {attrs.dtype}")
+    return data.with_dtype(attrs.dtype, attrs.quant)
+
+
+def evaluate(data: Array, *, attrs: RequantizeAttrs, out_type: TensorType) -> Array:
+    scaled = multiply_by_quantized_multiplier(
+        data, np.asarray(attrs.multiplier, np.int64), np.asarray(attrs.shift, np.int64), rounding=attrs.rounding
+    )
+    return np.clip(scaled.astype(np.int64) + attrs.zero_point, attrs.lo, attrs.hi).astype(attrs.dtype)
+
+
+def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: RequantizeAttrs, out_type: TensorType) -> Tensor:
+    (data,) = args
+    if attrs.per_channel:
+        multipliers = ctx.constant("multiplier", np.asarray(attrs.multiplier, np.int32))
+        shifts = ctx.constant("shift", np.asarray(attrs.shift, np.int32))
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        multiplier: Expr | int = multipliers.at(b, i[-1:]) if attrs.per_channel else attrs.multiplier[0]
+        shift: Expr | int = shifts.at(b, i[-1:]) if attrs.per_channel else attrs.shift[0]
+        acc = b.let("acc", data.at(b, i))
+        scaled = tir_multiply_by_quantized_multiplier(b, acc, multiplier, shift, rounding=attrs.rounding)
+        return cast(attrs.dtype, clamp(scaled + attrs.zero_point, attrs.lo, attrs.hi))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    "qnn.requantize",
+    pattern=OpPattern.ELEMWISE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="int32 accumulator to int8, rounding as the oracle does",
+)
+F_TE.set("qnn.requantize", te_rule)
