@@ -135,9 +135,7 @@ class Subgraph:
         zero_points = _tuple(zero_point, int) or (0,) * len(scales)
         signature = None if shape_signature is None else tuple(int(d) for d in shape_signature)
         dims = tuple(int(d) for d in shape)
-        self.tensors.append(
-            _Tensor(check_name(name), dims, dtype, scales, zero_points, axis, buffer, is_variable, signature)
-        )
+        self.tensors.append(_Tensor(check_name(name), dims, dtype, scales, zero_points, axis, buffer, is_variable, signature))
         return len(self.tensors) - 1
 
     def op(
@@ -163,9 +161,7 @@ class Subgraph:
         self.operators.append(_Operator(entry, tuple(inputs), tuple(outputs), options, table, b""))
         return len(self.operators) - 1
 
-    def custom_op(
-        self, name: str, inputs: Sequence[int], outputs: Sequence[int], *, custom_options: bytes = b""
-    ) -> int:
+    def custom_op(self, name: str, inputs: Sequence[int], outputs: Sequence[int], *, custom_options: bytes = b"") -> int:
         """Add custom operator `name` with its opaque options and return its index."""
         code = self.model.code(enumerator("BuiltinOperator", "CUSTOM"), version=1, custom=name)
         self.operators.append(_Operator(code, tuple(inputs), tuple(outputs), {}, None, custom_options))
@@ -203,9 +199,7 @@ class ModelBuilder:
         self.subgraphs.append(Subgraph(self, name))
         return self.subgraphs[-1]
 
-    def signature(
-        self, key: str, *, inputs: dict[str, int], outputs: dict[str, int], subgraph: int = 0
-    ) -> None:
+    def signature(self, key: str, *, inputs: dict[str, int], outputs: dict[str, int], subgraph: int = 0) -> None:
         """Give a graph a named signature: argument name -> tensor index."""
         self.signatures.append(_Signature(key, inputs, outputs, subgraph))
 

@@ -35,13 +35,30 @@ def output_size(n: int, k: int, *, stride: int, dilation: int = 1, padding: Padd
     return int(OUTPUT_SIZE[padding](n, k, stride, dilation))
 
 
+def _window(extents: Shape, kernel: Shape, *, strides: Shape, dilation: Shape = (1, 1), padding: Padding) -> list[int]:
+    """Output height and width of a sliding window."""
+    return [
+        output_size(n, k, stride=s, dilation=d, padding=padding)
+        for n, k, s, d in zip(extents, kernel, strides, dilation, strict=True)
+    ]
+
+
 def _weights(
-    b: ModelBuilder, shape: Shape, *, axis: int, channels: int, per_channel: bool, seed: int
+    b: ModelBuilder,
+    shape: Shape,
+    *,
+    axis: int,
+    given: Sequence[float] | None,
+    per_channel: bool,
+    peak: int = 127,
+    seed: int,
 ) -> tuple[int, np.ndarray]:
-    """Add an int8 weight tensor (full range, -127..127); returns its index and scales."""
+    """Add an int8 weight tensor (codes -peak..peak); returns its index and scales."""
     rng = np.random.default_rng([seed, 1])
-    scale = rng.uniform(0.004, 0.02, channels if per_channel else 1).astype(np.float32)
-    data = rng.integers(-127, 127, shape, np.int8, endpoint=True)
+    scale = rng.uniform(0.004, 0.02, shape[axis] if per_channel else 1).astype(np.float32)
+    if given is not None:
+        scale = np.array(given, np.float32)
+    data = rng.integers(-peak, peak, shape, np.int8, endpoint=True)
     return b.tensor("weights", shape, "int8", scale=scale, axis=axis, data=data), scale
 
 
@@ -76,29 +93,28 @@ def conv2d_model(
     x: Quant = INPUT,
     y: Quant | None = None,
     per_channel: bool = True,
-    bias: bool = True,
+    weight_scale: Sequence[float] | None = None,
+    weight_peak: int = 127,
     groups: int = 1,
     seed: int = 0,
 ) -> bytes:
-    """CONV_2D, NHWC input, OHWI weights; `groups` > 1 makes it a grouped convolution."""
+    """CONV_2D, NHWC input, OHWI weights; `groups` > 1 makes it a grouped convolution.
+
+    The bias is always there: the reference refuses an int8 convolution without one.
+    """
     n, h, w, c = input_shape
     b = ModelBuilder()
     source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)
     shape = (filters, kernel[0], kernel[1], c // groups)
-    weights, scale = _weights(b, shape, axis=0, channels=filters, per_channel=per_channel, seed=seed)
-    rms = _rms(int(np.prod(shape[1:])), x)
-    inputs = [source, weights]
-    if bias:
-        inputs.append(_bias(b, filters, x=x, scale=scale, rms=rms, seed=seed))
+    weights, scale = _weights(b, shape, axis=0, given=weight_scale, per_channel=per_channel, peak=weight_peak, seed=seed)
+    rms = _rms(int(np.prod(shape[1:])), x) * weight_peak / 127
+    bias = _bias(b, filters, x=x, scale=scale, rms=rms, seed=seed)
     out = _output(y, x=x, scale=scale, rms=rms, activation=activation)
-    size = [
-        output_size(extent, k, stride=s, dilation=d, padding=padding)
-        for extent, k, s, d in zip((h, w), kernel, strides, dilation, strict=True)
-    ]
+    size = _window((h, w), kernel, strides=strides, dilation=dilation, padding=padding)
     result = b.tensor("y", (n, *size, filters), "int8", scale=out.scale, zero_point=out.zero_point)
     b.op(
         "CONV_2D",
-        inputs,
+        [source, weights, bias],
         [result],
         padding=padding,
         stride_h=strides[0],
@@ -122,6 +138,7 @@ def depthwise_model(
     x: Quant = INPUT,
     y: Quant | None = None,
     per_channel: bool = True,
+    weight_scale: Sequence[float] | None = None,
     bias: bool = True,
     seed: int = 0,
 ) -> bytes:
@@ -131,16 +148,13 @@ def depthwise_model(
     b = ModelBuilder()
     source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)
     shape = (1, kernel[0], kernel[1], filters)
-    weights, scale = _weights(b, shape, axis=3, channels=filters, per_channel=per_channel, seed=seed)
+    weights, scale = _weights(b, shape, axis=3, given=weight_scale, per_channel=per_channel, seed=seed)
     rms = _rms(kernel[0] * kernel[1], x)
     inputs = [source, weights]
     if bias:
         inputs.append(_bias(b, filters, x=x, scale=scale, rms=rms, seed=seed))
     out = _output(y, x=x, scale=scale, rms=rms, activation=activation)
-    size = [
-        output_size(extent, k, stride=s, dilation=d, padding=padding)
-        for extent, k, s, d in zip((h, w), kernel, strides, dilation, strict=True)
-    ]
+    size = _window((h, w), kernel, strides=strides, dilation=dilation, padding=padding)
     result = b.tensor("y", (n, *size, filters), "int8", scale=out.scale, zero_point=out.zero_point)
     b.op(
         "DEPTHWISE_CONV_2D",
@@ -161,24 +175,26 @@ def dense_model(
     *,
     input_shape: Shape = (1, 19),
     units: int = 5,
+    depth: int | None = None,
     activation: Activation = "NONE",
     x: Quant = INPUT,
     y: Quant | None = None,
     per_channel: bool = False,
+    weight_scale: Sequence[float] | None = None,
     bias: bool = True,
     keep_num_dims: bool = False,
     seed: int = 0,
 ) -> bytes:
-    """FULLY_CONNECTED, weights units x depth, depth = the input's last dimension."""
-    depth = input_shape[-1]
+    """FULLY_CONNECTED, weights units x depth (default: the input's last dimension), output size / depth rows."""
+    depth = depth or input_shape[-1]
     b = ModelBuilder()
     source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)
-    weights, scale = _weights(b, (units, depth), axis=0, channels=units, per_channel=per_channel, seed=seed)
+    weights, scale = _weights(b, (units, depth), axis=0, given=weight_scale, per_channel=per_channel, seed=seed)
     rms = _rms(depth, x)
     inputs = [source, weights]
     inputs.append(_bias(b, units, x=x, scale=scale, rms=rms, seed=seed) if bias else -1)
     out = _output(y, x=x, scale=scale, rms=rms, activation=activation)
-    lead = tuple(input_shape[:-1]) if keep_num_dims else (int(np.prod(input_shape[:-1])),)
+    lead = tuple(input_shape[:-1]) if keep_num_dims else (int(np.prod(input_shape)) // depth,)
     result = b.tensor("y", (*lead, units), "int8", scale=out.scale, zero_point=out.zero_point)
     b.op(
         "FULLY_CONNECTED",
@@ -206,9 +222,7 @@ def add_model(
     m = ModelBuilder()
     data = np.random.default_rng(seed).integers(-128, 127, shape_b, np.int8, endpoint=True)
     left = m.tensor("a", shape_a, "int8", scale=a.scale, zero_point=a.zero_point)
-    right = m.tensor(
-        "b", shape_b, "int8", scale=b.scale, zero_point=b.zero_point, data=data if constant_b else None
-    )
+    right = m.tensor("b", shape_b, "int8", scale=b.scale, zero_point=b.zero_point, data=data if constant_b else None)
     out = y or Quant(float32(a.scale + b.scale), 4)
     shape = np.broadcast_shapes(tuple(shape_a), tuple(shape_b))
     result = m.tensor("y", shape, "int8", scale=out.scale, zero_point=out.zero_point)
@@ -230,10 +244,7 @@ def pool_model(
     n, h, w, c = input_shape
     b = ModelBuilder()
     source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)
-    size = [
-        output_size(extent, k, stride=s, padding=padding)
-        for extent, k, s in zip((h, w), kernel, strides, strict=True)
-    ]
+    size = _window((h, w), kernel, strides=strides, padding=padding)
     result = b.tensor("y", (n, *size, c), "int8", scale=x.scale, zero_point=x.zero_point)
     b.op(
         kind,

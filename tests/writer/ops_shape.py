@@ -84,9 +84,7 @@ def reshape_model(
     return b.build([source], [result])
 
 
-def softmax_model(
-    *, input_shape: Shape = (1, 10), beta: float = 1.0, x: Quant = LOGITS, y: Quant = UNIT
-) -> bytes:
+def softmax_model(*, input_shape: Shape = (1, 10), beta: float = 1.0, x: Quant = LOGITS, y: Quant = UNIT) -> bytes:
     """SOFTMAX over the last dimension."""
     return _unary("SOFTMAX", shapes=(input_shape, input_shape), x=x, y=y, beta=beta)
 
@@ -119,14 +117,10 @@ def dequantize_model(*, input_shape: Shape = (1, 5, 4, 3), x: Quant = INPUT) -> 
     return b.build([source], [result])
 
 
-def concat_model(
-    *, shapes: Sequence[Shape] = ((1, 3, 2), (1, 3, 5)), axis: int = -1, x: Quant = INPUT
-) -> bytes:
+def concat_model(*, shapes: Sequence[Shape] = ((1, 3, 2), (1, 3, 5)), axis: int = -1, x: Quant = INPUT) -> bytes:
     """CONCATENATION; int8 inputs and output share one quantisation, as TFLite demands."""
     b = ModelBuilder()
-    sources = [
-        b.tensor(f"x{i}", s, "int8", scale=x.scale, zero_point=x.zero_point) for i, s in enumerate(shapes)
-    ]
+    sources = [b.tensor(f"x{i}", s, "int8", scale=x.scale, zero_point=x.zero_point) for i, s in enumerate(shapes)]
     shape = list(shapes[0])
     shape[axis] = sum(s[axis] for s in shapes)
     result = b.tensor("y", shape, "int8", scale=x.scale, zero_point=x.zero_point)
@@ -134,9 +128,7 @@ def concat_model(
     return b.build(sources, [result])
 
 
-def transpose_model(
-    *, input_shape: Shape = (1, 5, 4, 3), perm: Sequence[int] = (0, 3, 1, 2), x: Quant = INPUT
-) -> bytes:
+def transpose_model(*, input_shape: Shape = (1, 5, 4, 3), perm: Sequence[int] = (0, 3, 1, 2), x: Quant = INPUT) -> bytes:
     """TRANSPOSE: dimension i of the output is dimension perm[i] of the input."""
     b = ModelBuilder()
     source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)

@@ -48,9 +48,7 @@ def quantize_weights(w: np.ndarray, axis: int | None) -> tuple[np.ndarray, np.nd
     return q, scale.ravel()
 
 
-def quantize_bias(
-    b: np.ndarray, input_scale: float, weight_scale: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def quantize_bias(b: np.ndarray, input_scale: float, weight_scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """int32 bias and its scale, which is the product of the input's and the weights' scales."""
     scale = (np.float32(input_scale) * weight_scale).astype(np.float32)
     return np.rint(b / scale.astype(np.float64)).astype(np.int32), scale
