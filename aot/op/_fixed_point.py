@@ -2,7 +2,8 @@
 
 A real multiplier is a pair (multiplier, shift): real = multiplier * 2^(shift - 31), multiplier in [2^30, 2^31) or 0; a positive
 shift goes to the left.  The numpy functions work element by element on int64 arrays that hold int32 values; the `tir_` functions
-build the same value as an expression.  Semantics follow TensorFlow Lite's `kernels/internal/quantization_util.cc`, `common.h` and gemmlowp's `fixedpoint.h`.
+build the same value as an expression.  Semantics follow TensorFlow Lite's `kernels/internal/quantization_util.cc`, `common.h` and
+gemmlowp's `fixedpoint.h`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from aot.ir.op import Array
+from aot.ir.type import TensorType
 from aot.support.dtype import int_range
-from aot.tir.expr import Expr, as_expr, cast, equal, imm, maximum, minimum, select
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, Imm, Var, as_expr, cast, clamp, equal, imm, maximum, select
 
 Int64 = npt.NDArray[np.int64]
 INT32_MIN, INT32_MAX = int_range("int32")
@@ -69,13 +72,17 @@ _ACTIVATION_REAL: dict[str, tuple[float | None, float | None]] = {
 """Lower and upper real bound of each fused activation that clamps."""
 
 
-def activation_range(activation: str, scale: float, zero_point: int, *, dtype: str = "int8") -> tuple[int, int]:
-    """CalculateActivationRangeQuantized: the clamp (lo, hi) of a fused activation in units of the output.
+def activation_range(activation: str, out_type: TensorType) -> tuple[int, int]:
+    """CalculateActivationRangeQuantized: the clamp (lo, hi) of a fused activation in codes of the output.
 
     KeyError for an activation that is not a clamp (TANH, SIGN_BIT).
     """
     low, high = _ACTIVATION_REAL[activation]
-    lo, hi = int_range(dtype)
+    lo, hi = int_range(out_type.dtype)
+    if low is None and high is None:
+        return lo, hi
+    assert out_type.quant is not None, "an activation on codes needs their scale"
+    scale, zero_point = out_type.quant.scale[0], out_type.quant.zero_point[0]
     if low is not None:
         lo = max(lo, quantize_value(low, scale, zero_point))
     if high is not None:
@@ -215,22 +222,33 @@ def _shift_left(x: Expr, amount: int) -> Expr:
     return cast("int32", cast("int64", x) * (1 << amount)) if amount else x
 
 
-def tir_multiply_by_quantized_multiplier(x: Expr, multiplier: int | Expr, shift: int, *, rounding: str = "double") -> Expr:
-    """MultiplyByQuantizedMultiplier of an int32 expression; `multiplier` a number or an int32 expression, `shift` known.
+def tir_multiply_by_quantized_multiplier(
+    b: IRBuilder, x: Expr, multiplier: int | Expr, shift: int | Expr, *, rounding: str = "double"
+) -> Expr:
+    """MultiplyByQuantizedMultiplier of an int32 expression; multiplier and shift are numbers or int32 expressions.
 
-    `x` appears twice in the result where double rounding shifts right, so it should be a `let`.  One multiply, one add, one shift:
-    for s = -shift >= 1, y = floor((x*m + 2^(30+s) + sgn(x)*2^30) / 2^(31+s)), which equals rounding twice (checked in tests/op).
+    One multiply, one add, one shift: for s = -shift >= 1, y = floor((x*m + 2^(30+s) + sgn(x)*2^30) / 2^(31+s)) equals rounding
+    twice (checked in tests/op).  Appends a `let` to `b` for an operand that is used more than once.
     """
-    product = cast("int64", _shift_left(x, max(shift, 0)) if rounding == "double" else x) * cast("int64", as_expr(multiplier))
-    if rounding == "single":
-        return cast("int32", (product + (1 << (30 - shift))) >> (31 - shift))
-    if rounding != "double":
+    if rounding not in ("double", "single"):
         raise ValueError(rounding)
+    if not isinstance(shift, int):
+        return _any_shift(named(b, "x", x), as_expr(multiplier), named(b, "shift", shift), rounding=rounding)
+    if rounding == "single":
+        product = cast("int64", x) * cast("int64", as_expr(multiplier))
+        return cast("int32", (product + (1 << (30 - shift))) >> (31 - shift))
+    x = named(b, "x", x) if shift < 0 else x
+    product = cast("int64", _shift_left(x, max(shift, 0))) * cast("int64", as_expr(multiplier))
     if shift >= 0:
         return cast("int32", (product + (1 << 30)) >> 31)
     half = 1 << (30 - shift)
     bias = select(x < 0, imm(half - (1 << 30), "int64"), imm(half + (1 << 30), "int64"))
     return cast("int32", (product + bias) >> (31 - shift))
+
+
+def named(b: IRBuilder, name: str, x: Expr) -> Expr:
+    """`x` as something that may be repeated: a variable or a constant."""
+    return x if isinstance(x, (Var, Imm)) else b.let(name, x)
 
 
 def tir_multiply_right_shift(x: Expr, multiplier: Expr, right_shift: Expr, *, rounding: str = "double") -> Expr:
@@ -242,7 +260,7 @@ def tir_multiply_right_shift(x: Expr, multiplier: Expr, right_shift: Expr, *, ro
     return cast("int32", product >> total)
 
 
-def tir_multiply_any_shift(x: Expr, multiplier: Expr, shift: Expr, *, rounding: str = "double") -> Expr:
+def _any_shift(x: Expr, multiplier: Expr, shift: Expr, *, rounding: str) -> Expr:
     """The same with a shift of either sign that is an int32 expression in [-31, 30]."""
     wide = cast("int64", x)
     if rounding == "single":
@@ -269,10 +287,12 @@ def tir_rounding_divide_by_pot(x: Expr, exponent: Expr) -> Expr:
     return cast("int32", (wide + half - down) >> e)
 
 
-def tir_requantize(x: Expr, *, multiplier: int, shift: int, zero_point: int, lo: int, hi: int, rounding: str = "double") -> Expr:
+def tir_requantize(
+    b: IRBuilder, x: Expr, *, multiplier: int, shift: int, zero_point: int, lo: int, hi: int, rounding: str = "double"
+) -> Expr:
     """Rescaled by constants, shifted by the zero point and clamped to [lo, hi]; an int32 expression."""
-    scaled = tir_multiply_by_quantized_multiplier(x, multiplier, shift, rounding=rounding)
-    return minimum(maximum(scaled + zero_point, lo), hi)
+    scaled = tir_multiply_by_quantized_multiplier(b, x, multiplier, shift, rounding=rounding)
+    return clamp(scaled + zero_point, lo, hi)
 
 
 def clamp_array(x: Any, lo: int, hi: int, dtype: str) -> Array:

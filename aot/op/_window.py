@@ -12,10 +12,12 @@ Padding = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The result of fitting a window to an image: output height and width, padding on the four sides."""
+    """A window sliding over an image; everything is (vertical, horizontal)."""
 
-    output: tuple[int, int]
-    padding: Padding
+    image: tuple[int, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...] = (1, 1)
 
 
 def output_size(size: int, kernel: int, *, stride: int, dilation: int, before: int, after: int) -> int:
@@ -39,18 +41,13 @@ def fit_axis(scheme: str, size: int, kernel: int, *, stride: int, dilation: int 
     return out, total // 2, total - total // 2
 
 
-def fit_window(
-    scheme: str,
-    image: tuple[int, int],
-    kernel: tuple[int, int],
-    *,
-    strides: tuple[int, int],
-    dilation: tuple[int, int] = (1, 1),
-) -> Window:
-    """`fit_axis` for height and width."""
-    oh, top, bottom = fit_axis(scheme, image[0], kernel[0], stride=strides[0], dilation=dilation[0])
-    ow, left, right = fit_axis(scheme, image[1], kernel[1], stride=strides[1], dilation=dilation[1])
-    return Window((oh, ow), (top, left, bottom, right))
+def explicit_padding(scheme: str, window: Window) -> Padding:
+    """SAME or VALID as numbers of rows and columns."""
+    (top, bottom), (left, right) = (
+        fit_axis(scheme, window.image[i], window.kernel[i], stride=window.strides[i], dilation=window.dilation[i])[1:]
+        for i in range(2)
+    )
+    return top, left, bottom, right
 
 
 def inside(position: Expr, *, stride: int, before: int, kernel: int, size: int) -> tuple[Expr, Expr]:
