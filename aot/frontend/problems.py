@@ -1,4 +1,4 @@
-"""Collecting the problems of a model, and naming places in it safely."""
+"""Collecting the problems of a model, and choosing the error that carries them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from aot.errors import AotError, ModelError, Problem, UnsupportedError
 
 MAX_PROBLEMS = 100
 """A broken file can hold a hundred thousand faults; after this many only their number is kept."""
-
-_NAME_LENGTH = 80
-
 
 class Problems:
     """An ordered collection of distinct problems with an upper limit."""
@@ -56,9 +53,3 @@ def error_of(problems: list[Problem]) -> AotError | None:
         return None
     broken = any(p.code.startswith(("E10", "E11")) and p.code != "E1008" for p in problems)
     return ModelError(*problems) if broken else UnsupportedError(*problems)
-
-
-def printable(name: str) -> str:
-    """`name` fit for a message or a comment: one line, no control, surrogate or direction-changing characters, not too long."""
-    cut = name[:_NAME_LENGTH] + ("…" if len(name) > _NAME_LENGTH else "")
-    return "".join(c if c.isprintable() else "\ufffd" for c in cut)

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from aot.frontend import schema
 from aot.frontend.decode import Record, decode_model, default_record
 from aot.frontend.flatbuffer import FlatbufferError, Reader
-from aot.frontend.problems import Problems, printable
+from aot.frontend.problems import Problems
+from aot.support.text import printable
 
 MAX_RANK = 8
 """Dimensions that a tensor may have."""
@@ -261,6 +262,8 @@ class _Builder:
     def _bytes_of(self, index: int, where: str) -> memoryview:
         if index < len(self.buffers):
             return self.buffers[index]
+        if index == 0:  # "no data" by convention, even where the model has no buffers at all
+            return memoryview(b"")
         self.problems.add("E1103", f"buffer {index} does not exist, the model has {len(self.buffers)}", where)
         return memoryview(b"")
 
@@ -428,7 +431,8 @@ def _quant(record: Record | None, dtype: str, shape: tuple[int, ...]) -> QuantVi
     """Quantisation of an integer tensor, None without scales; floats keep none, whatever a converter left there."""
     if record is None or dtype not in _QUANTISABLE:
         return None
-    member, details = record["details"] or ("", {})
+    member: str = record["details"][0] if record["details"] else ""
+    details: Record = record["details"][1] if record["details"] else {}
     block = None
     if member in ("BlockwiseQuantization", "MultiAxisQuantization"):
         kind = "blockwise" if member == "BlockwiseQuantization" else "multi_axis"

@@ -1,0 +1,346 @@
+"""Structural checks of a model: does it contradict itself, and does it hold what no version of this compiler could take?
+
+All problems are found, not only the first.  Whether each operator is supported is the operators' own concern
+(`aot.frontend.tflite.check_model` asks them); here everything is judged that needs no knowledge of our operators.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from aot.errors import Problem
+from aot.frontend.check_ops import check_operator
+from aot.frontend.problems import Problems
+from aot.frontend.schema import SCHEMA_VERSION
+from aot.frontend.shapes import check_shapes
+from aot.frontend.view import (
+    ABSENT,
+    MAX_RANK,
+    MAX_TENSOR_BYTES,
+    ModelView,
+    OperatorView,
+    QuantView,
+    SubgraphView,
+    TensorView,
+    parse,
+    stored_bytes,
+)
+from aot.support.text import printable
+
+MAX_TOTAL_BYTES = 1 << 30
+"""All tensors of one subgraph together (1 GiB)."""
+
+_NO_FIXED_SIZE = frozenset({"string", "resource", "variant"})
+
+_RANGES = {"int4": 4, "int8": 8, "uint8": 8, "int16": 16, "int32": 32, "int64": 64}
+
+_UNSUPPORTED_TYPES = frozenset(
+    {"variant", "complex128", "bfloat16", "int2", "uint4", "float8_e4m3fn", "float8_e5m2"}
+)
+
+_KNOWN_CUSTOM = ("Signal", "TFLite_Detection_PostProcess")
+"""Custom operators with a public definition; whether one is supported is a matter of the registry."""
+
+_FOR_AN_NPU = {"ethos-u": "Arm Ethos-U (Vela)", "edgetpu-custom-op": "the Edge TPU", "NPU_OP": "an NPU"}
+
+
+def load(data: bytes) -> ModelView:
+    """The checked view of a file.  Raises ModelError or UnsupportedError with all structural problems."""
+    problems = Problems()
+    view = check_bytes(data, problems)
+    error = problems.error()
+    if error is not None:
+        raise error
+    assert view is not None, "a file without a view has at least one problem"
+    return view
+
+
+def check_structure(data: bytes) -> list[Problem]:
+    """All structural problems of a file, in a stable order."""
+    problems = Problems()
+    check_bytes(data, problems)
+    return problems.report()
+
+
+def check_bytes(data: bytes, problems: Problems) -> ModelView | None:
+    """Parse and check; the view is None where nothing can be read.  Stops after E10xx: what was read then means little."""
+    view = parse(data, problems)
+    if view is not None and not any(p.code.startswith("E10") for p in problems.found):
+        check_view(view, problems)
+    return view
+
+
+def check_view(view: ModelView, problems: Problems) -> None:
+    """Note what is inconsistent or beyond any support in a parsed model."""
+    if view.version != SCHEMA_VERSION:
+        problems.add("E1007", f"schema version {view.version} where {SCHEMA_VERSION} is expected")
+    if not view.subgraphs:
+        problems.add("E1101", "the model has no subgraph")
+    for graph in view.subgraphs:
+        _check_subgraph(graph, problems)
+    _check_calls(view, problems)
+    _check_signatures(view, problems)
+    if not any(p.code.startswith(("E10", "E11")) for p in problems.found):
+        entries = {0, *(s.subgraph for s in view.signatures)}
+        for graph in view.subgraphs:
+            if graph.index in entries:
+                check_shapes(graph, problems)
+
+
+def _check_subgraph(graph: SubgraphView, problems: Problems) -> None:
+    if graph.index == 0 and not graph.outputs:
+        what = "no outputs" if graph.operators else "no operators and no outputs: there is nothing to compute"
+        problems.add("E1102", f"the subgraph has {what}", _place(graph))
+    for tensor in graph.tensors:
+        _check_tensor(tensor, problems)
+        _check_block_quant(graph, tensor, problems)
+    total = sum(stored_bytes(t.dtype, t.extent) for t in graph.tensors if all(d >= 0 for d in t.shape))
+    if total > MAX_TOTAL_BYTES:
+        problems.add("E1217", f"the tensors take {total} bytes together, more than {MAX_TOTAL_BYTES}", _place(graph))
+    sound = True
+    for op in graph.operators:
+        sound = _check_indices(op, graph, problems) and sound
+    sound = _check_interface(graph, problems) and sound
+    if sound:
+        _check_order(graph, problems)
+        for op in graph.operators:
+            _check_kind(op, problems)
+            check_operator(op, graph, problems)
+        _check_sparse_use(graph, problems)
+
+
+def _place(graph: SubgraphView) -> str:
+    name = f' "{printable(graph.name)}"' if graph.name else ""
+    return f"subgraph {graph.index}{name}"
+
+
+def _check_tensor(tensor: TensorView, problems: Problems) -> None:
+    where = tensor.where
+    if tensor.external:
+        problems.add("E1219", "its data lie in another file (external buffer)", where)
+    if tensor.dtype == "string":
+        problems.add("E1212", "string tensors are not supported", where)
+    elif tensor.dtype in _UNSUPPORTED_TYPES:
+        problems.add("E1218", f"tensors of type {tensor.dtype} are not supported", where)
+    negative = [d for d in tensor.shape if d < 0]
+    if negative:
+        _check_negative(tensor, problems)
+    elif len(tensor.shape) > MAX_RANK:
+        problems.add("E1221", f"{len(tensor.shape)} dimensions; at most {MAX_RANK} are supported", where)
+    elif stored_bytes(tensor.dtype, tensor.extent) > MAX_TENSOR_BYTES:
+        size = stored_bytes(tensor.dtype, tensor.extent)
+        problems.add("E1216", f"shape {list(tensor.shape)} takes {size} bytes, more than {MAX_TENSOR_BYTES}", where)
+    else:
+        _check_data(tensor, problems)
+    if tensor.quant is not None:
+        _check_quant(tensor, tensor.quant, problems)
+
+
+def _check_negative(tensor: TensorView, problems: Problems) -> None:
+    shape = list(tensor.shape)
+    if min(shape) < -1:
+        problems.add("E1109", f"shape {shape} has a negative dimension", tensor.where)
+    else:
+        problems.add("E1214", f"shape {shape} has an unknown dimension that is not the batch", tensor.where)
+
+
+def _check_data(tensor: TensorView, problems: Problems) -> None:
+    if not tensor.raw or tensor.data is not None or tensor.dtype in _NO_FIXED_SIZE | _UNSUPPORTED_TYPES:
+        return
+    shape = list(tensor.shape)
+    problems.add(
+        "E1108", f"its buffer holds {len(tensor.raw)} bytes, {tensor.dtype}{shape} needs {tensor.nbytes}", tensor.where
+    )
+
+
+def _check_quant(tensor: TensorView, quant: QuantView, problems: Problems) -> None:
+    where, scales, zeros = tensor.where, quant.scales, quant.zero_points
+    if quant.custom:
+        problems.add("E1220", "it has a custom quantisation", where)
+    if zeros.size != scales.size:
+        problems.add("E1110", f"{scales.size} scales but {zeros.size} zero points", where)
+    if quant.axis is not None and not 0 <= quant.axis < len(tensor.shape):
+        problems.add("E1113", f"quantised dimension {quant.axis} of a {len(tensor.shape)}-dimensional tensor", where)
+    elif quant.axis is not None and tensor.shape[quant.axis] != scales.size:
+        extent = tensor.shape[quant.axis]
+        problems.add("E1110", f"{scales.size} scales for {extent} slices of dimension {quant.axis}", where)
+    _check_scales(tensor, scales, problems)
+    bits = _RANGES[tensor.dtype]
+    low, high = (0, 255) if tensor.dtype == "uint8" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    outside = zeros[(zeros < low) | (zeros > high)]
+    if outside.size:
+        problems.add("E1112", f"zero point {int(outside[0])} is outside {tensor.dtype}", where)
+
+
+def _check_scales(tensor: TensorView, scales: np.ndarray[tuple[int, ...], np.dtype[np.float32]], problems: Problems) -> None:
+    """Scales are finite and positive.  Weights may have negative ones: MCUNet's have, and the reference multiplies on."""
+    bad = ~np.isfinite(scales)
+    bad |= scales == 0 if tensor.data is not None and scales.size > 1 else scales <= 0
+    if bad.any():
+        value = float(scales[int(np.argmax(bad))])
+        problems.add("E1111", f"scale {value:g} is not a finite, positive number", tensor.where)
+
+
+def _check_block_quant(graph: SubgraphView, tensor: TensorView, problems: Problems) -> None:
+    block = tensor.quant.block if tensor.quant is not None else None
+    if block is None:
+        return
+    for index, what in ((block.scales, "scales"), (block.zero_points, "zero points")):
+        if not ABSENT <= index < len(graph.tensors):
+            problems.add("E1103", f"its {what} are tensor {index}, which does not exist", tensor.where)
+    if block.block_size < 0 or any(d < 0 for d in block.dims):
+        problems.add("E1110", f"blocks of {block.block_size} elements", tensor.where)
+
+
+def _check_indices(op: OperatorView, graph: SubgraphView, problems: Problems) -> bool:
+    """Whether all tensors that an operator names exist; -1 means "left out" and is for inputs and intermediates only."""
+    sound = True
+    for indices, what, lowest in (
+        (op.inputs, "input", ABSENT),
+        (op.outputs, "output", 0),
+        (op.intermediates, "intermediate", ABSENT),
+    ):
+        for position, index in enumerate(indices):
+            if not lowest <= index < len(graph.tensors):
+                problems.add("E1103", f"{what} {position} is tensor {index}, which does not exist", op.where)
+                sound = False
+    return sound
+
+
+def _check_interface(graph: SubgraphView, problems: Problems) -> bool:
+    sound = True
+    for indices, what in ((graph.inputs, "input"), (graph.outputs, "output")):
+        for position, index in enumerate(indices):
+            if not 0 <= index < len(graph.tensors):
+                message = f"graph {what} {position} is tensor {index}, which does not exist"
+                problems.add("E1103", message, _place(graph))
+                sound = False
+    for index, count in Counter(graph.inputs).items():
+        if count > 1 and 0 <= index < len(graph.tensors):
+            problems.add("E1119", "it is more than one of the graph's inputs", graph.tensors[index].where)
+    return sound
+
+
+def _check_order(graph: SubgraphView, problems: Problems) -> None:
+    """Each tensor is written once, by an operator before its first reader; what is read without a writer has data."""
+    tensors = graph.tensors
+    writer = _writers(graph, problems)
+    inputs = set(graph.inputs)
+    for op in graph.operators:
+        if op.opcode == "CUSTOM":  # may list its scratch memory among the inputs
+            continue
+        for position, index in enumerate(op.inputs):
+            if index == ABSENT or index in inputs or _has_value(tensors[index]):
+                continue
+            by = writer.get(index)
+            name = f'tensor {index} "{printable(tensors[index].name)}"'
+            if by is None:
+                problems.add("E1106", f"input {position}, {name}, has no data and nothing produces it", op.where)
+            elif by >= op.index:
+                problems.add("E1105", f"input {position}, {name}, is used before op {by} produces it", op.where)
+    for index in graph.outputs:
+        if index not in inputs and index not in writer and not _has_value(tensors[index]):
+            problems.add("E1107", "this graph output is never produced", tensors[index].where)
+
+
+def _has_value(tensor: TensorView) -> bool:
+    """Whether a tensor has a value before the first operator runs.  Wrong data (E1108) count: they have been reported."""
+    return tensor.is_variable or bool(tensor.raw) or tensor.data is not None or tensor.external
+
+
+def _writers(graph: SubgraphView, problems: Problems) -> dict[int, int]:
+    """Tensor -> operator that writes it."""
+    writer: dict[int, int] = {}
+    inputs = set(graph.inputs)
+    for op in graph.operators:
+        for index in op.outputs:
+            where = graph.tensors[index].where
+            if index in writer:
+                problems.add("E1104", f"it is written by op {writer[index]} and by op {op.index}", where)
+            elif index in inputs:
+                problems.add("E1104", f"it is a graph input, but op {op.index} writes it", where)
+            elif graph.tensors[index].raw:
+                problems.add("E1104", f"it has constant data, but op {op.index} writes it", where)
+            writer.setdefault(index, op.index)
+    return writer
+
+
+def _check_kind(op: OperatorView, problems: Problems) -> None:
+    if op.opcode != "CUSTOM":
+        return
+    name = printable(op.custom_name)
+    if op.custom_name.startswith("Flex"):
+        problems.add("E1211", f"{name} is a TensorFlow (Flex) operator, which needs TensorFlow itself to run", op.where)
+    elif op.custom_name in _FOR_AN_NPU:
+        chip = _FOR_AN_NPU[op.custom_name]
+        message = f"custom operator {name}: the model was compiled for {chip}; use the model from before that step"
+        problems.add("E1210", message, op.where)
+    elif not op.custom_name.startswith(_KNOWN_CUSTOM):
+        problems.add("E1210", f'custom operator "{name}" is not known', op.where)
+
+
+def _check_sparse_use(graph: SubgraphView, problems: Problems) -> None:
+    """A sparse constant is meant for DENSIFY."""
+    sparse = {t.index for t in graph.tensors if t.sparsity is not None}
+    if not sparse:
+        return
+    for op in graph.operators:
+        for index in op.inputs:
+            if index in sparse and op.opcode != "DENSIFY":
+                problems.add("E1215", f"input {graph.tensors[index].where} is sparse", op.where)
+
+
+def called_subgraphs(op: OperatorView) -> tuple[int, ...]:
+    """Indices of the subgraphs that an operator runs (WHILE, IF, CALL_ONCE ...), as the file gives them."""
+    found: list[int] = []
+    for name, value in op.options.items():
+        if name.endswith("subgraph_index") or (name == "subgraph" and op.opcode == "CALL"):
+            found.append(value)
+        elif name in ("branch_subgraph_indices", "called_computations"):
+            found.extend(value)
+    return tuple(found)
+
+
+def _check_calls(view: ModelView, problems: Problems) -> None:
+    """Called subgraphs exist and do not call themselves, directly or through others."""
+    calls: dict[int, set[int]] = {}
+    for graph in view.subgraphs:
+        callees = calls.setdefault(graph.index, set())
+        for op in graph.operators:
+            for index in called_subgraphs(op):
+                if 0 <= index < len(view.subgraphs):
+                    callees.add(index)
+                else:
+                    problems.add("E1103", f"it runs subgraph {index}, which does not exist", op.where)
+    for index in _on_a_cycle(calls):
+        problems.add("E1118", "it runs itself", _place(view.subgraphs[index]))
+
+
+def _on_a_cycle(calls: dict[int, set[int]]) -> list[int]:
+    """Nodes that remain when nodes without callees are removed again and again."""
+    waiting = {node: len(callees) for node, callees in calls.items()}
+    callers: dict[int, list[int]] = {node: [] for node in calls}
+    for node, callees in calls.items():
+        for callee in callees:
+            callers[callee].append(node)
+    ready = [node for node, count in waiting.items() if not count]
+    while ready:
+        for caller in callers[ready.pop()]:
+            waiting[caller] -= 1
+            if not waiting[caller]:
+                ready.append(caller)
+    return [node for node, count in waiting.items() if count]
+
+
+def _check_signatures(view: ModelView, problems: Problems) -> None:
+    for signature in view.signatures:
+        where = f'signature "{printable(signature.key)}"'
+        if not 0 <= signature.subgraph < len(view.subgraphs):
+            problems.add("E1103", f"it runs subgraph {signature.subgraph}, which does not exist", where)
+            continue
+        count = len(view.subgraphs[signature.subgraph].tensors)
+        for name, index in (*signature.inputs, *signature.outputs):
+            if index >= count:
+                problems.add("E1103", f'"{printable(name)}" is tensor {index}, which does not exist', where)
