@@ -1,0 +1,31 @@
+/* What the measuring harness (crt/src/harness.c) needs to know of a model; the generated main.c answers. */
+#ifndef AOT_HARNESS_H
+#define AOT_HARNESS_H
+
+#include <stdint.h>
+
+#define AOT_MODE_MEASURE 0
+#define AOT_MODE_PROFILE 1
+#define AOT_MODE_TRACE 2
+
+struct aot_slot {
+  void *data;
+  uint32_t bytes;
+};
+
+extern const uint32_t aot_model_inputs;
+extern const uint32_t aot_model_outputs;
+extern const uint32_t aot_model_layers;
+extern const uint32_t aot_model_workspace_bytes;
+extern uint64_t aot_model_stamps[]; /* aot_model_layers + 1 readings of the counter, profile mode only */
+
+struct aot_slot aot_model_input(uint32_t index);
+struct aot_slot aot_model_output(uint32_t index);
+uint8_t *aot_model_workspace(void);
+void aot_model_reset(void);
+int32_t aot_model_run(void);
+
+/* Reads inputs.bin, runs every set, writes outputs.bin and prints one line of JSON. Returns the exit code. */
+int32_t aot_harness(void);
+
+#endif

@@ -1,0 +1,12 @@
+/* Results of <model>_run: 0 or one of these negative codes. */
+#ifndef AOT_STATUS_H
+#define AOT_STATUS_H
+
+enum aot_status {
+  AOT_OK = 0,
+  AOT_ERROR_NULL = -1,  /* an argument or a tensor pointer that must be given is NULL */
+  AOT_ERROR_ALIGN = -2, /* a tensor pointer is not aligned for its type */
+  AOT_ERROR_STATE = -3  /* a stateful model was run before it was reset */
+};
+
+#endif

@@ -1,0 +1,240 @@
+/* Runs a model over all sets of inputs.bin and measures the second inference of set 0 (the bench rule of docs/boards.md). */
+#include "aot/harness.h"
+
+#include "aot/hooks.h"
+#include "aot/semihosting.h"
+#include "aot/stack.h"
+#include "aot/systick.h"
+
+#include <stddef.h>
+
+#ifndef AOT_MODE
+#define AOT_MODE AOT_MODE_MEASURE
+#endif
+
+enum { EXIT_DONE = 0, EXIT_FILES = 2, EXIT_MODEL = 4 };
+
+int main(void);
+
+static int32_t inputs_file, outputs_file;
+#if AOT_MODE == AOT_MODE_TRACE
+static int32_t trace_file;
+static int32_t trace_failed;
+#endif
+#if AOT_MODE == AOT_MODE_PROFILE
+static uint32_t stamps;
+#endif
+
+static void put_number(const char *label, uint64_t value) {
+  char text[21];
+  uint32_t i = 20;
+  text[i] = '\0';
+  do {
+    text[--i] = (char)('0' + (char)(value % 10u));
+    value /= 10u;
+  } while (value != 0u);
+  aot_puts(label);
+  aot_puts(text + i);
+}
+
+static int32_t fail(const char *what) {
+  aot_puts("{\"aot\": 1, \"error\": \"");
+  aot_puts(what);
+  aot_puts("\"}\n");
+  return EXIT_FILES;
+}
+
+static int32_t fail_run(uint32_t set, int32_t status) {
+  put_number("{\"aot\": 1, \"set\": ", set);
+  put_number(", \"status\": -", (uint32_t)-status);
+  aot_puts("}\n");
+  return EXIT_MODEL;
+}
+
+static uint32_t set_bytes(void) {
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < aot_model_inputs; i++) sum += aot_model_input(i).bytes;
+  return sum;
+}
+
+/* Straight from the file to where the model wants it: an inference may have overwritten it. */
+static int32_t load(uint32_t set) {
+  if (aot_seek(inputs_file, set * set_bytes()) != 0) return -1;
+  for (uint32_t i = 0; i < aot_model_inputs; i++) {
+    const struct aot_slot slot = aot_model_input(i);
+    if (aot_read(inputs_file, slot.data, slot.bytes) != 0u) return -1;
+  }
+  return 0;
+}
+
+static int32_t store(void) {
+  for (uint32_t i = 0; i < aot_model_outputs; i++) {
+    const struct aot_slot slot = aot_model_output(i);
+    if (aot_write(outputs_file, slot.data, slot.bytes) != 0u) return -1;
+  }
+  return 0;
+}
+
+#if AOT_HOOKS
+void aot_layer_hook(int32_t layer, const void *out, uint32_t bytes) {
+#if AOT_MODE == AOT_MODE_TRACE
+  const uint32_t header[2] = {(uint32_t)layer, bytes};
+  trace_failed |= (int32_t)aot_write(trace_file, header, sizeof header);
+  trace_failed |= (int32_t)aot_write(trace_file, out, bytes);
+#else
+  (void)layer;
+  (void)out;
+  (void)bytes;
+#if AOT_MODE == AOT_MODE_PROFILE
+  const uint64_t now = aot_counter();
+  if (stamps <= aot_model_layers) aot_model_stamps[stamps++] = now;
+#endif
+#endif
+}
+#endif
+
+#if AOT_MODE == AOT_MODE_TRACE
+static int32_t run_all(uint32_t sets) {
+  (void)sets;
+  trace_file = aot_open("trace.bin", AOT_OPEN_WRITE);
+  if (trace_file < 0) return fail("cannot write trace.bin");
+  if (load(0) != 0) return fail("inputs.bin is too short");
+  aot_model_reset();
+  const int32_t status = aot_model_run();
+  if (status != 0) return fail_run(0, status);
+  if (trace_failed != 0 || aot_close(trace_file) != 0) return fail("cannot write trace.bin");
+  if (store() != 0) return fail("cannot write outputs.bin");
+  aot_puts("{\"aot\": 1, \"status\": 0, \"sets\": 1}\n");
+  return EXIT_DONE;
+}
+#else
+
+/* Two different paints: what still has both was not written, whatever the model wrote (see scan). */
+#define PAINT_1 0xA5u
+#define PAINT_2 0x5Au
+
+struct touched {
+  uint32_t first, end, bytes;
+};
+
+static void paint(uint8_t value) {
+  uint8_t *const p = aot_model_workspace();
+  for (uint32_t i = 0; i < aot_model_workspace_bytes; i++) p[i] = value;
+}
+
+/* A byte was written if the first run took PAINT_1 away, or if it is PAINT_1 after the second run, which began with PAINT_2:
+   the same inputs give the same bytes. */
+static void scan(struct touched *t, int32_t second_run) {
+  const uint8_t *const p = aot_model_workspace();
+  for (uint32_t i = 0; i < aot_model_workspace_bytes; i++) {
+    if ((p[i] == PAINT_1) != (second_run != 0)) continue;
+    t->bytes++;
+    if (i < t->first) t->first = i;
+    if (i + 1u > t->end) t->end = i + 1u;
+  }
+}
+
+#if AOT_MODE == AOT_MODE_PROFILE
+/* Two probes in a row: what a probe itself costs. */
+static uint64_t probe_cost(void) {
+  stamps = 0;
+  aot_layer_hook(0, NULL, 0);
+  aot_layer_hook(0, NULL, 0);
+  return aot_model_stamps[1] - aot_model_stamps[0];
+}
+
+static void report_layers(uint64_t probe) {
+  aot_puts(", \"layers\": [");
+  for (uint32_t i = 0; i + 1u < stamps; i++) {
+    const uint64_t spent = aot_model_stamps[i + 1u] - aot_model_stamps[i];
+    put_number(i == 0u ? "" : ", ", spent > probe ? spent - probe : 0u);
+  }
+  aot_puts("]");
+}
+#endif
+
+struct measured {
+  uint64_t units;
+  uintptr_t stack;
+  struct touched touched;
+#if AOT_MODE == AOT_MODE_PROFILE
+  uint64_t probe;
+#endif
+};
+
+/* Set 0 twice: first for the stack, with no interrupt that could use it; then with the counter running. */
+static int32_t measure(struct measured *m) {
+  m->touched.first = aot_model_workspace_bytes;
+  paint(PAINT_1);
+  aot_model_reset();
+  if (load(0) != 0) return fail("inputs.bin is too short");
+  aot_stack_paint();
+  const uintptr_t top = aot_stack_pointer();
+  int32_t status = aot_model_run();
+  const uintptr_t low = aot_stack_low();
+  m->stack = top > low ? top - low : 0u;
+  if (status != 0) return fail_run(0, status);
+  scan(&m->touched, 0);
+
+  paint(PAINT_2);
+  aot_model_reset();
+  if (load(0) != 0) return fail("inputs.bin is too short");
+  aot_counter_start(0xffffffu);
+  const uint64_t overhead = aot_counter_overhead();
+#if AOT_MODE == AOT_MODE_PROFILE
+  m->probe = probe_cost();
+  stamps = 0;
+#endif
+  const uint64_t before = aot_counter();
+#if AOT_MODE == AOT_MODE_PROFILE
+  aot_layer_hook(-1, NULL, 0);
+#endif
+  status = aot_model_run();
+  m->units = aot_counter() - before - overhead;
+  aot_counter_stop();
+#if AOT_MODE == AOT_MODE_PROFILE
+  m->units -= m->probe * stamps;
+#endif
+  if (status != 0) return fail_run(0, status);
+  scan(&m->touched, 1);
+  return EXIT_DONE;
+}
+
+static int32_t run_all(uint32_t sets) {
+  struct measured m = {0};
+  const int32_t code = measure(&m);
+  if (code != EXIT_DONE) return code;
+  if (store() != 0) return fail("cannot write outputs.bin");
+  for (uint32_t set = 1; set < sets; set++) {
+    if (load(set) != 0) return fail("inputs.bin is too short");
+    const int32_t status = aot_model_run();
+    if (status != 0) return fail_run(set, status);
+    if (store() != 0) return fail("cannot write outputs.bin");
+  }
+  put_number("{\"aot\": 1, \"status\": 0, \"sets\": ", sets);
+  put_number(", \"units\": ", m.units);
+  put_number(", \"stack\": ", m.stack);
+  put_number(", \"touched\": ", m.touched.bytes);
+  put_number(", \"extent\": ", m.touched.end > m.touched.first ? m.touched.end - m.touched.first : 0u);
+#if AOT_MODE == AOT_MODE_PROFILE
+  report_layers(m.probe);
+#endif
+  aot_puts("}\n");
+  return EXIT_DONE;
+}
+#endif
+
+int32_t aot_harness(void) {
+  inputs_file = aot_open("inputs.bin", AOT_OPEN_READ);
+  if (inputs_file < 0) return fail("cannot read inputs.bin");
+  outputs_file = aot_open("outputs.bin", AOT_OPEN_WRITE);
+  if (outputs_file < 0) return fail("cannot write outputs.bin");
+  const int32_t length = aot_length(inputs_file);
+  const uint32_t per_set = set_bytes();
+  if (length < 0 || per_set == 0u || (uint32_t)length % per_set != 0u) return fail("inputs.bin has a wrong length");
+  const int32_t code = run_all((uint32_t)length / per_set);
+  if (aot_close(outputs_file) != 0) return fail("cannot write outputs.bin");
+  return code;
+}
+
+int main(void) { return (int)aot_harness(); }

@@ -1,0 +1,95 @@
+/* Vector table, reset and faults of every Cortex-M, M0 to M55. The linker script (aot/template/board.ld.j2) names the regions. */
+#include "aot/semihosting.h"
+
+#include <stdint.h>
+
+#define SCB_CCR (*(volatile uint32_t *)0xE000ED14u)
+#define SCB_CFSR (*(volatile uint32_t *)0xE000ED28u)
+#define SCB_BFAR (*(volatile uint32_t *)0xE000ED38u)
+#define SCB_CPACR (*(volatile uint32_t *)0xE000ED88u)
+#define CCR_LOB (1u << 19)
+#define CPACR_FPU (0xfu << 20)
+#define FAULT_EXIT_CODE 99
+
+extern uint32_t aot_stack_bottom[], aot_stack_top[];
+extern uint32_t aot_data_start[], aot_data_end[], aot_data_load[];
+extern uint32_t aot_bss_start[], aot_bss_end[];
+extern uint32_t aot_pool_start[], aot_pool_end[];
+
+int main(void);
+void Reset_Handler(void);
+void Fault_Handler(void);
+void SysTick_Handler(void);
+void aot_fault(const uint32_t *frame);
+
+/* 0x.. in eight digits; no division, no library. */
+static void put_hex(const char *label, uint32_t value) {
+  char text[11] = {'0', 'x'};
+  for (int i = 0; i < 8; i++) {
+    const uint32_t digit = (value >> (28 - 4 * i)) & 15u;
+    text[2 + i] = (char)(digit < 10u ? '0' + digit : 'a' + digit - 10u);
+  }
+  text[10] = '\0';
+  aot_puts(label);
+  aot_puts(text);
+}
+
+/* `frame` is what the core stacked: r0-r3, r12, lr, pc, xpsr. */
+__attribute__((noreturn)) void aot_fault(const uint32_t *frame) {
+  const int intact = frame >= aot_stack_bottom; /* after an overflow nothing was stacked */
+  put_hex("{\"aot\": 1, \"fault\": {\"pc\": \"", intact ? frame[6] : 0);
+  put_hex("\", \"lr\": \"", intact ? frame[5] : 0);
+  put_hex("\", \"sp\": \"", (uint32_t)(uintptr_t)frame);
+#if __ARM_ARCH >= 7
+  put_hex("\", \"cfsr\": \"", SCB_CFSR);
+  put_hex("\", \"address\": \"", SCB_BFAR);
+#endif
+  aot_puts("\"}}\n");
+  aot_exit(FAULT_EXIT_CODE);
+}
+
+/* The stack may be what is broken: report from a fresh one. */
+__attribute__((naked)) void Fault_Handler(void) {
+  __asm__ volatile(
+      ".syntax unified\n\t"
+      "mrs r0, msp\n\t"
+      "ldr r1, =aot_stack_top\n\t"
+      "msr msp, r1\n\t"
+      "ldr r1, =aot_fault\n\t"
+      "bx r1\n\t"
+      ".ltorg");
+}
+
+typedef void (*aot_vector)(void);
+struct vector_table {
+  uint32_t *stack;
+  aot_vector handlers[15];
+};
+
+__attribute__((section(".vectors"), used)) static const struct vector_table vectors = {
+    aot_stack_top,
+    {Reset_Handler, Fault_Handler, Fault_Handler, Fault_Handler, Fault_Handler, Fault_Handler, Fault_Handler, 0, 0, 0, Fault_Handler,
+     Fault_Handler, 0, Fault_Handler, SysTick_Handler}};
+
+static void enable_units(void) {
+#if defined(__ARM_FP) || defined(__ARM_FEATURE_MVE)
+  SCB_CPACR |= CPACR_FPU;
+  __asm__ volatile("dsb\n\tisb" ::: "memory");
+#endif
+#if defined(__ARM_FEATURE_MVE)
+  SCB_CCR |= CCR_LOB; /* low-overhead branches: DLS/WLS/LE loops */
+  __asm__ volatile("dsb\n\tisb" ::: "memory");
+#endif
+#if __ARM_ARCH >= 8
+  __asm__ volatile("msr msplim, %0" ::"r"(aot_stack_bottom));
+#endif
+}
+
+__attribute__((noreturn)) void Reset_Handler(void) {
+  enable_units();
+  const uint32_t *from = aot_data_load;
+  for (uint32_t *to = aot_data_start; to < aot_data_end;) *to++ = *from++;
+  for (uint32_t *to = aot_bss_start; to < aot_bss_end;) *to++ = 0;
+  for (uint32_t *to = aot_pool_start; to < aot_pool_end;) *to++ = 0;
+  aot_exit(main());
+}
