@@ -267,6 +267,11 @@ def _writers(graph: SubgraphView, problems: Problems) -> dict[int, int]:
     return writer
 
 
+def is_known_custom(op: OperatorView) -> bool:
+    """Whether a custom operator has a public definition that we could implement."""
+    return op.custom_name.startswith(_KNOWN_CUSTOM)
+
+
 def _check_kind(op: OperatorView, problems: Problems) -> None:
     if op.opcode != "CUSTOM":
         return
@@ -277,7 +282,7 @@ def _check_kind(op: OperatorView, problems: Problems) -> None:
         chip = _FOR_AN_NPU[op.custom_name]
         message = f"custom operator {name}: the model was compiled for {chip}; use the model from before that step"
         problems.add("E1210", message, op.where)
-    elif not op.custom_name.startswith(_KNOWN_CUSTOM):
+    elif not is_known_custom(op):
         problems.add("E1210", f'custom operator "{name}" is not known', op.where)
 
 

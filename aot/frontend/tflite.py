@@ -1,0 +1,264 @@
+"""From the view of a .tflite file to a relay module: the graph walk that calls the operators' converters.
+
+Every operator is visited even after one has failed: what a failed operator would have written is stood in for by a
+variable of the declared type, so that one run names everything that is wrong with a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NoReturn
+
+import numpy as np
+
+from aot import op as operators
+from aot.errors import AotError, Problem, UnsupportedError
+from aot.frontend import check
+from aot.frontend.problems import Problems, error_of
+from aot.frontend.view import ABSENT, ModelView, OperatorView, QuantView, SubgraphView, TensorView
+from aot.ir.module import IRModule
+from aot.ir.op import F_EVALUATE, Array, Op, TypeRuleError
+from aot.ir.span import Span
+from aot.ir.type import QuantParams, TensorType
+from aot.op.convert import CONVERTERS
+from aot.relay.expr import Call, Constant, Expr, Function, Var, const, make_tuple, post_order
+from aot.support.dtype import numpy_dtype
+
+
+def from_tflite(
+    model: bytes | ModelView, *, subgraph: int = 0, oracle: str = "litert", name: str = "model"
+) -> IRModule:
+    """The relay module of a model: one function `main` over `subgraph`.
+
+    `main`'s attrs: `outputs` (the Span of each output, with its name and tensor index) and `output_types` (as the file
+    declares them, with quantisation).  Raises ModelError or UnsupportedError with all problems of all operators.
+    """
+    problems = Problems()
+    view = check.check_bytes(model, problems) if isinstance(model, bytes) else model
+    module = _convert(view, problems, subgraph=subgraph, oracle=oracle, name=name)
+    error = error_of(problems.report())
+    if error is not None:
+        raise error
+    assert module is not None, "without a problem there is a module"
+    return module
+
+
+def check_model(data: bytes, *, oracle: str = "litert") -> list[Problem]:
+    """Everything that keeps a file from being compiled: structural problems and every converter's complaints."""
+    problems = Problems()
+    view = check.check_bytes(data, problems)
+    _convert(view, problems, subgraph=0, oracle=oracle, name="model")
+    return problems.report()
+
+
+def _convert(
+    view: ModelView | None, problems: Problems, *, subgraph: int, oracle: str, name: str
+) -> IRModule | None:
+    """Walk the graph, unless what is known of it cannot be relied on."""
+    if view is None or any(p.code.startswith(("E10", "E11")) for p in problems.found):
+        return None
+    if not 0 <= subgraph < len(view.subgraphs):
+        problems.add("E1103", f"subgraph {subgraph} does not exist, the model has {len(view.subgraphs)}")
+        return None
+    operators.load_all()
+    graph = view.subgraphs[subgraph]
+    walk = GraphWalk(graph, oracle, problems)
+    # Converters compute with numbers from the file; an overflow there is theirs to judge, not numpy's to print.
+    with np.errstate(all="ignore"):
+        for op in graph.operators:
+            walk.visit(op)
+        function = walk.function()
+    return IRModule({"main": function}, name) if function is not None else None
+
+
+class GraphWalk:
+    """Converts one subgraph in the order of its operators; it is the `ConvertContext` that converters see."""
+
+    def __init__(self, graph: SubgraphView, oracle: str, problems: Problems) -> None:
+        self.graph = graph
+        self._oracle = oracle
+        self._problems = problems
+        self._values: dict[int, Expr] = {}
+        self._params: list[Var] = []
+        for index in graph.inputs:
+            self._params.append(self._parameter(graph.tensors[index]))
+
+    # What converters ask for (aot.op.convert.ConvertContext).
+
+    @property
+    def oracle(self) -> str:
+        """Whose rounding is asked for: "litert" or "tflm"."""
+        return self._oracle
+
+    def span(self, op: OperatorView) -> Span:
+        """Where results of this operator come from."""
+        first = op.outputs[0] if op.outputs else -1
+        return Span(op.index, op.opcode, self.graph.tensors[first].name if first >= 0 else "", first)
+
+    def input(self, op: OperatorView, i: int) -> Expr | None:
+        """Operand i; None where the operator leaves it out."""
+        index = op.input(i)
+        return None if index == ABSENT else self._value(op, index)
+
+    def constant(self, op: OperatorView, i: int) -> Array:
+        """The value of operand i, which must be known at compile time: a constant, or computed from constants and shapes."""
+        expr = self.input(op, i)
+        if expr is None:
+            self._refuse(op, "E1205", f"operand {i} is missing")
+        value = _evaluate(expr)
+        if value is None:
+            tensor = self.graph.tensors[op.inputs[i]]
+            self._refuse(op, "E1204", f"operand {i}, {tensor.where}, must be a constant")
+        return value
+
+    def input_type(self, op: OperatorView, i: int) -> TensorType:
+        """The declared type of operand i."""
+        index = op.input(i)
+        if index == ABSENT:
+            self._refuse(op, "E1205", f"operand {i} is missing")
+        return self._type(op, self.graph.tensors[index])
+
+    def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
+        """The declared type of result i."""
+        if i >= len(op.outputs):
+            self._refuse(op, "E1205", f"result {i} is missing")
+        return self._type(op, self.graph.tensors[op.outputs[i]])
+
+    # The walk.
+
+    def visit(self, op: OperatorView) -> None:
+        """Convert one operator; its results, or stand-ins for them, become values."""
+        try:
+            results = self._results(op)
+        except AotError as error:
+            self._problems.extend(error.problems)
+            results = None
+        if results is None:
+            self._stand_in(op)
+            return
+        for index, expr in zip(op.outputs, results, strict=True):
+            self._values[index] = expr
+
+    def function(self) -> Function | None:
+        """`main`, once every operator has been visited; None if an output has no value."""
+        graph = self.graph
+        outputs = []
+        for index in graph.outputs:
+            try:
+                outputs.append(self._value(None, index))
+            except AotError as error:
+                self._problems.extend(error.problems)
+        if self._problems or not outputs:
+            return None
+        spans = tuple(Span(name=graph.tensors[i].name, tensor=i) for i in graph.outputs)
+        types = tuple(_tensor_type(graph.tensors[i]) for i in graph.outputs)
+        body = outputs[0] if len(outputs) == 1 else make_tuple(outputs)
+        return Function(tuple(self._params), body, {"outputs": spans, "output_types": types})
+
+    def _results(self, op: OperatorView) -> Sequence[Expr] | None:
+        converter = CONVERTERS.get(op.kind)
+        if converter is None:
+            if op.opcode != "CUSTOM" or check.is_known_custom(op):  # else check has said what it is
+                self._problems.add("E1201", "this operator is not supported yet (aot ops lists those that are)", op.where)
+            return None
+        try:
+            found = converter(self, op)
+        except TypeRuleError as error:
+            self._refuse(op, "E1121", str(error))
+        except AotError:
+            raise
+        except Exception as error:
+            # A converter met values that its author did not think of.  The file is to blame as far as its user is
+            # concerned; the tests treat this code as a fault of ours.
+            self._refuse(op, "E1122", f"its parameters make no sense ({type(error).__name__}: {error})")
+        results = found if isinstance(found, Sequence) else (found,)
+        if len(results) != len(op.outputs):
+            self._refuse(op, "E1117", f"{len(op.outputs)} outputs where {len(results)} belong")
+        for position, expr in enumerate(results):
+            self._compare(op, position, expr)
+        return results
+
+    def _compare(self, op: OperatorView, position: int, expr: Expr) -> None:
+        """The file's word on a result against what the operator yields."""
+        declared = self.output_type(op, position)
+        found = expr.type
+        if not isinstance(found, TensorType):
+            self._refuse(op, "E1121", f"result {position} is not one tensor")
+        if found.shape != declared.shape:
+            shapes = f"{list(declared.shape)} is declared, but {list(found.shape)} follows from the operands"
+            self._refuse(op, "E1120", f"shape of result {position}: {shapes}")
+        if found.dtype != declared.dtype:
+            self._refuse(op, "E1120", f"type of result {position}: {declared.dtype} is declared, not {found.dtype}")
+
+    def _stand_in(self, op: OperatorView) -> None:
+        for index in op.outputs:
+            tensor = self.graph.tensors[index]
+            self._values[index] = Var(tensor.name, TensorType(tensor.shape, tensor.dtype, _quant(tensor.quant)))
+
+    def _parameter(self, tensor: TensorView) -> Var:
+        span = Span(name=tensor.name, tensor=tensor.index)
+        try:
+            type_ = self._type(None, tensor)
+        except AotError as error:
+            self._problems.extend(error.problems)
+            type_ = TensorType(tensor.shape, tensor.dtype)
+        var = Var(tensor.name or f"input_{len(self._params)}", type_, span)
+        self._values[tensor.index] = var
+        return var
+
+    def _value(self, op: OperatorView | None, index: int) -> Expr:
+        """The expression of a tensor: computed before, a graph input, or a constant."""
+        if index not in self._values:
+            tensor = self.graph.tensors[index]
+            if tensor.is_variable:
+                self._refuse(op, "E1208", f"{tensor.where} is a state, which this operator does not support")
+            if tensor.data is None or tensor.sparsity is not None:
+                self._refuse(op, "E1204", f"{tensor.where} has no value")
+            span = Span(name=tensor.name, tensor=index)
+            type_ = self._type(op, tensor)
+            self._values[index] = const(np.asarray(tensor.data), quant=type_.quant, dtype=type_.dtype, span=span)
+        return self._values[index]
+
+    def _type(self, op: OperatorView | None, tensor: TensorView) -> TensorType:
+        try:
+            numpy_dtype(tensor.dtype)
+        except KeyError:
+            self._refuse(op, "E1218", f"{tensor.where}: tensors of type {tensor.dtype} are not supported")
+        if tensor.quant is not None and tensor.quant.block is not None:
+            self._refuse(op, "E1220", f"{tensor.where}: {tensor.quant.block.kind} quantisation is not supported")
+        return _tensor_type(tensor)
+
+    def _refuse(self, op: OperatorView | None, code: str, message: str) -> NoReturn:
+        raise UnsupportedError(Problem(code, message, op.where if op is not None else ""))
+
+
+def _quant(quant: QuantView | None) -> QuantParams | None:
+    if quant is None or not quant.scales.size:
+        return None
+    return QuantParams(tuple(quant.scales.tolist()), tuple(quant.zero_points.tolist()), quant.axis)
+
+
+def _tensor_type(tensor: TensorView) -> TensorType:
+    return TensorType(tensor.shape, tensor.dtype, _quant(tensor.quant))
+
+
+_MAX_FOLDED = 1 << 16
+"""Elements; an operand that decides a shape or an axis is small, larger ones are left to fold_constant."""
+
+
+def _evaluate(expr: Expr) -> Array | None:
+    """The value of an expression over constants only; None where it depends on an input or is large."""
+    if isinstance(expr, Constant):
+        return np.asarray(expr.data)
+    values: dict[int, Array] = {}
+    for node in post_order(expr):
+        match node:
+            case Constant():
+                values[id(node)] = np.asarray(node.data)
+            case Call(op=Op(name=name), type=TensorType() as type_) if prod(type_.shape) <= _MAX_FOLDED:
+                args = [values[id(a)] for a in node.args]
+                values[id(node)] = np.asarray(F_EVALUATE.get(name)(*args, attrs=node.attrs, out_type=type_))
+            case _:
+                return None
+    return values[id(expr)]
