@@ -1,7 +1,7 @@
 """Tensor expressions: a tensor is a function of its indices.
 
-`at(b, indices)` returns the scalar expression of one element.  Element-wise rules only build an expression; reductions append their
-loop to the builder `b` and return the accumulator, so a reduction composes with anything that follows it.
+`at(b, indices)` returns the scalar expression of one element.  Element-wise rules only build an expression; reductions append
+their loop to the builder `b` and return the accumulator, so a reduction composes with anything that follows it.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ def reduce(
     return acc[0]
 
 
-def sum(b: IRBuilder, axes: Sequence[IterVar], term: Callable[..., Expr], *, init: IntoExpr = 0, dtype: str = "int32") -> Expr:  # noqa: A001
+def sum(b: IRBuilder, axes: Sequence[IterVar], term: Callable[..., Expr], *, init: IntoExpr = 0, dtype: str = "int32") -> Expr:
     return reduce(b, axes, term, combine=lambda x, y: x + y, init=init, dtype=dtype)
 
 
-def max(b: IRBuilder, axes: Sequence[IterVar], term: Callable[..., Expr], *, init: IntoExpr, dtype: str = "int32") -> Expr:  # noqa: A001
+def max(b: IRBuilder, axes: Sequence[IterVar], term: Callable[..., Expr], *, init: IntoExpr, dtype: str = "int32") -> Expr:
     return reduce(b, axes, term, combine=maximum, init=init, dtype=dtype)
 
 
-def min(b: IRBuilder, axes: Sequence[IterVar], term: Callable[..., Expr], *, init: IntoExpr, dtype: str = "int32") -> Expr:  # noqa: A001
+def min(b: IRBuilder, axes: Sequence[IterVar], term: Callable[..., Expr], *, init: IntoExpr, dtype: str = "int32") -> Expr:
     return reduce(b, axes, term, combine=minimum, init=init, dtype=dtype)

@@ -16,8 +16,8 @@ Scope = Literal["param", "const", "arena", "local"]
 class Buffer:
     """`param`: a tensor handed in; `const`: a packed stream in flash; `arena`: planned scratch; `local`: registers.
 
-    A local buffer has constant indices once loops are unrolled and prints as C scalars, unless `indexed` asks for a small C array.
-    `align` is in bytes.
+    A local buffer has constant indices once loops are unrolled and prints as C scalars, unless `indexed` asks for a small
+    C array.  `align` is in bytes.
     """
 
     name: str

@@ -99,7 +99,8 @@ class IRBuilder:
         yield
         orelse = tuple(self._stack.pop())
         last = self._stack[-1].pop()
-        assert isinstance(last, If) and not last.orelse, "else_ follows if_"
+        assert isinstance(last, If), "else_ follows if_"
+        assert not last.orelse, "a second else_"
         self.append(If(last.cond, last.then, orelse))
 
     def block(self, intrin: TensorIntrin, *operands: Region | Buffer | IntoExpr) -> None:

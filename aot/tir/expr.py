@@ -1,7 +1,8 @@
 """Scalar expressions of the loop-nest IR.
 
-Arithmetic is C's, made strict: signed overflow is an error (the interpreter reports it), unsigned types wrap, `/` and `%` truncate,
-`>>` is arithmetic on signed types, and shifts need amounts within the width.  Both operands of a BinOp have one dtype.
+Arithmetic is C's, made strict: signed overflow is an error (the interpreter reports it), unsigned types wrap, `/` and `%`
+truncate, `<<` is multiplication by a power of two (also of negative values, where C99 leaves it undefined), `>>` is arithmetic on
+signed types, and shifts need amounts within the width.  Both operands of a BinOp have one dtype.
 """
 
 from __future__ import annotations
@@ -131,8 +132,8 @@ class Select(ExprOps):
 class Load(ExprOps):
     """An element of a buffer.
 
-    With `dtype` equal to the buffer's, there is one index a dimension (or one flat index after flatten_buffer).  With another dtype
-    (a typed load from a packed stream) there is one index, counted in elements of that dtype from the buffer's start.
+    With `dtype` equal to the buffer's, there is one index a dimension (or one flat index after flatten_buffer).  With another
+    dtype (a typed load from a packed stream) there is one index, counted in elements of that dtype from the buffer's start.
     """
 
     buffer: Buffer

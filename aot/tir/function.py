@@ -15,8 +15,8 @@ from aot.tir.stmt import Stmt
 class FuncAttrs:
     """What is known of a kernel beside its body.
 
-    `kernel` names implementation and schedule (`generic.conv2d(pixels=1, channels=4)`); `macs` are multiply-accumulates of one call;
-    `opt` is the C optimisation level that it wants: "speed" or "size".
+    `kernel` names implementation and schedule (`generic.conv2d(pixels=1, channels=4)`); `macs` are multiply-accumulates of one
+    call; `opt` is the C optimisation level that it wants: "speed" or "size".
     """
 
     kernel: str = ""
@@ -30,8 +30,8 @@ class FuncAttrs:
 class PrimFunc:
     """A loop nest over buffers.
 
-    `inputs` are read, `outputs` written, `consts` are packed streams in flash, `scratch` is planned memory without contents before or
-    after the call, `scalars` are integer parameters (from merging kernels that differ in numbers only).
+    `inputs` are read, `outputs` written, `consts` are packed streams in flash, `scratch` is planned memory without contents before
+    or after the call, `scalars` are integer parameters (from merging kernels that differ in numbers only).
     """
 
     name: str

@@ -13,9 +13,9 @@ from aot.tir.function import PrimFunc
 class Intrin:
     """A scalar intrinsic: one C expression and its meaning.
 
-    `c` is a format string over the printed arguments (`"aot_smlad({0}, {1}, {2})"`); `py` takes and returns Python ints of the argument
-    and result dtypes; `header` is the crt header that declares it ("" for none); `requires` names a CPU feature ("dsp", "mve") without
-    which the header supplies a portable stand-in.
+    `c` is a format string over the printed arguments (`"aot_smlad({0}, {1}, {2})"`); `py` takes and returns Python ints of the
+    argument and result dtypes; `header` is the crt header that declares it ("" for none); `requires` names a CPU feature ("dsp",
+    "mve") without which the header supplies a portable stand-in.
     """
 
     name: str

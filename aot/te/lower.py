@@ -1,0 +1,59 @@
+"""From tensors to loop nests: one nest over the output's shape for each output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aot.te.tensor import Tensor
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, imm
+from aot.tir.function import FuncAttrs, PrimFunc
+
+_NAMES = {1: ("c",), 2: ("m", "c"), 3: ("h", "w", "c"), 4: ("n", "h", "w", "c")}
+
+
+def emit_nest(b: IRBuilder, out: Buffer, tensor: Tensor) -> None:
+    """Append loops over `out.shape` that store each element of `tensor`; an axis of extent 1 gets no loop.
+
+    `out` may differ from `tensor` in shape only by having the same number of elements in one flat axis.
+    """
+    shape = tensor.shape
+    flat = out.shape != shape
+    if out.size != tensor_size(shape) or (flat and len(out.shape) != 1):
+        raise ValueError(f"{out.name} of shape {out.shape} cannot hold a tensor of shape {shape}")
+    names = _NAMES.get(len(shape)) or tuple(f"i{axis}" for axis in range(len(shape)))
+
+    def nest(indices: tuple[Expr, ...]) -> None:
+        axis = len(indices)
+        if axis == len(shape):
+            value = tensor.at(b, indices)
+            b.store(out, _row_major(shape, indices) if flat or not shape else indices, value)
+        elif shape[axis] == 1:
+            nest((*indices, imm(0)))
+        else:
+            with b.for_(names[axis], shape[axis]) as var:
+                nest((*indices, var))
+
+    nest(())
+
+
+def tensor_size(shape: Sequence[int]) -> int:
+    size = 1
+    for extent in shape:
+        size *= extent
+    return size
+
+
+def _row_major(shape: Sequence[int], indices: Sequence[Expr]) -> Expr:
+    flat: Expr = imm(0)
+    for extent, index in zip(shape, indices, strict=True):
+        flat = flat * extent + index
+    return flat
+
+
+def create_prim_func(b: IRBuilder, outputs: Sequence[tuple[Buffer, Tensor]], attrs: FuncAttrs | None = None) -> PrimFunc:
+    """The PrimFunc of builder `b` that computes each (output buffer, tensor), one nest after the other."""
+    for out, tensor in outputs:
+        emit_nest(b, out, tensor)
+    return b.finish(attrs)

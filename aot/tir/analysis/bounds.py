@@ -1,0 +1,145 @@
+"""Interval arithmetic of integer expressions: what values can an expression have, given the ranges of its variables?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aot.support.dtype import bits, int_range, is_float, is_signed
+from aot.tir.arith import trunc_div
+from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
+
+Interval = tuple[int, int]
+"""Smallest and largest value, both included."""
+
+
+def exact_interval(op: str, a: Interval, b: Interval, *, dtype: str) -> Interval:
+    """The mathematical values of `a op b`, before they are fitted into `dtype` (the operands' type)."""
+    match op:
+        case "+":
+            return a[0] + b[0], a[1] + b[1]
+        case "-":
+            return a[0] - b[1], a[1] - b[0]
+        case "*":
+            return _corners([x * y for x in a for y in b])
+        case "min":
+            return min(a[0], b[0]), min(a[1], b[1])
+        case "max":
+            return max(a[0], b[0]), max(a[1], b[1])
+        case "/":
+            return _quotient(a, b)
+        case "%":
+            return _remainder(a, b)
+        case "<<" | ">>":
+            return _shifted(op, a, b, dtype=dtype)
+        case "&" | "|" | "^":
+            return _bitwise(op, a, b)
+        case _:
+            return _decided(op, a, b)
+
+
+def _corners(values: list[int]) -> Interval:
+    return min(values), max(values)
+
+
+def _quotient(a: Interval, b: Interval) -> Interval:
+    if b[0] <= 0 <= b[1]:
+        largest = max(abs(a[0]), abs(a[1]))
+        return -largest, largest
+    return _corners([trunc_div(x, y) for x in a for y in b])
+
+
+def _remainder(a: Interval, b: Interval) -> Interval:
+    smallest = b[0] if b[0] > 0 else -b[1] if b[1] < 0 else 0
+    if a[0] >= 0 and a[1] < smallest:
+        return a
+    limit = max(abs(b[0]), abs(b[1]), 1) - 1
+    return (0 if a[0] >= 0 else max(-limit, a[0])), (0 if a[1] <= 0 else min(limit, a[1]))
+
+
+def _shifted(op: str, a: Interval, b: Interval, *, dtype: str) -> Interval:
+    """Amounts outside the type are an error elsewhere, so only the valid ones count here."""
+    width = bits(dtype)
+    low, high = max(b[0], 0), min(max(b[1], 0), width - 1)
+    low = min(low, high)
+    if op == "<<":
+        return _corners([x << s for x in a for s in (low, high)])
+    return _corners([x >> s for x in a for s in (low, high)])
+
+
+def _bitwise(op: str, a: Interval, b: Interval) -> Interval:
+    width = max(x.bit_length() for x in (*a, *b))
+    if op == "&" and (a[0] >= 0 or b[0] >= 0):
+        return 0, min(x[1] for x in (a, b) if x[0] >= 0)
+    if a[0] >= 0 and b[0] >= 0:
+        return 0, (1 << width) - 1
+    return -(1 << width), (1 << width) - 1
+
+
+def _decided(op: str, a: Interval, b: Interval) -> Interval:
+    """Comparisons and logical operators: (0, 0), (1, 1) or (0, 1)."""
+    match op:
+        case "<":
+            always, never = a[1] < b[0], a[0] >= b[1]
+        case "<=":
+            always, never = a[1] <= b[0], a[0] > b[1]
+        case ">":
+            always, never = a[0] > b[1], a[1] <= b[0]
+        case ">=":
+            always, never = a[0] >= b[1], a[1] < b[0]
+        case "==":
+            always, never = a[0] == a[1] == b[0] == b[1], a[1] < b[0] or b[1] < a[0]
+        case "!=":
+            always, never = a[1] < b[0] or b[1] < a[0], a[0] == a[1] == b[0] == b[1]
+        case "&&":
+            always, never = 0 not in a and 0 not in b, a == (0, 0) or b == (0, 0)
+        case "||":
+            always, never = a == (1, 1) or b == (1, 1), a == (0, 0) and b == (0, 0)
+        case _:
+            raise TypeError(f"unknown operator {op}")
+    return int(always), int(not never)
+
+
+def fits(value: Interval, dtype: str) -> bool:
+    low, high = int_range(dtype)
+    return low <= value[0] and value[1] <= high
+
+
+def fitted(value: Interval, dtype: str) -> Interval:
+    """The interval after the result went into `dtype`: signed results that overflow never come back, unsigned ones wrap."""
+    low, high = int_range(dtype)
+    if low <= value[0] and value[1] <= high:
+        return value
+    if is_signed(dtype) and value[0] <= high and value[1] >= low:
+        return max(low, value[0]), min(high, value[1])
+    return low, high
+
+
+def interval(expr: Expr, ranges: Mapping[Var, Interval]) -> Interval:
+    """All values that `expr` can take; a variable without a known range has its type's. Integer and bool types only."""
+    match expr:
+        case Imm(value, dtype):
+            return (int(value), int(value)) if not is_float(dtype) else (0, 0)
+        case Var():
+            return ranges.get(expr) or int_range(expr.dtype)
+        case BinOp(op, a, b):
+            if is_float(a.dtype):
+                return (0, 1)
+            raw = exact_interval(op, interval(a, ranges), interval(b, ranges), dtype=a.dtype)
+            return fitted(raw, expr.dtype)
+        case Cast(dtype, value):
+            if is_float(value.dtype):
+                return int_range(dtype)
+            inner = interval(value, ranges)
+            return inner if fits(inner, dtype) else int_range(dtype)
+        case Select(cond, then, orelse):
+            chosen = interval(cond, ranges)
+            if chosen == (1, 1):
+                return interval(then, ranges)
+            if chosen == (0, 0):
+                return interval(orelse, ranges)
+            t, o = interval(then, ranges), interval(orelse, ranges)
+            return min(t[0], o[0]), max(t[1], o[1])
+        case Load() | Call():
+            return int_range(expr.dtype)
+        case _:
+            raise TypeError(f"not an expression: {expr!r}")
