@@ -3,6 +3,253 @@
 from __future__ import annotations
 
 EXPLANATIONS: dict[str, tuple[str, str]] = {
+    "E1001": (
+        "the file is too short",
+        "A .tflite file begins with an offset and the identifier TFL3; this one ends before that. The usual\n"
+        "cause is an interrupted download or an empty file: compare its size with the original's.",
+    ),
+    "E1002": (
+        "not a TensorFlow Lite model",
+        "Bytes 4 to 7 of a .tflite file are TFL3. If the file is a SavedModel, a .keras, .h5, .onnx or .pb\n"
+        "file, convert it first (tf.lite.TFLiteConverter); if it is a Git LFS pointer, run git lfs pull; if\n"
+        "it is compressed, unpack it.",
+    ),
+    "E1003": (
+        "a reference leaves the file",
+        "An offset inside the file points behind its end. The file is truncated or damaged: fetch it again.",
+    ),
+    "E1004": (
+        "a vector is longer than the file",
+        "The length of a vector or a string exceeds what is left of the file. The file is truncated or\n"
+        "damaged: fetch it again.",
+    ),
+    "E1005": (
+        "a damaged table",
+        "The description of a table (its vtable) contradicts itself. The file is damaged, or was written by a\n"
+        "faulty program.",
+    ),
+    "E1006": (
+        "too many references",
+        "The parts of the file refer to each other so often that reading them would take far more work than a\n"
+        "file of this size can need. No converter writes such a file; it is damaged or made to harm.",
+    ),
+    "E1007": (
+        "unknown schema version",
+        "This program reads version 3 of the TensorFlow Lite schema, which every converter has written since\n"
+        "2017. Convert the model again with a current converter.",
+    ),
+    "E1008": (
+        "further problems",
+        "Only the first problems are listed. Correct these first, then look again.",
+    ),
+    "E1009": (
+        "data outside the file",
+        "A buffer, or an operator's options, is stored at an offset behind the file's tables (as in files\n"
+        "above 2 GB), and that range is not in the file. The file is truncated.",
+    ),
+    "E1010": (
+        "unknown value of an enumeration",
+        "A number stands where one of a few named values is expected, such as a tensor's type or a padding.\n"
+        "The file is damaged, or newer than this program.",
+    ),
+    "E1101": (
+        "a model without a subgraph",
+        "The file has the right form, but describes no network.",
+    ),
+    "E1102": (
+        "an empty subgraph",
+        "The network has no outputs, so that nothing is to be computed.",
+    ),
+    "E1103": (
+        "an index out of range",
+        "Something refers by number to a tensor, buffer, operator code or subgraph that the model does not\n"
+        "have.",
+    ),
+    "E1104": (
+        "a tensor is written twice",
+        "Each tensor has one source: an operator, a graph input, or constant data. This one has two.",
+    ),
+    "E1105": (
+        "a tensor is used before it is computed",
+        "Operators are stored in the order of execution. This one reads what a later one (or itself) writes:\n"
+        "the order is wrong, or the graph has a cycle.",
+    ),
+    "E1106": (
+        "an operand without a value",
+        "An operand has no data in the file, is no graph input, and no operator writes it. Often a weights\n"
+        "buffer was lost when the model was edited or stripped.",
+    ),
+    "E1107": (
+        "an output that nothing computes",
+        "A graph output is neither computed, nor an input, nor a constant.",
+    ),
+    "E1108": (
+        "constant data of the wrong size",
+        "The bytes stored for a constant are not as many as its shape and type need.",
+    ),
+    "E1109": (
+        "a negative dimension",
+        "Shapes are positive; only -1 has a meaning (unknown).",
+    ),
+    "E1110": (
+        "quantisation vectors of the wrong length",
+        "A tensor has either one scale and one zero point, or one pair for each slice of its quantised\n"
+        "dimension.",
+    ),
+    "E1111": (
+        "an impossible scale",
+        "Scales are finite and positive. (Per-channel scales of weights may be negative; the reference\n"
+        "computes with them.) Zero, infinite or NaN scales come from a converter that saw no data in a range:\n"
+        "check the representative dataset.",
+    ),
+    "E1112": (
+        "a zero point out of range",
+        "The zero point is a value of the tensor's own type: -128 to 127 for int8.",
+    ),
+    "E1113": (
+        "the quantised dimension does not exist",
+        "Per-channel scales belong to a dimension that the tensor does not have.",
+    ),
+    "E1114": (
+        "a state of the wrong size",
+        "SVDF and LSTM keep their state in a tensor whose shape follows from the weights; here the two\n"
+        "differ. The reference interpreter refuses the model too.",
+    ),
+    "E1115": (
+        "SQUEEZE of a dimension that is not 1",
+        "SQUEEZE removes dimensions of extent 1. The reference interpreter refuses the model too.",
+    ),
+    "E1116": (
+        "options of another operator",
+        "The options stored with the operator are those of a different kind of operator.",
+    ),
+    "E1117": (
+        "wrong number of operands",
+        "The operator has too few or too many inputs or outputs, or lacks one that is not optional.",
+    ),
+    "E1118": (
+        "a subgraph that runs itself",
+        "A WHILE, IF or CALL leads back to the subgraph it is in; that would be recursion, which has no\n"
+        "bound.",
+    ),
+    "E1119": (
+        "an input listed twice",
+        "The same tensor is listed as more than one input of the graph.",
+    ),
+    "E1120": (
+        "declared and computed type differ",
+        "The shape or element type that the file gives for a result is not what the operator yields for its\n"
+        "operands. If the model has a variable batch or image size, fix it at conversion (concrete function\n"
+        "with a static input signature).",
+    ),
+    "E1121": (
+        "operands do not fit together",
+        "Shapes or types of the operands contradict the operator's rule, such as a different number of\n"
+        "channels in data and weights.",
+    ),
+    "E1122": (
+        "senseless parameters",
+        "The operator's parameters (strides, sizes, scales ...) make no sense together. If the reference\n"
+        "interpreter runs the model, please report it: then the fault is ours.",
+    ),
+    "E1201": (
+        "operator not supported yet",
+        "No converter is registered for this operator. `aot ops` lists those that are. An equivalent built\n"
+        "from supported ones often exists; docs/operators.md names some.",
+    ),
+    "E1202": (
+        "element types not supported",
+        "The operator is supported, but not for this combination of element types.",
+    ),
+    "E1203": (
+        "form of an operator not supported",
+        "The operator is supported, but not with these types or options. The most frequent case is a hybrid\n"
+        "model (float32 data, int8 weights): convert with a representative dataset, so that data are int8\n"
+        "too:\n"
+        "    converter.optimizations = [tf.lite.Optimize.DEFAULT]\n"
+        "    converter.representative_dataset = samples\n"
+        "    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]",
+    ),
+    "E1204": (
+        "operand must be a constant",
+        "Code is generated ahead of time, so weights, axes, paddings and shapes must be in the file, or\n"
+        "follow from what is in it.",
+    ),
+    "E1205": (
+        "operand missing",
+        "The operator lacks an operand that our implementation needs.",
+    ),
+    "E1206": (
+        "quantisation missing or unsuitable",
+        "The operator needs scales and zero points (one pair, or one per output channel), and the file lacks\n"
+        "them or has them in a form that the operator does not take. Convert the model with full integer\n"
+        "quantisation.",
+    ),
+    "E1207": (
+        "grouped convolution not supported",
+        "The weights have fewer input channels than the data: the convolution works in groups. Split it into\n"
+        "one convolution for each group, or use a depthwise convolution where each group is one channel.",
+    ),
+    "E1208": (
+        "state not supported here",
+        "The operator reads a variable tensor, one that keeps its value between two runs, and does not\n"
+        "support that.",
+    ),
+    "E1210": (
+        "unknown custom operator",
+        "Custom operators are defined by the program that wrote the model, not by TensorFlow Lite; their\n"
+        "meaning is not in the file. If the model was compiled for an NPU (Ethos-U, Edge TPU), use the model\n"
+        "from before that step.",
+    ),
+    "E1211": (
+        "TensorFlow (Flex) operator",
+        "The converter kept an operator of TensorFlow itself (tf.lite.OpsSet.SELECT_TF_OPS). Convert without\n"
+        "that option and replace what the converter then names.",
+    ),
+    "E1212": (
+        "string tensors",
+        "Texts have no fixed size and need a heap; they are not supported. Do the text processing before the\n"
+        "network.",
+    ),
+    "E1213": (
+        "shape known only at run time",
+        "The shape of a result depends on a value that is computed or given at run time, so memory cannot be\n"
+        "planned. Make the operand a constant, or fix the shapes at conversion.",
+    ),
+    "E1214": (
+        "unknown dimension",
+        "A dimension other than the batch is -1. Fix it at conversion: set the input's shape in the concrete\n"
+        "function, or resize the input before saving.",
+    ),
+    "E1215": (
+        "sparse tensor",
+        "A sparse constant is supported as the operand of DENSIFY only.",
+    ),
+    "E1216": (
+        "tensor too large",
+        "One tensor is larger than 256 MiB, more than any device of this class could address.",
+    ),
+    "E1217": (
+        "tensors too large together",
+        "The tensors of one subgraph are larger than 1 GiB together.",
+    ),
+    "E1218": (
+        "element type not supported",
+        "Tensors of this element type (complex, bfloat16, float8, variant ...) are not supported.",
+    ),
+    "E1219": (
+        "data in another file",
+        "The weights lie in a separate file (external buffers). Convert the model into a single file.",
+    ),
+    "E1220": (
+        "kind of quantisation not supported",
+        "The tensor has a custom, a blockwise or a multi-axis quantisation. Convert with per-tensor or per-\n"
+        "channel quantisation.",
+    ),
+    "E1221": (
+        "too many dimensions",
+        "A tensor has more than 8 dimensions.",
+    ),
     "E9001": (
         "internal error",
         "A check inside the compiler failed: this is our fault, not yours. Please report it with the model, or with the\n"

@@ -72,6 +72,10 @@ def _convert(
     return IRModule({"main": function}, name) if function is not None else None
 
 
+class _Unknowable(Exception):  # noqa: N818 - not an error of the model
+    """An operand's value follows from an operator that could not be converted; that one has been reported."""
+
+
 class GraphWalk:
     """Converts one subgraph in the order of its operators; it is the `ConvertContext` that converters see."""
 
@@ -80,6 +84,7 @@ class GraphWalk:
         self._oracle = oracle
         self._problems = problems
         self._values: dict[int, Expr] = {}
+        self._stand_ins: set[int] = set()
         self._params: list[Var] = []
         for index in graph.inputs:
             self._params.append(self._parameter(graph.tensors[index]))
@@ -107,6 +112,8 @@ class GraphWalk:
         if expr is None:
             self._refuse(op, "E1205", f"operand {i} is missing")
         value = _evaluate(expr)
+        if value is None and any(id(e) in self._stand_ins for e in post_order(expr)):
+            raise _Unknowable
         if value is None:
             tensor = self.graph.tensors[op.inputs[i]]
             self._refuse(op, "E1204", f"operand {i}, {tensor.where}, must be a constant")
@@ -166,6 +173,8 @@ class GraphWalk:
             found = converter(self, op)
         except TypeRuleError as error:
             self._refuse(op, "E1121", str(error))
+        except _Unknowable:
+            return None
         except AotError:
             raise
         except Exception as error:
@@ -194,7 +203,9 @@ class GraphWalk:
     def _stand_in(self, op: OperatorView) -> None:
         for index in op.outputs:
             tensor = self.graph.tensors[index]
-            self._values[index] = Var(tensor.name, TensorType(tensor.shape, tensor.dtype, _quant(tensor.quant)))
+            stand_in = Var(tensor.name, _tensor_type(tensor))
+            self._stand_ins.add(id(stand_in))
+            self._values[index] = stand_in
 
     def _parameter(self, tensor: TensorView) -> Var:
         span = Span(name=tensor.name, tensor=tensor.index)
