@@ -17,6 +17,10 @@ class TextBuilder:
     def line(self, text: str = "") -> None:
         self._lines.append(self._indent * self._depth + text if text else "")
 
+    def line_at_margin(self, text: str) -> None:
+        """A preprocessor directive, which starts in the first column."""
+        self._lines.append(text)
+
     def lines(self, block: str) -> None:
         for text in block.splitlines():
             self.line(text)

@@ -1,0 +1,474 @@
+"""C99 from TIR: one PrimFunc becomes one C function.
+
+`int` is taken to have 32 bits (true of every target), so narrow operands are promoted silently where C does it exactly, and all
+other conversions are written out: the text is clean under -Wconversion -Wsign-conversion.  Signed `<<` is printed as a
+multiplication or through an unsigned type, because C leaves it undefined for negative values, which TIR allows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from aot.errors import internal
+from aot.ir.span import NO_SPAN
+from aot.support.dtype import bits, ctype, int_range, is_float, is_signed, itemsize
+from aot.support.names import c_identifier
+from aot.support.text import TextBuilder, commas
+from aot.target.c_text import comment, float_literal, wrap_call
+from aot.target.liveness_c import Uses, find_uses, uses_buffer
+from aot.target.target import Target
+from aot.tir.arith import wrap
+from aot.tir.buffer import Buffer, flat_index
+from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var, binop, cast, select
+from aot.tir.function import PrimFunc
+from aot.tir.intrin import COperand, Intrin
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
+
+Linkage = Literal["static", "extern"]
+
+FEATURE_MACRO = {"dsp": "__ARM_FEATURE_DSP", "mve": "__ARM_FEATURE_MVE"}
+"""CPU feature -> the macro of the Arm C Language Extensions that compilers define for it."""
+
+_PREC = {"*": 12, "/": 12, "%": 12, "+": 11, "-": 11, "<<": 10, ">>": 10, "<": 9, "<=": 9, ">": 9, ">=": 9, "==": 8, "!=": 8}
+_PREC |= {"&": 7, "^": 6, "|": 5, "&&": 4, "||": 3}
+_PRIMARY, _UNARY, _TERNARY = 15, 14, 2
+# operators between whose operands compilers (and reviewers) want parentheses although C does not need them
+_EXPLICIT = frozenset({"<<", ">>", "&", "^", "|", "&&", "||"}) | COMPARISONS
+_NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
+_PLAIN_CALL = re.compile(r"\w+\((\{\d+\}(, )?)*\)")
+
+
+def suffix(dtype: str) -> str:
+    """The ending of AOT_LD_ and AOT_ST_ macros, and in lower case of aot_min_ and aot_max_: `I32`, `U16`, `F32`."""
+    return f"{dtype[0].upper()}{bits(dtype)}"
+
+
+def emit_func(func: PrimFunc, *, name: str, target: Target, linkage: Linkage = "static") -> str:
+    """The C text of `func` as a function called `name`, a comment block above it; E9001 on a body that TIR does not allow."""
+    printer = _Printer(func, target)
+    text = printer.text
+    for line in describe(func):
+        text.line(line)
+    head = "static void" if linkage == "static" else "void"
+    text.lines(wrap_call(f"{head} {name}(", printer.parameters(), ") {"))
+    with text.indented():
+        for unused in printer.unused_parameters():
+            text.line(f"(void){unused};")
+        printer.body(func.body)
+    text.line("}")
+    return text.text()
+
+
+def emit_prototype(func: PrimFunc, *, name: str, target: Target) -> str:
+    return wrap_call(f"void {name}(", _Printer(func, target).parameters(), ");") + "\n"
+
+
+def canonical(func: PrimFunc, target: Target) -> str:
+    """Text that is equal for two functions exactly when their C is equal apart from name and comment."""
+    return emit_func(func, name="f", target=target).partition("*/\n")[2]
+
+
+def headers(func: PrimFunc) -> tuple[str, ...]:
+    """The crt headers that the C of `func` needs, sorted."""
+    return tuple(sorted({"aot/kernel.h"} | {h for h in find_uses(func).headers if h}))
+
+
+def describe(func: PrimFunc) -> list[str]:
+    """The comment block of a kernel: where it comes from, shapes, implementation and work."""
+    attrs = func.attrs
+    head = comment(str(attrs.span)) if attrs.span != NO_SPAN else comment(func.name)
+    shapes = f"{', '.join(map(_shape, func.inputs)) or 'nothing'} -> {', '.join(map(_shape, func.outputs))}"
+    facts = [f"kernel {comment(attrs.kernel)}"] if attrs.kernel else []
+    facts += [f"{commas(attrs.macs)} MACs"] if attrs.macs else []
+    return [f"/* {head}", f"   {shapes}", *([f"   {', '.join(facts)}"] if facts else []), "*/"]
+
+
+def _shape(buffer: Buffer) -> str:
+    return f"{buffer.dtype}[{', '.join(map(str, buffer.shape))}]"
+
+
+class _Printer:
+    """State of printing one function: names in scope, and what buffers and loop variables stand for."""
+
+    def __init__(self, func: PrimFunc, target: Target) -> None:
+        self.func = func
+        self.target = target
+        self.text = TextBuilder()
+        self._scopes: list[set[str]] = [set()]
+        self._vars: dict[Var, str] = {}
+        self._values: dict[Var, Expr] = {}
+        self._locals: dict[Buffer, tuple[str, ...]] = {}
+        self._arrays: dict[Buffer, str] = {}
+        self._uses: Uses = find_uses(func)
+        for buffer in func.buffers:
+            self._arrays[buffer] = self._fresh(buffer.name)
+        for var in func.scalars:
+            self._vars[var] = self._fresh(var.name)
+
+    # ---- signature and names
+
+    def parameters(self) -> list[str]:
+        outputs = set(self.func.outputs) | set(self.func.scratch)
+        pointers = [
+            f"{'' if b in outputs else 'const '}{ctype(b.dtype)} *{self._arrays[b]}" for b in self.func.buffers
+        ]  # fmt: skip
+        return [*pointers, *(f"{ctype(v.dtype)} {self._vars[v]}" for v in self.func.scalars)] or ["void"]
+
+    def unused_parameters(self) -> list[str]:
+        idle = [self._arrays[b] for b in self.func.buffers if b not in self._uses.buffers]
+        return idle + [self._vars[v] for v in self.func.scalars if v not in self._uses.vars]
+
+    def _fresh(self, name: str) -> str:
+        """A C name that nothing in scope has, so that nothing is shadowed."""
+        base = c_identifier(name)
+        candidate, n = base, 0
+        while any(candidate in scope for scope in self._scopes):
+            n += 1
+            candidate = f"{base}_{n}"
+        self._scopes[-1].add(candidate)
+        return candidate
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        self._scopes.append(set())
+        with self.text.indented():
+            yield
+        self._scopes.pop()
+
+    # ---- statements
+
+    def body(self, stmts: tuple[Stmt, ...]) -> None:
+        position = 0
+        while position < len(stmts):
+            stmt = stmts[position]
+            position += 1
+            if isinstance(stmt, Allocate):
+                position += self._allocate(stmt.buffer, stmts[position:])
+            else:
+                self._stmt(stmt)
+
+    def _stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case For():
+                self._for(stmt)
+            case Store():
+                self._store(stmt)
+            case Let(var, value):
+                if var in self._uses.vars:
+                    init = self.expr(value)
+                    self._vars[var] = self._fresh(var.name)
+                    self.text.line(f"const {ctype(var.dtype)} {self._vars[var]} = {init};")
+            case Allocate(buffer):
+                self._allocate(buffer, ())
+            case If():
+                self._if(stmt, "if")
+            case Block():
+                self._block(stmt)
+            case CallPrim(name, operands):
+                args = [self._pointer(o) if isinstance(o, Region) else self.expr(o) for o in operands]
+                self.text.lines(wrap_call(f"{name}(", args, ");"))
+            case _:
+                raise internal(f"{type(stmt).__name__} is no statement", where=self.func.name)
+
+    def _for(self, loop: For) -> None:
+        if loop.kind == "unroll" or loop.var in self._uses.constant_vars:
+            start, stop = self._constant(loop.start), self._constant(loop.stop)
+            for value in range(start, stop, loop.step):
+                self._values[loop.var] = Imm(value, loop.var.dtype)
+                self.body(loop.body)
+            self._values.pop(loop.var, None)
+            return
+        start_text, stop_text = self.expr(loop.start), self.expr(loop.stop, _PREC["<"] + 1)
+        name = self._vars[loop.var] = self._fresh(loop.var.name)
+        step = f"++{name}" if loop.step == 1 else f"{name} += {loop.step}"
+        self.text.line(f"for ({ctype(loop.var.dtype)} {name} = {start_text}; {name} < {stop_text}; {step}) {{")
+        with self._scope():
+            self.body(loop.body)
+        self.text.line("}")
+        self._scopes[-1].discard(name)  # the variable's scope is the loop only
+
+    def _if(self, stmt: If, keyword: str) -> None:
+        self.text.line(f"{keyword} ({self.expr(stmt.cond)}) {{")
+        with self._scope():
+            self.body(stmt.then)
+        if len(stmt.orelse) == 1 and isinstance(stmt.orelse[0], If):
+            self._if(stmt.orelse[0], "} else if")
+            return
+        if stmt.orelse:
+            self.text.line("} else {")
+            with self._scope():
+                self.body(stmt.orelse)
+        self.text.line("}")
+
+    def _allocate(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> int:
+        """Declare a local buffer; return how many of the statements in `rest` became its initialisers."""
+        kind = ctype(buffer.dtype)
+        if buffer.indexed:
+            self._arrays[buffer] = self._fresh(buffer.name)
+            self.text.line(f"{kind} {self._arrays[buffer]}[{buffer.size}];")
+            return 0
+        names = [buffer.name] if buffer.size == 1 else [f"{buffer.name}_{i}" for i in range(buffer.size)]
+        values: dict[int, str] = {}
+        for stmt in rest:
+            if not isinstance(stmt, Store) or stmt.buffer is not buffer or uses_buffer(stmt.value, buffer):
+                break
+            element = self._constant(flat_index(buffer, stmt.indices))
+            if element in values or not 0 <= element < buffer.size:
+                break
+            values[element] = self.expr(stmt.value)
+        self._locals[buffer] = tuple(self._fresh(n) for n in names)
+        if buffer in self._uses.loaded:
+            parts = [f"{n} = {values[i]}" if i in values else n for i, n in enumerate(self._locals[buffer])]
+            self._declare(kind, parts)
+        return len(values)
+
+    def _declare(self, kind: str, parts: list[str]) -> None:
+        line = f"{kind} {parts[0]}"
+        for part in parts[1:]:
+            if len(line) + len(part) > 90:
+                self.text.line(line + ";")
+                line = f"{kind} {part}"
+            else:
+                line += f", {part}"
+        self.text.line(line + ";")
+
+    def _store(self, stmt: Store) -> None:
+        buffer = stmt.buffer
+        if buffer in self._locals and buffer not in self._uses.loaded:
+            return
+        if buffer not in self._locals and stmt.dtype != buffer.dtype and not _bytes_only(buffer.dtype, stmt.dtype):
+            index = self._index(buffer, stmt.indices)
+            self.text.line(f"AOT_ST_{suffix(stmt.dtype)}({self._arrays[buffer]}, {index}, {self.expr(stmt.value)});")
+            return
+        place = self._element(buffer, stmt.indices, stmt.dtype, const=False)
+        value = stmt.value
+        if isinstance(value, BinOp) and value.op in "+-*&|^" and value.dtype not in _NARROW and isinstance(value.a, Load):
+            source = value.a
+            if source.buffer is buffer and self.expr(source) == place:
+                self.text.line(f"{place} {value.op}= {self.expr(value.b)};")
+                return
+        self.text.line(f"{place} = {self.expr(value)};")
+
+    # ---- tensor intrinsics
+
+    def _block(self, block: Block) -> None:
+        intrin = block.intrin
+        if not self.target.has(intrin.requires):
+            self._inline(block)
+            return
+        operands: dict[str, COperand] = {}
+        for param, operand in zip(intrin.desc.params, block.operands, strict=True):
+            if not isinstance(operand, Region):
+                operands[param.name] = COperand(value=self.expr(operand, _PRIMARY))
+            elif operand.buffer in self._locals:
+                operands[param.name] = COperand(scalars=self._locals[operand.buffer])
+            else:
+                operands[param.name] = COperand(pointer=self._pointer(operand))
+        self.text.line_at_margin(f"#if defined({FEATURE_MACRO[intrin.requires]})")
+        self.text.lines(intrin.emit(operands))
+        self.text.line_at_margin("#else")
+        self._inline(block)
+        self.text.line_at_margin("#endif")
+
+    def _inline(self, block: Block) -> None:
+        """Print the meaning of a block in its place, over the block's operands."""
+        desc = block.intrin.desc
+        self._uses = self._uses | find_uses(desc, block=block)
+        self.text.line("{")
+        with self._scope():
+            self.text.line(f"/* {comment(block.intrin.name)} */")
+            for param, operand in zip(desc.params, block.operands, strict=True):
+                if isinstance(param, Var):
+                    assert not isinstance(operand, Region)
+                    init = self.expr(operand)
+                    self._vars[param] = self._fresh(param.name)
+                    self.text.line(f"const {ctype(param.dtype)} {self._vars[param]} = {init};")
+                elif isinstance(operand, Region):
+                    self._bind(param, operand)
+            self.body(desc.body)
+        self.text.line("}")
+
+    def _bind(self, param: Buffer, operand: Region) -> None:
+        if operand.buffer in self._locals:
+            self._locals[param] = self._locals[operand.buffer]
+            return
+        pointer = self._pointer(operand)
+        const = "const " if self._read_only(operand.buffer) else ""
+        self._arrays[param] = self._fresh(param.name)
+        self.text.line(f"{const}{ctype(operand.dtype)} *const {self._arrays[param]} = {pointer};")
+        if const:
+            self._uses.read_only.add(param)
+
+    def _read_only(self, buffer: Buffer) -> bool:
+        return buffer in self.func.inputs or buffer in self.func.consts or buffer in self._uses.read_only
+
+    def _pointer(self, operand: Region) -> str:
+        """A C expression of the address of a region, of the region's pointer type."""
+        array, index = self._arrays[operand.buffer], self._fold(operand.index)
+        if operand.dtype == operand.buffer.dtype:
+            return array if index == Imm(0) else f"&{array}[{self.expr(index)}]"
+        pointer = f"({'const ' if self._read_only(operand.buffer) else ''}{ctype(operand.dtype)} *)"
+        # by way of void, as only the planner can know that the address is aligned for the type
+        pointer += "" if itemsize(operand.dtype) == 1 else "(const void *)" if self._read_only(operand.buffer) else "(void *)"
+        if itemsize(operand.dtype) != itemsize(operand.buffer.dtype):
+            index = index * itemsize(operand.dtype)
+            return f"{pointer}&((const uint8_t *){array})[{self.expr(index)}]" if index != Imm(0) else pointer + array
+        return pointer + (array if index == Imm(0) else f"&{array}[{self.expr(index)}]")
+
+    # ---- expressions
+
+    def expr(self, e: Expr, outer: int = 0) -> str:
+        """The text of `e`, in parentheses where an operator of precedence `outer` around it needs them."""
+        return self._text(self._fold(e) if self._values else e, outer)
+
+    def _text(self, e: Expr, outer: int = 0) -> str:
+        text, precedence = self._expr(e)
+        return f"({text})" if precedence < outer else text
+
+    def _expr(self, e: Expr) -> tuple[str, int]:
+        match e:
+            case Imm():
+                return self._imm(e)
+            case Var():
+                return self._vars[e], _PRIMARY
+            case BinOp():
+                return self._binop(e)
+            case Cast(dtype, value):
+                return self._cast(dtype, value)
+            case Select(cond, then, orelse):
+                cond_text = self._text(cond, _TERNARY + 1)
+                return f"{cond_text} ? {self._wide(then, _TERNARY + 1)} : {self._wide(orelse, _TERNARY)}", _TERNARY
+            case Load(buffer, indices, dtype):
+                if buffer in self._locals or dtype == buffer.dtype or _bytes_only(buffer.dtype, dtype):
+                    return self._element(buffer, indices, dtype, const=True), _PRIMARY
+                return f"AOT_LD_{suffix(dtype)}({self._arrays[buffer]}, {self._index(buffer, indices)})", _PRIMARY
+            case Call(intrin, args):
+                return self._call(intrin, args)
+        raise internal(f"{type(e).__name__} is no expression", where=self.func.name)
+
+    def _imm(self, e: Imm) -> tuple[str, int]:
+        if is_float(e.dtype):
+            text = float_literal(float(e.value), e.dtype)
+            return text, _UNARY if text.startswith("-") else _PRIMARY
+        value = int(e.value)
+        if e.dtype in ("int32", "int64") and value == int_range(e.dtype)[0]:
+            return f"INT{bits(e.dtype)}_MIN", _PRIMARY
+        if e.dtype == "uint32":
+            return f"{value}u", _PRIMARY
+        if e.dtype == "uint64":
+            return f"UINT64_C({value})", _PRIMARY
+        if e.dtype == "int64" and not -(1 << 31) <= value < 1 << 31:
+            return f"INT64_C({value})", _PRIMARY
+        return str(value), _UNARY if value < 0 else _PRIMARY
+
+    def _wide(self, e: Expr, outer: int) -> str:
+        """Like `expr`, but a small 64-bit constant keeps its type: for places where no other operand gives it."""
+        if isinstance(e, Imm) and e.dtype == "int64" and int(e.value) > -(1 << 63):
+            return f"INT64_C({e.value})"
+        return self._text(e, outer)
+
+    def _binop(self, e: BinOp) -> tuple[str, int]:
+        op, dtype = e.op, e.a.dtype
+        if op in ("min", "max"):
+            kind = "int32" if dtype in _NARROW or dtype == "bool" else dtype
+            text = f"aot_{op}_{suffix(kind).lower()}({self._text(e.a)}, {self._text(e.b)})"
+            return (f"({ctype(dtype)}){text}", _UNARY) if dtype != kind else (text, _PRIMARY)
+        if op == "<<":
+            return self._shift_left(e)
+        precedence = _PREC[op]
+        if dtype in _NARROW and op not in COMPARISONS and op not in LOGICAL:
+            unsigned = "(uint32_t)" if op == "*" and not is_signed(dtype) else ""
+            left = unsigned + self._side(e.a, op, _UNARY) if unsigned else self._side(e.a, op, precedence)
+            return f"({ctype(dtype)})({left} {op} {self._side(e.b, op, precedence + 1)})", _UNARY
+        if op == ">>" and isinstance(e.b, Imm):
+            return f"{self._side(e.a, op, precedence)} >> {e.b.value}", precedence
+        left = self._wide(e.a, precedence) if isinstance(e.a, Imm) else self._side(e.a, op, precedence)
+        right = e.b
+        if isinstance(right, Cast) and right.dtype == "int64" == dtype and op != ">>" and not is_float(right.value.dtype):
+            right = right.value if right.value.dtype != "uint64" else right  # C widens it to the left side's type
+        return f"{left} {op} {self._side(right, op, precedence + 1)}", precedence
+
+    def _side(self, e: Expr, op: str, precedence: int) -> str:
+        """An operand of `op`: also parenthesised where mixing operators without parentheses is an invitation to misread."""
+        inner = isinstance(e, BinOp) and e.op in _PREC and e.op != op and e.dtype not in _NARROW
+        if inner and op in _EXPLICIT and not (op in LOGICAL and isinstance(e, BinOp) and e.op in COMPARISONS):
+            arithmetic = isinstance(e, BinOp) and _PREC[e.op] >= 11
+            return self._text(e, _PREC[op] + 1 if op in COMPARISONS and arithmetic else _UNARY)
+        return self._text(e, precedence)
+
+    def _shift_left(self, e: BinOp) -> tuple[str, int]:
+        dtype, width = e.dtype, 64 if bits(e.dtype) == 64 else 32
+        amount = self._fold(e.b)
+        if dtype not in _NARROW and not is_signed(dtype):
+            return f"{self._side(e.a, '<<', _PREC['<<'])} << {self._side(amount, '<<', _PREC['<<'] + 1)}", _PREC["<<"]
+        if dtype not in _NARROW and isinstance(amount, Imm) and int(amount.value) < width - 1:
+            one = "INT64_C(1)" if width == 64 else "1"
+            factor = str(1 << int(amount.value)) if int(amount.value) < 7 else f"({one} << {amount.value})"
+            return f"{self._wide(e.a, _PREC['*'])} * {factor}", _PREC["*"]
+        shifted = f"(uint{width}_t){self._text(e.a, _UNARY)} << {self._side(amount, '<<', _PREC['<<'] + 1)}"
+        return f"({ctype(dtype)})({shifted})", _UNARY
+
+    def _cast(self, dtype: str, value: Expr) -> tuple[str, int]:
+        if dtype == "bool":
+            return f"{self._text(value, _PREC['!='] + 1)} != 0", _PREC["!="]
+        if dtype == "int32" and value.dtype in _NARROW:
+            return self._expr(value)  # C promotes it to int by itself
+        return f"({ctype(dtype)}){self._text(value, _UNARY)}", _UNARY
+
+    def _call(self, intrin: Intrin, args: tuple[Expr, ...]) -> tuple[str, int]:
+        if _PLAIN_CALL.fullmatch(intrin.c):
+            return intrin.c.format(*(self._text(a) for a in args)), _PRIMARY
+        return f"({intrin.c.format(*(self._text(a, _PRIMARY) for a in args))})", _PRIMARY
+
+    # ---- places
+
+    def _element(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str, *, const: bool) -> str:
+        if buffer in self._locals:
+            if dtype != buffer.dtype:
+                raise internal(f"local buffer {buffer.name} is seen as {dtype}", where=self.func.name)
+            element = self._constant(flat_index(buffer, indices))
+            if not 0 <= element < buffer.size:
+                raise internal(f"{buffer.name}[{element}] is outside", where=self.func.name)
+            return self._locals[buffer][element]
+        array = self._arrays[buffer]
+        if dtype != buffer.dtype:
+            array = f"(({'const ' if const else ''}{ctype(dtype)} *){array})"
+        return f"{array}[{self._index(buffer, indices)}]"
+
+    def _index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        return self.expr(flat_index(buffer, indices))
+
+    def _constant(self, e: Expr) -> int:
+        value = self._fold(e)
+        if not isinstance(value, Imm):
+            raise internal("a local buffer is indexed, or a loop unrolled, by a value that is not constant", where=self.func.name)
+        return int(value.value)
+
+    def _fold(self, e: Expr) -> Expr:
+        """`e` with the variables of unrolled loops replaced by their values."""
+        match e:
+            case Var():
+                return self._values.get(e, e)
+            case BinOp(op, a, b):
+                return binop(op, self._fold(a), self._fold(b))
+            case Cast(dtype, value):
+                folded = self._fold(value)
+                if isinstance(folded, Imm) and not is_float(dtype) and not is_float(folded.dtype):
+                    return Imm(wrap(int(folded.value), dtype), dtype)
+                return cast(dtype, folded)
+            case Select(cond, then, orelse):
+                return select(self._fold(cond), self._fold(then), self._fold(orelse))
+            case Load(buffer, indices, dtype):
+                return Load(buffer, tuple(map(self._fold, indices)), dtype)
+            case Call(intrin, args):
+                return Call(intrin, tuple(map(self._fold, args)))
+            case _:
+                return e
+
+
+def _bytes_only(a: str, b: str) -> bool:
+    """Whether both are one-byte integers, which a plain cast of the pointer converts."""
+    return a in ("int8", "uint8") and b in ("int8", "uint8")
