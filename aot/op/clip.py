@@ -49,7 +49,5 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ClipAttrs, out_type:
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-register_op(
-    "clip", pattern=OpPattern.ELEMWISE, infer_type=infer_type, evaluate=evaluate, doc="RELU, RELU6, RELU_N1_TO_1 fused into another operator"
-)
+register_op("clip", pattern=OpPattern.ELEMWISE, infer_type=infer_type, evaluate=evaluate, doc="clamp of a fused activation")
 F_TE.set("clip", te_rule)
