@@ -121,7 +121,7 @@ def tap_value(
         rows = logical_and(row >= 0, row < data.shape[1])
         columns = logical_and(column >= 0, column < data.shape[2])
         inside = select(logical_and(rows, columns), inside, imm(attrs.pad_value))
-    return inside - attrs.input_zp
+    return inside - int(attrs.input_zp)
 
 
 @from_tflite("CONV_2D")

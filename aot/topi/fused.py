@@ -1,0 +1,157 @@
+"""FusedLayer: the normalised view of a convolution, depthwise convolution or fully connected layer with all that is fused to it.
+
+Kernels see only this view; relay ends here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aot.errors import Problem, UnsupportedError
+from aot.ir.op import Array, Op
+from aot.ir.span import Span
+from aot.ir.type import TensorType
+from aot.op.impl import Group
+from aot.op.requantize import RequantizeAttrs
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Call, Constant, Var, tensor_type
+from aot.te.tensor import Tensor
+from aot.tir.expr import Expr
+
+LAYERS = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense")
+
+
+@dataclass(frozen=True, slots=True)
+class FusedLayer:
+    """`acc = sum w*x + bias`, requantised by `requant`, then `tail`, element-wise calls on the int8 result.
+
+    weight is int8 with the reduction in its inner axes: conv [O, KH, KW, I], depthwise [KH, KW, C*M], dense [O, K].  bias is int64 [O]
+    for data as stored, with the zero point folded in.  `acc_low`, `acc_high` bound the accumulator of each channel over all int8 data.
+    """
+
+    anchor: Call
+    data: Var
+    weight: Array
+    bias: Array
+    attrs: Any
+    requant: RequantizeAttrs
+    tail: tuple[Call, ...]
+    out_type: TensorType
+    acc_low: Array
+    acc_high: Array
+    macs: int
+
+    @property
+    def data_type(self) -> TensorType:
+        return self.data.type
+
+    @property
+    def span(self) -> Span:
+        return self.anchor.span
+
+    @property
+    def channels(self) -> int:
+        return int(self.bias.shape[0])
+
+
+def match_layer(group: Group) -> FusedLayer | None:
+    """The view of a group, or None where it has another form (then the generic te path lowers it)."""
+    anchor = group.anchor
+    if not isinstance(anchor.op, Op) or anchor.op.name not in LAYERS:
+        return None
+    data, weight = anchor.args
+    rest = list(group.followers)
+    if not isinstance(data, Var) or not isinstance(weight, Constant) or weight.type.dtype != "int8" or data.type.dtype != "int8":
+        return None
+    channels = tensor_type(anchor).shape[-1]
+    bias = np.zeros(channels, np.int64)
+    if rest and _is(rest[0], "nn.bias_add"):
+        constant = rest.pop(0).args[1]
+        if not isinstance(constant, Constant):
+            return None
+        bias = constant.data.astype(np.int64)
+    if not rest or not _is(rest[0], "qnn.requantize") or rest[0].attrs.dtype != "int8":
+        return None
+    requant = rest.pop(0).attrs
+    return _view(anchor, data, weight.data, bias=bias, requant=requant, tail=tuple(rest))
+
+
+def _is(call: Call, name: str) -> bool:
+    return isinstance(call.op, Op) and call.op.name == name
+
+
+def _view(anchor: Call, data: Var, weight: Array, *, bias: Array, requant: RequantizeAttrs, tail: tuple[Call, ...]) -> FusedLayer:
+    """Fold zero points that are still in the attributes, compute the bounds."""
+    assert isinstance(anchor.op, Op)
+    weight = weight.astype(np.int64) - getattr(anchor.attrs, "weight_zp", 0)
+    if anchor.op.name == "nn.depthwise_conv2d":
+        weight = weight[0]
+        axes: tuple[int, ...] = (0, 1)
+    else:
+        axes = tuple(range(1, weight.ndim))
+    bias = bias - anchor.attrs.input_zp * weight.sum(axis=axes)
+    low = bias + np.minimum(weight * 127, weight * -128).sum(axis=axes)
+    high = bias + np.maximum(weight * 127, weight * -128).sum(axis=axes)
+    spread = np.abs(weight).sum(axis=axes) * 256 + np.abs(bias)
+    if (spread >= 1 << 31).any():
+        raise UnsupportedError(Problem("E1208", "the int32 accumulator of this layer can overflow", str(anchor.span)))
+    out = tensor_type(anchor)
+    macs = out.size * int(weight.size) // weight.shape[-1 if axes == (0, 1) else 0]
+    out_type = tensor_type(tail[-1]) if tail else out.with_dtype("int8", requant.quant)
+    return FusedLayer(anchor, data, weight, bias, anchor.attrs, requant, tail, out_type, low, high, macs)
+
+
+Epilogue = Callable[[Expr, tuple[Expr, ...]], Expr]
+"""(int8 value, output indices) -> value to store"""
+
+
+def tail_accepts(layer: FusedLayer) -> bool:
+    """Whether every other operand of the tail has the output's own shape, so that it can be read at the output's index."""
+    for call in layer.tail:
+        if not isinstance(call.op, Op) or call.op.name not in F_TE:
+            return False
+        for arg in call.args:
+            if isinstance(arg, Var) and arg.type.shape != layer.out_type.shape:
+                return False
+    return True
+
+
+def tail_epilogue(layer: FusedLayer, ctx: TeContext, shape: tuple[int, ...], operands: dict[int, Tensor]) -> Epilogue:
+    """Compose the tail's te rules; `shape` is the output's shape as the kernel indexes it, `operands` the other Vars by id."""
+
+    def epilogue(value: Expr, indices: tuple[Expr, ...]) -> Expr:
+        current = Tensor(shape, "int8", lambda _b, _i: value)
+        results: dict[int, Tensor] = {}
+        for call in layer.tail:
+            assert isinstance(call.op, Op)
+            args = [operands.get(id(a)) or results.get(id(a)) or current for a in call.args]
+            out = TensorType(shape, tensor_type(call).dtype, tensor_type(call).quant)
+            current = F_TE.get(call.op.name)(ctx, args, call.attrs, out)
+            results[id(call)] = current
+        return current.at(ctx.builder, indices)
+
+    return epilogue
+
+
+def tail_operands(layer: FusedLayer) -> tuple[Var, ...]:
+    """The other tensor operands of the tail, in order of first use."""
+    seen: dict[int, Var] = {}
+    for call in layer.tail:
+        for arg in call.args:
+            if isinstance(arg, Var):
+                seen[id(arg)] = arg
+    return tuple(seen.values())
+
+
+def describe(kernel: str, **schedule: int) -> str:
+    """`generic.conv2d(pixels=1, channels=4)`"""
+    inner = ", ".join(f"{k}={v}" for k, v in schedule.items())
+    return f"{kernel}({inner})"
+
+
+def group_inputs(group: Group) -> Sequence[Var]:
+    return group.params

@@ -1,0 +1,69 @@
+"""Fully connected layers and pointwise convolutions: a matrix product [M, K] x [K, O], a few rows by a few channels at a time."""
+
+from __future__ import annotations
+
+from math import prod
+
+from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.target.target import Target
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, minimum
+from aot.topi.fused import describe, match_layer, tail_accepts
+from aot.topi.generic.layer import LayerBuffers, channel_blocks, finish, make_stream, open_layer, unroll_factor
+from aot.topi.stream import ChannelBlock, ChannelStream
+
+
+def accepts_dense(group: Group, _target: Target) -> bool:
+    layer = match_layer(group)
+    return layer is not None and tail_accepts(layer)
+
+
+def accepts_pointwise(group: Group, _target: Target) -> bool:
+    """1x1 kernels at stride 1 without padding: pixels are rows."""
+    layer = match_layer(group)
+    if layer is None or not tail_accepts(layer) or layer.weight.shape[1:3] != (1, 1):
+        return False
+    return layer.attrs.strides == (1, 1) and not any(layer.attrs.padding)
+
+
+def lower(group: Group, _target: Target, name: str) -> Lowered:
+    layer = match_layer(group)
+    assert layer is not None
+    rows, depth = prod(layer.data_type.shape[:-1]), layer.data_type.shape[-1]
+    pixels = min(2, rows)
+    stream = make_stream(layer, block=4)
+    b = IRBuilder(name)
+    buffers = open_layer(b, group, layer, stream, data_shape=(rows, depth), out_shape=(rows, layer.channels))
+    with b.for_("m", (rows + pixels - 1) // pixels) as tile:
+        # The last tile starts early enough to be whole; the rows that it shares with the one before are computed twice.
+        first = b.let("row", minimum(tile * pixels, rows - pixels)) if rows % pixels else tile * pixels
+        channel_blocks(b, stream, lambda block: matrix_tile(b, buffers, stream, block, first=first, pixels=pixels))
+    kernel = "generic.dense" if layer.weight.ndim == 2 else "generic.pointwise"
+    return finish(b, buffers, layer, kernel=describe(kernel, rows=pixels, channels=stream.block))
+
+
+def matrix_tile(
+    b: IRBuilder, buffers: LayerBuffers, stream: ChannelStream, block: ChannelBlock, *, first: Expr, pixels: int
+) -> None:
+    """`pixels` rows from `first` on by one block of channels."""
+    acc = b.local("acc", (pixels, block.count), "int32")
+    for p in range(pixels):
+        for j in range(block.count):
+            b.store(acc, (p, j), stream.bias(buffers.params, block, j))
+    step = unroll_factor(stream.depth)
+    with b.for_("k", stream.depth, step=step) as k:
+        for u in range(step):
+            xs = [b.let("x", cast("int32", buffers.data[first + p, k + u])) for p in range(pixels)]
+            for j in range(block.count):
+                w = b.let("w", cast("int32", stream.weight(buffers.params, block, k + u, j)))
+                for p, x in enumerate(xs):
+                    b.store(acc, (p, j), acc[p, j] + x * w)
+    for p in range(pixels):
+        for j in range(block.count):
+            buffers.store((first + p, block.first + j), acc[p, j], stream.fields(buffers.params, block, j))
+
+
+
+
+register_impl(Impl("generic.dense", "nn.dense", accepts_dense, lower, plevel=0))
+register_impl(Impl("generic.pointwise", "nn.conv2d", accepts_pointwise, lower, plevel=1))

@@ -1,0 +1,89 @@
+"""What the generic kernels of convolutions and fully connected layers share: channel blocks, accumulators, epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aot.op.impl import Group, Lowered
+from aot.op.te_rule import TeContext
+from aot.te.tensor import placeholder
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, imm
+from aot.tir.function import FuncAttrs
+from aot.topi.fused import FusedLayer, tail_epilogue
+from aot.topi.requant import plan_requantize
+from aot.topi.stream import ChannelBlock, ChannelStream
+
+
+@dataclass(frozen=True, slots=True)
+class LayerBuffers:
+    """The parameters of a layer's PrimFunc and how its results are finished and stored."""
+
+    data: Buffer
+    out: Buffer
+    params: Buffer
+    ctx: TeContext
+    store: Callable[[tuple[Expr, ...], Expr, tuple[Expr, ...]], None]
+    """(output indices, accumulator, requantisation fields): requantise, run the tail, store."""
+
+
+def open_layer(
+    b: IRBuilder, group: Group, layer: FusedLayer, stream: ChannelStream, *, data_shape: tuple[int, ...], out_shape: tuple[int, ...]
+) -> LayerBuffers:
+    """Declare the buffers; inputs in the order of the group's parameters, operands of the tail seen in the output's shape."""
+    requant = plan_requantize(layer.requant, layer.acc_low, layer.acc_high)
+    data, operands = None, {}
+    for var in group.params:
+        if var is layer.data and data is None:
+            data = b.input("data", data_shape, var.type.dtype)
+        else:
+            operands[id(var)] = placeholder(b.input("operand", out_shape, var.type.dtype))
+    assert data is not None
+    out = b.output("out", out_shape, layer.out_type.dtype)
+    blob = stream.data()
+    params = b.const("params", (blob.size,), "int8", align=4)
+    ctx = TeContext(b)
+    ctx.constants[params.name] = blob
+    epilogue = tail_epilogue(layer, ctx, out_shape, operands)
+
+    def store(indices: tuple[Expr, ...], acc: Expr, fields: tuple[Expr, ...]) -> None:
+        value = requant.emit(b, acc, fields)
+        b.store(out, indices, epilogue(cast("int8", value), indices) if layer.tail else value)
+
+    return LayerBuffers(data, out, params, ctx, store)
+
+
+def make_stream(layer: FusedLayer, *, block: int) -> ChannelStream:
+    """The stream of a layer whose weights are given as [O, ...] or, for depthwise, [KH, KW, O]."""
+    requant = plan_requantize(layer.requant, layer.acc_low, layer.acc_high)
+    weights = layer.weight
+    depthwise = weights.shape[-1] == layer.channels and layer.anchor.op.name == "nn.depthwise_conv2d"  # type: ignore[union-attr]
+    matrix = weights.reshape(-1, layer.channels) if depthwise else weights.reshape(layer.channels, -1).T
+    return ChannelStream(matrix, layer.bias, requant, block=block)
+
+
+def channel_blocks(b: IRBuilder, stream: ChannelStream, body: Callable[[ChannelBlock], None]) -> None:
+    """Run `body` for each block: one loop over the full blocks, then the smaller last one."""
+    size = stream.block_bytes(stream.block)
+    if stream.full_blocks == 1:
+        body(ChannelBlock(imm(0), stream.block, imm(0)))
+    else:
+        with b.for_("n", stream.full_blocks) as n:
+            body(ChannelBlock(n * stream.block, stream.block, n * size))
+    if stream.tail:
+        body(ChannelBlock(imm(stream.full_blocks * stream.block), stream.tail, imm(stream.full_blocks * size)))
+
+
+def finish(b: IRBuilder, buffers: LayerBuffers, layer: FusedLayer, *, kernel: str) -> Lowered:
+    func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
+    return Lowered(func, dict(buffers.ctx.constants))
+
+
+def unroll_factor(depth: int, *, limit: int = 4) -> int:
+    """The largest power of two up to `limit` that divides `depth`."""
+    factor = limit
+    while depth % factor:
+        factor //= 2
+    return factor

@@ -1,0 +1,47 @@
+"""The generic path: any fused group whose operators have te rules, lowered as one loop nest over its result."""
+
+from __future__ import annotations
+
+from aot.ir.op import Op
+from aot.ir.type import TensorType
+from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Call, Constant, Var, post_order
+from aot.target.target import Target
+from aot.te.lower import emit_nest
+from aot.te.tensor import Tensor, placeholder
+from aot.tir.builder import IRBuilder
+from aot.tir.function import FuncAttrs
+
+
+def accepts(group: Group, _target: Target) -> bool:
+    calls = [e for e in post_order(group.result) if isinstance(e, Call)]
+    return isinstance(group.result.type, TensorType) and all(isinstance(c.op, Op) and c.op.name in F_TE for c in calls)
+
+
+def lower(group: Group, _target: Target, name: str) -> Lowered:
+    b = IRBuilder(name)
+    ctx = TeContext(b)
+    tensors: dict[int, Tensor] = {id(v): placeholder(b.input("data", v.type.shape, v.type.dtype)) for v in group.params}
+    result_type = group.result.type
+    assert isinstance(result_type, TensorType)
+    out = b.output("out", result_type.shape, result_type.dtype)
+    names: list[str] = []
+    for expr in post_order(group.result):
+        match expr:
+            case Constant():
+                tensors[id(expr)] = ctx.constant("table", expr.data)
+            case Call(op=Op() as op):
+                assert isinstance(expr.type, TensorType)
+                names.append(op.name)
+                tensors[id(expr)] = F_TE.get(op.name)(ctx, [tensors[id(a)] for a in expr.args], expr.attrs, expr.type)
+            case Var():
+                pass
+            case _:
+                raise TypeError(type(expr))
+    emit_nest(b, out, tensors[id(group.result)])
+    kernel = "generic." + "_".join(n.rsplit(".", 1)[-1] for n in names)
+    return Lowered(b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span)), dict(ctx.constants))
+
+
+register_impl(Impl("generic.te", "*", accepts, lower, plevel=0))
