@@ -24,7 +24,7 @@ __attribute__((naked)) void SysTick_Handler(void) {
       ".syntax unified\n\t"
       "ldr r0, =aot_systick_wraps\n\t"
       "ldr r1, [r0]\n\t"
-      "adds r1, #1\n\t"
+      "adds r1, r1, #1\n\t"
       "str r1, [r0]\n\t"
       "bx lr\n\t"
       ".ltorg");
@@ -62,10 +62,12 @@ __attribute__((noinline)) uint64_t aot_counter(void) {
       : [cvr] "l"(&SYST_CVR)
       : "cc", "memory");
   const uint32_t handled = aot_systick_wraps;
-  /* A wrap that is pending counts when it came before the first read, that is when the timer had just restarted from the top. */
-  const uint32_t wraps = handled + ((SCB_ICSR >> ICSR_PENDSTSET_BIT) & (first >> 23) & 1u);
+  /* The timer counts down and asks for its interrupt on reaching 0, so 0 is the first tick of the next period. A request that is
+     still pending counts when it came before the first read, that is when that read lies in the first half of a period. */
+  const uint32_t tick = (0u - first) & TOP;
+  const uint32_t wraps = handled + ((SCB_ICSR >> ICSR_PENDSTSET_BIT) & ~(tick >> 23) & 1u);
   __asm__ volatile("msr primask, %0" ::"r"(mask) : "memory");
-  const uint64_t ticks = ((uint64_t)wraps << 24) + (TOP - first);
+  const uint64_t ticks = ((uint64_t)wraps << 24) + tick;
   return ticks * AOT_TICK_NUM + sum - (uint64_t)handled * (HANDLER_INSTRUCTIONS * AOT_TICK_DEN);
 }
 
