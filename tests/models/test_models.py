@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.models.catalogue import Case
 from tests.models.golden import FOLDER, load_golden, make_input, manifest, npz_bytes, sets_of
 from tests.models.make import cases
-from tests.models.reject import rejects
+from tests.models.reject import Reject, rejects
 from tests.writer import HAVE_TFLM, reference_sets, reference_tensors, tflm_reference
 
 SIZE_LIMIT = 2_000_000
@@ -35,12 +37,12 @@ ISSUE_OPERATORS = {
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
-def test_committed_model_is_what_the_script_makes(case) -> None:
+def test_committed_model_is_what_the_script_makes(case: Case) -> None:
     assert (FOLDER / f"{case.name}.tflite").read_bytes() == case.make(), "run python -m tests.models.make"
 
 
 @pytest.mark.parametrize("reject", rejects(), ids=lambda reject: reject.name)
-def test_committed_reject_is_what_the_script_makes(reject) -> None:
+def test_committed_reject_is_what_the_script_makes(reject: Reject) -> None:
     assert (FOLDER / "reject" / f"{reject.name}.tflite").read_bytes() == reject.make()
 
 
@@ -57,7 +59,7 @@ def test_golden_equals_reference(name: str) -> None:
 
 @pytest.mark.skipif(not HAVE_TFLM, reason="tflite-micro is not installed")
 @pytest.mark.parametrize("entry", [e for e in manifest() if e["tflm"]["status"] != "fails"], ids=lambda e: e["name"])
-def test_golden_equals_tflm(entry) -> None:
+def test_golden_equals_tflm(entry: dict[str, Any]) -> None:
     arrays = load_golden(entry["name"])
     model = (FOLDER / entry["file"]).read_bytes()
     prefix = "tflm" if entry["tflm"]["status"] == "differs" else "out"
