@@ -84,6 +84,26 @@ def _conv2d() -> list[Case]:
             "RELU_N1_TO_1",
             lambda: conv2d_model(activation="RELU_N1_TO_1", y=Quant(float32(0.02), 3), seed=6),
         ),
+        Case(
+            "conv2d_row",
+            "one-dimensional: 1x20 input, 1x5 kernel",
+            lambda: conv2d_model(input_shape=(1, 1, 20, 3), kernel=(1, 5), filters=6, strides=(1, 2), seed=12),
+        ),
+        Case(
+            "conv2d_kernel_over_input",
+            "kernel larger than the input",
+            lambda: conv2d_model(input_shape=(1, 3, 2, 4), kernel=(5, 5), seed=13),
+        ),
+        Case(
+            "conv2d_batch2",
+            "batch of two",
+            lambda: conv2d_model(input_shape=(2, 5, 4, 3), strides=(2, 1), seed=14),
+        ),
+    ]
+
+
+def _conv2d_quantisation() -> list[Case]:
+    return [
         Case("conv2d_per_tensor", "one scale for all weights", lambda: conv2d_model(per_channel=False, seed=7)),
         Case(
             "conv2d_zero_point_low",
@@ -112,21 +132,6 @@ def _conv2d() -> list[Case]:
                 weight_peak=2,
                 seed=15,
             ),
-        ),
-        Case(
-            "conv2d_row",
-            "one-dimensional: 1x20 input, 1x5 kernel",
-            lambda: conv2d_model(input_shape=(1, 1, 20, 3), kernel=(1, 5), filters=6, strides=(1, 2), seed=12),
-        ),
-        Case(
-            "conv2d_kernel_over_input",
-            "kernel larger than the input",
-            lambda: conv2d_model(input_shape=(1, 3, 2, 4), kernel=(5, 5), seed=13),
-        ),
-        Case(
-            "conv2d_batch2",
-            "batch of two",
-            lambda: conv2d_model(input_shape=(2, 5, 4, 3), strides=(2, 1), seed=14),
         ),
     ]
 
@@ -348,4 +353,4 @@ def _move() -> list[Case]:
 
 def operators() -> list[Case]:
     """All one-operator models."""
-    return [*_conv2d(), *_depthwise(), *_dense(), *_add(), *_pool(), *_reduce_and_tables(), *_move()]
+    return [*_conv2d(), *_conv2d_quantisation(), *_depthwise(), *_dense(), *_add(), *_pool(), *_reduce_and_tables(), *_move()]
