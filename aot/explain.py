@@ -250,6 +250,23 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "too many dimensions",
         "A tensor has more than 8 dimensions.",
     ),
+    "E5020": (
+        "no such pass",
+        "The name given to --disable-pass, --after, or PassContext(disabled=...) is not a pass of this compiler, or not one of\n"
+        "the pipeline at hand. The message lists the names.",
+    ),
+    "E5021": (
+        "a required pass cannot be disabled",
+        "The steps after this pass rely on what it does. Lower its effect with options or with a lower optimisation level.",
+    ),
+    "E5022": (
+        "no such pass option",
+        "The key given as a pass option is not known. The message lists the keys.",
+    ),
+    "E5023": (
+        "a pass option of the wrong type",
+        "Each pass option takes a value of one type: true or false, or a whole number. See the message.",
+    ),
     "E9001": (
         "internal error",
         "A check inside the compiler failed: this is our fault, not yours. Please report it with the model, or with the\n"
@@ -259,6 +276,16 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "a kernel broke a rule of the loop-nest IR",
         "The interpreter ran a generated kernel and found an access out of bounds, a signed overflow or the like in it.  This is our\n"
         "fault, not yours: please report it with the model and the message, which names the function and the statement.",
+    ),
+    "E9003": (
+        "a graph that is not well-formed",
+        "The verifier found a fault in the intermediate form after a step of the compiler. This is our fault, not yours:\n"
+        "please report it with the model.",
+    ),
+    "E9004": (
+        "a pass changed the result",
+        "Running the graph before and after a step of the compiler gave different values. This is our fault, not yours:\n"
+        "please report it with the model and the name of the pass.",
     ),
 }
 """code -> (title, explanation)"""

@@ -1,0 +1,54 @@
+"""What `ir` must know of the two IRs above it, handed in by them so that imports keep pointing one way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aot.ir.module import BaseFunc
+from aot.ir.op import Array
+from aot.ir.type import TensorType
+
+Evaluate = Callable[[Any, Sequence[Array]], list[Array]]
+"""(function, input arrays) -> output arrays"""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One kind of function: its class, printer and verifier.
+
+    `to_text(function, name)` prints; `verify(function, name)` raises InternalError where the function is not well-formed.
+    `input_types` and `evaluate` are there where a function can be run on arrays alone.
+    """
+
+    name: str
+    func_class: type
+    to_text: Callable[[Any, str], str]
+    verify: Callable[[Any, str], None]
+    input_types: Callable[[Any], list[TensorType]] | None = None
+    evaluate: Evaluate | None = None
+
+
+_DIALECTS: dict[str, Dialect] = {}
+
+
+def register_dialect(new: Dialect) -> Dialect:
+    """Enter an IR; done once, where its package is imported."""
+    if new.name in _DIALECTS:
+        raise ValueError(f"dialect {new.name} is registered twice")
+    _DIALECTS[new.name] = new
+    return new
+
+
+def dialect(name: str) -> Dialect:
+    """The IR called "relay" or "tir"; KeyError when its package has not been imported."""
+    return _DIALECTS[name]
+
+
+def dialect_of(func: BaseFunc) -> Dialect:
+    """The IR that a function belongs to."""
+    for candidate in _DIALECTS.values():
+        if isinstance(func, candidate.func_class):
+            return candidate
+    raise TypeError(f"{type(func).__name__} belongs to no registered IR")

@@ -1,0 +1,129 @@
+"""Running a graph with numpy: the meaning of every operator is its `evaluate`.
+
+The interpreter is the specification that passes, kernels and generated C are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aot.errors import internal
+from aot.ir.op import F_EVALUATE, Array, Op
+from aot.ir.type import TensorType, TupleType, Type
+from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
+from aot.support.dtype import numpy_dtype
+
+Value = Array | tuple[Array, ...]
+Observer = Callable[[Expr, Value], None]
+
+
+def evaluate(func: Function, inputs: Sequence[Array]) -> list[Array]:
+    """Run `func` on one array a parameter and return its outputs (one, or the fields of its tuple).
+
+    Raises ValueError where an array's shape or element type is not the parameter's.  A value is dropped after its last use,
+    so the memory needed is about that of the widest place of the graph.
+    """
+    return _outputs(_run(func, inputs, None))
+
+
+def evaluate_all(func: Function, inputs: Sequence[Array]) -> tuple[list[Array], dict[int, Array]]:
+    """As `evaluate`, and each value of the graph by the index of its tensor in the .tflite (`Span.tensor`).
+
+    Several nodes may come from one operator: the last of them in order of execution is the tensor.  Values inside fused
+    functions count.
+    """
+    values: dict[int, Array] = {}
+
+    def observe(expr: Expr, value: Value) -> None:
+        if expr.span.tensor >= 0 and not isinstance(value, tuple):
+            values[expr.span.tensor] = value
+
+    return _outputs(_run(func, inputs, observe)), values
+
+
+def call_op(expr: Call, arguments: Sequence[Value]) -> Value:
+    """Evaluate a call of a registered operator; the result is checked against the call's type (E9001)."""
+    assert isinstance(expr.op, Op)
+    result = F_EVALUATE.get(expr.op.name)(*arguments, attrs=expr.attrs, out_type=expr.type)
+    value: Value = tuple(np.asarray(r) for r in result) if isinstance(expr.type, TupleType) else np.asarray(result)
+    if not _has_type(value, expr.type):
+        raise internal(f"{expr.op} evaluates to {_describe(value)}, its type is {expr.type}", where=str(expr.span))
+    return value
+
+
+def _run(func: Function, inputs: Sequence[Any], observe: Observer | None) -> Value:
+    env: dict[int, Value] = {}
+    _bind(func, inputs, env)
+    order = post_order(func.body)
+    uses = _use_counts(order)
+    uses[id(func.body)] = uses.get(id(func.body), 0) + 1
+    for expr in order:
+        arguments = [env[id(o)] for o in operands(expr)]
+        value = _step(expr, arguments, env, observe)
+        env[id(expr)] = value
+        if observe is not None:
+            observe(expr, value)
+        for o in operands(expr):
+            uses[id(o)] -= 1
+            if not uses[id(o)]:
+                del env[id(o)]
+    return env[id(func.body)]
+
+
+def _step(expr: Expr, arguments: list[Any], env: dict[int, Value], observe: Observer | None) -> Value:
+    match expr:
+        case Var():
+            if id(expr) not in env:
+                raise internal(f"the variable {expr.name} is not a parameter of its function", where=str(expr.span))
+            return env[id(expr)]
+        case Constant():
+            return expr.data
+        case Tuple():
+            return tuple(arguments)
+        case TupleGetItem():
+            field: Array = arguments[0][expr.index]
+            return field
+        case Call(op=Function() as func):
+            return _run(func, arguments, observe)
+        case Call():
+            return call_op(expr, arguments)
+
+
+def _bind(func: Function, inputs: Sequence[Any], env: dict[int, Value]) -> None:
+    if len(inputs) != len(func.params):
+        raise ValueError(f"{len(func.params)} inputs are expected, not {len(inputs)}")
+    for var, value in zip(func.params, inputs, strict=True):
+        if not _has_type(value, var.type):
+            raise ValueError(f"the input {var.name} is {_describe(value)}, {var.type} is expected")
+        env[id(var)] = value
+
+
+def _use_counts(order: Sequence[Expr]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for expr in order:
+        for o in operands(expr):
+            counts[id(o)] = counts.get(id(o), 0) + 1
+    return counts
+
+
+def _has_type(value: Value, wanted: Type) -> bool:
+    if isinstance(wanted, TensorType):
+        return isinstance(value, np.ndarray) and value.shape == wanted.shape and value.dtype == numpy_dtype(wanted.dtype)
+    return (
+        isinstance(value, tuple)
+        and len(value) == len(wanted.fields)
+        and all(_has_type(v, f) for v, f in zip(value, wanted.fields, strict=True))
+    )
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(_describe(v) for v in value)})"
+    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+def _outputs(value: Value) -> list[Array]:
+    return list(value) if isinstance(value, tuple) else [value]

@@ -1,0 +1,134 @@
+"""Relay as text: A-normal form, one call a line, types and origins as comments.
+
+The text is stable: names come from the model, numbers count lines, constants show type and checksum of their bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from aot.ir.module import IRModule
+from aot.ir.span import Span
+from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
+from aot.support.names import NameSupply
+from aot.support.text import TextBuilder, printable
+
+_COMMENT_COLUMN = 80
+_LONG = 8
+
+
+def print_module(module: IRModule) -> str:
+    """All relay functions of a module, in their order."""
+    return "\n".join(print_func(f, name) for name, f in module.functions.items() if isinstance(f, Function))
+
+
+def print_func(func: Function, name: str = "main") -> str:
+    """`def @main(%x: int8[1, 4]) -> int8[1, 4] { ... }`"""
+    text = TextBuilder()
+    _Printer(func).function(text, f"def @{name}")
+    return text.text()
+
+
+class _Printer:
+    """Prints one function; a fused function inside it gets a printer of its own."""
+
+    def __init__(self, func: Function) -> None:
+        self._func = func
+        self._names: dict[int, str] = {}
+        self._lines = 0
+        self._supply = NameSupply()
+        self._constants = NameSupply()
+
+    def function(self, text: TextBuilder, head: str, *, tail: str = "") -> None:
+        params = [f"{self._name_var(p)}: {p.type}" for p in self._func.params]
+        text.line(f"{head}({', '.join(params)}) -> {self._func.body.type} {{")
+        with text.indented():
+            for expr in post_order(self._func.body):
+                self._statement(text, expr)
+            text.line(self._atom(self._func.body))
+        text.line(f"}}{tail}")
+
+    def _statement(self, text: TextBuilder, expr: Expr) -> None:
+        if isinstance(expr, Var | Constant | TupleGetItem) or (isinstance(expr, Tuple) and expr is self._func.body):
+            return
+        arguments = [self._atom(o) for o in operands(expr)]
+        name = self._names[id(expr)] = f"%{self._lines}"
+        self._lines += 1
+        match expr:
+            case Call(op=Function() as func):
+                head = f"{name} = fn {func.attrs.get('name', '')}".rstrip()
+                tail = f"({', '.join(arguments)})"
+                _Printer(func).function(text, head, tail=tail + _origin(expr.span, "  // "))
+            case Call():
+                text.line(_commented(f"{name} = {expr.op}({', '.join([*arguments, *_attrs(expr.attrs)])})", expr))
+            case _:
+                text.line(_commented(f"{name} = ({', '.join(arguments)})", expr))
+
+    def _atom(self, expr: Expr) -> str:
+        if id(expr) in self._names:
+            return self._names[id(expr)]
+        match expr:
+            case Var():
+                return f"%{_word(expr.name)}?"  # bound by no function: the verifier says so, the printer shows it
+            case Constant():
+                self._names[id(expr)] = text = self._constant(expr)
+                return text
+            case TupleGetItem():
+                return f"{self._atom(expr.value)}.{expr.index}"
+            case _:
+                return f"({', '.join(self._atom(o) for o in operands(expr))})"
+
+    def _constant(self, expr: Constant) -> str:
+        name = self._constants.fresh(_word(expr.span.name) or "c")
+        return f"const[{name}: {expr.type}, {_checksum(expr.data)}]"
+
+    def _name_var(self, var: Var) -> str:
+        word = _word(var.name) or "x"
+        self._names[id(var)] = name = "%" + self._supply.fresh(f"v{word}" if word.isdigit() else word)
+        return name
+
+
+def _commented(line: str, expr: Expr) -> str:
+    return f"{line.ljust(_COMMENT_COLUMN)}  // {expr.type}{_origin(expr.span, '  ')}"
+
+
+def _origin(span: Span, before: str) -> str:
+    if span.op_index < 0:
+        return ""
+    return f'{before}tflite:{span.op_index} {span.opcode} "{printable(span.name)}"'
+
+
+def _word(name: str) -> str:
+    """A name of the model as one word."""
+    return "".join(c if c.isalnum() or c in "_/:.-;" else "_" for c in printable(name))
+
+
+def _checksum(data: np.ndarray[Any, Any]) -> str:
+    """CRC-32 of the elements in row-major order, little-endian."""
+    return f"{crc32(np.ascontiguousarray(data).astype(data.dtype.newbyteorder('<')).tobytes()):08x}"
+
+
+def _attrs(attrs: Any) -> list[str]:
+    """`key=value` of each field, in the order of declaration; None is left out."""
+    if not dataclasses.is_dataclass(attrs):
+        return [] if attrs is None else [str(attrs)]
+    fields = [(f.name, getattr(attrs, f.name)) for f in dataclasses.fields(attrs)]
+    return [f"{name}={_value(value)}" for name, value in fields if value is not None]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array[{value.dtype}[{', '.join(map(str, value.shape))}], {_checksum(value)}]"
+    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) > _LONG:
+        return f"({_value(value[0])}, .. {len(value)} values, {crc32(repr(tuple(value)).encode()):08x})"
+    if isinstance(value, tuple):
+        inner = ", ".join(_value(v) for v in value)
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return f"{type(value).__name__}({', '.join(_attrs(value))})"
+    return str(value)

@@ -1,0 +1,207 @@
+"""Group operators into primitive functions, one kernel each, by pattern kind over the post-dominator tree (as TVM's FuseOps)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aot.ir.op import F_IS_VIEW, T_OP_PATTERN, Op, OpPattern
+from aot.ir.transform import PassContext, function_pass, register_option
+from aot.ir.type import TensorType
+from aot.relay.dominator import PostDominatorTree, post_dominator_tree
+from aot.relay.expr import Call, Constant, Expr, Function, Var, operands, post_order, with_operands
+
+RESIDUAL = register_option(
+    "fuse.residual", True, "fuse an element-wise operator of two tensors (a residual ADD) into the operator before it"
+)
+MAX_DEPTH = register_option("fuse.max_depth", 32, "the largest number of operators in one fused function")
+
+_ANCHORS = (OpPattern.COMM_REDUCE, OpPattern.OUT_ELEMWISE_FUSABLE)
+_ALONE = OpPattern.OPAQUE
+_LONGEST_NAME = 4
+
+
+@function_pass(required=True)
+def fuse_ops(func: Function, context: PassContext) -> Function:
+    """Replace each group of operator calls by a call of a primitive function.
+
+    In: operator calls only.  Out: the body consists of calls of Functions with attrs {"Primitive": 1, "name": ...}, of calls
+    of view operators (F_IS_VIEW, never fused), and of tuple nodes.  A group's parameters are the tensors it reads, in order
+    of first use; constants stay inside.  Every group has one result, which post-dominates its members, so groups never
+    depend on each other in a cycle.
+
+    At opt_level 0 each call is a group.  Otherwise, in this order:
+    1. an anchor (OUT_ELEMWISE_FUSABLE or COMM_REDUCE) takes the ELEMWISE and BROADCAST calls that follow it, as long as each
+       reads the one before and has the anchor's shape.  A follower's other operands come from before the group.  Anchors
+       late in the order choose first, so that the order of execution stays;
+    2. ELEMWISE and BROADCAST calls join the ELEMWISE, BROADCAST and INJECTIVE calls after them, unless a BROADCAST would
+       compute an element several times;
+    3. INJECTIVE calls join the ELEMWISE, BROADCAST and INJECTIVE calls after them.
+    Not done: fusing anything in front of an anchor (a pooling window would compute it several times), joining through a tuple.
+    """
+    tree = post_dominator_tree(func)
+    groups = _Groups(tree, residual=context.option(RESIDUAL.key), max_depth=context.option(MAX_DEPTH.key))
+    if context.opt_level > 0:
+        groups.grow_anchors()
+        groups.join(lambda kind: kind <= OpPattern.BROADCAST)
+        groups.join(lambda kind: kind == OpPattern.INJECTIVE)
+    return _rebuild(func, groups)
+
+
+def pattern_kind(expr: Expr) -> OpPattern:
+    """How `expr` may be fused; views, tuples, and calls that yield a tuple count as OPAQUE."""
+    if not isinstance(expr, Call) or not isinstance(expr.op, Op) or not isinstance(expr.type, TensorType):
+        return _ALONE
+    return _ALONE if F_IS_VIEW.find(expr.op.name) else T_OP_PATTERN.get(expr.op.name)
+
+
+class _Groups:
+    """A partition of the nodes into groups (union-find), each named by its last node."""
+
+    def __init__(self, tree: PostDominatorTree, *, residual: bool, max_depth: int) -> None:
+        self._tree = tree
+        self._residual = residual
+        self._max_depth = max_depth
+        self._root = list(range(len(tree.order)))
+        self._kind = [pattern_kind(e) for e in tree.order]
+        self._size = [1] * len(tree.order)
+        self._anchored = [kind in _ANCHORS for kind in self._kind]
+
+    def find(self, i: int) -> int:
+        """The last node of i's group."""
+        root = i
+        while self._root[root] != root:
+            root = self._root[root]
+        while self._root[i] != root:
+            self._root[i], i = root, self._root[i]
+        return root
+
+    def group_of(self, expr: Expr) -> int:
+        return self.find(self._tree.number[id(expr)])
+
+    def members(self) -> dict[int, list[Expr]]:
+        """Group -> its calls in post-order; only groups of operator calls that are no views."""
+        table: dict[int, list[Expr]] = {}
+        for i, expr in enumerate(self._tree.order):
+            if is_fusable(expr):
+                table.setdefault(self.find(i), []).append(expr)
+        return table
+
+    def grow_anchors(self) -> None:
+        """Rule 1: every anchor takes its followers."""
+        for anchor in reversed(range(len(self._root))):
+            if self._kind[anchor] not in _ANCHORS:
+                continue
+            last = anchor
+            while (path := self._followers(anchor, last)) is not None:
+                self._merge(last, path)
+                last = path[-1]
+
+    def _followers(self, anchor: int, last: int) -> list[int] | None:
+        """The one call that reads `last`, if it may follow the anchor; a path with branches would read members further back."""
+        path = self._path(last)
+        if path is None:
+            return None
+        if len(path) > 1 or self._anchored[self.find(path[0])] or self._kind[path[0]] > OpPattern.BROADCAST:
+            return None
+        return path if self._follows(anchor, path[0]) else None
+
+    def _follows(self, anchor: int, i: int) -> bool:
+        """Whether call i, the only reader of the group so far, has the anchor's shape and reads no tensor that it may not."""
+        expr = self._tree.order[i]
+        tensors = {id(o) for o in operands(expr) if not isinstance(o, Constant)}
+        return _same_shape(expr, self._tree.order[anchor]) and (self._residual or len(tensors) == 1)
+
+    def join(self, wanted: Callable[[OpPattern], bool]) -> None:
+        """Rules 2 and 3: groups whose last call is of a wanted kind join the group of their post-dominator."""
+        for i in range(len(self._root)):
+            if not wanted(self._kind[i]) or self._anchored[self.find(i)]:
+                continue
+            path = self._path(i)
+            if path is not None and all(self._may_join(p) for p in path) and not self._computes_twice(i, path):
+                self._merge(i, path)
+
+    def _may_join(self, i: int) -> bool:
+        return self._kind[i] <= OpPattern.INJECTIVE and not self._anchored[self.find(i)]
+
+    def _computes_twice(self, start: int, path: list[int]) -> bool:
+        """Whether a broadcast on the path reads some element of the group several times."""
+        inside = {id(self._tree.order[i]) for i in (start, *path)}
+        broadcasts = [self._tree.order[i] for i in path if self._kind[i] == OpPattern.BROADCAST]
+        return any(id(o) in inside and not _same_shape(o, b) for b in broadcasts for o in operands(b))
+
+    def _path(self, i: int) -> list[int] | None:
+        """The nodes after i up to its post-dominator; None if that is in i's group or the group would grow too large."""
+        stop = self._tree.parent[i]
+        if stop < 0 or self.find(stop) == self.find(i):
+            return None
+        path = self._tree.between(i, stop, limit=self._max_depth)
+        if path is None:
+            return None
+        joined = {self.find(p) for p in (i, *path)}
+        return path if sum(self._size[g] for g in joined) <= self._max_depth else None
+
+    def _merge(self, start: int, path: list[int]) -> None:
+        for i in (start, *path):
+            a, b = sorted((self.find(i), self.find(path[-1])))
+            if a != b:
+                self._root[a] = b
+                self._size[b] += self._size[a]
+                self._anchored[b] = self._anchored[b] or self._anchored[a]
+
+
+def is_fusable(expr: Expr) -> bool:
+    """Whether a node becomes (part of) a primitive function: an operator's call that is no view."""
+    return isinstance(expr, Call) and isinstance(expr.op, Op) and not F_IS_VIEW.find(expr.op.name)
+
+
+def _same_shape(a: Expr, b: Expr) -> bool:
+    return isinstance(a.type, TensorType) and isinstance(b.type, TensorType) and a.type.shape == b.type.shape
+
+
+def _rebuild(func: Function, groups: _Groups) -> Function:
+    """The function with a call for each group, placed where the group's last call was."""
+    members = groups.members()
+    done: dict[int, Expr] = {}
+    for expr in post_order(func.body):
+        if not is_fusable(expr):
+            done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
+        elif members[groups.group_of(expr)][-1] is expr:
+            done[id(expr)] = _call_group(members[groups.group_of(expr)], done)
+    return Function(func.params, done[id(func.body)], func.attrs)
+
+
+def _call_group(calls: Sequence[Expr], outside: dict[int, Expr]) -> Call:
+    """A primitive function of these calls, applied to what they read from outside."""
+    inside: dict[int, Expr] = {}
+    arguments: list[Expr] = []
+    params: list[Var] = []
+    for expr in calls:
+        for o in operands(expr):
+            if id(o) in inside:
+                continue
+            if isinstance(o, Constant):
+                inside[id(o)] = o
+                continue
+            param = _param(len(params), outside[id(o)])
+            params.append(param)
+            arguments.append(outside[id(o)])
+            inside[id(o)] = param
+        inside[id(expr)] = with_operands(expr, [inside[id(o)] for o in operands(expr)])
+    last = calls[-1]
+    attrs: dict[str, Any] = {"Primitive": 1, "name": group_name(calls)}
+    return Call(Function(tuple(params), inside[id(last)], attrs), tuple(arguments), None, last.type, last.span)
+
+
+def _param(index: int, argument: Expr) -> Var:
+    assert isinstance(argument.type, TensorType), f"{argument.span}: an operator reads a tuple"
+    return Var(f"p{index}", argument.type, argument.span)
+
+
+def group_name(calls: Sequence[Expr]) -> str:
+    """`conv2d_requantize_add`: the operators' names without their name spaces; bias_add goes without saying."""
+    names = [str(c.op).rpartition(".")[2] for c in calls if isinstance(c, Call)]
+    spoken = [n for n in names if n != "bias_add"] or names
+    if len(spoken) > _LONGEST_NAME:
+        return "_".join([*spoken[: _LONGEST_NAME - 1], f"and_{len(spoken) - _LONGEST_NAME + 1}_more"])
+    return "_".join(spoken)
