@@ -1,0 +1,126 @@
+"""Offsets in one workspace: several greedy orders, then a seeded hill climb over orders until the lower bound is met."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up, conflicts
+
+CLIMB_WORK = 400_000
+"""Placements times neighbours that the hill climb may look at by default: well below a second."""
+
+Forbidden = dict[str, list[tuple[str, int, int]]]
+"""For each buffer its neighbours as (name, low, high): starts strictly between, relative to the neighbour's, are not allowed."""
+
+Order = list[BufferInfo]
+
+
+def lower_bound(buffers: Sequence[BufferInfo]) -> int:
+    """Bytes that the busiest step needs, however the buffers are placed.
+
+    All offsets at a step are multiples of the smallest alignment there, so each buffer but the topmost takes a multiple of it.
+    """
+    best = 0
+    for step in sorted({b.first for b in buffers}):
+        live = [b for b in buffers if b.first <= step <= b.last and b.size]
+        if live:
+            align = min(b.align for b in live)
+            rounded = [align_up(b.size, align) for b in live]
+            slack = max(r - b.size for r, b in zip(rounded, live, strict=True))
+            best = max(best, sum(rounded) - slack)
+    return best
+
+
+def plan(buffers: Sequence[BufferInfo], *, clashes: Iterable[Conflict] | None = None, effort: int = CLIMB_WORK) -> MemoryPlan:
+    """Place all buffers; the same buffers in the same order always give the same plan.
+
+    `clashes` replaces the conflicts that follow from the lives alone (where a kernel's input and output may overlap); the bound
+    is then still that of buffers kept apart, and the plan may lie below it.
+    """
+    forbidden = _forbidden(buffers, conflicts(tuple(buffers)) if clashes is None else clashes)
+    bound = lower_bound(buffers)
+    best_order, best, height = list(buffers), dict[str, int](), -1
+    for key in _ORDERS:
+        order = sorted(buffers, key=lambda b, key=key: (key(b), b.name))  # type: ignore[misc]
+        offsets, top = _place(order, forbidden)
+        if height < 0 or top < height:
+            best_order, best, height = order, offsets, top
+        if height <= bound:
+            break
+    if height > bound:
+        best, height = _climb(best_order, forbidden, best, height=height, bound=bound, effort=effort)
+    return MemoryPlan({b.name: best[b.name] for b in buffers}, max(height, 0), bound)
+
+
+_ORDERS: tuple[Callable[[BufferInfo], tuple[int, ...]], ...] = (
+    lambda b: (-b.size, b.first),
+    lambda b: (b.first - b.last, -b.size),
+    lambda b: (-b.size * (b.last - b.first + 1), b.first),
+    lambda b: (b.first, -b.size),
+    lambda b: (-b.last, -b.size),
+)
+
+
+def _forbidden(buffers: Sequence[BufferInfo], clashes: Iterable[Conflict]) -> Forbidden:
+    by_name = {b.name: b for b in buffers}
+    table: Forbidden = {b.name: [] for b in buffers}
+    for c in clashes:
+        a, b = by_name[c.a], by_name[c.b]
+        if a.size and b.size:
+            distance = a.size if c.min_distance is None else c.min_distance
+            # b is allowed from a + distance on, or so low that it ends before a starts
+            table[b.name].append((a.name, -b.size, max(distance, -b.size)))
+            table[a.name].append((b.name, -max(distance, -b.size), b.size))
+    return table
+
+
+def _place(order: Order, forbidden: Forbidden) -> tuple[dict[str, int], int]:
+    """Put each buffer, in order, at the lowest offset that its placed neighbours allow."""
+    offsets: dict[str, int] = {}
+    top = 0
+    for b in order:
+        gaps = sorted((offsets[n] + low, offsets[n] + high) for n, low, high in forbidden[b.name] if n in offsets)
+        start = 0
+        for low, high in gaps:
+            if start > low and start < high:
+                start = align_up(high, b.align)
+        offsets[b.name] = start
+        top = max(top, start + b.size)
+    return offsets, top
+
+
+def _climb(
+    order: Order, forbidden: Forbidden, best: dict[str, int], *, height: int, bound: int, effort: int
+) -> tuple[dict[str, int], int]:  # fmt: skip
+    """Exchange and move buffers in the order of placement, keep what is not worse; those at the top and near them first."""
+    rng = random.Random(len(order))
+    work = effort // max(1, sum(map(len, forbidden.values())) + len(order))
+    current, offsets, level = order, best, height
+    for _ in range(work):
+        if height <= bound:
+            break
+        candidate = _neighbour(current, offsets, forbidden, rng, level=level)
+        new_offsets, top = _place(candidate, forbidden)
+        if top <= level or rng.random() < 0.02:
+            current, offsets, level = candidate, new_offsets, top
+        if top < height:
+            best, height = new_offsets, top
+    return best, height
+
+
+def _neighbour(order: Order, offsets: dict[str, int], forbidden: Forbidden, rng: random.Random, *, level: int) -> Order:
+    """An order in which a buffer that reaches the top, or one of its neighbours, is placed at another time."""
+    peak = [i for i, b in enumerate(order) if offsets[b.name] + b.size == level]
+    i = rng.choice(peak)
+    near = {n for n, _, _ in forbidden[order[i].name]}
+    others = [k for k, b in enumerate(order) if b.name in near] or [i]
+    if rng.random() < 0.5:
+        i = rng.choice(others)
+    k = rng.choice(others) if rng.random() < 0.7 else rng.randrange(len(order))
+    new = list(order)
+    if rng.random() < 0.5:
+        new[i], new[k] = new[k], new[i]
+    else:
+        new.insert(k, new.pop(i))
+    return new
