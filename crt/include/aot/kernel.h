@@ -85,6 +85,23 @@ AOT_INLINE int32_t aot_clamp(int64_t x, int32_t low, int32_t high) {
   return x < low ? low : x > high ? high : (int32_t)x;
 }
 
+#define AOT_DEFINE_MINMAX(suffix, type)                   \
+  AOT_INLINE type aot_min_##suffix(type a, type b) { \
+    return a < b ? a : b;                                 \
+  }                                                       \
+  AOT_INLINE type aot_max_##suffix(type a, type b) { \
+    return a > b ? a : b;                                 \
+  }
+
+AOT_DEFINE_MINMAX(i32, int32_t)
+AOT_DEFINE_MINMAX(u32, uint32_t)
+AOT_DEFINE_MINMAX(i64, int64_t)
+AOT_DEFINE_MINMAX(u64, uint64_t)
+AOT_DEFINE_MINMAX(f32, float)
+AOT_DEFINE_MINMAX(f64, double)
+
+#undef AOT_DEFINE_MINMAX
+
 /* Fixed point ------------------------------------------------------------------------------------------------------------- */
 
 /* floor(a * m / 2^32), and the same rounded half up. */
