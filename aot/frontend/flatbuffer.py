@@ -15,7 +15,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-MAX_TABLES = 100_000
+MAX_TABLES = 50_000
 """Tables that one file may make us read; the largest networks known for this class of device have a few thousand."""
 
 _U16 = struct.Struct("<H")
