@@ -1,1 +1,29 @@
+"""aot: TensorFlow Lite models compiled ahead of time to plain C for Arm Cortex-M.
 
+`aot.build(model, target="cortex-m4")` yields an Artifact (C sources and metadata); the command line is `aot.cli`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aot.version import __version__
+
+if TYPE_CHECKING:
+    from aot.build import build
+    from aot.executor.artifact import Artifact
+
+__all__ = ["Artifact", "__version__", "build"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the compiler only when it is asked for, so that `import aot` and `aot --help` stay quick."""
+    if name == "build":
+        from aot.build import build
+
+        return build
+    if name == "Artifact":
+        from aot.executor.artifact import Artifact
+
+        return Artifact
+    raise AttributeError(f"module 'aot' has no attribute '{name}'")

@@ -250,20 +250,168 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "too many dimensions",
         "A tensor has more than 8 dimensions.",
     ),
+    "E3001": (
+        "program missing",
+        "A compiler or the emulator is neither on PATH nor where AOT_<NAME> (AOT_ARM_NONE_EABI_GCC, ...) points.\n"
+        "aot doctor lists what is there and the command that installs the rest.",
+    ),
+    "E3002": (
+        "compiler error",
+        "The C compiler refused a generated file or a file of the runtime. With an unusual compiler look at its\n"
+        "version first (aot doctor); with GCC 12 or newer this is our fault: please report it with the model and\n"
+        "the message.",
+    ),
+    "E3003": (
+        "linker error",
+        "The objects could not be linked. A missing libgcc or libm of the cross compiler is the usual reason: on\n"
+        "Debian install libnewlib-arm-none-eabi beside gcc-arm-none-eabi.",
+    ),
+    "E3010": (
+        "run took too long",
+        "The program did not finish in time. An emulated core executes some hundred million instructions a\n"
+        "second: a large model with many input sets needs a larger --timeout. A small one that hangs is our\n"
+        "fault: please report it.",
+    ),
+    "E3011": (
+        "no result from the run",
+        "The emulator or the program ended without its line of results, or with results of a wrong length. The\n"
+        "message holds the last lines that it printed. A full disk and an emulator without semihosting are the\n"
+        "usual reasons.",
+    ),
+    "E4001": (
+        "outputs differ from the reference",
+        "The model ran, but not every output byte is the reference's. The message names the first layer whose\n"
+        "output differs. Where only fully connected layers differ by 1 or 2, the reference rounds in another way:\n"
+        "TensorFlow Lite once, TFLM twice; --oracle says which one is meant. Everything else is our fault: please\n"
+        "report it with the model.",
+    ),
+    "E4020": (
+        "fault on the board",
+        "The processor took a fault: the message gives the instruction's function and its caller. A stack\n"
+        "overflow says so: raise `stack` in the board's board.toml. Everything else is our fault: please report\n"
+        "it with the model.",
+    ),
+    "E4021": (
+        "the program was stopped",
+        "The emulated core locked up, the host killed the program, or a sanitizer found a forbidden access. This\n"
+        "is our fault: please report it with the model and the message.",
+    ),
+    "E4022": (
+        "the model returned an error",
+        "<name>_run returned a negative status instead of 0; aot/status.h names them.",
+    ),
+    "E4030": (
+        "the image holds what it must not",
+        "The linked image of the model holds a heap, recursion, an unbounded stack or, for an integer model,\n"
+        "parts of the C library. This is our fault: please report it with the model and the message.",
+    ),
+    "E5000": (
+        "wrong command line",
+        "A verb or an option does not exist, lacks its value or has one too many. aot VERB --help shows them with\n"
+        "examples.",
+    ),
+    "E5001": (
+        "file cannot be read",
+        "The file does not exist, is a folder, or may not be read.",
+    ),
+    "E5002": (
+        "file too large",
+        "Models of more than 1 GiB are refused: no device of this class could hold them.",
+    ),
+    "E5003": (
+        "no valid name",
+        "The name given with -n becomes the prefix of all C symbols, so it must be a lower-case C identifier that\n"
+        "is no key word.",
+    ),
+    "E5004": (
+        "output exists",
+        "The output folder exists and is not empty. --force replaces a folder that aot wrote; -o names another\n"
+        "one.",
+    ),
+    "E5005": (
+        "output is not ours",
+        "--force replaces only folders that an earlier run of aot wrote (they hold a metadata.json of ours), so\n"
+        "that a slip in -o cannot delete anything else. Remove the folder yourself or choose another one.",
+    ),
+    "E5006": (
+        "disk full",
+        "There is no room for the output (or a quota forbids it). Nothing was left in the output folder.",
+    ),
+    "E5007": (
+        "output cannot be written",
+        "The folder cannot be made or written; the message has the system's reason. Nothing was left in the\n"
+        "output folder.",
+    ),
+    "E5008": (
+        "unknown error code",
+        "aot explain without a code lists all of them.",
+    ),
+    "E5009": (
+        "option with a wrong value",
+        "The value is none of those that the option takes, or two options contradict each other. The message\n"
+        "names the choices.",
+    ),
+    "E5010": (
+        "unknown target",
+        "aot targets lists the processor cores.",
+    ),
+    "E5011": (
+        "not a numpy file",
+        "The file is no .npz or .npy file of plain arrays (pickled objects are refused, as they could run code),\n"
+        "or a golden file has no outputs. Write it with numpy.savez or numpy.save.",
+    ),
+    "E5012": (
+        "input data do not match the model",
+        "An array is missing, or its size or its type is not that of the model's tensor. Arrays are found by the\n"
+        "input's name, or as x (x0, x1 ... with several inputs), and hold one sample or a stack of samples along\n"
+        "the first axis; labels are called y. A file of raw bytes holds a whole number of samples.",
+    ),
+    "E5013": (
+        "no scale",
+        "Real values were given for an integer input that has no scale, so they cannot be quantised. Give\n"
+        "integers.",
+    ),
+    "E5014": (
+        "values out of range",
+        "Values do not fit the input's type. Are they real ones? Then --quantize always converts them with the\n"
+        "model's scale and zero point, after (value - mean) * scale where --mean and --scale are given.",
+    ),
+    "E5015": (
+        "not a usable image",
+        "The file is no image that Pillow reads, or the model's input is not one (height, width and 1 or 3\n"
+        "channels).",
+    ),
+    "E5016": (
+        "labels cannot be read",
+        "--labels takes a text file with the name of one class on each line.",
+    ),
     "E5020": (
-        "no such pass",
-        "The name given to --disable-pass, --after, or PassContext(disabled=...) is not a pass of this compiler, or not one of\n"
-        "the pipeline at hand. The message lists the names.",
+        "unknown board",
+        "aot boards lists the boards; a path to a folder with a board.toml works as well.",
     ),
     "E5021": (
-        "a required pass cannot be disabled",
-        "The steps after this pass rely on what it does. Lower its effect with options or with a lower optimisation level.",
+        "malformed board.toml",
+        "Every problem of the file is listed; docs/boards.md describes the keys.",
     ),
     "E5022": (
+        "inputs of the wrong form",
+        "An array's type or size is not that of the model's input, or their number differs.",
+    ),
+    "E5030": (
+        "no such pass",
+        "The name given to --disable-pass, --after, or PassContext(disabled=...) is not a pass of this compiler,\n"
+        "or not one of the pipeline at hand. The message lists the names.",
+    ),
+    "E5031": (
+        "a required pass cannot be disabled",
+        "The steps after this pass rely on what it does. Lower its effect with options or with a lower\n"
+        "optimisation level.",
+    ),
+    "E5032": (
         "no such pass option",
         "The key given as a pass option is not known. The message lists the keys.",
     ),
-    "E5023": (
+    "E5033": (
         "a pass option of the wrong type",
         "Each pass option takes a value of one type: true or false, or a whole number. See the message.",
     ),

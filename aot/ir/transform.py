@@ -112,19 +112,19 @@ def _check_disabled(names: frozenset[str]) -> Iterator[Problem]:
     for name in sorted(names):
         known = _PASSES.get(name)
         if known is None:
-            yield Problem("E5020", f'there is no pass "{name}"; passes are {", ".join(sorted(_PASSES))}')
+            yield Problem("E5030", f'there is no pass "{name}"; passes are {", ".join(sorted(_PASSES))}')
         elif known.required:
-            yield Problem("E5021", f'the pass "{name}" is required and cannot be disabled')
+            yield Problem("E5031", f'the pass "{name}" is required and cannot be disabled')
 
 
 def _check_config(config: Mapping[str, Any]) -> Iterator[Problem]:
     for key in sorted(config):
         option = _OPTIONS.get(key)
         if option is None:
-            yield Problem("E5022", f'there is no pass option "{key}"; options are {", ".join(sorted(_OPTIONS))}')
+            yield Problem("E5032", f'there is no pass option "{key}"; options are {", ".join(sorted(_OPTIONS))}')
         elif type(config[key]) is not type(option.default):
             wanted = type(option.default).__name__
-            yield Problem("E5023", f'the pass option "{key}" takes a value of type {wanted}, not {config[key]!r}')
+            yield Problem("E5033", f'the pass option "{key}" takes a value of type {wanted}, not {config[key]!r}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Sequential:
         names = [p.name for p in self.passes]
         if name not in names:
             known = ", ".join(dict.fromkeys(names))
-            raise UsageError(Problem("E5020", f'there is no pass "{name}" in {self.name}; its passes are {known}'))
+            raise UsageError(Problem("E5030", f'there is no pass "{name}" in {self.name}; its passes are {known}'))
         return Sequential(self.passes[: len(names) - names[::-1].index(name)], f"{self.name} until {name}")
 
 
@@ -183,9 +183,9 @@ def register_pass(new: Pass) -> Pass:
 
 
 def get_pass(name: str) -> Pass:
-    """The registered pass of that name; UsageError E5020 if there is none."""
+    """The registered pass of that name; UsageError E5030 if there is none."""
     if name not in _PASSES:
-        raise UsageError(Problem("E5020", f'there is no pass "{name}"; passes are {", ".join(sorted(_PASSES))}'))
+        raise UsageError(Problem("E5030", f'there is no pass "{name}"; passes are {", ".join(sorted(_PASSES))}'))
     return _PASSES[name]
 
 

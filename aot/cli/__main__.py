@@ -1,0 +1,75 @@
+"""Entry point: runs a verb and turns every ending into a clean message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from aot.cli.app import make_app
+from aot.cli.output import print_problems
+from aot.errors import EXIT_INTERNAL, EXIT_USAGE, AotError, Problem
+
+EXIT_INTERRUPTED = 130
+
+_ClickUsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer carries its own copy of click since 0.26
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run `aot` with these arguments; the exit code. Never raises, unless the environment variable AOT_DEBUG is set to 1."""
+    as_json = "--json" in arguments
+    try:
+        result = make_app()(args=list(arguments), prog_name="aot", standalone_mode=False)
+    except AotError as error:
+        return _fail(error.problems, error.exit_code, as_json=as_json, error=error)
+    except _ClickUsageError as error:
+        return _usage(error, as_json=as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _closed_pipe()
+    except Exception as error:
+        return _fail((_unexpected(error),), EXIT_INTERNAL, as_json=as_json, error=error)
+    return result if isinstance(result, int) else 0
+
+
+def _usage(error: Exception, *, as_json: bool) -> int:
+    """A click error: `format_message` is its own wording; an empty one means that help was printed already."""
+    message = str(getattr(error, "format_message", lambda: str(error))())
+    if not message or type(error).__name__ == "NoArgsIsHelpError":
+        print(message, file=sys.stderr)
+        return EXIT_USAGE
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "aot"
+    return _fail((Problem("E5000", f"{message.rstrip('.')}; see {path} --help"),), EXIT_USAGE, as_json=as_json, error=error)
+
+
+def _unexpected(error: Exception) -> Problem:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    return Problem("E9001", f"{type(error).__name__}: {error} at {place}; AOT_DEBUG=1 shows the traceback")
+
+
+def _fail(problems: Sequence[Problem], code: int, *, as_json: bool, error: BaseException) -> int:
+    if os.environ.get("AOT_DEBUG") == "1":
+        traceback.print_exception(error)
+    print_problems(problems, exit_code=code, as_json=as_json)
+    return code
+
+
+def _closed_pipe() -> int:
+    """The reader (head, less) went away: not an error, but Python must not complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The table of verbs."""
+
+from __future__ import annotations
+
+import typer
+
+from aot.cli import (
+    boards,
+    build,
+    check,
+    doctor,
+    dump,
+    explain,
+    ops,
+    run,
+    targets,
+    verify,
+)
+from aot.cli import (
+    compile as compile_verb,
+)
+from aot.version import __version__
+
+_EPILOG = (
+    "Errors have codes: aot explain E1203. Exit: 0 ok, 1 internal, 2 usage, 3 model, 4 does not fit, 5 differs, 6 tool chain."
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"aot {__version__}")
+        raise typer.Exit
+
+
+def make_app() -> typer.Typer:
+    """A fresh application with all verbs."""
+    app = typer.Typer(
+        name="aot",
+        help="Compile TensorFlow Lite models to plain C for Arm Cortex-M, and prove on this desk that the result is right.",
+        epilog=_EPILOG,
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def root(
+        version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ) -> None:
+        """Compile TensorFlow Lite models to plain C for Arm Cortex-M, and prove on this desk that the result is right."""
+
+    for module in (check, compile_verb, build, run, verify, dump, explain, doctor, ops, targets, boards):
+        app.command(module.NAME)(module.command)
+    return app

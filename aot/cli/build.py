@@ -1,0 +1,90 @@
+"""`aot build MODEL`: firmware for a board, with everything it is made of, in a folder."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aot.cli.options import (
+    BoardName,
+    Force,
+    Io,
+    JsonFlag,
+    ModelName,
+    ModelPath,
+    Opt,
+    Oracle,
+    OutputFolder,
+    QuietFlag,
+    VerboseFlag,
+)
+from aot.cli.output import Output
+
+if TYPE_CHECKING:
+    from aot.micro.project import Project
+
+NAME = "build"
+
+
+def project_files(project: Project, image: Path) -> dict[str, str | bytes]:
+    """The build folder without its objects: sources, runtime, linker script, the image as NAME.elf and its map."""
+    skip = {image.name, image.with_suffix(".map").name}
+    files: dict[str, str | bytes] = {}
+    for path in sorted(project.folder.rglob("*")):
+        relative = path.relative_to(project.folder)
+        if path.is_file() and relative.parts[0] != "obj" and path.suffix not in (".elf", ".map") and path.name not in skip:
+            files[str(relative)] = path.read_bytes()
+    files[f"{project.artifact.name}.elf"] = image.read_bytes()
+    if image.with_suffix(".map").is_file():
+        files[f"{project.artifact.name}.map"] = image.with_suffix(".map").read_bytes()
+    files["metadata.json"] = json.dumps(project.artifact.metadata, indent=2, ensure_ascii=False) + "\n"
+    return files
+
+
+def command(
+    model: ModelPath,
+    *,
+    output: OutputFolder = None,
+    name: ModelName = None,
+    board: BoardName = None,
+    oracle: Oracle = "litert",
+    opt: Opt = "balanced",
+    io: Io = "arena",
+    force: Force = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
+) -> None:
+    """Compile MODEL and build the firmware that runs it on a board (reads inputs.bin, writes outputs.bin by semihosting)."""
+    from aot.cli.common import compile_model, find_board, import_text, request
+    from aot.cli.files import check_replaceable, write_folder
+    from aot.micro.project import prepare
+    from aot.report.size import LAYER_HEADERS, flash_of, layer_rows, plan_of, ram_of
+    from aot.report.verify import image_facts
+
+    out = Output(json=as_json, quiet=quiet, verbose=verbose)
+    place = find_board(board)
+    wanted = request(model, name=name, target=place.cpu, oracle=oracle, opt=opt, io=io)
+    folder = output or Path("out") / f"{wanted.name}-{place.name}"
+    check_replaceable(folder, force=force)
+    with tempfile.TemporaryDirectory(prefix="aot-build-") as scratch, out.working(f"building {model.name} for {place.name}"):
+        artifact = compile_model(wanted)
+        project = prepare(artifact, place, folder=Path(scratch))
+        image = project.image("measure")
+        facts = image_facts(project)
+        write_folder(folder, project_files(project, image), force=force)
+    meta = artifact.metadata
+    out.row("import", import_text(wanted))
+    out.row("plan", plan_of(meta))
+    out.row("build", f"{facts.compiler} for {place.cpu}")
+    out.row("flash", flash_of(code_bytes=facts.code_bytes, constant_bytes=meta["constants"]["size"]))
+    out.row("RAM", ram_of(meta, touched=None, stack_bytes=None))
+    out.row("write", f"{folder / (artifact.name + '.elf')}")
+    if verbose:
+        out.table(LAYER_HEADERS, layer_rows(meta["layers"]))
+    out.result({
+        "ok": True, "output": str(folder), "image": f"{artifact.name}.elf", "board": place.name, "code_bytes": facts.code_bytes,
+        "constant_bytes": meta["constants"]["size"], "workspace_bytes": meta["workspace"]["size"], "heap_bytes": facts.heap_bytes,
+    })  # fmt: skip

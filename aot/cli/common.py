@@ -1,0 +1,82 @@
+"""What the verbs that compile a model do alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aot.cli.files import model_name, read_file
+from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET
+from aot.errors import Problem, UsageError
+
+if TYPE_CHECKING:
+    from aot.executor.artifact import Artifact
+    from aot.micro.board import Board
+
+_CHOICES = {"oracle": ("litert", "tflm"), "opt": ("speed", "balanced", "size", "ram"), "io": ("arena", "user")}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A compilation as the command line asks for it; `target` is a core's name."""
+
+    data: bytes
+    file: str
+    name: str
+    target: str
+    oracle: str
+    opt: str
+    io: str
+
+
+def find_board(name: str | None) -> Board:
+    """The board asked for, or the default one."""
+    from aot.micro.board import load_board
+
+    return load_board(name or DEFAULT_BOARD)
+
+
+def choose_target(target: str | None, board: Board | None) -> str:
+    """The core: that of the board where one is given, which --target must not contradict (E5009)."""
+    from aot.target.target import find_target
+
+    if board is None:
+        return find_target(target or DEFAULT_TARGET).name
+    if target is not None and find_target(target).name != board.cpu:
+        raise UsageError(Problem("E5009", f"--target {target} contradicts --board {board.name}, which has a {board.cpu}"))
+    return board.cpu
+
+
+def request(model: Path, *, name: str | None, target: str, oracle: str, opt: str, io: str = "arena") -> Request:
+    """Check the options and read the file (E5001, E5003, E5009)."""
+    given = {"oracle": oracle, "opt": opt, "io": io}
+    wrong = [
+        Problem("E5009", f"--{k} {v}: choose one of {', '.join(_CHOICES[k])}") for k, v in given.items() if v not in _CHOICES[k]
+    ]
+    if wrong:
+        raise UsageError(*wrong)
+    return Request(read_file(model), model.name, model_name(model, name), target, oracle, opt, io)
+
+
+def compile_model(wanted: Request) -> Artifact:
+    """Run the compiler."""
+    from aot.build import build
+
+    return build(
+        wanted.data, target=wanted.target, name=wanted.name, file=wanted.file, oracle=wanted.oracle, opt=wanted.opt, io=wanted.io
+    )
+
+
+def operator_count(data: bytes) -> int:
+    """Operators of the model's first graph, as the file has them."""
+    from aot.frontend.problems import Problems
+    from aot.frontend.view import parse
+
+    view = parse(data, Problems())
+    return len(view.subgraphs[0].operators) if view is not None and view.subgraphs else 0
+
+
+def import_text(wanted: Request) -> str:
+    """`kws.tflite   13 operators, 52 KiB`."""
+    return f"{wanted.file}   {operator_count(wanted.data)} operators, {-(-len(wanted.data) // 1024):,} KiB"

@@ -1,0 +1,105 @@
+"""`aot doctor`: what this machine has, what is missing and how to get it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import typer
+
+from aot.cli.options import JsonFlag, QuietFlag
+from aot.cli.output import Output, paint
+from aot.errors import EXIT_TOOLCHAIN
+
+NAME = "doctor"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked for: `version` is empty where it is missing, `get` the command that installs it."""
+
+    name: str
+    purpose: str
+    needed: bool
+    version: str
+    get: str
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.version)
+
+
+_PACKAGES = (
+    ("numpy", "the compiler", True),
+    ("tflite", "the compiler", True),
+    ("jinja2", "project files", True),
+    ("pyelftools", "sizes of an image", True),
+    ("pillow", "images as input", True),
+    ("ai-edge-litert", "reference of aot verify", False),
+    ("tflite-micro", "reference of aot verify --oracle tflm", False),
+    ("pytest", "the tests", False),
+)
+
+_PURPOSES = {
+    "arm-none-eabi-gcc": ("firmware", True),
+    "arm-none-eabi-objdump": ("checks of the image", True),
+    "qemu-system-arm": ("running firmware here", True),
+    "gcc": ("board host", True),
+    "clang": ("a second opinion on generated C", False),
+}
+
+
+def _packages() -> list[Finding]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = []
+    for name, purpose, needed in _PACKAGES:
+        try:
+            have = version(name)
+        except PackageNotFoundError:
+            have = ""
+        found.append(Finding(name, purpose, needed, have, f"{sys.executable} -m pip install {name}"))
+    return found
+
+
+def _tools() -> list[Finding]:
+    from aot.errors import ToolchainError
+    from aot.micro.toolchain import find_tool, how_to_get, known_tools
+
+    found = []
+    for name in known_tools():
+        purpose, needed = _PURPOSES.get(name, ("tool chain", False))
+        try:
+            have = find_tool(name).version
+        except ToolchainError:
+            have = ""
+        found.append(Finding(name, purpose, needed, have, how_to_get(name)))
+    return found
+
+
+def examine() -> list[Finding]:
+    """Everything the tool can use, in the order of importance; runs each program with --version."""
+    python = Finding("python", "the compiler", True, platform.python_version(), "apt-get install python3")
+    return [python, *_tools(), *_packages()]
+
+
+def _show(out: Output, findings: Sequence[Finding]) -> None:
+    for f in findings:
+        mark = paint("ok     ", "green") if f.ok else (paint("MISSING", "red") if f.needed else "absent ")
+        out.line(f" {mark}  {f.name:<22} {f.version or f'for {f.purpose}; get it: {f.get}'}")
+    missing = [f for f in findings if f.needed and not f.ok]
+    out.line()
+    out.line(f"{len(missing)} missing" if missing else "ready: check, compile, build, run and verify all work here")
+
+
+def command(*, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+    """Look for everything that the tool needs; say how to get what is missing."""
+    out = Output(json=as_json, quiet=quiet)
+    findings = examine()
+    ok = all(f.ok for f in findings if f.needed)
+    _show(out, findings)
+    out.result({"ok": ok, "findings": [{**asdict(f), "ok": f.ok} for f in findings]})
+    if not ok:
+        raise typer.Exit(EXIT_TOOLCHAIN)

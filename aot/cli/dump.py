@@ -1,0 +1,94 @@
+"""`aot dump MODEL`: the intermediate forms of a model, as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aot.cli.options import BoardName, JsonFlag, ModelName, ModelPath, Opt, Oracle, TargetName
+from aot.cli.output import Output
+from aot.errors import Problem, UsageError
+
+if TYPE_CHECKING:
+    from aot.ir.module import IRModule
+    from aot.ir.transform import Pass
+
+NAME = "dump"
+
+After = Annotated[
+    str | None,
+    typer.Option("--after", metavar="PASS", help="The module as this pass leaves it; default: the last.", show_default=False),
+]
+Format = Annotated[
+    str | None,
+    typer.Option("--format", metavar="relay|tir|c", help="Which functions; default: all of the module.", show_default=False),
+]
+ListFlag = Annotated[bool, typer.Option("--list", help="Only the names of the passes, in the order in which they run.")]
+
+
+def module_text(module: IRModule, form: str | None) -> str:
+    """The functions of one IR (or of both), main first."""
+    from aot.ir.dialect import dialect_of
+
+    parts = []
+    for name in sorted(module.functions, key=lambda n: (n != "main", n)):
+        kind = dialect_of(module[name])
+        if form in (None, kind.name):
+            parts.append(kind.to_text(module[name], name).rstrip("\n") + "\n")
+    return "\n".join(parts)
+
+
+def pick(steps: list[tuple[Pass, IRModule]], after: str | None, form: str | None) -> tuple[str, str]:
+    """(pass, text) of the last module that the pass left, or that holds functions of the form asked for (E5009)."""
+    names = list(dict.fromkeys(step.name for step, _ in steps))
+    if after is not None and after not in names:
+        raise UsageError(Problem("E5009", f"--after {after}: no such pass ran; these did: {', '.join(names)}"))
+    for step, module in reversed(steps):
+        text = module_text(module, form) if after in (None, step.name) else ""
+        if text:
+            return step.name, text
+    raise UsageError(Problem("E5009", f"there are no {form} functions after {after or 'any pass'}"))
+
+
+def command(
+    model: ModelPath,
+    *,
+    after: After = None,
+    form: Format = None,
+    list_passes: ListFlag = False,
+    name: ModelName = None,
+    target: TargetName = None,
+    board: BoardName = None,
+    oracle: Oracle = "litert",
+    opt: Opt = "balanced",
+    as_json: JsonFlag = False,
+) -> None:
+    """Print MODEL as graph (relay), as loop nests (tir) or as C, after any pass."""
+    from aot.cli.common import choose_target, compile_model, find_board, request
+    from aot.ir.transform import Instrument, PassContext
+
+    class Record(Instrument):
+        """Keeps every module that a pass returns."""
+
+        def after(self, module: IRModule, running: Pass) -> None:
+            steps.append((running, module))
+
+    if form not in (None, "relay", "tir", "c"):
+        raise UsageError(Problem("E5009", f"--format {form}: choose one of relay, tir, c"))
+    out = Output(json=as_json)
+    steps: list[tuple[Pass, IRModule]] = []
+    wanted = request(model, name=name, target=choose_target(target, find_board(board) if board else None), oracle=oracle, opt=opt)
+    with PassContext(instruments=(Record(),)):
+        artifact = compile_model(wanted)
+    names = list(dict.fromkeys(step.name for step, _ in steps))
+    if list_passes:
+        out.line("\n".join(names))
+        out.result({"passes": names})
+        return
+    if form == "c":
+        shown, text = "codegen_c", "\n".join(f"/* {file} */\n{content}" for file, content in artifact.files.items())
+    else:
+        shown, text = pick(steps, after, form)
+    out.line(text.rstrip("\n"))
+    out.result({"model": wanted.name, "after": shown, "format": form, "text": text})

@@ -1,0 +1,25 @@
+"""The options that several verbs share, each described once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="The model, a .tflite file.", show_default=False)]
+OutputFolder = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder to write; default out/NAME.")]
+ModelName = Annotated[str | None, typer.Option("-n", "--name", help="Prefix of all C symbols; default: the file's name.")]
+TargetName = Annotated[str | None, typer.Option("--target", metavar="CPU", help="Core, such as cortex-m4 (aot targets).")]
+BoardName = Annotated[str | None, typer.Option("--board", metavar="BOARD", help="Board, such as mps2-an386 (aot boards).")]
+Oracle = Annotated[str, typer.Option("--oracle", metavar="litert|tflm", help="Whose rounding: TensorFlow Lite's or TFLM's.")]
+Opt = Annotated[str, typer.Option("--opt", metavar="speed|balanced|size|ram", help="What to optimise for.")]
+Io = Annotated[str, typer.Option("--io", metavar="arena|user", help="Input and output inside the workspace or at the caller's.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an output folder that an earlier run of aot wrote.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+QuietFlag = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
+VerboseFlag = Annotated[bool, typer.Option("-v", "--verbose", help="Print more.")]
+Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Give up on a run after this time.")]
+
+DEFAULT_TARGET = "cortex-m4"
+DEFAULT_BOARD = "mps2-an386"

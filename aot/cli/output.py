@@ -1,0 +1,109 @@
+"""What a verb prints: text for people, or one JSON object for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aot.errors import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a verb's words go. With `json` nothing but the final object is printed; with `quiet` nothing at all."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+    @property
+    def silent(self) -> bool:
+        return self.json or self.quiet
+
+    def line(self, text: str = "") -> None:
+        if not self.silent:
+            print(text)
+
+    def row(self, label: str, text: str) -> None:
+        """` label     text`, the form of all summaries."""
+        self.line(f" {paint(f'{label:<9}', 'cyan')} {text}")
+
+    def rule(self) -> None:
+        self.line(" " + "─" * 78)
+
+    def detail(self, text: str) -> None:
+        """Only with -v."""
+        if self.verbose:
+            self.line(text)
+
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        for text in format_table(headers, rows):
+            self.line(text)
+
+    def result(self, data: Mapping[str, Any]) -> None:
+        """The object of --json; keys in the order given, which is part of the interface."""
+        if self.json:
+            print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """A spinner on a terminal while something takes its time."""
+        if self.silent or not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console
+
+        with Console(stderr=True).status(what):
+            yield
+
+
+def use_colour() -> bool:
+    """Only on a terminal, and not where NO_COLOR or TERM=dumb ask for none."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+_SGR = {"cyan": "36", "green": "32", "red": "31", "bold": "1"}
+
+
+def paint(text: str, colour: str) -> str:
+    return f"\x1b[{_SGR[colour]}m{text}\x1b[0m" if use_colour() else text
+
+
+def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Columns two spaces apart; numbers to the right, grouped by thousands; the last column is not padded."""
+    cells = [[_cell(c) for c in row] for row in rows]
+    right = [bool(rows) and all(isinstance(row[i], int | float) or row[i] is None for row in rows) for i in range(len(headers))]
+    widths = [max([len(h), *(len(row[i]) for row in cells)]) for i, h in enumerate(headers)]
+
+    def layout(row: Sequence[str]) -> str:
+        columns = [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)]
+        return ("  " + "  ".join(columns)).rstrip()
+
+    return [layout(headers), *map(layout, cells)]
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return str(value)
+
+
+def print_problems(problems: Sequence[Problem], *, exit_code: int, as_json: bool) -> None:
+    """One line per problem on stderr; with --json an object on stdout as well, so that a program always gets one."""
+    if as_json:
+        listed = [{"code": p.code, "where": p.where, "message": p.message} for p in problems]
+        print(json.dumps({"ok": False, "exit_code": exit_code, "problems": listed}, indent=2, ensure_ascii=False))
+        return
+    for problem in problems:
+        print(problem, file=sys.stderr)

@@ -1,0 +1,155 @@
+"""`aot run MODEL`: real data through a board; prints what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aot.cli.options import BoardName, Io, JsonFlag, ModelName, ModelPath, Opt, Oracle, QuietFlag, Timeout, VerboseFlag
+from aot.cli.output import Output
+from aot.errors import Problem, UsageError
+
+if TYPE_CHECKING:
+    from aot.report.samples import Samples
+
+NAME = "run"
+MAX_SHOWN = 20
+
+InputFiles = Annotated[
+    list[Path],
+    typer.Option(
+        "--inputs", metavar="FILE", help=".npz, .npy, an image, raw bytes; may be given several times.", show_default=False
+    ),
+]
+Quantize = Annotated[
+    str,
+    typer.Option("--quantize", metavar="auto|always|never", help="Real values to the model's integers; auto: float arrays only."),
+]
+Scale = Annotated[float | None, typer.Option("--scale", help="The real value is (raw - mean) * scale.", show_default=False)]
+Mean = Annotated[float | None, typer.Option("--mean", help="See --scale.", show_default=False)]
+Labels = Annotated[
+    Path | None, typer.Option("--labels", metavar="FILE", help="Names of the classes, one a line.", show_default=False)
+]
+Top = Annotated[int, typer.Option("--top", min=1, help="How many classes to print per sample.")]
+Profile = Annotated[bool, typer.Option("--profile", help="Print the instructions of every layer.")]
+
+
+def read_labels(path: Path | None) -> list[str]:
+    """Class names, one a line (E5016)."""
+    if path is None:
+        return []
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(Problem("E5016", f"cannot read the labels '{path}': {error}")) from None
+
+
+def class_name(index: int, labels: Sequence[str]) -> str:
+    return labels[index] if index < len(labels) else str(index)
+
+
+def _output_text(real: Any, info: dict[str, Any], labels: Sequence[str], top: int) -> str:
+    """The best classes of a vector of scores, or the first values of anything else."""
+    flat = real.reshape(-1)
+    if flat.size > 1 and flat.size == info["shape"][-1]:
+        best = sorted(range(flat.size), key=lambda i: (-flat[i], i))[:top]
+        return "   ".join(f"{class_name(i, labels)} {flat[i]:.3f}" for i in best)
+    values = " ".join(f"{v:.4g}" for v in flat[:8])
+    return f"{values} …" if flat.size > 8 else values
+
+
+def _accuracy(outputs: Sequence[Sequence[Any]], samples: Samples) -> tuple[int, int] | None:
+    """(right, all) where the samples have labels and the model has one score per class."""
+    if samples.labels is None:
+        return None
+    right = sum(int(row[0].reshape(-1).argmax()) == label for row, label in zip(outputs, samples.labels, strict=True))
+    return right, len(samples.labels)
+
+
+def _show(
+    out: Output, samples: Samples, rows: Sequence[Sequence[Any]], infos: Sequence[Any], *, labels: Sequence[str], top: int
+) -> None:
+    from aot.report.samples import dequantize
+
+    shown = len(rows) if out.verbose else min(len(rows), MAX_SHOWN)
+    for n, row in enumerate(rows[:shown]):
+        truth = f"   ({class_name(samples.labels[n], labels)})" if samples.labels is not None else ""
+        for i, (values, info) in enumerate(zip(row, infos, strict=True)):
+            label = f"sample {n}" if len(infos) == 1 else f"sample {n} {info['name']}"
+            text = _output_text(dequantize(values, info), info, labels, top)
+            out.row(label, text + (truth if i == 0 else ""))
+    if shown < len(rows):
+        out.line(f"  … {len(rows) - shown} more (-v shows all)")
+
+
+def _json_rows(rows: Sequence[Sequence[Any]], infos: Sequence[Any]) -> list[list[dict[str, Any]]]:
+    """Every output of every sample: the model's values and, where they are quantised, the real ones."""
+    from aot.report.samples import dequantize
+
+    def one(values: Any, info: Any) -> dict[str, Any]:
+        real = {"real": dequantize(values, info).reshape(-1).tolist()} if info.get("scale") else {}
+        return {"name": info["name"], "values": values.reshape(-1).tolist(), **real}
+
+    return [[one(v, info) for v, info in zip(row, infos, strict=True)] for row in rows]
+
+
+def command(
+    model: ModelPath,
+    *,
+    inputs: InputFiles,
+    board: BoardName = None,
+    quantize: Quantize = "auto",
+    scale: Scale = None,
+    mean: Mean = None,
+    labels: Labels = None,
+    top: Top = 3,
+    profile: Profile = False,
+    oracle: Oracle = "litert",
+    opt: Opt = "balanced",
+    io: Io = "arena",
+    name: ModelName = None,
+    timeout: Timeout = 0.0,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
+) -> None:
+    """Run MODEL on a board with data from files; prints the outputs, and the accuracy where the data has labels."""
+    from aot.cli.common import compile_model, find_board, request
+    from aot.micro.project import prepare
+    from aot.micro.runner import run
+    from aot.report.samples import Conversion, load_samples
+    from aot.report.size import LAYER_HEADERS, layer_rows, time_of
+
+    out = Output(json=as_json, quiet=quiet, verbose=verbose)
+    if quantize not in ("auto", "always", "never"):
+        raise UsageError(Problem("E5009", f"--quantize {quantize}: choose one of auto, always, never"))
+    classes = read_labels(labels)
+    place = find_board(board)
+    wanted = request(model, name=name, target=place.cpu, oracle=oracle, opt=opt, io=io)
+    with out.working(f"compiling {model.name}"):
+        artifact = compile_model(wanted)
+    meta = artifact.metadata
+    samples = load_samples(inputs, meta["inputs"], Conversion(quantize, scale, mean))
+    with out.working(f"running {len(samples.sets)} samples on {place.name}"):
+        project = prepare(artifact, place)
+        result = run(project, samples.sets.inputs, mode="profile" if profile else "measure", timeout=timeout or None)
+    spent = {layer.index: layer.instructions for layer in result.layers}
+    layers = [{**layer, "instructions": spent.get(layer["index"])} for layer in meta["layers"]] if profile else []
+    accuracy = _accuracy(result.outputs, samples)
+    _show(out, samples, result.outputs, meta["outputs"], labels=classes, top=top)
+    if accuracy is not None:
+        out.row("accuracy", f"{accuracy[0]}/{accuracy[1]} = {100 * accuracy[0] / accuracy[1]:.1f} %")
+    if result.instructions is not None:
+        out.row("time", time_of(result.instructions, meta["macs"]))
+    out.row("board", f"{place.name}: {place.title}")
+    if profile:
+        out.table(LAYER_HEADERS, layer_rows(layers))
+    out.result({
+        "model": wanted.name, "board": place.name, "samples": len(samples.sets),
+        "outputs": _json_rows(result.outputs, meta["outputs"]),
+        "accuracy": None if accuracy is None else accuracy[0] / accuracy[1], "instructions": result.instructions,
+        "macs": meta["macs"], "stack_bytes": result.stack_bytes, "layers": layers,
+    })  # fmt: skip

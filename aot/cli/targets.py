@@ -1,0 +1,21 @@
+"""`aot targets`: the cores that code can be generated for."""
+
+from __future__ import annotations
+
+from aot.cli.options import JsonFlag, QuietFlag
+from aot.cli.output import Output
+
+NAME = "targets"
+
+
+def command(*, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+    """List the processor cores (--target)."""
+    from aot.target.cpu import TARGETS
+
+    out = Output(json=as_json, quiet=quiet)
+    rows = [
+        {"name": t.name, "description": t.description, "features": sorted(t.features), "gcc_flags": list(t.gcc_flags)}
+        for t in TARGETS.values()
+    ]
+    out.table(("target", "features", "what"), [(r["name"], " ".join(r["features"]) or "-", r["description"]) for r in rows])
+    out.result({"targets": rows})

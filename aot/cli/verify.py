@@ -1,0 +1,130 @@
+"""`aot verify MODEL`: compile, build, run, and compare every byte with the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aot.cli.options import BoardName, Io, JsonFlag, ModelName, ModelPath, Opt, Oracle, QuietFlag, Timeout, VerboseFlag
+from aot.cli.output import Output, paint
+from aot.errors import EXIT_VERIFICATION, Problem, UsageError
+
+if TYPE_CHECKING:
+    from aot.executor.artifact import Artifact
+    from aot.report.sets import Sets
+    from aot.report.verify import Verification
+
+NAME = "verify"
+DEFAULT_SETS = 4
+MAX_RANDOM = 10_000
+
+InputsFile = Annotated[
+    Path | None,
+    typer.Option("--inputs", metavar="FILE.npz", help="Golden file (in0_0, out0_0 ...) or samples (x).", show_default=False),
+]
+RandomCount = Annotated[
+    int | None, typer.Option("--random", metavar="N", help=f"N sets by rule; default {DEFAULT_SETS}.", show_default=False)
+]
+ProfileFlag = Annotated[bool, typer.Option("--profile/--no-profile", help="Count the instructions of each layer, too.")]
+
+
+def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None, *, oracle: str) -> Sets:
+    """The sets that the command line asks for."""
+    from aot.report.samples import Conversion, load_samples
+    from aot.report.sets import golden_sets, is_golden, open_npz, rule_sets
+
+    meta = artifact.metadata
+    if inputs is None:
+        count = DEFAULT_SETS if count is None else count
+        if not 1 <= count <= MAX_RANDOM:
+            raise UsageError(Problem("E5009", f"--random {count}: choose a number from 1 to {MAX_RANDOM}"))
+        return rule_sets(meta["inputs"], count)
+    if count is not None:
+        raise UsageError(Problem("E5009", "--inputs and --random exclude each other"))
+    if inputs.suffix.lower() == ".npz":
+        arrays = open_npz(inputs)
+        if is_golden(arrays):
+            return golden_sets(arrays, inputs, inputs=meta["inputs"], outputs=meta["outputs"], oracle=oracle)
+    return load_samples([inputs], meta["inputs"], Conversion()).sets
+
+
+def _show(out: Output, found: Verification, artifact: Artifact) -> None:
+    from aot.report.size import LAYER_HEADERS, flash_of, layer_rows, ram_of, slowest_of, time_of
+
+    out.rule()
+    verdict = paint("bit-exact", "green") if found.exact else paint("exact, the others DIFFER", "red")
+    worst = "" if found.exact else f" by up to {found.max_abs_diff}"
+    out.row("outputs", f"{found.sets_exact}/{found.sets} sets {verdict}{worst}, reference: {found.reference}")
+    out.row("flash", flash_of(code_bytes=found.code_bytes, constant_bytes=found.constant_bytes))
+    out.row("RAM", ram_of(artifact.metadata, touched=found.workspace_touched, stack_bytes=found.stack_bytes))
+    if found.instructions is not None:
+        out.row("time", time_of(found.instructions, found.macs))
+    if slowest_of(found.layers):
+        out.row("slowest", slowest_of(found.layers))
+    if found.first_divergence is not None:
+        out.row("differs", divergence_text(found.first_divergence))
+    if out.verbose:
+        out.table(LAYER_HEADERS, layer_rows(found.layers))
+
+
+def divergence_text(place: object) -> str:
+    """One sentence on the first difference."""
+    assert isinstance(place, dict)
+    values = f"element {place['element']} of {place['size']} is {place['actual']}, the reference has {place['expected']}"
+    if "layer" not in place:
+        return f"output {place['output']} of set {place['set']}: {values} (every layer agrees with the reference's tensors)"
+    ops = ", ".join(map(str, place["ops"]))
+    where = f'layer {place["layer"]}, op {ops} {place["op"]} "{place["name"]}", kernel {place["kernel"]}'
+    return f"first at {where}, set {place['set']}: {values}"
+
+
+def command(
+    model: ModelPath,
+    *,
+    board: BoardName = None,
+    inputs: InputsFile = None,
+    random: RandomCount = None,
+    oracle: Oracle = "litert",
+    opt: Opt = "balanced",
+    io: Io = "arena",
+    name: ModelName = None,
+    profile: ProfileFlag = True,
+    timeout: Timeout = 0.0,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
+) -> None:
+    """Run MODEL on a board and compare every output byte with the reference; exit 5 and name the first operator that differs."""
+    from aot.cli.common import compile_model, find_board, import_text, request
+    from aot.micro.project import prepare
+    from aot.report.size import operators_of, plan_of
+    from aot.report.verify import verify
+
+    out = Output(json=as_json, quiet=quiet, verbose=verbose)
+    place = find_board(board)
+    wanted = request(model, name=name, target=place.cpu, oracle=oracle, opt=opt, io=io)
+    with out.working(f"compiling {model.name}"):
+        artifact = compile_model(wanted)
+        sets = choose_sets(artifact, inputs, random, oracle=oracle)
+    out.row("import", import_text(wanted))
+    out.row("compile", f"{operators_of(artifact.metadata)}, for {wanted.target}")
+    out.row("plan", plan_of(artifact.metadata))
+    with out.working(f"running {model.name} on {place.name}"):
+        project = prepare(artifact, place)
+        found = verify(wanted.data, artifact, project, sets, profile=profile, timeout=timeout or None, progress=out.row)
+    _show(out, found, artifact)
+    out.result(found.to_json())
+    if not found.exact:
+        if not as_json:
+            where = divergence_text(found.first_divergence) if found.first_divergence else ""
+            _complain(where, found)
+        raise typer.Exit(EXIT_VERIFICATION)
+
+
+def _complain(where: str, found: Verification) -> None:
+    import sys
+
+    bad = found.sets - found.sets_exact
+    print(Problem("E4001", f"{bad} of {found.sets} sets differ from {found.reference}; {where}", found.model), file=sys.stderr)

@@ -1,0 +1,122 @@
+"""The engines that say what is right: TensorFlow Lite's reference kernels, TFLM, and our own interpreter of the graph IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from aot.ir.op import Array
+
+RunSets = Callable[[Sequence[Sequence[Array]]], list[list[Array]]]
+RunTensors = Callable[[Sequence[Array]], dict[int, Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`outputs(sets)` gives the outputs of each set; `tensors(inputs)` all tensors that it can show after one run, by index."""
+
+    name: str
+    outputs: RunSets
+    tensors: RunTensors | None = None
+
+
+def installed(package: str) -> str | None:
+    """The version of an installed Python package."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _litert_interpreter(model: bytes, *, preserve: bool) -> Any:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    interpreter = Interpreter(
+        model_content=model,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+        experimental_preserve_all_tensors=preserve,
+        num_threads=1,
+    )
+    interpreter.allocate_tensors()
+    return interpreter
+
+
+def _litert_run(interpreter: Any, inputs: Sequence[Array]) -> list[Array]:
+    for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(detail["index"], value)
+    interpreter.invoke()
+    return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+
+
+def litert(model: bytes) -> Reference | None:
+    """TensorFlow Lite's reference kernels; None where they are not installed or refuse the model."""
+    have = installed("ai-edge-litert")
+    if have is None:
+        return None
+    try:
+        interpreter = _litert_interpreter(model, preserve=False)
+    except (RuntimeError, ValueError):
+        return None
+
+    def tensors(inputs: Sequence[Array]) -> dict[int, Array]:
+        keeping = _litert_interpreter(model, preserve=True)
+        _litert_run(keeping, inputs)
+        found = {}
+        for detail in keeping.get_tensor_details():
+            try:
+                found[int(detail["index"])] = keeping.get_tensor(detail["index"])
+            except ValueError:  # never computed, or a temporary tensor of a kernel
+                continue
+        return found
+
+    return Reference(
+        f"ai-edge-litert {have} reference kernels", lambda sets: [_litert_run(interpreter, s) for s in sets], tensors
+    )
+
+
+def tflm(model: bytes, output_count: int) -> Reference | None:
+    """TFLM's interpreter; None where it is not installed or refuses the model."""
+    have = installed("tflite-micro")
+    if have is None:
+        return None
+    from tflite_micro.python.tflite_micro import runtime
+
+    try:
+        interpreter = runtime.Interpreter.from_bytes(model)
+    except (RuntimeError, ValueError):
+        return None
+
+    def run(inputs: Sequence[Array]) -> list[Array]:
+        for i, value in enumerate(inputs):
+            interpreter.set_input(value, i)
+        interpreter.invoke()
+        return [interpreter.get_output(i) for i in range(output_count)]
+
+    return Reference(f"tflite-micro {have}", lambda sets: [run(s) for s in sets])
+
+
+def graph(model: bytes, oracle: str) -> Reference:
+    """Our interpreter of the unoptimised graph: `evaluate` of every operator in numpy, no pass run before."""
+    from aot.frontend.tflite import from_tflite
+    from aot.relay.expr import Function
+    from aot.relay.interpreter import evaluate, evaluate_all
+
+    main = from_tflite(model, oracle=oracle)["main"]
+    assert isinstance(main, Function)
+    return Reference(
+        "the graph interpreter", lambda sets: [evaluate(main, s) for s in sets], lambda inputs: evaluate_all(main, inputs)[1]
+    )
+
+
+def find_reference(model: bytes, oracle: str, *, outputs: int) -> Reference:
+    """The engine that the oracle names where it is installed and takes the model, else our interpreter."""
+    engine = litert(model) if oracle == "litert" else tflm(model, outputs)
+    return engine or graph(model, oracle)
+
+
+def find_tracer(model: bytes, oracle: str) -> Reference:
+    """The engine to search the first wrong operator with: one that shows every tensor (TFLM does not)."""
+    engine = litert(model) if oracle == "litert" else None
+    return engine or graph(model, oracle)

@@ -1,0 +1,130 @@
+"""Sets of inputs for a model: made by rule, or read from a file together with what the outputs must be."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aot.errors import Problem, UsageError
+from aot.ir.op import Array
+from aot.support.dtype import int_range, is_float, numpy_dtype
+
+TensorInfo = Mapping[str, Any]
+"""An entry of metadata["inputs"] or ["outputs"]: name, shape, dtype, scale, zero_point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """`inputs[set][input]`, and `expected[set][output]` where a file says what must come out.
+
+    `origin` tells where they come from, `expected_by` whose outputs they are.
+    """
+
+    inputs: tuple[tuple[Array, ...], ...]
+    expected: tuple[tuple[Array, ...], ...] | None = None
+    origin: str = ""
+    expected_by: str = ""
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+def _byte_ramp(count: int) -> Array:
+    """int8(((i * 1103515245 + 12345) >> 16) & 255) in unsigned 32-bit arithmetic: the first set of every corpus."""
+    i = np.arange(count, dtype=np.uint64)
+    return ((((i * 1103515245 + 12345) & 0xFFFFFFFF) >> 16) & 0xFF).astype(np.uint8).view(np.int8)
+
+
+def _first(dtype: str, count: int) -> Array:
+    ramp = _byte_ramp(count)
+    if is_float(dtype):
+        return (ramp.astype(np.float32) / np.float32(128)).astype(numpy_dtype(dtype))
+    if dtype == "uint8":
+        return ramp.view(np.uint8)
+    if dtype == "bool":
+        return (ramp & 1).astype(np.bool_)
+    return ramp.astype(numpy_dtype(dtype)) * (256 if dtype == "int16" else 1)
+
+
+def _random(dtype: str, count: int, *, seed: int) -> Array:
+    rng = np.random.default_rng(seed)
+    if is_float(dtype):
+        return rng.standard_normal(count).astype(numpy_dtype(dtype))
+    if dtype == "bool":
+        return rng.integers(0, 2, count).astype(np.bool_)
+    low, high = (-128, 127) if dtype in ("int32", "int64", "uint32", "uint64") else int_range(dtype)
+    return rng.integers(low, high, count, dtype=numpy_dtype(dtype).type, endpoint=True)
+
+
+def rule_set(infos: Sequence[TensorInfo], number: int) -> tuple[Array, ...]:
+    """Set `number` by the corpus' rule: 0 is a byte ramp, the others are random with the seed 1000 * number + input."""
+    made = []
+    for i, info in enumerate(infos):
+        count = int(np.prod(info["shape"], dtype=np.int64))
+        flat = _first(info["dtype"], count) if number == 0 else _random(info["dtype"], count, seed=1000 * number + i)
+        made.append(flat.reshape(info["shape"]))
+    return tuple(made)
+
+
+def rule_sets(infos: Sequence[TensorInfo], count: int) -> Sets:
+    """The first `count` sets of the rule; the same ones on every machine."""
+    return Sets(tuple(rule_set(infos, n) for n in range(count)), origin=f"{count} sets by rule")
+
+
+def open_npz(path: Path) -> dict[str, Array]:
+    """All arrays of an .npz file; nothing in it is executed (E5001, E5011)."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not hasattr(archive, "files"):
+                raise UsageError(Problem("E5011", f"'{path}' is no .npz archive"))
+            return {key: archive[key] for key in archive.files}
+    except OSError as error:
+        raise UsageError(Problem("E5001", f"cannot read '{path}': {error.strerror or error}")) from None
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise UsageError(Problem("E5011", f"'{path}' is no .npz archive of plain arrays: {error}")) from None
+
+
+def golden_sets(
+    arrays: Mapping[str, Array], path: Path, *, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], oracle: str
+) -> Sets:
+    """The sets of a golden file: keys `in{i}_{set}`, `out{i}_{set}` and, for the oracle tflm where it has them, `tflm{i}_{set}`.
+
+    Inputs that the file leaves out are made by the rule.
+    """
+    numbers = sorted({int(k.rpartition("_")[2]) for k in arrays if k.startswith("out") and k.rpartition("_")[2].isdigit()})
+    if not numbers:
+        raise UsageError(Problem("E5011", f"'{path}' has no outputs (out0_0 ...)"))
+    key = "tflm" if oracle == "tflm" and f"tflm0_{numbers[0]}" in arrays else "out"
+    given, expected = [], []
+    for n in numbers:
+        made = rule_set(inputs, n) if any(f"in{i}_{n}" not in arrays for i in range(len(inputs))) else ()
+        given.append(
+            tuple(
+                _fit(arrays.get(f"in{i}_{n}", made[i] if made else None), info, f"in{i}_{n}", path)
+                for i, info in enumerate(inputs)
+            )
+        )
+        expected.append(tuple(_fit(arrays.get(f"{key}{i}_{n}"), info, f"{key}{i}_{n}", path) for i, info in enumerate(outputs)))
+    engine = "TFLM" if key == "tflm" else "TFLite reference kernels"
+    return Sets(tuple(given), tuple(expected), origin=path.name, expected_by=f"{path.name} ({engine})")
+
+
+def _fit(array: Array | None, info: TensorInfo, key: str, path: Path) -> Array:
+    """The array in the tensor's shape; E5012 where it is missing or of another size or type."""
+    shape = tuple(info["shape"])
+    if array is None:
+        raise UsageError(Problem("E5012", f"'{path.name}' has no {key}"))
+    if array.size != int(np.prod(shape, dtype=np.int64)) or array.dtype != numpy_dtype(info["dtype"]):
+        wanted = f"{info['dtype']}{list(shape)}"
+        raise UsageError(Problem("E5012", f"{key} of '{path.name}' is {array.dtype}{list(array.shape)}, the model has {wanted}"))
+    return np.ascontiguousarray(array.reshape(shape))
+
+
+def is_golden(arrays: Mapping[str, Array]) -> bool:
+    """Whether an archive's keys are those of a golden file."""
+    return any(k.startswith("out0_") and k[5:].isdigit() for k in arrays)

@@ -1,0 +1,86 @@
+"""The figures of a compilation as the summaries print them: code, constants, workspace, stack, instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aot.support.text import commas
+
+Metadata = Mapping[str, Any]
+
+
+def _bytes(number: int) -> str:
+    return f"{commas(number)} B"
+
+
+def operators_of(metadata: Metadata) -> str:
+    """`9 functions, 2,656,768 MAC`."""
+    return f"{len(metadata['layers'])} functions, {commas(metadata['macs'])} MAC"
+
+
+def plan_of(metadata: Metadata) -> str:
+    """`workspace 16,000 B · lower bound 16,000 B (optimal)`."""
+    workspace = metadata["workspace"]
+    size, bound = workspace["size"], workspace["lower_bound"]
+    verdict = "optimal" if size <= bound else f"{100 * (size - bound) / bound:.1f} % above"
+    return f"workspace {_bytes(size)} · lower bound {_bytes(bound)} ({verdict})"
+
+
+def flash_of(*, code_bytes: int | None, constant_bytes: int) -> str:
+    code = f"code {_bytes(code_bytes)} · " if code_bytes is not None else ""
+    return f"{code}constants {_bytes(constant_bytes)}"
+
+
+def ram_of(metadata: Metadata, *, touched: int | None, stack_bytes: int | None) -> str:
+    parts = [f"workspace {_bytes(metadata['workspace']['size'])} planned"]
+    if touched is not None:
+        parts[0] += f", {_bytes(touched)} touched"
+    if stack_bytes is not None:
+        parts.append(f"stack {_bytes(stack_bytes)} measured")
+    return " · ".join([*parts, "heap 0 B"])
+
+
+def time_of(instructions: int, macs: int) -> str:
+    """`11,402,118 instructions (2,656,768 MAC, 4.29 instr/MAC)`."""
+    ratio = f", {instructions / macs:.2f} instr/MAC" if macs else ""
+    return f"{commas(instructions)} instructions ({commas(macs)} MAC{ratio})"
+
+
+def slowest_of(layers: Sequence[Mapping[str, Any]], *, count: int = 3) -> str:
+    """`L5 DEPTHWISE_CONV_2D 31 % · …` of layers that have `instructions`; empty where none has."""
+    timed = [layer for layer in layers if layer.get("instructions")]
+    total = sum(layer["instructions"] for layer in timed)
+    worst = sorted(timed, key=lambda layer: (-layer["instructions"], layer["index"]))[:count]
+    return " · ".join(f"L{layer['index']} {layer['op']} {100 * layer['instructions'] / total:.0f} %" for layer in worst)
+
+
+def layer_rows(layers: Sequence[Mapping[str, Any]]) -> list[tuple[object, ...]]:
+    """Rows of the per-layer table: index, operator, kernel, MACs, instructions, instructions per MAC, output."""
+    rows: list[tuple[object, ...]] = []
+    for layer in layers:
+        instructions, macs = layer.get("instructions"), layer["macs"]
+        ratio = round(instructions / macs, 2) if instructions and macs else None
+        shape = "x".join(map(str, layer["output"]["shape"]))
+        rows.append((layer["index"], layer["op"], layer["kernel"], macs, instructions, ratio, shape))
+    return rows
+
+
+LAYER_HEADERS = ("layer", "operator", "kernel", "MAC", "instructions", "per MAC", "output")
+
+
+def compile_report(metadata: Metadata) -> dict[str, Any]:
+    """The content of report.json: what is known without a C compiler."""
+    return {
+        "schema": "aot-report/1",
+        "name": metadata["name"],
+        "workspace_bytes": metadata["workspace"]["size"],
+        "workspace_lower_bound": metadata["workspace"]["lower_bound"],
+        "constant_bytes": metadata["constants"]["size"],
+        "heap_bytes": 0,
+        "macs": metadata["macs"],
+        "layers": [
+            {k: layer[k] for k in ("index", "op", "name", "kernel", "macs", "constants", "scratch")}
+            for layer in metadata["layers"]
+        ],
+    }
