@@ -33,8 +33,8 @@ WARNINGS = (
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
 MODES = {"measure": 0, "profile": 1, "trace": 2}
 HOST_ONLY = frozenset({"hosted.c"})
-BOARD_ONLY = frozenset({"startup.c", "semihosting.c", "systick.c", "stack.c", "memory.c"})
-HARNESS = frozenset({"startup.c", "semihosting.c", "systick.c", "stack.c", "harness.c", "hosted.c"})
+BOARD_ONLY = frozenset({"startup.c", "semihosting.c", "systick.c", "memory.c"})
+HARNESS = frozenset({"startup.c", "semihosting.c", "systick.c", "harness.c", "hosted.c"})
 """crt files that serve the measurement and are no part of what a product would link"""
 
 _FAST = re.compile(r"(_kernels|^memory)\.c$")
@@ -58,6 +58,8 @@ class Project:
     board: Board
     folder: Path
     places: Places | None
+    files: tuple[str, ...]
+    """all that was written; anything else in the folder is ignored"""
     sanitize: bool = False
     extra_flags: tuple[str, ...] = ()
     defines: Mapping[str, str] = field(default_factory=dict)
@@ -102,7 +104,7 @@ def prepare(
         folder = cache_folder() / "build" / f"{artifact.name}-{board.name}-{digest}"
     for name, text in files.items():
         _write_if_changed(folder / name, text)
-    return Project(artifact, board, folder, places, sanitize and board.is_host, tuple(extra_flags))
+    return Project(artifact, board, folder, places, tuple(sorted(files)), sanitize and board.is_host, tuple(extra_flags))
 
 
 def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
@@ -212,18 +214,12 @@ def _flags(project: Project, source: str, mode: str) -> list[str]:
     return [*flags, *project.extra_flags]
 
 
-def _sources(project: Project) -> list[str]:
-    skip = BOARD_ONLY if project.board.is_host else HOST_ONLY
-    crt = sorted(p.name for p in (project.folder / "crt/src").glob("*.c") if p.name not in skip)
-    return [*sorted(n for n in project.artifact.files if n.endswith(".c")), "main.c", *(f"crt/src/{n}" for n in crt)]
-
-
 def _compile(project: Project, mode: str) -> dict[str, Path]:
     if mode not in MODES:
         raise ValueError(f"unknown mode {mode!r}")
     tool = compiler(project.board)
-    headers = sorted([*project.folder.glob("*.h"), *project.folder.glob("crt/include/aot/*.h")])
-    common = _digest(tool.version, *(p.name + "\n" + p.read_text(encoding="utf-8") for p in headers))
+    headers = [n for n in project.files if n.endswith(".h")]
+    common = _digest(tool.version, *(n + "\n" + (project.folder / n).read_text(encoding="utf-8") for n in headers))
     (project.folder / "obj").mkdir(exist_ok=True)
 
     def one(source: str) -> tuple[str, Path]:
@@ -235,7 +231,7 @@ def _compile(project: Project, mode: str) -> dict[str, Path]:
         return source, target
 
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        return dict(pool.map(one, _sources(project)))
+        return dict(pool.map(one, [n for n in project.files if n.endswith(".c")]))
 
 
 def _compile_one(folder: Path, command: list[str], source: str, target: Path) -> None:

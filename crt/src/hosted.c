@@ -1,6 +1,5 @@
-/* The functions of semihosting.h, systick.h and stack.h for a program that runs on the host itself. Counts and stack read 0. */
+/* The functions of semihosting.h and systick.h for a program that runs on the host itself. Counts read 0. */
 #include "aot/semihosting.h"
-#include "aot/stack.h"
 #include "aot/systick.h"
 
 #include <stdio.h>
@@ -61,6 +60,4 @@ void aot_counter_stop(void) {}
 uint64_t aot_counter(void) { return 0; }
 uint64_t aot_counter_overhead(void) { return 0; }
 
-void aot_stack_paint(void) {}
-uintptr_t aot_stack_low(void) { return 0; }
 

@@ -4,19 +4,34 @@
 
 #include <stdint.h>
 
-/* Paints from the lower end of the stack up to a margin below the caller's frame. */
-void aot_stack_paint(void);
-/* Lowest address that was written since: the painted words below it are intact. */
-uintptr_t aot_stack_low(void);
+#define AOT_STACK_PAINT 0x5AC3A53Cu
+
+#if defined(__arm__)
+extern uint32_t aot_stack_bottom[]; /* linker script: lowest word of the stack */
+
 /* The caller's stack pointer. */
 static inline uintptr_t aot_stack_pointer(void) {
-#if defined(__arm__)
   uintptr_t sp;
   __asm__ volatile("mov %0, sp" : "=r"(sp));
   return sp;
-#else
-  return 0;
-#endif
 }
+
+/* Paints all below the caller's frame. Inline, so that there is no frame below that one; no interrupt may come. */
+static inline __attribute__((always_inline)) void aot_stack_paint(void) {
+  const uintptr_t end = aot_stack_pointer();
+  for (volatile uint32_t *p = aot_stack_bottom; (uintptr_t)p < end; p++) *p = AOT_STACK_PAINT;
+}
+
+/* Lowest address that was written since: the painted words below it are intact. */
+static inline uintptr_t aot_stack_low(void) {
+  const volatile uint32_t *p = aot_stack_bottom;
+  while (*p == AOT_STACK_PAINT) p++;
+  return (uintptr_t)p;
+}
+#else
+static inline uintptr_t aot_stack_pointer(void) { return 0; }
+static inline void aot_stack_paint(void) {}
+static inline uintptr_t aot_stack_low(void) { return 0; }
+#endif
 
 #endif
