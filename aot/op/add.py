@@ -97,7 +97,7 @@ _FACTOR_STEPS = (0, 1, -1, 2, -2)
 
 @lru_cache(maxsize=256)
 def linear_form(attrs: AddAttrs) -> LinearForm | None:
-    """Numbers, the finest ones that fit into 32 bits, that give ADD's result for every pair of int8 operands, or None where the search finds none."""
+    """Numbers, the finest that fit into 32 bits, that give ADD's result for all pairs of int8; None where none are found."""
     codes = np.arange(-128, 128, dtype=np.int64)
     type_ = TensorType((256, 256), "int8")
     wanted = evaluate(codes[:, None], codes[None, :], attrs=attrs, out_type=type_).astype(np.int64)

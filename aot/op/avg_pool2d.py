@@ -1,0 +1,79 @@
+"""nn.avg_pool2d: AVERAGE_POOL_2D of TFLite on int8.
+
+The mean of the part of the window inside the image, rounded to the nearest with halves away from zero, then clamped.
+Oracle: `reference_integer_ops::AveragePool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, register_op
+from aot.ir.type import TensorType
+from aot.op._fixed_point import clamp_array
+from aot.op._pool import PoolAttrs, convert_pool, infer_pool, pad_widths, taps
+from aot.op._window import inside
+from aot.op.convert import ConvertContext, from_tflite
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import sum as te_sum
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, as_expr, cast, clamp, select
+
+
+def evaluate(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:
+    total = np.zeros(out_type.shape, np.int64)
+    count = np.zeros((1, *out_type.shape[1:3], 1), np.int64)
+    widths = pad_widths(attrs)
+    padded = np.pad(data.astype(np.int32), widths)
+    ones = np.pad(np.ones((1, *data.shape[1:3], 1), np.int64), widths)
+    for part, here in zip(taps(padded, attrs, out_type), taps(ones, attrs, out_type), strict=True):
+        total += part
+        count += here
+    mean = np.sign(total) * ((np.abs(total) + count // 2) // count)
+    return clamp_array(mean, attrs.lo, attrs.hi, out_type.dtype)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PoolAttrs, out_type: TensorType) -> Tensor:
+    (data,) = args
+    (kh, kw), (sy, sx), (top, left, _, _) = attrs.pool_size, attrs.strides, attrs.padding
+
+    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+        y0: Expr
+        y1: Expr
+        x0: Expr
+        x1: Expr
+        if any(attrs.padding):
+            y0, y1 = (b.let("row", e) for e in inside(y, stride=sy, before=top, kernel=kh, size=data.shape[1]))
+            x0, x1 = (b.let("col", e) for e in inside(x, stride=sx, before=left, kernel=kw, size=data.shape[2]))
+            count: Expr | int = b.let("count", (y1 - y0) * (x1 - x0))
+        else:
+            y0, y1, x0, x1, count = y * sy, y * sy + kh, x * sx, x * sx + kw, kh * kw
+        axes = [reduce_axis(y1, start=y0, name="ry"), reduce_axis(x1, start=x0, name="rx")]
+        acc = b.let("total", te_sum(b, axes, lambda ry, rx: cast("int32", data.at(b, (n, ry, rx, c)))))
+        n_window = as_expr(count)
+        half = n_window / 2
+        mean = select(acc > 0, acc + half, acc - half) / n_window
+        return cast(out_type.dtype, clamp(mean, attrs.lo, attrs.hi))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("AVERAGE_POOL_2D")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """nn.avg_pool2d."""
+    return convert_pool(ctx, op, name="nn.avg_pool2d", dtypes=("int8",))
+
+
+register_op(
+    "nn.avg_pool2d",
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_pool,
+    evaluate=evaluate,
+    doc="AVERAGE_POOL_2D; int8",
+)
+F_TE.set("nn.avg_pool2d", te_rule)

@@ -1,0 +1,167 @@
+"""qnn.quantize and qnn.requantize8: QUANTIZE of TFLite, from float32 or from one 8-bit quantisation to another.
+
+From float32: q = clamp(zp + round(x / scale)), the quotient in float32, halves away from zero.  A quotient beyond int32 saturates
+here (in the reference it is undefined behaviour); NaN gives the upper bound.  Oracle: `optimized_ops::AffineQuantize`'s reference.
+Between codes: q = clamp(zp + rescale(q_in - zp_in)) with double rounding.  Oracle: `reference_ops::Requantize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import QuantParams, TensorType, Type
+from aot.op._check import narrowed, require_dtype, require_quant
+from aot.op._fixed_point import named, quantize_multiplier, requantize, tir_requantize
+from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.support.dtype import int_range
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, clamp, imm, select
+
+CODES = ("int8", "uint8")
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeAttrs:
+    """Parameters and type of the result; clamp [lo, hi]."""
+
+    scale: float
+    zero_point: int
+    lo: int
+    hi: int
+    dtype: str = "int8"
+
+    def clipped(self, lo: int, hi: int) -> QuantizeAttrs:
+        """The same followed by a clamp to [lo, hi]."""
+        new_lo, new_hi = narrowed(lo, hi, inner=(self.lo, self.hi))
+        return replace(self, lo=new_lo, hi=new_hi)
+
+
+@dataclass(frozen=True, slots=True)
+class Requantize8Attrs:
+    """Zero point of the data; multiplier, shift and zero point of the result; clamp [lo, hi]; the result's type and parameters."""
+
+    input_zp: int
+    multiplier: int
+    shift: int
+    zero_point: int
+    lo: int
+    hi: int
+    dtype: str = "int8"
+    quant: QuantParams | None = None
+
+    def clipped(self, lo: int, hi: int) -> Requantize8Attrs:
+        """The same followed by a clamp to [lo, hi]."""
+        new_lo, new_hi = narrowed(lo, hi, inner=(self.lo, self.hi))
+        return replace(self, lo=new_lo, hi=new_hi)
+
+
+def infer_quantize(types: Sequence[Type], attrs: QuantizeAttrs) -> Type:
+    """float32 -> attrs.dtype of the same shape."""
+    (data,) = types
+    if not isinstance(data, TensorType) or data.dtype != "float32":
+        raise TypeRuleError(f"quantize takes a float32 tensor, not {data}")
+    return data.with_dtype(attrs.dtype, QuantParams((attrs.scale,), (attrs.zero_point,)))
+
+
+def evaluate_quantize(data: Array, *, attrs: QuantizeAttrs, out_type: TensorType) -> Array:
+    low, high = attrs.lo - attrs.zero_point, attrs.hi - attrs.zero_point
+    with np.errstate(over="ignore", invalid="ignore"):
+        quotient = data.astype(np.float32) / np.float32(attrs.scale)
+    # C's order of comparisons, so that NaN takes the upper bound
+    bounded = np.where(quotient < np.float32(high), quotient, np.float32(high))
+    bounded = np.where(bounded > np.float32(low), bounded, np.float32(low)).astype(np.float64)
+    nearest = np.sign(bounded) * np.floor(np.abs(bounded) + 0.5)
+    return (nearest.astype(np.int64) + attrs.zero_point).astype(attrs.dtype)
+
+
+def te_quantize(_ctx: TeContext, args: Sequence[Tensor], attrs: QuantizeAttrs, out_type: TensorType) -> Tensor:
+    low, high = (imm(float(v - attrs.zero_point), "float32") for v in (attrs.lo, attrs.hi))
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        quotient = b.let("quotient", args[0].at(b, i) / imm(attrs.scale, "float32"))
+        below = b.let("below", select(quotient < high, quotient, high))
+        bounded = b.let("bounded", select(below > low, below, low))
+        whole = b.let("whole", cast("int32", bounded))  # towards zero; the rest is exact
+        rest = b.let("rest", bounded - cast("float32", whole))
+        up = select(rest >= imm(0.5, "float32"), imm(1), imm(0))
+        down = select(rest <= imm(-0.5, "float32"), imm(1), imm(0))
+        return cast(attrs.dtype, whole + up - down + attrs.zero_point)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def infer_requantize8(types: Sequence[Type], attrs: Requantize8Attrs) -> Type:
+    """int8 or uint8 -> attrs.dtype of the same shape."""
+    (data,) = types
+    if not isinstance(data, TensorType) or data.dtype not in CODES:
+        raise TypeRuleError(f"requantize8 takes an int8 or uint8 tensor, not {data}")
+    return data.with_dtype(attrs.dtype, attrs.quant)
+
+
+def evaluate_requantize8(data: Array, *, attrs: Requantize8Attrs, out_type: TensorType) -> Array:
+    centred = data.astype(np.int64) - attrs.input_zp
+    result = requantize(centred, attrs.multiplier, attrs.shift, zero_point=attrs.zero_point, lo=attrs.lo, hi=attrs.hi)
+    return result.astype(attrs.dtype)
+
+
+def te_requantize8(_ctx: TeContext, args: Sequence[Tensor], attrs: Requantize8Attrs, out_type: TensorType) -> Tensor:
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        centred = named(b, "x", cast("int32", args[0].at(b, i)) - attrs.input_zp)
+        if (attrs.multiplier, attrs.shift) == (1 << 30, 1):  # equal scales: nothing to round
+            return cast(attrs.dtype, clamp(centred + attrs.zero_point, attrs.lo, attrs.hi))
+        value = tir_requantize(
+            b,
+            centred,
+            multiplier=attrs.multiplier,
+            shift=attrs.shift,
+            zero_point=attrs.zero_point,
+            lo=attrs.lo,
+            hi=attrs.hi,
+        )
+        return cast(attrs.dtype, value)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("QUANTIZE")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """qnn.quantize of float32, qnn.requantize8 of int8 and uint8."""
+    data, out = ctx.input_type(op, 0), ctx.output_type(op)
+    require_dtype(ctx, op, data, ("float32", *CODES))
+    require_dtype(ctx, op, out, CODES, what="a result")
+    scale, zp = require_quant(ctx, op, out, what="the result")
+    low, high = int_range(out.dtype)
+    x, span = operand(ctx, op, 0), ctx.span(op)
+    if data.dtype == "float32":
+        return call("qnn.quantize", [x], QuantizeAttrs(scale, zp, low, high, out.dtype), span=span)
+    scale_in, zp_in = require_quant(ctx, op, data)
+    multiplier, shift = quantize_multiplier(scale_in / scale)
+    attrs = Requantize8Attrs(zp_in, multiplier, shift, zp, low, high, out.dtype, out.quant)
+    return call("qnn.requantize8", [x], attrs, span=span)
+
+
+register_op(
+    "qnn.quantize",
+    pattern=OpPattern.ELEMWISE,
+    infer_type=infer_quantize,
+    evaluate=evaluate_quantize,
+    doc="QUANTIZE; float32 to int8, uint8",
+)
+register_op(
+    "qnn.requantize8",
+    pattern=OpPattern.ELEMWISE,
+    infer_type=infer_requantize8,
+    evaluate=evaluate_requantize8,
+    doc="QUANTIZE; between int8 and uint8 quantisations",
+)
+F_TE.set("qnn.quantize", te_quantize)
+F_TE.set("qnn.requantize8", te_requantize8)
