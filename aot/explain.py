@@ -152,6 +152,11 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "The operator's parameters (strides, sizes, scales ...) make no sense together. If the reference\n"
         "interpreter runs the model, please report it: then the fault is ours.",
     ),
+    "E1123": (
+        "an option out of range",
+        "Strides, dilations and windows are positive, and not larger than any image could be. A stride of 0\n"
+        "often means that the operator's options were lost when the model was edited.",
+    ),
     "E1201": (
         "operator not supported yet",
         "No converter is registered for this operator. `aot ops` lists those that are. An equivalent built\n"

@@ -52,6 +52,26 @@ def _table(text: str) -> dict[str, tuple[tuple[int, int], tuple[int, int]]]:
 _COUNTS = _table(_ARITY)
 
 
+_STEPS = ("stride_d", "stride_h", "stride_w", "dilation_d_factor", "dilation_h_factor", "dilation_w_factor")
+_WINDOW = ("filter_height", "filter_width")
+_MAX_STEP = 1 << 16
+_MAX_TAPS = 1 << 20
+"""Larger windows than a whole image of a million pixels are refused: offsets then stay within 32 bits."""
+
+
+def _check_window(op: OperatorView, problems: Problems) -> None:
+    """Strides, dilations and window sizes are positive and not absurd."""
+    taps = 1
+    for name in (*_STEPS, *_WINDOW):
+        value = op.options.get(name, 1)
+        if not 1 <= value <= _MAX_STEP:
+            problems.add("E1123", f"{name} is {value}, which is not in 1 to {_MAX_STEP}", op.where)
+        elif name in _WINDOW:
+            taps *= value
+    if taps > _MAX_TAPS:
+        problems.add("E1123", f"the window has {taps} elements, more than {_MAX_TAPS}", op.where)
+
+
 def check_operator(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
     """Note what contradicts the operator's definition (E1114, E1115, E1117).  All tensor indices must be valid."""
     if op.opcode not in _COUNTS:
@@ -69,6 +89,7 @@ def check_operator(op: OperatorView, graph: SubgraphView, problems: Problems) ->
         if index == ABSENT and position not in _MAY_LACK.get(op.opcode, ()):
             problems.add("E1117", f"input {position} is left out, but it is not optional", op.where)
             sound = False
+    _check_window(op, problems)
     if not sound:
         return
     match op.opcode:

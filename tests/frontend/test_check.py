@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -170,9 +171,24 @@ def typed(dtype: str, shape: tuple[int, ...] = (1, 8)) -> bytes:
 def many_large_tensors() -> bytes:
     b = ModelBuilder()
     tensors = [quantised(b, f"t{i}", (1, 1 << 28)) for i in range(6)]
-    for source, target in zip(tensors, tensors[1:], strict=False):
+    for source, target in pairwise(tensors):
         b.op("RELU", [source], [target])
     return b.build([tensors[0]], [tensors[-1]])
+
+
+def strided(stride: int) -> bytes:
+    b = ModelBuilder()
+    x, y = quantised(b, "x", (1, 4, 4, 1)), quantised(b, "y", (1, 4, 4, 1))
+    w = quantised(b, "w", (1, 1, 1, 1), np.ones((1, 1, 1, 1), np.int8))
+    b.op("CONV_2D", [x, w], [y], stride_h=stride, stride_w=1)
+    return b.build([x], [y])
+
+
+def huge_window() -> bytes:
+    b = ModelBuilder()
+    x, y = quantised(b, "x", (1, 4, 4, 1)), quantised(b, "y", (1, 4, 4, 1))
+    b.op("AVERAGE_POOL_2D", [x], [y], stride_h=1, stride_w=1, filter_width=1 << 16, filter_height=1 << 16)
+    return b.build([x], [y])
 
 
 SCALES4 = [0.1, 0.2, 0.3, 0.4]
@@ -216,6 +232,9 @@ CASES: list[tuple[str, str, str, Callable[[], bytes]]] = [
     ("E1117", 'op 1 ADD "y"', "input 1 is left out", lambda: indices([0, -1], [1])),
     ("E1118", 'subgraph 1 "inner"', "runs itself", recursion),
     ("E1119", 'tensor 0 "x"', "more than one", input_twice),
+    ("E1123", 'op 0 CONV_2D "y"', "stride_h is 0,", lambda: strided(0)),
+    ("E1123", 'op 0 CONV_2D "y"', "stride_h is -2,", lambda: strided(-2)),
+    ("E1123", 'op 0 AVERAGE_POOL_2D "y"', "4294967296 elements", huge_window),
     ("E1210", 'op 0 CUSTOM:Mine "y"', '"Mine" is not known', lambda: custom("Mine")),
     ("E1210", 'op 0 CUSTOM:ethos-u "y"', "Vela", lambda: custom("ethos-u")),
     ("E1211", 'op 0 CUSTOM:FlexErf "y"', "FlexErf", lambda: custom("FlexErf")),

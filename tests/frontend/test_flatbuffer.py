@@ -129,9 +129,9 @@ def test_block_outside() -> None:
 
 def test_budget() -> None:
     reader = Reader(b"x" * 100)
+    reader.charge(4000)
     with pytest.raises(BudgetError):
-        for _ in range(10_000):
-            reader.charge(8)
+        reader.charge(4000)
 
 
 class Writer:

@@ -1,0 +1,71 @@
+"""All models at hand: those that run have no structural problem, those to be refused are refused for the right reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aot.frontend.check import check_structure
+from aot.frontend.tflite import check_model
+
+OWN = Path(__file__).parents[1] / "models"
+SHARED = Path(__file__).parents[3] / "shared" / "models"
+HAVE_SHARED = (SHARED / "MANIFEST.json").is_file()
+
+REASONS = {
+    "Flex": "E1211",
+    "custom operator": "E1210",
+    "string tensors": "E1212",
+    "run-time values": "E1213",
+    "not known at compile time": "E1213",
+    "depends on the data": "E1213",
+    "no operators": "E1102",
+    "no subgraph": "E1101",
+    "has no data": "E1106",
+    "SQUEEZE": "E1115",
+    "SVDF": "E1114",
+}
+"""Words of the manifest -> the code that must be among the answers."""
+
+
+def entries(*, expected: str) -> list[dict[str, str]]:
+    """The shared manifest's models that run (or not), empty where it is not there."""
+    if not HAVE_SHARED:
+        return []
+    models = json.loads((SHARED / "MANIFEST.json").read_text())["models"]
+    return [m for m in models if m["expected"].startswith(expected)]
+
+
+@pytest.mark.skipif(not HAVE_SHARED, reason="the shared models are not there")
+def test_models_that_run_have_no_structural_problem() -> None:
+    models = entries(expected="runs")
+    assert len(models) > 100
+    found = {m["file"]: check_structure((SHARED / m["file"]).read_bytes()) for m in models}
+    assert {name: list(map(str, problems)) for name, problems in found.items() if problems} == {}
+
+
+@pytest.mark.parametrize("entry", entries(expected="rejected"), ids=lambda e: Path(e["file"]).stem)
+def test_shared_models_to_refuse(entry: dict[str, str]) -> None:
+    wanted = {code for words, code in REASONS.items() if words in entry["expected"]}
+    assert wanted, entry["expected"]
+    codes = {p.code for p in check_model((SHARED / entry["file"]).read_bytes())}
+    assert wanted <= codes
+
+
+def test_own_models_have_no_structural_problem() -> None:
+    models = sorted(OWN.glob("*.tflite"))
+    assert models
+    found = {m.name: check_structure(m.read_bytes()) for m in models}
+    assert {name: list(map(str, problems)) for name, problems in found.items() if problems} == {}
+
+
+def test_own_models_to_refuse() -> None:
+    from tests.models.reject import rejects
+
+    for reject in rejects():
+        codes = [p.code for p in check_model((OWN / "reject" / f"{reject.name}.tflite").read_bytes())]
+        assert codes, f"{reject.name} is accepted"
+        assert any(c.startswith(reject.families) for c in codes), f"{reject.name}: {codes}, {reject.why}"
+        assert "E1122" not in codes, reject.name
