@@ -149,13 +149,17 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E1122": (
         "senseless parameters",
-        "The operator's parameters (strides, sizes, scales ...) make no sense together. If the reference\n"
-        "interpreter runs the model, please report it: then the fault is ours.",
+        "The operator's parameters (axes, strides, sizes, paddings ...) do not fit its operands.",
     ),
     "E1123": (
         "an option out of range",
         "Strides, dilations and windows are positive, and not larger than any image could be. A stride of 0\n"
         "often means that the operator's options were lost when the model was edited.",
+    ),
+    "E1124": (
+        "operator not understood",
+        "The operator holds values that its converter did not expect. If the reference interpreter runs the\n"
+        "model, please report it: then the fault is ours.",
     ),
     "E1201": (
         "operator not supported yet",
@@ -254,6 +258,21 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "E1221": (
         "too many dimensions",
         "A tensor has more than 8 dimensions.",
+    ),
+    "E2010": (
+        "workspace too large",
+        "No memory region of the board has room for the workspace beside the stack and, with --io user, the I/O\n"
+        "buffers. Try --opt ram, a board with more memory, or a smaller model; `aot boards` lists the regions.",
+    ),
+    "E2011": (
+        "constants too large",
+        "The weights and tables do not fit into any region that the board offers for constants. Take a board with\n"
+        "more memory or a smaller model; `aot boards` lists the regions.",
+    ),
+    "E2012": (
+        "the image does not fit",
+        "Code, constants and data together exceed a memory region; the linker's figures are in the message. Try\n"
+        "--opt size, or a board with more memory.",
     ),
     "E3001": (
         "program missing",

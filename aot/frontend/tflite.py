@@ -180,7 +180,7 @@ class GraphWalk:
         except Exception as error:
             # A converter met values that its author did not think of.  The file is to blame as far as its user is
             # concerned; the tests treat this code as a fault of ours.
-            self._refuse(op, "E1122", f"its parameters make no sense ({type(error).__name__}: {error})")
+            self._refuse(op, "E1124", f"the converter does not understand it ({type(error).__name__}: {error})")
         results = found if isinstance(found, Sequence) else (found,)
         if len(results) != len(op.outputs):
             self._refuse(op, "E1117", f"{len(op.outputs)} outputs where {len(results)} belong")

@@ -3,7 +3,7 @@
     python -m tests.frontend.mutate --count 10000 --seed 0 MODEL...
 
 prints one JSON object: how many mutations parsed, how many were refused by code, the slowest one, and every fault (an
-exception that is no AotError, an exit code other than 3, an uncoded problem, E1122, more than `LIMIT_SECONDS`).
+exception that is no AotError, an exit code other than 3, an uncoded problem, E1124, more than `LIMIT_SECONDS`).
 The same seed gives the same mutations.
 """
 
@@ -109,7 +109,7 @@ def examine(data: bytes) -> tuple[list[str], str]:
         codes = [p.code for p in error.problems]
         if error.exit_code != EXIT_MODEL:
             return codes, f"exit code {error.exit_code}: {error}"
-        if "E1122" in codes or not set(codes) <= set(EXPLANATIONS):
+        if "E1124" in codes or not set(codes) <= set(EXPLANATIONS):
             return codes, str(error)
         return codes, ""
     except BaseException:

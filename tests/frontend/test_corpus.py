@@ -68,4 +68,4 @@ def test_own_models_to_refuse() -> None:
         codes = [p.code for p in check_model((OWN / "reject" / f"{reject.name}.tflite").read_bytes())]
         assert codes, f"{reject.name} is accepted"
         assert any(c.startswith(reject.families) for c in codes), f"{reject.name}: {codes}, {reject.why}"
-        assert "E1122" not in codes, reject.name
+        assert "E1124" not in codes, reject.name
