@@ -37,6 +37,8 @@ BOARD_ONLY = frozenset({"startup.c", "semihosting.c", "systick.c", "memory.c"})
 HARNESS = frozenset({"startup.c", "semihosting.c", "systick.c", "harness.c", "hosted.c"})
 """crt files that serve the measurement and are no part of what a product would link"""
 
+_HARNESS_RAM = 256
+"""bytes of the harness's own variables, rounded up; one reading per layer comes on top"""
 _FAST = re.compile(r"(_kernels|^memory)\.c$")
 
 
@@ -116,9 +118,10 @@ def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
     free = {m.name: m.size for m in board.memory}
     tensors = [*metadata["inputs"], *metadata["outputs"]] if metadata.get("io") == "user" else []
     buffers = sum(-(-int(t["size"]) // 16) * 16 for t in tensors)
-    fixed = board.stack + buffers
+    harness = _HARNESS_RAM + 8 * len(metadata["layers"])
+    fixed = board.stack + buffers + harness
     if fixed > free[board.data]:
-        problems.append(_too_large("E2010", "stack and I/O buffers", fixed, [board.region(board.data)]))
+        problems.append(_too_large("E2010", "stack, I/O buffers and harness", fixed, [board.region(board.data)]))
     free[board.data] -= fixed
     workspace = _place("E2010", "workspace", int(metadata["workspace"]["size"]), board, board.workspace, free, problems)
     constants = _place("E2011", "constants", int(metadata["constants"]["size"]), board, board.constants, free, problems)

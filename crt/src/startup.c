@@ -36,7 +36,7 @@ static void put_hex(const char *label, uint32_t value) {
 
 /* `frame` is what the core stacked: r0-r3, r12, lr, pc, xpsr. */
 __attribute__((noreturn)) void aot_fault(const uint32_t *frame) {
-  const int intact = frame >= aot_stack_bottom; /* after an overflow nothing was stacked */
+  const int intact = frame >= aot_stack_bottom && frame < aot_stack_top; /* after an overflow nothing was stacked */
   put_hex("{\"aot\": 1, \"fault\": {\"pc\": \"", intact ? frame[6] : 0);
   put_hex("\", \"lr\": \"", intact ? frame[5] : 0);
   put_hex("\", \"sp\": \"", (uint32_t)(uintptr_t)frame);
