@@ -1,26 +1,35 @@
-"""Exact requantisation, chosen by proof.
+"""Exact requantisation in one high multiply, chosen by proof.
 
-With p = 2 * acc * multiplier and s = -shift, TFLite's results are
-  double rounding, s >= 1:  (((p + 2^31) >> 32) + 2^(s-1) + (acc >> 31)) >> s
-  double or single, s = 0:   (p + 2^31) >> 32
-  single rounding, s >= 1:  ((p >> 32) + 2^(s-1)) >> s
-provided that 2 * acc fits an int32.  The sign term acc >> 31 only decides ties of negative values, so it may be left out where negative
-values are clamped to the zero point anyway.  The zero point joins the constant, shifted by s.  All steps are exact integer arithmetic;
-tests/topi/test_requant.py compares them with the reference functions.
+Let s = -shift, m the multiplier, and a = acc * 2^p the accumulator pre-scaled by p >= 1 bits (for p = 1 that is one doubling).  With
+hi(x) = floor(x / 2^32), TFLite's results are, before clamping,
+
+  single rounding, s + p >= 2:          (hi(a*m) + 2^(s+p-2)) >> (s+p-1)
+  double rounding, s >= 1, p = 1:       (hi(a*m + 2^31) + 2^(s-1) + (acc >> 31)) >> s
+  double rounding, s >= 1, p >= 2:      (hi(a*m) + 2^(s+p-2) + 2^(p-2) + ((acc >> 31) << (p-1))) >> (s+p-1)
+
+as long as a fits an int32.  The term with acc >> 31 only decides ties of negative values, so it is left out where those are clamped
+to the zero point anyway (every ReLU whose zero point is its lower bound).  The zero point joins the constant, shifted left by
+s+p-1.  Everything is exact integer arithmetic; tests/topi/test_requant.py compares with the reference functions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from aot.ir.op import Array
 from aot.op._fixed_point import tir_multiply_by_quantized_multiplier
 from aot.op.requantize import RequantizeAttrs
+from aot.support.dtype import int_range
+from aot.target.target import Target
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast, clamp, imm
+from aot.tir.expr import Expr, clamp, imm
+from aot.topi.arm_dsp.intrin import SMMLA, SMMLAR, saturate
+from aot.topi.intrin import MULHI, MULHI_ROUND
+
+MAX_CONSTANT_BITS = 22
+"""Largest final shift of the short form: zero point << 22 plus a rounded half product stays within an int32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,38 +44,49 @@ class Field:
         return bool((self.values == self.values[0]).all())
 
 
-class Requant(Protocol):
-    """A way to requantise: the fields that it reads for each channel, and the expression."""
-
-    @property
-    def fields(self) -> tuple[Field, ...]: ...
-
-    def emit(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
-        """The clamped result as int32, from the int32 accumulator."""
-
-
 @dataclass(frozen=True, slots=True)
 class HighMultiply:
-    """One high multiply, one constant, one shift (the forms above)."""
+    """The short forms above; fields: multiplier, constant, shift. `prescale` is p of each channel."""
 
     fields: tuple[Field, ...]
+    prescale: Array
     rounded: bool
     signed: bool
     lo: int
     hi: int
+    dtype: str
+    dsp: bool
 
     def emit(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
+        """The clamped int32 result, from the plain accumulator (only for a uniform prescale)."""
+        return self.emit_scaled(b, acc * (1 << int(self.prescale[0])), fields)
+
+    def emit_scaled(self, b: IRBuilder, scaled: Expr, fields: tuple[Expr, ...]) -> Expr:
+        """The clamped int32 result, from the accumulator times 2^p."""
         multiplier, constant, shift = fields
-        high = mulhi(acc * 2, multiplier, rounded=self.rounded)
-        total = high + constant
         if self.signed:
-            total = total + (acc >> 31)
+            scaled = b.let("acc", scaled)
+            constant = constant + sign_term(scaled, int(self.prescale[0]))
+        if self.dsp:
+            total: Expr = (SMMLAR if self.rounded else SMMLA)(scaled, multiplier, constant)
+        else:
+            total = (MULHI_ROUND if self.rounded else MULHI)(scaled, multiplier) + constant
+        return self._saturated(total, shift)
+
+    def _saturated(self, total: Expr, shift: Expr) -> Expr:
+        if self.dsp and (self.lo, self.hi) == int_range(self.dtype):
+            return saturate("ssat", 8, 0)(total >> shift)
         return clamp(total >> shift, self.lo, self.hi)
+
+
+def sign_term(scaled: Expr, prescale: int) -> Expr:
+    """(acc >> 31) << (p-1), or acc >> 31 for p = 1; a negative number times a power of two, so no shift of a negative value."""
+    return (scaled >> 31) * (1 << (prescale - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class General:
-    """TFLite's own steps, for shifts and ranges that the short form does not cover."""
+    """TFLite's own steps, for shifts and ranges that the short form does not cover; fields: multiplier, shift."""
 
     fields: tuple[Field, ...]
     attrs: RequantizeAttrs
@@ -76,28 +96,53 @@ class General:
         return clamp(scaled + self.attrs.zero_point, self.attrs.lo, self.attrs.hi)
 
 
-def mulhi(a: Expr, m: Expr, *, rounded: bool) -> Expr:
-    """The upper word of the 64-bit product, rounded to nearest (ties up) on request."""
-    product = cast("int64", a) * cast("int64", m)
-    if rounded:
-        product = product + imm(1 << 31, "int64")
-    return cast("int32", product >> 32)
+Requant = HighMultiply | General
 
 
-def plan_requantize(attrs: RequantizeAttrs, low: Array, high: Array) -> Requant:
-    """The cheapest exact form for accumulators of channel c in [low[c], high[c]]."""
-    channels = len(low)
-    multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), (channels,)).copy()
-    right = -np.broadcast_to(np.asarray(attrs.shift, np.int64), (channels,))
+def plan_requantize(attrs: RequantizeAttrs, low: Array, high: Array, target: Target) -> Requant:
+    """The cheapest exact form for accumulators of channel c in [low[c], high[c]] (int64 arrays)."""
+    short = plan_high_multiply(attrs, low, high, target=target, prescale=1)
+    if short is not None:
+        return short
+    numbers = {"multiplier": attrs.multiplier, "shift": attrs.shift}
+    return General(tuple(Field(n, np.broadcast_to(np.asarray(v), low.shape)) for n, v in numbers.items()), attrs)
+
+
+def right_shifts(attrs: RequantizeAttrs, low: Array, high: Array) -> tuple[Array, Array]:
+    """(multiplier, s) of each channel; a channel whose product always rounds to zero becomes (0, 1)."""
+    multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape).copy()
+    right = -np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape)
     magnitude = np.maximum(np.abs(low), np.abs(high)).astype(np.int64)
     vanishing = (multiplier == 0) | ((right >= 1) & (magnitude < (1 << np.clip(right - 1, 0, 40))))
-    multiplier[vanishing], right = 0, np.where(vanishing, 1, right)
-    short = bool((magnitude < (1 << 30)).all() and (right >= 1).all() and (right <= 21).all())
-    if not short:
-        numbers = {"multiplier": attrs.multiplier, "shift": attrs.shift}
-        return General(tuple(Field(n, np.broadcast_to(np.asarray(v), (channels,))) for n, v in numbers.items()), attrs)
-    constant = (1 << (right - 1)) + (attrs.zero_point << right)
+    multiplier[vanishing] = 0
+    return multiplier, np.where(vanishing, 1, right)
+
+
+def plan_high_multiply(
+    attrs: RequantizeAttrs, low: Array, high: Array, *, target: Target, prescale: int | Array = 1
+) -> HighMultiply | None:
+    """The short form for accumulators that come pre-scaled by 2^prescale (one p, or one for each channel); None where it is not exact.
+
+    Channels of different p need the sign term to be unnecessary.
+    """
+    multiplier, right = right_shifts(attrs, low, high)
+    p = np.broadcast_to(np.asarray(prescale, np.int64), low.shape)
+    shift = right + p - 1
+    magnitude = np.maximum(np.abs(low), np.abs(high)).astype(np.int64)
+    fits = (magnitude << p) < (1 << 31)
+    if not (fits & (right >= 1) & (p >= 1) & (shift <= MAX_CONSTANT_BITS)).all():
+        return None
     double = attrs.rounding == "double"
-    sign_matters = double and attrs.lo < attrs.zero_point and bool((low < 0).any())
-    fields = (Field("multiplier", multiplier), Field("constant", constant), Field("shift", right))
-    return HighMultiply(fields, double, sign_matters, attrs.lo, attrs.hi)
+    signed = double and attrs.lo < attrs.zero_point and bool((low < 0).any())
+    if signed and not (p == p[0]).all():
+        return None
+    rounded = double and bool((p == 1).any())
+    if rounded and not (p == 1).all():
+        return None
+    constant = (1 << (shift - 1)) + (attrs.zero_point << shift)
+    if double:
+        constant = constant + np.where(p >= 2, 1 << np.clip(p - 2, 0, 40), 0)
+    fields = (Field("multiplier", multiplier), Field("constant", constant), Field("shift", shift))
+    return HighMultiply(fields, p, rounded, signed, attrs.lo, attrs.hi, attrs.dtype, target.has("dsp"))
+
+

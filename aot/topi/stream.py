@@ -31,7 +31,7 @@ class ChannelStream:
     def __init__(self, weights: Array, bias: Array, requant: Requant, *, block: int) -> None:
         self.depth, self.channels = int(weights.shape[0]), int(weights.shape[1])
         self.block = min(block, self.channels)
-        self._requant = requant
+        self.requant = requant
         self._arrays = [bias] + [f.values for f in requant.fields if not f.uniform]
         self._weights = weights
 
@@ -68,7 +68,7 @@ class ChannelStream:
         """The requantisation numbers of channel j of a block, loaded or immediate."""
         out: list[Expr] = []
         row = 1
-        for f in self._requant.fields:
+        for f in self.requant.fields:
             if f.uniform:
                 out.append(imm(int(f.values[0])))
             else:

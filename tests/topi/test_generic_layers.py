@@ -31,7 +31,7 @@ DEPTHWISE = [
     Layer("dw", (1, 9, 9, 1), (1, 3, 3, 8), strides=(2, 2), padding=(2, 2, 2, 2), dilation=(2, 2), multiplier=8, pad_value=77, out_zp=7),
     Layer("dw", (1, 4, 4, 3), (1, 2, 5, 15), padding=(1, 0, 2, 4), multiplier=5, per_channel=False, out_zp=0),
 ]
-DENSE = [Layer("dense", (3, 20), (10, 20), rounding="single"), Layer("dense", (1, 7), (3, 7), rounding="double", out_zp=4)]
+DENSE = [Layer("dense", (3, 20), (10, 20), rounding="single"), Layer("dense", (4, 7), (3, 7), rounding="double", out_zp=4)]
 CASES = [(n, c) for n, cs in (("conv2d", CONV + POINTWISE), ("pointwise", POINTWISE), ("depthwise_conv2d", DEPTHWISE), ("dense", DENSE)) for c in cs]
 
 

@@ -30,14 +30,14 @@ def remove_padding_value(layer: FusedLayer) -> tuple[FusedLayer, int]:
     return replace(layer, bias=layer.bias + offset * layer.weight.sum(axis=axes)), offset
 
 
-def lower(group: Group, _target: Target, name: str) -> Lowered:
+def lower(group: Group, target: Target, name: str) -> Lowered:
     matched = match_layer(group)
     assert matched is not None
     layer, offset = remove_padding_value(matched)
     batch, out_height, out_width, channels = layer.out_type.shape
     top, left, bottom, right = layer.attrs.padding
     pixels = 1 if left or right or layer.attrs.dilation[1] > 1 else min(2, out_width)
-    stream = make_stream(layer, block=4)
+    stream = make_stream(layer, target, block=4)
     b = IRBuilder(name)
     shape = layer.data_type.shape
     buffers = open_layer(b, group, layer, stream, data_shape=shape, out_shape=layer.out_type.shape)

@@ -26,12 +26,12 @@ def accepts_pointwise(group: Group, _target: Target) -> bool:
     return layer.attrs.strides == (1, 1) and not any(layer.attrs.padding)
 
 
-def lower(group: Group, _target: Target, name: str) -> Lowered:
+def lower(group: Group, target: Target, name: str) -> Lowered:
     layer = match_layer(group)
     assert layer is not None
     rows, depth = prod(layer.data_type.shape[:-1]), layer.data_type.shape[-1]
     pixels = min(2, rows)
-    stream = make_stream(layer, block=4)
+    stream = make_stream(layer, target, block=4)
     b = IRBuilder(name)
     buffers = open_layer(b, group, layer, stream, data_shape=(rows, depth), out_shape=(rows, layer.channels))
     with b.for_("m", (rows + pixels - 1) // pixels) as tile:

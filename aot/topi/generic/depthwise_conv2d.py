@@ -23,12 +23,12 @@ def block_size(multiplier: int) -> int:
     return 4 if multiplier == 1 else max(d for d in (1, 2, 3, 4) if multiplier % d == 0)
 
 
-def lower(group: Group, _target: Target, name: str) -> Lowered:
+def lower(group: Group, target: Target, name: str) -> Lowered:
     matched = match_layer(group)
     assert matched is not None
     layer, offset = remove_padding_value(matched)
     multiplier = layer.attrs.multiplier
-    stream = make_stream(layer, block=block_size(multiplier))
+    stream = make_stream(layer, target, block=block_size(multiplier))
     batch, out_height, out_width, _ = layer.out_type.shape
     _, height, width, depth = layer.data_type.shape
     kh, kw, _ = layer.weight.shape

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from aot.op.impl import Group, Lowered
 from aot.op.te_rule import TeContext
+from aot.target.target import Target
 from aot.te.tensor import placeholder
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
@@ -33,7 +34,6 @@ def open_layer(
     b: IRBuilder, group: Group, layer: FusedLayer, stream: ChannelStream, *, data_shape: tuple[int, ...], out_shape: tuple[int, ...]
 ) -> LayerBuffers:
     """Declare the buffers; inputs in the order of the group's parameters, operands of the tail seen in the output's shape."""
-    requant = plan_requantize(layer.requant, layer.acc_low, layer.acc_high)
     data, operands = None, {}
     for var in group.params:
         if var is layer.data and data is None:
@@ -49,15 +49,15 @@ def open_layer(
     epilogue = tail_epilogue(layer, ctx, out_shape, operands)
 
     def store(indices: tuple[Expr, ...], acc: Expr, fields: tuple[Expr, ...]) -> None:
-        value = requant.emit(b, acc, fields)
+        value = stream.requant.emit(b, acc, fields)
         b.store(out, indices, epilogue(cast("int8", value), indices) if layer.tail else value)
 
     return LayerBuffers(data, out, params, ctx, store)
 
 
-def make_stream(layer: FusedLayer, *, block: int) -> ChannelStream:
+def make_stream(layer: FusedLayer, target: Target, *, block: int) -> ChannelStream:
     """The stream of a layer whose weights are given as [O, ...] or, for depthwise, [KH, KW, O]."""
-    requant = plan_requantize(layer.requant, layer.acc_low, layer.acc_high)
+    requant = plan_requantize(layer.requant, layer.acc_low, layer.acc_high, target)
     weights = layer.weight
     depthwise = weights.shape[-1] == layer.channels and layer.anchor.op.name == "nn.depthwise_conv2d"  # type: ignore[union-attr]
     matrix = weights.reshape(-1, layer.channels) if depthwise else weights.reshape(layer.channels, -1).T

@@ -1,0 +1,81 @@
+"""qnn.softmax row by row: a table of 256 exponentials, one reciprocal a row, no scratch.  Integers only."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aot.ir.type import TensorType
+from aot.op._fixed_point import INT32_MAX, tir_saturating_rounding_doubling_high_mul
+from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.op.softmax import ACCUMULATION_INTEGER_BITS, OUTPUT_ZERO_POINT, exp_table
+from aot.relay.expr import Var
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, imm, maximum, minimum, select
+from aot.tir.function import FuncAttrs
+
+_mul = tir_saturating_rounding_doubling_high_mul
+
+
+def accepts(group: Group, _target: Target) -> bool:
+    return not group.followers and isinstance(group.anchor.args[0], Var) and len(group.params) == 1
+
+
+def lower(group: Group, _target: Target, name: str) -> Lowered:
+    type_ = group.anchor.type
+    assert isinstance(type_, TensorType)
+    depth = type_.shape[-1]
+    rows = type_.size // depth
+    b = IRBuilder(name)
+    data = b.input("data", (type_.size,), "int8")
+    out = b.output("out", (type_.size,), "int8")
+    table = b.const("exps", (256,), "int32")
+    if rows == 1:
+        _row(b, data, out, table, base=imm(0), depth=depth)
+    else:
+        with b.for_("m", rows) as m:
+            _row(b, data, out, table, base=b.let("base", m * depth), depth=depth)
+    func = b.finish(FuncAttrs(kernel="generic.softmax", span=group.anchor.span))
+    return Lowered(func, {table.name: exp_table(group.anchor.attrs).astype(np.int32)})
+
+
+def _row(b: IRBuilder, data: Buffer, out: Buffer, table: Buffer, *, base: Expr, depth: int) -> None:
+    largest = b.local("largest", (1,), "int32", init=-128)
+    with b.for_("c", depth) as c:
+        b.store(largest, 0, maximum(largest[0], cast("int32", data[base + c])))
+    top = b.let("top", largest[0])
+    total = b.local("total", (1,), "uint32", init=0)
+    rounding = 1 << (ACCUMULATION_INTEGER_BITS - 1)
+    with b.for_("c", depth) as c:
+        exp = cast("uint32", table[top - cast("int32", data[base + c])])
+        b.store(total, 0, total[0] + ((exp + rounding) >> ACCUMULATION_INTEGER_BITS))
+    scale, shift = _reciprocal(b, total[0])
+    with b.for_("c", depth) as c:
+        exp = table[top - cast("int32", data[base + c])]
+        # (v + 2^(n-1)) >> n as ((v >> (n-1)) + 1) >> 1, which no sum can overflow
+        value = cast("int32", ((cast("uint32", _mul(scale, exp)) >> shift) + 1) >> 1)
+        b.store(out, base + c, minimum(value + OUTPUT_ZERO_POINT, 127))
+
+
+def _reciprocal(b: IRBuilder, total: Expr) -> tuple[Expr, Expr]:
+    """GetReciprocal of a sum >= 2^19: Q0.31 mantissa (int32), and one less than the final right shift (uint32, at most 31)."""
+    x = b.local("mantissa", (1,), "uint32")
+    b.store(x, 0, total)
+    zeros = b.local("zeros", (1,), "int32", init=0)
+    for step in (8, 4, 2, 1):  # at most 12 leading zeros
+        with b.if_(x[0] < imm(1 << (32 - step), "uint32")):
+            b.store(x, 0, x[0] << step)
+            b.store(zeros, 0, zeros[0] + step)
+    half = b.let("half", cast("int32", x[0] >> 1))
+    y = b.local("y", (1,), "int32")
+    b.store(y, 0, _mul(half, imm(-1010580540)) + 1515870810)
+    with b.for_("newton", 3):
+        error = imm(1 << 29) - _mul(half, y[0])
+        b.store(y, 0, y[0] + _mul(y[0], error) * 4)
+    mantissa = b.let("scale", select(y[0] >= imm(1 << 30), imm(INT32_MAX), minimum(y[0], (1 << 30) - 1) * 2))
+    shift = b.let("shift", minimum(imm(ACCUMULATION_INTEGER_BITS + 31 - 8 - 1) - zeros[0], 31))
+    return mantissa, cast("uint32", shift)
+
+
+register_impl(Impl("generic.softmax", "qnn.softmax", accepts, lower))
