@@ -1,7 +1,7 @@
 """qnn.quantize and qnn.requantize8: QUANTIZE of TFLite, from float32 or from one 8-bit quantisation to another.
 
 From float32: q = clamp(zp + round(x / scale)), the quotient in float32, halves away from zero.  A quotient beyond int32 saturates
-here (in the reference it is undefined behaviour); NaN gives the upper bound.  Oracle: `optimized_ops::AffineQuantize`'s reference.
+here (in the reference it is undefined behaviour); NaN gives the upper bound.  Oracle: `reference_ops::AffineQuantize`.
 Between codes: q = clamp(zp + rescale(q_in - zp_in)) with double rounding.  Oracle: `reference_ops::Requantize`.
 """
 
@@ -47,7 +47,7 @@ class QuantizeAttrs:
 
 @dataclass(frozen=True, slots=True)
 class Requantize8Attrs:
-    """Zero point of the data; multiplier, shift and zero point of the result; clamp [lo, hi]; the result's type and parameters."""
+    """Zero point of the data; multiplier, shift and zero point of the result; clamp [lo, hi]; the result's type."""
 
     input_zp: int
     multiplier: int
