@@ -14,6 +14,7 @@ import numpy as np
 
 from aot.ir.module import IRModule
 from aot.ir.span import Span
+from aot.ir.type import QuantParams
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
 from aot.support.names import NameSupply
 from aot.support.text import TextBuilder, printable
@@ -114,16 +115,18 @@ def _checksum(data: np.ndarray[Any, Any]) -> str:
 
 
 def _attrs(attrs: Any) -> list[str]:
-    """`key=value` of each field, in the order of declaration; None is left out."""
+    """`key=value` of each field that has not its default value, in the order of declaration."""
     if not dataclasses.is_dataclass(attrs):
         return [] if attrs is None else [str(attrs)]
-    fields = [(f.name, getattr(attrs, f.name)) for f in dataclasses.fields(attrs)]
-    return [f"{name}={_value(value)}" for name, value in fields if value is not None]
+    fields = [(f.name, getattr(attrs, f.name), f.default) for f in dataclasses.fields(attrs)]
+    return [f"{name}={_value(value)}" for name, value, default in fields if isinstance(value, np.ndarray) or value != default]
 
 
 def _value(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array[{value.dtype}[{', '.join(map(str, value.shape))}], {_checksum(value)}]"
+    if isinstance(value, QuantParams):
+        return f"quant(scale={_value(tuple(f'{s:.6g}' for s in value.scale))}, zp={_value(value.zero_point)})"
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) > _LONG:
         return f"({_value(value[0])}, .. {len(value)} values, {crc32(repr(tuple(value)).encode()):08x})"
     if isinstance(value, tuple):

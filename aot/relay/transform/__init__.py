@@ -1,1 +1,28 @@
+"""Passes over relay functions, and the order in which the compiler runs them."""
 
+from __future__ import annotations
+
+from aot.ir.transform import Sequential
+from aot.relay.transform.canonicalize import canonicalize
+from aot.relay.transform.dead_code import dead_code
+from aot.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
+from aot.relay.transform.fold_constant import fold_constant
+from aot.relay.transform.fuse_ops import fuse_ops
+from aot.relay.transform.infer_type import infer_type
+
+_PIPELINE = (infer_type, fold_constant, canonicalize, eliminate_common_subexpr, dead_code, fuse_ops)
+
+__all__ = [
+    "canonicalize",
+    "dead_code",
+    "eliminate_common_subexpr",
+    "fold_constant",
+    "fuse_ops",
+    "infer_type",
+    "pipeline",
+]
+
+
+def pipeline(opt_level: int = 2) -> Sequential:
+    """From what a front end yields to fused functions; the current PassContext may still leave out more."""
+    return Sequential(tuple(p for p in _PIPELINE if p.required or p.opt_level <= opt_level), "relay")

@@ -1,0 +1,176 @@
+"""Instruments: what can be watched while passes run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from aot.errors import InternalError, Problem
+from aot.ir.dialect import Dialect, dialect_of
+from aot.ir.module import BaseFunc, IRModule
+from aot.ir.op import Array
+from aot.ir.transform import Instrument, Pass, PassContext
+from aot.ir.type import TensorType
+from aot.support.dtype import int_range, is_float, numpy_dtype
+
+
+@dataclass(frozen=True, slots=True)
+class PassTime:
+    """Wall-clock seconds of one run of a pass."""
+
+    name: str
+    seconds: float
+
+
+class Timing(Instrument):
+    """Collects `rows`, one for each run of a pass."""
+
+    def __init__(self) -> None:
+        self.rows: list[PassTime] = []
+        self._started: list[float] = []
+
+    def before(self, module: IRModule, running: Pass) -> None:
+        """Start the clock."""
+        self._started.append(perf_counter())
+
+    def after(self, module: IRModule, running: Pass) -> None:
+        """Stop the clock."""
+        self.rows.append(PassTime(running.name, perf_counter() - self._started.pop()))
+
+    def exit(self, context: PassContext) -> None:
+        """Forget clocks of passes that failed."""
+        self._started.clear()
+
+
+class DumpIR(Instrument):
+    """Writes the module into `folder` before the first pass (`00_input.relay`) and after each (`03_fuse_ops.relay`)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files: list[Path] = []
+        self._number = 0
+
+    def before(self, module: IRModule, running: Pass) -> None:
+        """Write the input, once."""
+        if not self._number:
+            self._write(module, "input")
+
+    def after(self, module: IRModule, running: Pass) -> None:
+        """Write the result."""
+        self._write(module, running.name)
+
+    def _write(self, module: IRModule, title: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        texts: dict[str, list[str]] = {}
+        for name, func in module.functions.items():
+            kind = dialect_of(func)
+            texts.setdefault(kind.name, []).append(kind.to_text(func, name))
+        for suffix, parts in texts.items():
+            path = self.folder / f"{self._number:02d}_{title}.{suffix}"
+            path.write_text("\n".join(parts), encoding="utf-8", newline="\n")
+            self.files.append(path)
+        self._number += 1
+
+
+class VerifyIR(Instrument):
+    """Runs the verifier of each function's IR after every pass; an InternalError (E9003) names the pass in its notes."""
+
+    def after(self, module: IRModule, running: Pass) -> None:
+        """Verify all functions."""
+        for name, func in module.functions.items():
+            try:
+                dialect_of(func).verify(func, name)
+            except InternalError as error:
+                error.add_note(f"after pass {running.name}")
+                raise
+
+
+class CheckSemantics(Instrument):
+    """Runs the module on random inputs before and after every pass, and compares bit by bit (E9004).
+
+    Functions of an IR without an evaluator, functions that a pass adds or removes, and ones whose inputs it changes are not
+    compared.
+    """
+
+    def __init__(self, *, seed: int = 0, sets: int = 1) -> None:
+        self._seed = seed
+        self._sets = sets
+        self._cached: tuple[IRModule, dict[str, list[Array]]] | None = None
+        self._expected: list[dict[str, list[Array]]] = []
+        self.compared = 0
+
+    def before(self, module: IRModule, running: Pass) -> None:
+        """Run the module, unless its results are known from the pass before."""
+        known = self._cached is not None and self._cached[0] is module
+        results = self._cached[1] if known and self._cached is not None else self._results(module)
+        self._expected.append(results)
+
+    def after(self, module: IRModule, running: Pass) -> None:
+        """Run the module again; InternalError where a result differs."""
+        results, expected = self._results(module), self._expected.pop()
+        self._cached = (module, results)
+        for name in sorted(results.keys() & expected.keys()):
+            self.compared += 1
+            fault = _difference(expected[name], results[name])
+            if fault:
+                error = InternalError(Problem("E9004", f"the pass {running.name} changes the result of {name}: {fault}"))
+                error.add_note(_text(module.functions[name], name))
+                raise error
+
+    def exit(self, context: PassContext) -> None:
+        """Forget everything."""
+        self._cached = None
+        self._expected.clear()
+
+    def _results(self, module: IRModule) -> dict[str, list[Array]]:
+        table: dict[str, list[Array]] = {}
+        for name, func in module.functions.items():
+            kind = dialect_of(func)
+            if kind.evaluate is not None and kind.input_types is not None:
+                table[name] = self._run(func, kind)
+        return table
+
+    def _run(self, func: BaseFunc, kind: Dialect) -> list[Array]:
+        assert kind.evaluate is not None
+        assert kind.input_types is not None
+        types = kind.input_types(func)
+        results: list[Array] = []
+        for i in range(self._sets):
+            results += kind.evaluate(func, random_inputs(types, seed=self._seed + i))
+        return results
+
+
+def random_inputs(types: Sequence[TensorType], *, seed: int = 0) -> list[Array]:
+    """One array a type, the same for the same seed: integers over their whole range, floats standard normal."""
+    rng = np.random.default_rng(seed)
+    return [_random(rng, t) for t in types]
+
+
+def _random(rng: np.random.Generator, wanted: TensorType) -> Array:
+    dtype = numpy_dtype(wanted.dtype)
+    if is_float(wanted.dtype):
+        return rng.standard_normal(wanted.shape).astype(dtype)
+    low, high = int_range(wanted.dtype)
+    wide = np.uint64 if wanted.dtype == "uint64" else np.int64
+    values: Array = rng.integers(low, high, wanted.shape, dtype=wide, endpoint=True)
+    return values.astype(dtype)
+
+
+def _difference(expected: list[Array], results: list[Array]) -> str:
+    """What differs first, empty if nothing does; bits count, so NaN equals itself and 0.0 is not -0.0."""
+    if len(expected) != len(results):
+        return f"{len(results)} outputs instead of {len(expected)}"
+    for i, (a, b) in enumerate(zip(expected, results, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"output {i} is {b.dtype}{list(b.shape)} instead of {a.dtype}{list(a.shape)}"
+        if a.tobytes() != b.tobytes():
+            return f"output {i} differs in {int((a != b).sum())} of {a.size} elements"
+    return ""
+
+
+def _text(func: BaseFunc, name: str) -> str:
+    return dialect_of(func).to_text(func, name)

@@ -1,0 +1,270 @@
+"""Rewrite operators into one normal form, rule by rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aot.ir.op import Array, Op
+from aot.ir.transform import PassContext, function_pass
+from aot.relay.expr import Call, Constant, Expr, Function, call, const, is_op, operands, post_order, tensor_type, with_operands
+from aot.relay.interpreter import call_op
+from aot.relay.transform._uses import Uses
+from aot.relay.verify import same_type
+from aot.support.dtype import bits, int_range, is_int
+
+Rule = Callable[[Call, Uses], Expr | None]
+"""A rule returns what the call equals by its law, or None where it does not apply. The right side is never worse."""
+
+
+@function_pass(opt_level=1)
+def canonicalize(func: Function, _context: PassContext) -> Function:
+    """Apply `RULES` bottom-up until none applies.
+
+    In and out: operator calls with the same results bit by bit.  After it, no convolution or fully connected layer has an
+    input zero point (unless a 32-bit sum could overflow without it), paddings lie in the windows that read them, clamps in
+    the operators that already clamp, and operators that change nothing are gone.
+    """
+    while True:
+        new = _sweep(func)
+        if new.body is func.body:
+            return new
+        func = new
+
+
+def _sweep(func: Function) -> Function:
+    uses = Uses(func)
+    done: dict[int, Expr] = {}
+    for expr in post_order(func.body):
+        new = with_operands(expr, [done[id(o)] for o in operands(expr)])
+        uses.replace(expr, new)
+        while isinstance(new, Call) and (better := _apply(new, uses)) is not None:
+            uses.replace(new, better)
+            new = better
+        done[id(expr)] = new
+    return Function(func.params, done[id(func.body)], func.attrs)
+
+
+def _apply(expr: Call, uses: Uses) -> Expr | None:
+    rules = RULES.get(expr.op.name, ()) if isinstance(expr.op, Op) else ()
+    return next((new for rule in rules if (new := rule(expr, uses)) is not None), None)
+
+
+def _again(expr: Call, args: Sequence[Expr], attrs: Any) -> Call:
+    """The same operator over other operands or with other attributes."""
+    assert isinstance(expr.op, Op)
+    return call(expr.op, args, attrs, span=expr.span)
+
+
+# Convolutions and fully connected layers.
+
+
+def zero_point_into_bias(expr: Call, _uses: Uses) -> Expr | None:
+    """sum w*(x - zp) = sum w*x - zp * sum w, the last term being a constant for each output channel.
+
+    Padding needs no care: outside the image x is `pad_value`, which stays.  Weights must be constant and no sum may overflow.
+    """
+    weight = expr.args[1]
+    zp = expr.attrs.input_zp
+    if zp == 0 or not isinstance(weight, Constant):
+        return None
+    moved = replace(expr.attrs, input_zp=0)
+    bias = -zp * _effective_weight(expr).sum(axis=_reduction_axes(expr))
+    layer = _again(expr, expr.args, moved)
+    if not (_cannot_overflow(expr, np.zeros_like(bias)) and _cannot_overflow(layer, bias)):
+        return None
+    data = bias.astype(np.dtype(tensor_type(expr).dtype))
+    return call("nn.bias_add", [layer, const(data, span=expr.span)], span=expr.span)
+
+
+def merge_biases(expr: Call, _uses: Uses) -> Expr | None:
+    """(x + a) + b = x + (a + b) for constants a and b, where x + (a + b) cannot overflow in any order of summation."""
+    inner, b = expr.args
+    if not is_op(inner, "nn.bias_add") or not isinstance(b, Constant):
+        return None
+    x, a = operands(inner)
+    if not isinstance(a, Constant) or not isinstance(x, Call) or not isinstance(x.op, Op) or x.op.name not in _LAYERS:
+        return None
+    total = a.data.astype(np.int64) + b.data
+    if not isinstance(x.args[1], Constant) or not _cannot_overflow(x, total):
+        return None
+    return call("nn.bias_add", [x, const(total.astype(a.data.dtype), span=b.span)], span=expr.span)
+
+
+def drop_zero_bias(expr: Call, _uses: Uses) -> Expr | None:
+    """x + 0 = x."""
+    bias = expr.args[1]
+    return expr.args[0] if isinstance(bias, Constant) and not bias.data.any() else None
+
+
+_LAYERS = frozenset({"nn.conv2d", "nn.depthwise_conv2d", "nn.dense"})
+
+
+def _effective_weight(layer: Call) -> Array:
+    """Weights less their zero point, int64."""
+    weight = layer.args[1]
+    assert isinstance(weight, Constant)
+    result: Array = weight.data.astype(np.int64) - getattr(layer.attrs, "weight_zp", 0)
+    return result
+
+
+def _reduction_axes(layer: Call) -> tuple[int, ...]:
+    """All axes of the weights but the output channel's: it is the last one of a depthwise convolution, else the first."""
+    rank = len(tensor_type(layer.args[1]).shape)
+    return tuple(range(rank - 1)) if is_op(layer, "nn.depthwise_conv2d") else tuple(range(1, rank))
+
+
+def _cannot_overflow(layer: Call, bias: Array) -> bool:
+    """Whether bias + any partial sum of w*(x - input_zp) stays in the accumulator's type, for every x of the data's type."""
+    low, high = int_range(tensor_type(layer.args[0]).dtype)
+    widest = max(abs(low - layer.attrs.input_zp), abs(high - layer.attrs.input_zp))
+    bound = np.abs(_effective_weight(layer)).sum(axis=_reduction_axes(layer)) * widest + np.abs(bias)
+    return bool((bound <= int_range(tensor_type(layer).dtype)[1]).all())
+
+
+# Padding.
+
+
+def pad_into_layer(expr: Call, uses: Uses) -> Expr | None:
+    """A window over an image with a border of v is the window over the image, v being read outside.
+
+    The two paddings add up; they must have one value, unless the layer has no padding of its own.  The border stays smaller than
+    the window, so that no window misses the image, and lies in height and width only.
+    """
+    pad, weight = expr.args
+    border = _spatial_border(pad, uses)
+    attrs = expr.attrs
+    if border is None or not isinstance(pad, Call) or (any(attrs.padding) and attrs.pad_value != pad.attrs.pad_value):
+        return None
+    window = [(k - 1) * d + 1 for k, d in zip(tensor_type(weight).shape[1:3], attrs.dilation, strict=True)]
+    padding = tuple(a + b for a, b in zip(attrs.padding, border, strict=True))
+    if not _reaches_image(padding, window):
+        return None
+    merged = replace(attrs, padding=padding, pad_value=pad.attrs.pad_value)
+    return _again(expr, [pad.args[0], weight], merged)
+
+
+def pad_into_max_pool(expr: Call, uses: Uses) -> Expr | None:
+    """max(x, lowest) = x: a border of the type's lowest value is the padding of a maximum, which leaves out what lies outside."""
+    pad = expr.args[0]
+    border = _spatial_border(pad, uses)
+    if border is None or not isinstance(pad, Call) or not is_int(tensor_type(pad).dtype):
+        return None
+    padding = tuple(a + b for a, b in zip(expr.attrs.padding, border, strict=True))
+    if pad.attrs.pad_value != int_range(tensor_type(pad).dtype)[0] or not _reaches_image(padding, expr.attrs.pool_size):
+        return None
+    return _again(expr, [pad.args[0]], replace(expr.attrs, padding=padding))
+
+
+def _spatial_border(pad: Expr, uses: Uses) -> tuple[int, int, int, int] | None:
+    """(top, left, bottom, right) of an nn.pad of height and width that nothing else reads."""
+    if not isinstance(pad, Call) or not is_op(pad, "nn.pad") or uses.count(pad) != 1 or len(pad.attrs.pad_width) != 4:
+        return None
+    batch, height, width, channel = (tuple(w) for w in pad.attrs.pad_width)
+    if batch != (0, 0) or channel != (0, 0):
+        return None
+    return height[0], width[0], height[1], width[1]
+
+
+def _reaches_image(padding: tuple[int, ...], window: Any) -> bool:
+    top, left, bottom, right = padding
+    return max(top, bottom) < int(window[0]) and max(left, right) < int(window[1])
+
+
+# Clamps.
+
+
+def clip_of_clip(expr: Call, _uses: Uses) -> Expr | None:
+    """clip(clip(x, a, b), c, d) = clip(x, a', b') with a' and b' being a and b clamped to [c, d]."""
+    inner = expr.args[0]
+    if not isinstance(inner, Call) or not is_op(inner, "clip"):
+        return None
+    lo, hi = (min(max(v, expr.attrs.lo), expr.attrs.hi) for v in (inner.attrs.lo, inner.attrs.hi))
+    return call("clip", inner.args, replace(expr.attrs, lo=lo, hi=hi), span=expr.span)
+
+
+def clip_into_producer(expr: Call, uses: Uses) -> Expr | None:
+    """An operator that clamps its result takes over a further clamp (its `attrs.clipped`), if only the clip reads it."""
+    inner = expr.args[0]
+    if not isinstance(inner, Call) or not hasattr(inner.attrs, "clipped") or uses.count(inner) != 1:
+        return None
+    return replace(_again(inner, inner.args, inner.attrs.clipped(expr.attrs.lo, expr.attrs.hi)), span=expr.span)
+
+
+def drop_wide_clip(expr: Call, _uses: Uses) -> Expr | None:
+    """A clamp to a range that holds every value of x is x: the type's range, or that of an operator that clamps."""
+    x = expr.args[0]
+    low, high = int_range(tensor_type(x).dtype)
+    if isinstance(x, Call) and hasattr(x.attrs, "clipped"):
+        low, high = x.attrs.lo, x.attrs.hi
+    return x if expr.attrs.lo <= low and high <= expr.attrs.hi else None
+
+
+# Operators that change nothing.
+
+
+def reshape_of_reshape(expr: Call, _uses: Uses) -> Expr | None:
+    """Only the last of two shapes counts."""
+    inner = expr.args[0]
+    return _again(expr, operands(inner), expr.attrs) if is_op(inner, "reshape") else None
+
+
+def drop_reshape(expr: Call, _uses: Uses) -> Expr | None:
+    """A reshape to the shape of x is x."""
+    return expr.args[0] if same_type(expr.type, expr.args[0].type) else None
+
+
+def drop_transpose(expr: Call, _uses: Uses) -> Expr | None:
+    """Axes in their own order: x."""
+    return expr.args[0] if tuple(expr.attrs.axes) == tuple(range(len(expr.attrs.axes))) else None
+
+
+def transpose_of_transpose(expr: Call, _uses: Uses) -> Expr | None:
+    """Axis i of the result is axis p[q[i]] of x, for a transposition by p and then one by q."""
+    inner = expr.args[0]
+    if not isinstance(inner, Call) or not is_op(inner, "transpose"):
+        return None
+    axes = tuple(inner.attrs.axes[i] for i in expr.attrs.axes)
+    return _again(expr, inner.args, replace(expr.attrs, axes=axes))
+
+
+def drop_requantize8(expr: Call, _uses: Uses) -> Expr | None:
+    """A map of codes to codes that keeps each of the type's codes (all are tried) is x."""
+    dtype = tensor_type(expr.args[0]).dtype
+    if dtype != tensor_type(expr).dtype or bits(dtype) != 8:
+        return None
+    low, high = int_range(dtype)
+    codes = np.arange(low, high + 1).astype(dtype)
+    table = call_op(call("qnn.requantize8", [const(codes)], expr.attrs, span=expr.span), [codes])
+    return expr.args[0] if np.array_equal(np.asarray(table), codes) else None
+
+
+def drop_pad(expr: Call, _uses: Uses) -> Expr | None:
+    """A border of width 0 is none."""
+    return expr.args[0] if not any(any(w) for w in expr.attrs.pad_width) else None
+
+
+def drop_concatenate(expr: Call, _uses: Uses) -> Expr | None:
+    """One tensor concatenated is that tensor."""
+    return expr.args[0] if len(expr.args) == 1 else None
+
+
+_LAYER_RULES: tuple[Rule, ...] = (pad_into_layer, zero_point_into_bias)
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "nn.conv2d": _LAYER_RULES,
+    "nn.depthwise_conv2d": _LAYER_RULES,
+    "nn.dense": (zero_point_into_bias,),
+    "nn.bias_add": (merge_biases, drop_zero_bias),
+    "nn.max_pool2d": (pad_into_max_pool,),
+    "clip": (drop_wide_clip, clip_of_clip, clip_into_producer),
+    "reshape": (reshape_of_reshape, drop_reshape),
+    "transpose": (transpose_of_transpose, drop_transpose),
+    "nn.pad": (drop_pad,),
+    "concatenate": (drop_concatenate,),
+    "qnn.requantize8": (drop_requantize8,),
+}
+"""Rules by operator, tried in this order."""

@@ -1,0 +1,46 @@
+"""Type every node anew from the parameters on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aot.errors import internal
+from aot.ir.op import F_INFER_TYPE, Op, TypeRuleError
+from aot.ir.transform import PassContext, function_pass
+from aot.ir.type import TensorType, Type
+from aot.relay.expr import Call, Expr, Function, operands, post_order, with_operands
+
+
+@function_pass(required=True)
+def infer_type(func: Function, _context: PassContext) -> Function:
+    """Run every operator's type rule again, operands first.
+
+    In: any function.  Out: the same graph, each call of an operator with the type that its rule gives; where only the
+    quantisation parameters were noted on the call and the rule says nothing of them, the note stays.  Nodes whose type does
+    not change are kept. A rule that refuses its operands is our own fault by now (E9001): converters have checked the model
+    before.
+    """
+    done: dict[int, Expr] = {}
+    for expr in post_order(func.body):
+        done[id(expr)] = _typed(with_operands(expr, [done[id(o)] for o in operands(expr)]))
+    return Function(func.params, done[id(func.body)], func.attrs)
+
+
+def _typed(expr: Expr) -> Expr:
+    if not isinstance(expr, Call) or not isinstance(expr.op, Op):
+        return expr
+    try:
+        inferred = F_INFER_TYPE.get(expr.op.name)([a.type for a in expr.args], expr.attrs)
+    except TypeRuleError as error:
+        raise internal(f"{expr.op}: {error}", where=str(expr.span)) from error
+    wanted = _with_note(inferred, expr.type)
+    return expr if wanted == expr.type else replace(expr, type=wanted)
+
+
+def _with_note(inferred: Type, old: Type) -> Type:
+    """`inferred` with the old quantisation parameters where it has none of its own."""
+    match inferred, old:
+        case TensorType(quant=None), TensorType() if inferred.dtype == old.dtype:
+            return replace(inferred, quant=old.quant)
+        case _:
+            return inferred
