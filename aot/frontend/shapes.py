@@ -44,6 +44,7 @@ def check_shapes(graph: SubgraphView, problems: Problems) -> None:
     static = {t.index for t in graph.tensors if t.data is not None and not t.is_variable}
     unknown: set[int] = set()  # tensors whose shape is not known
     for op in graph.operators:
+        _check_integers(op, graph, problems)
         if op.opcode in ("SHAPE", "RANK"):
             if not unknown.intersection(op.inputs):
                 static.update(op.outputs)
@@ -59,6 +60,20 @@ def check_shapes(graph: SubgraphView, problems: Problems) -> None:
             unknown.update(op.outputs)
         if op.opcode not in _NEVER_STATIC and present and static.issuperset(present):
             static.update(op.outputs)
+
+
+_MAY_BE_REAL = frozenset({"WHERE", "UNIQUE", "RANGE", "REDUCE_WINDOW"})
+
+
+def _check_integers(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
+    """Axes, sizes, paddings and permutations are integers."""
+    if op.opcode in _MAY_BE_REAL:
+        return
+    for index in _shape_operands(op):
+        dtype = graph.tensors[index].dtype
+        if not dtype.startswith(("int", "uint")):
+            name = printable(graph.tensors[index].name)
+            problems.add("E1121", f'tensor {index} "{name}" must hold integers, not {dtype}', op.where)
 
 
 def _shape_operands(op: OperatorView) -> list[int]:
