@@ -110,12 +110,12 @@ Epilogue = Callable[[Expr, tuple[Expr, ...]], Expr]
 
 
 def tail_accepts(layer: FusedLayer) -> bool:
-    """Whether every other operand of the tail has the output's own shape, so that it can be read at the output's index."""
+    """Whether every other operand of the tail is a tensor of the output's own shape, so that it can be read at the output's index."""
     for call in layer.tail:
         if not isinstance(call.op, Op) or call.op.name not in F_TE:
             return False
         for arg in call.args:
-            if isinstance(arg, Var) and arg.type.shape != layer.out_type.shape:
+            if isinstance(arg, Constant) or (isinstance(arg, Var) and arg.type.shape != layer.out_type.shape):
                 return False
     return True
 

@@ -199,7 +199,7 @@ def drop_wide_clip(expr: Call, _uses: Uses) -> Expr | None:
     x = expr.args[0]
     low, high = int_range(tensor_type(x).dtype)
     if isinstance(x, Call) and hasattr(x.attrs, "clipped"):
-        low, high = x.attrs.lo, x.attrs.hi
+        low, high = getattr(x.attrs, "lo", low), getattr(x.attrs, "hi", high)
     return x if expr.attrs.lo <= low and high <= expr.attrs.hi else None
 
 
@@ -238,8 +238,34 @@ def drop_requantize8(expr: Call, _uses: Uses) -> Expr | None:
         return None
     low, high = int_range(dtype)
     codes = np.arange(low, high + 1).astype(dtype)
-    table = call_op(call("qnn.requantize8", [const(codes)], expr.attrs, span=expr.span), [codes])
-    return expr.args[0] if np.array_equal(np.asarray(table), codes) else None
+    return expr.args[0] if np.array_equal(_mapped(expr, codes), codes) else None
+
+
+def map_of_lut(expr: Call, uses: Uses) -> Expr | None:
+    """f(T[x]) = (f . T)[x] for a map f of int8 codes to int8 codes, if nothing else reads T[x]."""
+    inner = expr.args[0]
+    if not isinstance(inner, Call) or not is_op(inner, "qnn.lut") or uses.count(inner) != 1 or tensor_type(expr).dtype != "int8":
+        return None
+    table = _mapped(expr, np.asarray(inner.attrs.table, np.int8))
+    attrs = replace(inner.attrs, table=tuple(table.tolist()), quant=tensor_type(expr).quant)
+    return replace(_again(inner, inner.args, attrs), span=expr.span)
+
+
+def lut_of_map(expr: Call, uses: Uses) -> Expr | None:
+    """T[f(x)] = (T . f)[x] for a map f of int8 codes to int8 codes, if nothing else reads f(x)."""
+    inner = expr.args[0]
+    if not isinstance(inner, Call) or not is_op(inner, "qnn.requantize8") or uses.count(inner) != 1:
+        return None
+    if (tensor_type(inner.args[0]).dtype, tensor_type(inner).dtype) != ("int8", "int8"):
+        return None
+    table = _mapped(expr, _mapped(inner, np.arange(-128, 128).astype(np.int8)))
+    return _again(expr, inner.args, replace(expr.attrs, table=tuple(table.tolist())))
+
+
+def _mapped(expr: Call, codes: Array) -> Array:
+    """What an operator of one tensor makes of these values."""
+    alone = _again(expr, [const(codes)], expr.attrs)
+    return np.asarray(call_op(alone, [codes]))
 
 
 def drop_pad(expr: Call, _uses: Uses) -> Expr | None:
@@ -265,6 +291,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "transpose": (transpose_of_transpose, drop_transpose),
     "nn.pad": (drop_pad,),
     "concatenate": (drop_concatenate,),
-    "qnn.requantize8": (drop_requantize8,),
+    "qnn.requantize8": (drop_requantize8, map_of_lut),
+    "qnn.lut": (map_of_lut, lut_of_map),
 }
 """Rules by operator, tried in this order."""
