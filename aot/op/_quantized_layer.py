@@ -13,18 +13,23 @@ from aot.op._fixed_point import activation_range, quantize_multiplier
 from aot.op.clip import ClipAttrs
 from aot.op.convert import ConvertContext, unsupported
 from aot.op.requantize import RequantizeAttrs
-from aot.relay.expr import Call, Expr, call, const
+from aot.relay.expr import Call, Constant, Expr, call, const
 from aot.support.dtype import int_range
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizedLayer:
-    """The integers of one layer: zero points, the output's parameters and the real multiplier of each channel (or one for all)."""
+    """The integers of one layer: zero points, the output's parameters and the real multiplier of each channel (or one for all).
+
+    `flipped` are the channels whose weight scale is negative in the file (MCUNet has some): their weights and bias are negated
+    and their multipliers positive here, which leaves every product, and so every rounding, as it was.
+    """
 
     input_zp: int
     weight_zp: int
     output: TensorType
     multipliers: tuple[float, ...]
+    flipped: tuple[int, ...] = ()
 
 
 def conv_multipliers(data: QuantParams, weight: QuantParams, out: QuantParams) -> tuple[float, ...]:
@@ -56,14 +61,48 @@ def check_quantized_layer(
         unsupported(ctx, op, f"{kinds[0]} data with {kinds[1]} weights giving {kinds[2]} is not supported; only int8 is")
     if data.quant is None or weight.quant is None or out.quant is None:
         unsupported(ctx, op, "quantisation parameters are missing", code="E1206")
+    if len(weight.shape) <= channel_axis:
+        unsupported(ctx, op, f"weights of {len(weight.shape)} dimensions", code="E1207")
     scales = len(weight.quant.scale)
     if scales not in (1, weight.shape[channel_axis]) or (scales > 1 and weight.quant.axis != channel_axis):
         unsupported(ctx, op, f"{scales} weight scales along axis {weight.quant.axis} do not match the weights", code="E1206")
     if any(z != weight.quant.zero_point[0] for z in weight.quant.zero_point):
         unsupported(ctx, op, "per-channel weight zero points are not supported", code="E1206")
-    return QuantizedLayer(
-        data.quant.zero_point[0], weight.quant.zero_point[0], out, multipliers(data.quant, weight.quant, out.quant)
-    )
+    reals = multipliers(data.quant, weight.quant, out.quant)
+    if not all(abs(m) < MULTIPLIER_LIMIT for m in reals):
+        unsupported(ctx, op, f"the scales give a multiplier of {max(map(abs, reals)):g}, at most 2^31 is possible", code="E1206")
+    flipped = tuple(c for c, m in enumerate(reals) if m < 0)
+    if flipped and weight.quant.zero_point[0] != 0:
+        unsupported(ctx, op, "negative weight scales with a zero point are not supported", code="E1206")
+    positive = tuple(map(abs, reals))
+    return QuantizedLayer(data.quant.zero_point[0], weight.quant.zero_point[0], out, positive, flipped)
+
+
+MULTIPLIER_LIMIT = 2.0**31
+"""From here on the left shift would leave an int32; the reference's result is then undefined."""
+
+
+def layer_weights(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> Constant:
+    """The weights, those of flipped channels negated."""
+    data = ctx.constant(op, 1)
+    if layer.flipped:
+        index = (slice(None),) * channel_axis + (list(layer.flipped),)
+        if (data[index] == -128).any():
+            unsupported(ctx, op, "a negative weight scale with a weight of -128 is not supported", code="E1206")
+        data = data.copy()
+        data[index] *= -1
+    return const(data, quant=ctx.input_type(op, 1).quant)
+
+
+def _layer_bias(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) -> Constant:
+    """The bias as int32[C], that of flipped channels negated (modulo 2^32, as the reference's additions are)."""
+    data = ctx.constant(op, 2).reshape(-1)
+    if layer.flipped:
+        if data.size <= layer.flipped[-1]:
+            unsupported(ctx, op, f"a bias of {data.size} values", code="E1207")
+        data = data.copy()
+        data[list(layer.flipped)] *= -1
+    return const(data)
 
 
 def finish_layer(ctx: ConvertContext, op: OperatorView, acc: Call, *, layer: QuantizedLayer, rounding: str) -> Expr:
@@ -74,7 +113,7 @@ def finish_layer(ctx: ConvertContext, op: OperatorView, acc: Call, *, layer: Qua
         bias_type = ctx.input_type(op, 2)
         if bias_type.dtype != "int32":
             unsupported(ctx, op, f"a bias of {bias_type.dtype} is not supported with int8 data")
-        expr = call("nn.bias_add", [expr, const(ctx.constant(op, 2).reshape(-1))], span=span)
+        expr = call("nn.bias_add", [expr, _layer_bias(ctx, op, layer)], span=span)
     pairs = [quantize_multiplier(m) for m in layer.multipliers]
     quant = layer.output.quant
     assert quant is not None

@@ -15,11 +15,11 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op._quantized_layer import check_quantized_layer, dense_multipliers, finish_layer
+from aot.op._quantized_layer import check_quantized_layer, dense_multipliers, finish_layer, layer_weights
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.reshape import ReshapeAttrs
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr, call, const
+from aot.relay.expr import Expr, call
 from aot.te.tensor import Tensor, compute, reduce_axis
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
@@ -82,7 +82,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     if ctx.input_type(op, 0).shape != (rows, depth):
         data = call("reshape", [data], ReshapeAttrs((rows, depth)), span=span)
     attrs = DenseAttrs(layer.input_zp, layer.weight_zp)
-    acc = call("nn.dense", [data, const(ctx.constant(op, 1), quant=weight_type.quant)], attrs, span=span)
+    acc = call("nn.dense", [data, layer_weights(ctx, op, layer, channel_axis=0)], attrs, span=span)
     rounding = "single" if ctx.oracle == "litert" else "double"
     result = finish_layer(ctx, op, acc, layer=layer, rounding=rounding)
     if out_type.shape != (rows, channels):

@@ -14,12 +14,12 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op._quantized_layer import check_quantized_layer, finish_layer
+from aot.op._quantized_layer import check_quantized_layer, finish_layer, layer_weights
 from aot.op._window import Window, explicit_padding
 from aot.op.conv2d import padded, spatial_shape, tap_value, window
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr, call, const
+from aot.relay.expr import Expr, call
 from aot.te.tensor import Tensor, compute, reduce_axis
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
@@ -95,7 +95,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
     pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight_type.shape[1:3], strides, dilation))
     attrs = DepthwiseConv2DAttrs(strides, pads, dilation, layer.input_zp, layer.input_zp, multiplier)
-    weight = const(ctx.constant(op, 1), quant=weight_type.quant)
+    weight = layer_weights(ctx, op, layer, channel_axis=3)
     acc = call("nn.depthwise_conv2d", [data, weight], attrs, span=ctx.span(op))
     return finish_layer(ctx, op, acc, layer=layer, rounding="double")
 
