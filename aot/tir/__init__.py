@@ -1,1 +1,1 @@
-
+"""The loop-nest IR."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
+from aot.tir.buffer import Buffer
+from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var, binop, cast, select
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
 
 
@@ -90,22 +91,19 @@ def free_vars(expr: Expr) -> set[Var]:
 
 
 def map_children(expr: Expr, f: Callable[[Expr], Expr]) -> Expr:
-    """`expr` with `f` applied to its operands; the same object where nothing changed.
-
-    Nothing is folded here: passes that want that do it in `f`.
-    """
+    """`expr` with `f` applied to its operands and constants folded; the same object where nothing changed."""
     match expr:
         case Imm() | Var():
             return expr
         case BinOp(op, a, b):
             x, y = f(a), f(b)
-            return expr if x is a and y is b else BinOp(op, x, y)
+            return expr if x is a and y is b else binop(op, x, y)
         case Cast(dtype, value):
             v = f(value)
-            return expr if v is value else Cast(dtype, v)
+            return expr if v is value else cast(dtype, v)
         case Select(cond, then, orelse):
             c, t, o = f(cond), f(then), f(orelse)
-            return expr if c is cond and t is then and o is orelse else Select(c, t, o)
+            return expr if c is cond and t is then and o is orelse else select(c, t, o)
         case Load(buffer, indices, dtype):
             new = tuple(f(i) for i in indices)
             return expr if _same(new, indices) else Load(buffer, new, dtype)
@@ -138,3 +136,55 @@ def map_expressions(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
 
 def _same(new: tuple[Expr, ...], old: tuple[Expr, ...]) -> bool:
     return all(a is b for a, b in zip(new, old, strict=True))
+
+
+class Cloner:
+    """Copies bodies, with variables replaced by expressions and buffers by buffers.
+
+    Whatever the copied statements define themselves (loop variables, lets, local buffers) becomes a new object of the same name,
+    so that a body may be copied several times into one function.
+    """
+
+    def __init__(self, variables: Mapping[Var, Expr] | None = None, buffers: Mapping[Buffer, Buffer] | None = None) -> None:
+        self.variables: dict[Var, Expr] = dict(variables or {})
+        self.buffers: dict[Buffer, Buffer] = dict(buffers or {})
+
+    def body(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(self.stmt(s) for s in body)
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        new = map_expressions(stmt, self.expr)
+        match new:
+            case For(var=var, body=body):
+                fresh = self._fresh(var)
+                return replace(new, var=fresh, body=self.body(body))
+            case If(then=then, orelse=orelse):
+                return replace(new, then=self.body(then), orelse=self.body(orelse))
+            case Let(var=var):
+                return replace(new, var=self._fresh(var))
+            case Allocate(buffer=buffer):
+                self.buffers[buffer] = replace(buffer)
+                return Allocate(self.buffers[buffer])
+            case Store(buffer=buffer):
+                return replace(new, buffer=self.buffers.get(buffer, buffer))
+            case Block(operands=operands) | CallPrim(operands=operands):
+                return replace(new, operands=tuple(self._operand(o) for o in operands))
+        raise TypeError(f"not a statement: {stmt!r}")
+
+    def expr(self, expr: Expr) -> Expr:
+        if isinstance(expr, Var):
+            return self.variables.get(expr, expr)
+        new = map_children(expr, self.expr)
+        if isinstance(new, Load) and new.buffer in self.buffers:
+            return replace(new, buffer=self.buffers[new.buffer])
+        return new
+
+    def _fresh(self, var: Var) -> Var:
+        fresh = Var(var.name, var.dtype)
+        self.variables[var] = fresh
+        return fresh
+
+    def _operand(self, operand: Region | Expr) -> Region | Expr:
+        if isinstance(operand, Region):
+            return replace(operand, buffer=self.buffers.get(operand.buffer, operand.buffer))
+        return operand

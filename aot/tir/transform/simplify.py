@@ -1,0 +1,199 @@
+"""simplify: what interval arithmetic decides at compile time is not computed at run time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aot.ir.transform import PassContext, prim_func_pass
+from aot.support.dtype import int_range, is_float, is_int
+from aot.tir.analysis.bounds import Interval, interval
+from aot.tir.buffer import Buffer
+from aot.tir.expr import BinOp, Cast, Expr, Imm, Load, Select, Var, cast
+from aot.tir.function import PrimFunc
+from aot.tir.functor import accesses, expressions, map_children, map_expressions, walk, walk_expr
+from aot.tir.stmt import Allocate, For, If, Let, Region, Stmt, Store
+
+
+def simplified(func: PrimFunc) -> PrimFunc:
+    """An equal function: constants folded; min, max, comparisons, `/` and `%` decided from the ranges of loop variables;
+    branches and loops with known outcome resolved; lets and local buffers that nobody reads dropped.
+
+    A statement that would fail at run time (an overflow, say) may disappear when its value is not needed.
+    """
+    return func.with_body(_without_dead(_Simplifier().body(func.body)))
+
+
+class _Simplifier:
+    def __init__(self) -> None:
+        self._ranges: dict[Var, Interval] = {}
+        self._values: dict[Var, Expr] = {}
+
+    def body(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for stmt in body:
+            out.extend(self._stmt(stmt))
+        return tuple(out)
+
+    def _stmt(self, stmt: Stmt) -> tuple[Stmt, ...]:
+        new = map_expressions(stmt, self.expr)
+        match new:
+            case For():
+                return self._for(new)
+            case If(cond, then, orelse):
+                if isinstance(cond, Imm):
+                    return self.body(then if cond.value else orelse)
+                new = replace(new, then=self.body(then), orelse=self.body(orelse))
+                return (new,) if new.then or new.orelse else ()
+            case Let(var, value):
+                if isinstance(value, (Imm, Var)):
+                    self._values[var] = value
+                    return ()
+                if is_int(var.dtype):
+                    self._ranges[var] = interval(value, self._ranges)
+                return (new,)
+            case _:
+                return (new,)
+
+    def _for(self, loop: For) -> tuple[Stmt, ...]:
+        start, stop = interval(loop.start, self._ranges), interval(loop.stop, self._ranges)
+        if stop[1] <= start[0]:
+            return ()
+        if isinstance(loop.start, Imm) and isinstance(loop.stop, Imm) and start[0] + loop.step >= stop[0]:
+            self._values[loop.var] = loop.start
+            return self.body(loop.body)
+        last = stop[1] - 1
+        if start[0] == start[1] and stop[0] == stop[1]:
+            last -= (last - start[0]) % loop.step
+        self._ranges[loop.var] = start[0], last
+        body = self.body(loop.body)
+        return (replace(loop, body=body),) if body else ()
+
+    def expr(self, expr: Expr) -> Expr:
+        if isinstance(expr, Var):
+            expr = self._values.get(expr, expr)
+        if isinstance(expr, Imm):
+            return expr
+        new = map_children(expr, self.expr)
+        if not isinstance(new, (Imm, Load)) and not is_float(new.dtype):
+            low, high = interval(new, self._ranges)
+            if low == high:
+                return Imm(low, new.dtype)
+        match new:
+            case BinOp(op="min" | "max"):
+                return self._extremum(new)
+            case BinOp(op="/" | "%"):
+                return self._division(new)
+            case BinOp(op="&&" | "||"):
+                return _logical(new)
+            case Cast(dtype, Cast(_, inner)) if _all_integers(dtype, new.value.dtype, inner.dtype):
+                return self._double_cast(new)
+            case Select(cond, then, orelse) if then == orelse and not is_float(cond.dtype):
+                return then
+            case _:
+                return new
+
+    def _extremum(self, expr: BinOp) -> Expr:
+        if is_float(expr.a.dtype):
+            return expr
+        a, b = interval(expr.a, self._ranges), interval(expr.b, self._ranges)
+        if expr.op == "max":
+            a, b = (-a[1], -a[0]), (-b[1], -b[0])
+        if a[1] <= b[0]:
+            return expr.a
+        return expr.b if b[1] <= a[0] else expr
+
+    def _division(self, expr: BinOp) -> Expr:
+        """With c > 0: x % c = x where 0 <= x < c; (x * k * c + y) / c = x * k + y / c and likewise for % where all is >= 0."""
+        if not isinstance(expr.b, Imm) or is_float(expr.b.dtype) or expr.b.value <= 0:
+            return expr
+        c = int(expr.b.value)
+        low, high = interval(expr.a, self._ranges)
+        if low >= 0 and high < c:
+            return expr.a if expr.op == "%" else Imm(0, expr.dtype)
+        multiple, rest = _split_multiple(expr.a, c)
+        if multiple is None or interval(multiple, self._ranges)[0] < 0 or interval(rest, self._ranges)[0] < 0:
+            return expr
+        if expr.op == "%":
+            return self.expr(BinOp("%", rest, expr.b))
+        return self.expr(multiple + BinOp("/", rest, expr.b))
+
+    def _double_cast(self, expr: Cast) -> Expr:
+        """The inner conversion is dropped where it cannot change the value."""
+        assert isinstance(expr.value, Cast)
+        inner = expr.value.value
+        low, high = interval(inner, self._ranges)
+        kept = int_range(expr.value.dtype)
+        return cast(expr.dtype, inner) if kept[0] <= low and high <= kept[1] else expr
+
+
+def _split_multiple(expr: Expr, c: int) -> tuple[Expr | None, Expr]:
+    """(m, rest) with expr = m * c + rest, as far as the form of a sum shows it; (None, expr) otherwise."""
+    match expr:
+        case BinOp("*", x, Imm(k)) if int(k) % c == 0 and k > 0:
+            return x * (int(k) // c), Imm(0, expr.dtype)
+        case BinOp("+", a, b):
+            m, rest = _split_multiple(a, c)
+            if m is not None:
+                return m, rest + b
+            m, rest = _split_multiple(b, c)
+            return (m, a + rest) if m is not None else (None, expr)
+        case _:
+            return None, expr
+
+
+def _all_integers(*dtypes: str) -> bool:
+    return all(is_int(d) for d in dtypes)
+
+
+def _logical(expr: BinOp) -> Expr:
+    absorbing = expr.op == "||"
+    for known, other in ((expr.a, expr.b), (expr.b, expr.a)):
+        if isinstance(known, Imm):
+            return Imm(int(absorbing), "bool") if bool(known.value) == absorbing else other
+    return expr
+
+
+def _without_dead(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Without lets that nobody uses and local buffers that nobody reads, until nothing more falls away."""
+    while True:
+        variables: set[Var] = set()
+        read: set[Buffer] = set()
+        local: set[Buffer] = set()
+        for stmt in walk(body):
+            for expr in expressions(stmt):
+                variables |= {e for e in walk_expr(expr) if isinstance(e, Var)}
+            read |= {a.buffer for a in accesses(stmt) if isinstance(a, (Load, Region))}
+            if isinstance(stmt, Allocate):
+                local.add(stmt.buffer)
+        new = _drop(body, used=variables, dead=local - read)
+        if new is body:
+            return body
+        body = new
+
+
+def _drop(body: tuple[Stmt, ...], *, used: set[Var], dead: set[Buffer]) -> tuple[Stmt, ...]:
+    out: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case Let(var=var) if var not in used:
+                continue
+            case (Allocate(buffer=buffer) | Store(buffer=buffer)) if buffer in dead:
+                continue
+            case For(body=inner):
+                new = _drop(inner, used=used, dead=dead)
+                if new:
+                    out.append(stmt if new is inner else replace(stmt, body=new))
+            case If(then=then, orelse=orelse):
+                t, o = _drop(then, used=used, dead=dead), _drop(orelse, used=used, dead=dead)
+                if t or o:
+                    out.append(stmt if t is then and o is orelse else replace(stmt, then=t, orelse=o))
+            case _:
+                out.append(stmt)
+    changed = len(out) != len(body) or any(a is not b for a, b in zip(out, body, strict=True))
+    return tuple(out) if changed else body
+
+
+@prim_func_pass(opt_level=1)
+def simplify(func: PrimFunc, _context: PassContext) -> PrimFunc:
+    """Decide at compile time what the ranges of loop variables decide; drop what nobody reads."""
+    return simplified(func)
