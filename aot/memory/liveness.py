@@ -31,7 +31,8 @@ class Program:
     """An order of execution over named memory.
 
     `inputs` hold values before the first step, `outputs` must hold theirs after the last one.  `views` maps another name to the
-    storage whose bytes it stands for (possibly by way of other views).  `copies` happen after the last step, in order: (from, to).
+    storage whose bytes it stands for (possibly by way of other views).  `copies` happen after the last step, in order:
+    (from, to), where an empty `from` means memory outside of the plan.
     """
 
     storages: tuple[Storage, ...]
@@ -58,7 +59,8 @@ def liveness(program: Program) -> tuple[BufferInfo, ...]:
         for name in step.reads + step.writes:
             touch(name, i)
     for source, target in program.copies:
-        touch(source, end)
+        if source:
+            touch(source, end)
         touch(target, end)
     for name in program.outputs:
         touch(name, end)

@@ -52,7 +52,7 @@ def verify_plan(program: Program, plan: MemoryPlan) -> None:
 
 def _static_faults(program: Program, plan: MemoryPlan) -> Iterator[str]:
     used = set(program.inputs) | set(program.outputs)
-    used |= {n for s in program.steps for n in s.reads + s.writes} | {n for pair in program.copies for n in pair}
+    used |= {n for s in program.steps for n in s.reads + s.writes} | {n for pair in program.copies for n in pair if n}
     used |= {program.views[n] for n in used & set(program.views)}
     for s in program.storages:
         if s.name not in plan.offset:
@@ -105,7 +105,8 @@ def _replay_faults(program: Program, plan: MemoryPlan) -> Iterator[str]:
         for name in (*step.reads, *step.writes):
             yield from faults(name, f"step {i}")
     for source, target in program.copies:
-        yield from faults(source, "the end")
+        if source:
+            yield from faults(source, "the end")
         write(target, len(program.steps))
     for name in program.outputs:
         yield from faults(name, "the caller")

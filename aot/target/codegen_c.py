@@ -8,7 +8,7 @@ multiplication or through an unsigned type, because C leaves it undefined for ne
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal
 
@@ -18,7 +18,7 @@ from aot.support.dtype import bits, ctype, int_range, is_float, is_signed, items
 from aot.support.names import c_identifier
 from aot.support.text import TextBuilder, commas
 from aot.target.c_text import comment, float_literal, wrap_call
-from aot.target.liveness_c import Uses, find_uses, uses_buffer
+from aot.target.c_uses import Uses, find_uses, uses_buffer
 from aot.target.target import Target
 from aot.tir.arith import wrap
 from aot.tir.buffer import Buffer, flat_index
@@ -29,8 +29,8 @@ from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, 
 
 Linkage = Literal["static", "extern"]
 
-FEATURE_MACRO = {"dsp": "__ARM_FEATURE_DSP", "mve": "__ARM_FEATURE_MVE"}
-"""CPU feature -> the macro of the Arm C Language Extensions that compilers define for it."""
+FEATURE_MACRO = {"dsp": "__ARM_FEATURE_DSP", "mve": "__ARM_FEATURE_MVE", "thumb2": "__ARM_FEATURE_SAT"}
+"""CPU feature -> the macro of the Arm C Language Extensions that compilers define for it; Thumb-2 comes with SSAT, Armv6-M lacks both."""
 
 _PREC = {"*": 12, "/": 12, "%": 12, "+": 11, "-": 11, "<<": 10, ">>": 10, "<": 9, "<=": 9, ">": 9, ">=": 9, "==": 8, "!=": 8}
 _PREC |= {"&": 7, "^": 6, "|": 5, "&&": 4, "||": 3}
@@ -46,9 +46,14 @@ def suffix(dtype: str) -> str:
     return f"{dtype[0].upper()}{bits(dtype)}"
 
 
-def emit_func(func: PrimFunc, *, name: str, target: Target, linkage: Linkage = "static") -> str:
-    """The C text of `func` as a function called `name`, a comment block above it; E9001 on a body that TIR does not allow."""
-    printer = _Printer(func, target)
+def emit_func(
+    func: PrimFunc, *, name: str, target: Target, linkage: Linkage = "static", names: Mapping[Buffer, str] | None = None
+) -> str:  # fmt: skip
+    """The C text of `func` as a function called `name`, a comment block above it; E9001 on a body that TIR does not allow.
+
+    `names` may give other names to its buffer parameters than their own.
+    """
+    printer = _Printer(func, target, names or {})
     text = printer.text
     for line in describe(func):
         text.line(line)
@@ -63,12 +68,13 @@ def emit_func(func: PrimFunc, *, name: str, target: Target, linkage: Linkage = "
 
 
 def emit_prototype(func: PrimFunc, *, name: str, target: Target) -> str:
-    return wrap_call(f"void {name}(", _Printer(func, target).parameters(), ");") + "\n"
+    return wrap_call(f"void {name}(", _Printer(func, target, {}).parameters(), ");") + "\n"
 
 
 def canonical(func: PrimFunc, target: Target) -> str:
     """Text that is equal for two functions exactly when their C is equal apart from name and comment."""
-    return emit_func(func, name="f", target=target).partition("*/\n")[2]
+    buffers = {b: f"buffer_{i}" for i, b in enumerate(func.buffers)}
+    return emit_func(func, name="f", target=target, names=buffers).partition("*/\n")[2]
 
 
 def headers(func: PrimFunc) -> tuple[str, ...]:
@@ -93,7 +99,7 @@ def _shape(buffer: Buffer) -> str:
 class _Printer:
     """State of printing one function: names in scope, and what buffers and loop variables stand for."""
 
-    def __init__(self, func: PrimFunc, target: Target) -> None:
+    def __init__(self, func: PrimFunc, target: Target, names: Mapping[Buffer, str]) -> None:
         self.func = func
         self.target = target
         self.text = TextBuilder()
@@ -104,7 +110,7 @@ class _Printer:
         self._arrays: dict[Buffer, str] = {}
         self._uses: Uses = find_uses(func)
         for buffer in func.buffers:
-            self._arrays[buffer] = self._fresh(buffer.name)
+            self._arrays[buffer] = self._fresh(names.get(buffer, buffer.name))
         for var in func.scalars:
             self._vars[var] = self._fresh(var.name)
 

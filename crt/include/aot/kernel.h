@@ -18,6 +18,8 @@
 #if defined(__GNUC__)
 #define AOT_INLINE static inline __attribute__((always_inline, unused))
 #define AOT_MAY_ALIAS __attribute__((may_alias))
+#define AOT_ALIGN(bytes) __attribute__((aligned(bytes)))
+#define AOT_SECTION(name) __attribute__((section(name)))
 #define AOT_MAY_ALIAS4 __attribute__((may_alias, aligned(4)))
 #else
 #error "generated kernels need a compiler with GNU attributes (gcc, clang, armclang)"

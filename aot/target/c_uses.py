@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from aot.tir.buffer import Buffer
-from aot.tir.expr import BinOp, Call, Cast, Expr, Load, Select, Var
+from aot.tir.expr import Call, Expr, Load, Var
 from aot.tir.function import PrimFunc
+from aot.tir.functor import walk_expr
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
 
 
@@ -36,27 +37,8 @@ class Uses:
         )
 
 
-def walk(e: Expr) -> Iterator[Expr]:
-    """`e` and everything below it."""
-    stack = [e]
-    while stack:
-        node = stack.pop()
-        yield node
-        match node:
-            case BinOp(_, a, b):
-                stack += (b, a)
-            case Cast(_, value):
-                stack.append(value)
-            case Select(cond, then, orelse):
-                stack += (orelse, then, cond)
-            case Load(_, indices, _):
-                stack += reversed(indices)
-            case Call(_, args):
-                stack += reversed(args)
-
-
 def uses_buffer(e: Expr, buffer: Buffer) -> bool:
-    return any(isinstance(n, Load) and n.buffer is buffer for n in walk(e))
+    return any(isinstance(n, Load) and n.buffer is buffer for n in walk_expr(e))
 
 
 def find_uses(func: PrimFunc, *, block: Block | None = None) -> Uses:
@@ -114,7 +96,7 @@ def _operands(stmt: Block | CallPrim, uses: Uses, scalars: set[Buffer]) -> None:
 
 def _read(exprs: Iterable[Expr], uses: Uses, scalars: set[Buffer]) -> None:
     for e in exprs:
-        for node in walk(e):
+        for node in walk_expr(e):
             match node:
                 case Var():
                     uses.vars.add(node)
@@ -128,4 +110,4 @@ def _read(exprs: Iterable[Expr], uses: Uses, scalars: set[Buffer]) -> None:
 
 def _indices(buffer: Buffer, indices: tuple[Expr, ...], uses: Uses, scalars: set[Buffer]) -> None:
     if buffer in scalars:
-        uses.constant_vars |= {n for i in indices for n in walk(i) if isinstance(n, Var)}
+        uses.constant_vars |= {n for i in indices for n in walk_expr(i) if isinstance(n, Var)}

@@ -1,0 +1,164 @@
+"""Where every tensor of a schedule lives: workspace, caller's memory or flash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from aot.executor.schedule import Schedule, TensorRef
+from aot.memory.liveness import Program, Step, Storage, liveness
+from aot.memory.plan import BufferInfo, Kind, MemoryPlan
+from aot.memory.planner import plan
+from aot.memory.verify import verify_plan
+from aot.support.dtype import itemsize
+from aot.support.names import NameSupply
+from aot.support.text import printable
+
+Io = Literal["arena", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`workspace`: `key` names a planned storage; `input`, `output`: the caller's tensor `index`; `const`: constant `index`."""
+
+    where: Literal["workspace", "input", "output", "const"]
+    key: str = ""
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`places` by root tensor; `scratch` names of each call's scratch storages; `output_slots` the place of each result.
+
+    `copies`: results that the layers do not leave in their slot, as (place, output index), done after the last layer.
+    """
+
+    io: Io
+    places: Mapping[TensorRef, Place]
+    scratch: tuple[tuple[str, ...], ...]
+    output_slots: tuple[Place, ...]
+    copies: tuple[tuple[Place, int], ...]
+    aligns: Mapping[TensorRef, int]
+    buffers: tuple[BufferInfo, ...]
+    plan: MemoryPlan
+
+    def offset(self, place: Place) -> int:
+        return self.plan.offset.get(place.key, 0)
+
+
+class _Builder:
+    """Collects storages while deciding the place of each tensor."""
+
+    def __init__(self, schedule: Schedule, io: Io) -> None:
+        self.schedule = schedule
+        self.io = io
+        self.names = NameSupply()
+        self.storages: list[Storage] = []
+        self.places: dict[TensorRef, Place] = {}
+        self.aligns = alignments(schedule)
+
+    def reserve(self, name: str, size: int, *, align: int, kind: Kind) -> str:
+        key = self.names.fresh(printable(name) or kind)
+        self.storages.append(Storage(key, size, align, kind))
+        return key
+
+    def planned(self, tensor: TensorRef, kind: Kind) -> Place:
+        key = self.reserve(tensor.name, tensor.type.nbytes, align=self.aligns[tensor], kind=kind)
+        return Place("workspace", key)
+
+    def inputs(self) -> None:
+        for i, tensor in enumerate(self.schedule.inputs):
+            self.places[tensor] = Place("input", index=i) if self.io == "user" else self.planned(tensor, "input")
+        for i, tensor in enumerate(self.schedule.constants):
+            self.places[tensor] = Place("const", index=i)
+
+    def direct_outputs(self) -> dict[TensorRef, int]:
+        """Tensors that layers can write where the result is wanted: each for the first output that asks for it."""
+        first: dict[TensorRef, int] = {}
+        for k, output in enumerate(self.schedule.outputs):
+            root = self.schedule.root(output)
+            if root not in self.places:
+                first.setdefault(root, k)
+        return first
+
+    def results(self, direct: Mapping[TensorRef, int]) -> None:
+        for call in self.schedule.calls:
+            for tensor in call.outputs:
+                if tensor in direct and self.io == "user":
+                    self.places[tensor] = Place("output", index=direct[tensor])
+                else:
+                    self.places[tensor] = self.planned(tensor, "output" if tensor in direct else "tensor")
+
+    def copies(self, direct: Mapping[TensorRef, int]) -> tuple[list[Place], list[tuple[Place, int]]]:
+        slots, copies = [], []
+        for k, output in enumerate(self.schedule.outputs):
+            root = self.schedule.root(output)
+            if direct.get(root) == k:
+                slots.append(self.places[root])
+                continue
+            slot = Place("output", index=k)
+            if self.io == "arena":
+                align = itemsize(output.type.dtype)
+                slot = Place("workspace", self.reserve(f"{output.name}:copy", output.type.nbytes, align=align, kind="output"))
+            slots.append(slot)
+            copies.append((self.places[root], k))
+        return slots, copies
+
+    def scratch(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(
+            tuple(
+                self.reserve(f"layer {i} {b.name}", b.nbytes, align=max(b.align, itemsize(b.dtype)), kind="scratch")
+                for b in call.func.scratch
+            )
+            for i, call in enumerate(self.schedule.calls)
+        )
+
+
+def alignments(schedule: Schedule) -> dict[TensorRef, int]:
+    """What each root tensor's users need, at least its element's size; in bytes."""
+    tensors = [*schedule.inputs, *schedule.constants, *schedule.outputs, *(t for c in schedule.calls for t in c.outputs)]
+    table: dict[TensorRef, int] = {}
+    for tensor in tensors:
+        root = schedule.root(tensor)
+        table[root] = max(table.get(root, 1), itemsize(tensor.type.dtype))
+    for call in schedule.calls:
+        for buffer, tensor in zip(call.func.inputs + call.func.outputs, call.inputs + call.outputs, strict=True):
+            root = schedule.root(tensor)
+            table[root] = max(table[root], buffer.align, itemsize(buffer.dtype))
+    return table
+
+
+def make_layout(schedule: Schedule, io: Io) -> Layout:
+    """Decide all places, plan the workspace and have the plan checked (E9003)."""
+    builder = _Builder(schedule, io)
+    builder.inputs()
+    direct = builder.direct_outputs()
+    builder.results(direct)
+    slots, copies = builder.copies(direct)
+    scratch = builder.scratch()
+    program = _program(builder, slots=slots, copies=copies, scratch=scratch)
+    buffers = liveness(program)
+    memory_plan = plan(buffers)
+    verify_plan(program, memory_plan)
+    return Layout(
+        io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan
+    )  # fmt: skip
+
+
+def _program(
+    builder: _Builder, *, slots: list[Place], copies: list[tuple[Place, int]], scratch: tuple[tuple[str, ...], ...]
+) -> Program:  # fmt: skip
+    """The schedule as the planner sees it: only what lies in the workspace."""
+    schedule, places = builder.schedule, builder.places
+
+    def keys(tensors: tuple[TensorRef, ...]) -> tuple[str, ...]:
+        return tuple(p.key for p in (places[schedule.root(t)] for t in tensors) if p.where == "workspace")
+
+    steps = tuple(Step(keys(c.inputs), keys(c.outputs) + s) for c, s in zip(schedule.calls, scratch, strict=True))
+    moves = tuple((place.key, slots[k].key) for place, k in copies if slots[k].where == "workspace")
+    leaving = tuple((place.key, place.key) for place, k in copies if slots[k].where != "workspace" and place.key)
+    outputs = tuple(dict.fromkeys(s.key for s in slots if s.where == "workspace"))
+    return Program(
+        tuple(builder.storages), steps, keys(schedule.inputs), (*outputs, *(key for key, _ in leaving)), {}, moves
+    )  # fmt: skip

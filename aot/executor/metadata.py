@@ -1,0 +1,111 @@
+"""metadata.json: everything that is known about a compiled model, as plain data (docs/metadata.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aot.executor.layout import Layout
+from aot.executor.names import Names
+from aot.executor.schedule import Schedule, TensorRef
+from aot.ir.type import TensorType
+from aot.support.dtype import ctype
+from aot.support.text import printable
+from aot.target.source_module import ConstArray
+from aot.target.target import Target
+from aot.version import __version__
+
+if TYPE_CHECKING:
+    from aot.executor.aot import Layer
+
+SCHEMA = "aot-metadata/1"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildInfo:
+    """What the executor cannot know itself: the model's file name (no folder) and SHA-256, and the options of the build."""
+
+    model_file: str = ""
+    model_sha256: str = ""
+    oracle: str = "litert"
+    opt: str = "balanced"
+
+
+def make_metadata(
+    schedule: Schedule,
+    *,
+    layout: Layout,
+    layers: Sequence[Layer],
+    arrays: Sequence[ConstArray],
+    names: Names,
+    target: Target,
+    info: BuildInfo,
+) -> dict[str, Any]:
+    """The content of metadata.json."""
+    return {
+        "schema": SCHEMA,
+        "tool": {"name": "aot", "version": __version__},
+        "name": schedule.name,
+        "model": {"sha256": info.model_sha256, "file": info.model_file},
+        "target": {"cpu": target.name, "features": sorted(target.features)},
+        "oracle": info.oracle,
+        "opt": info.opt,
+        "io": layout.io,
+        "inputs": _tensors(schedule.inputs, names.inputs, [layout.aligns[schedule.root(t)] for t in schedule.inputs]),
+        "outputs": _tensors(schedule.outputs, names.outputs, [layout.aligns[schedule.root(t)] for t in schedule.outputs]),
+        "workspace": _workspace(layout),
+        "constants": {"size": sum(a.data.nbytes for a in arrays)},
+        "macs": sum(layer.call.func.attrs.macs for layer in layers),
+        "layers": [_layer(i, layer, arrays) for i, layer in enumerate(layers)],
+    }
+
+
+def _tensors(tensors: Sequence[TensorRef], c_names: Sequence[str], aligns: Sequence[int]) -> list[dict[str, Any]]:
+    rows = []
+    for i, (tensor, c_name, align) in enumerate(zip(tensors, c_names, aligns, strict=True)):
+        row = {
+            "index": i,
+            "name": printable(tensor.name, limit=200),
+            "c_name": c_name,
+            "shape": list(tensor.type.shape),
+            "dtype": tensor.type.dtype,
+            "ctype": ctype(tensor.type.dtype),
+            "size": tensor.type.nbytes,
+            "align": align,
+        }
+        rows.append(row | _quant(tensor.type))
+    return rows
+
+
+def _quant(type_: TensorType) -> dict[str, Any]:
+    """Scale and zero point of the tensor; null where it has none, or one for each channel."""
+    quant = type_.quant
+    if quant is None or quant.is_per_channel:
+        return {"scale": None, "zero_point": None}
+    return {"scale": quant.scale[0], "zero_point": quant.zero_point[0]}
+
+
+def _workspace(layout: Layout) -> dict[str, Any]:
+    buffers = [
+        {"name": b.name, "size": b.size, "offset": layout.plan.offset[b.name], "first": b.first, "last": b.last, "kind": b.kind}
+        for b in layout.buffers
+    ]
+    return {"size": layout.plan.size, "align": 16, "lower_bound": layout.plan.lower_bound, "buffers": buffers}
+
+
+def _layer(index: int, layer: Layer, arrays: Sequence[ConstArray]) -> dict[str, Any]:
+    call = layer.call
+    result = call.outputs[0]
+    return {
+        "index": index,
+        "function": layer.function,
+        "op": call.span.opcode,
+        "ops": list(call.ops),
+        "name": printable(call.span.name or result.name, limit=200),
+        "kernel": call.func.attrs.kernel,
+        "macs": call.func.attrs.macs,
+        "constants": sum(arrays[k].data.nbytes for k in layer.constants),
+        "scratch": sum(b.nbytes for b in call.func.scratch),
+        "output": {"shape": list(result.type.shape), "dtype": result.type.dtype, "tensor": result.tensor},
+    }

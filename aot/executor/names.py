@@ -1,0 +1,25 @@
+"""C names of a model's interface."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aot.executor.schedule import Schedule, TensorRef
+from aot.support.names import NameSupply, c_identifier
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Field names of the two structs, unique in each."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @staticmethod
+    def of(schedule: Schedule) -> Names:
+        return Names(_unique(schedule.inputs, "input"), _unique(schedule.outputs, "output"))
+
+
+def _unique(tensors: tuple[TensorRef, ...], default: str) -> tuple[str, ...]:
+    supply = NameSupply()
+    return tuple(supply.fresh(c_identifier(t.name[:60], default=default)) for t in tensors)

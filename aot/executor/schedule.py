@@ -1,0 +1,97 @@
+"""The order of execution that the executor compiles: calls of kernels over named tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from aot.errors import internal
+from aot.ir.op import Array
+from aot.ir.span import NO_SPAN, Span
+from aot.ir.type import TensorType
+from aot.tir.function import PrimFunc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorRef:
+    """A tensor of the graph, compared by identity; `tensor` is its index in the .tflite, or -1."""
+
+    name: str
+    type: TensorType
+    tensor: int = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerCall:
+    """One layer: `func` over the tensors, in the order of its input and output buffers.
+
+    `constants` gives each of `func.consts` by buffer name (packed bytes or elements), `scalars` the values of `func.scalars`.
+    `ops` are the indices of all operators of the .tflite that went into the layer; `span` is that of its result.
+    """
+
+    func: PrimFunc
+    inputs: tuple[TensorRef, ...]
+    outputs: tuple[TensorRef, ...]
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    scalars: tuple[int, ...] = ()
+    span: Span = NO_SPAN
+    ops: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A whole model.
+
+    `views` maps a tensor to the one whose bytes it shows (reshape); `constants` holds the tensors whose values are known and
+    which a layer reads or the model returns as they are.
+    """
+
+    name: str
+    inputs: tuple[TensorRef, ...]
+    outputs: tuple[TensorRef, ...]
+    calls: tuple[LayerCall, ...]
+    views: Mapping[TensorRef, TensorRef] = field(default_factory=dict)
+    constants: Mapping[TensorRef, Array] = field(default_factory=dict)
+
+    def root(self, tensor: TensorRef) -> TensorRef:
+        """The tensor that owns the bytes."""
+        while tensor in self.views:
+            tensor = self.views[tensor]
+        return tensor
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """Raise E9001 unless each tensor is written once, before it is read, and calls fit their functions."""
+    for problem in _faults(schedule):
+        raise internal(problem, where=schedule.name)
+
+
+def _faults(schedule: Schedule) -> Iterator[str]:
+    known = set(schedule.inputs) | set(schedule.constants)
+    for i, call in enumerate(schedule.calls):
+        where = f"layer {i} ({call.func.name})"
+        for tensor in call.inputs:
+            if schedule.root(tensor) not in known:
+                yield f"{where} reads {tensor.name} before it is written"
+        for tensor in call.outputs:
+            if tensor in known or tensor in schedule.views:
+                yield f"{where} writes {tensor.name} again"
+            known.add(tensor)
+        yield from (f"{where}: {fault}" for fault in _call_faults(call))
+    for tensor in schedule.outputs:
+        if schedule.root(tensor) not in known:
+            yield f"output {tensor.name} is never written"
+
+
+def _call_faults(call: LayerCall) -> Iterator[str]:
+    func = call.func
+    if len(func.inputs) != len(call.inputs) or len(func.outputs) != len(call.outputs) or len(func.scalars) != len(call.scalars):
+        yield "the number of operands differs from the function's"
+        return
+    for buffer, tensor in zip(func.inputs + func.outputs, call.inputs + call.outputs, strict=True):
+        if buffer.nbytes != tensor.type.nbytes:
+            yield f"{tensor.name} has {tensor.type.nbytes} bytes, buffer {buffer.name} {buffer.nbytes}"
+    for buffer in func.consts:
+        data = call.constants.get(buffer.name)
+        if data is None or data.nbytes != buffer.nbytes:
+            yield f"constant {buffer.name} needs {buffer.nbytes} bytes, {'none' if data is None else data.nbytes} given"

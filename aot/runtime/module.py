@@ -1,0 +1,167 @@
+"""runtime.Module: a compiled model as a shared library of this machine, called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import math
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aot.errors import Problem, ToolchainError, UsageError
+from aot.executor.artifact import Artifact
+from aot.ir.op import Array
+from aot.support.data import data_folder
+from aot.support.dtype import numpy_dtype
+
+FLAGS = ("-std=c99", "-O1", "-fPIC", "-shared", "-ffp-contract=off", "-DAOT_HOOKS=1")
+
+OnLayer = Callable[[int, bytes], None]
+"""(layer, bytes of its first output)"""
+
+# The library brings its own probe, which hands on to a function of the caller if there is one.
+_PROBE = """#include <stdint.h>
+#include <stddef.h>
+#include "aot/hooks.h"
+void (*aot_layer_callback)(int32_t layer, const void *out, uint32_t bytes);
+void aot_layer_hook(int32_t layer, const void *out, uint32_t bytes) {
+  if (aot_layer_callback != NULL) {
+    aot_layer_callback(layer, out, bytes);
+  }
+}
+"""
+
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32)
+
+
+class Module:
+    """A loaded model; not safe for two threads, as it has one workspace."""
+
+    def __init__(self, library: Path, metadata: Mapping[str, Any]) -> None:
+        self.metadata = metadata
+        self.library = library
+        self._lib = ctypes.CDLL(str(library))
+        name = metadata["name"]
+        self._run = getattr(self._lib, f"{name}_run")
+        self._run.restype = ctypes.c_int32
+        self._reset = getattr(self._lib, f"{name}_reset", None)
+
+    def run(self, inputs: Sequence[Array], *, on_layer: OnLayer | None = None) -> list[Array]:
+        """One inference on one array an input, of its shape and dtype (E5020 otherwise); returns one array an output."""
+        rows = self.metadata["inputs"]
+        if len(inputs) != len(rows):
+            raise UsageError(Problem("E5020", f"{len(inputs)} inputs given, {self.metadata['name']} has {len(rows)}"))
+        given = [_checked(row, array) for row, array in zip(rows, inputs, strict=True)]
+        results = [_aligned(row) for row in self.metadata["outputs"]]
+        with_probe = self._probe(on_layer)
+        status = int(self._run(_pointers(given), _pointers(results)))
+        del with_probe
+        if status != 0:
+            raise UsageError(Problem("E5021", f"{self.metadata['name']}_run returned {status}"))
+        return results
+
+    def reset(self) -> None:
+        """Back to the initial state, for models that keep one."""
+        if self._reset is not None:
+            self._reset()
+
+    def _probe(self, on_layer: OnLayer | None) -> object:
+        """Set the probe; the result must stay alive as long as it is set."""
+        slot = ctypes.c_void_p.in_dll(self._lib, "aot_layer_callback")
+        if on_layer is None:
+            slot.value = None
+            return None
+        call = on_layer
+
+        def probe(layer: int, out: int, size: int) -> None:
+            call(layer, ctypes.string_at(out, size))
+
+        function = _CALLBACK(probe)
+        slot.value = ctypes.cast(function, ctypes.c_void_p).value
+        return function
+
+
+def load(artifact: Artifact, *, cache: Path | None = None) -> Module:
+    """Build the sources of `artifact` for this machine (once for each content) and load the library.
+
+    The library is kept in `cache`, by default the user's cache folder, or a temporary folder where that cannot be written.
+    Raises ToolchainError E3001 without gcc, E3002 when it fails.
+    """
+    gcc = os.environ.get("AOT_GCC") or shutil.which("gcc")
+    if gcc is None:
+        raise ToolchainError(Problem("E3001", "gcc is not on PATH; on Debian: apt-get install gcc"))
+    folder = cache if cache is not None else _cache_folder()
+    library = folder / f"{artifact.name}-{_digest(artifact, gcc)}.so"
+    if not library.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        _compile(artifact, gcc, library)
+    return Module(library, artifact.metadata)
+
+
+def _cache_folder() -> Path:
+    """$AOT_CACHE, else $XDG_CACHE_HOME/aot, else ~/.cache/aot; a temporary folder where none can be written."""
+    explicit = os.environ.get("AOT_CACHE")
+    base = Path(explicit) if explicit else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "aot"
+    folder = base / "host"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return Path(tempfile.gettempdir()) / f"aot-host-{os.getuid()}"
+
+
+def _digest(artifact: Artifact, gcc: str) -> str:
+    state = hashlib.sha256()
+    headers = {p.name: p.read_text(encoding="utf-8") for p in sorted((data_folder("crt") / "include" / "aot").glob("*.h"))}
+    version = subprocess.run([gcc, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
+    for part in (*FLAGS, version, _PROBE, *(t for item in sorted({**headers, **artifact.files}.items()) for t in item)):
+        data = part.encode()
+        state.update(len(data).to_bytes(8, "little") + data)
+    return state.hexdigest()[:24]
+
+
+def _compile(artifact: Artifact, gcc: str, library: Path) -> None:
+    """Compile in a folder of its own and move the result into place, so that builds at the same time do not meet."""
+    with tempfile.TemporaryDirectory(dir=library.parent) as name:
+        folder = Path(name)
+        artifact.export(folder)
+        (folder / "aot_probe.c").write_text(_PROBE, encoding="utf-8")
+        sources = [f for f in sorted(artifact.files) if f.endswith(".c")]
+        command = [gcc, *FLAGS, "-I.", f"-I{data_folder('crt') / 'include'}", *sources, "aot_probe.c", "-lm", "-o", "model.so"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
+        if done.returncode != 0:
+            raise ToolchainError(Problem("E3002", f"gcc refuses the generated sources of {artifact.name}:\n{done.stderr[-4000:]}"))
+        (folder / "model.so").replace(library)
+
+
+def _checked(row: Mapping[str, Any], array: Array) -> Array:
+    shape, dtype = tuple(row["shape"]), numpy_dtype(row["dtype"])
+    if tuple(array.shape) != shape or array.dtype != dtype:
+        want, got = f"{row['dtype']}{list(shape)}", f"{array.dtype}{list(array.shape)}"
+        raise UsageError(Problem("E5020", f"input {row['index']} \"{row['name']}\" is {want}, not {got}"))
+    copy = _aligned(row)
+    copy[...] = array
+    return copy
+
+
+def _aligned(row: Mapping[str, Any]) -> Array:
+    """A new array of a tensor, at an address that is a multiple of 16."""
+    dtype, shape = numpy_dtype(row["dtype"]), tuple(int(n) for n in row["shape"])
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.zeros(size + 16, np.uint8)
+    start = -raw.ctypes.data % 16
+    result: Array = raw[start : start + size].view(dtype).reshape(shape)
+    return result
+
+
+def _pointers(arrays: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:
+    """A struct of pointers, as the interface takes it."""
+    return (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
