@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from aot.errors import internal
 from aot.ir.op import Array
@@ -58,6 +58,14 @@ class Schedule:
         while tensor in self.views:
             tensor = self.views[tensor]
         return tensor
+
+    def map_functions(self, transform: Callable[[PrimFunc], PrimFunc]) -> Schedule:
+        """The schedule with every function transformed; a function that several calls share is transformed once."""
+        done: dict[PrimFunc, PrimFunc] = {}
+        for call in self.calls:
+            if call.func not in done:
+                done[call.func] = transform(call.func)
+        return replace(self, calls=tuple(replace(c, func=done[c.func]) for c in self.calls))
 
 
 def check_schedule(schedule: Schedule) -> None:

@@ -138,7 +138,8 @@ def _compile(artifact: Artifact, gcc: str, library: Path) -> None:
         command = [gcc, *FLAGS, "-I.", f"-I{data_folder('crt') / 'include'}", *sources, "aot_probe.c", "-lm", "-o", "model.so"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
         if done.returncode != 0:
-            raise ToolchainError(Problem("E3002", f"gcc refuses the generated sources of {artifact.name}:\n{done.stderr[-4000:]}"))
+            message = f"gcc refuses the generated sources of {artifact.name}:\n{done.stderr[-4000:]}"
+            raise ToolchainError(Problem("E3002", message))
         (folder / "model.so").replace(library)
 
 
