@@ -23,6 +23,7 @@ def run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         result = make_app()(args=list(arguments), prog_name="aot", standalone_mode=False)
+        sys.stdout.flush()
     except AotError as error:
         return _fail(error.problems, error.exit_code, as_json=as_json, error=error)
     except _ClickUsageError as error:
@@ -30,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # typer turns a broken pipe, and nothing else, into SystemExit
         return _closed_pipe()
     except Exception as error:
         return _fail((_unexpected(error),), EXIT_INTERNAL, as_json=as_json, error=error)

@@ -76,15 +76,16 @@ def command(
         facts = image_facts(project)
         write_folder(folder, project_files(project, image), force=force)
     meta = artifact.metadata
+    constants = meta["constants"]["size"] if facts.constant_bytes is None else facts.constant_bytes
     out.row("import", import_text(wanted))
     out.row("plan", plan_of(meta))
     out.row("build", f"{facts.compiler} for {place.cpu}")
-    out.row("flash", flash_of(code_bytes=facts.code_bytes, constant_bytes=meta["constants"]["size"]))
-    out.row("RAM", ram_of(meta, touched=None, stack_bytes=None))
+    out.row("flash", flash_of(code_bytes=facts.code_bytes, constant_bytes=constants))
+    out.row("RAM", ram_of(meta, stack_bound=facts.stack_bound))
     out.row("write", f"{folder / (artifact.name + '.elf')}")
     if verbose:
         out.table(LAYER_HEADERS, layer_rows(meta["layers"]))
     out.result({
         "ok": True, "output": str(folder), "image": f"{artifact.name}.elf", "board": place.name, "code_bytes": facts.code_bytes,
-        "constant_bytes": meta["constants"]["size"], "workspace_bytes": meta["workspace"]["size"], "heap_bytes": facts.heap_bytes,
+        "constant_bytes": constants, "workspace_bytes": meta["workspace"]["size"], "heap_bytes": facts.heap_bytes,
     })  # fmt: skip

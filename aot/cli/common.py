@@ -21,8 +21,8 @@ _CHOICES = {"oracle": ("litert", "tflm"), "opt": ("speed", "balanced", "size", "
 class Request:
     """A compilation as the command line asks for it; `target` is a core's name."""
 
+    path: Path
     data: bytes
-    file: str
     name: str
     target: str
     oracle: str
@@ -56,16 +56,15 @@ def request(model: Path, *, name: str | None, target: str, oracle: str, opt: str
     ]
     if wrong:
         raise UsageError(*wrong)
-    return Request(read_file(model), model.name, model_name(model, name), target, oracle, opt, io)
+    return Request(model, read_file(model), model_name(model, name), target, oracle, opt, io)
 
 
 def compile_model(wanted: Request) -> Artifact:
     """Run the compiler."""
-    from aot.build import build
+    from aot.build import Options, build
 
-    return build(
-        wanted.data, target=wanted.target, name=wanted.name, file=wanted.file, oracle=wanted.oracle, opt=wanted.opt, io=wanted.io
-    )
+    options = Options(oracle=wanted.oracle, opt=wanted.opt, io=wanted.io)
+    return build(wanted.path, target=wanted.target, name=wanted.name, options=options)
 
 
 def operator_count(data: bytes) -> int:
@@ -79,4 +78,4 @@ def operator_count(data: bytes) -> int:
 
 def import_text(wanted: Request) -> str:
     """`kws.tflite   13 operators, 52 KiB`."""
-    return f"{wanted.file}   {operator_count(wanted.data)} operators, {-(-len(wanted.data) // 1024):,} KiB"
+    return f"{wanted.path.name}   {operator_count(wanted.data)} operators, {-(-len(wanted.data) // 1024):,} KiB"

@@ -58,7 +58,10 @@ def _show(out: Output, found: Verification, artifact: Artifact) -> None:
     worst = "" if found.exact else f" by up to {found.max_abs_diff}"
     out.row("outputs", f"{found.sets_exact}/{found.sets} sets {verdict}{worst}, reference: {found.reference}")
     out.row("flash", flash_of(code_bytes=found.code_bytes, constant_bytes=found.constant_bytes))
-    out.row("RAM", ram_of(artifact.metadata, touched=found.workspace_touched, stack_bytes=found.stack_bytes))
+    out.row(
+        "RAM",
+        ram_of(artifact.metadata, touched=found.workspace_extent, stack_bytes=found.stack_bytes, stack_bound=found.stack_bound),
+    )
     if found.instructions is not None:
         out.row("time", time_of(found.instructions, found.macs))
     if slowest_of(found.layers):

@@ -21,8 +21,8 @@ class Conversion:
     """How raw values become the model's.
 
     `quantize`: "auto" quantises float arrays, takes integer arrays of the model's own type as they are, and shifts unsigned bytes
-    (pixels) to int8 by -128 or to floats by 1/255, so that black is the lowest value; "always" takes every value as real; "never" takes all
-    as they are.
+    (pixels) to int8 by -128 or to floats by 1/255, so that black is the lowest value; "always" takes every value as real; "never"
+    takes all as they are.
     A `scale` or `mean` turns a raw value into the real one (raw - mean) * scale first, and implies "always".
     """
 

@@ -79,9 +79,10 @@ def rule_sets(infos: Sequence[TensorInfo], count: int) -> Sets:
 def open_npz(path: Path) -> dict[str, Array]:
     """All arrays of an .npz file; nothing in it is executed (E5001, E5011)."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise UsageError(Problem("E5011", f"'{path}' is no .npz archive"))
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise UsageError(Problem("E5011", f"'{path}' is a single array, no .npz archive"))
+        with archive:
             return {key: archive[key] for key in archive.files}
     except OSError as error:
         raise UsageError(Problem("E5001", f"cannot read '{path}': {error.strerror or error}")) from None

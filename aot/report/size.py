@@ -32,12 +32,16 @@ def flash_of(*, code_bytes: int | None, constant_bytes: int) -> str:
     return f"{code}constants {_bytes(constant_bytes)}"
 
 
-def ram_of(metadata: Metadata, *, touched: int | None, stack_bytes: int | None) -> str:
+def ram_of(
+    metadata: Metadata, *, touched: int | None = None, stack_bytes: int | None = None, stack_bound: int | None = None
+) -> str:
+    """`workspace … planned, … touched · stack … measured, … bound · heap 0 B`; what is None is left out."""
     parts = [f"workspace {_bytes(metadata['workspace']['size'])} planned"]
     if touched is not None:
         parts[0] += f", {_bytes(touched)} touched"
-    if stack_bytes is not None:
-        parts.append(f"stack {_bytes(stack_bytes)} measured")
+    stack = [f"{_bytes(n)} {what}" for n, what in ((stack_bytes, "measured"), (stack_bound, "bound")) if n is not None]
+    if stack:
+        parts.append(f"stack {', '.join(stack)}")
     return " · ".join([*parts, "heap 0 B"])
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from aot.executor.artifact import Artifact
 from aot.ir.op import Array
 from aot.micro.board import Board
-from aot.micro.project import Project
+from aot.micro.image import check_image
+from aot.micro.project import Project, compiler
 from aot.micro.runner import LayerResult, RunResult, run
 from aot.report.compare import Comparison, compare_sets, difference
 from aot.report.reference import find_reference, find_tracer
@@ -48,7 +49,9 @@ class Verification:
     workspace_bytes: int
     workspace_lower_bound: int
     workspace_touched: int | None
+    workspace_extent: int | None
     stack_bytes: int | None
+    stack_bound: int | None
     heap_bytes: int | None
     layers: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
@@ -139,21 +142,22 @@ def compare_layers(
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """Bytes of the model's code (kernels, main function and what they use of the runtime) and its heap; None on the host."""
+    """Bytes of the model's own image (kernels, main function, what they use of the runtime); None on the host."""
 
-    code_bytes: int | None
-    heap_bytes: int | None
     compiler: str
+    code_bytes: int | None = None
+    constant_bytes: int | None = None
+    stack_bound: int | None = None
+    heap_bytes: int | None = None
 
 
 def image_facts(project: Project) -> ImageFacts:
-    """Sizes of the model's own image, linked without harness and start-up."""
-    from aot.micro.project import compiler
-
+    """Link the model without harness and start-up, measure it, and check that it holds nothing forbidden (E4030)."""
     tool = compiler(project.board).version
     if project.board.is_host:
-        return ImageFacts(None, None, tool)
-    raise NotImplementedError
+        return ImageFacts(tool)
+    report = check_image(project)
+    return ImageFacts(tool, report.code, report.constants, report.stack_bound, 0)
 
 
 def build_text(board: Board, facts: ImageFacts) -> str:
@@ -192,11 +196,13 @@ def _summary(
         instructions=result.instructions,
         macs=meta["macs"],
         code_bytes=facts.code_bytes,
-        constant_bytes=meta["constants"]["size"],
+        constant_bytes=meta["constants"]["size"] if facts.constant_bytes is None else facts.constant_bytes,
         workspace_bytes=meta["workspace"]["size"],
         workspace_lower_bound=meta["workspace"]["lower_bound"],
         workspace_touched=result.workspace_touched,
+        workspace_extent=result.workspace_extent,
         stack_bytes=result.stack_bytes,
+        stack_bound=facts.stack_bound,
         heap_bytes=facts.heap_bytes,
         layers=[{**layer, "instructions": instructions.get(layer["index"])} for layer in meta["layers"]],
     )

@@ -1,0 +1,68 @@
+"""Where results differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aot.micro.runner import LayerResult
+from aot.report.compare import compare_sets, difference
+from aot.report.verify import compare_layers
+
+
+def test_equal_bytes_whatever_the_shape() -> None:
+    a = np.arange(6, dtype=np.int8)
+    assert difference(a, a.reshape(2, 3)) is None
+
+
+def test_first_element_count_and_largest_difference() -> None:
+    found = difference(np.array([0, -128, 5, 1], np.int8), np.array([0, 127, 5, 2], np.int8))
+    assert found is not None
+    assert (found.element, found.expected, found.actual, found.count, found.size, found.max_abs) == (1, -128, 127, 2, 4, 255.0)
+
+
+def test_floats_are_compared_by_their_bits() -> None:
+    zero = difference(np.array([0.0], np.float32), np.array([-0.0], np.float32))
+    assert zero is not None
+    assert zero.max_abs == 0.0
+    nan = np.array([np.nan], np.float32)
+    assert difference(nan, nan.copy()) is None
+    broken = difference(np.array([1.0], np.float32), nan)
+    assert broken is not None
+    assert broken.max_abs is None
+
+
+def test_other_sizes_and_types_cannot_be_compared() -> None:
+    with pytest.raises(ValueError, match="compared"):
+        difference(np.zeros(2, np.int8), np.zeros(3, np.int8))
+    with pytest.raises(ValueError, match="compared"):
+        difference(np.zeros(2, np.int8), np.zeros(2, np.uint8))
+
+
+def test_sets() -> None:
+    good, bad = np.zeros(3, np.int8), np.array([0, 0, 4], np.int8)
+    found = compare_sets([[good], [good], [good]], [[good], [bad], [bad]])
+    assert not found.exact
+    assert found.bad_sets == (1, 2)
+    assert found.max_abs == 4
+    assert found.first is not None
+    assert found.first[:2] == (1, 0)
+    assert compare_sets([[good]], [[good]]).exact
+
+
+def test_first_layer_that_differs_is_found_in_order_of_execution() -> None:
+    layers = [
+        {"index": i, "op": op, "ops": [i], "name": f"t{i}", "kernel": "k", "output": {"tensor": 10 + i}}
+        for i, op in enumerate(["CONV_2D", "ADD", "SOFTMAX"])
+    ]
+    right = np.arange(4, dtype=np.int8)
+    wrong = right + np.int8(1)
+    trace = [LayerResult(0, output=right), LayerResult(1, output=wrong), LayerResult(2, output=wrong)]
+    found = compare_layers(layers, trace, {10: right, 11: right, 12: right})
+    assert found is not None
+    assert (found["layer"], found["op"], found["tensor"], found["element"]) == (1, "ADD", 11, 0)
+    # A tensor that the reference does not show, or shows in another form, is passed over.
+    assert compare_layers(layers, trace, {10: right, 11: right[:2]}) is None
+    later = compare_layers(layers, trace, {10: right, 12: right})
+    assert later is not None
+    assert later["layer"] == 2
