@@ -7,6 +7,15 @@
 #define SCB_CFSR (*(volatile uint32_t *)0xE000ED28u)
 #define SCB_BFAR (*(volatile uint32_t *)0xE000ED38u)
 #define SCB_CPACR (*(volatile uint32_t *)0xE000ED88u)
+#define MPU_TYPE (*(volatile uint32_t *)0xE000ED90u)
+#define MPU_CTRL (*(volatile uint32_t *)0xE000ED94u)
+#define MPU_RNR (*(volatile uint32_t *)0xE000ED98u)
+#define MPU_RBAR (*(volatile uint32_t *)0xE000ED9Cu)
+#define MPU_RASR (*(volatile uint32_t *)0xE000EDA0u)
+#define RASR_NO_EXECUTE (1u << 28)
+#define CTRL_DEFAULT_MAP (1u << 2)
+#define GUARD_LOG2 16u
+#define GUARD_BYTES (1u << GUARD_LOG2) /* taken where the lower end of the stack is a multiple of it */
 #define CCR_LOB (1u << 19)
 #define CPACR_FPU (0xfu << 20)
 #define FAULT_EXIT_CODE 99
@@ -80,7 +89,16 @@ static void enable_units(void) {
   SCB_CCR |= CCR_LOB; /* low-overhead branches: DLS/WLS/LE loops */
   __asm__ volatile("dsb\n\tisb" ::: "memory");
 #endif
-#if __ARM_ARCH >= 8
+#if __ARM_ARCH == 7
+  /* The stack begins where the RAM does. What lies below may be writable on an emulated board: forbid GUARD_BYTES of it. */
+  if (((MPU_TYPE >> 8) & 0xffu) != 0u && ((uintptr_t)aot_stack_bottom & (GUARD_BYTES - 1u)) == 0u) {
+    MPU_RNR = 0;
+    MPU_RBAR = (uint32_t)(uintptr_t)aot_stack_bottom - GUARD_BYTES;
+    MPU_RASR = RASR_NO_EXECUTE | (GUARD_LOG2 - 1u) << 1 | 1u; /* access permission 0: none */
+    MPU_CTRL = CTRL_DEFAULT_MAP | 1u;
+    __asm__ volatile("dsb\n\tisb" ::: "memory");
+  }
+#elif __ARM_ARCH >= 8
   __asm__ volatile("msr msplim, %0" ::"r"(aot_stack_bottom));
 #endif
 }
