@@ -9,6 +9,7 @@ from math import prod
 
 from aot.frontend.problems import Problems
 from aot.frontend.view import ABSENT, OperatorView, SubgraphView
+from aot.support.text import printable
 
 _MANY = 1 << 30
 
@@ -72,6 +73,25 @@ def _check_window(op: OperatorView, problems: Problems) -> None:
         problems.add("E1123", f"the window has {taps} elements, more than {_MAX_TAPS}", op.where)
 
 
+_NEEDS_ELEMENTS = frozenset(
+    {"CONV_2D", "DEPTHWISE_CONV_2D", "CONV_3D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "AVERAGE_POOL_2D", "MAX_POOL_2D",
+     "L2_POOL_2D", "SOFTMAX", "LOG_SOFTMAX", "MEAN", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "SVDF"}
+)  # fmt: skip
+
+
+def _check_elements(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
+    """Data, weights and results of layers have at least one element."""
+    if op.opcode not in _NEEDS_ELEMENTS:
+        return
+    for index in (*op.inputs[:1], *op.outputs):
+        tensor = graph.tensors[index]
+        if 0 in tensor.shape:
+            problems.add("E1121", f'tensor {index} "{printable(tensor.name)}" has no elements', op.where)
+    for index in op.inputs[1:]:
+        if index != ABSENT and 0 in graph.tensors[index].shape and op.opcode != "MEAN":
+            problems.add("E1121", f'tensor {index} "{printable(graph.tensors[index].name)}" has no elements', op.where)
+
+
 def check_operator(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
     """Note what contradicts the operator's definition (E1114, E1115, E1117).  All tensor indices must be valid."""
     if op.opcode not in _COUNTS:
@@ -92,6 +112,7 @@ def check_operator(op: OperatorView, graph: SubgraphView, problems: Problems) ->
     _check_window(op, problems)
     if not sound:
         return
+    _check_elements(op, graph, problems)
     match op.opcode:
         case "SQUEEZE":
             _check_squeeze(op, graph, problems)

@@ -184,6 +184,13 @@ def strided(stride: int) -> bytes:
     return b.build([x], [y])
 
 
+def reshape_by(shape: np.ndarray) -> bytes:
+    b = ModelBuilder()
+    x, y = quantised(b, "x"), quantised(b, "y", (8, 1))
+    b.op("RESHAPE", [x, b.tensor("new_shape", shape.shape, str(shape.dtype), data=shape)], [y])
+    return b.build([x], [y])
+
+
 def huge_window() -> bytes:
     b = ModelBuilder()
     x, y = quantised(b, "x", (1, 4, 4, 1)), quantised(b, "y", (1, 4, 4, 1))
@@ -232,6 +239,8 @@ CASES: list[tuple[str, str, str, Callable[[], bytes]]] = [
     ("E1117", 'op 1 ADD "y"', "input 1 is left out", lambda: indices([0, -1], [1])),
     ("E1118", 'subgraph 1 "inner"', "runs itself", recursion),
     ("E1119", 'tensor 0 "x"', "more than one", input_twice),
+    ("E1121", 'op 0 SOFTMAX "y"', 'tensor 1 "y" has no elements', lambda: unary("SOFTMAX", shape=(1, 0))),
+    ("E1121", 'op 0 RESHAPE "y"', "must hold integers, not float32", lambda: reshape_by(np.array([8, 1], np.float32))),
     ("E1123", 'op 0 CONV_2D "y"', "stride_h is 0,", lambda: strided(0)),
     ("E1123", 'op 0 CONV_2D "y"', "stride_h is -2,", lambda: strided(-2)),
     ("E1123", 'op 0 AVERAGE_POOL_2D "y"', "4294967296 elements", huge_window),

@@ -69,3 +69,54 @@ def test_own_models_to_refuse() -> None:
         assert codes, f"{reject.name} is accepted"
         assert any(c.startswith(reject.families) for c in codes), f"{reject.name}: {codes}, {reject.why}"
         assert "E1124" not in codes, reject.name
+
+
+ISSUE_MODELS = [
+    "mlperf_ad01_int8",
+    "mlperf_ic_resnet_int8",
+    "mlperf_kws_dscnn_int8",
+    "mlperf_vww_mobilenet_int8",
+    "mlperf_sww_int8",
+    "hello_world_int8",
+    "micro_speech_quantized",
+    "person_detect",
+    "tinymaix_mnist_valid_int8",
+    "tinymaix_mnist_resnet_int8",
+    "tinymaix_cifar10_int8",
+    "mnist_conv_fc_int8",
+    "silabs_image_example1_int8",
+    "silabs_fingerprint_int8",
+    "silabs_people_flow_int8",
+    "arm_kws_ds_cnn_s_int8",
+    "micro_kws_m_int8",
+    "mlperf_ad_toycar_int8_float_io",
+    "mcunet_320kb_imagenet_int8",
+    "tinyengine_vww_int8",
+    "tinyengine_detection_int8",
+    "emza_ssd_slim_int8",
+    "emza_yolo_fastest_320_int8",
+]
+
+
+@pytest.mark.skipif(not HAVE_SHARED, reason="the shared models are not there")
+@pytest.mark.parametrize("name", ISSUE_MODELS)
+def test_converted_network_equals_the_golden_output(name: str) -> None:
+    """Set 0 through the operators' `evaluate`."""
+    import numpy as np
+
+    from aot.frontend.tflite import from_tflite
+    from tests.frontend.test_tflite import run
+    from tests.models.golden import make_input
+
+    function = from_tflite((SHARED / "nets" / f"{name}.tflite").read_bytes())["main"]
+    golden = np.load(SHARED / "nets" / f"{name}.golden.npz")
+    inputs = []
+    for i, p in enumerate(function.params):
+        made = make_input(p.type.shape, p.type.dtype, index=i, number=0)
+        inputs.append(golden.get(f"in{i}_0", made))
+    for i, found in enumerate(run(function, inputs)):
+        wanted = golden[f"out{i}_0"]
+        if wanted.dtype.kind == "f":
+            np.testing.assert_allclose(found, wanted, rtol=1e-5)
+        else:
+            np.testing.assert_array_equal(found, wanted)

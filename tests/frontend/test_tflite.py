@@ -15,7 +15,7 @@ from aot.ir.type import TensorType
 from aot.op.convert import CONVERTERS
 from aot.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var, post_order
 from tests.models.golden import load_golden, manifest, sets_of
-from tests.writer import ModelBuilder, conv2d_model
+from tests.writer import HAVE_LITERT, ModelBuilder, conv2d_model, reference
 
 MODELS = Path(__file__).parents[1] / "models"
 
@@ -91,6 +91,27 @@ def test_golden(entry: dict[str, str]) -> None:
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
         else:
             np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.skipif(not HAVE_LITERT, reason="ai-edge-litert is not installed")
+@pytest.mark.parametrize("op", ["CONV_2D", "DEPTHWISE_CONV_2D"])
+def test_negative_weight_scales(op: str) -> None:
+    """MCUNet has them; the reference multiplies by a negative multiplier."""
+    rng = np.random.default_rng(7)
+    depthwise = op == "DEPTHWISE_CONV_2D"
+    shape, axis = ((1, 3, 3, 4), 3) if depthwise else ((4, 3, 3, 4), 0)
+    scales = np.array([0.02, -0.03, 0.004, -0.0007], np.float32)
+    b = ModelBuilder()
+    x = b.tensor("x", (1, 6, 5, 4), "int8", scale=0.5, zero_point=-7)
+    w = b.tensor("w", shape, "int8", scale=scales, axis=axis, data=rng.integers(-127, 127, shape, np.int8, endpoint=True))
+    c = b.tensor("b", (4,), "int32", scale=scales * 0.5, axis=0, data=rng.integers(-900, 900, 4, np.int32))
+    y = b.tensor("y", (1, 6, 5, 4), "int8", scale=0.7, zero_point=3)
+    b.op(op, [x, w, c], [y], padding="SAME", stride_h=1, stride_w=1, **({"depth_multiplier": 1} if depthwise else {}))
+    data = b.build([x], [y])
+    inputs = [rng.integers(-128, 127, (1, 6, 5, 4), np.int8, endpoint=True)]
+    (found,), (wanted,) = run(main_of(data), inputs), reference(data, inputs)
+    assert len(np.unique(wanted)) > 20
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_oracle_reaches_the_converters() -> None:
