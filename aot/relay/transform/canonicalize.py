@@ -128,50 +128,57 @@ def _cannot_overflow(layer: Call, bias: Array) -> bool:
 # Padding.
 
 
-def pad_into_layer(expr: Call, uses: Uses) -> Expr | None:
-    """A window over an image with a border of v is the window over the image, v being read outside.
+def pad_into_window(expr: Call, uses: Uses) -> Expr | None:
+    """A window over an image with a border is the window over the image that reads the border's value outside.
 
-    The two paddings add up; they must have one value, unless the layer has no padding of its own.  The border stays smaller than
-    the window, so that no window misses the image, and lies in height and width only.
+    Applies if all readers of the bordered image can take the border over, so that it is never stored.
     """
-    pad, weight = expr.args
-    border = _spatial_border(pad, uses)
-    attrs = expr.attrs
-    if border is None or not isinstance(pad, Call) or (any(attrs.padding) and attrs.pad_value != pad.attrs.pad_value):
-        return None
-    window = [(k - 1) * d + 1 for k, d in zip(tensor_type(weight).shape[1:3], attrs.dilation, strict=True)]
-    padding = tuple(a + b for a, b in zip(attrs.padding, border, strict=True))
-    if not _reaches_image(padding, window):
-        return None
-    merged = replace(attrs, padding=padding, pad_value=pad.attrs.pad_value)
-    return _again(expr, [pad.args[0], weight], merged)
-
-
-def pad_into_max_pool(expr: Call, uses: Uses) -> Expr | None:
-    """max(x, lowest) = x: a border of the type's lowest value is the padding of a maximum, which leaves out what lies outside."""
     pad = expr.args[0]
-    border = _spatial_border(pad, uses)
-    if border is None or not isinstance(pad, Call) or not is_int(tensor_type(pad).dtype):
+    if not isinstance(pad, Call) or not is_op(pad, "nn.pad"):
         return None
-    padding = tuple(a + b for a, b in zip(expr.attrs.padding, border, strict=True))
-    if pad.attrs.pad_value != int_range(tensor_type(pad).dtype)[0] or not _reaches_image(padding, expr.attrs.pool_size):
+    padding = _padding_with(pad, expr)
+    if padding is None or any(_padding_with(pad, r) is None for r in uses.readers(pad)):
         return None
-    return _again(expr, [pad.args[0]], replace(expr.attrs, padding=padding))
+    attrs = replace(expr.attrs, padding=padding)
+    if hasattr(attrs, "pad_value"):
+        attrs = replace(attrs, pad_value=pad.attrs.pad_value)
+    return _again(expr, [pad.args[0], *expr.args[1:]], attrs)
 
 
-def _spatial_border(pad: Expr, uses: Uses) -> tuple[int, int, int, int] | None:
-    """(top, left, bottom, right) of an nn.pad of height and width that nothing else reads."""
-    if not isinstance(pad, Call) or not is_op(pad, "nn.pad") or uses.count(pad) != 1 or len(pad.attrs.pad_width) != 4:
+def _padding_with(pad: Call, reader: Expr | None) -> tuple[int, ...] | None:
+    """The padding of a windowed operator that takes over the border of `pad`; None if it cannot.
+
+    The border lies in height and width only, and stays smaller than the window, so that no window misses the image.
+    """
+    if not isinstance(reader, Call) or not isinstance(reader.op, Op) or len(pad.attrs.pad_width) != 4:
         return None
     batch, height, width, channel = (tuple(w) for w in pad.attrs.pad_width)
-    if batch != (0, 0) or channel != (0, 0):
+    window = _window_reading(reader, pad.attrs.pad_value)
+    if window is None or batch != (0, 0) or channel != (0, 0):
         return None
-    return height[0], width[0], height[1], width[1]
+    border = (height[0], width[0], height[1], width[1])
+    padding = tuple(a + b for a, b in zip(reader.attrs.padding, border, strict=True))
+    return padding if _reaches_image(padding, window) else None
 
 
-def _reaches_image(padding: tuple[int, ...], window: Any) -> bool:
+def _window_reading(reader: Call, value: int | float) -> Sequence[int] | None:
+    """Height and width of the window of an operator that can read `value` outside the image; None for others.
+
+    A convolution reads its `pad_value` there, which is free if it has no padding so far.  A maximum leaves out what lies outside:
+    max(x, lowest) = x for the lowest value of an integer type.
+    """
+    attrs, data = reader.attrs, tensor_type(reader.args[0])
+    if reader.op in (Op("nn.conv2d"), Op("nn.depthwise_conv2d")) and (attrs.pad_value == value or not any(attrs.padding)):
+        kernel = tensor_type(reader.args[1]).shape[1:3]
+        return [(k - 1) * d + 1 for k, d in zip(kernel, attrs.dilation, strict=True)]
+    if is_op(reader, "nn.max_pool2d") and is_int(data.dtype) and value == int_range(data.dtype)[0]:
+        return [int(k) for k in attrs.pool_size]
+    return None
+
+
+def _reaches_image(padding: Sequence[int], window: Sequence[int]) -> bool:
     top, left, bottom, right = padding
-    return max(top, bottom) < int(window[0]) and max(left, right) < int(window[1])
+    return max(top, bottom) < window[0] and max(left, right) < window[1]
 
 
 # Clamps.
@@ -278,14 +285,14 @@ def drop_concatenate(expr: Call, _uses: Uses) -> Expr | None:
     return expr.args[0] if len(expr.args) == 1 else None
 
 
-_LAYER_RULES: tuple[Rule, ...] = (pad_into_layer, zero_point_into_bias)
+_LAYER_RULES: tuple[Rule, ...] = (pad_into_window, zero_point_into_bias)
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "nn.conv2d": _LAYER_RULES,
     "nn.depthwise_conv2d": _LAYER_RULES,
     "nn.dense": (zero_point_into_bias,),
     "nn.bias_add": (merge_biases, drop_zero_bias),
-    "nn.max_pool2d": (pad_into_max_pool,),
+    "nn.max_pool2d": (pad_into_window,),
     "clip": (drop_wide_clip, clip_of_clip, clip_into_producer),
     "reshape": (reshape_of_reshape, drop_reshape),
     "transpose": (transpose_of_transpose, drop_transpose),
