@@ -37,11 +37,14 @@ class Group:
 class Lowered:
     """A kernel for one layer: `constants` gives each of `func.consts`, by buffer name, as a numpy array of its packed bytes or elements.
 
-    `func.inputs` follow the order of the group's parameters, `func.outputs` the fields of its result.
+    `func.inputs` follow the order of the group's parameters, `func.outputs` the fields of its result.  `instructions` and `code` are
+    the kernel author's estimates of one call's instructions and of the code's bytes, by which kernels compete (0: unknown).
     """
 
     func: PrimFunc
     constants: Mapping[str, Array] = field(default_factory=dict)
+    instructions: int = 0
+    code: int = 0
 
 
 Accepts = Callable[[Group, Target], bool]

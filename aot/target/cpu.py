@@ -14,28 +14,28 @@ TARGETS: dict[str, Target] = {
     for t in (
         _target("cortex-m0", "", "-mcpu=cortex-m0 -mthumb -mfloat-abi=soft", "Armv6-M"),
         _target("cortex-m0plus", "", "-mcpu=cortex-m0plus -mthumb -mfloat-abi=soft", "Armv6-M"),
-        _target("cortex-m3", "mull unaligned div", "-mcpu=cortex-m3 -mthumb -mfloat-abi=soft", "Armv7-M"),
+        _target("cortex-m3", "mull thumb2 unaligned div", "-mcpu=cortex-m3 -mthumb -mfloat-abi=soft", "Armv7-M"),
         _target(
             "cortex-m4",
-            "mull unaligned div dsp fpu",
+            "mull thumb2 unaligned div dsp fpu",
             "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16",
             "Armv7E-M, DSP, single-precision FPU",
         ),
         _target(
             "cortex-m7",
-            "mull unaligned div dsp fpu",
+            "mull thumb2 unaligned div dsp fpu",
             "-mcpu=cortex-m7 -mthumb -mfloat-abi=hard -mfpu=fpv5-d16",
             "Armv7E-M, DSP, double-precision FPU",
         ),
         _target(
             "cortex-m33",
-            "mull unaligned div dsp fpu",
+            "mull thumb2 unaligned div dsp fpu",
             "-mcpu=cortex-m33 -mthumb -mfloat-abi=hard -mfpu=fpv5-sp-d16",
             "Armv8-M Mainline, DSP, single-precision FPU",
         ),
         _target(
             "cortex-m55",
-            "mull unaligned div dsp mve fpu",
+            "mull thumb2 unaligned div dsp mve fpu",
             "-mcpu=cortex-m55 -mthumb -mfloat-abi=hard",
             "Armv8.1-M, Helium (MVE)",
         ),

@@ -11,7 +11,8 @@ from aot.errors import Problem, UsageError
 class Target:
     """A processor kind by name.
 
-    `features`: "dsp" (SMLAD and friends), "mve" (Helium), "mull" (32x32->64 multiply), "fpu", "unaligned" (word access at any address).
+    `features`: "dsp" (SMLAD and friends), "mve" (Helium), "mull" (32x32->64 multiply), "thumb2" (the full
+    instruction set of Armv7-M), "fpu", "unaligned" (word access at any address).
     `gcc_flags` select the core; `has_div` whether there is a divide instruction.
     """
 

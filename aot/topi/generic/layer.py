@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from aot.op.impl import Group, Lowered
 from aot.op.te_rule import TeContext
 from aot.target.target import Target
-from aot.te.tensor import placeholder
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast, imm
+from aot.tir.expr import Expr, imm
 from aot.tir.function import FuncAttrs
-from aot.topi.fused import FusedLayer, tail_epilogue
+from aot.topi.fused import FusedLayer
+from aot.topi.layer_io import open_io
 from aot.topi.requant import plan_requantize
 from aot.topi.stream import ChannelBlock, ChannelStream
 
@@ -33,26 +33,14 @@ class LayerBuffers:
 def open_layer(
     b: IRBuilder, group: Group, layer: FusedLayer, stream: ChannelStream, *, data_shape: tuple[int, ...], out_shape: tuple[int, ...]
 ) -> LayerBuffers:
-    """Declare the buffers; inputs in the order of the group's parameters, operands of the tail seen in the output's shape."""
-    data, operands = None, {}
-    for var in group.params:
-        if var is layer.data and data is None:
-            data = b.input("data", data_shape, var.type.dtype)
-        else:
-            operands[id(var)] = placeholder(b.input("operand", out_shape, var.type.dtype))
-    assert data is not None
-    out = b.output("out", out_shape, layer.out_type.dtype)
-    blob = stream.data()
-    params = b.const("params", (blob.size,), "int8", align=4)
-    ctx = TeContext(b)
-    ctx.constants[params.name] = blob
-    epilogue = tail_epilogue(layer, ctx, out_shape, operands)
+    """Declare the buffers of a layer that reads its numbers from `stream`."""
+    io = open_io(b, group, layer, data_shape=data_shape, out_shape=out_shape)
+    params = io.constant("params", stream.data(), "int8")
 
     def store(indices: tuple[Expr, ...], acc: Expr, fields: tuple[Expr, ...]) -> None:
-        value = stream.requant.emit(b, acc, fields)
-        b.store(out, indices, epilogue(cast("int8", value), indices) if layer.tail else value)
+        io.store(indices, stream.requant.emit(b, acc, fields))
 
-    return LayerBuffers(data, out, params, ctx, store)
+    return LayerBuffers(io.data, io.out, params, io.ctx, store)
 
 
 def make_stream(layer: FusedLayer, target: Target, *, block: int) -> ChannelStream:

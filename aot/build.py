@@ -1,0 +1,98 @@
+"""The pipeline on one page: from a model to C sources."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aot import op as operators
+from aot import topi
+from aot.errors import Problem, UsageError
+from aot.executor.aot import Executable, compile_schedule
+from aot.executor.artifact import Artifact
+from aot.executor.layout import Io
+from aot.executor.metadata import BuildInfo
+from aot.executor.te_compiler import compile_main, lower_group
+from aot.frontend.tflite import from_tflite
+from aot.ir.module import IRModule
+from aot.ir.transform import PassContext
+from aot.relay.expr import Function
+from aot.relay.transform import pipeline as relay_pipeline
+from aot.support.names import c_identifier
+from aot.target.target import Target, find_target
+from aot.tir.function import PrimFunc
+from aot.tir.transform import optimize
+
+ORACLES = ("litert", "tflm")
+OPTS = ("balanced", "speed", "size", "ram")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to compile: whose rounding (`oracle`), what to favour (`opt`), and where inputs and outputs live (`io`)."""
+
+    oracle: str = "litert"
+    opt: str = "balanced"
+    io: Io = "arena"
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("oracle", self.oracle, ORACLES), ("opt", self.opt, OPTS), ("io", self.io, ("arena", "user"))):
+            if value not in known:
+                raise UsageError(Problem("E5011", f"unknown {name} '{value}'; known: {', '.join(known)}"))
+
+
+def build(
+    model: bytes | Path | IRModule,
+    *,
+    target: str | Target = "cortex-m4",
+    name: str | None = None,
+    options: Options | None = None,
+) -> Artifact:
+    """Compile a .tflite model (its bytes or its path), or a relay module, to C.
+
+    `name` becomes the prefix of all C symbols (default: from the file name).  Passes run in the current PassContext.  Raises
+    ModelError, UnsupportedError, TargetError or InternalError.
+    """
+    return compile_model(model, target=target, name=name, options=options).artifact
+
+
+def compile_model(
+    model: bytes | Path | IRModule,
+    *,
+    target: str | Target = "cortex-m4",
+    name: str | None = None,
+    options: Options | None = None,
+) -> Executable:
+    """As `build`, with everything that is known on the way: the schedule, the plan, the functions as TIR."""
+    options = options or Options()
+    cpu = find_target(target) if isinstance(target, str) else target
+    _load()
+    data = model.read_bytes() if isinstance(model, Path) else model
+    name = c_identifier(name or (model.stem if isinstance(model, Path) else "model"), default="model")
+    module = data if isinstance(data, IRModule) else from_tflite(data, oracle=options.oracle, name=name)
+    module = relay_pipeline(PassContext.current().opt_level)(module)
+    main = module["main"]
+    assert isinstance(main, Function)
+    schedule = compile_main(main, cpu, name=name)
+    schedule = replace(schedule, calls=tuple(replace(c, func=optimize(c.func)) for c in schedule.calls))
+    info = BuildInfo(
+        model_sha256=hashlib.sha256(data).hexdigest() if isinstance(data, bytes) else "",
+        model_file=model.name if isinstance(model, Path) else "",
+        oracle=options.oracle,
+        opt=options.opt,
+    )
+    return compile_schedule(schedule, target=cpu, io=options.io, info=info)
+
+
+def lower(func: Function, target: str | Target = "cortex-m4", *, name: str = "kernel") -> PrimFunc:
+    """One fused function as a PrimFunc, for tests and tuning (the counterpart of tvm.lower)."""
+    _load()
+    cpu = find_target(target) if isinstance(target, str) else target
+    return optimize(lower_group(func, cpu, name).func)
+
+
+def _load() -> None:
+    """Fill the registries of operators and kernels."""
+    operators.load_all()
+    topi.load_all()

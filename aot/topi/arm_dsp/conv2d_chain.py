@@ -1,0 +1,319 @@
+"""Convolution by the SMLAL chain: three output pixels by four channels, packed straight from the int8 data, any window.
+
+Scratch: the packed words of one pixel triple, 8 bytes a tap; for small padded images also a padded copy, so that no tap needs a test.
+Weights take two bytes each in flash.  See intrin_chain for the arithmetic, notes on the schedule in docs/kernels.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, Load, cast, imm, logical_and, minimum, select
+from aot.tir.function import FuncAttrs
+from aot.topi.arm_dsp.intrin_chain import INIT_HIGH, INIT_LOW, LANE_OFFSET, chain_lanes, smlal_chain, unrolled_taps
+from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.layer_io import LayerIo, open_io
+from aot.topi.requant import HighMultiply, plan_high_multiply
+
+LANE_LIMIT = (1 << 20) - 1
+PIXELS, CHANNELS = 3, 4
+MAX_PADDED_COPY = 2048
+"""Bytes up to which a padded copy of the image is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The reduction cut into `count` runs of `length` taps, each short enough for the lanes; taps beyond the real ones are zero."""
+
+    count: int
+    length: int
+
+    @property
+    def taps(self) -> int:
+        return self.count * self.length
+
+
+def plan_segments(weights: Array) -> Segments:
+    """The fewest segments for weights [K, O] (O a multiple of 4): 128 * (sum |wa| + sum |wb|) < 2^20 in each, for channel pairs."""
+    depth = weights.shape[0]
+    pairs = np.abs(weights.astype(np.int64)).reshape(depth, -1, 2).sum(axis=2)
+    for count in range(1, depth + 1):
+        length = _loop_length(-(-depth // count))
+        padded = np.pad(pairs, ((0, max(0, count * length - depth)), (0, 0)))[: count * length]
+        if 128 * int(padded.reshape(count, length, -1).sum(axis=1).max()) <= LANE_LIMIT:
+            return Segments(count, length)
+    raise AssertionError("one tap always fits")
+
+
+def _loop_length(depth: int) -> int:
+    """`depth`, rounded up where its largest divisor up to 16 makes a poor loop body."""
+    return min(range(depth, depth + 8), key=lambda n: (8 * n + 4 * (n // unrolled_taps(n)), n))
+
+
+def accepts(group: Group, target: Target) -> bool:
+    """Layers of at least three output pixels whose requantisation has the short form."""
+    layer = match_layer(group)
+    if layer is None or not target.has("thumb2") or not tail_accepts(layer):
+        return False
+    return prod(layer.out_type.shape[:-1]) >= PIXELS and _requant(layer, target) is not None
+
+
+def _requant(layer: FusedLayer, target: Target) -> HighMultiply | None:
+    return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=1)
+
+
+def lower(group: Group, target: Target, name: str) -> Lowered:
+    layer = match_layer(group)
+    assert layer is not None
+    requant = _requant(layer, target)
+    assert requant is not None
+    stream = ChainStream(layer, requant)
+    b = IRBuilder(name)
+    rows = prod(layer.out_type.shape[:-1])
+    source = _source(b, group, layer, stream.segments, rows=rows)
+    io = source.io
+    params = io.constant("params", stream.data(), "int32")
+    with b.for_("t", (rows + PIXELS - 1) // PIXELS) as tile:
+        first = b.let("pixel", minimum(tile * PIXELS, rows - PIXELS)) if rows % PIXELS else tile * PIXELS
+        source.pack(first)
+        with b.for_("n", stream.blocks) as n:
+            _block(b, stream, io, params, source.words, first=first, n=n, count=CHANNELS)
+        if stream.tail:
+            _block(b, stream, io, params, source.words, first=first, n=imm(stream.blocks), count=stream.tail)
+    kernel = describe("arm_dsp.conv2d_chain", segments=stream.segments.count)
+    func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
+    return Lowered(func, io.constants, instructions=_estimate(layer, stream, rows), code=900 + 200 * bool(stream.tail))
+
+
+class ChainStream:
+    """Packs a layer: for each block of 4 channels the words {wa + wb z, wc + wd z} of all taps, then biases and requantisation."""
+
+    def __init__(self, layer: FusedLayer, requant: HighMultiply) -> None:
+        self.layer, self.requant = layer, requant
+        self.channels = layer.channels
+        self.blocks, self.tail = divmod(self.channels, CHANNELS)
+        matrix = layer.weight.reshape(self.channels, -1).T
+        self._weights = np.pad(matrix, ((0, 0), (0, -self.channels % CHANNELS)))
+        self.segments = plan_segments(self._weights)
+        offsets = np.where(np.arange(self.channels) % 2 == 0, LANE_OFFSET * self.segments.count, 0)
+        self._arrays = [2 * (layer.bias - offsets)] + [f.values for f in requant.fields if not f.uniform]
+
+    @property
+    def block_words(self) -> int:
+        return 2 * self.segments.taps + CHANNELS * len(self._arrays)
+
+    def data(self) -> Array:
+        """The stream as int32."""
+        taps = self.segments.taps
+        weights = np.pad(self._weights, ((0, taps - self._weights.shape[0]), (0, 0)))
+        words = weights[:, 0::2] + (weights[:, 1::2] << 21)
+        out = np.zeros(((self.channels + 3) // CHANNELS, self.block_words), np.int64)
+        out[:, : 2 * taps] = words.reshape(taps, -1, 2).transpose(1, 0, 2).reshape(out.shape[0], -1)
+        for i, values in enumerate(self._arrays):
+            padded = np.pad(values, (0, -self.channels % CHANNELS)).reshape(-1, CHANNELS)
+            out[:, 2 * taps + CHANNELS * i : 2 * taps + CHANNELS * (i + 1)] = padded
+        return out.reshape(-1).astype(np.int32)
+
+    def number(self, params: Buffer, block: Expr, row: int, j: int) -> Load:
+        """int32 `row` (0: bias) of channel j of a block."""
+        return params[block * self.block_words + (2 * self.segments.taps + CHANNELS * row + j)]
+
+    def fields(self, params: Buffer, block: Expr, j: int) -> tuple[Expr, ...]:
+        rows = iter(range(1, len(self._arrays)))
+        return tuple(
+            imm(int(f.values[0])) if f.uniform else self.number(params, block, next(rows), j) for f in self.requant.fields
+        )
+
+
+def _block(
+    b: IRBuilder, stream: ChainStream, io: LayerIo, params: Buffer, words: Buffer, *, first: Expr, n: Expr, count: int
+) -> None:
+    """Four channels of one pixel triple (`count` of them stored)."""
+    seg = stream.segments
+    base = n * stream.block_words
+    sums = b.local("sum", (CHANNELS, PIXELS), "int32", init=0) if seg.count > 1 else None
+
+    def accumulate(start: Expr) -> list[tuple[Expr, ...]]:
+        acc = b.local("acc", (8,), "uint32")
+        for i in range(4):
+            b.store(acc, 2 * i, imm(INIT_LOW, "uint32"))
+            b.store(acc, 2 * i + 1, imm(INIT_HIGH, "uint32"))
+        chain = smlal_chain(seg.length)
+        b.block(chain, region(params, base + start), region(words, start), acc)
+        lanes: list[tuple[Expr, ...]] = []
+        for pair in range(2):
+            lanes += chain_lanes(b, (acc[4 * pair], acc[4 * pair + 1], acc[4 * pair + 2], acc[4 * pair + 3]))
+        return lanes
+
+    if sums is None:
+        lanes = accumulate(imm(0))
+    else:
+        with b.for_("segment", seg.count) as s:
+            for j, channel in enumerate(accumulate(s * (2 * seg.length))):
+                for p, value in enumerate(channel):
+                    b.store(sums, (j, p), sums[j, p] + value)
+        lanes = [tuple(sums[j, p] for p in range(PIXELS)) for j in range(CHANNELS)]
+    for j in range(count):
+        bias = b.let("bias", stream.number(params, n, 0, j))
+        fields = tuple(f if not isinstance(f, Load) else b.let("field", f) for f in stream.fields(params, n, j))
+        for p in range(PIXELS):
+            value = stream.requant.emit_scaled(b, bias + lanes[j][p] * 2, fields)
+            io.store((first + p, n * CHANNELS + j), value)
+
+
+class _Source:
+    """Where the taps of a pixel triple come from; `pack(first)` writes their words to `words`."""
+
+    def __init__(self, io: LayerIo, words: Buffer, pack: Callable[[Expr], None]) -> None:
+        self.io, self.words, self.pack = io, words, pack
+
+
+def _source(b: IRBuilder, group: Group, layer: FusedLayer, seg: Segments, *, rows: int) -> _Source:
+    shape = layer.data_type.shape
+    io = open_io(b, group, layer, data_shape=(prod(shape),), out_shape=(rows, layer.channels))
+    words = b.scratch("words", (2 * seg.taps,), "int32")
+    depth = layer.weight[0].size
+    with_zero = range(2 * depth, 2 * seg.taps)
+    if with_zero:
+        with b.for_("z", 2 * seg.taps, start=2 * depth) as z:
+            b.store(words, z, 0)
+    if _is_rows(layer):
+        return _Source(io, words, lambda first: _pack_runs(b, words, [(io.data, (first + p) * shape[-1]) for p in range(PIXELS)], depth))
+    window = _Window(b, layer, io.data, words)
+    return _Source(io, words, window.pack)
+
+
+def _is_rows(layer: FusedLayer) -> bool:
+    """Whether output pixel i reads data row i: fully connected layers and pointwise convolutions."""
+    if layer.weight.ndim == 2:
+        return True
+    return layer.weight.shape[1:3] == (1, 1) and layer.attrs.strides == (1, 1) and not any(layer.attrs.padding)
+
+
+def put(b: IRBuilder, words: Buffer, tap: Expr, values: Sequence[Expr]) -> None:
+    """words[2 tap] = p + q z, words[2 tap + 1] = q + r z."""
+    p, q, r = values
+    b.store(words, tap * 2, p + q * (1 << 21))
+    b.store(words, tap * 2 + 1, q + r * (1 << 21))
+
+
+def _pack_runs(b: IRBuilder, words: Buffer, runs: Sequence[tuple[Buffer, Expr]], length: int, *, tap: Expr | None = None) -> None:
+    """Pack `length` consecutive bytes of each of three runs, from word `tap` on."""
+    step = max(u for u in (4, 3, 2, 1) if length % u == 0)
+    with b.for_("k", length, step=step) as k:
+        for u in range(step):
+            values: list[Expr] = [b.let("v", cast("int32", data.load("int8", start + k + u))) for data, start in runs]
+            put(b, words, (k + u) if tap is None else tap + k + u, values)
+
+
+class _Window:
+    """Taps of a k x k window: the three pixels may lie in different rows."""
+
+    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer) -> None:
+        self._b, self._layer, self._data, self._words = b, layer, data, words
+        self._shape = layer.data_type.shape
+        self._origin = layer.attrs.padding[:2]
+        self._padded = any(layer.attrs.padding)
+        top, left, bottom, right = layer.attrs.padding
+        n, height, width, depth = self._shape
+        copy = (n, height + top + bottom, width + left + right, depth)
+        if self._padded and prod(copy) <= MAX_PADDED_COPY:
+            self._copy_padded(copy)
+
+    def _copy_padded(self, shape: tuple[int, int, int, int]) -> None:
+        """Copy the image into scratch with its border; then there are no taps outside any more."""
+        b, (n, height, width, depth) = self._b, self._shape
+        top, left, _, _ = self._layer.attrs.padding
+        image = b.scratch("image", (prod(shape),), "int8")
+        with b.for_("f", prod(shape)) as f:
+            b.store(image, f, self._layer.attrs.pad_value)
+        with b.for_("i", n * height) as i:
+            target = ((i // height) * shape[1] + i % height + top) * shape[2] + left if n > 1 else (i + top) * shape[2] + left
+            with b.for_("c", width * depth) as c:
+                b.store(image, target * depth + c, self._data.load("int8", i * (width * depth) + c))
+        self._data, self._shape, self._origin, self._padded = image, shape, (0, 0), False
+
+    def pack(self, first: Expr) -> None:
+        b = self._b
+        _, out_height, out_width, _ = self._layer.out_type.shape
+        (sy, sx) = self._layer.attrs.strides
+        pixels = []
+        for p in range(PIXELS):
+            index = first + p
+            line = b.let("line", index // out_width)
+            column = index - line * out_width
+            image = line // out_height if self._shape[0] > 1 else imm(0)
+            y = b.let("y", (line - image * out_height) * sy - self._origin[0])
+            x = b.let("x", column * sx - self._origin[1])
+            pixels.append((image, y, x))
+        if not self._padded:
+            self._pack_inside(pixels)
+            return
+        inside: Expr = imm(1, "bool")
+        for _, y, x in pixels:
+            inside = logical_and(inside, self._is_inside(y, x)) if not inside == imm(1, "bool") else self._is_inside(y, x)
+        with b.if_(inside):
+            self._pack_inside(pixels)
+        with b.else_():
+            self._pack_border(pixels)
+
+    def _is_inside(self, y: Expr, x: Expr) -> Expr:
+        _, kh, kw, _ = self._layer.weight.shape
+        _, height, width, _ = self._shape
+        dy, dx = self._layer.attrs.dilation
+        rows = logical_and(y >= 0, y <= height - ((kh - 1) * dy + 1))
+        return logical_and(rows, logical_and(x >= 0, x <= width - ((kw - 1) * dx + 1)))
+
+    def _flat(self, pixel: tuple[Expr, Expr, Expr], ky: Expr, kx: Expr) -> Expr:
+        image, y, x = pixel
+        _, height, width, depth = self._shape
+        dy, dx = self._layer.attrs.dilation
+        return ((image * int(height) + y + ky * int(dy)) * int(width) + x + kx * int(dx)) * int(depth)
+
+    def _pack_inside(self, pixels: Sequence[tuple[Expr, Expr, Expr]]) -> None:
+        b = self._b
+        _, kh, kw, depth = self._layer.weight.shape
+        joined = self._layer.attrs.dilation[1] == 1
+        with b.for_("ky", kh) as ky, b.for_("kx", 1 if joined else kw) as kx:
+            starts: list[tuple[Buffer, Expr]] = [(self._data, b.let("s", self._flat(p, ky, kx))) for p in pixels]
+            tap = (ky * kw + kx) * depth
+            _pack_runs(b, self._words, starts, kw * depth if joined else depth, tap=tap)
+
+    def _pack_border(self, pixels: Sequence[tuple[Expr, Expr, Expr]]) -> None:
+        b = self._b
+        _, kh, kw, depth = self._layer.weight.shape
+        _, height, width, _ = self._shape
+        dy, dx = self._layer.attrs.dilation
+        with b.for_("ky", kh) as ky, b.for_("kx", kw) as kx:
+            known = []
+            for pixel in pixels:
+                y, x = pixel[1] + ky * dy, pixel[2] + kx * dx
+                rows = logical_and(y >= 0, y < height)
+                known.append((b.let("ok", logical_and(rows, logical_and(x >= 0, x < width))), b.let("s", self._flat(pixel, ky, kx))))
+            with b.for_("c", depth) as c:
+                pad = imm(self._layer.attrs.pad_value)
+                values: list[Expr] = [
+                    b.let("v", select(ok, cast("int32", self._data.load("int8", s + c)), pad)) for ok, s in known
+                ]
+                put(b, self._words, (ky * kw + kx) * depth + c, values)
+
+
+def _estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
+    """Instructions of one call: packing, multiply-accumulates, lanes, requantisation (from counts under QEMU)."""
+    tiles, taps = -(-rows // PIXELS), stream.segments.taps
+    blocks = stream.blocks + bool(stream.tail)
+    loops = stream.segments.count * (stream.segments.length // unrolled_taps(stream.segments.length))
+    per_block = 6 * taps + 3 * loops + 30 * stream.segments.count + 12 * (7 + stream.requant.signed) + 20
+    return tiles * (8 * taps + 40 + blocks * per_block)
+
+
+register_impl(Impl("arm_dsp.conv2d_chain", "nn.conv2d", accepts, lower, plevel=20))

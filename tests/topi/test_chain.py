@@ -1,0 +1,38 @@
+"""The SMLAL chain kernel against the operators' meaning, in the TIR interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aot.op.impl import implementations
+from aot.target.target import find_target
+from aot.topi.arm_dsp.conv2d_chain import plan_segments
+from tests.topi.layers import Layer, check
+
+CHAIN = next(i for i in implementations("nn.conv2d") if i.name == "arm_dsp.conv2d_chain")
+
+CASES = [
+    Layer("conv", (1, 3, 3, 8), (8, 1, 1, 8), out_zp=5),
+    Layer("conv", (1, 1, 4, 3), (5, 1, 1, 3), per_channel=False, out_zp=-20),
+    Layer("conv", (1, 6, 7, 5), (7, 3, 3, 5), padding=(1, 1, 1, 1)),
+    Layer("conv", (2, 9, 7, 4), (4, 3, 2, 4), strides=(2, 1), padding=(0, 0, 1, 1), dilation=(2, 2), pad_value=3, out_zp=5, clip=(-100, 127)),
+    Layer("conv", (1, 9, 7, 4), (2, 3, 2, 4), strides=(2, 1), pad_value=127, out_zp=127),
+    Layer("conv", (1, 20, 22, 6), (4, 3, 3, 6), strides=(3, 3), padding=(1, 1, 1, 1), pad_value=-1, out_zp=1),
+    Layer("conv", (1, 2, 3, 70), (6, 1, 1, 70), out_zp=0),
+]
+
+
+@pytest.mark.parametrize("cpu", ["cortex-m3", "cortex-m4"])
+@pytest.mark.parametrize("layer", CASES)
+def test_kernel_equals_meaning(layer: Layer, cpu: str) -> None:
+    assert check(CHAIN, layer, find_target(cpu)) > 10
+
+
+def test_segments_respect_the_lanes() -> None:
+    """Weights of full size allow 32 taps a segment; every segment of the plan keeps its sums below 2^20."""
+    full = np.full((100, 4), -128)
+    plan = plan_segments(full)
+    assert plan.count * plan.length >= 100
+    assert 128 * 2 * 128 * plan.length < 1 << 20
+    assert plan_segments(np.full((100, 4), 1)).count == 1
