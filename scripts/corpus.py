@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Verify a corpus of models on boards: every output byte of all golden sets, and the figures of tests/baseline.json.
+
+    python scripts/corpus.py                            the models of issue 2 in ../shared/models, or our own without that folder
+    python scripts/corpus.py --models tests/models      another folder
+    python scripts/corpus.py --only kws --boards host   a part
+    python scripts/corpus.py --update-baseline          accept the figures
+
+Exit code 1 when a byte differs, a figure has become worse, or something failed; a model that is too large for a board is refused,
+which is listed but no failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BASELINE = ROOT / "tests" / "baseline.json"
+SANITIZED = "host-sanitized"
+BOARDS = ("host", SANITIZED, "mps2-an385", "mps2-an386", "mps2-an500", "mps2-an505", "mps3-an547")
+SHARED = [
+    "mlperf_ad01_int8",
+    "mlperf_ic_resnet_int8",
+    "mlperf_kws_dscnn_int8",
+    "mlperf_vww_mobilenet_int8",
+    "mlperf_sww_int8",
+    "hello_world_int8",
+    "micro_speech_quantized",
+    "person_detect",
+    "tinymaix_mnist_valid_int8",
+    "tinymaix_mnist_resnet_int8",
+    "tinymaix_cifar10_int8",
+    "mnist_conv_fc_int8",
+    "silabs_image_example1_int8",
+    "silabs_fingerprint_int8",
+    "silabs_people_flow_int8",
+    "arm_kws_ds_cnn_s_int8",
+    "micro_kws_m_int8",
+    "mlperf_ad_toycar_int8_float_io",
+    "mcunet_320kb_imagenet_int8",
+    "tinyengine_vww_int8",
+    "tinyengine_detection_int8",
+    "emza_ssd_slim_int8",
+    "emza_yolo_fastest_320_int8",
+]
+WATCHED = ("instructions", "code_bytes", "constant_bytes", "workspace_bytes", "stack_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A model on a board: `verdict` is exact, refused, DIFFERS or FAILED; `figures` those of WATCHED that the board can tell."""
+
+    model: str
+    board: str
+    oracle: str
+    verdict: str
+    detail: str
+    seconds: float
+    figures: dict[str, int]
+
+    @property
+    def key(self) -> str:
+        return f"{self.model}@{self.board}" + ("" if self.oracle == "litert" else f" {self.oracle}")
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict in ("exact", "refused")
+
+
+def verify_model(path: Path, boards: Sequence[str], oracle: str) -> list[Row]:
+    """One model on some boards; compiled once per core."""
+    from aot.build import Options, build
+
+    rows = []
+    artifacts: dict[str, Any] = {}
+
+    def compiled(cpu: str) -> Any:
+        if cpu not in artifacts:
+            artifacts[cpu] = build(path, target=cpu, options=Options(oracle=oracle))
+        return artifacts[cpu]
+
+    for board in boards:
+        start = time.monotonic()
+        verdict, detail, figures = _verify_on(path, board, compiled, oracle)
+        rows.append(Row(path.stem, board, oracle, verdict, detail, time.monotonic() - start, figures))
+    return rows
+
+
+def _verify_on(path: Path, board_name: str, compiled: Any, oracle: str) -> tuple[str, str, dict[str, int]]:
+    from aot.errors import AotError, TargetError
+    from aot.micro.board import load_board
+    from aot.micro.project import prepare
+    from aot.report.sets import golden_sets, open_npz
+    from aot.report.verify import verify
+
+    golden = path.with_name(f"{path.stem}.golden.npz")
+    try:
+        board = load_board("host" if board_name == SANITIZED else board_name)
+        artifact = compiled(board.cpu)
+        meta = artifact.metadata
+        sets = golden_sets(open_npz(golden), golden, inputs=meta["inputs"], outputs=meta["outputs"], oracle=oracle)
+        project = prepare(artifact, board, sanitize=board_name == SANITIZED)
+        found = verify(path.read_bytes(), artifact, project, sets, profile=False, timeout=600)
+    except TargetError as error:
+        return "refused", "; ".join(p.message for p in error.problems), {}
+    except AotError as error:
+        return "FAILED", str(error), {}
+    figures = {k: v for k in WATCHED if (v := getattr(found, k)) is not None}
+    if found.exact:
+        over = found.workspace_bytes - found.workspace_lower_bound
+        return "exact", f"{found.sets} sets, {found.macs} MAC, workspace {over:+d} B to its bound", figures
+    return (
+        "DIFFERS",
+        f"{found.sets - found.sets_exact} of {found.sets} sets by {found.max_abs_diff}: {found.first_divergence}",
+        figures,
+    )
+
+
+def find_models(folder: Path, only: str) -> Iterator[Path]:
+    """The corpus of the issue in a folder that has `nets`, else every model there with a golden file."""
+    if (folder / "nets").is_dir():
+        paths = [folder / "nets" / f"{name}.tflite" for name in SHARED]
+    else:
+        paths = [p for p in sorted(folder.glob("*.tflite")) if p.with_name(f"{p.stem}.golden.npz").exists()]
+    return (p for p in paths if only in p.stem)
+
+
+def regressions(rows: Sequence[Row], baseline: dict[str, dict[str, int]]) -> list[str]:
+    """Figures that are worse than the baseline's."""
+    return [
+        f"{row.key}: {name} {row.figures.get(name, 0):,} is more than {bound:,}"
+        for row in rows
+        if row.verdict == "exact"
+        for name, bound in baseline.get(row.key, {}).items()
+        if row.figures.get(name, 0) > bound
+    ]
+
+
+def update_baseline(rows: Sequence[Row]) -> None:
+    """Enter the figures of all exact rows on boards that count instructions."""
+    known = json.loads(BASELINE.read_text(encoding="utf-8")) if BASELINE.exists() else {}
+    known |= {row.key: row.figures for row in rows if row.verdict == "exact" and "instructions" in row.figures}
+    lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(known[k])}" for k in sorted(known))
+    BASELINE.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
+
+
+def _print_table(rows: Sequence[Row], boards: Sequence[str]) -> None:
+    from aot.cli.output import format_table
+
+    by_key = {(r.model, r.oracle, r.board): r for r in rows}
+    table = []
+    for model, oracle in dict.fromkeys((r.model, r.oracle) for r in rows):
+        cells = [by_key.get((model, oracle, b)) for b in boards]
+        shown = [
+            "" if c is None else f"{c.figures['instructions']:,}" if "instructions" in c.figures and c.ok else c.verdict
+            for c in cells
+        ]
+        m4 = by_key.get((model, oracle, "mps2-an386"))
+        extra = [m4.figures.get(k) for k in WATCHED[1:]] if m4 is not None else [None] * 4
+        table.append([model + ("" if oracle == "litert" else f" ({oracle})"), *shown, *extra])
+    print("\n".join(format_table(["model", *boards, "code M4", "const", "workspace", "stack"], table)))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    shared = ROOT.parent / "shared" / "models"
+    parser.add_argument("--models", type=Path, default=shared if shared.is_dir() else ROOT / "tests" / "models")
+    parser.add_argument("--boards", default=",".join(BOARDS))
+    parser.add_argument("--only", default="", help="models whose name contains this")
+    parser.add_argument("--oracle", choices=("litert", "tflm"), default="litert")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--limit", type=float, default=1500, metavar="SECONDS")
+    parser.add_argument("--update-baseline", action="store_true")
+    parser.add_argument("--json", type=Path, help="write all rows to this file")
+    return parser.parse_args()
+
+
+def run(paths: Sequence[Path], boards: Sequence[str], *, oracle: str, processes: int, limit: float) -> list[Row]:
+    """All models on all boards, largest files first; what is not done at the limit is FAILED."""
+    rows: list[Row] = []
+    deadline = time.monotonic() + limit
+    with ProcessPoolExecutor(processes) as pool:
+        jobs = {pool.submit(verify_model, p, boards, oracle): p for p in sorted(paths, key=lambda p: -p.stat().st_size)}
+        try:
+            for job in as_completed(jobs, timeout=limit):
+                rows += job.result()
+                print(f"{len(rows) // len(boards)}/{len(paths)} {jobs[job].stem}", file=sys.stderr)
+        except TimeoutError:
+            left = [p for job, p in jobs.items() if not job.done()]
+            for job in jobs:
+                job.cancel()
+            rows += [Row(p.stem, b, oracle, "FAILED", f"not done after {limit:g} s", limit, {}) for p in left for b in boards]
+    assert time.monotonic() < deadline + 600
+    order = {p.stem: i for i, p in enumerate(paths)}
+    return sorted(rows, key=lambda r: (order[r.model], boards.index(r.board)))
+
+
+def main() -> int:
+    wanted = _arguments()
+    boards = wanted.boards.split(",")
+    paths = list(find_models(wanted.models, wanted.only))
+    if not paths:
+        print(f"no model in {wanted.models}", file=sys.stderr)
+        return 1
+    rows = run(paths, boards, oracle=wanted.oracle, processes=wanted.processes, limit=wanted.limit)
+    _print_table(rows, boards)
+    for row in rows:
+        if row.verdict != "exact":
+            print(f"{row.verdict} {row.key}: {row.detail}")
+    worse: list[str] = []
+    if wanted.update_baseline:
+        update_baseline(rows)
+    elif BASELINE.exists():
+        worse = regressions(rows, json.loads(BASELINE.read_text(encoding="utf-8")))
+        print("\n".join(f"WORSE {text}" for text in worse), end="\n" if worse else "")
+    if wanted.json:
+        wanted.json.write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n", encoding="utf-8")
+    counts = {v: sum(r.verdict == v for r in rows) for v in ("exact", "refused", "DIFFERS", "FAILED")}
+    print(
+        f"{len(paths)} models x {len(boards)} boards: "
+        + ", ".join(f"{n} {v}" for v, n in counts.items())
+        + f", {len(worse)} worse"
+    )
+    return 0 if all(r.ok for r in rows) and not worse else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
