@@ -1,0 +1,32 @@
+"""Running a pass in a test: verified before and after, and the same bits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aot.ir.instrument import random_inputs
+from aot.ir.module import IRModule
+from aot.ir.op import Op
+from aot.ir.transform import Pass, PassContext, Sequential
+from aot.relay.expr import Call, Function, post_order
+from aot.relay.interpreter import evaluate
+from aot.relay.verify import verify
+
+
+def run(transform: Pass | Sequential, func: Function, **config: object) -> Function:
+    """The function after the pass."""
+    verify(func)
+    with PassContext(config=config):
+        new = transform(IRModule({"main": func}))["main"]
+    assert isinstance(new, Function)
+    verify(new)
+    for seed in range(3):
+        inputs = random_inputs([p.type for p in func.params], seed=seed)
+        for a, b in zip(evaluate(func, inputs), evaluate(new, inputs), strict=True):
+            np.testing.assert_array_equal(a, b)
+    return new
+
+
+def ops(func: Function) -> list[str]:
+    """Names of the operators in order of execution."""
+    return [e.op.name for e in post_order(func.body) if isinstance(e, Call) and isinstance(e.op, Op)]
