@@ -439,6 +439,11 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "a pass option of the wrong type",
         "Each pass option takes a value of one type: true or false, or a whole number. See the message.",
     ),
+    "E5040": (
+        "a schedule primitive was refused",
+        "split, fuse, reorder and unroll of a Schedule only do what they can show to keep the meaning of the loop nest.  The message\n"
+        "names the loop and the condition that does not hold.",
+    ),
     "E9001": (
         "internal error",
         "A check inside the compiler failed: this is our fault, not yours. Please report it with the model, or with the\n"

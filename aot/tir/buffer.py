@@ -11,6 +11,9 @@ from aot.tir.expr import Expr, IntoExpr, Load, as_expr
 
 Scope = Literal["param", "const", "arena", "local"]
 
+UNKNOWN_EXTENT = -1
+"""The only extent of a parameter of a merged function, whose callers hand in buffers of different sizes."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffer:
@@ -26,6 +29,10 @@ class Buffer:
     scope: Scope = "param"
     align: int = 1
     indexed: bool = False
+
+    @property
+    def is_sized(self) -> bool:
+        return self.shape != (UNKNOWN_EXTENT,)
 
     @property
     def size(self) -> int:

@@ -131,7 +131,7 @@ def run_module(
 
 
 def _bytes_of(array: Array, buffer: Buffer, *, writable: bool) -> memoryview:
-    if array.nbytes != buffer.nbytes:
+    if buffer.is_sized and array.nbytes != buffer.nbytes:
         raise ValueError(f"{buffer.name}: {array.nbytes} bytes given for {buffer.nbytes}")
     if not array.flags.c_contiguous or (writable and not array.flags.writeable):
         raise ValueError(f"{buffer.name}: the array must be C-contiguous, and writable where it is written")
@@ -150,6 +150,8 @@ def _region(memory: Memory, offset: int, need: tuple[int, int]) -> Memory:
     if isinstance(memory, list):
         return memory
     nbytes, align = need
+    if nbytes < 0:  # a parameter without a size takes the rest
+        nbytes = max(0, len(memory) - offset)
     if offset < 0 or offset + nbytes > len(memory):
         raise FaultError(f"an operand of {nbytes} bytes at {offset} lies outside its buffer of {len(memory)} bytes")
     if offset % align:

@@ -327,7 +327,8 @@ class _Translator:
 
     def _flat(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str) -> str:
         if len(indices) == 1:
-            return self._index(indices[0], buffer.nbytes // itemsize(dtype))
+            extent = buffer.nbytes // itemsize(dtype) if buffer.is_sized else 1 << 62  # there the view itself is the limit
+            return self._index(indices[0], extent)
         if len(indices) != len(buffer.shape) or dtype != buffer.dtype:
             raise TypeError(f"{self._func.name}: {buffer.name} takes {len(buffer.shape)} indices, not {len(indices)}")
         if all(isinstance(i, Imm) and 0 <= i.value < n for i, n in zip(indices, buffer.shape, strict=True)):

@@ -15,15 +15,15 @@ _PRECEDENCE = {
 """C's, so that the text reads as the code that comes out."""
 
 
-def print_func(func: PrimFunc) -> str:
-    """The whole function."""
+def print_func(func: PrimFunc, name: str = "") -> str:
+    """The whole function, under `name` where one is given."""
     names = _Names()
     out = TextBuilder()
     params = [f"{names.buffer(b)}: {_type(b)}" for b in (*func.inputs, *func.outputs)]
     params += [f"{names.var(v)}: {v.dtype}" for v in func.scalars]
     results = f" -> {', '.join(names.buffer(b) for b in func.outputs)}" if func.outputs else ""
     remark = f"  // {func.attrs.kernel}" if func.attrs.kernel else ""
-    out.line(f"prim_func @{func.name}({', '.join(params)}){results} {{{remark}")
+    out.line(f"prim_func @{name or func.name}({', '.join(params)}){results} {{{remark}")
     with out.indented():
         for scope, buffers in (("const", func.consts), ("arena", func.scratch)):
             for b in buffers:

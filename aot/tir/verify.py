@@ -23,9 +23,9 @@ _SCOPES = {"inputs": "param", "outputs": "param", "consts": "const", "scratch": 
 def verify(func: PrimFunc, *, funcs: Mapping[str, PrimFunc] | None = None, unrolled: bool = False) -> None:
     """Raise InternalError E9003 for the first fault, with the statement and the heads of what it lies in.
 
-    Checked: each variable and local buffer is defined once and used only where it holds; types agree; the number of indices; stores
-    go to outputs, scratch and locals; indices that are outside for certain; operands of blocks, and of calls where `funcs` is given.
-    With `unrolled`, local buffers must have constant indices.
+    Checked: each variable and local buffer is defined once and used only where it holds; types agree; the number of indices;
+    stores go to outputs, scratch and locals; indices that are outside for certain; operands of blocks, and of calls where `funcs`
+    is given.  With `unrolled`, local buffers must have constant indices.
     """
     _Verifier(func, funcs, unrolled).run()
 
@@ -56,7 +56,7 @@ class _Verifier:
             self._define(var)
         self._body(func.body)
 
-    def _require(self, condition: bool, message: str) -> None:  # noqa: FBT001
+    def _require(self, condition: bool, message: str) -> None:
         if condition:
             return
         lines = [message]
@@ -150,7 +150,7 @@ class _Verifier:
         self._require(len(indices) in ranks, f"{len(indices)} indices for {buffer.name} of shape {buffer.shape}")
         self._require(not (typed and buffer.scope == "local"), f"{buffer.name} is {buffer.dtype}, seen as {dtype}")
         flat = len(indices) == 1
-        extents = (buffer.nbytes // itemsize(dtype),) if flat else buffer.shape
+        extents = (buffer.nbytes // itemsize(dtype) if buffer.is_sized else 1 << 62,) if flat else buffer.shape
         for index, extent in zip(indices, extents, strict=True):
             self._expr(index)
             self._require(is_int(index.dtype), f"an index of {buffer.name} is {index.dtype}")
@@ -272,5 +272,5 @@ class _Verifier:
         if isinstance(operand.index, Imm):
             start = int(operand.index.value) * size
             self._require(start % param.align == 0, f"{what} at byte {start} is not aligned to {param.align}")
-        if param.nbytes >= 0:
+        if param.is_sized and buffer.is_sized:
             self._bounds(operand.index, (0, (buffer.nbytes - param.nbytes) // size), f"{buffer.name} for {what}")

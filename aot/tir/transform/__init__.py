@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+from aot.ir.module import IRModule
 from aot.ir.transform import Sequential
+from aot.tir.function import PrimFunc
 from aot.tir.transform.flatten_buffer import flatten, flatten_buffer
+from aot.tir.transform.merge_functions import Merged, merge_functions, structural_key
 from aot.tir.transform.simplify import simplified, simplify
 from aot.tir.transform.unroll_loop import unroll, unroll_loop
+from aot.tir.verify import verify
 
-__all__ = ["flatten", "flatten_buffer", "pipeline", "simplified", "simplify", "unroll", "unroll_loop"]
+__all__ = [
+    "Merged",
+    "flatten",
+    "flatten_buffer",
+    "merge_functions",
+    "optimize",
+    "pipeline",
+    "simplified",
+    "simplify",
+    "structural_key",
+    "unroll",
+    "unroll_loop",
+]
 
 
 def pipeline() -> Sequential:
     """simplify, unroll_loop, flatten_buffer, simplify: from a kernel's own text to what the code generator prints."""
     return Sequential((simplify, unroll_loop, flatten_buffer, simplify), "tir")
+
+
+def optimize(func: PrimFunc) -> PrimFunc:
+    """One function through the pipeline, under the current PassContext and verified before and after.
+
+    Raises InternalError E9003 for a function that is not well formed.
+    """
+    verify(func)
+    result = pipeline()(IRModule({func.name: func}))[func.name]
+    assert isinstance(result, PrimFunc)
+    verify(result, unrolled=True)
+    return result

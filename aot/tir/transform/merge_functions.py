@@ -1,0 +1,270 @@
+"""merge_functions: kernels that differ in numbers only become one, with the numbers as parameters.
+
+So that code does not grow with the depth of a model whose layers repeat a shape of loop nest.  Numbers that stay in the text:
+indices of local buffers and bounds of loops that must be unrolled, steps, and the shapes of local buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aot.support.dtype import is_int
+from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
+from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
+from aot.tir.function import PrimFunc
+from aot.tir.functor import Cloner, accesses, free_vars, walk
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
+
+Worth = Callable[[Sequence[PrimFunc], int], bool]
+"""(functions of equal structure, number of scalar parameters that merging takes) -> whether to merge them"""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """`func` does the work of a group; `scalars[i]` are the arguments that make it the i-th member."""
+
+    func: PrimFunc
+    scalars: tuple[tuple[int, ...], ...]
+
+
+def structural_key(func: PrimFunc) -> str:
+    """Text that two functions share exactly when they differ in names and attributes only, and in shapes of parameters
+    where the indices are flat."""
+    key = _Key(keep_numbers=True)
+    return key.function(func)
+
+
+def few_scalars(funcs: Sequence[PrimFunc], scalars: int) -> bool:
+    """The usual rule: arguments beyond the registers of the calling convention cost more than they save."""
+    return len(funcs) > 1 and scalars <= 8
+
+
+def merge_functions(funcs: Sequence[PrimFunc], worth: Worth = few_scalars) -> list[tuple[tuple[int, ...], Merged]]:
+    """Groups of indices into `funcs`, each with its merged function; together they cover all, in the order of first members.
+
+    Functions should be flattened before (`flatten_buffer`), so that shapes do not count.  A group of one keeps its function as
+    it is.  Numbers that are equal in all members stay; groups of numbers that vary alike share a parameter.
+    """
+    by_key: dict[str, list[int]] = {}
+    numbers: list[list[Imm]] = []
+    for i, func in enumerate(funcs):
+        key = _Key(keep_numbers=False)
+        by_key.setdefault(key.function(func), []).append(i)
+        numbers.append(key.numbers)
+    out: list[tuple[tuple[int, ...], Merged]] = []
+    for members in by_key.values():
+        group = [funcs[i] for i in members]
+        slots = _slots([numbers[i] for i in members])
+        columns = dict.fromkeys(c for c in slots if c is not None)
+        if len(group) > 1 and worth(group, len(columns)):
+            out.append((tuple(members), _parametrised(group, slots, tuple(columns))))
+        else:
+            out.extend(((i,), Merged(funcs[i], ((),))) for i in members)
+    return sorted(out, key=lambda entry: entry[0])
+
+
+Column = tuple[str, tuple[int, ...]]
+"""Type and values, one a member."""
+
+
+def _slots(numbers: Sequence[Sequence[Imm]]) -> list[Column | None]:
+    """For each number in order of the text: None where all members agree, else its column."""
+    slots: list[Column | None] = []
+    for column in zip(*numbers, strict=True):
+        values = tuple(int(n.value) for n in column)
+        slots.append(None if len(set(values)) == 1 else (column[0].dtype, values))
+    return slots
+
+
+def _parametrised(group: Sequence[PrimFunc], slots: Sequence[Column | None], columns: Sequence[Column]) -> Merged:
+    names = {p.name for p in group[0].params}
+    variables: dict[Column, Var] = {}
+    for column in columns:
+        n = len(variables)
+        while f"p{n}" in names:
+            n += 1
+        names.add(f"p{n}")
+        variables[column] = Var(f"p{n}", column[0])
+    func = _Parametrise([None if s is None else variables[s] for s in slots]).function(group)
+    func = replace(func, scalars=(*group[0].scalars, *variables.values()))
+    return Merged(func, tuple(tuple(c[1][i] for c in columns) for i in range(len(group))))
+
+
+def _fixed_loops(func: PrimFunc) -> set[Var]:
+    """Variables of loops that must keep constant bounds: unrolled ones and those that index local buffers."""
+    fixed: set[Var] = set()
+    for stmt in walk(func.body):
+        if isinstance(stmt, For) and stmt.kind == "unroll":
+            fixed.add(stmt.var)
+        for access in accesses(stmt):
+            if isinstance(access, (Load, Store)) and access.buffer.scope == "local":
+                for index in access.indices:
+                    fixed |= free_vars(index)
+    return fixed
+
+
+class _Key:
+    """Writes the canonical text; with `keep_numbers` false, numbers that may become parameters are collected instead."""
+
+    def __init__(self, *, keep_numbers: bool) -> None:
+        self._keep = keep_numbers
+        self._names: dict[Var | Buffer, str] = {}
+        self._parts: list[str] = []
+        self._fixed: set[Var] = set()
+        self.numbers: list[Imm] = []
+
+    def function(self, func: PrimFunc) -> str:
+        self._fixed = _fixed_loops(func)
+        for kind in ("inputs", "outputs", "consts", "scratch"):
+            for b in getattr(func, kind):
+                self._parts.append(f"{kind} {self._name(b)}:{b.dtype}@{b.align}")
+        self._parts += [f"scalar {self._name(v)}:{v.dtype}" for v in func.scalars]
+        self._parts.append(func.attrs.opt)
+        self._body(func.body)
+        return "\n".join(self._parts)
+
+    def _name(self, item: Var | Buffer) -> str:
+        return self._names.setdefault(item, f"${len(self._names)}")
+
+    def _body(self, body: tuple[Stmt, ...]) -> None:
+        self._parts.append("{")
+        for stmt in body:
+            self._stmt(stmt)
+        self._parts.append("}")
+
+    def _stmt(self, stmt: Stmt) -> None:
+        put = self._parts.append
+        match stmt:
+            case For(var, start, stop, body, step, kind):
+                fixed = var in self._fixed
+                bounds = f"{self._expr(start, fixed=fixed)}..{self._expr(stop, fixed=fixed)}"
+                put(f"for {self._name(var)}:{var.dtype} {bounds} {step} {kind}")
+                self._body(body)
+            case Store(buffer, indices, value, dtype):
+                put(f"{self._element(buffer, indices, dtype)} = {self._expr(value)}")
+            case Let(var, value):
+                put(f"let {self._name(var)}:{var.dtype} = {self._expr(value)}")
+            case Allocate(b):
+                put(f"local {self._name(b)}:{b.dtype}{b.shape}{b.indexed}")
+            case If(cond, then, orelse):
+                put(f"if {self._expr(cond)}")
+                self._body(then)
+                self._body(orelse)
+            case Block(intrin, operands):
+                put(f"block {intrin.name}({', '.join(map(self._operand, operands))})")
+            case CallPrim(name, operands, layer):
+                put(f"call {name} {layer}({', '.join(map(self._operand, operands))})")
+            case _:
+                raise TypeError(f"not a statement: {stmt!r}")
+
+    def _operand(self, operand: Region | Expr) -> str:
+        if isinstance(operand, Region):
+            fixed = operand.buffer.scope == "local"
+            return f"{self._name(operand.buffer)}.{operand.dtype}[{self._expr(operand.index, fixed=fixed)}..]"
+        return self._expr(operand)
+
+    def _element(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str) -> str:
+        fixed = buffer.scope == "local"
+        shape = f"{buffer.shape}" if len(indices) > 1 else ""
+        return f"{self._name(buffer)}{shape}.{dtype}[{', '.join(self._expr(i, fixed=fixed) for i in indices)}]"
+
+    def _expr(self, expr: Expr, *, fixed: bool = False) -> str:
+        match expr:
+            case Imm(value, dtype):
+                if fixed or self._keep or not is_int(dtype):
+                    return f"{value!r}:{dtype}"
+                self.numbers.append(expr)
+                return f"#:{dtype}"
+            case Var():
+                return self._name(expr)
+            case BinOp(op, a, b):
+                return f"({self._expr(a, fixed=fixed)} {op} {self._expr(b, fixed=fixed)})"
+            case Cast(dtype, value):
+                return f"{dtype}({self._expr(value, fixed=fixed)})"
+            case Select(cond, then, orelse):
+                c, t, o = (self._expr(e, fixed=fixed) for e in (cond, then, orelse))
+                return f"({c} ? {t} : {o})"
+            case Load(buffer, indices, dtype):
+                return self._element(buffer, indices, dtype)
+            case Call(intrin, args):
+                return f"{intrin.name}({', '.join(map(self._expr, args))})"
+            case _:
+                raise TypeError(f"not an expression: {expr!r}")
+
+
+class _Parametrise:
+    """Puts variables in the place of numbers, in the very order in which _Key collects them."""
+
+    def __init__(self, slots: Sequence[Var | None]) -> None:
+        self._slots = iter(slots)
+        self._fixed: set[Var] = set()
+
+    def function(self, group: Sequence[PrimFunc]) -> PrimFunc:
+        """A copy of the first member whose parameters have no sizes where the members differ in them."""
+        first = group[0]
+        self._fixed = _fixed_loops(first)
+        body = self._body(first.body)
+        buffers: dict[Buffer, Buffer] = {}
+        for i, b in enumerate(first.buffers):
+            same = len({f.buffers[i].shape for f in group}) == 1
+            buffers[b] = b if same else replace(b, shape=(UNKNOWN_EXTENT,))
+        table: Mapping[Buffer, Buffer] = buffers
+        body = Cloner(buffers=table).body(body)
+        inputs, outputs, consts, scratch = (
+            tuple(table[b] for b in part) for part in (first.inputs, first.outputs, first.consts, first.scratch)
+        )
+        return replace(first, inputs=inputs, outputs=outputs, consts=consts, scratch=scratch, body=body)
+
+    def _body(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(self._stmt(s) for s in body)
+
+    def _stmt(self, stmt: Stmt) -> Stmt:
+        match stmt:
+            case For(var=var, start=start, stop=stop):
+                fixed = var in self._fixed
+                start, stop = self._expr(start, fixed=fixed), self._expr(stop, fixed=fixed)
+                return replace(stmt, start=start, stop=stop, body=self._body(stmt.body))
+            case Store(buffer, indices, value):
+                new = self._indices(buffer, indices)
+                return replace(stmt, indices=new, value=self._expr(value))
+            case Let(value=value):
+                return replace(stmt, value=self._expr(value))
+            case If(cond, then, orelse):
+                cond = self._expr(cond)
+                then = self._body(then)
+                return replace(stmt, cond=cond, then=then, orelse=self._body(orelse))
+            case Block(operands=operands) | CallPrim(operands=operands):
+                return replace(stmt, operands=tuple(self._operand(o) for o in operands))
+            case _:
+                return stmt
+
+    def _operand(self, operand: Region | Expr) -> Region | Expr:
+        if isinstance(operand, Region):
+            return replace(operand, index=self._expr(operand.index, fixed=operand.buffer.scope == "local"))
+        return self._expr(operand)
+
+    def _indices(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(self._expr(i, fixed=buffer.scope == "local") for i in indices)
+
+    def _expr(self, expr: Expr, *, fixed: bool = False) -> Expr:
+        """Nodes are built as they are, without folding, which could reorder the text."""
+        match expr:
+            case Imm(_, dtype):
+                if fixed or not is_int(dtype):
+                    return expr
+                return next(self._slots) or expr
+            case BinOp(op, a, b):
+                x = self._expr(a, fixed=fixed)
+                return BinOp(op, x, self._expr(b, fixed=fixed))
+            case Cast(dtype, value):
+                return Cast(dtype, self._expr(value, fixed=fixed))
+            case Select(cond, then, orelse):
+                c, t, o = (self._expr(e, fixed=fixed) for e in (cond, then, orelse))
+                return Select(c, t, o)
+            case Load(buffer, indices, dtype):
+                return Load(buffer, self._indices(buffer, indices), dtype)
+            case Call(intrin, args):
+                return Call(intrin, tuple(self._expr(a) for a in args))
+            case _:
+                return expr
