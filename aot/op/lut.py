@@ -36,6 +36,16 @@ class LutAttrs:
     table: tuple[int, ...]
     quant: QuantParams | None = None
 
+    @property
+    def lo(self) -> int:
+        """The smallest result."""
+        return min(self.table)
+
+    @property
+    def hi(self) -> int:
+        """The largest result."""
+        return max(self.table)
+
     def clipped(self, lo: int, hi: int) -> LutAttrs:
         """The same followed by a clamp to [lo, hi]."""
         return replace(self, table=tuple(min(max(v, lo), hi) for v in self.table))

@@ -2,7 +2,7 @@
 
 exp of the scaled difference to the row's maximum (gemmlowp, Q5.26 to Q0.31; 0 below `diff_min`), their sum with 12 integer bits,
 one reciprocal by Newton's method a row.  Oracle: `reference_ops::Softmax`.  (A sum of 512 or more, which takes that many equal
-largest elements in a row, shifts by more than 31 bits in the reference, which is undefined there; here the result is 0.)
+largest elements in a row, would shift by more than 31 bits: there the reference aborts, here the result is 0.)
 
 There is no te rule: the row's maximum and sum must be computed once a row.  `aot.topi.generic.softmax` lowers it.
 """
