@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import time
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from aot.frontend.check import check_structure
 from aot.frontend.flatbuffer import BudgetError, FlatbufferError, Reader
 
-SECONDS = 5.0
+SECONDS = 5.0 if sys.gettrace() is None else 30.0
+"""Of processor time; measuring coverage makes Python several times slower."""
 
 
 def table_file(fields: dict[int, int], *, slots: int = 4, tail: bytes = b"") -> bytes:
@@ -205,9 +207,9 @@ def shared_model(subgraphs: int, tensors: int, *, tensor_slots: dict[int, int] |
 
 def answer(data: bytes) -> set[str]:
     """Codes of the answer, which must come in time."""
-    start = time.perf_counter()
+    start = time.process_time()
     problems = check_structure(data)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     assert problems
     assert seconds < SECONDS, f"{seconds:.1f} s"
     return {p.code for p in problems}
