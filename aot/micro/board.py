@@ -122,13 +122,14 @@ def _tick(table: _Reader) -> Fraction | None:
 
 
 def _memories(top: _Reader, path: str) -> tuple[Memory, ...]:
-    regions = []
+    regions: list[Memory] = []
     for i, table in enumerate(top.take("memory", list, None)):
         if not isinstance(table, dict):
             top.note("memory must be written [[memory]]")
             continue
         r = _Reader(table, f"{path} [[memory]] {i}", top.problems)
-        region = Memory(r.take("name", str, None), r.take("access", str, None), r.take("origin", int, None), r.take("size", int, None))
+        name, access = r.take("name", str, None), r.take("access", str, None)
+        region = Memory(name, access, r.take("origin", int, None), r.take("size", int, None))
         r.finish()
         if region.access not in ("rx", "rw"):
             r.note("access must be rx or rw")
@@ -177,7 +178,9 @@ def parse_board(text: str, path: str) -> Board:
     run.finish()
     machine, qemu_cpu, tick = "", "", None
     memory: tuple[Memory, ...] = ()
-    code, data, constants, workspace = "", "", (), ()
+    code, data = "", ""
+    constants: tuple[str, ...] = ()
+    workspace: tuple[str, ...] = ()
     if emulated:
         qemu = _sub(top, "qemu", path, required=True)
         machine, qemu_cpu = qemu.take("machine", str, None), qemu.take("cpu", str, None)

@@ -1,8 +1,8 @@
 """From an Artifact and a Board to a build folder and an ELF.
 
-The folder holds everything that the ELF is made of: the model's sources, the runtime (`crt/`), `main.c` and `board.ld`.  Compilers
-run inside it with relative names, so no path of the machine gets into an object.  Objects and images carry the hash of all that
-they depend on in their names: what exists is right, and an identical build costs nothing.
+The folder holds everything that the ELF is made of: the model's sources, the runtime (`crt/`), `main.c` and `board.ld`.
+Compilers run inside it with relative names, so no path of the machine gets into an object.  Objects and images carry the hash
+of all that they depend on in their names: what exists is right, and an identical build costs nothing.
 
 The link takes nothing but our own objects and libgcc (`-nostdlib`); memcpy, memset and memmove are crt/src/memory.c.  Float
 models may pull members of libm (and of newlib-nano what libm needs); aot.micro.image checks that integer models do not.
@@ -27,9 +27,9 @@ from aot.micro.board import Board, Memory, data_folder
 from aot.micro.toolchain import Tool, find_tool, run_tool
 
 WARNINGS = (
-    "-Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wundef -Wvla -Wcast-align=strict -Wdouble-promotion "
-    "-Wstrict-prototypes -Wmissing-prototypes -Werror"
-).split()
+    "-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wundef", "-Wvla", "-Wcast-align=strict",
+    "-Wdouble-promotion", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Werror",
+)  # fmt: skip
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
 MODES = {"measure": 0, "profile": 1, "trace": 2}
 HOST_ONLY = frozenset({"hosted.c"})
@@ -200,8 +200,8 @@ def _flags(project: Project, source: str, mode: str) -> list[str]:
     """The compiler's arguments for one source; only what can change its object, so that modes share objects."""
     name = Path(source).name
     level = "-O2" if _FAST.search(name) else "-Os"
-    flags = ["-std=c99", "-pedantic", *WARNINGS, level, "-ffunction-sections", "-fdata-sections", "-fno-common", *project.board.flags]
-    flags += ["-I.", "-Icrt/include"]
+    flags = ["-std=c99", "-pedantic", *WARNINGS, level, "-ffunction-sections", "-fdata-sections", "-fno-common"]
+    flags += [*project.board.flags, "-I.", "-Icrt/include"]
     if project.board.is_host:
         flags += SANITIZE if project.sanitize else []
     else:
@@ -249,11 +249,11 @@ def _compile_one(folder: Path, command: list[str], source: str, target: Path) ->
 
 
 def _link_image(project: Project, mode: str) -> Path:
-    objects = _compile(project, mode)
+    objects = [str(path) for path in _compile(project, mode).values()]
+    name = f"{project.artifact.name}-{mode}"
     if project.board.is_host:
-        flags = [*(SANITIZE if project.sanitize else ()), "-Wl,--gc-sections"]
-        return _link(project, f"{project.artifact.name}-{mode}", [*flags, *map(str, objects.values()), "-lm"])
-    return _link(project, f"{project.artifact.name}-{mode}", [*_board_link_flags(project), *map(str, objects.values()), *_LIBRARIES])
+        return _link(project, name, [*(SANITIZE if project.sanitize else ()), "-Wl,--gc-sections", *objects, "-lm"])
+    return _link(project, name, [*_board_link_flags(project), *objects, *_LIBRARIES])
 
 
 _LIBRARIES = ("-Wl,--start-group", "-lm", "-lc_nano", "-lgcc", "-Wl,--end-group")

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from aot.errors import Problem, ToolchainError
@@ -54,7 +54,7 @@ def find_tool(name: str) -> Tool:
     return Tool(name, path, _version(path))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _version(path: str) -> str:
     done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
     return done.stdout.splitlines()[0] if done.stdout else "unknown version"

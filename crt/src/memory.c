@@ -28,12 +28,14 @@ static void copy_up(uint8_t *to, const uint8_t *from, size_t n) {
       n--;
     }
     if (((uintptr_t)from & 3u) == 0u) {
+#if defined(__arm__)
       for (; n >= 16u; n -= 16u) {
         __asm__ volatile("ldmia %0!, {r3, r4, r5, r6}\n\tstmia %1!, {r3, r4, r5, r6}"
                          : "+l"(from), "+l"(to)
                          :
                          : "r3", "r4", "r5", "r6", "memory");
       }
+#endif
       for (; n >= 4u; n -= 4u, to += 4, from += 4) *(word *)(void *)to = *(const word *)(const void *)from;
     }
 #if defined(__ARM_FEATURE_UNALIGNED)

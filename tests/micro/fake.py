@@ -27,7 +27,8 @@ int16_t *tiny_input_1(void);
 int16_t *tiny_output_0(void);
 """
 
-# a at 0 (8 bytes), b at 16 (16 bytes), t at 32 (8 bytes, written by layer 0), y at 0: overwrites the inputs. 48..63 is never touched.
+# a at 0 (8 bytes), b at 16 (16 bytes), t at 32 (8 bytes, written by layer 0), y at 0: overwrites the inputs.
+# 48 to 63 is never touched.
 MAIN = """\
 #include "tiny.h"
 #include "aot/hooks.h"

@@ -75,7 +75,7 @@ def test_status_of_the_model_is_reported(tmp_path: Path) -> None:
 @needs_gcc
 def test_sanitizers_stop_the_program(tmp_path: Path) -> None:
     extra = "{ static volatile uint32_t i = 64u; tiny_workspace[i] = 1u; }"
-    with pytest.raises(VerificationError, match="E4021 host: .*(AddressSanitizer|runtime error)"):
+    with pytest.raises(VerificationError, match=r"E4021 host: .*(AddressSanitizer|runtime error)"):
         run(prepare(fake.tiny(extra=extra), HOST, folder=tmp_path, sanitize=True), fake.input_sets(1))
     good = run(prepare(fake.tiny(), HOST, folder=tmp_path, sanitize=True), fake.input_sets(1))
     np.testing.assert_array_equal(good.outputs[0][0], fake.expected(*fake.input_sets(1)[0])[1])
@@ -91,16 +91,16 @@ def test_crash_is_reported(tmp_path: Path) -> None:
 @needs_gcc
 def test_time_limit(tmp_path: Path) -> None:
     extra = "for (volatile uint32_t i = 1u; i != 0u;) {}"
-    with pytest.raises(ToolchainError, match="E3010 host did not finish within 0.2 s"):
+    with pytest.raises(ToolchainError, match=r"E3010 host did not finish within 0.2 s"):
         run(prepare(fake.tiny(extra=extra), HOST, folder=tmp_path), fake.input_sets(1), timeout=0.2)
 
 
 @needs_gcc
 def test_compiler_and_linker_errors_are_coded(tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match="E3002 the compiler refused tiny.c: .*undeclared"):
+    with pytest.raises(ToolchainError, match=r"E3002 the compiler refused tiny.c: .*undeclared"):
         prepare(fake.tiny(extra="x = 1;"), HOST, folder=tmp_path).image()
     missing = fake.tiny(extra="tiny_more();", kernel_prototypes="void tiny_more(void);")
-    with pytest.raises(ToolchainError, match="E3003 the linker failed: .*tiny_more"):
+    with pytest.raises(ToolchainError, match=r"E3003 the linker failed: .*tiny_more"):
         prepare(missing, HOST, folder=tmp_path).image()
 
 
