@@ -1,0 +1,40 @@
+"""What a graph costs: multiplications and weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from aot.relay.expr import Call, Constant, Function, is_op, post_order, tensor_type
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Multiply-accumulates of one inference, and bytes of the layers' weights (without biases)."""
+
+    macs: int = 0
+    weight_bytes: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.macs + other.macs, self.weight_bytes + other.weight_bytes)
+
+
+LAYERS = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense")
+
+
+def cost(func: Function) -> Cost:
+    """Sum over convolutions and fully connected layers, also inside fused functions; padding counts as if it were read."""
+    total = Cost()
+    for expr in post_order(func.body):
+        if isinstance(expr, Call) and isinstance(expr.op, Function):
+            total += cost(expr.op)
+        elif isinstance(expr, Call) and any(is_op(expr, name) for name in LAYERS):
+            total += layer_cost(expr)
+    return total
+
+
+def layer_cost(expr: Call) -> Cost:
+    """One layer: each output element takes its channel's share of the weights."""
+    weight = tensor_type(expr.args[1])
+    taps = prod(weight.shape[:-1]) if is_op(expr, "nn.depthwise_conv2d") else prod(weight.shape[1:])
+    return Cost(tensor_type(expr).size * taps, weight.nbytes if isinstance(expr.args[1], Constant) else 0)
