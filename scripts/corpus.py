@@ -26,31 +26,14 @@ ROOT = Path(__file__).resolve().parent.parent
 BASELINE = ROOT / "tests" / "baseline.json"
 SANITIZED = "host-sanitized"
 BOARDS = ("host", SANITIZED, "mps2-an385", "mps2-an386", "mps2-an500", "mps2-an505", "mps3-an547")
-SHARED = [
-    "mlperf_ad01_int8",
-    "mlperf_ic_resnet_int8",
-    "mlperf_kws_dscnn_int8",
-    "mlperf_vww_mobilenet_int8",
-    "mlperf_sww_int8",
-    "hello_world_int8",
-    "micro_speech_quantized",
-    "person_detect",
-    "tinymaix_mnist_valid_int8",
-    "tinymaix_mnist_resnet_int8",
-    "tinymaix_cifar10_int8",
-    "mnist_conv_fc_int8",
-    "silabs_image_example1_int8",
-    "silabs_fingerprint_int8",
-    "silabs_people_flow_int8",
-    "arm_kws_ds_cnn_s_int8",
-    "micro_kws_m_int8",
-    "mlperf_ad_toycar_int8_float_io",
-    "mcunet_320kb_imagenet_int8",
-    "tinyengine_vww_int8",
-    "tinyengine_detection_int8",
-    "emza_ssd_slim_int8",
-    "emza_yolo_fastest_320_int8",
-]
+SHARED = (
+    "mlperf_ad01_int8", "mlperf_ic_resnet_int8", "mlperf_kws_dscnn_int8", "mlperf_vww_mobilenet_int8", "mlperf_sww_int8",
+    "hello_world_int8", "micro_speech_quantized", "person_detect", "tinymaix_mnist_valid_int8",
+    "tinymaix_mnist_resnet_int8", "tinymaix_cifar10_int8", "mnist_conv_fc_int8", "silabs_image_example1_int8",
+    "silabs_fingerprint_int8", "silabs_people_flow_int8", "arm_kws_ds_cnn_s_int8", "micro_kws_m_int8",
+    "mlperf_ad_toycar_int8_float_io", "mcunet_320kb_imagenet_int8", "tinyengine_vww_int8", "tinyengine_detection_int8",
+    "emza_ssd_slim_int8", "emza_yolo_fastest_320_int8",
+)  # fmt: skip
 WATCHED = ("instructions", "code_bytes", "constant_bytes", "workspace_bytes", "stack_bytes")
 
 

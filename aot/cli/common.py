@@ -12,6 +12,7 @@ from aot.errors import Problem, UsageError
 
 if TYPE_CHECKING:
     from aot.executor.artifact import Artifact
+    from aot.executor.layout import Io
     from aot.micro.board import Board
 
 _CHOICES = {"oracle": ("litert", "tflm"), "opt": ("speed", "balanced", "size", "ram"), "io": ("arena", "user")}
@@ -27,7 +28,7 @@ class Request:
     target: str
     oracle: str
     opt: str
-    io: str
+    io: Io
 
 
 def find_board(name: str | None) -> Board:
@@ -56,7 +57,7 @@ def request(model: Path, *, name: str | None, target: str, oracle: str, opt: str
     ]
     if wrong:
         raise UsageError(*wrong)
-    return Request(model, read_file(model), model_name(model, name), target, oracle, opt, io)
+    return Request(model, read_file(model), model_name(model, name), target, oracle, opt, "user" if io == "user" else "arena")
 
 
 def compile_model(wanted: Request) -> Artifact:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +28,23 @@ if TYPE_CHECKING:
     from aot.executor.artifact import Artifact
 
 NAME = "compile"
+_INCLUDE = re.compile(r'^\s*#\s*include "(aot/\w+\.h)"', re.MULTILINE)
 
 
 def to_json(data: Mapping[str, Any]) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def runtime_headers(sources: Iterable[str], folder: Path) -> list[str]:
+    """The headers `aot/….h` below `folder` that the sources include, also by way of each other; sorted."""
+    found: set[str] = set()
+    waiting = list(sources)
+    while waiting:
+        for name in _INCLUDE.findall(waiting.pop()):
+            if name not in found:
+                found.add(name)
+                waiting.append((folder / name).read_text(encoding="utf-8"))
+    return sorted(found)
 
 
 def output_files(artifact: Artifact) -> dict[str, str | bytes]:
@@ -39,11 +53,9 @@ def output_files(artifact: Artifact) -> dict[str, str | bytes]:
     from aot.report.size import compile_report
 
     files: dict[str, str | bytes] = dict(sorted(artifact.files.items()))
-    headers = data_folder("crt") / "include" / "aot"
-    text = "".join(artifact.files.values())
-    for header in sorted(headers.glob("*.h")):
-        if f'"aot/{header.name}"' in text:
-            files[f"include/aot/{header.name}"] = header.read_bytes()
+    folder = data_folder("crt") / "include"
+    for header in runtime_headers(artifact.files.values(), folder):
+        files[f"include/{header}"] = (folder / header).read_bytes()
     files["metadata.json"] = to_json(artifact.metadata)
     files["report.json"] = to_json(compile_report(artifact.metadata))
     return files

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,15 +41,23 @@ def module_text(module: IRModule, form: str | None) -> str:
     return "\n".join(parts)
 
 
-def pick(steps: list[tuple[Pass, IRModule]], after: str | None, form: str | None) -> tuple[str, str]:
-    """(pass, text) of the last module that the pass left, or that holds functions of the form asked for (E5009)."""
-    names = list(dict.fromkeys(step.name for step, _ in steps))
-    if after is not None and after not in names:
-        raise UsageError(Problem("E5009", f"--after {after}: no such pass ran; these did: {', '.join(names)}"))
-    for step, module in reversed(steps):
-        text = module_text(module, form) if after in (None, step.name) else ""
+def modules_by_pass(steps: Sequence[tuple[Pass, IRModule]]) -> dict[str, IRModule]:
+    """What each pass left, by its name in the order of the last run: kernels go through the loop-nest passes one by one."""
+    found: dict[str, IRModule] = {}
+    for step, module in steps:
+        before = found.pop(step.name, None)
+        found[step.name] = replace(module, functions={**(before.functions if before else {}), **module.functions})
+    return found
+
+
+def pick(modules: Mapping[str, IRModule], after: str | None, form: str | None) -> tuple[str, str]:
+    """(pass, text) of the module that the pass left, or of the last one with functions of the form asked for (E5009)."""
+    if after is not None and after not in modules:
+        raise UsageError(Problem("E5009", f"--after {after}: no such pass ran; these did: {', '.join(modules)}"))
+    for name in reversed(modules) if after is None else [after]:
+        text = module_text(modules[name], form)
         if text:
-            return step.name, text
+            return name, text
     raise UsageError(Problem("E5009", f"there are no {form} functions after {after or 'any pass'}"))
 
 
@@ -81,6 +91,7 @@ def command(
     wanted = request(model, name=name, target=choose_target(target, find_board(board) if board else None), oracle=oracle, opt=opt)
     with PassContext(instruments=(Record(),)):
         artifact = compile_model(wanted)
+    modules = modules_by_pass(steps)
     names = list(dict.fromkeys(step.name for step, _ in steps))
     if list_passes:
         out.line("\n".join(names))
@@ -89,6 +100,6 @@ def command(
     if form == "c":
         shown, text = "codegen_c", "\n".join(f"/* {file} */\n{content}" for file, content in artifact.files.items())
     else:
-        shown, text = pick(steps, after, form)
+        shown, text = pick(modules, after, form)
     out.line(text.rstrip("\n"))
     out.result({"model": wanted.name, "after": shown, "format": form, "text": text})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aot.report.samples import Samples
 
 NAME = "run"
-MAX_SHOWN = 20
+MAX_SHOWN = 10
 
 InputFiles = Annotated[
     list[Path],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from aot.micro.board import Board
 from aot.micro.image import check_image
 from aot.micro.project import Project, compiler
 from aot.micro.runner import LayerResult, RunResult, run
+from aot.micro.toolchain import Tool
 from aot.report.compare import Comparison, compare_sets, difference
 from aot.report.reference import find_reference, find_tracer
 from aot.report.sets import Sets
@@ -151,9 +153,15 @@ class ImageFacts:
     heap_bytes: int | None = None
 
 
+def short_version(tool: Tool) -> str:
+    """`arm-none-eabi-gcc 12.2.1`: the number after the packager's remarks in parentheses."""
+    number = re.search(r"\d+(\.\d+)+", re.sub(r"\(.*?\)", "", tool.version))
+    return f"{tool.name} {number.group() if number else tool.version}"
+
+
 def image_facts(project: Project) -> ImageFacts:
     """Link the model without harness and start-up, measure it, and check that it holds nothing forbidden (E4030)."""
-    tool = compiler(project.board).version
+    tool = short_version(compiler(project.board))
     if project.board.is_host:
         return ImageFacts(tool)
     report = check_image(project)
