@@ -141,7 +141,8 @@ def convert_relu(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     x, span = operand(ctx, op, 0), ctx.span(op)
     if (scale_in, zp_in) == (scale, zp):
         return call("clip", [x], ClipAttrs(lo, hi), span=span)
-    multiplier, shift = quantize_multiplier(scale_in / scale)
+    # ReluPrepare divides in float32, before the ratio becomes a double
+    multiplier, shift = quantize_multiplier(float(np.float32(scale_in) / np.float32(scale)))
     table = requantize(codes() - zp_in, multiplier, shift, zero_point=zp, lo=lo, hi=hi)
     return call("qnn.lut", [x], LutAttrs(tuple(int(v) for v in table), out.quant), span=span)
 
