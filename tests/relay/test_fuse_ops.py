@@ -70,10 +70,12 @@ def test_residual_diamond() -> None:
 def test_residual_of_two_convolutions_joins_the_later_one() -> None:
     net = Net()
     x = net.var(2, 4)
-    fused = fuse(net.func(net.op("add", net.op("conv", x), net.op("neg", net.op("conv", x)))))
-    assert groups(fused) == ["conv", "conv_neg_add"]
-    assert isinstance(fused.body, Call)
-    assert len(fused.body.args) == 2
+    first, second = net.op("conv", x), net.op("neg", net.op("conv", x))
+    for operands_of_add in ((first, second), (second, first)):
+        fused = fuse(net.func(net.op("add", *operands_of_add)))
+        assert groups(fused) == ["conv", "conv_neg_add"]
+        assert isinstance(fused.body, Call)
+        assert len(fused.body.args) == 2
 
 
 def test_residual_can_be_switched_off() -> None:

@@ -33,7 +33,7 @@ def fuse_ops(func: Function, context: PassContext) -> Function:
     At opt_level 0 each call is a group.  Otherwise, in this order:
     1. an anchor (OUT_ELEMWISE_FUSABLE or COMM_REDUCE) takes the ELEMWISE and BROADCAST calls that follow it, as long as each
        reads the one before and has the anchor's shape.  A follower's other operands come from before the group.  Anchors
-       late in the order choose first, so that the order of execution stays;
+       late in the model choose first, so that its order of execution stays;
     2. ELEMWISE and BROADCAST calls join the ELEMWISE, BROADCAST and INJECTIVE calls after them, unless a BROADCAST would
        compute an element several times;
     3. INJECTIVE calls join the ELEMWISE, BROADCAST and INJECTIVE calls after them.
@@ -88,10 +88,9 @@ class _Groups:
         return table
 
     def grow_anchors(self) -> None:
-        """Rule 1: every anchor takes its followers."""
-        for anchor in reversed(range(len(self._root))):
-            if self._kind[anchor] not in _ANCHORS:
-                continue
+        """Rule 1: every anchor takes its followers, those late in the model first."""
+        anchors = [i for i, kind in enumerate(self._kind) if kind in _ANCHORS]
+        for anchor in sorted(anchors, key=lambda i: (self._tree.order[i].span.op_index, i), reverse=True):
             last = anchor
             while (path := self._followers(anchor, last)) is not None:
                 self._merge(last, path)
