@@ -441,8 +441,8 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E5040": (
         "a schedule primitive was refused",
-        "split, fuse, reorder and unroll of a Schedule only do what they can show to keep the meaning of the loop nest.  The message\n"
-        "names the loop and the condition that does not hold.",
+        "split, fuse, reorder and unroll of a Schedule only do what they can show to keep the meaning of the loop nest.\n"
+        "The message names the loop and the condition that does not hold.",
     ),
     "E9001": (
         "internal error",
@@ -451,8 +451,8 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E9002": (
         "a kernel broke a rule of the loop-nest IR",
-        "The interpreter ran a generated kernel and found an access out of bounds, a signed overflow or the like in it.  This is our\n"
-        "fault, not yours: please report it with the model and the message, which names the function and the statement.",
+        "The interpreter ran a generated kernel and found an access out of bounds, a signed overflow or the like in it.\n"
+        "This is our fault, not yours: please report it with the model and the message, which names the function and the statement.",
     ),
     "E9003": (
         "a graph that is not well-formed",

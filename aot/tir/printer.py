@@ -129,7 +129,7 @@ def _expr(expr: Expr, names: _Names, outer: int = 0) -> str:
         case BinOp("min" | "max" as op, a, b):
             return f"{op}({_expr(a, names)}, {_expr(b, names)})"
         case BinOp(op, a, b):
-            level = _PRECEDENCE[op]
+            level = _PRECEDENCE.get(op, 0)  # a fault is shown too
             text = f"{_expr(a, names, level)} {op} {_expr(b, names, level + 1)}"
             return f"({text})" if level < outer else text
         case Cast(dtype, value):

@@ -132,6 +132,7 @@ class _Verifier:
         else:
             with self._conditional():
                 self._body(loop.body)
+        self._vars.discard(loop.var)
 
     def _if(self, stmt: If) -> None:
         self._expr(stmt.cond)
