@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from aot.tir.buffer import Buffer
-from aot.tir.expr import Call, Expr, Load, Var
+from aot.tir.buffer import Buffer, flat_index
+from aot.tir.expr import Call, Expr, Imm, Load, Var
 from aot.tir.function import PrimFunc
 from aot.tir.functor import walk_expr
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
@@ -14,14 +14,15 @@ from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, 
 
 @dataclass(slots=True)
 class Uses:
-    """`vars` that a live statement reads; `buffers` touched at all; `loaded` ones; loop variables that must become constants.
+    """`vars` that a live statement reads; `buffers` touched at all; `loaded` elements; loop variables that must become constants.
 
+    `loaded` holds (buffer, element) of local buffers, with None for an element that is not a constant or a buffer used whole.
     `read_only` collects the names of a block's operands that point to constant memory.
     """
 
     vars: set[Var] = field(default_factory=set)
     buffers: set[Buffer] = field(default_factory=set)
-    loaded: set[Buffer] = field(default_factory=set)
+    loaded: set[tuple[Buffer, int | None]] = field(default_factory=set)
     constant_vars: set[Var] = field(default_factory=set)
     headers: set[str] = field(default_factory=set)
     read_only: set[Buffer] = field(default_factory=set)
@@ -36,78 +37,115 @@ class Uses:
             self.read_only | other.read_only,
         )
 
+    def reads(self, buffer: Buffer, element: int | None) -> bool:
+        """Whether something reads that element of a local buffer (None: any of them)."""
+        if element is None:
+            return any(b is buffer for b, _ in self.loaded)
+        return (buffer, element) in self.loaded or (buffer, None) in self.loaded
+
 
 def uses_buffer(e: Expr, buffer: Buffer) -> bool:
     return any(isinstance(n, Load) and n.buffer is buffer for n in walk_expr(e))
 
 
 def find_uses(func: PrimFunc, *, block: Block | None = None) -> Uses:
-    """The uses of a function; of the description of a `block`, whose operands tell which of its buffers are registers."""
-    uses = Uses()
-    scalars: set[Buffer] = set()
-    if block is not None:
+    """The uses of a function; of the description of a `block`, whose operands tell which of its buffers are registers.
+
+    What only a dead store reads is dead too, so the walk is repeated until nothing more falls away.
+    """
+    before: Uses | None = None
+    while True:
+        walker = _Walker(before)
+        if block is not None:
+            walker.bind(func, block)
+        walker.visit(func.body)
+        if before is not None and walker.uses.loaded == before.loaded:
+            return walker.uses
+        before = walker.uses
+
+
+class _Walker:
+    """One walk, in reverse order so that a value's readers are met before it; `before` is what the last walk found."""
+
+    def __init__(self, before: Uses | None) -> None:
+        self.before = before
+        self.uses = Uses()
+        self.scalars: set[Buffer] = set()
+
+    def bind(self, func: PrimFunc, block: Block) -> None:
         for param, operand in zip(func.params, block.operands, strict=True):
-            uses.loaded |= {param} if isinstance(param, Buffer) else set()
-            if isinstance(param, Buffer) and isinstance(operand, Region) and operand.buffer.scope == "local":
-                scalars.add(param)
-    _visit(func.body, uses, scalars)
-    return uses
+            if isinstance(param, Buffer):
+                self.uses.loaded.add((param, None))
+                if isinstance(operand, Region) and operand.buffer.scope == "local":
+                    self.scalars.add(param)
+
+    def visit(self, stmts: tuple[Stmt, ...]) -> None:
+        self.scalars |= {s.buffer for s in stmts if isinstance(s, Allocate) and not s.buffer.indexed}
+        for stmt in reversed(stmts):
+            match stmt:
+                case For(var, start, stop, body):
+                    self.visit(body)
+                    self._read(start, stop)
+                    self.uses.vars.add(var)
+                case Store():
+                    self._store(stmt)
+                case Let(var, value):
+                    if var in self.uses.vars:
+                        self._read(value)
+                case If(cond, then, orelse):
+                    self.visit(then)
+                    self.visit(orelse)
+                    self._read(cond)
+                case Block() | CallPrim():
+                    self._operands(stmt)
+                case Allocate():
+                    pass
+
+    def _store(self, stmt: Store) -> None:
+        buffer = stmt.buffer
+        self.uses.buffers.add(buffer)
+        self._indices(buffer, stmt.indices)
+        if buffer not in self.scalars:
+            self._read(*stmt.indices, stmt.value)
+            return
+        element = _element(buffer, stmt.indices)
+        if self.before is None or self.before.reads(buffer, element):
+            own = None if element is None else (buffer, element)
+            self._read(stmt.value, own=own)
+
+    def _operands(self, stmt: Block | CallPrim) -> None:
+        if isinstance(stmt, Block):
+            self.uses.headers.add(stmt.intrin.header)
+            self.uses.headers |= find_uses(stmt.intrin.desc).headers
+        for operand in stmt.operands:
+            if isinstance(operand, Region):
+                self.uses.buffers.add(operand.buffer)
+                self.uses.loaded.add((operand.buffer, None))
+                self._read(operand.index)
+            else:
+                self._read(operand)
+
+    def _read(self, *exprs: Expr, own: tuple[Buffer, int] | None = None) -> None:
+        """Note what the expressions read; an element's update from itself (`own`) is no reading of it."""
+        for e in exprs:
+            for node in walk_expr(e):
+                match node:
+                    case Var():
+                        self.uses.vars.add(node)
+                    case Load(buffer, indices, _):
+                        self.uses.buffers.add(buffer)
+                        self._indices(buffer, indices)
+                        place = _element(buffer, indices) if buffer in self.scalars else None
+                        if own is None or (buffer, place) != own:
+                            self.uses.loaded.add((buffer, place))
+                    case Call(intrin, _):
+                        self.uses.headers.add(intrin.header)
+
+    def _indices(self, buffer: Buffer, indices: Iterable[Expr]) -> None:
+        if buffer in self.scalars:
+            self.uses.constant_vars |= {n for i in indices for n in walk_expr(i) if isinstance(n, Var)}
 
 
-def _visit(stmts: Iterable[Stmt], uses: Uses, scalars: set[Buffer]) -> None:
-    for stmt in stmts:  # declarations first, as their uses are met in reverse order below
-        if isinstance(stmt, Allocate) and not stmt.buffer.indexed:
-            scalars.add(stmt.buffer)
-    for stmt in reversed(tuple(stmts)):
-        match stmt:
-            case For(var, start, stop, body):
-                _visit(body, uses, scalars)
-                _read((start, stop), uses, scalars)
-                uses.vars.add(var)
-            case Store(buffer, indices, value):
-                uses.buffers.add(buffer)
-                _indices(buffer, indices, uses, scalars)
-                _read((value, *indices), uses, scalars)
-            case Let(var, value):
-                if var in uses.vars:
-                    _read((value,), uses, scalars)
-            case If(cond, then, orelse):
-                _visit(then, uses, scalars)
-                _visit(orelse, uses, scalars)
-                _read((cond,), uses, scalars)
-            case Block() | CallPrim():
-                _operands(stmt, uses, scalars)
-            case Allocate():
-                pass
-
-
-def _operands(stmt: Block | CallPrim, uses: Uses, scalars: set[Buffer]) -> None:
-    if isinstance(stmt, Block):
-        uses.headers.add(stmt.intrin.header)
-        uses.headers |= find_uses(stmt.intrin.desc).headers
-    for operand in stmt.operands:
-        if isinstance(operand, Region):
-            uses.buffers.add(operand.buffer)
-            uses.loaded.add(operand.buffer)
-            _read((operand.index,), uses, scalars)
-        else:
-            _read((operand,), uses, scalars)
-
-
-def _read(exprs: Iterable[Expr], uses: Uses, scalars: set[Buffer]) -> None:
-    for e in exprs:
-        for node in walk_expr(e):
-            match node:
-                case Var():
-                    uses.vars.add(node)
-                case Load(buffer, indices, _):
-                    uses.buffers.add(buffer)
-                    uses.loaded.add(buffer)
-                    _indices(buffer, indices, uses, scalars)
-                case Call(intrin, _):
-                    uses.headers.add(intrin.header)
-
-
-def _indices(buffer: Buffer, indices: tuple[Expr, ...], uses: Uses, scalars: set[Buffer]) -> None:
-    if buffer in scalars:
-        uses.constant_vars |= {n for i in indices for n in walk_expr(i) if isinstance(n, Var)}
+def _element(buffer: Buffer, indices: tuple[Expr, ...]) -> int | None:
+    index = flat_index(buffer, indices)
+    return int(index.value) if isinstance(index, Imm) else None

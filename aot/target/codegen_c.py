@@ -30,7 +30,7 @@ from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, 
 Linkage = Literal["static", "extern"]
 
 FEATURE_MACRO = {"dsp": "__ARM_FEATURE_DSP", "mve": "__ARM_FEATURE_MVE", "thumb2": "__ARM_FEATURE_SAT"}
-"""CPU feature -> the macro of the Arm C Language Extensions that compilers define for it; Thumb-2 comes with SSAT, Armv6-M lacks both."""
+"""CPU feature -> the macro of the Arm C Language Extensions for it; Thumb-2 comes with SSAT, Armv6-M lacks both."""
 
 _PREC = {"*": 12, "/": 12, "%": 12, "+": 11, "-": 11, "<<": 10, ">>": 10, "<": 9, "<=": 9, ">": 9, ">=": 9, "==": 8, "!=": 8}
 _PREC |= {"&": 7, "^": 6, "|": 5, "&&": 4, "||": 3}
@@ -226,9 +226,9 @@ class _Printer:
                 break
             values[element] = self.expr(stmt.value)
         self._locals[buffer] = tuple(self._fresh(n) for n in names)
-        if buffer in self._uses.loaded:
-            parts = [f"{n} = {values[i]}" if i in values else n for i, n in enumerate(self._locals[buffer])]
-            self._declare(kind, parts)
+        live = [(i, n) for i, n in enumerate(self._locals[buffer]) if self._uses.reads(buffer, i)]
+        if live:
+            self._declare(kind, [f"{n} = {values[i]}" if i in values else n for i, n in live])
         return len(values)
 
     def _declare(self, kind: str, parts: list[str]) -> None:
@@ -243,7 +243,7 @@ class _Printer:
 
     def _store(self, stmt: Store) -> None:
         buffer = stmt.buffer
-        if buffer in self._locals and buffer not in self._uses.loaded:
+        if buffer in self._locals and not self._uses.reads(buffer, self._constant(flat_index(buffer, stmt.indices))):
             return
         if buffer not in self._locals and stmt.dtype != buffer.dtype and not _bytes_only(buffer.dtype, stmt.dtype):
             index = self._index(buffer, stmt.indices)
@@ -409,13 +409,16 @@ class _Printer:
         dtype, width = e.dtype, 64 if bits(e.dtype) == 64 else 32
         amount = self._fold(e.b)
         if dtype not in _NARROW and not is_signed(dtype):
-            return f"{self._side(e.a, '<<', _PREC['<<'])} << {self._side(amount, '<<', _PREC['<<'] + 1)}", _PREC["<<"]
+            return f"{self._side(e.a, '<<', _PREC['<<'])} << {self._amount(amount)}", _PREC["<<"]
         if dtype not in _NARROW and isinstance(amount, Imm) and int(amount.value) < width - 1:
             one = "INT64_C(1)" if width == 64 else "1"
             factor = str(1 << int(amount.value)) if int(amount.value) < 7 else f"({one} << {amount.value})"
             return f"{self._wide(e.a, _PREC['*'])} * {factor}", _PREC["*"]
-        shifted = f"(uint{width}_t){self._text(e.a, _UNARY)} << {self._side(amount, '<<', _PREC['<<'] + 1)}"
+        shifted = f"(uint{width}_t){self._text(e.a, _UNARY)} << {self._amount(amount)}"
         return f"({ctype(dtype)})({shifted})", _UNARY
+
+    def _amount(self, amount: Expr) -> str:
+        return str(amount.value) if isinstance(amount, Imm) else self._side(amount, "<<", _PREC["<<"] + 1)
 
     def _cast(self, dtype: str, value: Expr) -> tuple[str, int]:
         if dtype == "bool":
