@@ -16,10 +16,9 @@ import numpy as np
 from aot.ir.op import Op
 from aot.ir.type import TensorType
 from aot.relay.analysis.channel_intervals import effective_weight
-from aot.relay.analysis.interval import Int64, Interval, channels, full_range
-from aot.relay.analysis.window import Bools, tap_values
+from aot.relay.analysis.interval import Interval, channels, full_range
+from aot.relay.analysis.window import Bools, sums_fit, tap_values
 from aot.relay.expr import Call, Constant, Expr, Function, is_op, operands, post_order, tensor_type
-from aot.support.dtype import int_range
 
 LAYERS = frozenset({"nn.conv2d", "nn.dense"})
 """Operators that choose their input and output channels independently."""
@@ -179,15 +178,9 @@ def indispensable_inputs(layer: Call, data: Interval | None) -> Bools:
         return np.ones((channels(tensor_type(layer)), channels(tensor_type(layer.args[0]))), np.bool_)
     taps = tap_values(layer, data if data is not None else full_range(tensor_type(layer.args[0])))
     reads: Bools = weight != 0
-    if fits_in_bias(weight, taps):
+    if sums_fit(layer, weight, taps):
         reads = reads & ~taps.is_constant
     return np.asarray(reads.any(axis=tuple(range(1, weight.ndim - 1))))
-
-
-def fits_in_bias(weight: Int64, taps: Interval) -> bool:
-    """Whether no sum of products w*x of one output channel, in any order, leaves int32."""
-    largest = np.maximum(np.abs(taps.lo), np.abs(taps.hi))
-    return bool(((np.abs(weight) * largest).reshape(len(weight), -1).sum(axis=1) <= int_range("int32")[1]).all())
 
 
 # Correspondences, one for each kind of operator.

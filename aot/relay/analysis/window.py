@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from aot.relay.analysis.interval import Interval
+from aot.relay.analysis.interval import Int64, Interval
 from aot.relay.expr import Call, is_op, tensor_type
+from aot.support.dtype import int_range
 
 Bools = npt.NDArray[np.bool_]
 
@@ -49,3 +50,16 @@ def tap_values(layer: Call, data: Interval) -> Interval:
     lo = np.where(inside, np.where(outside, np.minimum(data.lo, pad), data.lo), pad)
     hi = np.where(inside, np.where(outside, np.maximum(data.hi, pad), data.hi), pad)
     return Interval(lo - zp, hi - zp)
+
+
+def sums_fit(layer: Call, weight: Int64, taps: Interval) -> bool:
+    """Whether no sum of products w*x of one output channel, over any of the taps in any order, leaves int32.
+
+    Then a part of the sum that is constant can be added at any place, as a bias.  `weight` is less its zero point.
+    """
+    largest = np.maximum(np.abs(taps.lo), np.abs(taps.hi))
+    if is_op(layer, "nn.depthwise_conv2d"):
+        sums = (np.abs(weight[0]) * np.repeat(largest, layer.attrs.multiplier, axis=2)).sum(axis=(0, 1))
+    else:
+        sums = (np.abs(weight) * largest).reshape(len(weight), -1).sum(axis=1)
+    return bool((sums <= int_range("int32")[1]).all())
