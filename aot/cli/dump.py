@@ -54,7 +54,7 @@ def pick(modules: Mapping[str, IRModule], after: str | None, form: str | None) -
     """(pass, text) of the module that the pass left, or of the last one with functions of the form asked for (E5009)."""
     if after is not None and after not in modules:
         raise UsageError(Problem("E5009", f"--after {after}: no such pass ran; these did: {', '.join(modules)}"))
-    for name in reversed(modules) if after is None else [after]:
+    for name in list(modules)[::-1] if after is None else [after]:
         text = module_text(modules[name], form)
         if text:
             return name, text
