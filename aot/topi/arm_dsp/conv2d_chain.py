@@ -258,6 +258,9 @@ class _Window:
         if not self._padded:
             self._pack_inside(pixels)
             return
+        if not self._has_inside():
+            self._pack_border(pixels)
+            return
         inside: Expr = imm(1, "bool")
         for _, y, x in pixels:
             inside = logical_and(inside, self._is_inside(y, x)) if not inside == imm(1, "bool") else self._is_inside(y, x)
@@ -265,6 +268,13 @@ class _Window:
             self._pack_inside(pixels)
         with b.else_():
             self._pack_border(pixels)
+
+    def _has_inside(self) -> bool:
+        """Whether the window fits into the image at all."""
+        _, kh, kw, _ = self._layer.weight.shape
+        _, height, width, _ = self._shape
+        dy, dx = self._layer.attrs.dilation
+        return (kh - 1) * dy < height and (kw - 1) * dx < width
 
     def _is_inside(self, y: Expr, x: Expr) -> Expr:
         _, kh, kw, _ = self._layer.weight.shape
