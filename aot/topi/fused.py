@@ -6,7 +6,7 @@ Kernels see only this view; relay ends here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from aot.ir.op import Array, Op
 from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.op.impl import Group
-from aot.op.requantize import RequantizeAttrs
+from aot.op.requantize import RequantizeAttrs, evaluate
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Var, tensor_type
 from aot.te.tensor import Tensor
@@ -99,10 +99,32 @@ def _view(anchor: Call, data: Var, weight: Array, *, bias: Array, requant: Requa
     spread = np.abs(weight).sum(axis=axes) * 256 + np.abs(bias)
     if (spread >= 1 << 31).any():
         raise UnsupportedError(Problem("E1208", "the int32 accumulator of this layer can overflow", str(anchor.span)))
+    constant, requant, values = settle_constant_channels(requant, low, high)
+    if constant.any():
+        weight = np.where(constant if axes == (0, 1) else constant.reshape(-1, *[1] * len(axes)), 0, weight)
+        bias, low, high = (np.where(constant, values, a) for a in (bias, low, high))
     out = tensor_type(anchor)
     macs = out.size * int(weight.size) // weight.shape[-1 if axes == (0, 1) else 0]
     out_type = tensor_type(tail[-1]) if tail else out.with_dtype("int8", requant.quant)
     return FusedLayer(anchor, data, weight, bias, anchor.attrs, requant, tail, out_type, low, high, macs)
+
+
+def settle_constant_channels(requant: RequantizeAttrs, low: Array, high: Array) -> tuple[Array, RequantizeAttrs, Array]:
+    """(which channels have one result for all data, requantisation with plain numbers for those, their accumulator).
+
+    Requantisation is monotone, so the bounds of the accumulator decide.  Such a channel needs no weights: an accumulator of
+    4 * (result - zero point) with the multiplier 1/4 gives its result exactly.  Converters leave extreme numbers in dead channels
+    (shifts of 36, biases of 2^30), which would keep kernels from their short forms.
+    """
+    shape = TensorType(low.shape, "int32")
+    ends = [evaluate(np.clip(a, -(1 << 31), (1 << 31) - 1), attrs=requant, out_type=shape).astype(np.int64) for a in (low, high)]
+    constant = ends[0] == ends[1]
+    if not constant.any():
+        return constant, requant, low
+    multiplier = np.where(constant, 1 << 30, np.asarray(requant.multiplier, np.int64))
+    shift = np.where(constant, -1, np.asarray(requant.shift, np.int64))
+    settled = replace(requant, multiplier=tuple(map(int, multiplier)), shift=tuple(map(int, shift)))
+    return constant, settled, 4 * (ends[0] - requant.zero_point)
 
 
 Epilogue = Callable[[Expr, tuple[Expr, ...]], Expr]

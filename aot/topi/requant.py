@@ -108,16 +108,6 @@ def plan_requantize(attrs: RequantizeAttrs, low: Array, high: Array, target: Tar
     return General(tuple(Field(n, np.broadcast_to(np.asarray(v), low.shape)) for n, v in numbers.items()), attrs)
 
 
-def right_shifts(attrs: RequantizeAttrs, low: Array, high: Array) -> tuple[Array, Array]:
-    """(multiplier, s) of each channel; a channel whose product always rounds to zero becomes (0, 1)."""
-    multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape).copy()
-    right = -np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape)
-    magnitude = np.maximum(np.abs(low), np.abs(high)).astype(np.int64)
-    vanishing = (multiplier == 0) | ((right >= 1) & (magnitude < (1 << np.clip(right - 1, 0, 40))))
-    multiplier[vanishing] = 0
-    return multiplier, np.where(vanishing, 1, right)
-
-
 def plan_high_multiply(
     attrs: RequantizeAttrs, low: Array, high: Array, *, target: Target, prescale: int | Array = 1
 ) -> HighMultiply | None:
@@ -125,7 +115,8 @@ def plan_high_multiply(
 
     Channels of different p need the sign term to be unnecessary.
     """
-    multiplier, right = right_shifts(attrs, low, high)
+    multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape)
+    right = -np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape)
     p = np.broadcast_to(np.asarray(prescale, np.int64), low.shape)
     shift = right + p - 1
     magnitude = np.maximum(np.abs(low), np.abs(high)).astype(np.int64)

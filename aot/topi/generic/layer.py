@@ -65,6 +65,7 @@ def channel_blocks(b: IRBuilder, stream: ChannelStream, body: Callable[[ChannelB
 
 
 def finish(b: IRBuilder, buffers: LayerBuffers, layer: FusedLayer, *, kernel: str) -> Lowered:
+    """The kernel that the builder holds, with its constants."""
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
     return Lowered(func, dict(buffers.ctx.constants))
 
