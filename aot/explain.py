@@ -204,6 +204,11 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "The operator reads a variable tensor, one that keeps its value between two runs, and does not\n"
         "support that.",
     ),
+    "E1209": (
+        "no kernel for an operator",
+        "The operator can be evaluated at compile time, but nothing can turn it into C for this target yet.\n"
+        "aot ops lists what can be compiled.",
+    ),
     "E1210": (
         "unknown custom operator",
         "Custom operators are defined by the program that wrote the model, not by TensorFlow Lite; their\n"

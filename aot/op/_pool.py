@@ -57,6 +57,7 @@ def taps(padded: Array, attrs: PoolAttrs, out_type: TensorType) -> Iterator[Arra
 
 
 def pad_widths(attrs: PoolAttrs) -> tuple[tuple[int, int], ...]:
+    """numpy.pad widths of the four dimensions."""
     top, left, bottom, right = attrs.padding
     return (0, 0), (top, bottom), (left, right), (0, 0)
 

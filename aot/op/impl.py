@@ -83,6 +83,7 @@ def all_implementations() -> tuple[Impl, ...]:
 
 
 def select_impl(group: Group, target: Target) -> Impl | None:
+    """The first kernel, in the order of `implementations`, that accepts the group; None where none does."""
     name = getattr(group.anchor.op, "name", "")
     return next((i for i in implementations(name) if i.accepts(group, target)), None)
 

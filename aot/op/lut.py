@@ -98,6 +98,7 @@ def _exp(x: Float32) -> Float32:
 
 
 def sigmoid(x: Float32) -> Float32:
+    """1 / (1 + e^-x), in float32 as the reference computes it."""
     one = np.float32(1)
     return np.asarray(one / (one + _exp(-x)), np.float32)
 

@@ -92,6 +92,7 @@ def call(op: Op | str, args: Sequence[Expr], attrs: Any = None, *, span: Span = 
 
 
 def make_tuple(fields: Sequence[Expr], *, span: Span = NO_SPAN) -> Tuple:
+    """A tuple of tensors."""
     types = []
     for f in fields:
         assert isinstance(f.type, TensorType), "tuples do not nest"
@@ -100,6 +101,7 @@ def make_tuple(fields: Sequence[Expr], *, span: Span = NO_SPAN) -> Tuple:
 
 
 def get_item(value: Expr, index: int, *, span: Span = NO_SPAN) -> TupleGetItem:
+    """Field `index` of a tuple-typed expression."""
     assert isinstance(value.type, TupleType)
     return TupleGetItem(value, index, value.type.fields[index], span)
 
@@ -183,5 +185,6 @@ def is_op(expr: Expr, name: str) -> bool:
 
 
 def constant_array(expr: Expr) -> Array:
+    """The value of an expression that must be a constant."""
     assert isinstance(expr, Constant)
     return np.asarray(expr.data)

@@ -28,6 +28,7 @@ def plan_of(metadata: Metadata) -> str:
 
 
 def flash_of(*, code_bytes: int | None, constant_bytes: int) -> str:
+    """The flash line of the report: code, where it is known, and constants."""
     code = f"code {_bytes(code_bytes)} · " if code_bytes is not None else ""
     return f"{code}constants {_bytes(constant_bytes)}"
 

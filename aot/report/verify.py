@@ -173,6 +173,7 @@ def build_text(board: Board, facts: ImageFacts) -> str:
 
 
 def run_text(board: Board, sets: int) -> str:
+    """How a verification ran, for the summary."""
     how = "native program" if board.is_host else f"QEMU {board.machine}, exact instruction count"
     return f"{how}, {sets} sets"
 

@@ -39,6 +39,7 @@ def emit_nest(b: IRBuilder, out: Buffer, tensor: Tensor) -> None:
 
 
 def tensor_size(shape: Sequence[int]) -> int:
+    """Number of elements."""
     size = 1
     for extent in shape:
         size *= extent

@@ -51,6 +51,7 @@ class Buffer:
 
 
 def as_indices(indices: IntoExpr | tuple[IntoExpr, ...]) -> tuple[Expr, ...]:
+    """One index or a tuple of them, as a tuple of expressions."""
     if not isinstance(indices, tuple):
         indices = (indices,)
     return tuple(as_expr(i) for i in indices)

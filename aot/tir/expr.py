@@ -192,6 +192,7 @@ def cast(dtype: str, value: Expr) -> Expr:
 
 
 def select(cond: Expr, then: Expr, orelse: Expr) -> Expr:
+    """`cond ? then : orelse`, decided at once where the condition is constant."""
     if isinstance(cond, Imm):
         return then if cond.value else orelse
     return Select(cond, then, orelse)

@@ -53,6 +53,8 @@ class Allocate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class If:
+    """`then` where the condition holds, else `orelse`."""
+
     cond: Expr
     then: tuple[Stmt, ...]
     orelse: tuple[Stmt, ...] = ()

@@ -194,6 +194,7 @@ def pad(expr: Call, args: Sequence[Interval]) -> Interval:
 
 
 def concatenate(expr: Call, args: Sequence[Interval]) -> Interval:
+    """Channels one behind the other where the last axis is joined, else the union of each channel's values."""
     if expr.attrs.axis % len(tensor_type(expr).shape) != len(tensor_type(expr).shape) - 1:
         return hull(args)
     return Interval(np.concatenate([a.lo for a in args]), np.concatenate([a.hi for a in args]))
@@ -212,6 +213,7 @@ def reshape(expr: Call, args: Sequence[Interval]) -> Interval:
 
 
 def transpose(expr: Call, args: Sequence[Interval]) -> Interval:
+    """The same channels where the last axis stays, else all values in each."""
     (data,) = args
     if expr.attrs.axes[-1] == len(expr.attrs.axes) - 1:
         return data

@@ -100,6 +100,7 @@ def _decided(op: str, a: Interval, b: Interval) -> Interval:
 
 
 def fits(value: Interval, dtype: str) -> bool:
+    """Whether every value of the interval is one of `dtype`."""
     low, high = int_range(dtype)
     return low <= value[0] and value[1] <= high
 

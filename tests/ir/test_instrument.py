@@ -1,0 +1,120 @@
+"""Timing, DumpIR, VerifyIR and CheckSemantics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aot.errors import InternalError
+from aot.ir.dialect import Dialect, dialect, dialect_of, register_dialect
+from aot.ir.instrument import CheckSemantics, DumpIR, Timing, VerifyIR, random_inputs
+from aot.ir.module import IRModule
+from aot.ir.transform import Pass, PassContext
+from aot.ir.type import TensorType
+from aot.relay.expr import Call, Expr, Function, const, post_order, rewrite
+from aot.relay.transform import pipeline
+from tests.relay.toy import Net, ScaleAttrs
+
+
+def _module() -> IRModule:
+    net = Net()
+    x = net.var(2, 4)
+    c = net.op("neg", const(np.arange(4, dtype=np.int8)))
+    return IRModule({"main": net.func(net.op("scale", net.op("add", net.op("conv", x), c), attrs=ScaleAttrs(3)))})
+
+
+def _pass(name: str, change: object) -> Pass:
+    def transform(module: IRModule, context: PassContext) -> IRModule:
+        main = module["main"]
+        assert isinstance(main, Function)
+        return module.with_function("main", rewrite(main, change))  # type: ignore[arg-type]
+
+    return Pass(name, transform)
+
+
+def _other_factor(expr: Expr) -> Expr:
+    wrong = isinstance(expr, Call) and isinstance(expr.attrs, ScaleAttrs)
+    return replace(expr, attrs=ScaleAttrs(4)) if wrong else expr  # type: ignore[type-var]
+
+
+def _other_type(expr: Expr) -> Expr:
+    return replace(expr, type=TensorType((1,), "int8")) if isinstance(expr, Call) and isinstance(expr.attrs, ScaleAttrs) else expr
+
+
+def test_timing() -> None:
+    timing = Timing()
+    with PassContext(instruments=(timing,)):
+        pipeline()(_module())
+    assert [r.name for r in timing.rows] == [p.name for p in pipeline().passes]
+    assert all(0 <= r.seconds < 60 for r in timing.rows)
+
+
+def test_dump_writes_one_numbered_file_per_pass(tmp_path: Path) -> None:
+    dump = DumpIR(tmp_path / "new" / "folder")
+    with PassContext(instruments=(dump,)):
+        pipeline()(_module())
+    names = sorted(p.name for p in (tmp_path / "new" / "folder").iterdir())
+    assert names[0] == "00_input.relay"
+    assert names[-1] == "06_fuse_ops.relay"
+    assert names == [p.name for p in dump.files]
+    first, folded, last = (dump.files[i].read_text() for i in (0, 2, -1))
+    assert "t.neg" in first
+    assert "t.neg" not in folded
+    assert "fn conv_add_scale(" in last
+
+
+def test_verify_names_the_pass() -> None:
+    with PassContext(instruments=(VerifyIR(),)), pytest.raises(InternalError, match="E9003") as caught:
+        _pass("breaker", _other_type)(_module())
+    assert "after pass breaker" in caught.value.__notes__
+
+
+def test_check_semantics_accepts_the_pipeline() -> None:
+    check = CheckSemantics(sets=3)
+    with PassContext(instruments=(check,)):
+        pipeline()(_module())
+    assert check.compared == len(pipeline().passes)
+
+
+def test_check_semantics_finds_a_wrong_pass() -> None:
+    wanted = r"E9004.*breaker.*output 0 differs"
+    with PassContext(instruments=(CheckSemantics(),)), pytest.raises(InternalError, match=wanted) as caught:
+        _pass("breaker", _other_factor)(_module())
+    assert "factor=4" in caught.value.__notes__[0]
+
+
+def test_check_semantics_finds_a_lost_output() -> None:
+    def shorter(module: IRModule, context: PassContext) -> IRModule:
+        main = module["main"]
+        assert isinstance(main, Function)
+        return module.with_function("main", replace(main, body=main.params[0]))
+
+    wide = _module()
+    main = wide["main"]
+    assert isinstance(main, Function)
+    with PassContext(instruments=(CheckSemantics(),)), pytest.raises(InternalError, match="E9004"):
+        Pass("shorter", shorter)(wide)
+    assert len(post_order(main.body)) > 1
+
+
+def test_dialects() -> None:
+    assert dialect("relay").func_class is Function
+    assert dialect_of(_module()["main"]).name == "relay"
+    with pytest.raises(TypeError, match="belongs to no registered IR"):
+        dialect_of(object())
+    with pytest.raises(ValueError, match="twice"):
+        register_dialect(Dialect("relay", Function, to_text=lambda f, n: "", verify=lambda f, n: None))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "uint64", "bool", "float32", "int4"])
+def test_random_inputs(dtype: str) -> None:
+    wanted = TensorType((50, 40), dtype)
+    (first,), (again,), (other,) = (random_inputs([wanted], seed=s) for s in (1, 1, 2))
+    assert first.shape == (50, 40)
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    if dtype in ("int8", "int4"):
+        assert (first.min(), first.max()) == ((-128, 127) if dtype == "int8" else (-8, 7))

@@ -1,0 +1,201 @@
+"""Passes, contexts, sequences and the registries."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from aot.errors import UsageError
+from aot.ir import transform
+from aot.ir.module import IRModule
+from aot.ir.transform import (
+    Instrument,
+    Pass,
+    PassContext,
+    Sequential,
+    all_options,
+    all_passes,
+    function_pass,
+    get_pass,
+    module_pass,
+    register_option,
+)
+from aot.relay.expr import Function
+from aot.relay.transform import fuse_ops, pipeline
+from tests.relay.toy import Net
+
+
+@pytest.fixture
+def registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Copies of the registries, so that a test may register passes."""
+    monkeypatch.setattr(transform, "_PASSES", dict(transform._PASSES))
+    monkeypatch.setattr(transform, "_OPTIONS", dict(transform._OPTIONS))
+    yield
+
+
+def _named(name: str, log: list[str], *, opt_level: int = 0, required: bool = False) -> Pass:
+    def step(module: IRModule, context: PassContext) -> IRModule:
+        log.append(name)
+        return module
+
+    return Pass(name, step, opt_level=opt_level, required=required)
+
+
+def test_contexts_nest() -> None:
+    assert PassContext.current() == PassContext()
+    with PassContext(opt_level=3) as outer:
+        assert PassContext.current() is outer
+        with PassContext(opt_level=1) as inner:
+            assert PassContext.current() is inner
+        assert PassContext.current() is outer
+    assert PassContext.current().opt_level == 2
+
+
+def test_context_is_left_after_an_error() -> None:
+    with pytest.raises(RuntimeError, match="inside"), PassContext(opt_level=0):
+        raise RuntimeError("inside")
+    assert PassContext.current().opt_level == 2
+
+
+def test_threads_do_not_share_contexts() -> None:
+    seen: list[int] = []
+    with PassContext(opt_level=0):
+        thread = threading.Thread(target=lambda: seen.append(PassContext.current().opt_level))
+        thread.start()
+        thread.join()
+    assert seen == [2]
+
+
+@pytest.mark.parametrize(("level", "expected"), [(0, ["a", "r"]), (1, ["a", "b", "r"]), (3, ["a", "b", "c", "r"])])
+def test_sequential_skips_by_level(level: int, expected: list[str]) -> None:
+    log: list[str] = []
+    steps = [_named(n, log, opt_level=i) for i, n in enumerate("abc")]
+    with PassContext(opt_level=level):
+        Sequential((*steps, _named("r", log, opt_level=9, required=True)))(IRModule({}))
+    assert log == expected
+
+
+def test_sequential_skips_disabled_passes() -> None:
+    net = Net()
+    module = IRModule({"main": net.func(net.op("neg", net.var(2)))})
+    ran: list[str] = []
+
+    class Log(Instrument):
+        def after(self, module: IRModule, running: Pass) -> None:
+            ran.append(running.name)
+
+    with PassContext(disabled=frozenset({"canonicalize", "dead_code"}), instruments=(Log(),)):
+        pipeline()(module)
+    assert ran == ["infer_type", "fold_constant", "eliminate_common_subexpr", "fuse_ops"]
+
+
+def test_until() -> None:
+    names = [p.name for p in pipeline().until("canonicalize").passes]
+    assert names == ["infer_type", "fold_constant", "canonicalize"]
+    with pytest.raises(UsageError, match="E5030"):
+        pipeline().until("no_such")
+
+
+@pytest.mark.parametrize(
+    ("context", "code"),
+    [
+        (PassContext(disabled=frozenset({"fold_constants"})), "E5030"),
+        (PassContext(disabled=frozenset({"fuse_ops"})), "E5031"),
+        (PassContext(config={"fuse.residuals": True}), "E5032"),
+        (PassContext(config={"fuse.residual": 1}), "E5033"),
+        (PassContext(config={"fuse.max_depth": True}), "E5033"),
+    ],
+)
+def test_names_are_checked_on_entering(context: PassContext, code: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        context.__enter__()
+    assert [p.code for p in caught.value.problems] == [code]
+    assert PassContext.current() == PassContext()
+
+
+def test_all_wrong_names_at_once() -> None:
+    with pytest.raises(UsageError) as caught, PassContext(disabled=frozenset({"x", "y"}), config={"z": 1}):
+        pass
+    assert len(caught.value.problems) == 3
+
+
+def test_options() -> None:
+    assert PassContext().option("fuse.residual") is True
+    assert PassContext(config={"fuse.residual": False}).option("fuse.residual") is False
+    assert "fuse.max_depth" in [o.key for o in all_options()]
+    assert all(o.doc for o in all_options())
+    with pytest.raises(ValueError, match="twice"):
+        register_option("fuse.residual", True, "again")
+
+
+def test_registry() -> None:
+    assert get_pass("fuse_ops") is fuse_ops
+    names = [p.name for p in all_passes()]
+    assert names == sorted(names)
+    assert {"infer_type", "canonicalize", "fold_constant", "eliminate_common_subexpr", "dead_code", "fuse_ops"} <= set(names)
+    assert all(p.doc for p in all_passes()), "every pass states its contract"
+    with pytest.raises(UsageError, match="E5030"):
+        get_pass("no_such")
+
+
+@pytest.mark.usefixtures("registries")
+def test_decorators() -> None:
+    @function_pass(opt_level=3)
+    def twice(func: Function, context: PassContext) -> Function:
+        """A function pass."""
+        return Function(func.params, func.body, {"level": context.opt_level})
+
+    @module_pass(required=True)
+    def rename(module: IRModule, context: PassContext) -> IRModule:
+        """A module pass."""
+        return IRModule(module.functions, "renamed")
+
+    assert (twice.name, twice.opt_level, twice.required, twice.doc) == ("twice", 3, False, "A function pass.")
+    assert (rename.name, rename.required) == ("rename", True)
+    foreign = object()
+    net = Net()
+    module = IRModule({"main": net.func(net.op("neg", net.var(2))), "other": foreign})
+    result = rename(twice(module))
+    assert result.name == "renamed"
+    assert result["main"].attrs == {"level": 2}  # type: ignore[attr-defined]
+    assert result["other"] is foreign
+    with pytest.raises(ValueError, match="twice"):
+
+        @module_pass()
+        def rename(module: IRModule, context: PassContext) -> IRModule:
+            return module
+
+
+def test_a_failing_pass_is_named() -> None:
+    def fail(module: IRModule, context: PassContext) -> IRModule:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        Pass("halve", fail)(IRModule({}))
+    assert caught.value.__notes__ == ["in pass halve"]
+
+
+def test_order_of_instruments() -> None:
+    log: list[str] = []
+
+    class Log(Instrument):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def enter(self, context: PassContext) -> None:
+            log.append(f"{self.name} enter")
+
+        def exit(self, context: PassContext) -> None:
+            log.append(f"{self.name} exit")
+
+        def before(self, module: IRModule, running: Pass) -> None:
+            log.append(f"{self.name} before {running.name}")
+
+        def after(self, module: IRModule, running: Pass) -> None:
+            log.append(f"{self.name} after {running.name}")
+
+    with PassContext(instruments=(Log("1"), Log("2"))):
+        _named("p", log)(IRModule({}))
+    assert log == ["1 enter", "2 enter", "1 before p", "2 before p", "p", "1 after p", "2 after p", "2 exit", "1 exit"]

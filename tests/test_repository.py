@@ -1,0 +1,265 @@
+"""Rules of the code base that no linter knows: imports point one way, nothing grows too long, nothing names this machine."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_FUNCTION_LINES = 60
+MAX_FILE_LINES = 600
+
+
+@cache
+def tracked() -> tuple[Path, ...]:
+    """Files of the repository, as git lists them; without git, all that are not hidden."""
+    try:
+        listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return tuple(p for p in sorted(ROOT.rglob("*")) if p.is_file() and not any(x.startswith(".") for x in p.parts))
+    return tuple(p for name in sorted(listing.split("\0")) if name and (p := ROOT / name).is_file())
+
+
+def sources(*folders: str) -> list[Path]:
+    return [p for p in tracked() if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in folders]
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+# Imports.
+
+_LAYERS: tuple[tuple[str, frozenset[str]], ...] = tuple(
+    (name, frozenset(below.split()))
+    for name, below in (
+        ("support", ""),
+        ("errors", "support"),
+        ("version", ""),
+        ("explain", ""),
+        ("ir", "errors support"),
+        ("relay", "ir errors support"),
+        ("target.base", "ir errors support"),
+        ("tir", "ir errors support"),
+        ("te", "tir ir errors support"),
+        ("frontend.view", "ir errors support version"),
+        ("op", "frontend.view te tir target.base relay ir errors support"),
+        ("topi", "op te tir target.base relay ir errors support"),
+        ("frontend", "frontend.view op relay ir errors support"),
+        ("memory", "tir ir errors support"),
+        ("target.codegen_c", "tir te target.base ir errors support version"),
+        (
+            "executor",
+            "target.codegen_c memory topi op te tir target.base relay ir errors support version",
+        ),
+        ("byoc", "executor target.codegen_c memory topi op te tir target.base relay ir errors support version"),
+        (
+            "build",
+            "byoc executor memory target.codegen_c frontend frontend.view topi op te tir target.base relay ir errors support version",
+        ),
+        ("runtime", "build executor target.codegen_c target.base tir ir errors support version"),
+        ("micro", "executor.artifact build errors support version"),
+    )
+)
+"""Part of the package -> parts that it may import (and itself). `report`, `cli` and the package itself may import everything below."""
+
+_ALLOWED = dict(_LAYERS)
+_TOP = ("report", "cli", "")
+_BASE_OF_FRONTEND = frozenset({"view", "flatbuffer", "schema", "problems", "decode", "check", "check_ops", "shapes"})
+_BASE_OF_TARGET = frozenset({"target", "cpu"})
+
+
+def part_of(module: str) -> str:
+    """The part of the package, as named in `_LAYERS`, that a module belongs to."""
+    names = module.split(".")[1:]
+    if not names or names[0] == "__main__":
+        return ""
+    if names[0] == "frontend":
+        return "frontend" if len(names) > 1 and names[1] not in _BASE_OF_FRONTEND else "frontend.view"
+    if names[0] == "target":
+        return "target.codegen_c" if len(names) > 1 and names[1] not in _BASE_OF_TARGET else "target.base"
+    if names[:2] == ["executor", "artifact"]:
+        return "executor.artifact"
+    return names[0]
+
+
+def _is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, module of this package) of every import anywhere in the file: also in functions and under TYPE_CHECKING."""
+    here = module_name(path)
+    package = here if path.name == "__init__.py" else here.rpartition(".")[0]
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found = [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = ".".join([*package.split(".")[: len(package.split(".")) - node.level + 1], *([base] if base else [])])
+            found = [f"{base}.{a.name}" if _is_module(f"{base}.{a.name}") else base for a in node.names]
+        else:
+            continue
+        yield from ((node.lineno, name) for name in found if name == "aot" or name.startswith("aot."))
+
+
+def may_import(importer: str, imported: str) -> bool:
+    if importer == imported or importer in ("cli", ""):
+        return True
+    if importer == "report":
+        return imported not in ("cli", "")
+    if imported == "" or imported in _TOP:
+        return False
+    allowed = _ALLOWED.get(importer, frozenset())
+    if importer == "executor.artifact":
+        allowed = frozenset({"errors", "support", "ir"})
+    return imported in allowed or (imported == "executor.artifact" and "executor" in allowed | {importer})
+
+
+def test_imports_point_one_way() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {part_of(module_name(path))} may not import {name}"
+        for path in sources("aot")
+        for line, name in imports(path)
+        if not may_import(part_of(module_name(path)), part_of(name))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "allowed"),
+    [
+        ("aot.relay.expr", "aot.ir.op", True),
+        ("aot.relay.expr", "aot.tir.expr", False),
+        ("aot.tir.expr", "aot.relay.expr", False),
+        ("aot.support.text", "aot.errors", False),
+        ("aot.op.conv2d", "aot.frontend.view", True),
+        ("aot.op.conv2d", "aot.frontend.tflite", False),
+        ("aot.frontend.tflite", "aot.op.conv2d", True),
+        ("aot.topi.generic.conv2d", "aot.op.impl", True),
+        ("aot.op.impl", "aot.topi.generic.conv2d", False),
+        ("aot.memory.planner", "aot.relay.expr", False),
+        ("aot.target.codegen_c", "aot.op.impl", False),
+        ("aot.target.target", "aot.target.codegen_c", False),
+        ("aot.micro.board", "aot.executor.artifact", True),
+        ("aot.micro.board", "aot.tir.expr", False),
+        ("aot.build", "aot.micro.board", False),
+        ("aot.report.size", "aot.cli.app", False),
+        ("aot.cli.app", "aot.report.size", True),
+    ],
+)
+def test_the_table_says_what_design_says(importer: str, imported: str, allowed: bool) -> None:
+    assert may_import(part_of(importer), part_of(imported)) is allowed
+
+
+def test_imports_sees_hidden_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from aot.tir import expr\n\ndef f():\n    import aot.cli\n"
+    path = tmp_path / "aot" / "ir" / "new.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    (tmp_path / "aot" / "tir").mkdir()
+    (tmp_path / "aot" / "tir" / "expr.py").write_text("")
+    monkeypatch.setattr("tests.test_repository.ROOT", tmp_path)
+    assert [name for _, name in imports(path)] == ["aot.tir.expr", "aot.cli"]
+
+
+# Length.
+
+
+def test_functions_are_short() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {node.end_lineno - node.lineno + 1} lines"
+        for path in sources("aot", "tests", "examples")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_files_are_short() -> None:
+    long = [
+        f"{path.relative_to(ROOT)} has {n} lines"
+        for path in sources("aot", "tests", "examples")
+        if (n := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
+    ]
+    assert not long, "\n".join(long)
+
+
+# Contents.
+
+_MACHINE = re.compile(r"(?<![\w.])/(?:work|root|tmp/bash_jobs|home/(?!you\b|user\b)\w+|Users/\w+)\b(?!\.)")
+
+
+def test_no_path_of_one_machine() -> None:
+    found = []
+    for path in tracked():
+        data = path.read_bytes()
+        if b"\0" in data[:4096]:
+            continue
+        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+            if _MACHINE.search(line) and path != Path(__file__).resolve():
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
+    assert not found, "\n".join(found)
+
+
+def test_only_the_command_line_prints() -> None:
+    printing = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sources("aot")
+        if part_of(module_name(path)) not in ("cli", "")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert not printing, "\n".join(printing)
+
+
+# The functions of an operator or a kernel that are registered under a protocol; the protocol documents them.
+_REGISTERED = re.compile(r"(infer|evaluate|te|convert|accepts|lower)(_\w+)?")
+
+
+def _undocumented(path: Path) -> Iterator[str]:
+    """Public functions and classes without a docstring; a function of one statement may speak for itself."""
+    for node in tree(path).body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name.startswith("_") or ast.get_docstring(node):
+            continue
+        if isinstance(node, ast.ClassDef) or (len(node.body) > 1 and not _REGISTERED.fullmatch(node.name)):
+            yield f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has no docstring"
+
+
+def test_modules_have_docstrings() -> None:
+    missing = [str(p.relative_to(ROOT)) for p in sources("aot") if tree(p).body and not ast.get_docstring(tree(p))]
+    assert not missing, "\n".join(missing)
+
+
+def test_public_functions_have_docstrings() -> None:
+    missing = [m for p in sources("aot") for m in _undocumented(p)]
+    assert not missing, "\n".join(missing)
+
+
+def test_every_code_that_is_raised_is_explained() -> None:
+    from aot.explain import EXPLANATIONS
+
+    raised = {
+        (node.value, f"{path.relative_to(ROOT)}:{node.lineno}")
+        for path in sources("aot")
+        if path.name != "explain.py"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"E[1-59]\d{3}", node.value)
+    }
+    missing = sorted(f"{where}: {code} is not in aot/explain.py" for code, where in raised if code not in EXPLANATIONS)
+    assert not missing, "\n".join(missing)
+    assert list(EXPLANATIONS) == sorted(EXPLANATIONS)
