@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -28,11 +27,10 @@ from tests.relay.toy import Net
 
 
 @pytest.fixture
-def registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies of the registries, so that a test may register passes."""
     monkeypatch.setattr(transform, "_PASSES", dict(transform._PASSES))
     monkeypatch.setattr(transform, "_OPTIONS", dict(transform._OPTIONS))
-    yield
 
 
 def _named(name: str, log: list[str], *, opt_level: int = 0, required: bool = False) -> Pass:
@@ -86,9 +84,10 @@ def test_sequential_skips_disabled_passes() -> None:
         def after(self, module: IRModule, running: Pass) -> None:
             ran.append(running.name)
 
-    with PassContext(disabled=frozenset({"canonicalize", "dead_code"}), instruments=(Log(),)):
+    disabled = {"canonicalize", "dead_code"}
+    with PassContext(disabled=frozenset(disabled), instruments=(Log(),)):
         pipeline()(module)
-    assert ran == ["infer_type", "fold_constant", "eliminate_common_subexpr", "fuse_ops"]
+    assert ran == [p.name for p in pipeline().passes if p.name not in disabled]
 
 
 def test_until() -> None:

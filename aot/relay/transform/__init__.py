@@ -7,19 +7,32 @@ from aot.relay.transform.canonicalize import canonicalize
 from aot.relay.transform.dead_code import dead_code
 from aot.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
 from aot.relay.transform.fold_constant import fold_constant
+from aot.relay.transform.fold_zero_taps import fold_zero_taps
 from aot.relay.transform.fuse_ops import fuse_ops
 from aot.relay.transform.infer_type import infer_type
+from aot.relay.transform.remove_constant_channels import remove_constant_channels
 
-_PIPELINE = (infer_type, fold_constant, canonicalize, eliminate_common_subexpr, dead_code, fuse_ops)
+_PIPELINE = (
+    infer_type,
+    fold_constant,
+    canonicalize,
+    eliminate_common_subexpr,
+    remove_constant_channels,
+    fold_zero_taps,
+    dead_code,
+    fuse_ops,
+)
 
 __all__ = [
     "canonicalize",
     "dead_code",
     "eliminate_common_subexpr",
     "fold_constant",
+    "fold_zero_taps",
     "fuse_ops",
     "infer_type",
     "pipeline",
+    "remove_constant_channels",
 ]
 
 

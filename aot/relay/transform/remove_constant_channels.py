@@ -40,10 +40,18 @@ def remove_constant_channels(func: Function, context: PassContext) -> Function:
     Tensors that have become smaller: attrs["channels"] = {index of the tensor in the .tflite: indices that were kept}, for
     comparisons with a reference interpreter's tensors (`reference[..., kept]`).
     """
+    # Once is nearly always enough: only a depthwise convolution that has come down to one input channel gains freedom.
+    while (smaller := _smaller(func, align=context.option(ALIGN.key))) is not None:
+        func = smaller
+    return func
+
+
+def _smaller(func: Function, *, align: int) -> Function | None:
+    """One step; None where every channel is needed."""
     intervals = channel_intervals(func)
-    liveness = channel_liveness(func, intervals, align=context.option(ALIGN.key))
+    liveness = channel_liveness(func, intervals, align=align)
     if all(liveness.mask(e).all() for e in post_order(func.body) if isinstance(e.type, TensorType)):
-        return func
+        return None
     body = _Cutter(func, intervals, liveness).result()
     kept = kept_channels(func, liveness)
     return Function(func.params, body, {**func.attrs, "channels": kept} if kept else func.attrs)
