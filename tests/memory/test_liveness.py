@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from aot.memory.liveness import Program, Step, Storage, liveness
+from aot.memory.plan import BufferInfo
+
+
+def test_lives_of_inputs_outputs_scratch_and_views() -> None:
+    program = Program(
+        (
+            Storage("x", 10, 1, "input"),
+            Storage("idle", 3, 1, "input"),
+            Storage("a", 20, 4),
+            Storage("s", 8, 4, "scratch"),
+            Storage("y", 5, 1, "output"),
+            Storage("ghost", 9),
+        ),
+        (Step(("x",), ("a", "s")), Step((), ()), Step(("view of view",), ("y",))),
+        inputs=("x", "idle"),
+        outputs=("y",),
+        views={"view of view": "view", "view": "a"},
+    )
+    assert liveness(program) == (
+        BufferInfo("x", 10, 1, -1, 0, "input"),
+        BufferInfo("idle", 3, 1, -1, -1, "input"),
+        BufferInfo("a", 20, 4, 0, 2),
+        BufferInfo("s", 8, 4, 0, 0, "scratch"),
+        BufferInfo("y", 5, 1, 2, 3, "output"),
+    )
+
+
+def test_what_is_copied_at_the_end_lives_until_then() -> None:
+    program = Program(
+        (Storage("x", 4), Storage("y", 4), Storage("z", 4)), (Step(("x",), ("y",)),), ("x",), ("y", "z"), copies=(("x", "z"),)
+    )
+    assert [(b.name, b.first, b.last) for b in liveness(program)] == [("x", -1, 1), ("y", 0, 1), ("z", 1, 1)]

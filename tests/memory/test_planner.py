@@ -1,0 +1,120 @@
+"""Plans against the verifier, the lower bound and an exhaustive search."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+
+import pytest
+
+from aot.memory.liveness import Program, Step, Storage, liveness
+from aot.memory.plan import BufferInfo, Conflict, align_up, overlap_in_time
+from aot.memory.planner import lower_bound, plan
+from aot.memory.verify import verify_plan
+from tests.memory.programs import chain, random_program
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((640, 128, 128, 128, 128, 8, 128, 128, 128, 128, 640), 768),
+        ((490, 8000, 8000, 8000, 8000, 8000, 64, 12, 12), 16000),
+        ((27648, 18432, 18432, 36864, 18432, 9216, 4608, 2), 55296),
+    ],
+)
+def test_chains_need_the_lower_bound(sizes: tuple[int, ...], expected: int) -> None:
+    buffers = liveness(chain(*sizes))
+    result = plan(buffers)
+    assert result.size == result.lower_bound == expected
+
+
+def test_residual_network_needs_the_lower_bound() -> None:
+    big, storages, steps = 16384, [Storage("x", 3072)], []
+    storages += [Storage(f"t{i}", big) for i in range(4)]
+    steps = [Step(("x",), ("t0",)), Step(("t0",), ("t1",)), Step(("t1",), ("t2",)), Step(("t2", "t0"), ("t3",))]
+    result = plan(liveness(Program(tuple(storages), tuple(steps), ("x",), ("t3",))))
+    assert result.size == result.lower_bound == 49152
+
+
+def check_random(seed: int, *, effort: int) -> None:
+    program = random_program(seed)
+    buffers = liveness(program)
+    result = plan(buffers, effort=effort)
+    verify_plan(program, result)
+    assert result.size >= result.lower_bound
+    for a, b in itertools.combinations(buffers, 2):
+        if a.size and b.size and overlap_in_time(a, b):
+            low, high = sorted((a, b), key=lambda x: result.offset[x.name])
+            assert result.offset[low.name] + low.size <= result.offset[high.name]
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_random_programs(block: int) -> None:
+    for seed in range(block * 50, block * 50 + 50):
+        check_random(seed, effort=10_000)
+
+
+@pytest.mark.slow
+def test_many_random_programs() -> None:
+    for seed in range(1000, 2000):
+        check_random(seed, effort=100_000)
+
+
+def optimum(buffers: tuple[BufferInfo, ...]) -> int:
+    """The smallest workspace, by trying all orders of first-fit placement: one of them is optimal."""
+    best = sum(align_up(b.size, 8) for b in buffers)
+    for order in itertools.permutations(buffers):
+        placed: list[tuple[BufferInfo, int]] = []
+        for b in order:
+            at = 0
+            for other, start in sorted(((o, s) for o, s in placed if overlap_in_time(o, b)), key=lambda p: p[1]):
+                if start < at + b.size and at < start + other.size:
+                    at = align_up(start + other.size, b.align)
+            placed.append((b, at))
+        best = min(best, max(start + b.size for b, start in placed))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_small_sets_reach_the_optimum(seed: int) -> None:
+    rng = random.Random(seed)
+    buffers = []
+    for i in range(rng.randint(2, 6)):
+        first = rng.randint(0, 5)
+        buffers.append(BufferInfo(f"b{i}", rng.randint(1, 40), rng.choice([1, 4, 8]), first, first + rng.randint(0, 3)))
+    result = plan(buffers)
+    assert lower_bound(buffers) <= optimum(tuple(buffers)) == result.size
+
+
+def test_same_input_same_plan() -> None:
+    buffers = liveness(random_program(7))
+    assert plan(buffers) == plan(buffers)
+
+
+def test_bound_counts_the_padding_that_cannot_be_avoided() -> None:
+    buffers = [BufferInfo("a", 5, 4, 0, 0), BufferInfo("b", 6, 4, 0, 0)]
+    assert lower_bound(buffers) == 13  # a below b: 8 + 6; b below a: 8 + 5
+    assert plan(buffers).size == 13
+
+
+def test_partial_overlap_is_used() -> None:
+    buffers = [BufferInfo("x", 100, 1, 0, 0), BufferInfo("y", 90, 1, 0, 0)]
+    in_place = plan(buffers, clashes=[Conflict("x", "y", min_distance=-10)])
+    assert in_place.size <= 110
+    assert in_place.offset["y"] - in_place.offset["x"] >= -10
+    same = plan(buffers, clashes=[Conflict("x", "y", min_distance=0)])
+    assert same.size == 100
+
+
+def test_many_buffers_take_little_time() -> None:
+    rng = random.Random(1)
+    buffers = [BufferInfo(f"b{i}", rng.randint(1, 5000), 4, max(0, i - rng.randint(1, 6)), i) for i in range(300)]
+    start = time.process_time()
+    plan(buffers)
+    assert time.process_time() - start < 5
+
+
+def test_nothing_to_place() -> None:
+    assert plan([]).size == 0
+    assert plan([BufferInfo("empty", 0, 1, 0, 0)]).size == 0
