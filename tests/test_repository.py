@@ -42,40 +42,31 @@ def module_name(path: Path) -> str:
 
 # Imports.
 
-_LAYERS: tuple[tuple[str, frozenset[str]], ...] = tuple(
-    (name, frozenset(below.split()))
-    for name, below in (
-        ("support", ""),
-        ("errors", "support"),
-        ("version", ""),
-        ("explain", ""),
-        ("ir", "errors support"),
-        ("relay", "ir errors support"),
-        ("target.base", "ir errors support"),
-        ("tir", "ir errors support"),
-        ("te", "tir ir errors support"),
-        ("frontend.view", "ir errors support version"),
-        ("op", "frontend.view te tir target.base relay ir errors support"),
-        ("topi", "op te tir target.base relay ir errors support"),
-        ("frontend", "frontend.view op relay ir errors support"),
-        ("memory", "tir ir errors support"),
-        ("target.codegen_c", "tir te target.base ir errors support version"),
-        (
-            "executor",
-            "target.codegen_c memory topi op te tir target.base relay ir errors support version",
-        ),
-        ("byoc", "executor target.codegen_c memory topi op te tir target.base relay ir errors support version"),
-        (
-            "build",
-            "byoc executor memory target.codegen_c frontend frontend.view topi op te tir target.base relay ir errors support version",
-        ),
-        ("runtime", "build executor target.codegen_c target.base tir ir errors support version"),
-        ("micro", "executor.artifact build errors support version"),
-    )
+_CORE = "ir errors support"
+_KERNELS = f"op te tir target.base relay {_CORE} version"
+_LAYERS: tuple[tuple[str, str], ...] = (
+    ("errors", "support"),
+    ("ir", "errors support"),
+    ("relay", _CORE),
+    ("target.base", _CORE),
+    ("tir", _CORE),
+    ("te", f"tir {_CORE}"),
+    ("frontend.view", f"{_CORE} version"),
+    ("op", f"frontend.view te tir target.base relay {_CORE}"),
+    ("topi", _KERNELS),
+    ("frontend", f"frontend.view op relay {_CORE}"),
+    ("memory", f"tir {_CORE}"),
+    ("target.codegen_c", f"tir te target.base {_CORE} version"),
+    ("executor", f"target.codegen_c memory topi {_KERNELS}"),
+    ("executor.artifact", _CORE),
+    ("byoc", f"executor target.codegen_c memory topi {_KERNELS}"),
+    ("build", f"byoc executor memory target.codegen_c frontend frontend.view topi {_KERNELS}"),
+    ("runtime", f"build executor target.codegen_c target.base tir {_CORE} version"),
+    ("micro", "executor.artifact build errors support version"),
 )
-"""Part of the package -> parts that it may import (and itself). `report`, `cli` and the package itself may import everything below."""
+"""Part of the package -> parts that it may import beside itself. `report`, `cli` and the package itself may import all below."""
 
-_ALLOWED = dict(_LAYERS)
+_ALLOWED = {name: frozenset(below.split()) for name, below in _LAYERS}
 _TOP = ("report", "cli", "")
 _BASE_OF_FRONTEND = frozenset({"view", "flatbuffer", "schema", "problems", "decode", "check", "check_ops", "shapes"})
 _BASE_OF_TARGET = frozenset({"target", "cpu"})
@@ -95,8 +86,9 @@ def part_of(module: str) -> str:
     return names[0]
 
 
-def _is_module(name: str) -> bool:
-    path = ROOT.joinpath(*name.split("."))
+@cache
+def _is_module(root: Path, name: str) -> bool:
+    path = root.joinpath(*name.split("."))
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
@@ -111,7 +103,7 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
             base = node.module or ""
             if node.level:
                 base = ".".join([*package.split(".")[: len(package.split(".")) - node.level + 1], *([base] if base else [])])
-            found = [f"{base}.{a.name}" if _is_module(f"{base}.{a.name}") else base for a in node.names]
+            found = [f"{base}.{a.name}" if _is_module(ROOT, f"{base}.{a.name}") else base for a in node.names]
         else:
             continue
         yield from ((node.lineno, name) for name in found if name == "aot" or name.startswith("aot."))
@@ -125,8 +117,6 @@ def may_import(importer: str, imported: str) -> bool:
     if imported == "" or imported in _TOP:
         return False
     allowed = _ALLOWED.get(importer, frozenset())
-    if importer == "executor.artifact":
-        allowed = frozenset({"errors", "support", "ir"})
     return imported in allowed or (imported == "executor.artifact" and "executor" in allowed | {importer})
 
 

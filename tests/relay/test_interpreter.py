@@ -112,7 +112,11 @@ def _count(x: np.ndarray, attrs: object, out_type: object) -> np.ndarray:
 
 
 register_op(
-    "t.counted", pattern=OpPattern.ELEMWISE, infer_type=lambda types, attrs: types[0], evaluate=_count, doc="a copy that is counted"
+    "t.counted",
+    pattern=OpPattern.ELEMWISE,
+    infer_type=lambda types, attrs: types[0],
+    evaluate=_count,
+    doc="a copy that is counted",
 )
 
 
