@@ -120,7 +120,7 @@ def run_module(
     operands: list[Any] = []
     for buffer in main.buffers:
         array = buffers.get(buffer.name)
-        if array is None and buffer in main.scratch:
+        if array is None and buffer in main.scratch and buffer.is_sized:
             array = np.full(buffer.nbytes, poison, np.uint8)
         if array is None:
             raise ValueError(f"{main.name}: no array for buffer {buffer.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,12 +13,12 @@ from aot.ir.instrument import VerifyIR
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import BinOp, Cast, Expr, Load, Var, cast, clamp, equal, imm, maximum, minimum, select
+from aot.tir.expr import BinOp, Cast, Expr, Imm, Load, Var, cast, clamp, equal, imm, maximum, minimum, select
 from aot.tir.function import PrimFunc
 from aot.tir.functor import accesses, walk
-from aot.tir.interpreter import run
+from aot.tir.interpreter import run, run_module
 from aot.tir.printer import print_expr, print_func
-from aot.tir.stmt import Allocate, For, If, Let, Store
+from aot.tir.stmt import Allocate, For, If, Let, Region, Store
 from aot.tir.transform import (
     flatten,
     merge_functions,
@@ -29,7 +30,7 @@ from aot.tir.transform import (
 )
 from aot.tir.verify import verify
 from tests.tir.kernels import assert_same, blocked_dense, conv, random_buffers
-from tests.tir.test_interpreter import block_func
+from tests.tir.test_interpreter import block_func, module
 
 KERNELS: list[Callable[[], PrimFunc]] = [conv, lambda: conv(1, 1), blocked_dense]
 
@@ -158,9 +159,8 @@ def test_flatten_leaves_one_index() -> None:
 
 
 def test_passes_run_in_a_sequence_under_instruments() -> None:
-    module = IRModule({"a": conv(), "b": block_func()})
     with PassContext(instruments=(VerifyIR(),)):
-        after = pipeline()(module)
+        after = pipeline()(IRModule({"a": conv(), "b": block_func()}))
     assert isinstance(after["a"], PrimFunc)
     assert_same(conv(), after["a"])
     with PassContext(disabled=frozenset({"simplify"})):
@@ -218,6 +218,46 @@ def test_merge_functions_keeps_every_member() -> None:
             {v.name: s for v, s in zip(merged.func.scalars, scalars, strict=True)},
         )
         np.testing.assert_array_equal(buffers["y"], expected["y"])
+
+
+def test_merge_functions_with_lets_streams_and_scratch() -> None:
+    """Scratch of a merged function has no size of its own: the caller hands it in."""
+    funcs = [optimize(blocked_dense(4, 6, 8)), optimize(blocked_dense(6, 5, 12))]
+    ((members, merged),) = merge_functions(funcs, lambda _funcs, scalars: scalars < 12)
+    assert members == (0, 1)
+    for member, scalars in zip(funcs, merged.scalars, strict=True):
+        buffers = random_buffers(member)
+        expected = {n: a.copy() for n, a in buffers.items()}
+        run(member, expected)
+        values = {v.name: s for v, s in zip(merged.func.scalars, scalars, strict=True)}
+        with pytest.raises(ValueError, match="no array for buffer wide"):
+            run(merged.func, buffers, values)
+        run(merged.func, {**buffers, "wide": np.zeros(member.scratch[0].nbytes, np.uint8)}, values)
+        np.testing.assert_array_equal(buffers["y"], expected["y"])
+
+
+def test_merge_functions_with_blocks_and_calls() -> None:
+    """Offsets of regions and the arguments of calls become parameters."""
+    main, table = module()
+    other = main.with_body(tuple(replace(s, operands=tuple(moved(o) for o in s.operands)) for s in main.body))
+    ((_, merged),) = merge_functions([main, other])
+    assert merged.scalars == ((32, 8), (16, 4))
+    for scalars in merged.scalars:
+        z = np.zeros(4, np.int32)
+        values = {v.name: s for v, s in zip(merged.func.scalars, scalars, strict=True)}
+        run_module(merged.func, table, {"a": np.arange(4, dtype=np.int32), "z": z}, values)
+        assert z.tolist() == [2, 3, 4, 5]
+    assert [m for m, _ in merge_functions([block_func(), block_func(imm(2)), block_func(imm(0))])] == [(0,), (1, 2)]
+    blocks = merge_functions([block_func(imm(2)), block_func(imm(0))])[0][1]
+    assert blocks.scalars == ((2,), (0,))
+    verify(blocks.func)
+
+
+def moved(operand: object) -> object:
+    """A region at half its offset."""
+    if isinstance(operand, Region) and isinstance(operand.index, Imm):
+        return replace(operand, index=Imm(int(operand.index.value) // 2))
+    return operand
 
 
 def test_merge_functions_shares_parameters_and_asks_the_rule() -> None:

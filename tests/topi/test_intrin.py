@@ -11,7 +11,7 @@ import pytest
 from aot.micro.toolchain import have_tool
 from aot.tir.builder import IRBuilder, region
 from aot.tir.function import PrimFunc
-from aot.tir.intrin import Intrin, TensorIntrin
+from aot.tir.intrin import COperand, Intrin, TensorIntrin
 from aot.topi.arm_dsp import intrin as dsp
 from aot.topi.intrin import (
     MULHI,
@@ -24,6 +24,7 @@ from aot.topi.intrin import (
     requantize_double,
     srdhm,
 )
+from tests.conftest import Golden
 from tests.topi.oncore import interpret, run_on
 
 EDGES = [0, 1, -1, 0x7FFFFFFF, -0x80000000, 0x7FFF7FFF, -0x7FFF8000, 0x00008000, -0x7F7F7F80]
@@ -140,6 +141,15 @@ def block_case(pairs: int) -> tuple[PrimFunc, dict[str, Array], Array]:
 def test_block_in_the_interpreter(pairs: int) -> None:
     func, inputs, expected = block_case(pairs)
     np.testing.assert_array_equal(interpret(func, inputs)["y"], expected)
+
+
+def test_block_text(golden: Golden) -> None:
+    operands = {"x": COperand(pointer="x"), "w": COperand(pointer="&w[8]"), "acc": COperand(scalars=tuple("abcdefgh"))}
+    golden("smlad_2x4.txt", "".join(dsp.smlad_2x4(pairs).emit(operands) + "\n" for pairs in (3, 10)))
+    with pytest.raises(ValueError, match="at least one pair"):
+        dsp.smlad_2x4(0)
+    assert dsp.saturate("ssat", 8, 5).py(1 << 20) == 127
+    assert dsp.saturate("usat", 8).py(-3) == 0
 
 
 @needs_host

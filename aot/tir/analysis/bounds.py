@@ -117,30 +117,48 @@ def fitted(value: Interval, dtype: str) -> Interval:
 
 def interval(expr: Expr, ranges: Mapping[Var, Interval]) -> Interval:
     """All values that `expr` can take; a variable without a known range has its type's. Integer and bool types only."""
-    match expr:
-        case Imm(value, dtype):
-            return (int(value), int(value)) if not is_float(dtype) else (0, 0)
-        case Var():
-            return ranges.get(expr) or int_range(expr.dtype)
-        case BinOp(op, a, b):
-            if is_float(a.dtype):
-                return (0, 1)
-            raw = exact_interval(op, interval(a, ranges), interval(b, ranges), dtype=a.dtype)
-            return fitted(raw, expr.dtype)
-        case Cast(dtype, value):
-            if is_float(value.dtype):
-                return int_range(dtype)
-            inner = interval(value, ranges)
-            return inner if fits(inner, dtype) else int_range(dtype)
-        case Select(cond, then, orelse):
-            chosen = interval(cond, ranges)
-            if chosen == (1, 1):
-                return interval(then, ranges)
-            if chosen == (0, 0):
-                return interval(orelse, ranges)
-            t, o = interval(then, ranges), interval(orelse, ranges)
-            return min(t[0], o[0]), max(t[1], o[1])
-        case Load() | Call():
-            return int_range(expr.dtype)
-        case _:
-            raise TypeError(f"not an expression: {expr!r}")
+    return Intervals(ranges).of(expr)
+
+
+class Intervals:
+    """`interval` with a memory: for many questions about expressions that share parts.
+
+    `ranges` may grow in between, but must not change for a variable that was asked about.
+    """
+
+    def __init__(self, ranges: Mapping[Var, Interval]) -> None:
+        self._ranges = ranges
+        self._known: dict[int, tuple[Expr, Interval]] = {}  # by identity; the expression is kept, so that its id stays its own
+
+    def of(self, expr: Expr) -> Interval:
+        match expr:
+            case Imm(value, dtype):
+                return (int(value), int(value)) if not is_float(dtype) else (0, 0)
+            case Var():
+                return self._ranges.get(expr) or int_range(expr.dtype)
+            case Load() | Call():
+                return int_range(expr.dtype)
+        known = self._known.get(id(expr))
+        if known is None:
+            known = self._known[id(expr)] = expr, self._compute(expr)
+        return known[1]
+
+    def _compute(self, expr: Expr) -> Interval:
+        match expr:
+            case BinOp(op, a, b):
+                if is_float(a.dtype):
+                    return (0, 1)
+                return fitted(exact_interval(op, self.of(a), self.of(b), dtype=a.dtype), expr.dtype)
+            case Cast(dtype, value):
+                if is_float(value.dtype):
+                    return int_range(dtype)
+                inner = self.of(value)
+                return inner if fits(inner, dtype) else int_range(dtype)
+            case Select(cond, then, orelse):
+                chosen = self.of(cond)
+                if chosen[0] == chosen[1]:
+                    return self.of(then if chosen[0] else orelse)
+                t, o = self.of(then), self.of(orelse)
+                return min(t[0], o[0]), max(t[1], o[1])
+            case _:
+                raise TypeError(f"not an expression: {expr!r}")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from aot.ir.transform import PassContext, prim_func_pass
 from aot.support.dtype import int_range, is_float, is_int
-from aot.tir.analysis.bounds import Interval, interval
+from aot.tir.analysis.bounds import Interval, Intervals
 from aot.tir.buffer import Buffer
 from aot.tir.expr import BinOp, Cast, Expr, Imm, Load, Select, Var, cast
 from aot.tir.function import PrimFunc
@@ -27,6 +27,8 @@ class _Simplifier:
     def __init__(self) -> None:
         self._ranges: dict[Var, Interval] = {}
         self._values: dict[Var, Expr] = {}
+        self._interval = Intervals(self._ranges).of
+        self._done: dict[int, tuple[Expr, Expr]] = {}
 
     def body(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         out: list[Stmt] = []
@@ -49,13 +51,13 @@ class _Simplifier:
                     self._values[var] = value
                     return ()
                 if is_int(var.dtype):
-                    self._ranges[var] = interval(value, self._ranges)
+                    self._ranges[var] = self._interval(value)
                 return (new,)
             case _:
                 return (new,)
 
     def _for(self, loop: For) -> tuple[Stmt, ...]:
-        start, stop = interval(loop.start, self._ranges), interval(loop.stop, self._ranges)
+        start, stop = self._interval(loop.start), self._interval(loop.stop)
         if stop[1] <= start[0]:
             return ()
         if isinstance(loop.start, Imm) and isinstance(loop.stop, Imm) and start[0] + loop.step >= stop[0]:
@@ -71,13 +73,23 @@ class _Simplifier:
     def expr(self, expr: Expr) -> Expr:
         if isinstance(expr, Var):
             expr = self._values.get(expr, expr)
-        if isinstance(expr, Imm):
+        if isinstance(expr, (Imm, Var)):
+            return self._constant(expr)
+        done = self._done.get(id(expr))
+        if done is None:
+            done = self._done[id(expr)] = expr, self._simplify(expr)
+        return done[1]
+
+    def _constant(self, expr: Expr) -> Expr:
+        """An integer expression with only one possible value is that value."""
+        if isinstance(expr, (Imm, Load)) or is_float(expr.dtype):
             return expr
+        low, high = self._interval(expr)
+        return Imm(low, expr.dtype) if low == high else expr
+
+    def _simplify(self, expr: Expr) -> Expr:
         new = map_children(expr, self.expr)
-        if not isinstance(new, (Imm, Load)) and not is_float(new.dtype):
-            low, high = interval(new, self._ranges)
-            if low == high:
-                return Imm(low, new.dtype)
+        new = self._constant(new)
         match new:
             case BinOp(op="min" | "max"):
                 return self._extremum(new)
@@ -95,7 +107,7 @@ class _Simplifier:
     def _extremum(self, expr: BinOp) -> Expr:
         if is_float(expr.a.dtype):
             return expr
-        a, b = interval(expr.a, self._ranges), interval(expr.b, self._ranges)
+        a, b = self._interval(expr.a), self._interval(expr.b)
         if expr.op == "max":
             a, b = (-a[1], -a[0]), (-b[1], -b[0])
         if a[1] <= b[0]:
@@ -107,11 +119,11 @@ class _Simplifier:
         if not isinstance(expr.b, Imm) or is_float(expr.b.dtype) or expr.b.value <= 0:
             return expr
         c = int(expr.b.value)
-        low, high = interval(expr.a, self._ranges)
+        low, high = self._interval(expr.a)
         if low >= 0 and high < c:
             return expr.a if expr.op == "%" else Imm(0, expr.dtype)
         multiple, rest = _split_multiple(expr.a, c)
-        if multiple is None or interval(multiple, self._ranges)[0] < 0 or interval(rest, self._ranges)[0] < 0:
+        if multiple is None or self._interval(multiple)[0] < 0 or self._interval(rest)[0] < 0:
             return expr
         if expr.op == "%":
             return self.expr(BinOp("%", rest, expr.b))
@@ -121,7 +133,7 @@ class _Simplifier:
         """The inner conversion is dropped where it cannot change the value."""
         assert isinstance(expr.value, Cast)
         inner = expr.value.value
-        low, high = interval(inner, self._ranges)
+        low, high = self._interval(inner)
         kept = int_range(expr.value.dtype)
         return cast(expr.dtype, inner) if kept[0] <= low and high <= kept[1] else expr
 
