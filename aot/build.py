@@ -13,7 +13,7 @@ from aot.executor.aot import Executable, compile_schedule
 from aot.executor.artifact import Artifact
 from aot.executor.layout import Io
 from aot.executor.metadata import BuildInfo
-from aot.executor.te_compiler import compile_main, lower_group
+from aot.executor.te_compiler import Policy, compile_main, lower_group
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
@@ -25,19 +25,32 @@ from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
 
 ORACLES = ("litert", "tflm")
+KERNELS = ("native", "generic")
 OPTS = ("balanced", "speed", "size", "ram")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to compile: whose rounding (`oracle`), what to favour (`opt`), and where inputs and outputs live (`io`)."""
+    """How to compile: whose rounding (`oracle`), what to favour (`opt`), and where inputs and outputs live (`io`).
+
+    `kernels` "generic" uses portable C only, "native" the target's instructions too.  `flash_budget` (constants and code) and `ram_budget` (workspace) are limits in bytes for the choice of kernels.
+    """
 
     oracle: str = "litert"
     opt: str = "balanced"
     io: Io = "arena"
+    kernels: str = "native"
+    flash_budget: int | None = None
+    ram_budget: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value, known in (("oracle", self.oracle, ORACLES), ("opt", self.opt, OPTS), ("io", self.io, ("arena", "user"))):
+        choices = (
+            ("oracle", self.oracle, ORACLES),
+            ("opt", self.opt, OPTS),
+            ("io", self.io, ("arena", "user")),
+            ("kernels", self.kernels, KERNELS),
+        )
+        for name, value, known in choices:
             if value not in known:
                 raise UsageError(Problem("E5011", f"unknown {name} '{value}'; known: {', '.join(known)}"))
 
@@ -74,7 +87,8 @@ def compile_model(
     module = relay_pipeline(PassContext.current().opt_level)(module)
     main = module["main"]
     assert isinstance(main, Function)
-    schedule = compile_main(main, cpu, name=name)
+    policy = Policy(options.opt, options.kernels, options.flash_budget, options.ram_budget)
+    schedule = compile_main(main, cpu, name=name, policy=policy)
     schedule = replace(schedule, calls=tuple(replace(c, func=optimize(c.func)) for c in schedule.calls))
     info = BuildInfo(
         model_sha256=hashlib.sha256(data).hexdigest() if isinstance(data, bytes) else "",

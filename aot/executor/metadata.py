@@ -107,5 +107,9 @@ def _layer(index: int, layer: Layer, arrays: Sequence[ConstArray]) -> dict[str, 
         "macs": call.func.attrs.macs,
         "constants": sum(arrays[k].data.nbytes for k in layer.constants),
         "scratch": sum(b.nbytes for b in call.func.scratch),
+        "candidates": [
+            {"kernel": c.kernel, "instructions": c.instructions, "constants": c.constants, "code": c.code, "scratch": c.scratch}
+            for c in call.candidates
+        ],
         "output": {"shape": list(result.type.shape), "dtype": result.type.dtype, "tensor": result.tensor},
     }

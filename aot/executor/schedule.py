@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from aot.errors import internal
+from aot.executor.selection import Candidate
 from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
@@ -26,7 +27,8 @@ class LayerCall:
     """One layer: `func` over the tensors, in the order of its input and output buffers.
 
     `constants` gives each of `func.consts` by buffer name (packed bytes or elements), `scalars` the values of `func.scalars`.
-    `ops` are the indices of all operators of the .tflite that went into the layer; `span` is that of its result.
+    `ops` are the indices of all operators of the .tflite that went into the layer; `span` is that of its result.  `candidates` are
+    the kernels that were in the running.
     """
 
     func: PrimFunc
@@ -36,6 +38,7 @@ class LayerCall:
     scalars: tuple[int, ...] = ()
     span: Span = NO_SPAN
     ops: tuple[int, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from aot.errors import Problem, UnsupportedError, internal
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
+from aot.executor.selection import Budget, Candidate, choose
 from aot.ir.op import F_IS_VIEW, T_OP_PATTERN, Array, Op
 from aot.ir.type import TensorType, TupleType
-from aot.op.impl import Group, Lowered, select_impl
+from aot.op.impl import Group, Impl, Lowered, implementations
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
 from aot.support.names import NameSupply, c_identifier
 from aot.target.target import Target
+from aot.tir.transform import structural_key
 
 
 def group_of(func: Function) -> Group:
@@ -31,19 +34,58 @@ def group_of(func: Function) -> Group:
     return Group(func, calls[0], tuple(calls[1:]))
 
 
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How kernels are chosen: what to favour, and limits in bytes for flash (constants and kernel code) and RAM (workspace).
+
+    `kernels` "generic" leaves out everything that is made for an instruction set.
+    """
+
+    opt: str = "balanced"
+    kernels: str = "native"
+    flash_budget: int | None = None
+    ram_budget: int | None = None
+
+
 def lower_group(func: Function, target: Target, name: str) -> Lowered:
-    """Choose a kernel for the group and build it (E1209 where no kernel takes it)."""
+    """The preferred kernel for the group, by plevel (E1209 where no kernel takes it)."""
     group = group_of(func)
-    impl = select_impl(group, target)
-    if impl is None:
-        what = str(getattr(group.anchor.op, "name", "?"))
-        raise UnsupportedError(Problem("E1209", f"no kernel for {what} on {target.name}", str(group.anchor.span)))
-    return impl.lower(group, target, name)
+    return _accepting(group, target)[0].lower(group, target, name)
 
 
-def compile_main(func: Function, target: Target, *, name: str) -> Schedule:
+def candidates(func: Function, target: Target, name: str, *, kernels: str = "native") -> list[Candidate]:
+    """Every kernel that takes the group, lowered, best plevel first; the generic path only where there is nothing else."""
+    group = group_of(func)
+    found: list[Candidate] = []
+    for impl in _accepting(group, target):
+        if (impl.anchor == "*" and found) or (kernels == "generic" and not impl.name.startswith("generic.")):
+            continue
+        lowered = impl.lower(group, target, name)
+        found.append(
+            Candidate(
+                lowered.func.attrs.kernel,
+                lowered,
+                structural_key(lowered.func),
+                lowered.instructions,
+                sum(c.nbytes for c in lowered.constants.values()),
+                lowered.code,
+                sum(b.nbytes for b in lowered.func.scratch),
+            )
+        )
+    return found
+
+
+def _accepting(group: Group, target: Target) -> list[Impl]:
+    name = str(getattr(group.anchor.op, "name", "?"))
+    found = [i for i in implementations(name) if i.accepts(group, target)]
+    if not found:
+        raise UnsupportedError(Problem("E1209", f"no kernel for {name} on {target.name}", str(group.anchor.span)))
+    return found
+
+
+def compile_main(func: Function, target: Target, *, name: str, policy: Policy | None = None) -> Schedule:
     """Lower every fused call of `func` (the main function after fuse_ops) in the order of the file's operators."""
-    return _Compiler(func, target, name).schedule()
+    return _Compiler(func, target, name, policy or Policy()).schedule()
 
 
 def execution_order(func: Function) -> list[Expr]:
@@ -84,13 +126,14 @@ def _op_indices(expr: Expr) -> Iterator[int]:
 class _Compiler:
     """Gives tensors names and turns nodes into layer calls."""
 
-    def __init__(self, func: Function, target: Target, name: str) -> None:
-        self._func, self._target, self._name = func, target, name
+    def __init__(self, func: Function, target: Target, name: str, policy: Policy) -> None:
+        self._func, self._target, self._name, self._policy = func, target, name, policy
         self._names = NameSupply()
         self._refs: dict[int, tuple[TensorRef, ...]] = {}
         self._views: dict[TensorRef, TensorRef] = {}
         self._constants: dict[TensorRef, Array] = {}
         self._calls: list[LayerCall] = []
+        self._candidates: list[list[Candidate]] = []
 
     def schedule(self) -> Schedule:
         for var in self._func.params:
@@ -100,7 +143,8 @@ class _Compiler:
             if id(expr) not in self._refs:
                 self._refs[id(expr)] = self._visit(expr)
         outputs = self._refs[id(self._func.body)]
-        return Schedule(self._name, inputs, outputs, tuple(self._calls), self._views, self._constants)
+        draft = Schedule(self._name, inputs, outputs, tuple(self._calls), self._views, self._constants)
+        return replace(draft, calls=choose_kernels(draft, self._candidates, self._policy))
 
     def _ref(self, expr: Expr, type_: TensorType, name: str) -> TensorRef:
         return TensorRef(self._names.fresh(c_identifier(name, default="tensor")), type_, expr.span.tensor)
@@ -132,7 +176,10 @@ class _Compiler:
     def _layer(self, call: Call) -> tuple[TensorRef, ...]:
         func = call.op
         assert isinstance(func, Function)
-        lowered = lower_group(func, self._target, c_identifier(str(func.attrs.get("name", "layer"))))
+        name = c_identifier(str(func.attrs.get("name", "layer")))
+        found = candidates(func, self._target, name, kernels=self._policy.kernels)
+        self._candidates.append(found)
+        lowered = found[0].lowered
         types = call.type.fields if isinstance(call.type, TupleType) else (call.type,)
         outputs = tuple(self._ref(call, t, call.span.name or "layer") for t in types)
         self._calls.append(
@@ -146,3 +193,55 @@ class _Compiler:
             )
         )
         return outputs
+
+
+CODE_ALLOWANCE = 12 * 1024
+"""Bytes of code that `balanced` and `size` plan with, beside the weights."""
+
+MAIN_CODE = 1536
+"""Bytes of the main function and the runtime, which no kernel's estimate counts."""
+
+
+def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[LayerCall, ...]:
+    """The calls of `draft` with the kernels that the policy's budget selects.
+
+    speed: no limit.  balanced: weights and code within twice the smallest constants plus 12 KiB.  size: the smallest form of the
+    weights, code within 12 KiB.  ram: as balanced, without scratch at the peak of the plan.  Explicit budgets come on top.
+    """
+    smallest = sum(min(c.constants for c in layer) for layer in found)
+    options = [_compact(layer) if policy.opt == "size" else list(layer) for layer in found]
+    limits = {"speed": None, "size": smallest * 11 // 10 + CODE_ALLOWANCE - MAIN_CODE}
+    flash = limits.get(policy.opt, 2 * smallest + CODE_ALLOWANCE - MAIN_CODE)
+    if policy.flash_budget is not None:
+        flash = min(f for f in (flash, policy.flash_budget - MAIN_CODE) if f is not None)
+    live = live_bytes(draft)
+    ram = max(live, default=0) if policy.opt == "ram" else None
+    if policy.ram_budget is not None:
+        ram = policy.ram_budget
+    scratch = None if ram is None else [max(0, ram - n) for n in live]
+    choice = choose(options, Budget(flash, scratch))
+    picked = [layer[k] for layer, k in zip(options, choice.chosen, strict=True)]
+    return tuple(
+        replace(call, func=c.lowered.func, constants=dict(c.lowered.constants), candidates=tuple(layer))
+        for call, c, layer in zip(draft.calls, picked, found, strict=True)
+    )
+
+
+def _compact(layer: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates whose constants are about as small as can be."""
+    smallest = min(c.constants for c in layer)
+    return [c for c in layer if c.constants <= smallest * 5 // 4 + 64]
+
+
+def live_bytes(schedule: Schedule) -> list[int]:
+    """Bytes of the tensors that are alive during each call, scratch not counted."""
+    last = {schedule.root(t): len(schedule.calls) for t in schedule.outputs}
+    first = {t: 0 for t in schedule.inputs}
+    for i, call in enumerate(schedule.calls):
+        for t in call.outputs:
+            first[t] = i
+        for t in (*call.inputs, *call.outputs):
+            last[schedule.root(t)] = max(last.get(schedule.root(t), 0), i)
+    return [
+        sum(t.type.nbytes for t, start in first.items() if start <= i <= last.get(t, start)) for i in range(len(schedule.calls))
+    ]

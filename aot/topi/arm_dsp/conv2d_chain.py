@@ -1,4 +1,4 @@
-"""Convolution by the SMLAL chain: three output pixels by four channels, packed straight from the int8 data, any window.
+"""Convolution by the SMLAL chain: three output pixels by four channels, packed from the int8 data, any window.
 
 Scratch: the packed words of one pixel triple, 8 bytes a tap; for small padded images also a padded copy, so that no tap needs a test.
 Weights take two bytes each in flash.  See intrin_chain for the arithmetic, notes on the schedule in docs/kernels.md.
@@ -261,9 +261,11 @@ class _Window:
         if not self._has_inside():
             self._pack_border(pixels)
             return
-        inside: Expr = imm(1, "bool")
+        inside: Expr | None = None
         for _, y, x in pixels:
-            inside = logical_and(inside, self._is_inside(y, x)) if not inside == imm(1, "bool") else self._is_inside(y, x)
+            here = self._is_inside(y, x)
+            inside = here if inside is None else logical_and(inside, here)
+        assert inside is not None
         with b.if_(inside):
             self._pack_inside(pixels)
         with b.else_():
@@ -274,7 +276,7 @@ class _Window:
         _, kh, kw, _ = self._layer.weight.shape
         _, height, width, _ = self._shape
         dy, dx = self._layer.attrs.dilation
-        return (kh - 1) * dy < height and (kw - 1) * dx < width
+        return bool((kh - 1) * dy < height and (kw - 1) * dx < width)
 
     def _is_inside(self, y: Expr, x: Expr) -> Expr:
         _, kh, kw, _ = self._layer.weight.shape

@@ -8,7 +8,7 @@ Every lane has to stay below 2^20 in magnitude; the low and the middle lane star
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
@@ -29,7 +29,7 @@ def _mid(lo: int, hi: int) -> int:
 CHAIN_MID = Intrin("chain_mid", ("uint32", "uint32"), "uint32", "aot_chain_mid({0}, {1})", _mid, header="aot/chain.h")
 
 
-@lru_cache(maxsize=None)
+@cache
 def smlal_chain(depth: int) -> TensorIntrin:
     """acc[4] += words of `depth` taps: 4 channels (two words a tap) by 3 pixels (two words a tap).
 

@@ -50,7 +50,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
             columns = tap_range(b, x, size=shape[2], taps=kw, stride=sx, dilation=dx, before=left, after=right)
             tap = _Taps(layer, i, rows, columns, offset=offset, pixels=pixels)
             channel_blocks(b, stream, lambda block: tap.block(b, buffers, stream, block, y=y, x=x))
-    return finish(b, buffers, layer, kernel=describe("generic.conv2d", pixels=pixels, channels=stream.block))
+    return finish(b, buffers, layer, kernel=describe("generic.conv2d", pixels=pixels, channels=stream.block), per_mac=2.0 if pixels == 2 else 3.0, code=620 + 240 * bool(stream.tail))
 
 
 class _Taps:

@@ -64,10 +64,13 @@ def channel_blocks(b: IRBuilder, stream: ChannelStream, body: Callable[[ChannelB
         body(ChannelBlock(imm(stream.full_blocks * stream.block), stream.tail, imm(stream.full_blocks * size)))
 
 
-def finish(b: IRBuilder, buffers: LayerBuffers, layer: FusedLayer, *, kernel: str) -> Lowered:
-    """The kernel that the builder holds, with its constants."""
+def finish(b: IRBuilder, buffers: LayerBuffers, layer: FusedLayer, *, kernel: str, per_mac: float, code: int) -> Lowered:
+    """The kernel that the builder holds, with its constants.
+
+    `per_mac`: instructions for each multiply-accumulate; requantising and storing a result takes about 14 on cores with DSP.
+    """
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
-    return Lowered(func, dict(buffers.ctx.constants))
+    return Lowered(func, dict(buffers.ctx.constants), int(per_mac * layer.macs + 14 * layer.out_type.size), code)
 
 
 def unroll_factor(depth: int, *, limit: int = 4) -> int:
