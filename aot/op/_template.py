@@ -1,0 +1,83 @@
+"""template.negate: what the operator computes, as a formula in codes, and which TFLite operator it comes from.
+
+out = clamp(zp - (x - zp_in), -128, 127).  Oracle: name the reference kernel whose bytes `evaluate` reproduces.
+
+Copy this file to `aot/op/NAME.py` (files that begin with an underscore are not loaded), keep the order of its parts, and copy
+`tests/op/test_lut.py` for its test: one model from `tests.writer` and one call of `check` compare the reference, `evaluate`,
+the interpreted kernel and the compiled one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import QuantParams, TensorType, Type
+from aot.op._check import require_dtype, require_quant
+from aot.op._fixed_point import clamp_array
+from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, clamp, imm
+
+
+@dataclass(frozen=True, slots=True)
+class NegateAttrs:
+    """Integers only: the converter has turned every real number into them. `quant` is a note for the result's type."""
+
+    input_zp: int
+    zero_point: int
+    quant: QuantParams | None = None
+
+
+def infer_type(types: Sequence[Type], attrs: NegateAttrs) -> Type:
+    """int8 -> int8 of the same shape. Whatever the types contradict is a TypeRuleError."""
+    (data,) = types
+    if not isinstance(data, TensorType) or data.dtype != "int8":
+        raise TypeRuleError(f"negate takes an int8 tensor, not {data}")
+    return data.with_dtype("int8", attrs.quant)
+
+
+def evaluate(data: Array, *, attrs: NegateAttrs, out_type: TensorType) -> Array:
+    """The meaning, exact and vectorised; whole models run through it."""
+    return clamp_array(attrs.zero_point - (data.astype(np.int64) - attrs.input_zp), -128, 127, out_type.dtype)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: NegateAttrs, out_type: TensorType) -> Tensor:
+    """One element as an expression over elements of the operands, in int32 without overflow.
+
+    Reductions append loops with `aot.te.tensor.sum`; tables in flash come from `ctx.constant`.  An operand may be the result of
+    another rule that appends statements, so read it inside a branch (`b.if_`) where its index may be out of range.
+    """
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        value = imm(attrs.zero_point + attrs.input_zp) - cast("int32", args[0].at(b, i))
+        return cast("int8", clamp(value, -128, 127))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("TEMPLATE_NEGATE")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """Check what this version supports, compute the attributes in double precision as the reference does, build the calls."""
+    data, out = ctx.input_type(op, 0), ctx.output_type(op)
+    require_dtype(ctx, op, data, {"int8"})
+    (_, zp_in), (_, zp) = require_quant(ctx, op, data), require_quant(ctx, op, out, what="the result")
+    return call("template.negate", [operand(ctx, op, 0)], NegateAttrs(zp_in, zp, out.quant), span=ctx.span(op))
+
+
+register_op(
+    "template.negate",
+    pattern=OpPattern.ELEMWISE,  # how fuse_ops may group it: see OpPattern
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="one line for `aot ops`: TFLite operator and element types",
+)
+F_TE.set("template.negate", te_rule)
