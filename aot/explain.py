@@ -469,5 +469,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "Running the graph before and after a step of the compiler gave different values. This is our fault, not yours:\n"
         "please report it with the model and the name of the pass.",
     ),
+    "E9005": (
+        "a memory plan that destroys a value",
+        "The independent check of the workspace found two values over each other at a time when both are needed. This is our\n"
+        "fault, not yours: please report it with the model and the message, which names the values.",
+    ),
 }
 """code -> (title, explanation)"""

@@ -65,7 +65,7 @@ class Executable:
 def compile_schedule(schedule: Schedule, *, target: Target, io: Io = "arena", info: BuildInfo | None = None) -> Executable:
     """Plan memory, merge equal functions and constants, and write the C files and the metadata.
 
-    Raises E9001 for a schedule that contradicts itself and E9003 for a plan that the verifier refuses.
+    Raises E9001 for a schedule that contradicts itself and E9005 for a plan that the verifier refuses.
     """
     check_schedule(schedule)
     layout = make_layout(schedule, io)

@@ -130,7 +130,7 @@ def alignments(schedule: Schedule) -> dict[TensorRef, int]:
 
 
 def make_layout(schedule: Schedule, io: Io) -> Layout:
-    """Decide all places, plan the workspace and have the plan checked (E9003)."""
+    """Decide all places, plan the workspace and have the plan checked (E9005)."""
     builder = _Builder(schedule, io)
     builder.inputs()
     direct = builder.direct_outputs()

@@ -44,10 +44,10 @@ class TaggedMemory:
 
 
 def verify_plan(program: Program, plan: MemoryPlan) -> None:
-    """Raise E9003 with every fault: a place outside the workspace, a wrong alignment, a value destroyed before it is read."""
+    """Raise E9005 with every fault: a place outside the workspace, a wrong alignment, a value destroyed before it is read."""
     problems = list(_static_faults(program, plan)) or list(_replay_faults(program, plan))
     if problems:
-        raise InternalError(*(Problem("E9003", p) for p in problems))
+        raise InternalError(*(Problem("E9005", p) for p in problems))
 
 
 def _static_faults(program: Program, plan: MemoryPlan) -> Iterator[str]:

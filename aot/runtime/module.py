@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aot.errors import Problem, ToolchainError, UsageError
+from aot.errors import Problem, ToolchainError, UsageError, internal
 from aot.executor.artifact import Artifact
 from aot.ir.op import Array
 from aot.support.data import data_folder
@@ -54,17 +54,17 @@ class Module:
         self._reset = getattr(self._lib, f"{name}_reset", None)
 
     def run(self, inputs: Sequence[Array], *, on_layer: OnLayer | None = None) -> list[Array]:
-        """One inference on one array an input, of its shape and dtype (E5020 otherwise); returns one array an output."""
+        """One inference on one array an input, of its shape and dtype (E5022 otherwise); returns one array an output."""
         rows = self.metadata["inputs"]
         if len(inputs) != len(rows):
-            raise UsageError(Problem("E5020", f"{len(inputs)} inputs given, {self.metadata['name']} has {len(rows)}"))
+            raise UsageError(Problem("E5022", f"{len(inputs)} inputs given, {self.metadata['name']} has {len(rows)}"))
         given = [_checked(row, array) for row, array in zip(rows, inputs, strict=True)]
         results = [_aligned(row) for row in self.metadata["outputs"]]
         with_probe = self._probe(on_layer)
         status = int(self._run(_pointers(given), _pointers(results)))
         del with_probe
         if status != 0:
-            raise UsageError(Problem("E5021", f"{self.metadata['name']}_run returned {status}"))
+            raise internal(f"{self.metadata['name']}_run returned {status}")
         return results
 
     def reset(self) -> None:
@@ -147,7 +147,7 @@ def _checked(row: Mapping[str, Any], array: Array) -> Array:
     shape, dtype = tuple(row["shape"]), numpy_dtype(row["dtype"])
     if tuple(array.shape) != shape or array.dtype != dtype:
         want, got = f"{row['dtype']}{list(shape)}", f"{array.dtype}{list(array.shape)}"
-        raise UsageError(Problem("E5020", f"input {row['index']} \"{row['name']}\" is {want}, not {got}"))
+        raise UsageError(Problem("E5022", f"input {row['index']} \"{row['name']}\" is {want}, not {got}"))
     copy = _aligned(row)
     copy[...] = array
     return copy

@@ -18,7 +18,7 @@ from tests.memory.programs import chain, random_program
 def refused(program: Program, offset: dict[str, int], size: int, match: str) -> None:
     with pytest.raises(InternalError, match=match) as caught:
         verify_plan(program, MemoryPlan(offset, size, 0))
-    assert {p.code for p in caught.value.problems} == {"E9003"}
+    assert {p.code for p in caught.value.problems} == {"E9005"}
 
 
 def test_overlap_of_input_and_output_of_a_step() -> None:
@@ -67,7 +67,7 @@ def test_every_forced_overlap_is_found(seed: int) -> None:
     for a, b in random.Random(seed).sample(pairs, min(5, len(pairs))):
         offset = {**good.offset, a.name: good.offset[b.name]}
         moved = replace(good, offset=offset, size=good.size + 200)
-        with pytest.raises(InternalError, match="E9003"):
+        with pytest.raises(InternalError, match="E9005"):
             verify_plan(program, moved)
 
 
