@@ -26,6 +26,7 @@ from aot.relay.transform import (
     pipeline,
 )
 from tests.relay.check import ops, run
+from tests.relay.quantized_nets import networks
 from tests.relay.random_graphs import functions
 from tests.relay.toy import Net, ScaleAttrs
 
@@ -152,6 +153,17 @@ def test_infer_type_names_the_operator_that_does_not_fit() -> None:
 @given(functions())
 def test_pipeline_on_random_graphs(func: Function) -> None:
     check = CheckSemantics(sets=2)
+    with PassContext(instruments=(VerifyIR(), check)):
+        fused = pipeline()(IRModule({"main": func}))["main"]
+    assert check.compared == len(pipeline().passes)
+    assert isinstance(fused, Function)
+    _check_groups(fused)
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks())
+def test_pipeline_on_random_networks(func: Function) -> None:
+    check = CheckSemantics()
     with PassContext(instruments=(VerifyIR(), check)):
         fused = pipeline()(IRModule({"main": func}))["main"]
     assert check.compared == len(pipeline().passes)
