@@ -129,7 +129,7 @@ class QuantNet:
     # Random parts.
 
     def planted_conv(self, x: Expr, outputs: int, *, constant: float, unread: float) -> Call:
-        """A 1x1 or 3x3 convolution; a share of its outputs constant (zero weights, or a bias that saturates), of its inputs unread."""
+        """1x1 or 3x3; a share of the outputs constant (zero weights or a bias that saturates), of the inputs unread."""
         kernel = int(self.rng.choice([1, 3])) if min(tensor_type(x).shape[1:3]) >= 3 else 1
         w = self.weights(outputs, kernel, kernel, tensor_type(x).shape[3])
         zero, saturated = self.rng.random(outputs) < constant, self.rng.random(outputs) < constant / 2
