@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tests.op._differential import EVERY_CODE, FAST, SEEDS, SLOW, check, main_of, quants, same
 from aot.relay.interpreter import evaluate
+from tests.op._differential import EVERY_CODE, FAST, SEEDS, SLOW, check, main_of, quants, same
 from tests.writer import ModelBuilder, Quant, dequantize_model, quantize_model, requantize_model
 
 CODES = {"int8": EVERY_CODE, "uint8": np.arange(256, dtype=np.uint8).reshape(1, 256)}
