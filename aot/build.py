@@ -13,6 +13,7 @@ from aot.executor.aot import Executable, compile_schedule
 from aot.executor.artifact import Artifact
 from aot.executor.layout import Io
 from aot.executor.metadata import BuildInfo
+from aot.executor.sharing import share_functions
 from aot.executor.te_compiler import Policy, compile_main, lower_group
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
@@ -52,7 +53,7 @@ class Options:
         )
         for name, value, known in choices:
             if value not in known:
-                raise UsageError(Problem("E5011", f"unknown {name} '{value}'; known: {', '.join(known)}"))
+                raise UsageError(Problem("E5009", f"unknown {name} '{value}'; known: {', '.join(known)}"))
 
 
 def build(
@@ -90,6 +91,8 @@ def compile_model(
     policy = Policy(options.opt, options.kernels, options.flash_budget, options.ram_budget)
     schedule = compile_main(main, cpu, name=name, policy=policy)
     schedule = replace(schedule, calls=tuple(replace(c, func=optimize(c.func)) for c in schedule.calls))
+    if options.opt != "speed":
+        schedule = share_functions(schedule)
     info = BuildInfo(
         model_sha256=hashlib.sha256(data).hexdigest() if isinstance(data, bytes) else "",
         model_file=model.name if isinstance(model, Path) else "",

@@ -20,7 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 NETS = ROOT.parent / "shared" / "models" / "nets"
 
-DEMO = "run examples/digits/digits.tflite --board mps2-an386 --inputs examples/digits/test_images.npz --labels examples/digits/labels.txt"
+DIGITS = "examples/digits"
+SAMPLES = f"--inputs {DIGITS}/test_images.npz --labels {DIGITS}/labels.txt"
+DEMO = f"run {DIGITS}/digits.tflite --board mps2-an386 {SAMPLES}"
 VERIFY = "verify tests/models/net_kws_dscnn.tflite --board mps2-an386"
 
 # TFLM (commit 90b983c2) with CMSIS-NN (4ab83cc3), int8-only registrations, release flags, arm-none-eabi-gcc 12.2.1, Cortex-M4 in
