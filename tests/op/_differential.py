@@ -49,10 +49,11 @@ WARNINGS = [
     *(f"-W{w}" for w in ("double-promotion", "strict-prototypes", "missing-prototypes")),
 ]
 
-FAST = settings(max_examples=12, deadline=None, derandomize=True, report_multiple_bugs=False, suppress_health_check=list(HealthCheck))
+COMMON: dict[str, Any] = {"deadline": None, "report_multiple_bugs": False, "suppress_health_check": list(HealthCheck)}
+FAST = settings(max_examples=12, derandomize=True, **COMMON)
 """Examples of the default test run; the same ones each time."""
 
-SLOW = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=250, **COMMON)
 
 
 def check(model: bytes, *sets: Sequence[Array], host: bool = False, oracle: str = "litert", seed: int = 0) -> list[list[Array]]:
