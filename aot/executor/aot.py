@@ -115,7 +115,7 @@ def _merge_functions(schedule: Schedule, target: Target) -> tuple[tuple[NamedFun
     functions: list[NamedFunc] = []
     names: list[str] = []
     for i, call in enumerate(schedule.calls):
-        func = call.func
+        func = call.emitted
         name = by_identity.get(id(func))
         if name is None:
             key = (func.attrs.opt, canonical(func, target))
@@ -241,7 +241,7 @@ def _call(buffers: _MainBuffers, layout: Layout, layer: Layer, index: int) -> Ca
         if offset % itemsize(buffer.dtype):
             raise internal(f"offset {offset} does not suit {buffer.dtype}", where=func.name)
         operands.append(Region(base, Imm(offset // itemsize(buffer.dtype)), buffer.dtype))
-    operands += [Imm(v, var.dtype) for v, var in zip(layer.call.scalars, func.scalars, strict=True)]
+    operands += [Imm(v, var.dtype) for v, var in zip(layer.call.scalars, layer.call.emitted.scalars, strict=True)]
     return CallPrim(layer.function, tuple(operands), index)
 
 

@@ -28,7 +28,8 @@ class LayerCall:
 
     `constants` gives each of `func.consts` by buffer name (packed bytes or elements), `scalars` the values of `func.scalars`.
     `ops` are the indices of all operators of the .tflite that went into the layer; `span` is that of its result.  `candidates` are
-    the kernels that were in the running.
+    the kernels that were in the running.  `shared` is the function that is emitted where layers of different numbers share one;
+    `func` stays the layer's own, and `scalars` are the arguments of whichever is emitted.
     """
 
     func: PrimFunc
@@ -39,6 +40,12 @@ class LayerCall:
     span: Span = NO_SPAN
     ops: tuple[int, ...] = ()
     candidates: tuple[Candidate, ...] = ()
+    shared: PrimFunc | None = None
+
+    @property
+    def emitted(self) -> PrimFunc:
+        """The function that is called."""
+        return self.shared or self.func
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,7 @@ def _faults(schedule: Schedule) -> Iterator[str]:
 
 def _call_faults(call: LayerCall) -> Iterator[str]:
     func = call.func
-    if len(func.inputs) != len(call.inputs) or len(func.outputs) != len(call.outputs) or len(func.scalars) != len(call.scalars):
+    if len(func.inputs) != len(call.inputs) or len(func.outputs) != len(call.outputs) or len(call.emitted.scalars) != len(call.scalars):
         yield "the number of operands differs from the function's"
         return
     for buffer, tensor in zip(func.inputs + func.outputs, call.inputs + call.outputs, strict=True):
