@@ -19,7 +19,7 @@ from aot.relay.transform._layer import cut, merged_bias, with_bias
 from aot.relay.transform._uses import Uses
 
 ALIGN = register_option(
-    "channels.align", 1, "keep removable channels so that a convolution yields a multiple of so many (1: remove all of them)"
+    "channels.align", 4, "keep removable channels so that a convolution yields a multiple of so many (1: remove all of them)"
 )
 
 
