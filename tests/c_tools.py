@@ -10,7 +10,7 @@ import pytest
 
 from aot.support.data import data_folder
 
-WARNINGS = (
+WARNINGS = (  # noqa: SIM905
     "-std=c99 -pedantic -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wundef -Wvla -Wcast-align=strict "
     "-Wdouble-promotion -Wstrict-prototypes -Wmissing-prototypes -Werror"
 ).split()  # fmt: skip

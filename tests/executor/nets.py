@@ -54,7 +54,8 @@ def tensor(name: str, *shape: int, dtype: str = "int8", index: int = -1) -> Tens
 
 def small_net() -> Schedule:
     """x -> dense -> reshape -> dense -> (+ reshape) with equal functions, equal and different constants."""
-    x, a, v, c, y = tensor("input/x", 1, 16), tensor("a", 1, 16), tensor("view", 4, 4), tensor("c", 16), tensor("StatefulCall:0", 4, 4)
+    x, a, v = tensor("input/x", 1, 16), tensor("a", 1, 16), tensor("view", 4, 4)
+    c, y = tensor("c", 16), tensor("StatefulCall:0", 4, 4)
     first, second = dense_params(16, 16, 1), dense_params(16, 16, 2)
     span = Span(2, "FULLY_CONNECTED", "second/*", 5)
     calls = (

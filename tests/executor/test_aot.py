@@ -181,7 +181,8 @@ def test_interface_of_user_tensors_checks_pointers(tmp_path: Path) -> None:
     memory = np.zeros(16, np.int32)
     good, bad = (ctypes.c_void_p * 1)(memory.ctypes.data), (ctypes.c_void_p * 1)(memory.ctypes.data + 2)
     null = (ctypes.c_void_p * 1)(None)
-    assert [lib.copy_run(good, good), lib.copy_run(bad, good), lib.copy_run(good, bad), lib.copy_run(null, good)] == [0, -2, -2, -1]
+    calls = [(good, good), (bad, good), (good, bad), (null, good), (good, null)]
+    assert [lib.copy_run(*pair) for pair in calls] == [0, -2, -2, -1, -1]
 
 
 def test_wrong_inputs_are_refused(tmp_path: Path) -> None:
@@ -230,13 +231,15 @@ def test_hostile_names(tmp_path: Path) -> None:
 
 def test_byte_identical_under_another_hash_seed() -> None:
     code = (
-        "import hashlib,json;from tests.executor.test_aot import *;a=build(small_net()).artifact;b=build(odd_outputs(),'user').artifact;"
+        "import hashlib, json\nfrom tests.executor.test_aot import *\n"
+        "a, b = build(small_net()).artifact, build(odd_outputs(), 'user').artifact\n"
         "print(hashlib.sha256(json.dumps([a.files,a.metadata,b.files,b.metadata]).encode()).hexdigest())"
     )
     digests = set()
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed}
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+        root = Path(__file__).parents[2]
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, cwd=root)
         digests.add(done.stdout)
     assert len(digests) == 1
 

@@ -44,7 +44,8 @@ def call_c(library: ctypes.CDLL, func: PrimFunc, buffers: dict[str, np.ndarray])
 def check_equal(funcs: list[PrimFunc], folder: Path, *, seed: int = 0, target=HOST) -> None:
     """Each function gives the same bytes in C as in the interpreter, on random contents of all buffers."""
     path = write_c(folder, funcs, target)
-    library = ctypes.CDLL(str(shared_library([path], folder / "funcs.so", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")))
+    trap = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
+    library = ctypes.CDLL(str(shared_library([path], folder / "funcs.so", *trap)))
     for func in funcs:
         got, want = fill(func, seed), fill(func, seed)
         run(func, want)
@@ -158,7 +159,8 @@ def mac_intrin() -> TensorIntrin:
         "mac2x4",
         d.finish(),
         lambda ops: "\n".join(
-            f"{a} = aot_fake_mac({ops['x'].pointer}, {ops['w'].pointer} + {4 * i}, {a});" for i, a in enumerate(ops["acc"].scalars)
+            f"{a} = aot_fake_mac({ops['x'].pointer}, {ops['w'].pointer} + {4 * i}, {a});"
+            for i, a in enumerate(ops["acc"].scalars)
         ),
     )
 
@@ -179,7 +181,8 @@ def conv(name: str = "conv") -> PrimFunc:
             with b.for_("k", 8, step=4) as k:
                 b.block(mac, region(x, i * 8 + k), region(p, o * 8 + k, dtype="int8"), region(acc))
             for j in range(2):
-                wide = b.let("wide", cast("int64", acc[j] + cast("int32", p.load("int16", 16 + j))) * cast("int64", p.load("uint32", 9)))
+                total = acc[j] + cast("int32", p.load("int16", 16 + j))
+                wide = b.let("wide", cast("int64", total) * cast("int64", p.load("uint32", 9)))
                 b.let("unused", wide * 2)
                 q = b.let("q", cast("int32", wide >> 31) + cast("int32", row[o + j]))
                 b.store(dead, j, dead[j] + q)
