@@ -29,14 +29,11 @@ def artifact() -> Artifact:
 
 
 def broken(artifact: Artifact, layer: int) -> Artifact:
-    """The same model with one byte of that layer's constants changed."""
-    name = f"digits_params_{layer}"
+    """The same model with the third byte of that layer's constants changed, which adds or takes 2^20 from a bias."""
     text = artifact.files["digits_params.c"]
-    start = text.index("{", re.search(rf"\b{name}\b[^;]*?=", text).end())  # type: ignore[union-attr]
-    first = re.compile(r"-?(0x[0-9a-fA-F]+|\d+)").search(text, start)
-    assert first
-    value = int(first.group(), 0)
-    changed = text[: first.start()] + str(value ^ 64) + text[first.end() :]
+    array = re.search(rf"\bdigits_params_{layer}\[\d+\] = {{\s*(?:-?\d+,\s*){{2}}(-?\d+)", text)
+    assert array
+    changed = text[: array.start(1)] + str(int(array.group(1)) ^ 16) + text[array.end(1) :]
     return replace(artifact, files={**artifact.files, "digits_params.c": changed})
 
 
