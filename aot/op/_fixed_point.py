@@ -18,7 +18,7 @@ from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.support.dtype import int_range
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, Imm, Var, as_expr, cast, clamp, equal, imm, maximum, select
+from aot.tir.expr import Expr, Imm, Var, as_expr, cast, clamp, imm, maximum, select
 
 Int64 = npt.NDArray[np.int64]
 INT32_MIN, INT32_MAX = int_range("int32")
@@ -46,12 +46,6 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
         fixed //= 2
         shift += 1
     return (0, 0) if shift < -31 else (fixed, shift)
-
-
-def quantize_multipliers(reals: npt.ArrayLike) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """`quantize_multiplier` of each: (multipliers, shifts)."""
-    pairs = [quantize_multiplier(float(r)) for r in np.asarray(reals, dtype=np.float64).ravel()]
-    return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
 
 
 def quantize_value(real: float, scale: float, zero_point: int) -> int:
@@ -276,15 +270,6 @@ def _any_shift(x: Expr, multiplier: Expr, shift: Expr, *, rounding: str) -> Expr
 def tir_saturating_rounding_doubling_high_mul(a: Expr, b: Expr) -> Expr:
     """floor((a*b + 2^30) / 2^31) without the saturation of INT32_MIN squared, which no caller reaches."""
     return cast("int32", (cast("int64", a) * cast("int64", b) + (1 << 30)) >> 31)
-
-
-def tir_rounding_divide_by_pot(x: Expr, exponent: Expr) -> Expr:
-    """RoundingDivideByPOT with an int32 expression in [0, 31] as exponent."""
-    e = cast("int64", exponent)
-    half = select(equal(exponent, 0), imm(0, "int64"), imm(1, "int64") << maximum(e - 1, 0))
-    wide = cast("int64", x)
-    down = select(x < 0, select(equal(exponent, 0), imm(0, "int64"), imm(1, "int64")), imm(0, "int64"))
-    return cast("int32", (wide + half - down) >> e)
 
 
 def tir_requantize(
