@@ -199,11 +199,15 @@ def _random_step(net: QuantNet, tensors: list[Expr]) -> Expr:
 
 
 def inputs_of(func: Function, *, seed: int = 0, count: int = 3) -> list[list[np.ndarray]]:
-    """Input sets: all -128, all 127, then random ones."""
+    """Input sets: all -128, all 127, then random codes; for float32 the codes divided by 128."""
     rng = np.random.default_rng(seed)
-    shapes = [p.type.shape for p in func.params]
-    sets = [[np.full(s, v, np.int8) for s in shapes] for v in (-128, 127)]
-    return sets + [[rng.integers(-128, 128, s).astype(np.int8) for s in shapes] for _ in range(count)]
+    fixed = [[np.full(p.type.shape, v) for p in func.params] for v in (-128, 127)]
+    drawn = [[rng.integers(-128, 128, p.type.shape) for p in func.params] for _ in range(count)]
+    return [[_typed(x, p.type.dtype) for x, p in zip(inputs, func.params, strict=True)] for inputs in (*fixed, *drawn)]
+
+
+def _typed(codes: np.ndarray, dtype: str) -> np.ndarray:
+    return (codes / 128 if dtype == "float32" else codes).astype(dtype)
 
 
 def assert_same_results(before: Function, after: Function, *, seed: int = 0) -> None:
