@@ -271,6 +271,13 @@ def test_clip_stays_where_the_unclipped_value_is_read() -> None:
     assert ops(canonical(x, make_tuple([y, clip(y, 0, 9)]))) == ["qnn.requantize", "clip"]
 
 
+def test_clip_stays_where_a_dropped_operator_leads_to_another_reader() -> None:
+    x = var(dtype="int32")
+    y = requantize(x)
+    same = call("reshape", [y], ReshapeAttrs(X))
+    assert ops(canonical(x, make_tuple([same, clip(y, 0, 9)]))) == ["qnn.requantize", "clip"]
+
+
 def test_wide_clips_are_dropped() -> None:
     x = var()
     assert canonical(x, clip(x, -128, 127)).body is x

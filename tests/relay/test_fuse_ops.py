@@ -78,6 +78,13 @@ def test_residual_of_two_convolutions_joins_the_later_one() -> None:
         assert len(fused.body.args) == 2
 
 
+def test_element_wise_calls_do_not_join_an_anchor_from_the_side() -> None:
+    net = Net()
+    x, y = net.var(2, 4), net.var(2, 4)
+    fused = fuse(net.func(net.op("add", net.op("neg", y), net.op("conv", x))))
+    assert groups(fused) == ["neg", "conv_add"]
+
+
 def test_residual_can_be_switched_off() -> None:
     net = Net()
     x = net.var(2, 4)

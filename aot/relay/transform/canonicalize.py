@@ -65,7 +65,8 @@ def _again(expr: Call, args: Sequence[Expr], attrs: Any) -> Call:
 def zero_point_into_bias(expr: Call, _uses: Uses) -> Expr | None:
     """sum w*(x - zp) = sum w*x - zp * sum w, the last term being a constant for each output channel.
 
-    Padding needs no care: outside the image x is `pad_value`, which stays.  Weights must be constant and no sum may overflow.
+    Padding needs no care: outside the image x is `pad_value`, which stays.  Weights must be constant and no sum of
+    the right side may overflow; then the left side's result does not either.
     """
     weight = expr.args[1]
     zp = expr.attrs.input_zp
@@ -74,7 +75,7 @@ def zero_point_into_bias(expr: Call, _uses: Uses) -> Expr | None:
     moved = replace(expr.attrs, input_zp=0)
     bias = -zp * _effective_weight(expr).sum(axis=_reduction_axes(expr))
     layer = _again(expr, expr.args, moved)
-    if not (_cannot_overflow(expr, np.zeros_like(bias)) and _cannot_overflow(layer, bias)):
+    if not _cannot_overflow(layer, bias):
         return None
     data = bias.astype(np.dtype(tensor_type(expr).dtype))
     return call("nn.bias_add", [layer, const(data, span=expr.span)], span=expr.span)
