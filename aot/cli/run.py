@@ -76,7 +76,7 @@ def _show(
 
     shown = len(rows) if out.verbose else min(len(rows), MAX_SHOWN)
     for n, row in enumerate(rows[:shown]):
-        truth = f"   ({class_name(samples.labels[n], labels)})" if samples.labels is not None else ""
+        truth = f"   label {class_name(samples.labels[n], labels)}" if samples.labels is not None else ""
         for i, (values, info) in enumerate(zip(row, infos, strict=True)):
             label = f"sample {n}" if len(infos) == 1 else f"sample {n} {info['name']}"
             text = _output_text(dequantize(values, info), info, labels, top)
