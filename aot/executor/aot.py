@@ -125,7 +125,13 @@ def _merge_functions(schedule: Schedule, target: Target) -> tuple[tuple[NamedFun
                 functions.append(NamedFunc(name, func))
             by_identity[id(func)] = name
         names.append(name)
-    return tuple(functions), names
+    return tuple(replace(f, note=_users(f.name, names)) for f in functions), names
+
+
+def _users(function: str, names: Sequence[str]) -> str:
+    """Which layers call a function, where there are several."""
+    layers = [str(i) for i, name in enumerate(names) if name == function]
+    return f"shared by layers {', '.join(layers)}; the facts above are the first's" if len(layers) > 1 else ""
 
 
 def kernel_word(func: PrimFunc) -> str:

@@ -47,15 +47,21 @@ def suffix(dtype: str) -> str:
 
 
 def emit_func(
-    func: PrimFunc, *, name: str, target: Target, linkage: Linkage = "static", names: Mapping[Buffer, str] | None = None
-) -> str:  # fmt: skip
+    func: PrimFunc,
+    *,
+    name: str,
+    target: Target,
+    linkage: Linkage = "static",
+    names: Mapping[Buffer, str] | None = None,
+    note: str = "",
+) -> str:
     """The C text of `func` as a function called `name`, a comment block above it; E9001 on a body that TIR does not allow.
 
-    `names` may give other names to its buffer parameters than their own.
+    `names` may give other names to its buffer parameters than their own; `note` is added to the comment block.
     """
     printer = _Printer(func, target, names or {})
     text = printer.text
-    for line in describe(func):
+    for line in describe(func, note):
         text.line(line)
     head = "static void" if linkage == "static" else "void"
     text.lines(wrap_call(f"{head} {name}(", printer.parameters(), ") {"))
@@ -82,18 +88,19 @@ def headers(func: PrimFunc) -> tuple[str, ...]:
     return tuple(sorted({"aot/kernel.h"} | {h for h in find_uses(func).headers if h}))
 
 
-def describe(func: PrimFunc) -> list[str]:
-    """The comment block of a kernel: where it comes from, shapes, implementation and work."""
+def describe(func: PrimFunc, note: str = "") -> list[str]:
+    """The comment block of a kernel: where it comes from, shapes, implementation, work and a note."""
     attrs = func.attrs
     head = comment(str(attrs.span)) if attrs.span != NO_SPAN else comment(func.name)
     shapes = f"{', '.join(map(_shape, func.inputs)) or 'nothing'} -> {', '.join(map(_shape, func.outputs))}"
     facts = [f"kernel {comment(attrs.kernel)}"] if attrs.kernel else []
     facts += [f"{commas(attrs.macs)} MACs"] if attrs.macs else []
-    return [f"/* {head}", f"   {shapes}", *([f"   {', '.join(facts)}"] if facts else []), "*/"]
+    lines = [shapes, *([", ".join(facts)] if facts else []), *([comment(note)] if note else [])]
+    return [f"/* {head}", *(f"   {line}" for line in lines), "*/"]
 
 
 def _shape(buffer: Buffer) -> str:
-    return f"{buffer.dtype}[{', '.join(map(str, buffer.shape))}]"
+    return f"{buffer.dtype}[{', '.join(map(str, buffer.shape)) if buffer.is_sized else '...'}]"
 
 
 class _Printer:
@@ -289,19 +296,28 @@ class _Printer:
             for param, operand in zip(desc.params, block.operands, strict=True):
                 if isinstance(param, Var):
                     assert not isinstance(operand, Region)
-                    init = self.expr(operand)
-                    self._vars[param] = self._fresh(param.name)
-                    self.text.line(f"const {ctype(param.dtype)} {self._vars[param]} = {init};")
+                    self._bind_value(param, operand)
                 elif isinstance(operand, Region):
                     self._bind(param, operand)
             self.body(desc.body)
         self.text.line("}")
+
+    def _bind_value(self, param: Var, operand: Expr) -> None:
+        init = self.expr(operand)
+        if param in self._uses.vars:
+            self._vars[param] = self._fresh(param.name)
+            self.text.line(f"const {ctype(param.dtype)} {self._vars[param]} = {init};")
+        elif not isinstance(operand, Imm):
+            self.text.line(f"(void)({init});")  # only the instructions want it
 
     def _bind(self, param: Buffer, operand: Region) -> None:
         if operand.buffer in self._locals:
             self._locals[param] = self._locals[operand.buffer]
             return
         pointer = self._pointer(operand)
+        if param not in self._uses.buffers:
+            self.text.line(f"(void)({pointer});")
+            return
         const = "const " if self._read_only(operand.buffer) else ""
         self._arrays[param] = self._fresh(param.name)
         self.text.line(f"{const}{ctype(operand.dtype)} *const {self._arrays[param]} = {pointer};")

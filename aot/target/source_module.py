@@ -34,10 +34,11 @@ class ConstArray:
 
 @dataclass(frozen=True, slots=True)
 class NamedFunc:
-    """A kernel and its C name."""
+    """A kernel and its C name; `note` goes into its comment block."""
 
     name: str
     func: PrimFunc
+    note: str = ""
 
 
 def as_stream(data: Array, dtype: str) -> Array:
@@ -75,7 +76,7 @@ def params_source(arrays: Sequence[ConstArray], *, banner: str, header: str) -> 
 
 def kernels_source(funcs: Sequence[NamedFunc], *, banner: str, header: str, target: Target) -> str:
     """The file of all kernels."""
-    bodies = [emit_func(f.func, name=f.name, target=target, linkage="extern") for f in funcs]
+    bodies = [emit_func(f.func, name=f.name, target=target, linkage="extern", note=f.note) for f in funcs]
     return "\n".join([f'{banner}\n#include "{header}"\n', *bodies])
 
 

@@ -153,6 +153,7 @@ def test_random_expressions_compile_without_warnings(defined: list[PrimFunc], tm
 def mac_intrin() -> TensorIntrin:
     d = IRBuilder("mac2x4")
     x, w, acc = d.input("x", (4,), "int8"), d.input("w", (2, 4), "int8"), d.output("acc", (2,), "int32")
+    d.input("hint", (1,), "int16")  # an operand that only the instructions want
     with d.for_("o", 2) as o, d.for_("k", 4) as k:
         d.store(acc, o, acc[o] + cast("int32", x[k]) * cast("int32", w[o, k]))
     return TensorIntrin(
@@ -179,7 +180,7 @@ def conv(name: str = "conv") -> PrimFunc:
             acc = b.local("acc", (2,), "int32", init=0)
             dead = b.local("dead", (2,), "int32", init=0)
             with b.for_("k", 8, step=4) as k:
-                b.block(mac, region(x, i * 8 + k), region(p, o * 8 + k, dtype="int8"), region(acc))
+                b.block(mac, region(x, i * 8 + k), region(p, o * 8 + k, dtype="int8"), region(row), region(acc))
             for j in range(2):
                 total = acc[j] + cast("int32", p.load("int16", 16 + j))
                 wide = b.let("wide", cast("int64", total) * cast("int64", p.load("uint32", 9)))
