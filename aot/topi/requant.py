@@ -24,7 +24,7 @@ from aot.op.requantize import RequantizeAttrs
 from aot.support.dtype import int_range
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, clamp, imm
+from aot.tir.expr import Expr, Imm, clamp
 from aot.topi.arm_dsp.intrin import SMMLA, SMMLAR, saturate
 from aot.topi.intrin import MULHI, MULHI_ROUND
 
@@ -75,7 +75,7 @@ class HighMultiply:
 
     def _saturated(self, total: Expr, shift: Expr) -> Expr:
         if self.dsp and (self.lo, self.hi) == int_range(self.dtype):
-            return saturate("ssat", 8, 0)(total >> shift)
+            return saturate("ssat", 8, int(shift.value))(total) if isinstance(shift, Imm) else saturate("ssat", 8, 0)(total >> shift)
         return clamp(total >> shift, self.lo, self.hi)
 
 

@@ -1,0 +1,119 @@
+"""Convolution with one byte a weight: three output pixels by two channels, any window, see intrin_w8.
+
+Scratch: the packed windows of three pixels, 6 bytes a tap (each row of the window rounded up to four bytes); with padding also
+one row of the window.  Weights take one byte each in flash (and the same rounding).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.target.target import Target
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, Load, imm, minimum
+from aot.tir.function import FuncAttrs
+from aot.topi.arm_dsp.intrin_w8 import TAPS, matmul_w8
+from aot.topi.arm_dsp.stream_w8 import W8Stream, arrange, plan_quads, plan_w8
+from aot.topi.arm_dsp.window import WindowQuads, WindowRuns, is_rows, pack_run, pack_unroll
+from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.layer_io import LayerIo, open_io
+
+PIXELS, CHANNELS = 3, 2
+
+
+def accepts(group: Group, target: Target) -> bool:
+    """Layers of at least three output pixels, accumulators provably below 2^23, requantised in the short form."""
+    layer = match_layer(group)
+    if layer is None or not target.has("dsp") or not tail_accepts(layer):
+        return False
+    return prod(layer.out_type.shape[:-1]) >= PIXELS and plan_w8(layer, target) is not None
+
+
+def lower(group: Group, target: Target, name: str) -> Lowered:
+    layer = match_layer(group)
+    assert layer is not None
+    requant = plan_w8(layer, target)
+    assert requant is not None
+    runs = WindowRuns(layer)
+    plan = plan_quads(runs.count * runs.quads, cost=18)
+    matrix = arrange(layer.weight.reshape(layer.channels, -1), runs.count, plan)
+    stream = W8Stream(matrix, layer.bias, requant, block=CHANNELS, whole=True)
+    b = IRBuilder(name)
+    rows = prod(layer.out_type.shape[:-1])
+    io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows, layer.channels))
+    kernel = _Kernel(b, io, layer, stream, unroll=plan.unroll)
+    kernel.tiles(rows)
+    func = b.finish(FuncAttrs(kernel=describe("arm_dsp.conv2d_w8"), span=layer.span, macs=layer.macs))
+    return Lowered(func, io.constants, instructions=kernel.instructions(rows), code=kernel.code())
+
+
+class _Kernel:
+    """Emits the loops: groups of three pixels, packing, pairs of channels."""
+
+    def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, stream: W8Stream, *, unroll: int) -> None:
+        self._b, self._io, self._layer, self._stream, self._unroll = b, io, layer, stream, unroll
+        self._params = io.constant("params", stream.data(), "int32")
+        self._words = b.scratch("words", (TAPS * PIXELS * stream.quads,), "int16", align=4)
+        self._runs = WindowRuns(layer)
+        self._window = None if is_rows(layer) else WindowQuads(b, layer, io.data, self._words, pixels=PIXELS)
+
+    def tiles(self, rows: int) -> None:
+        b, stream = self._b, self._stream
+        used = self._runs.count * self._runs.quads
+        if used < stream.quads:
+            with b.for_("z", TAPS * PIXELS * stream.quads, start=TAPS * PIXELS * used) as z:
+                b.store(self._words, z, 0)
+        with b.for_("t", -(-rows // PIXELS)) as t:
+            # The last group starts early enough to be whole; the pixels that it shares with the one before are computed twice.
+            first = b.let("pixel", minimum(t * PIXELS, rows - PIXELS)) if rows % PIXELS else t * PIXELS
+            self._pack(first)
+            if stream.blocks:
+                with b.for_("n", stream.blocks) as n:
+                    self._block(first, n, CHANNELS)
+            if stream.tail:
+                self._block(first, imm(stream.blocks), stream.tail)
+
+    def _pack(self, first: Expr) -> None:
+        if self._window is not None:
+            self._window.pack(first)
+            return
+        b, depth = self._b, self._runs.length
+        with b.for_("p", PIXELS) as p:
+            pack_run(b, self._words, (self._io.data, (first + p) * depth), depth, at=p * TAPS, pixels=PIXELS)
+
+    def _block(self, first: Expr, n: Expr, count: int) -> None:
+        """Two channels, `count` of them stored."""
+        b, stream = self._b, self._stream
+        start = b.let("block", stream.start(n))
+        acc = b.local("acc", (CHANNELS * PIXELS,), "int32")
+        for j in range(CHANNELS):
+            bias = b.let("bias", stream.bias(self._params, start, j))
+            for p in range(PIXELS):
+                b.store(acc, PIXELS * j + p, bias)
+        weights = stream.weights(self._params, start, CHANNELS)
+        b.block(matmul_w8(self._unroll), weights, self._words, acc, imm(stream.quads))
+        for j in range(count):
+            fields = stream.fields(self._params, start, j, count=CHANNELS)
+            named = tuple(b.let("field", f) if isinstance(f, Load) else f for f in fields)
+            for p in range(PIXELS):
+                self._io.store((first + p, n * CHANNELS + j), stream.requant.emit_scaled(b, acc[PIXELS * j + p], named))
+
+    def instructions(self, rows: int) -> int:
+        """Of one call (from counts under QEMU)."""
+        stream, runs = self._stream, self._runs
+        loops = stream.quads // self._unroll if stream.quads > self._unroll else 0
+        per_run = runs.quads * 6 + 2 * (runs.quads // pack_unroll(runs.quads)) + 14
+        pack = PIXELS * (runs.count * per_run + 16)
+        outputs = PIXELS * (4 + int(stream.requant.signed)) + stream.fields_loaded
+        block = 18 * stream.quads + 3 * loops + CHANNELS * outputs + 20
+        return -(-rows // PIXELS) * (pack + (stream.blocks + bool(stream.tail)) * block + 12)
+
+    def code(self) -> int:
+        """Bytes."""
+        pack = 110 + 24 * pack_unroll(self._runs.quads)
+        window = 0 if self._window is None else 250 + pack * any(self._layer.attrs.padding)
+        return 60 + pack + window + (72 * self._unroll + 230) * (1 + bool(self._stream.tail))
+
+
+register_impl(Impl("arm_dsp.conv2d_w8", "nn.conv2d", accepts, lower, plevel=10))

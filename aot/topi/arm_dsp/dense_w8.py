@@ -1,0 +1,143 @@
+"""Fully connected layers with one byte a weight: one row by four channels, see intrin_w8.
+
+Scratch: two bytes an input of one row, rounded up to four inputs; layers of at most four channels take at most `CHUNK` inputs
+at a time.
+Weights take one byte each in flash.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, Load, imm, minimum
+from aot.tir.function import FuncAttrs
+from aot.topi.arm_dsp.intrin_w8 import TAPS, dot_w8, pack_w8
+from aot.topi.arm_dsp.stream_w8 import QuadPlan, W8Stream, arrange, plan_quads, plan_w8, run_taps
+from aot.topi.arm_dsp.window import is_rows, pack_run, pack_unroll
+from aot.topi.fused import describe, match_layer, tail_accepts
+from aot.topi.layer_io import LayerIo, open_io
+
+CHANNELS = 4
+CHUNK = 512
+"""Inputs packed at a time where one block of channels takes them all."""
+
+MAX_ROWS = 2
+"""Pointwise convolutions of more pixels belong to conv2d_w8."""
+
+
+def accepts(group: Group, target: Target) -> bool:
+    """Rows of bytes whose accumulators provably stay below 2^23 and requantise in the short form."""
+    layer = match_layer(group)
+    if layer is None or not target.has("dsp") or not tail_accepts(layer) or not is_rows(layer):
+        return False
+    if layer.weight.ndim > 2 and prod(layer.out_type.shape[:-1]) > MAX_ROWS:
+        return False
+    return plan_w8(layer, target) is not None
+
+
+def lower(group: Group, target: Target, name: str) -> Lowered:
+    layer = match_layer(group)
+    assert layer is not None
+    requant = plan_w8(layer, target)
+    assert requant is not None
+    rows, depth = prod(layer.out_type.shape[:-1]), layer.weight[0].size
+    plan = plan_quads(len(run_taps(depth)) // TAPS, cost=14)
+    matrix = arrange(layer.weight.reshape(layer.channels, depth), 1, plan)
+    stream = W8Stream(matrix, layer.bias, requant, block=CHANNELS)
+    b = IRBuilder(name)
+    io = open_io(b, group, layer, data_shape=(rows * depth,), out_shape=(rows, layer.channels))
+    kernel = _Kernel(b, io, stream, plan, depth)
+    kernel.rows(rows)
+    func = b.finish(FuncAttrs(kernel=describe("arm_dsp.dense_w8", channels=stream.block), span=layer.span, macs=layer.macs))
+    return Lowered(func, io.constants, instructions=rows * kernel.instructions(), code=kernel.code())
+
+
+class _Kernel:
+    """Emits the loops: rows, packing, blocks of channels."""
+
+    def __init__(self, b: IRBuilder, io: LayerIo, stream: W8Stream, plan: QuadPlan, depth: int) -> None:
+        self._b, self._io, self._stream, self._plan, self._depth = b, io, stream, plan, depth
+        self._params = io.constant("params", stream.data(), "int32")
+        single = stream.blocks == 1 and not stream.tail
+        self._chunk = plan.quads
+        if single and depth == TAPS * plan.quads and depth > CHUNK:
+            self._chunk = CHUNK // TAPS // plan.unroll * plan.unroll
+        self._words = b.scratch("words", (TAPS * self._chunk,), "int16", align=4)
+
+    def rows(self, count: int) -> None:
+        if count == 1:
+            self._row(imm(0))
+            return
+        with self._b.for_("m", count) as m:
+            self._row(m)
+
+    def _row(self, m: Expr) -> None:
+        b, stream = self._b, self._stream
+        if self._chunk < self._plan.quads:
+            self._one_block(m)
+            return
+        pack_run(b, self._words, (self._io.data, m * self._depth), self._depth, total=self._plan.quads)
+        if stream.blocks == 1:
+            self._block(m, imm(0), stream.block)
+        else:
+            with b.for_("n", stream.blocks) as n:
+                self._block(m, n, stream.block)
+        if stream.tail:
+            self._block(m, imm(stream.blocks), stream.tail)
+
+    def _block(self, m: Expr, n: Expr, count: int) -> None:
+        start = self._stream.start(n)
+        acc = self._accumulators(start, count)
+        self._dot(start, count, acc, imm(self._plan.quads))
+        self._finish(m, n, acc, count)
+
+    def _one_block(self, m: Expr) -> None:
+        """All channels at once, the data in pieces."""
+        b, count, total = self._b, self._stream.block, self._plan.quads
+        acc = self._accumulators(imm(0), count)
+        with b.for_("first", total, step=self._chunk) as first:
+            quads = b.let("quads", minimum(total - first, self._chunk)) if total % self._chunk else imm(self._chunk)
+            source = region(self._io.data, m * self._depth + first * TAPS)
+            b.block(pack_w8(1, pack_unroll(self._plan.unroll)), source, self._words, quads)
+            self._dot(first * count, count, acc, quads)
+        self._finish(m, imm(0), acc, count)
+
+    def _accumulators(self, start: Expr, count: int) -> Buffer:
+        acc = self._b.local("acc", (count,), "int32")
+        for j in range(count):
+            self._b.store(acc, j, self._stream.bias(self._params, start, j))
+        return acc
+
+    def _dot(self, start: Expr, count: int, acc: Buffer, quads: Expr) -> None:
+        weights = self._stream.weights(self._params, start, count)
+        self._b.block(dot_w8(count, self._plan.unroll), weights, self._words, acc, quads)
+
+    def _finish(self, m: Expr, n: Expr, acc: Buffer, count: int) -> None:
+        b, stream = self._b, self._stream
+        for j in range(count):
+            fields = stream.fields(self._params, stream.start(n), j, count=count)
+            named = tuple(b.let("field", f) if isinstance(f, Load) else f for f in fields)
+            self._io.store((m, n * stream.block + j), stream.requant.emit_scaled(b, acc[j], named))
+
+    def instructions(self) -> int:
+        """Of one row (from counts under QEMU)."""
+        stream, quads = self._stream, self._plan.quads
+        loops = quads // self._plan.unroll if quads > self._plan.unroll else 0
+        pack = quads * 6 + 2 * (quads // pack_unroll(self._plan.unroll)) + 40
+        each = 5 + stream.fields_loaded + int(stream.requant.signed)
+        full = quads * (2 + 3 * stream.block) + 2 * loops + stream.block * each + 14
+        rest = quads * (2 + 3 * stream.tail) + 2 * loops + stream.tail * each + 14 if stream.tail else 0
+        return pack + stream.blocks * full + rest
+
+    def code(self) -> int:
+        """Bytes."""
+        blocks = [self._stream.block, *([self._stream.tail] if self._stream.tail else [])]
+        return 140 + 24 * pack_unroll(self._plan.unroll) + sum(self._plan.unroll * (8 + 12 * n) + 40 + 24 * n for n in blocks)
+
+
+register_impl(Impl("arm_dsp.dense_w8", "nn.dense", accepts, lower, plevel=30))
+register_impl(Impl("arm_dsp.dense_w8", "nn.conv2d", accepts, lower, plevel=30))

@@ -1,0 +1,120 @@
+"""The constants of a layer with int8 weights in quads (see intrin_w8): blocks of output channels in order of use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.expr import Expr, Load, imm
+from aot.tir.stmt import Region
+from aot.topi.arm_dsp.intrin_w8 import PRESCALE, TAPS, bias_words, weight_words
+from aot.topi.fused import FusedLayer
+from aot.topi.requant import HighMultiply, plan_high_multiply
+
+MAX_UNROLL = 8
+"""Quads in the body of a loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuadPlan:
+    """`quads` in all, `unroll` of them in the body of the loop; those beyond the layer's own have zero weights."""
+
+    quads: int
+    unroll: int
+
+
+def plan_quads(quads: int, *, cost: int) -> QuadPlan:
+    """Round `quads` up (by a sixteenth at most) where they have no good divisor; `cost`: instructions of a quad."""
+    if quads <= MAX_UNROLL:
+        return QuadPlan(quads, quads)
+    plans = [_divided(n) for n in range(quads, quads + max(1, quads // 16) + 1)]
+    return min(plans, key=lambda p: (cost * p.quads + 3 * (p.quads // p.unroll), p.quads))
+
+
+def _divided(quads: int) -> QuadPlan:
+    return QuadPlan(quads, max(u for u in range(1, MAX_UNROLL + 1) if quads % u == 0))
+
+
+def plan_w8(layer: FusedLayer, target: Target) -> HighMultiply | None:
+    """Requantisation of accumulators times 256, which have to fit 32 bits: |acc| < 2^23 for all data."""
+    return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=PRESCALE)
+
+
+def run_taps(length: int) -> list[int]:
+    """The tap at each place of the quads that hold a run of `length` bytes; -1: none.
+
+    The last quad of an odd length holds the last four bytes, so that nothing beyond the run is read.
+    """
+    whole = length // TAPS * TAPS
+    taps = list(range(whole))
+    if length == whole:
+        return taps
+    last = range(length - TAPS, length) if length >= TAPS else range(TAPS)
+    return taps + [t if whole <= t < length else -1 for t in last]
+
+
+def arrange(weights: Array, runs: int, plan: QuadPlan) -> Array:
+    """Weights [O, K], K being `runs` runs of equal length, as [O, 4 * plan.quads] in the order of their quads."""
+    channels = weights.shape[0]
+    by_run = weights.reshape(channels, runs, -1)
+    taps = np.asarray(run_taps(by_run.shape[2]))
+    placed = np.where(taps >= 0, by_run[:, :, np.maximum(taps, 0)], 0).reshape(channels, -1)
+    return np.pad(placed, ((0, 0), (0, TAPS * plan.quads - placed.shape[1])))
+
+
+class W8Stream:
+    """Packs arranged weights [O, 4 * quads] in blocks of `block` channels, with a smaller last block if need be.
+
+    Layout of a block of n channels, in words: bias[n], each non-uniform field of the requantisation [n], weights [quads][n].
+    `whole`: the last block is filled up with channels of zero weights; only `tail` of its channels mean something.
+    """
+
+    def __init__(self, weights: Array, bias: Array, requant: HighMultiply, *, block: int, whole: bool = False) -> None:
+        self.channels, taps = (int(n) for n in weights.shape)
+        self.quads = taps // TAPS
+        self.block = block if whole else min(block, self.channels)
+        self.blocks, self.tail = divmod(self.channels, self.block)
+        self.requant = requant
+        arrays = [bias_words(bias, weights)] + [f.values for f in requant.fields if not f.uniform]
+        self._packed = self.channels + (-self.channels % self.block if whole else 0)
+        more = self._packed - self.channels
+        self._weights = np.pad(weights, ((0, more), (0, 0)))
+        self._arrays = [np.pad(a, (0, more)) for a in arrays]
+
+    @property
+    def fields_loaded(self) -> int:
+        return len(self._arrays) - 1
+
+    def block_words(self, count: int) -> int:
+        return count * (len(self._arrays) + self.quads)
+
+    def data(self) -> Array:
+        """The stream as int32."""
+        words = weight_words(self._weights).reshape(self._packed, self.quads, 2)
+        parts: list[Array] = []
+        for first in range(0, self._packed, self.block):
+            last = min(first + self.block, self._packed)
+            parts += [values[first:last].astype(np.int32) for values in self._arrays]
+            parts.append(np.ascontiguousarray(words[first:last].transpose(1, 0, 2)).reshape(-1).view(np.int32))
+        return np.concatenate(parts)
+
+    def start(self, n: Expr) -> Expr:
+        """Index in words of block `n`, which may be the last one."""
+        return n * self.block_words(self.block)
+
+    def bias(self, params: Buffer, start: Expr, j: int) -> Expr:
+        return params[start + j]
+
+    def weights(self, params: Buffer, start: Expr, count: int) -> Region:
+        """The weights of the block of `count` channels at `start`."""
+        return Region(params, (start + count * len(self._arrays)) * 2, "int16")
+
+    def fields(self, params: Buffer, start: Expr, j: int, *, count: int) -> tuple[Expr, ...]:
+        """The requantisation numbers of channel j of a block, loaded or immediate."""
+        loads: list[Load] = [params[start + (count * row + j)] for row in range(1, len(self._arrays))]
+        rest = iter(loads)
+        return tuple(imm(int(f.values[0])) if f.uniform else next(rest) for f in self.requant.fields)

@@ -1,0 +1,146 @@
+"""Packing the bytes that an output pixel reads into data words of intrin_w8."""
+
+from __future__ import annotations
+
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, cast, imm, logical_and, maximum, minimum
+from aot.topi.arm_dsp.intrin_w8 import OFFSET, TAPS, pack_w8
+from aot.topi.fused import FusedLayer
+
+
+def is_rows(layer: FusedLayer) -> bool:
+    """Whether output pixel i reads data row i: fully connected layers and pointwise convolutions."""
+    if layer.weight.ndim == 2:
+        return True
+    return layer.weight.shape[1:3] == (1, 1) and layer.attrs.strides == (1, 1) and not any(layer.attrs.padding)
+
+
+def pack_unroll(quads: int) -> int:
+    """Quads in the body of the packing loop."""
+    return max(u for u in (4, 3, 2, 1) if quads % u == 0)
+
+
+def run_quads(length: int) -> int:
+    return -(-length // TAPS)
+
+
+def pack_run(
+    b: IRBuilder,
+    words: Buffer,
+    source: tuple[Buffer, Expr],
+    length: int,
+    *,
+    at: Expr | None = None,
+    pixels: int = 1,
+    total: int = 0,
+) -> None:
+    """Pack `length` bytes from (buffer, start) on into the quads from int16 element `at` on; the order is that of run_taps.
+
+    Quads up to `total` beyond them become zero.
+    """
+    data, start = source
+    place = imm(0) if at is None else at
+    whole, step = length // TAPS, TAPS * pixels
+    if whole:
+        b.block(pack_w8(pixels, pack_unroll(whole)), region(data, start), region(words, place), imm(whole))
+    if length % TAPS and whole:
+        b.block(pack_w8(pixels, 1), region(data, start + (length - TAPS)), region(words, place + whole * step), imm(1))
+    elif length % TAPS:
+        _pack_short(b, words, source, length, at=place)
+    if total > run_quads(length):
+        with b.for_("z", total * step, start=run_quads(length) * step) as z:
+            b.store(words, z, 0)
+
+
+def _pack_short(b: IRBuilder, words: Buffer, source: tuple[Buffer, Expr], length: int, *, at: Expr) -> None:
+    """One quad of fewer than four bytes, zeros in their place."""
+    data, start = source
+    values: list[Expr] = [b.let("v", cast("int32", data.load("int8", start + i))) for i in range(length)]
+    values += [imm(0)] * (TAPS - length)
+    for i in range(2):
+        odd = values[2 * i + 1] - OFFSET
+        b.store(words, at + i, odd)
+        b.store(words, at + (2 + i), values[2 * i] * 256 - odd)
+
+
+class WindowQuads:
+    """Packs k x k windows: pixel p of a group of `pixels` takes every `pixels`-th quad of `words`.
+
+    The window is cut into runs of consecutive bytes, a row of it or, where it is dilated, a pixel.  A run that leaves the image
+    is put together in `line` first (scratch of one run).
+    """
+
+    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer, *, pixels: int) -> None:
+        self._b, self._layer, self._data, self._words, self._pixels = b, layer, data, words, pixels
+        shape = WindowRuns(layer)
+        self._shape = shape
+        self._line = b.scratch("line", (shape.length,), "int8") if any(layer.attrs.padding) else None
+
+    def pack(self, first: Expr) -> None:
+        """The pixels from number `first` of the output on."""
+        with self._b.for_("p", self._pixels) as p:
+            self._pixel(first + p, p * TAPS)
+
+    def _pixel(self, index: Expr, place: Expr) -> None:
+        b, attrs, shape = self._b, self._layer.attrs, self._shape
+        images, height, width, depth = self._layer.data_type.shape
+        _, out_height, out_width, _ = self._layer.out_type.shape
+        line = b.let("line", index // out_width)
+        image = b.let("image", line // out_height) if images > 1 else imm(0)
+        y = b.let("y", (line - image * out_height) * attrs.strides[0] - attrs.padding[0])
+        x = b.let("x", (index - line * out_width) * attrs.strides[1] - attrs.padding[1])
+        with b.for_("ky", shape.rows) as ky, b.for_("kx", shape.columns) as kx:
+            row = b.let("row", y + ky * attrs.dilation[0])
+            column = x + kx * attrs.dilation[1]
+            at = place + (ky * shape.columns + kx) * (shape.quads * TAPS * self._pixels)
+            start = b.let("start", ((image * height + row) * width + column) * depth)
+            if self._line is None:
+                self._run((self._data, start), at)
+            else:
+                on_row = b.let("on_row", logical_and(row >= 0, row < height))
+                self._guarded(self._line, at, start=start, column=column, on_row=on_row)
+
+    def _guarded(self, line: Buffer, at: Expr, *, start: Expr, column: Expr, on_row: Expr) -> None:
+        """A run straight from the image where it lies inside, else from `line`."""
+        b, width = self._b, self._layer.data_type.shape[2]
+        with b.if_(logical_and(on_row, logical_and(column >= 0, column <= width - self._shape.width))):
+            self._run((self._data, start), at)
+        with b.else_():
+            self._copy(line, start, column=column, on_row=on_row)
+            self._run((line, imm(0)), at)
+
+    def _copy(self, line: Buffer, start: Expr, *, column: Expr, on_row: Expr) -> None:
+        """A run of which some or all bytes lie outside."""
+        b, width, depth = self._b, self._layer.data_type.shape[2], self._layer.data_type.shape[3]
+        with b.for_("i", self._shape.length) as i:
+            b.store(line, i, self._layer.attrs.pad_value)
+        with b.if_(on_row):
+            low = b.let("low", maximum(imm(0) - column, 0) * depth)
+            high = b.let("high", minimum(width - column, self._shape.width) * depth)
+            with b.for_("i", high, start=low) as i:
+                b.store(line, i, self._data.load("int8", start + i))
+
+    def _run(self, source: tuple[Buffer, Expr], at: Expr) -> None:
+        pack_run(self._b, self._words, source, self._shape.length, at=at, pixels=self._pixels)
+
+
+class WindowRuns:
+    """The runs of a layer's window: rows x columns of them, each `width` pixels or `length` bytes or `quads` quads."""
+
+    def __init__(self, layer: FusedLayer) -> None:
+        if is_rows(layer):
+            self.rows, self.columns, self.width, self.length = 1, 1, 1, int(layer.weight[0].size)
+        else:
+            _, height, width, depth = layer.weight.shape
+            joined = width if layer.attrs.dilation[1] == 1 else 1
+            self.rows, self.columns, self.width, self.length = height, width // joined, joined, joined * depth
+
+    @property
+    def count(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def quads(self) -> int:
+        """Of one run."""
+        return run_quads(self.length)
