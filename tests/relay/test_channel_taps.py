@@ -117,6 +117,14 @@ def test_taps_outside_the_image_go_into_the_bias() -> None:
     assert [e for e in post_order(new.body) if is_op(e, "nn.bias_add")][1:] == [], "one bias"
 
 
+def test_rows_can_follow_columns() -> None:
+    net = QuantNet(7)
+    w = net.weights(2, 2, 2, 1)
+    w[:, 0, 0] = 0  # what is left of row 0 once the column outside the image has gone
+    new = run(net.func(net.conv(net.input(1, 3, 1, 1), w, padding=(1, 0, 0, 1))))
+    assert window(new) == (1, 1)
+
+
 def test_a_zero_row_of_one_output_channel_only_stays() -> None:
     net = QuantNet(6)
     w = net.weights(2, 3, 3, 2)

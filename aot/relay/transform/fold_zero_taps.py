@@ -57,10 +57,15 @@ def _shrunk(layer: Call) -> Call:
     if effective_weight(layer) is None or not is_int(tensor_type(layer.args[0]).dtype):
         return layer
     bias = np.zeros(tensor_type(layer).shape[-1], np.int64)
-    for axis in (0, 1):
-        while (step := _cut_end(layer, axis, last=False) or _cut_end(layer, axis, last=True)) is not None:
-            layer, bias = step.layer, bias + step.bias
+    while (step := _step(layer)) is not None:
+        layer, bias = step.layer, bias + step.bias
     return with_bias(layer, bias)
+
+
+def _step(layer: Call) -> _Cut | None:
+    """The first row or column that can go."""
+    ends = ((axis, last) for axis in (0, 1) for last in (False, True))
+    return next((found for axis, last in ends if (found := _cut_end(layer, axis, last=last)) is not None), None)
 
 
 def _cut_end(layer: Call, axis: int, *, last: bool) -> _Cut | None:
