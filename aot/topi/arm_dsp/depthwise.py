@@ -1,0 +1,358 @@
+"""Depthwise convolution by channel planes: each channel is copied into an int16 plane with its border, then convolved in asm strips.
+
+Any kernel size, stride and padding, a channel multiplier, dilation along one axis.  The axis that strips run along is chosen by cost, so
+k x 1 kernels of audio networks become 1 x k.  Scratch: 2 * (rows of a band * stride + kernel rows) * (columns + kernel columns) bytes,
+where bands of rows keep it below `band_bytes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.op.requantize import RequantizeAttrs
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, imm, logical_and, minimum
+from aot.tir.function import FuncAttrs
+from aot.topi.arm_dsp.intrin_depthwise import (
+    RESIDENT_WORDS,
+    STREAMED_OUTPUTS,
+    Layout,
+    Rounding,
+    Strip,
+    code_bytes,
+    dw_strip,
+    instructions,
+)
+from aot.topi.fused import FusedLayer, describe, match_layer
+from aot.topi.layer_io import LayerIo, open_io
+from aot.topi.requant import HighMultiply, plan_high_multiply
+
+COMMON_SHIFTS = (11, 12, 10, 13, 9, 14, 8, 15, 7, 16, 6, 17, 5, 18, 19, 20, 4, 3)
+"""Final shifts in the order of preference: layers that agree on one share their code."""
+MAX_STRIP = 16
+"""Outputs of a resident strip; two blocks of it stay below 1.5 KB."""
+MAX_TAPS = 128
+BAND_BYTES = 4096
+UNROLLED_COPY = 12
+"""Pixels copied in a straight line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One image axis: sizes of data and result, kernel, and the distance of neighbours in bytes."""
+
+    size: int
+    out: int
+    taps: int
+    stride: int
+    dilation: int
+    before: int
+    data_step: int
+    out_step: int
+
+    @property
+    def reach(self) -> int:
+        return (self.taps - 1) * self.dilation + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """`rows`, `columns`: the image axes as the strips see them; `band` result rows at a time; `strips`: (first output, outputs)."""
+
+    rows: Axis
+    columns: Axis
+    swapped: bool
+    band: int
+    pitch: int
+    strips: tuple[tuple[int, int], ...]
+    layout: Layout
+
+    @property
+    def band_rows(self) -> int:
+        return (self.band - 1) * self.rows.stride + self.rows.reach
+
+    @property
+    def bands(self) -> int:
+        return -(-self.rows.out // self.band)
+
+    @property
+    def copied(self) -> int:
+        """Image columns that the plane holds."""
+        return min(self.columns.size, (self.columns.out - 1) * self.columns.stride + self.columns.reach - self.columns.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Weights [KH, KW, O] and bias scaled by each channel's power of two, and the fields of the requantisation."""
+
+    weight: Array
+    bias: Array
+    requant: HighMultiply
+    rounding: Rounding
+
+
+def plan_numbers(layer: FusedLayer, target: Target) -> Numbers | None:
+    """A shift common to all channels if the scaled weights fit int16 (3 instructions an output), else one for each (4 or 5)."""
+    attrs, used = _without_vanishing(layer)
+    weight, bias = layer.weight * used, layer.bias * used
+    low, high = layer.acc_low * used, layer.acc_high * used
+    largest = np.abs(weight).max(axis=(0, 1))
+    right = -np.asarray(attrs.shift, np.int64)
+    for shift in COMMON_SHIFTS if attrs.rounding == "double" else ():
+        p = np.where(used, shift + 1 - right, shift)
+        if (p < 2).any() or ((largest << np.clip(p, 0, 16)) > 32767).any():
+            continue
+        requant = plan_high_multiply(attrs, low, high, target=target, prescale=p)
+        if requant is not None and not requant.signed:
+            return Numbers(weight << p, bias << p, requant, _rounding(requant))
+    requant = plan_high_multiply(attrs, low, high, target=target, prescale=1)
+    return Numbers(weight * 2, bias * 2, requant, _rounding(requant)) if requant is not None else None
+
+
+def _without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
+    """Multiplier 0 and shift 1 for channels whose product always rounds to zero, |acc| < 2^(s - 1); and which channels are others."""
+    multiplier = np.broadcast_to(np.asarray(layer.requant.multiplier, np.int64), layer.bias.shape)
+    right = -np.broadcast_to(np.asarray(layer.requant.shift, np.int64), layer.bias.shape)
+    magnitude = np.maximum(np.abs(layer.acc_low), np.abs(layer.acc_high)).astype(np.int64)
+    used = (multiplier != 0) & ~((right >= 1) & (magnitude < (1 << np.clip(right - 1, 0, 40))))
+    numbers = {"multiplier": np.where(used, multiplier, 0), "shift": -np.where(used, right, 1)}
+    return replace(layer.requant, **{n: tuple(map(int, v)) for n, v in numbers.items()}), used  # type: ignore[arg-type]
+
+
+def _rounding(requant: HighMultiply) -> Rounding:
+    shift = requant.fields[2]
+    return Rounding(int(shift.values[0]) if shift.uniform else -1, requant.rounded, requant.signed, requant.lo, requant.hi)
+
+
+def axes(layer: FusedLayer) -> tuple[Axis, Axis]:
+    """Height and width."""
+    _, height, width, depth = layer.data_type.shape
+    _, out_height, out_width, channels = layer.out_type.shape
+    kh, kw, _ = layer.weight.shape
+    (sy, sx), (dy, dx), (top, left, _, _) = layer.attrs.strides, layer.attrs.dilation, layer.attrs.padding
+    y = Axis(height, out_height, kh, sy, dy, top, width * depth, out_width * channels)
+    return y, Axis(width, out_width, kw, sx, dx, left, depth, channels)
+
+
+def plan_schedule(layer: FusedLayer, numbers: Numbers, target: Target) -> Schedule | None:
+    """The better orientation, by instructions."""
+    y, x = axes(layer)
+    found = [s for s in (_oriented(y, x, swapped=False), _oriented(x, y, swapped=True)) if s is not None]
+    return min(found, key=lambda s: _channel_cost(s, numbers.rounding, target), default=None)
+
+
+def _oriented(rows: Axis, columns: Axis, *, swapped: bool) -> Schedule | None:
+    if columns.taps > 1 and columns.dilation > 1:
+        return None
+    columns, rows = replace(columns, dilation=1), replace(rows, dilation=rows.dilation if rows.taps > 1 else 1)
+    odd = columns.stride % 2 == 1 and columns.out > 1
+    layout = Layout(rows.taps, columns.taps, odd, True)
+    if len(layout.words) > RESIDENT_WORDS:
+        layout = replace(layout, resident=False)
+    pitch = max((columns.out - 1) * columns.stride + columns.reach, columns.before + 1)
+    pitch += pitch % 2
+    if 2 * (rows.reach - 1) * pitch > 3500:
+        return None
+    band = rows.out
+    while band > 1 and 2 * pitch * ((band - 1) * rows.stride + rows.reach) > BAND_BYTES:
+        band = -(-rows.out // (-(-rows.out // band) + 1))
+    return Schedule(rows, columns, swapped, band, pitch, _strips(layout, columns), layout)
+
+
+def _strips(layout: Layout, columns: Axis) -> tuple[tuple[int, int], ...]:
+    """Equal strips and a rest; every strip starts in an even column of the plane."""
+    width = STREAMED_OUTPUTS
+    if layout.resident:
+        count = -(-columns.out // MAX_STRIP)
+        width = columns.out // count // 2 * 2 if count > 1 else columns.out
+    firsts = list(range(0, columns.out, width))
+    if len(firsts) > 1 and columns.out - firsts[-1] == 1 and layout.resident:
+        firsts.pop()
+    return tuple((f, (firsts[i + 1] if i + 1 < len(firsts) else columns.out) - f) for i, f in enumerate(firsts))
+
+
+def strip_of(schedule: Schedule, rounding: Rounding, target: Target, *, outputs: int) -> Strip:
+    rows, columns = schedule.rows, schedule.columns
+    return Strip(
+        schedule.layout,
+        (rows.stride, columns.stride),
+        rows.dilation,
+        schedule.pitch,
+        schedule.band,
+        outputs,
+        columns.out_step,
+        rows.out_step,
+        rounding,
+        target.has("fpu"),
+    )
+
+
+def _channel_cost(schedule: Schedule, rounding: Rounding, target: Target) -> int:
+    """Instructions for one plane with one filter."""
+    strips = sum(instructions(strip_of(schedule, rounding, target, outputs=n)) + 12 for _, n in schedule.strips)
+    loops = max(1, schedule.copied // UNROLLED_COPY)
+    copy = schedule.band_rows * (2 * schedule.copied + 4 * loops + 4)
+    return schedule.bands * (strips + copy + 10) + 12
+
+
+def accepts(group: Group, target: Target) -> bool:
+    return _plan(group, target) is not None
+
+
+@lru_cache(maxsize=64)
+def _plan(group: Group, target: Target) -> tuple[FusedLayer, Numbers, Schedule] | None:
+    layer = match_layer(group)
+    if layer is None or layer.tail or not target.has("dsp") or 0 in layer.out_type.shape:
+        return None
+    if prod(layer.weight.shape[:2]) > MAX_TAPS:
+        return None
+    numbers = plan_numbers(layer, target)
+    schedule = plan_schedule(layer, numbers, target) if numbers is not None else None
+    return (layer, numbers, schedule) if numbers is not None and schedule is not None else None
+
+
+def lower(group: Group, target: Target, name: str) -> Lowered:
+    plan = _plan(group, target)
+    assert plan is not None
+    layer, numbers, schedule = plan
+    b = IRBuilder(name)
+    shape, out_shape = layer.data_type.shape, layer.out_type.shape
+    io = open_io(b, group, layer, data_shape=(prod(shape),), out_shape=(prod(out_shape),))
+    data = stream(layer, numbers, schedule)
+    params = io.constant("params", data.reshape(-1), "int32")
+    plane = b.scratch("plane", (schedule.band_rows * schedule.pitch + 2,), "int16")
+    with b.for_("i", plane.size // 2) as i:
+        pad = layer.attrs.pad_value & 0xFFFF
+        b.store_as(plane, "uint32", i, imm(pad | pad << 16, "uint32"))
+    channels, multiplier = shape[-1], layer.attrs.multiplier
+    for image in _images(b, shape[0]):
+        with b.for_("c", channels) as c:
+            for band in _bands(b, schedule):
+                source = image * prod(shape[1:]) + c
+                _copy(b, schedule, io.data, plane, source=source, first=band, pad=layer.attrs.pad_value)
+                for m in _filters(b, multiplier):
+                    channel = c * multiplier + m
+                    target_at = image * prod(out_shape[1:]) + channel + band * schedule.rows.out_step
+                    _compute(b, schedule, numbers, target, io=io, plane=plane, params=params, channel=channel, out=target_at, words=data.shape[1])
+    kernel = describe("arm_dsp.depthwise", band=schedule.band, columns=max(n for _, n in schedule.strips))
+    func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
+    cost = shape[0] * channels * multiplier * _channel_cost(schedule, numbers.rounding, target) + plane.size // 2 * 3
+    distinct = {n for _, n in schedule.strips}
+    code = sum(code_bytes(strip_of(schedule, numbers.rounding, target, outputs=n)) for n in distinct)
+    return Lowered(func, io.constants, instructions=cost, code=code + 300 + 8 * min(schedule.copied, UNROLLED_COPY))
+
+
+def _images(b: IRBuilder, count: int) -> Iterator[Expr]:
+    if count == 1:
+        yield imm(0)
+        return
+    with b.for_("n", count) as n:
+        yield n
+
+
+def _filters(b: IRBuilder, count: int) -> Iterator[Expr]:
+    if count == 1:
+        yield imm(0)
+        return
+    with b.for_("m", count) as m:
+        yield m
+
+
+def _bands(b: IRBuilder, schedule: Schedule) -> Iterator[Expr]:
+    """The first result row of each band; the last band reaches back over rows that are done where they do not divide evenly."""
+    if schedule.bands == 1:
+        yield imm(0)
+        return
+    with b.for_("band", schedule.bands) as band:
+        first = band * schedule.band
+        yield b.let("first", minimum(first, schedule.rows.out - schedule.band)) if schedule.rows.out % schedule.band else first
+
+
+def stream(layer: FusedLayer, numbers: Numbers, schedule: Schedule) -> Array:
+    """int32 [channels, words]: the weight words of the layout with bias, constant, multiplier and shift (see Strip)."""
+    weight = numbers.weight.transpose(1, 0, 2) if schedule.swapped else numbers.weight
+    words = np.zeros((len(schedule.layout.words), layer.channels), np.int64)
+    for i, taps in enumerate(schedule.layout.words):
+        for half, (r, k) in enumerate(taps):
+            words[i] |= (weight[r, k] & 0xFFFF) << (16 * half)
+    multiplier, constant, shift = numbers.requant.fields
+    tail = [constant.values, multiplier.values] + ([shift.values] if numbers.rounding.shift < 0 else [])
+    columns = [*words, numbers.bias, *tail] if schedule.layout.resident else [numbers.bias, *words, *tail]
+    return np.stack(columns, axis=1).astype(np.uint32).view(np.int32)
+
+
+def _copy(b: IRBuilder, schedule: Schedule, data: Buffer, plane: Buffer, *, source: Expr, first: Expr, pad: int) -> None:
+    """One band's pixels into the plane; with several bands the border rows change place, so they are written too."""
+    rows = schedule.rows
+    if schedule.bands == 1:
+        count = min(rows.size, schedule.band_rows - rows.before)
+        if count > 0:
+            with b.for_("y", count) as y:
+                _copy_row(b, schedule, data, plane, source=b.let("s", source + y * rows.data_step), row=y + rows.before, pad=None)
+        return
+    with b.for_("y", schedule.band_rows) as y:
+        line = b.let("line", first * rows.stride + y - rows.before)
+        with b.if_(logical_and(line >= 0, line < rows.size)):
+            _copy_row(b, schedule, data, plane, source=b.let("s", source + line * rows.data_step), row=y, pad=None)
+        with b.else_():
+            _copy_row(b, schedule, data, plane, source=imm(0), row=y, pad=pad)
+
+
+def _copy_row(b: IRBuilder, schedule: Schedule, data: Buffer, plane: Buffer, *, source: Expr, row: Expr, pad: int | None) -> None:
+    count, step = schedule.copied, schedule.columns.data_step
+    target = b.let("d", row * schedule.pitch + schedule.columns.before)
+
+    def one(x: Expr) -> None:
+        b.store(plane, target + x, data.load("int8", source + x * step) if pad is None else pad)
+
+    if pad is not None:
+        with b.for_("x", count) as x:
+            one(x)
+        return
+    unroll = count if count <= UNROLLED_COPY else max(u for u in range(1, UNROLLED_COPY + 1) if count % u == 0 or u <= 8)
+    loops = count // unroll
+    if loops > 1:
+        with b.for_("x", loops * unroll, step=unroll) as x:
+            for u in range(unroll):
+                one(x + u)
+    for u in range(loops * unroll if loops > 1 else 0, count):
+        one(imm(u))
+
+
+def _compute(
+    b: IRBuilder, schedule: Schedule, numbers: Numbers, target: Target, *, io: LayerIo, plane: Buffer, params: Buffer, channel: Expr, out: Expr, words: int
+) -> None:
+    """All strips of one band with one filter; a loop over those of equal width."""
+    weights = b.let("w", channel * words)
+    out = b.let("o", out)
+    runs: list[list[tuple[int, int]]] = []
+    for strip in schedule.strips:
+        if runs and runs[-1][-1][1] == strip[1]:
+            runs[-1].append(strip)
+        else:
+            runs.append([strip])
+    for run in runs:
+        first, outputs = run[0]
+        block = dw_strip(strip_of(schedule, numbers.rounding, target, outputs=outputs))
+        columns = schedule.columns
+
+        def emit(x: Expr) -> None:
+            b.block(block, region(plane, x * columns.stride), region(params, weights), region(io.out, out + x * columns.out_step))
+
+        if len(run) == 1:
+            emit(imm(first))
+        else:
+            with b.for_("x", first + len(run) * outputs, start=first, step=outputs) as x:
+                emit(x)
+
+
+register_impl(Impl("arm_dsp.depthwise", "nn.depthwise_conv2d", accepts, lower, plevel=30))

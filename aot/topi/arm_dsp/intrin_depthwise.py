@@ -1,0 +1,538 @@
+"""Strips of a depthwise convolution over one channel's int16 plane, each one asm block.
+
+A strip is `rows` lines by `outputs` columns of the result.  The plane's line is `pitch` halfwords (even), so a word holds the pixels of
+columns 2i and 2i + 1.  Outputs that start in an even column take SMLAD with the weight pairs (w0, w1), (w2, w3)..., those that start in
+an odd one with (w1, w2), (w3, w4)...; a tap left over is a single SMLAxy with one half of a word.  Where a word pair serves both kinds
+there is no other work than one multiply instruction for two taps and one LDRD for two words of pixels.
+
+Two register plans.  Resident: all weight words of the channel stay in registers (3x3, short 1-D kernels); two outputs at a time, or one
+where the stride is even.  Streamed: up to four outputs at a time, weights read by LDM for each of the kernel's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, clamp, imm
+from aot.tir.intrin import COperand, TensorIntrin
+from aot.topi.arm_dsp.intrin import SMMLA, SMMLAR
+
+Tap = tuple[int, int]
+"""(row, column) of the kernel."""
+
+NUMBERS = ("bias", "constant", "multiplier", "shift")
+RESIDENT_WORDS = 6
+STREAMED_WORDS = 6
+STREAMED_OUTPUTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """Requantisation of pre-scaled accumulators: high multiply plus constant, shift, clamp (see topi/requant.py).
+
+    `shift` is -1 where each channel has its own, which then follows the constant in the stream.  `rounded` asks for SMMLAR, `signed`
+    adds the sign of the accumulator (pre-scale 1).
+    """
+
+    shift: int
+    rounded: bool
+    signed: bool
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where each tap's weight lies in a channel's stream: words of two int16, low half first.
+
+    `odd`: some outputs start in an odd column.  A resident plan's words are followed by bias, constant, multiplier and where needed the
+    shift; a streamed plan has the bias first.
+    """
+
+    kh: int
+    kw: int
+    odd: bool
+    resident: bool
+
+    @property
+    def chunks(self) -> tuple[tuple[int, int], ...]:
+        """The kernel row cut into runs (start, length) of columns whose words fit the registers; all but the last of even length."""
+        widest = STREAMED_WORDS + 1 if self.odd else 2 * STREAMED_WORDS
+        if self.resident or self.kw <= widest:
+            return ((0, self.kw),)
+        step = widest // 2 * 2
+        return tuple((k, min(step, self.kw - k)) for k in range(0, self.kw, step))
+
+    def chunk_words(self, chunk: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
+        """Columns in the halves of each word of a chunk of a row, singles last."""
+        start, length = chunk
+        words = [(start + k, start + k + 1) for parity in ((0, 1) if self.odd else (0,)) for k in range(parity, length - 1, 2)]
+        singles = self._lonely(start, length)
+        return (*words, *((k,) for k in singles))
+
+    def _lonely(self, start: int, length: int) -> tuple[int, ...]:
+        """Taps that are needed alone and that no pair holds."""
+        if length == 1 or (length % 2 and not self.odd):
+            return (start + length - 1,)
+        return ()
+
+    @property
+    def words(self) -> tuple[tuple[Tap, ...], ...]:
+        """The taps in the halves of each weight word of a channel; one tap where the high half is zero."""
+        rows = range(self.kh)
+        if not self.resident:
+            return tuple(
+                tuple((r, k) for k in word) for r in rows for chunk in self.chunks for word in self.chunk_words(chunk)
+            )
+        row = self.chunk_words((0, self.kw))
+        pairs = [tuple((r, k) for k in word) for r in rows for word in row if len(word) == 2]
+        singles = [(r, word[0]) for r in rows for word in row if len(word) == 1]
+        return (*pairs, *(tuple(singles[i : i + 2]) for i in range(0, len(singles), 2)))
+
+    @property
+    def first(self) -> int:
+        """Words before the weights: a streamed plan has the bias there."""
+        return 0 if self.resident else 1
+
+    def half(self, tap: Tap) -> int:
+        """The index of a tap's weight in the channel's stream, in int16 units."""
+        return next(2 * (self.first + i) + word.index(tap) for i, word in enumerate(self.words) if tap in word)
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """What a block does; steps of the result in bytes, `dilation` of the kernel's rows only, `fpu` whether there are FPU registers."""
+
+    layout: Layout
+    stride: tuple[int, int]
+    dilation: int
+    pitch: int
+    rows: int
+    outputs: int
+    column_step: int
+    row_step: int
+    rounding: Rounding
+    fpu: bool
+
+    @property
+    def constants(self) -> int:
+        return 3 + (self.rounding.shift < 0)
+
+    @property
+    def stream_words(self) -> int:
+        return len(self.layout.words) + self.constants
+
+    @property
+    def number_indices(self) -> tuple[int, ...]:
+        """Where in the stream bias, constant, multiplier and the shift (if it is there) lie."""
+        after = range(self.layout.first + len(self.layout.words), self.stream_words)
+        return tuple(after) if self.layout.resident else (0, *after)
+
+    @property
+    def row_bytes(self) -> int:
+        """Between kernel rows in the plane."""
+        return 2 * self.dilation * self.pitch
+
+    @property
+    def plane_size(self) -> int:
+        """Halfwords from the strip's first pixel to the end of the last word that is loaded."""
+        lines = (self.rows - 1) * self.stride[0] + (self.layout.kh - 1) * self.dilation
+        columns = (self.outputs - 1) * self.stride[1] + self.layout.kw
+        return lines * self.pitch + (columns + 1) // 2 * 2
+
+    @property
+    def step(self) -> int:
+        """Outputs of one step."""
+        if self.layout.resident:
+            return min(2 if self.stride[1] % 2 else 1, self.outputs)
+        return self.outputs
+
+    @property
+    def name(self) -> str:
+        parts = []
+        for part in (self.layout, self.rounding, self):
+            values = [getattr(part, f.name) for f in fields(part)]
+            parts += [str(int(v)) for v in values if isinstance(v, int)]
+        parts += [str(v) for v in self.stride]
+        return "arm_dsp.dw_strip_" + "_".join(parts).replace("-", "m")
+
+
+@dataclass(frozen=True, slots=True)
+class Mac:
+    """One multiply instruction: output `output`, pixel word `pixels` of the kernel row, weight word `word`; op is d, bb, bt, tb or tt."""
+
+    output: int
+    pixels: int
+    word: int
+    op: str
+
+
+def row_macs(layout: Layout, r: int, chunk: tuple[int, int], stride: int, outputs: int) -> list[Mac]:
+    """The multiply instructions of one chunk of kernel row r, in the order of the pixel words, then of the outputs."""
+    start, length = chunk
+    words = layout.words
+    found = []
+    for j in range(outputs):
+        odd = (j * stride) % 2
+        k = start
+        while k < start + length:
+            pixel = j * stride + k
+            if pixel % 2 == 0 and k + 1 < start + length:
+                found.append(Mac(j, pixel // 2, words.index(((r, k), (r, k + 1))), "d"))
+                k += 2
+                continue
+            index = next(i for i, word in enumerate(words) if (r, k) in word)
+            found.append(Mac(j, pixel // 2, index, "bt"[pixel % 2] + "bt"[words[index].index((r, k))]))
+            k += 1
+        assert odd == 0 or layout.odd
+    return sorted(found, key=lambda m: (m.pixels, m.output))
+
+
+@lru_cache(maxsize=256)
+def dw_strip(strip: Strip) -> TensorIntrin:
+    """out[y, x] = clamp((hi(acc * multiplier) + constant) >> shift), acc = bias + sum of plane * weight, over a strip.
+
+    Operands: plane int16 (aligned to 4 bytes) from the strip's first pixel on; params int32, a channel's stream; out int8 from the
+    strip's first result on.
+    """
+    b = IRBuilder("dw_strip")
+    layout, (sy, sx) = strip.layout, strip.stride
+    plane = b.input("plane", (strip.plane_size,), "int16", align=4)
+    params = b.input("params", (strip.stream_words,), "int32", align=4)
+    out = b.output("out", ((strip.rows - 1) * strip.row_step + (strip.outputs - 1) * strip.column_step + 1,), "int8")
+    indices = strip.number_indices
+    numbers = [b.let(n, params[i]) for n, i in zip(NUMBERS, indices, strict=False)]
+    pitch = layout.half((1, 0)) - layout.half((0, 0)) if layout.kh > 1 else 0
+    regular = all(layout.half((r, k)) == r * pitch + layout.half((0, k)) for r in range(1, layout.kh) for k in range(layout.kw))
+    with b.for_("y", strip.rows) as y, b.for_("x", strip.outputs) as x:
+        acc = b.local("acc", (1,), "int32", init=numbers[0])
+        at = b.let("at", y * (sy * strip.pitch) + x * sx)
+
+        def tap(r: Expr | int, line: Expr, weights: Expr | int, k: int) -> None:
+            w = params.load("int16", imm(0) + weights + layout.half((0, k)) if regular else layout.half((int(r), k)))  # type: ignore[arg-type]
+            b.store(acc, 0, acc[0] + cast("int32", plane[line + k]) * cast("int32", w))
+
+        if regular:
+            with b.for_("r", layout.kh) as r:
+                for k in range(layout.kw):
+                    tap(r, at + r * (strip.dilation * strip.pitch), r * pitch, k)
+        else:
+            for row in range(layout.kh):
+                for k in range(layout.kw):
+                    tap(row, at + row * strip.dilation * strip.pitch, 0, k)
+        b.store(out, y * strip.row_step + x * strip.column_step, _requantized(b, strip.rounding, acc[0], numbers))
+    return TensorIntrin(strip.name, b.finish(), lambda ops: _emit(ops, strip), requires="dsp")
+
+
+def _requantized(b: IRBuilder, rounding: Rounding, acc: Expr, numbers: Sequence[Expr]) -> Expr:
+    scaled = b.let("scaled", acc)
+    constant = numbers[1] + (scaled >> 31) if rounding.signed else numbers[1]
+    total = (SMMLAR if rounding.rounded else SMMLA)(scaled, numbers[2], constant)
+    shift = imm(rounding.shift) if rounding.shift >= 0 else numbers[3]
+    return clamp(total >> shift, rounding.lo, rounding.hi)
+
+
+def _emit(operands: Mapping[str, COperand], strip: Strip) -> str:
+    emitter = _Resident(strip) if strip.layout.resident else _Streamed(strip)
+    text = emitter.text()
+    spill = ['[out] "+m"(aot_out)'] if emitter.out_in_memory else []
+    results = ", ".join(['"+r"(aot_x)', '"+r"(aot_p)', '"+r"(aot_o)', *spill])
+    loads = ['[end] "m"(aot_end)'] * (strip.rows > 1) + [f'[{n}] "m"(aot_{n})' for n, _ in emitter.in_memory]
+    clobbers = ", ".join(f'"{r}"' for r in (*emitter.clobbers, "cc", "memory"))
+    end = f"(const uint8_t *)aot_x + {2 * strip.rows * strip.stride[0] * strip.pitch}"
+    lines = [
+        "{",
+        f'  register const void *aot_x __asm("r0") = {operands["plane"].pointer};',
+        f'  register const void *aot_p __asm("r1") = {operands["params"].pointer};',
+        f'  register void *aot_o __asm("r2") = {operands["out"].pointer};',
+        *(["  void *aot_out = aot_o;"] if spill else []),
+        *([f"  const void *const aot_end = {end};"] if strip.rows > 1 else []),
+        *[f"  const int32_t aot_{n} = ((const int32_t *)aot_p)[{i}];" for n, i in emitter.in_memory],
+        "  __asm volatile(",
+        *[f'      "{line}\\n"' for line in text],
+        f"      : {results}",
+        f"      : {', '.join(loads)}",
+        f"      : {clobbers});",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def instructions(strip: Strip) -> int:
+    """Executed by one block, counted from its text."""
+    return (_Resident(strip) if strip.layout.resident else _Streamed(strip)).instructions()
+
+
+def code_bytes(strip: Strip) -> int:
+    return (_Resident(strip) if strip.layout.resident else _Streamed(strip)).code_bytes()
+
+
+def add_immediate(register: str, value: int) -> list[str]:
+    """ADD or SUB of any constant: one instruction for up to 12 bits or 8 bits anywhere, else one for each such part."""
+    op, rest, lines = ("add" if value >= 0 else "sub"), abs(value), []
+    while rest:
+        shift = rest.bit_length() - 8
+        part = rest >> shift << shift if rest > 4095 else rest
+        lines.append(f"{op} {register}, {register}, #{part}")
+        rest -= part
+    return lines
+
+
+def load_words(register: str, other: str, base: str, offset: int) -> list[str]:
+    """Two consecutive words; LDRD reaches 1020 bytes."""
+    if 0 <= offset <= 1020:
+        return [f"ldrd {register}, {other}, [{base}, #{offset}]"]
+    return [f"ldr {register}, [{base}, #{offset}]", f"ldr {other}, [{base}, #{offset + 4}]"]
+
+
+class _Emitter:
+    """What both register plans share: requantisation, stores, the loop over lines."""
+
+    acc: tuple[str, ...]
+    pixels: tuple[str, str]
+    clobbers: tuple[str, ...] = ()
+    out_in_memory = False
+
+    def __init__(self, strip: Strip) -> None:
+        self.strip = strip
+        self.in_memory: list[tuple[str, int]] = []
+
+    def head(self) -> list[str]:
+        raise NotImplementedError
+
+    def line(self) -> list[str]:
+        """One line of the strip, pointers moved on to the next."""
+        raise NotImplementedError
+
+    def text(self) -> list[str]:
+        loop = self.strip.rows > 1
+        scratch = self.pixels[0]
+        ending = [f"ldr {scratch}, %[end]", f"cmp r0, {scratch}", "bne 1b"]
+        return [*self.head(), *(["1:"] if loop else []), *self.line(), *(ending if loop else [])]
+
+    def instructions(self) -> int:
+        return _count(self.head()) + self.strip.rows * (_count(self.line()) + 3 * (self.strip.rows > 1))
+
+    def code_bytes(self) -> int:
+        return 4 * _count(self.text())
+
+    def clamped(self, accs: Sequence[str]) -> list[str]:
+        """SSAT and, for bounds other than int8's, compares."""
+        rounding = self.strip.rounding
+        shift = f", asr #{rounding.shift}" if rounding.shift > 0 else ""
+        lines = [f"ssat {a}, #8, {a}{shift}" for a in accs]
+        for a in accs:
+            if rounding.lo > -128:
+                lines += [f"cmp {a}, #{rounding.lo}", "it lt", f"movlt {a}, #{rounding.lo}"]
+            if rounding.hi < 127:
+                lines += [f"cmp {a}, #{rounding.hi}", "it gt", f"movgt {a}, #{rounding.hi}"]
+        return lines
+
+    def high_multiply(self, accs: Sequence[str], multiplier: str, constant: str, spare: str) -> list[str]:
+        rounding, lines = self.strip.rounding, []
+        for a in accs:
+            if rounding.signed:
+                lines.append(f"add {spare}, {constant}, {a}, asr #31")
+            lines.append(f"smmla{'r' * rounding.rounded} {a}, {a}, {multiplier}, {spare if rounding.signed else constant}")
+        return lines
+
+
+def _count(lines: Sequence[str]) -> int:
+    """Instructions that a text executes once through, repetitions included."""
+    total, factor = 0, 1
+    for line in lines:
+        if line.startswith(".irp"):
+            factor = line.count(",")
+        elif line.startswith(".endr"):
+            factor = 1
+        elif not line.endswith(":"):
+            total += factor
+    return total
+
+
+class _Resident(_Emitter):
+    """Weights, bias and constant in r4 and up; multiplier and shift there too where there is room, else in FPU registers or memory."""
+
+    pixels = ("r12", "r3")
+
+    def __init__(self, strip: Strip) -> None:
+        super().__init__(strip)
+        step = strip.step
+        self.acc = ("r1", "lr")[:step]
+        pool = [f"r{i}" for i in range(4, 12)]
+        count = len(strip.layout.words)
+        if count > RESIDENT_WORDS:
+            raise ValueError(f"{count} weight words do not fit the registers")
+        self.words, self.bias, self.constant = pool[:count], pool[count], pool[count + 1]
+        self.loaded = pool[: count + 2]
+        self.places: list[str] = []
+        vector = ["s15", "s14"]
+        for i, name in enumerate(("multiplier", "shift")[: strip.constants - 2]):
+            index = count + 2 + i
+            if index < len(pool):
+                self.places.append(pool[index])
+                self.loaded.append(pool[index])
+            elif strip.fpu:
+                self.places.append(vector[i])
+            else:
+                self.places.append(f"%[{name}]")
+                self.in_memory.append((name, index))
+        floats = [p for p in self.places if p.startswith("s")]
+        self.clobbers = ("r3", *(f"r{i}" for i in range(4, 13)), "lr", *floats)
+
+    def head(self) -> list[str]:
+        base = len(self.words) + 2
+        lines = [f"vldr {p}, [r1, #{4 * (base + i)}]" for i, p in enumerate(self.places) if p.startswith("s")]
+        return [*lines, f"ldm r1, {{{', '.join(self.loaded)}}}"]
+
+    def line(self) -> list[str]:
+        strip, step = self.strip, self.strip.step
+        full, rest = divmod(strip.outputs, step)
+        reach = (strip.outputs - 1) * strip.column_step
+        far = reach > 4095
+        lines: list[str] = []
+        if full > 1:
+            items = ",".join(map(str, range(full)))
+            lines += [f".irp i,{items}", *self._step(step, None, far=far), ".endr"]
+        else:
+            lines += self._step(step, 0, far=far)
+        if rest:
+            lines += self._step(rest, full, far=far)
+        moved = strip.outputs * strip.column_step if far else 0
+        return [*lines, *add_immediate("r0", 2 * strip.stride[0] * strip.pitch), *add_immediate("r2", strip.row_step - moved)]
+
+    def _step(self, outputs: int, index: int | None, *, far: bool) -> list[str]:
+        """`outputs` results of step `index`, or of step \\i of an .irp."""
+        strip, layout = self.strip, self.strip.layout
+        started: set[int] = set()
+        lines: list[str] = []
+
+        def at(unit: int, more: int) -> str:
+            return f"{unit}*\\\\i+{more}" if index is None else str(unit * index + more)
+
+        words_a_step = strip.step * strip.stride[1] * 2
+        for r in range(layout.kh):
+            macs = row_macs(layout, r, (0, layout.kw), strip.stride[1], outputs)
+            needed = sorted({m.pixels for m in macs})
+            while needed:
+                pair = needed[:2] if needed[1:2] == [needed[0] + 1] else needed[:1]
+                needed = needed[len(pair) :]
+                offset = r * strip.row_bytes + 4 * pair[0]
+                limit = offset + words_a_step * (-(-strip.outputs // strip.step) - 1)
+                if len(pair) == 2 and limit <= 1020:
+                    lines.append(f"ldrd {self.pixels[0]}, {self.pixels[1]}, [r0, #{at(words_a_step, offset)}]")
+                else:
+                    lines += [f"ldr {self.pixels[i]}, [r0, #{at(words_a_step, offset + 4 * i)}]" for i in range(len(pair))]
+                for m in macs:
+                    if m.pixels in pair:
+                        addend = self.acc[m.output] if m.output in started else self.bias
+                        started.add(m.output)
+                        register = self.pixels[pair.index(m.pixels)]
+                        lines.append(f"smla{m.op} {self.acc[m.output]}, {register}, {self.words[m.word]}, {addend}")
+        lines += self._finish(self.acc[:outputs])
+        if far:
+            lines += [line for a in self.acc[:outputs] for line in (f"strb {a}, [r2]", *add_immediate("r2", strip.column_step))]
+        else:
+            lines += [f"strb {a}, [r2, #{at(strip.step * strip.column_step, j * strip.column_step)}]" for j, a in enumerate(self.acc[:outputs])]
+        return lines
+
+    def _finish(self, accs: Sequence[str]) -> list[str]:
+        spare = self.pixels
+        multiplier, lines = self._get(self.places[0], spare[0])
+        lines = [*lines, *self.high_multiply(accs, multiplier, self.constant, spare[1])]
+        if self.strip.rounding.shift < 0:
+            shift, more = self._get(self.places[1], spare[1])
+            lines += [*more, *(f"asr {a}, {a}, {shift}" for a in accs)]
+        return [*lines, *self.clamped(accs)]
+
+    def _get(self, place: str, register: str) -> tuple[str, list[str]]:
+        if place.startswith("s"):
+            return register, [f"vmov {register}, {place}"]
+        if place.startswith("%"):
+            return register, [f"ldr {register}, {place}"]
+        return place, []
+
+
+class _Streamed(_Emitter):
+    """Accumulators r3 and up; weight words above them, pixels in the last two; the result's pointer in memory where that is too tight."""
+
+    def __init__(self, strip: Strip) -> None:
+        super().__init__(strip)
+        free = ["r3", *(f"r{i}" for i in range(4, 13)), "lr"]
+        self.acc = tuple(free[: strip.outputs])
+        widest = max(len(strip.layout.chunk_words(c)) for c in strip.layout.chunks)
+        room = len(free) - strip.outputs - 2
+        self.out_in_memory = widest > room
+        if self.out_in_memory:
+            free.insert(0, "r2")
+            self.acc = tuple(free[: strip.outputs])
+            room += 1
+        if widest > room:
+            raise ValueError(f"{widest} weight words do not fit the registers")
+        self.words = free[strip.outputs : strip.outputs + widest]
+        self.pixels = (free[-2], free[-1])
+        self.clobbers = ("r3", *(f"r{i}" for i in range(4, 13)), "lr")
+
+    def head(self) -> list[str]:
+        return []
+
+    def line(self) -> list[str]:
+        strip, layout = self.strip, self.strip.layout
+        last = self.acc[-1]
+        lines = [f"ldr {last}, [r1], #4"]
+        started: set[int] = set()
+        base = 0
+        for r in range(layout.kh):
+            for chunk in layout.chunks:
+                count = len(layout.chunk_words(chunk))
+                names = self.words[:count]
+                lines.append(f"ldm r1!, {{{', '.join(names)}}}" if count > 1 else f"ldr {names[0]}, [r1], #4")
+                lines += self._macs(row_macs(layout, r, chunk, strip.stride[1], strip.outputs), r, base, started)
+                base += count
+        return [*lines, *self._finish()]
+
+    def _macs(self, macs: list[Mac], r: int, base: int, started: set[int]) -> list[str]:
+        lines: list[str] = []
+        needed = sorted({m.pixels for m in macs})
+        while needed:
+            pair = needed[:2] if needed[1:2] == [needed[0] + 1] else needed[:1]
+            needed = needed[len(pair) :]
+            offset = r * self.strip.row_bytes + 4 * pair[0]
+            if len(pair) == 2:
+                lines += load_words(*self.pixels, "r0", offset)
+            else:
+                lines.append(f"ldr {self.pixels[0]}, [r0, #{offset}]")
+            for m in macs:
+                if m.pixels in pair:
+                    addend = self.acc[m.output] if m.output in started else self.acc[-1]
+                    started.add(m.output)
+                    register = self.pixels[pair.index(m.pixels)]
+                    lines.append(f"smla{m.op} {self.acc[m.output]}, {register}, {self.words[m.word - base]}, {addend}")
+        return lines
+
+    def _finish(self) -> list[str]:
+        """Multiplier and constant are read into the weights' registers and the pixels', which are free now."""
+        strip, accs = self.strip, self.acc
+        constant, multiplier = self.pixels
+        lines = [f"ldrd {constant}, {multiplier}, [r1], #8"]
+        spare = self.words[0]
+        lines += self.high_multiply(accs, multiplier, constant, spare)
+        if strip.rounding.shift < 0:
+            lines += [f"ldr {spare}, [r1], #4", *(f"asr {a}, {a}, {spare}" for a in accs)]
+        lines += [*self.clamped(accs), *add_immediate("r1", -4 * strip.stream_words)]
+        out = self.pixels[1] if self.out_in_memory else "r2"
+        if self.out_in_memory:
+            lines.append(f"ldr {out}, %[out]")
+        moved = 0
+        for j, a in enumerate(accs):
+            if j * strip.column_step - moved > 4095:
+                lines += add_immediate(out, j * strip.column_step - moved)
+                moved = j * strip.column_step
+            lines.append(f"strb {a}, [{out}, #{j * strip.column_step - moved}]")
+        lines += add_immediate(out, strip.row_step - moved)
+        if self.out_in_memory:
+            lines.append(f"str {out}, %[out]")
+        return [*lines, *add_immediate("r0", 2 * strip.stride[0] * strip.pitch)]

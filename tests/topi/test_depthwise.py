@@ -1,0 +1,50 @@
+"""Depthwise convolution by channel planes against the operator's meaning, in the TIR interpreter."""
+
+from __future__ import annotations
+
+import pytest
+
+from aot.op.impl import implementations
+from aot.target.target import find_target
+from tests.topi.layers import Layer, check
+
+DEPTHWISE = next(i for i in implementations("nn.depthwise_conv2d") if i.name == "arm_dsp.depthwise")
+
+
+def dw(data: tuple[int, int, int], kernel: tuple[int, int], *, multiplier: int = 1, batch: int = 1, **rest: object) -> Layer:
+    height, width, channels = data
+    weight = (1, *kernel, channels * multiplier)
+    return Layer("dw", (batch, height, width, channels), weight, multiplier=multiplier, **rest)  # type: ignore[arg-type]
+
+
+SAME = (1, 1, 1, 1)
+CASES = [
+    dw((6, 6, 3), (3, 3), padding=SAME),
+    dw((7, 5, 4), (3, 3), padding=SAME),
+    dw((5, 19, 2), (3, 3), padding=(0, 1, 0, 1), pad_value=3),
+    dw((5, 37, 1), (3, 3), padding=SAME, out_zp=5),
+    dw((4, 6, 33), (3, 3), out_zp=127, per_channel=False),
+    dw((6, 6, 5), (3, 3), strides=(2, 2), padding=(0, 0, 1, 1)),
+    dw((9, 7, 3), (3, 3), strides=(2, 1), padding=SAME, out_zp=-7, clip=(-100, 90)),
+    dw((9, 11, 2), (3, 3), strides=(3, 3), padding=(2, 0, 0, 2)),
+    dw((1, 1, 7), (3, 3), padding=SAME),
+    dw((2, 2, 1), (2, 2), padding=(0, 0, 1, 1), pad_value=127),
+    dw((7, 9, 3), (5, 5), padding=(2, 2, 2, 2)),
+    dw((8, 8, 2), (7, 7), padding=(3, 3, 3, 3), strides=(2, 2), clip=(-128, 100)),
+    dw((8, 9, 2), (7, 7), padding=(3, 3, 3, 3), out_zp=0),
+    dw((20, 1, 5), (3, 1), out_zp=-3),
+    dw((24, 1, 3), (10, 1), out_zp=11),
+    dw((15, 1, 4), (15, 1), out_zp=-5),
+    dw((1, 30, 2), (1, 23), padding=(0, 3, 0, 0)),
+    dw((6, 7, 3), (3, 3), multiplier=2, padding=SAME),
+    dw((12, 10, 1), (10, 8), multiplier=3, strides=(2, 2), padding=(4, 3, 5, 3)),
+    dw((8, 5, 3), (3, 2), dilation=(3, 1), padding=SAME),
+    dw((20, 1, 2), (3, 1), dilation=(9, 1), out_zp=-5),
+    dw((3, 4, 2), (3, 3), padding=SAME, batch=2),
+    dw((5, 4, 3), (1, 1), strides=(2, 2)),
+]
+
+
+@pytest.mark.parametrize("layer", CASES)
+def test_kernel_equals_meaning(layer: Layer) -> None:
+    assert check(DEPTHWISE, layer, find_target("cortex-m4")) > 1
