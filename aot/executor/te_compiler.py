@@ -15,7 +15,7 @@ from aot.op.impl import Group, Impl, Lowered, implementations
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
 from aot.support.names import NameSupply, c_identifier
 from aot.target.target import Target
-from aot.tir.transform import structural_key
+from aot.tir.transform import flatten, sharing_key, structural_key
 
 
 def group_of(func: Function) -> Group:
@@ -53,19 +53,20 @@ def lower_group(func: Function, target: Target, name: str) -> Lowered:
     return _accepting(group, target)[0].lower(group, target, name)
 
 
-def candidates(func: Function, target: Target, name: str, *, kernels: str = "native") -> list[Candidate]:
+def candidates(func: Function, target: Target, name: str, policy: Policy) -> list[Candidate]:
     """Every kernel that takes the group, lowered, best plevel first; the generic path only where there is nothing else."""
+    code_key = structural_key if policy.opt == "speed" else lambda f: sharing_key(flatten(f))
     group = group_of(func)
     found: list[Candidate] = []
     for impl in _accepting(group, target):
-        if (impl.anchor == "*" and found) or (kernels == "generic" and not impl.name.startswith("generic.")):
+        if (impl.anchor == "*" and found) or (policy.kernels == "generic" and not impl.name.startswith("generic.")):
             continue
         lowered = impl.lower(group, target, name)
         found.append(
             Candidate(
                 lowered.func.attrs.kernel,
                 lowered,
-                structural_key(lowered.func),
+                code_key(lowered.func),
                 lowered.instructions,
                 sum(c.nbytes for c in lowered.constants.values()),
                 lowered.code,
@@ -177,7 +178,7 @@ class _Compiler:
         func = call.op
         assert isinstance(func, Function)
         name = c_identifier(str(func.attrs.get("name", "layer")))
-        found = candidates(func, self._target, name, kernels=self._policy.kernels)
+        found = candidates(func, self._target, name, self._policy)
         self._candidates.append(found)
         lowered = found[0].lowered
         types = call.type.fields if isinstance(call.type, TupleType) else (call.type,)

@@ -7,10 +7,10 @@ import pytest
 
 from aot.op.impl import implementations
 from aot.target.target import find_target
-from aot.topi.arm_dsp.conv2d_chain import plan_segments
+from aot.topi.arm_dsp.conv2d_chain import ChainSchedule, plan_segments
 from tests.topi.layers import Layer, check
 
-CHAIN = next(i for i in implementations("nn.conv2d") if i.name == "arm_dsp.conv2d_chain")
+CHAIN = {i.name: i for i in implementations("nn.conv2d") if i.name.startswith("arm_dsp.conv2d_chain")}
 
 CASES = [
     Layer("conv", (1, 3, 3, 8), (8, 1, 1, 8), out_zp=5),
@@ -24,15 +24,16 @@ CASES = [
 
 
 @pytest.mark.parametrize("cpu", ["cortex-m3", "cortex-m4"])
+@pytest.mark.parametrize("name", sorted(CHAIN))
 @pytest.mark.parametrize("layer", CASES)
-def test_kernel_equals_meaning(layer: Layer, cpu: str) -> None:
-    assert check(CHAIN, layer, find_target(cpu)) > 10
+def test_kernel_equals_meaning(layer: Layer, name: str, cpu: str) -> None:
+    assert check(CHAIN[name], layer, find_target(cpu)) > 10
 
 
 def test_segments_respect_the_lanes() -> None:
     """Weights of full size allow 32 taps a segment; every segment of the plan keeps its sums below 2^20."""
     full = np.full((100, 4), -128)
-    plan = plan_segments(full)
+    plan = plan_segments(full, ChainSchedule(common=False))
     assert plan.count * plan.length >= 100
     assert 128 * 2 * 128 * plan.length < 1 << 20
-    assert plan_segments(np.full((100, 4), 1)).count == 1
+    assert plan_segments(np.full((100, 4), 1), ChainSchedule(common=True)).count == 1

@@ -6,7 +6,7 @@ from aot.ir.module import IRModule
 from aot.ir.transform import Sequential
 from aot.tir.function import PrimFunc
 from aot.tir.transform.flatten_buffer import flatten, flatten_buffer
-from aot.tir.transform.merge_functions import Merged, merge_functions, structural_key
+from aot.tir.transform.merge_functions import Merged, merge_functions, sharing_key, structural_key
 from aot.tir.transform.simplify import simplified, simplify
 from aot.tir.transform.unroll_loop import unroll, unroll_loop
 from aot.tir.verify import verify
@@ -18,6 +18,7 @@ __all__ = [
     "merge_functions",
     "optimize",
     "pipeline",
+    "sharing_key",
     "simplified",
     "simplify",
     "structural_key",

@@ -35,6 +35,11 @@ def structural_key(func: PrimFunc) -> str:
     return key.function(func)
 
 
+def sharing_key(func: PrimFunc) -> str:
+    """Text that two flattened functions share exactly when `merge_functions` may make one of them."""
+    return _Key(keep_numbers=False).function(func)
+
+
 def few_scalars(funcs: Sequence[PrimFunc], scalars: int) -> bool:
     """The usual rule: arguments beyond the registers of the calling convention cost more than they save."""
     return len(funcs) > 1 and scalars <= 8

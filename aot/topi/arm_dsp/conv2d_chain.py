@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -19,7 +20,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Load, cast, imm, logical_and, minimum, select
 from aot.tir.function import FuncAttrs
-from aot.topi.arm_dsp.intrin_chain import INIT_HIGH, INIT_LOW, LANE_OFFSET, chain_lanes, smlal_chain, unrolled_taps
+from aot.topi.arm_dsp.intrin_chain import INIT_HIGH, INIT_LOW, LANE_OFFSET, TapLoop, best_tap_loop, chain_lanes, common_tap_loop, smlal_chain
 from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer_io import LayerIo, open_io
 from aot.topi.requant import HighMultiply, plan_high_multiply
@@ -42,21 +43,32 @@ class Segments:
         return self.count * self.length
 
 
-def plan_segments(weights: Array) -> Segments:
+@dataclass(frozen=True, slots=True)
+class ChainSchedule:
+    """`common`: loops of a form that layers of other sizes have too, so that they can share code; else the fastest for this one."""
+
+    common: bool
+
+    def tap_loop(self, taps: int) -> TapLoop:
+        return common_tap_loop(taps) if self.common else best_tap_loop(taps)
+
+    def segment_length(self, taps: int) -> int:
+        """`taps`, rounded up: to a multiple of 4, or to where the body of the loop becomes longer."""
+        if self.common:
+            return (taps + 3) // 4 * 4
+        return min(range(taps, taps + 8), key=lambda n: (best_tap_loop(n).instructions(n) + 2 * n, n))
+
+
+def plan_segments(weights: Array, schedule: ChainSchedule) -> Segments:
     """The fewest segments for weights [K, O] (O a multiple of 4): 128 * (sum |wa| + sum |wb|) < 2^20 in each, for channel pairs."""
     depth = weights.shape[0]
     pairs = np.abs(weights.astype(np.int64)).reshape(depth, -1, 2).sum(axis=2)
     for count in range(1, depth + 1):
-        length = _loop_length(-(-depth // count))
+        length = schedule.segment_length(-(-depth // count))
         padded = np.pad(pairs, ((0, max(0, count * length - depth)), (0, 0)))[: count * length]
         if 128 * int(padded.reshape(count, length, -1).sum(axis=1).max()) <= LANE_LIMIT:
             return Segments(count, length)
     raise AssertionError("one tap always fits")
-
-
-def _loop_length(depth: int) -> int:
-    """`depth`, rounded up where its largest divisor up to 16 makes a poor loop body."""
-    return min(range(depth, depth + 8), key=lambda n: (8 * n + 4 * (n // unrolled_taps(n)), n))
 
 
 def accepts(group: Group, target: Target) -> bool:
@@ -71,12 +83,12 @@ def _requant(layer: FusedLayer, target: Target) -> HighMultiply | None:
     return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=1)
 
 
-def lower(group: Group, target: Target, name: str) -> Lowered:
+def lower(group: Group, target: Target, name: str, *, schedule: ChainSchedule) -> Lowered:
     layer = match_layer(group)
     assert layer is not None
     requant = _requant(layer, target)
     assert requant is not None
-    stream = ChainStream(layer, requant)
+    stream = ChainStream(layer, requant, schedule)
     b = IRBuilder(name)
     rows = prod(layer.out_type.shape[:-1])
     source = _source(b, group, layer, stream.segments, rows=rows)
@@ -89,7 +101,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
             _block(b, stream, io, params, source.words, first=first, n=n, count=CHANNELS)
         if stream.tail:
             _block(b, stream, io, params, source.words, first=first, n=imm(stream.blocks), count=stream.tail)
-    kernel = describe("arm_dsp.conv2d_chain", segments=stream.segments.count)
+    kernel = describe("arm_dsp.conv2d_chain", segments=stream.segments.count, unroll=stream.schedule.tap_loop(stream.segments.length).unroll)
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
     return Lowered(func, io.constants, instructions=_estimate(layer, stream, rows), code=900 + 200 * bool(stream.tail))
 
@@ -97,13 +109,13 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
 class ChainStream:
     """Packs a layer: for each block of 4 channels the words {wa + wb z, wc + wd z} of all taps, then biases and requantisation."""
 
-    def __init__(self, layer: FusedLayer, requant: HighMultiply) -> None:
-        self.layer, self.requant = layer, requant
+    def __init__(self, layer: FusedLayer, requant: HighMultiply, schedule: ChainSchedule) -> None:
+        self.layer, self.requant, self.schedule = layer, requant, schedule
         self.channels = layer.channels
         self.blocks, self.tail = divmod(self.channels, CHANNELS)
         matrix = layer.weight.reshape(self.channels, -1).T
         self._weights = np.pad(matrix, ((0, 0), (0, -self.channels % CHANNELS)))
-        self.segments = plan_segments(self._weights)
+        self.segments = plan_segments(self._weights, schedule)
         offsets = np.where(np.arange(self.channels) % 2 == 0, LANE_OFFSET * self.segments.count, 0)
         self._arrays = [2 * (layer.bias - offsets)] + [f.values for f in requant.fields if not f.uniform]
 
@@ -147,8 +159,8 @@ def _block(
         for i in range(4):
             b.store(acc, 2 * i, imm(INIT_LOW, "uint32"))
             b.store(acc, 2 * i + 1, imm(INIT_HIGH, "uint32"))
-        chain = smlal_chain(seg.length)
-        b.block(chain, region(params, base + start), region(words, start), acc)
+        chain = smlal_chain(stream.schedule.tap_loop(seg.length))
+        b.block(chain, region(params, base + start), region(words, start), acc, seg.length)
         lanes: list[tuple[Expr, ...]] = []
         for pair in range(2):
             lanes += chain_lanes(b, (acc[4 * pair], acc[4 * pair + 1], acc[4 * pair + 2], acc[4 * pair + 3]))
@@ -323,9 +335,14 @@ def _estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
     """Instructions of one call: packing, multiply-accumulates, lanes, requantisation (from counts under QEMU)."""
     tiles, taps = -(-rows // PIXELS), stream.segments.taps
     blocks = stream.blocks + bool(stream.tail)
-    loops = stream.segments.count * (stream.segments.length // unrolled_taps(stream.segments.length))
-    per_block = 6 * taps + 3 * loops + 30 * stream.segments.count + 12 * (7 + stream.requant.signed) + 20
+    block = stream.schedule.tap_loop(stream.segments.length).instructions(stream.segments.length)
+    per_block = block * stream.segments.count + 30 * stream.segments.count + 12 * (7 + stream.requant.signed) + 20
     return tiles * (8 * taps + 40 + blocks * per_block)
 
 
-register_impl(Impl("arm_dsp.conv2d_chain", "nn.conv2d", accepts, lower, plevel=20))
+def _register(name: str, schedule: ChainSchedule, plevel: int) -> None:
+    register_impl(Impl(name, "nn.conv2d", accepts, partial(lower, schedule=schedule), plevel))
+
+
+_register("arm_dsp.conv2d_chain", ChainSchedule(common=False), 21)
+_register("arm_dsp.conv2d_chain_common", ChainSchedule(common=True), 20)
