@@ -96,6 +96,8 @@ def _verify_on(path: Path, board_name: str, compiled: Any, oracle: str) -> tuple
         return "refused", "; ".join(p.message for p in error.problems), {}
     except AotError as error:
         return "FAILED", str(error), {}
+    except Exception as error:  # one model's fault must not hide what the others do
+        return "FAILED", f"{type(error).__name__}: {error}", {}
     figures = {k: v for k in WATCHED if (v := getattr(found, k)) is not None}
     if found.exact:
         over = found.workspace_bytes - found.workspace_lower_bound
