@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,15 @@ def settle_constant_channels(requant: RequantizeAttrs, low: Array, high: Array) 
     shift = np.where(constant, -1, np.asarray(requant.shift, np.int64))
     settled = replace(requant, multiplier=tuple(map(int, multiplier)), shift=tuple(map(int, shift)))
     return constant, settled, 4 * (ends[0] - requant.zero_point)
+
+
+TAIL_INSTRUCTIONS = 18
+"""Of an element-wise call of the tail, for each element (a residual ADD)."""
+
+
+def tail_instructions(layer: FusedLayer) -> int:
+    """What the tail adds to the estimate of one call."""
+    return TAIL_INSTRUCTIONS * len(layer.tail) * prod(layer.out_type.shape)
 
 
 Epilogue = Callable[[Expr, tuple[Expr, ...]], Expr]

@@ -75,7 +75,9 @@ class HighMultiply:
 
     def _saturated(self, total: Expr, shift: Expr) -> Expr:
         if self.dsp and (self.lo, self.hi) == int_range(self.dtype):
-            return saturate("ssat", 8, int(shift.value))(total) if isinstance(shift, Imm) else saturate("ssat", 8, 0)(total >> shift)
+            if isinstance(shift, Imm):
+                return saturate("ssat", 8, int(shift.value))(total)
+            return saturate("ssat", 8, 0)(total >> shift)
         return clamp(total >> shift, self.lo, self.hi)
 
 

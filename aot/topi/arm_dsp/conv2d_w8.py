@@ -15,8 +15,8 @@ from aot.tir.expr import Expr, Load, imm, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.intrin_w8 import TAPS, matmul_w8
 from aot.topi.arm_dsp.stream_w8 import W8Stream, arrange, plan_quads, plan_w8
-from aot.topi.arm_dsp.window import WindowQuads, WindowRuns, is_rows, pack_run, pack_unroll
-from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.arm_dsp.window import WindowQuads, WindowRuns, is_rows, pack_run, pack_unroll, run_instructions
+from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer_io import LayerIo, open_io
 
 PIXELS, CHANNELS = 3, 2
@@ -45,7 +45,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     kernel = _Kernel(b, io, layer, stream, unroll=plan.unroll)
     kernel.tiles(rows)
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.conv2d_w8"), span=layer.span, macs=layer.macs))
-    return Lowered(func, io.constants, instructions=kernel.instructions(rows), code=kernel.code())
+    return Lowered(func, io.constants, instructions=kernel.instructions(rows) + tail_instructions(layer), code=kernel.code())
 
 
 class _Kernel:
@@ -103,17 +103,19 @@ class _Kernel:
         """Of one call (from counts under QEMU)."""
         stream, runs = self._stream, self._runs
         loops = stream.quads // self._unroll if stream.quads > self._unroll else 0
-        per_run = runs.quads * 6 + 2 * (runs.quads // pack_unroll(runs.quads)) + 14
-        pack = PIXELS * (runs.count * per_run + 16)
+        pack = runs.instructions(PIXELS * -(-rows // PIXELS) / rows) if self._window is not None else 0
+        if self._window is None:
+            pack = -(-rows // PIXELS) * PIXELS * (run_instructions(runs.length) + 16)
         outputs = PIXELS * (4 + int(stream.requant.signed)) + stream.fields_loaded
         block = 18 * stream.quads + 3 * loops + CHANNELS * outputs + 20
-        return -(-rows // PIXELS) * (pack + (stream.blocks + bool(stream.tail)) * block + 12)
+        return pack + -(-rows // PIXELS) * ((stream.blocks + bool(stream.tail)) * block + 12)
 
     def code(self) -> int:
         """Bytes."""
-        pack = 110 + 24 * pack_unroll(self._runs.quads)
-        window = 0 if self._window is None else 250 + pack * any(self._layer.attrs.padding)
-        return 60 + pack + window + (72 * self._unroll + 230) * (1 + bool(self._stream.tail))
+        pack = 50 + 24 * (pack_unroll(self._runs.quads) + bool(self._runs.length % TAPS))
+        window = 0 if self._window is None else 60 + (90 + pack) * any(self._layer.attrs.padding)
+        stores = 60 * CHANNELS * PIXELS * len(self._layer.tail)
+        return 70 + pack + window + (72 * self._unroll + 230 + stores) * (1 + bool(self._stream.tail))
 
 
 register_impl(Impl("arm_dsp.conv2d_w8", "nn.conv2d", accepts, lower, plevel=10))

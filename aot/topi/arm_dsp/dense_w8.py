@@ -18,7 +18,7 @@ from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.intrin_w8 import TAPS, dot_w8, pack_w8
 from aot.topi.arm_dsp.stream_w8 import QuadPlan, W8Stream, arrange, plan_quads, plan_w8, run_taps
 from aot.topi.arm_dsp.window import is_rows, pack_run, pack_unroll
-from aot.topi.fused import describe, match_layer, tail_accepts
+from aot.topi.fused import describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer_io import LayerIo, open_io
 
 CHANNELS = 4
@@ -53,7 +53,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     kernel = _Kernel(b, io, stream, plan, depth)
     kernel.rows(rows)
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.dense_w8", channels=stream.block), span=layer.span, macs=layer.macs))
-    return Lowered(func, io.constants, instructions=rows * kernel.instructions(), code=kernel.code())
+    return Lowered(func, io.constants, instructions=rows * kernel.instructions() + tail_instructions(layer), code=kernel.code())
 
 
 class _Kernel:
@@ -127,16 +127,17 @@ class _Kernel:
         """Of one row (from counts under QEMU)."""
         stream, quads = self._stream, self._plan.quads
         loops = quads // self._plan.unroll if quads > self._plan.unroll else 0
-        pack = quads * 6 + 2 * (quads // pack_unroll(self._plan.unroll)) + 40
+        pack = quads * 6 + 2 * (quads // pack_unroll(self._plan.unroll)) + 20
         each = 5 + stream.fields_loaded + int(stream.requant.signed)
-        full = quads * (2 + 3 * stream.block) + 2 * loops + stream.block * each + 14
-        rest = quads * (2 + 3 * stream.tail) + 2 * loops + stream.tail * each + 14 if stream.tail else 0
+        fixed = 2 * loops + (12 if loops else 8)
+        full = quads * (2 + 3 * stream.block) + stream.block * each + fixed
+        rest = quads * (2 + 3 * stream.tail) + stream.tail * each + fixed if stream.tail else 0
         return pack + stream.blocks * full + rest
 
     def code(self) -> int:
         """Bytes."""
         blocks = [self._stream.block, *([self._stream.tail] if self._stream.tail else [])]
-        return 140 + 24 * pack_unroll(self._plan.unroll) + sum(self._plan.unroll * (8 + 12 * n) + 40 + 24 * n for n in blocks)
+        return 20 + 24 * pack_unroll(self._plan.unroll) + sum(self._plan.unroll * (8 + 12 * n) + 40 + 24 * n for n in blocks)
 
 
 register_impl(Impl("arm_dsp.dense_w8", "nn.dense", accepts, lower, plevel=30))

@@ -83,12 +83,12 @@ def _emit_pack(operands: Mapping[str, COperand], pixels: int, unroll: int) -> st
         [
             f"const void *aot_s = {operands['x'].pointer};",
             f"void *aot_d = {operands['words'].pointer};",
-            f"const void *const aot_end = (const uint8_t *)aot_s + {TAPS} * ({operands['quads'].value});",
+            *_end(operands, unroll, f"(const uint8_t *)aot_s + {TAPS}"),
             "uint32_t aot_v, aot_x, aot_y;",
         ],
         _looped(step * unroll, ["cmp %[s], %[end]", "bne 1b"], operands, unroll),
         outs=['[s] "+r"(aot_s)', '[d] "+r"(aot_d)', *(f'[{n}] "=&r"(aot_{n})' for n in "vxy")],
-        ins=['[end] "r"(aot_end)', '[mask] "r"(0xff00ff00u)', '[c127] "r"(0x007f007fu)'],
+        ins=[*_end_operand(operands, unroll, "r"), '[mask] "r"(0xff00ff00u)', '[c127] "r"(0x007f007fu)'],
     )
 
 
@@ -147,10 +147,10 @@ def _emit_dot(operands: Mapping[str, COperand], channels: int, unroll: int) -> s
     for c, word in enumerate(words):
         step += [f"smlad %[a{c}], {word}, r12, %[a{c}]", f"sxtb16 {word}, {word}", f"smlad %[a{c}], {word}, lr, %[a{c}]"]
     return _block(
-        [*_pointers(operands, bytes_per_quad=8)],
+        _pointers(operands, unroll, bytes_per_quad=8),
         _looped(step * unroll, ["cmp %[xp], %[end]", "bne 1b"], operands, unroll),
         outs=_accumulators(operands),
-        ins=['[end] "r"(aot_end)'],
+        ins=_end_operand(operands, unroll, "r"),
         clobbers=[*words, "r12", "lr"],
     )
 
@@ -163,24 +163,38 @@ def _emit_matmul(operands: Mapping[str, COperand], unroll: int) -> str:
         step += [f"smlad %[a{3 * c + p}], %[{v}{c}], %[x{i}], %[a{3 * c + p}]" for i, v in enumerate("ws") for c in range(2)]
     temporaries = ("w0", "w1", "s0", "s1", "x0", "x1")
     return _block(
-        [*_pointers(operands, bytes_per_quad=24), f"uint32_t {', '.join('aot_' + t for t in temporaries)};"],
+        [*_pointers(operands, unroll, bytes_per_quad=24), f"uint32_t {', '.join('aot_' + t for t in temporaries)};"],
         _looped(step * unroll, ["ldr %[w0], %[end]", "cmp %[xp], %[w0]", "bne 1b"], operands, unroll),
         outs=[*_accumulators(operands), *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)],
-        ins=['[end] "m"(aot_end)'],
+        ins=_end_operand(operands, unroll, "m"),
     )
+
+
+def _loops(operands: Mapping[str, COperand], unroll: int) -> bool:
+    """Whether there is a loop: not where the trip count is the literal `unroll`."""
+    return operands["quads"].value != str(unroll)
 
 
 def _looped(body: list[str], end: list[str], operands: Mapping[str, COperand], unroll: int) -> list[str]:
-    """The body once where the trip count is the literal `unroll`, else as a loop."""
-    return body if operands["quads"].value == str(unroll) else ["1:", *body, *end]
+    return ["1:", *body, *end] if _loops(operands, unroll) else body
 
 
-def _pointers(operands: Mapping[str, COperand], *, bytes_per_quad: int) -> tuple[str, ...]:
-    return (
+def _end(operands: Mapping[str, COperand], unroll: int, start_and_size: str) -> list[str]:
+    """The declaration of the address where the loop ends."""
+    text = f"const void *const aot_end = {start_and_size} * ({operands['quads'].value});"
+    return [text] if _loops(operands, unroll) else []
+
+
+def _end_operand(operands: Mapping[str, COperand], unroll: int, constraint: str) -> list[str]:
+    return [f'[end] "{constraint}"(aot_end)'] if _loops(operands, unroll) else []
+
+
+def _pointers(operands: Mapping[str, COperand], unroll: int, *, bytes_per_quad: int) -> list[str]:
+    return [
         f"const void *aot_wp = {operands['w'].pointer};",
         f"const void *aot_xp = {operands['x'].pointer};",
-        f"const void *const aot_end = (const uint8_t *)aot_xp + {bytes_per_quad} * ({operands['quads'].value});",
-    )
+        *_end(operands, unroll, f"(const uint8_t *)aot_xp + {bytes_per_quad}"),
+    ]
 
 
 def _accumulators(operands: Mapping[str, COperand]) -> list[str]:

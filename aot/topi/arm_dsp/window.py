@@ -25,6 +25,13 @@ def run_quads(length: int) -> int:
     return -(-length // TAPS)
 
 
+def run_instructions(length: int) -> int:
+    """Of packing one run (from counts under QEMU)."""
+    whole, rest = divmod(length, TAPS)
+    loops = whole // pack_unroll(whole) if whole > 4 else 0
+    return whole * 6 + 2 * loops + 14 + (14 if rest else 0)
+
+
 def pack_run(
     b: IRBuilder,
     words: Buffer,
@@ -129,6 +136,7 @@ class WindowRuns:
     """The runs of a layer's window: rows x columns of them, each `width` pixels or `length` bytes or `quads` quads."""
 
     def __init__(self, layer: FusedLayer) -> None:
+        self._layer = layer
         if is_rows(layer):
             self.rows, self.columns, self.width, self.length = 1, 1, 1, int(layer.weight[0].size)
         else:
@@ -144,3 +152,22 @@ class WindowRuns:
     def quads(self) -> int:
         """Of one run."""
         return run_quads(self.length)
+
+    def instructions(self, share: float) -> int:
+        """Of packing the windows of all output pixels `share` times (from counts under QEMU)."""
+        attrs, (_, height, width, _) = self._layer.attrs, self._layer.data_type.shape
+        images, rows, columns, _ = self._layer.out_type.shape
+        inside = images * _inside(rows, self.rows, 1, height, axis=(attrs.strides[0], attrs.dilation[0], attrs.padding[0]))
+        inside *= _inside(columns, self.columns, self.width, width, axis=(attrs.strides[1], attrs.dilation[1], attrs.padding[1]))
+        pixels = images * rows * columns
+        border = pixels * self.count - inside
+        tests = 8 if any(attrs.padding) else 0
+        each = pixels * (self.count * (run_instructions(self.length) + tests) + 16) + border * (25 + 9 * self.length // 2)
+        return int(share * each)
+
+
+def _inside(count: int, steps: int, extent: int, size: int, *, axis: tuple[int, int, int]) -> int:
+    """How many of `count` * `steps` runs of `extent` positions lie within `size`; axis: (stride, dilation, padding before)."""
+    stride, dilation, before = axis
+    starts = [i * stride + k * dilation - before for i in range(count) for k in range(steps)]
+    return sum(s >= 0 and s + extent <= size for s in starts)
