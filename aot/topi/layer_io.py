@@ -10,7 +10,7 @@ from aot.op.te_rule import TeContext
 from aot.te.tensor import placeholder
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast
+from aot.tir.expr import Expr
 from aot.topi.fused import Epilogue, FusedLayer, tail_epilogue
 
 
@@ -25,7 +25,7 @@ class LayerIo:
 
     def store(self, indices: tuple[Expr, ...], value: Expr) -> None:
         if self.epilogue is not None:
-            value = self.epilogue(cast("int8", value), indices)
+            value = self.epilogue(value, indices)  # requantised, so within int8: no conversion needed
         self.ctx.builder.store(self.out, indices, value)
 
     def constant(self, name: str, data: Array, dtype: str, *, align: int = 4) -> Buffer:
@@ -39,12 +39,17 @@ class LayerIo:
         return dict(self.ctx.constants)
 
 
-def open_io(b: IRBuilder, group: Group, layer: FusedLayer, *, data_shape: tuple[int, ...], out_shape: tuple[int, ...]) -> LayerIo:
-    """Declare the buffers; inputs in the order of the group's parameters, operands of the tail seen in the output's shape."""
+def open_io(
+    b: IRBuilder, group: Group, layer: FusedLayer, *, data_shape: tuple[int, ...], out_shape: tuple[int, ...], data_align: int = 1
+) -> LayerIo:
+    """Declare the buffers; inputs in the order of the group's parameters, operands of the tail seen in the output's shape.
+
+    `data_align` in bytes is for kernels that read the data by words.
+    """
     data, operands = None, {}
     for var in group.params:
         if var is layer.data and data is None:
-            data = b.input("data", data_shape, var.type.dtype)
+            data = b.input("data", data_shape, var.type.dtype, align=data_align)
         else:
             operands[id(var)] = placeholder(b.input("operand", out_shape, var.type.dtype))
     assert data is not None
