@@ -323,6 +323,15 @@ def test_alignment_keeps_some(align: int, left: int) -> None:
     assert channels(new, "nn.conv2d") == [left, 16]
 
 
+def test_kept_indices_of_two_runs_are_the_models() -> None:
+    net = QuantNet(27)
+    x = constant_at(net, net.input(1, 3, 3, 2), {c: -30 for c in range(10) if c not in (2, 5, 9)}, outputs=10)
+    func = net.func(net.finish(net.conv(x, net.weights(16, 1, 1, 10))))
+    first = run(func, align=8)
+    assert first.attrs["channels"][3] == (0, 1, 2, 3, 4, 5, 6, 9)
+    assert run(first).attrs == run(func).attrs == {"channels": {t: (2, 5, 9) for t in (1, 2, 3)}}
+
+
 def test_spans_and_weight_parameters_stay_with_their_channels() -> None:
     net = QuantNet(26)
     w = net.weights(4, 1, 1, 2)

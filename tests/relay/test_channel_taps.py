@@ -66,6 +66,10 @@ def test_random_layers(data: st.DataObject) -> None:
         assume(False)
     new = run(net.func(acc))
     assert all(a <= b for a, b in zip(window(new), kernel, strict=True))
+    if layer(new).attrs.padding != padding:
+        reach = [(k - 1) * d + 1 for k, d in zip(window(new), dilation, strict=True)]
+        cut = [axis for axis in (0, 1) if window(new)[axis] < kernel[axis]]
+        assert all(max(layer(new).attrs.padding[a], layer(new).attrs.padding[a + 2]) < reach[a] for a in cut)
 
 
 @pytest.mark.parametrize("depthwise", [False, True])
@@ -131,3 +135,10 @@ def test_a_zero_row_of_one_output_channel_only_stays() -> None:
     w[0, 0] = 0
     func = net.func(net.conv(net.input(1, 5, 5, 2), w, padding=SAME3))
     assert run(func) is func
+
+
+def test_sums_near_32_bits_stay_as_they_are() -> None:
+    net = QuantNet(8)
+    w = np.full((1, 3, 3, 1), 100, np.int8)
+    func = net.func(net.conv(net.input(1, 1, 1, 1), w, padding=SAME3, pad_value=0, input_zp=-(2**23)))
+    assert run(func) is func, "900 * 2^23 leaves 32 bits"

@@ -222,9 +222,7 @@ def _channelwise(expr: Call, state: _State) -> None:
     mask = np.logical_or.reduce([state.needed[id(e)] for e in (expr, *bound)])
     for e in (expr, *bound):
         state.require(e, mask)
-    for o in operands(expr):
-        if channels(tensor_type(o)) != count:
-            state.require_all(o)
+    # An operand with a single channel for all is live if the result is, and then keeps its one.
 
 
 def _with_constants(expr: Call, state: _State) -> None:
