@@ -67,10 +67,11 @@ def evaluate(data: Array, *, attrs: LutAttrs, out_type: TensorType) -> Array:
 
 
 def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: LutAttrs, out_type: TensorType) -> Tensor:
-    table = ctx.constant("table", np.asarray(attrs.table, np.int8))
+    # in the order of the codes' bits, so that a byte indexes it as it is
+    table = ctx.constant("table", np.roll(np.asarray(attrs.table, np.int8), 128))
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
-        return table.at(b, (cast("int32", args[0].at(b, i)) + 128,))
+        return table.at(b, (cast("int32", cast("uint8", args[0].at(b, i))),))
 
     return compute(out_type.shape, out_type.dtype, rule)
 

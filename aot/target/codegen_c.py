@@ -394,6 +394,10 @@ class _Printer:
 
     def _binop(self, e: BinOp) -> tuple[str, int]:
         op, dtype = e.op, e.a.dtype
+        saturated = _saturation(e)
+        if saturated is not None:
+            value, call = saturated
+            return f"{call}({self._text(value)})", _PRIMARY
         if op in ("min", "max"):
             kind = "int32" if dtype in _NARROW or dtype == "bool" else dtype
             text = f"aot_{op}_{suffix(kind).lower()}({self._text(e.a)}, {self._text(e.b)})"
@@ -492,6 +496,28 @@ class _Printer:
                 return Call(intrin, tuple(map(self._fold, args)))
             case _:
                 return e
+
+
+_SATURATIONS = {int_range(t): f"aot_{'s' if is_signed(t) else 'u'}sat{bits(t)}" for t in ("int8", "int16", "uint8")}
+"""Bounds of a clamp -> the function of aot/kernel.h that is SSAT or USAT where the core has them."""
+
+_SATURATE_SHIFT = 24
+"""Largest shift that these functions exist with."""
+
+
+def _saturation(e: BinOp) -> tuple[Expr, str] | None:
+    """(x, function) for min(max(x, low), high) of an int32 where one function does that, together with a shift of x."""
+    if e.op != "min" or e.dtype != "int32" or not isinstance(e.a, BinOp) or e.a.op != "max":
+        return None
+    if not isinstance(e.b, Imm) or not isinstance(e.a.b, Imm):
+        return None
+    call = _SATURATIONS.get((int(e.a.b.value), int(e.b.value)))
+    if call is None:
+        return None
+    value = e.a.a
+    if isinstance(value, BinOp) and value.op == ">>" and isinstance(value.b, Imm) and 0 < int(value.b.value) <= _SATURATE_SHIFT:
+        return value.a, f"{call}_asr{value.b.value}"
+    return value, call
 
 
 def _bytes_only(a: str, b: str) -> bool:

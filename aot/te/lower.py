@@ -38,6 +38,30 @@ def emit_nest(b: IRBuilder, out: Buffer, tensor: Tensor) -> None:
     nest(())
 
 
+def emit_flat(b: IRBuilder, out: Buffer, tensor: Tensor, *, unroll: int = 4) -> None:
+    """Append one loop that stores the elements of a tensor with one axis, `unroll` at a time, and what is left after it.
+
+    The values of a turn are computed before any of them is stored, so that loads do not wait for stores.
+    """
+    (size,) = tensor.shape
+    if out.shape != tensor.shape:
+        raise ValueError(f"{out.name} of shape {out.shape} cannot hold a tensor of shape {tensor.shape}")
+
+    def turn(start: Expr, count: int) -> None:
+        values = [b.let("value", tensor.at(b, (start + u,))) for u in range(count)]
+        for u, value in enumerate(values):
+            b.store(out, start + u, value)
+
+    whole = size - size % unroll
+    if whole == unroll:
+        turn(imm(0), unroll)
+    elif whole:
+        with b.for_("i", whole, step=unroll) as i:
+            turn(i, unroll)
+    if whole < size:
+        turn(imm(whole), size - whole)
+
+
 def tensor_size(shape: Sequence[int]) -> int:
     """Number of elements."""
     size = 1

@@ -222,7 +222,7 @@ def test_look_of_a_function() -> None:
     assert "acc_0 = aot_fake_mac(&x[i * 8 + k], (const int8_t *)&params[o * 8 + k] + 0, acc_0);" in body
     assert "#if defined(__ARM_FEATURE_DSP)\n" in body
     assert "#if" not in emit_func(conv(), name="f", target=HOST)
-    assert "y[i * 4 + o] = (int8_t)aot_min_i32(aot_max_i32(q, -128), 127);" in body
+    assert "y[i * 4 + o] = (int8_t)aot_ssat8(q);" in body
 
 
 def test_unused_parameter_is_voided(tmp_path: Path) -> None:

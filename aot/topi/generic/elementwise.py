@@ -1,0 +1,80 @@
+"""Element-wise groups whose tensors all have the result's shape: one flat loop, four elements a turn.
+
+Bytes are read and written one by one: with an immediate offset that is one instruction each, no more than it takes to pull
+the bytes of a word apart and to put them together again.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from aot.ir.op import T_OP_PATTERN, Op, OpPattern
+from aot.ir.type import TensorType
+from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Call, Constant, post_order, tensor_type
+from aot.support.dtype import is_float
+from aot.target.target import Target
+from aot.te.lower import emit_flat
+from aot.te.tensor import Tensor, placeholder
+from aot.tir.builder import IRBuilder
+from aot.tir.function import FuncAttrs
+
+ANCHORS = ("qnn.add", "qnn.lut", "qnn.quantize", "qnn.dequantize", "qnn.requantize8", "clip")
+
+UNROLL = 4
+
+INSTRUCTIONS = {"qnn.add": 5, "qnn.lut": 1, "qnn.quantize": 20, "qnn.dequantize": 4, "qnn.requantize8": 9, "clip": 4}
+"""Of one element on a core with DSP and FPU, without load and store (counted in disassemblies)."""
+
+
+def accepts(group: Group, _target: Target) -> bool:
+    """Calls of element-wise operators only, each operand of the shape of the result."""
+    shape = tensor_type(group.result).shape if isinstance(group.result.type, TensorType) else None
+    return all(
+        isinstance(e.type, TensorType) and e.type.shape == shape and (not isinstance(e, Call) or is_elementwise(e))
+        for e in post_order(group.result)
+    )
+
+
+def is_elementwise(call: Call) -> bool:
+    """Whether an element of the result needs only that element of each operand (given equal shapes)."""
+    return isinstance(call.op, Op) and call.op.name in F_TE and T_OP_PATTERN.get(call.op.name) <= OpPattern.BROADCAST
+
+
+def lower(group: Group, _target: Target, name: str) -> Lowered:
+    b = IRBuilder(name)
+    ctx = TeContext(b)
+    result = tensor_type(group.result)
+    size = prod(result.shape)
+    tensors: dict[int, Tensor] = {id(v): placeholder(b.input("data", (size,), v.type.dtype)) for v in group.params}
+    out = b.output("out", (size,), result.dtype)
+    calls = []
+    for expr in post_order(group.result):
+        match expr:
+            case Constant():
+                tensors[id(expr)] = ctx.constant("table", expr.data.reshape(-1))
+            case Call():
+                calls.append(expr)
+                tensors[id(expr)] = _compute(ctx, expr, tensors, size)
+    floats = any(is_float(tensor_type(e).dtype) for e in post_order(group.result))
+    unroll = 2 if floats else UNROLL
+    emit_flat(b, out, tensors[id(group.result)], unroll=unroll)
+    words = [str(c.op).rpartition(".")[2] for c in calls]
+    kernel = f"generic.elementwise_{'_'.join(words)}(unroll={unroll})"
+    each = sum(INSTRUCTIONS.get(str(c.op), 12) for c in calls) + len(group.params) + 1
+    func = b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span))
+    return Lowered(func, dict(ctx.constants), size * each + 3 * size // unroll + 12, 4 * each * unroll + 24)
+
+
+def _compute(ctx: TeContext, call: Call, tensors: dict[int, Tensor], size: int) -> Tensor:
+    """The te rule of one call on flat tensors."""
+    type_ = tensor_type(call)
+    flat = TensorType((size,), type_.dtype, type_.quant)
+    return F_TE.get(str(call.op))(ctx, [tensors[id(a)] for a in call.args], call.attrs, flat)
+
+
+
+
+for _anchor in ANCHORS:
+    register_impl(Impl("generic.elementwise", _anchor, accepts, lower, plevel=12))
