@@ -79,6 +79,7 @@ class _Kernel:
         self._row = TILES * self._stream.pairs + SUMS
         self._patch = b.scratch("patch", (self._form.positions * self._words,), "uint32")
         self._domain = b.scratch("domain", (self._form.positions * self._row,), "uint32")
+        self._half = b.scratch("half", (2 * self._form.positions,), "uint32")
         self._origin = b.scratch("origin", (TILES,), "int32")
         n, height, width, _ = layer.out_type.shape
         self._tiles_y, self._tiles_x = -(-height // self._form.m), -(-width // self._form.m)
@@ -160,19 +161,23 @@ class _Kernel:
             b.store_as(self._patch, "int8", (row + p * self._words) * 4 + i, value)
 
     def _transform(self, k: Expr, t: Expr) -> None:
-        """V of four channels (word k of each pixel): rows first, then columns, whose positions lie side by side."""
+        """V of four channels (word k of each pixel): rows first, then columns, whose positions lie side by side.
+
+        What is between the two lies in `half`.  As the compiler has to take it for the same memory as the rest, it keeps the order
+        of loads and stores and so has enough registers.
+        """
         b, n = self._b, self._form.n
-        halves: list[list[list[Expr]]] = [[], []]
         for r in range(n):
             words = [b.let("w", self._patch[k + (r * n + c) * self._words]) for c in range(n)]
-            for half, extend in enumerate((SXTB16, SXTB16_ROR8)):
-                halves[half].append(transform_input(b, self._form, [b.let("x", extend(w)) for w in words]))
+            for part, extend in enumerate((SXTB16, SXTB16_ROR8)):
+                for i, value in enumerate(transform_input(b, self._form, [b.let("x", extend(w)) for w in words])):
+                    b.store(self._half, (part * n + i) * n + r, value)
         target = b.let("target", k * (2 * TILES) + t)
-        for half in range(2):
+        for part in range(2):
             for i in range(n):
-                column = transform_input(b, self._form, [halves[half][r][i] for r in range(n)])
+                column = transform_input(b, self._form, [b.let("x", self._half[(part * n + i) * n + r]) for r in range(n)])
                 for j, value in enumerate(column):
-                    b.store(self._domain, target + ((i * n + j) * self._row + half * TILES), value)
+                    b.store(self._domain, target + ((i * n + j) * self._row + part * TILES), value)
 
     def _channel(self, start: Expr, channel: Expr, c: Expr) -> None:
         """Both tiles of one output channel, `c` in its block."""
@@ -188,15 +193,16 @@ class _Kernel:
     def _outputs(self, sums: Expr, out: Expr, bias: Expr, factor: Expr | None, fields: tuple[Expr, ...]) -> None:
         b, n, form = self._b, self._form.n, self._form
         _, _, width, channels = self._layer.out_type.shape
-        columns: list[list[Expr]] = []
         for i in range(n):
             loaded: list[Expr] = [b.let("m", self._domain[sums + (i * n + j) * self._row]) for j in range(n)]
             if i == 1:
                 loaded[1] = b.let("m", loaded[1] + bias)
-            columns.append(transform_output(b, form, loaded))
+            for y, value in enumerate(transform_output(b, form, loaded)):
+                b.store(self._half, y * n + i, value)
         scales: dict[int, Expr] = {}
         for y in range(form.m):
-            for x, value in enumerate(transform_output(b, form, [columns[i][y] for i in range(n)])):
+            row: list[Expr] = [b.let("h", self._half[y * n + i]) for i in range(n)]
+            for x, value in enumerate(transform_output(b, form, row)):
                 if factor is not None:
                     lacking = form.row_factor[y] * form.row_factor[x]
                     if lacking not in scales:
