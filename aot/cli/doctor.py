@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -31,16 +32,11 @@ class Finding:
         return bool(self.version)
 
 
-_PACKAGES = (
-    ("numpy", "the compiler", True),
-    ("tflite", "the compiler", True),
-    ("jinja2", "project files", True),
-    ("pyelftools", "sizes of an image", True),
-    ("pillow", "images as input", True),
-    ("ai-edge-litert", "reference of aot verify", False),
-    ("tflite-micro", "reference of aot verify --oracle tflm", False),
-    ("pytest", "the tests", False),
-)
+_OPTIONAL = {
+    "ai-edge-litert": "reference of aot verify",
+    "tflite-micro": "reference of aot verify --oracle tflm",
+    "pytest": "the tests",
+}
 
 _PURPOSES = {
     "arm-none-eabi-gcc": ("firmware", True),
@@ -51,11 +47,23 @@ _PURPOSES = {
 }
 
 
+def required_packages() -> list[str]:
+    """The Python packages that ours depends on, by its own metadata; none when it runs without being installed."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        lines = requires("aot") or []
+    except PackageNotFoundError:
+        return []
+    return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines if "extra ==" not in line]
+
+
 def _packages() -> list[Finding]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = []
-    for name, purpose, needed in _PACKAGES:
+    wanted = [(name, "the compiler", True) for name in required_packages()]
+    for name, purpose, needed in [*wanted, *((n, p, False) for n, p in _OPTIONAL.items())]:
         try:
             have = version(name)
         except PackageNotFoundError:
