@@ -111,5 +111,6 @@ def _layer(index: int, layer: Layer, arrays: Sequence[ConstArray]) -> dict[str, 
             {"kernel": c.kernel, "instructions": c.instructions, "constants": c.constants, "code": c.code, "scratch": c.scratch}
             for c in call.candidates
         ],
-        "output": {"shape": list(result.type.shape), "dtype": result.type.dtype, "tensor": result.tensor},
+        "output": {"shape": list(result.type.shape), "dtype": result.type.dtype, "tensor": result.tensor}
+        | ({"channels": list(result.channels)} if result.channels else {}),
     }

@@ -15,11 +15,15 @@ from aot.tir.function import PrimFunc
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorRef:
-    """A tensor of the graph, compared by identity; `tensor` is its index in the .tflite, or -1."""
+    """A tensor of the graph, compared by identity; `tensor` is its index in the .tflite, or -1.
+
+    `channels` are the indices of the last axis that are left of the file's tensor; empty where all of them are.
+    """
 
     name: str
     type: TensorType
     tensor: int = -1
+    channels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -126,7 +126,7 @@ def compare_layers(
     for step in trace:
         layer = by_index[step.index]
         tensor = layer["output"].get("tensor", -1)
-        wanted = tensors.get(tensor)
+        wanted = _kept(tensors.get(tensor), layer["output"].get("channels"))
         if wanted is None or step.output is None or (wanted.size, wanted.dtype) != (step.output.size, step.output.dtype):
             continue
         diff = difference(wanted, step.output)
@@ -140,6 +140,14 @@ def compare_layers(
             }
             return {**place, "tensor": tensor, **asdict(diff)}
     return None
+
+
+def _kept(tensor: Array | None, channels: Sequence[int] | None) -> Array | None:
+    """What the compiled model computes of a reference's tensor: some indices of its last axis, or all of them."""
+    if tensor is None or not channels or tensor.ndim == 0 or max(channels) >= tensor.shape[-1]:
+        return tensor
+    part: Array = tensor[..., list(channels)]
+    return part
 
 
 @dataclass(frozen=True, slots=True)

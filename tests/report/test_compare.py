@@ -63,6 +63,11 @@ def test_first_layer_that_differs_is_found_in_order_of_execution() -> None:
     assert (found["layer"], found["op"], found["tensor"], found["element"]) == (1, "ADD", 11, 0)
     # A tensor that the reference does not show, or shows in another form, is passed over.
     assert compare_layers(layers, trace, {10: right, 11: right[:2]}) is None
+    # Of a tensor that has lost channels in the compiled model, the others are compared.
+    wide = np.arange(8, dtype=np.int8).reshape(2, 4)
+    layers[0]["output"] = {"tensor": 10, "channels": [0, 3]}
+    assert compare_layers(layers[:1], [LayerResult(0, output=wide[:, [0, 3]])], {10: wide}) is None
+    assert compare_layers(layers[:1], [LayerResult(0, output=wide[:, [0, 2]])], {10: wide}) is not None
     later = compare_layers(layers, trace, {10: right, 12: right})
     assert later is not None
     assert later["layer"] == 2
