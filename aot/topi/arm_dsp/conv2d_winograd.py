@@ -16,6 +16,7 @@ from math import prod
 
 from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
+from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Load, cast, equal, imm, logical_and, maximum, minimum
 from aot.tir.function import FuncAttrs
@@ -28,6 +29,7 @@ from aot.topi.arm_dsp.intrin_winograd import (
     TILES,
     Winograd,
     product_instructions,
+    slide_input,
     transform_input,
     transform_output,
     unrolled_pairs,
@@ -44,7 +46,7 @@ def accepts(group: Group, target: Target, *, form: Winograd) -> bool:
     if layer is None or not target.has("dsp") or not tail_accepts(layer) or not is_winograd_shape(layer):
         return False
     _, height, width, _ = layer.out_type.shape
-    return height >= form.m and width >= form.m and plan_winograd(layer, form, target) is not None
+    return height >= form.m and width >= form.m * form.span and plan_winograd(layer, form, target) is not None
 
 
 def lower(group: Group, target: Target, name: str, *, form: Winograd) -> Lowered:
@@ -77,20 +79,20 @@ class _Kernel:
         )
         self._params = self.io.constant("params", self._stream.data(), "int32")
         self._row = TILES * self._stream.pairs + SUMS
-        self._patch = b.scratch("patch", (self._form.positions * self._words,), "uint32")
+        self._patch = b.scratch("patch", (self._form.n * self._form.window_width * self._words,), "uint32")
         self._domain = b.scratch("domain", (self._form.positions * self._row,), "uint32")
-        self._half = b.scratch("half", (2 * self._form.positions,), "uint32")
-        self._origin = b.scratch("origin", (TILES,), "int32")
+        self._half = b.scratch("half", (2 * self._form.positions,), "uint32") if self._form.span == 1 else None
+        self._origin = b.scratch("origin", (TILES // self._form.span,), "int32")
         n, height, width, _ = layer.out_type.shape
-        self._tiles_y, self._tiles_x = -(-height // self._form.m), -(-width // self._form.m)
-        self._tiles = n * self._tiles_y * self._tiles_x
+        self._units_y, self._units_x = -(-height // self._form.m), -(-width // (self._form.m * self._form.span))
+        self._units = n * self._units_y * self._units_x
 
     def body(self) -> None:
-        b = self._b
-        with b.for_("pair", -(-self._tiles // TILES)) as pair:
-            with b.for_("t", TILES) as t:
-                tile = b.let("tile", minimum(pair * TILES + t, self._tiles - 1))
-                self._load_tile(tile, t)
+        b, at_once = self._b, TILES // self._form.span
+        with b.for_("pair", -(-self._units // at_once)) as pair:
+            with b.for_("t", at_once) as t:
+                unit = b.let("unit", minimum(pair * at_once + t, self._units - 1)) if self._units % at_once else pair * at_once + t
+                self._load_unit(unit, t)
                 with b.for_("k", self._words) as k:
                     self._transform(k, t)
             with b.for_("n", self._stream.blocks) as block:
@@ -102,44 +104,43 @@ class _Kernel:
                 with b.for_("c", count) as c:
                     self._channel(start + c, block * CHANNELS + c, c)
 
-    def _load_tile(self, tile: Expr, t: Expr) -> None:
-        """Copy the tile's window to the patch and note where its outputs begin."""
-        b, m = self._b, self._form.m
+    def _load_unit(self, unit: Expr, t: Expr) -> None:
+        """Copy the window of one unit, `span` tiles, to the patch and note where its outputs begin."""
+        b, form, padding = self._b, self._form, self._layer.attrs.padding
         _, height, width, channels = self._layer.out_type.shape
-        line = b.let("line", tile / self._tiles_x)
+        line = b.let("line", unit / self._units_x)
         image: Expr = imm(0)
         row = line
         if self._layer.out_type.shape[0] > 1:
-            image = b.let("image", line / self._tiles_y)
-            row = line - image * self._tiles_y
-        y = b.let("y", minimum(row * m, height - m))
-        x = b.let("x", minimum((tile - line * self._tiles_x) * m, width - m))
+            image = b.let("image", line / self._units_y)
+            row = line - image * self._units_y
+        y = b.let("y", minimum(row * form.m, height - form.m))
+        x = b.let("x", minimum((unit - line * self._units_x) * (form.m * form.span), width - form.m * form.span))
         b.store(self._origin, t, ((image * height + y) * width + x) * channels)
-        top, left, _, _ = self._layer.attrs.padding
         data_height, data_width = self._layer.data_type.shape[1:3]
-        column = b.let("column", x - left)
-        n = self._form.n
-        if any(self._layer.attrs.padding):
-            first = b.let("first", minimum(maximum(0 - column, 0), n))
-            last = b.let("last", maximum(minimum(data_width - column, n), first))
-        else:
-            first, last = imm(0), imm(n)
-        with b.for_("r", n) as r:
-            at = b.let("at", y - top + r)
+        column = b.let("column", x - padding[1])
+        columns = imm(form.window_width)
+        first: Expr = imm(0)
+        last: Expr = columns
+        if any(padding):
+            first = b.let("first", minimum(maximum(0 - column, 0), columns))
+            last = b.let("last", maximum(minimum(data_width - column, columns), first))
+        with b.for_("r", form.n) as r:
+            at = b.let("at", y - padding[0] + r)
             source = ((image * data_height + at) * data_width + column) * self._inputs
-            if any(self._layer.attrs.padding):
+            if any(padding):
                 with b.if_(logical_and(at >= 0, at < data_height)):
                     self._fill(r, imm(0), first)
                     self._copy(source, r, first, last)
-                    self._fill(r, last, imm(n))
+                    self._fill(r, last, columns)
                 with b.else_():
-                    self._fill(r, imm(0), imm(n))
+                    self._fill(r, imm(0), columns)
             else:
                 self._copy(source, r, first, last)
 
     def _fill(self, r: Expr, first: Expr, last: Expr) -> None:
         """Pixels first..last of row r become the padding value."""
-        b, row = self._b, r * (self._form.n * self._words)
+        b, row = self._b, r * (self._form.window_width * self._words)
         word = (self._layer.attrs.pad_value & 0xFF) * 0x01010101
         with b.for_("f", row + last * self._words, start=row + first * self._words) as f:
             b.store(self._patch, f, imm(word, "uint32"))
@@ -147,7 +148,7 @@ class _Kernel:
     def _copy(self, source: Expr, r: Expr, first: Expr, last: Expr) -> None:
         """Pixels first..last of row r; `source` is the byte of the row's pixel 0."""
         b = self._b
-        row = r * (self._form.n * self._words)
+        row = r * (self._form.window_width * self._words)
         if self._by_words:
             step = max(u for u in (4, 2, 1) if self._words % u == 0)
             shift = b.let("shift", source / 4 - row)
@@ -161,7 +162,36 @@ class _Kernel:
             b.store_as(self._patch, "int8", (row + p * self._words) * 4 + i, value)
 
     def _transform(self, k: Expr, t: Expr) -> None:
-        """V of four channels (word k of each pixel): rows first, then columns, whose positions lie side by side.
+        """V of four channels (word k of each pixel)."""
+        target = self._b.let("target", k * (2 * TILES) + t)
+        if self._half is None:
+            for part in range(2):
+                self._slide(k, target, part)
+        else:
+            self._transform_by_halves(k, target, self._half)
+
+    def _store_domain(self, target: Expr, values: Sequence[Expr], *, position: tuple[int, int], part: int) -> None:
+        """`values` to the positions (x, y), (x, y + 1) ...; the words of channels 0 and 2 (part 0) or 1 and 3 of the four."""
+        x, y = position
+        for j, value in enumerate(values):
+            self._b.store(self._domain, target + ((x * self._form.n + y + j) * self._row + part * TILES), value)
+
+    def _slide(self, k: Expr, target: Expr, part: int) -> None:
+        """Two tiles side by side: columns one after another, of which three are alive."""
+        b, form = self._b, self._form
+        extend = (SXTB16, SXTB16_ROR8)[part]
+        columns: list[list[Expr]] = []
+        for c in range(form.window_width):
+            words = [b.let("w", self._patch[k + (r * form.window_width + c) * self._words]) for r in range(form.n)]
+            columns.append(transform_input(b, form, [b.let("x", extend(w)) for w in words]))
+            tile = (c - 2) // form.m
+            for j in range(form.n if c >= 2 else 0):
+                old = [columns[i][j] for i in range(form.m * tile, c + 1)]
+                for x, value in slide_input(b, old):
+                    self._store_domain(target + tile, [value], position=(x, j), part=part)
+
+    def _transform_by_halves(self, k: Expr, target: Expr, half: Buffer) -> None:
+        """One tile: rows first, then columns, whose positions lie side by side.
 
         What is between the two lies in `half`.  As the compiler has to take it for the same memory as the rest, it keeps the order
         of loads and stores and so has enough registers.
@@ -171,45 +201,54 @@ class _Kernel:
             words = [b.let("w", self._patch[k + (r * n + c) * self._words]) for c in range(n)]
             for part, extend in enumerate((SXTB16, SXTB16_ROR8)):
                 for i, value in enumerate(transform_input(b, self._form, [b.let("x", extend(w)) for w in words])):
-                    b.store(self._half, (part * n + i) * n + r, value)
-        target = b.let("target", k * (2 * TILES) + t)
+                    b.store(half, (part * n + i) * n + r, value)
         for part in range(2):
             for i in range(n):
-                column = transform_input(b, self._form, [b.let("x", self._half[(part * n + i) * n + r]) for r in range(n)])
-                for j, value in enumerate(column):
-                    b.store(self._domain, target + ((i * n + j) * self._row + part * TILES), value)
+                column: list[Expr] = [b.let("x", half[(part * n + i) * n + r]) for r in range(n)]
+                self._store_domain(target, transform_input(b, self._form, column), position=(i, 0), part=part)
 
     def _channel(self, start: Expr, channel: Expr, c: Expr) -> None:
         """Both tiles of one output channel, `c` in its block."""
-        b = self._b
+        b, form = self._b, self._form
         bias = b.let("bias", cast("uint32", self._stream.bias(self._params, start)))
         fields = tuple(f if not isinstance(f, Load) else b.let("field", f) for f in self._stream.fields(self._params, start))
         factor = None if self._plan.factor is None else b.let("factor", cast("uint32", self._stream.factor(self._params, start)))
-        with b.for_("u", TILES) as u:
-            sums = b.let("sums", c * TILES + u + TILES * self._stream.pairs)
-            out = b.let("place", self._origin[u] + channel)
-            self._outputs(sums, out, bias, factor, fields)
+        with b.for_("u", TILES // form.span) as u:
+            place = b.let("place", self._origin[u] + channel)
+            for s in range(form.span):
+                sums = b.let("sums", c * TILES + (u * form.span + s + TILES * self._stream.pairs))
+                rows = self._inverse(sums, bias)
+                self._outputs(rows, place + s * form.m * self._layer.channels, factor, fields)
 
-    def _outputs(self, sums: Expr, out: Expr, bias: Expr, factor: Expr | None, fields: tuple[Expr, ...]) -> None:
+    def _inverse(self, sums: Expr, bias: Expr) -> list[list[Expr]]:
+        """A^T M A by rows, not divided; `sums` is the index of M at position 0."""
         b, n, form = self._b, self._form.n, self._form
-        _, _, width, channels = self._layer.out_type.shape
+        columns: list[list[Expr]] = []
         for i in range(n):
             loaded: list[Expr] = [b.let("m", self._domain[sums + (i * n + j) * self._row]) for j in range(n)]
             if i == 1:
                 loaded[1] = b.let("m", loaded[1] + bias)
-            for y, value in enumerate(transform_output(b, form, loaded)):
-                b.store(self._half, y * n + i, value)
+            columns.append(transform_output(b, form, loaded))
+            if self._half is not None:
+                for y, value in enumerate(columns[-1]):
+                    b.store(self._half, y * n + i, value)
+        if self._half is None:
+            return [[columns[i][y] for i in range(n)] for y in range(form.m)]
+        return [[self._half[y * n + i] for i in range(n)] for y in range(form.m)]
+
+    def _outputs(self, rows: list[list[Expr]], place: Expr, factor: Expr | None, fields: tuple[Expr, ...]) -> None:
+        b, form = self._b, self._form
+        _, _, width, channels = self._layer.out_type.shape
         scales: dict[int, Expr] = {}
-        for y in range(form.m):
-            row: list[Expr] = [b.let("h", self._half[y * n + i]) for i in range(n)]
-            for x, value in enumerate(transform_output(b, form, row)):
+        for y, row in enumerate(rows):
+            for x, value in enumerate(transform_output(b, form, [b.let("h", v) if isinstance(v, Load) else v for v in row])):
                 if factor is not None:
                     lacking = form.row_factor[y] * form.row_factor[x]
                     if lacking not in scales:
                         scales[lacking] = b.let("scale", factor * lacking)
                     value = value * scales[lacking]
                 scaled = b.let("acc", cast("int32", value))
-                self.io.store((out + (y * width + x) * channels,), self._plan.requant.emit_scaled(b, scaled, fields))
+                self.io.store((place + (y * width + x) * channels,), self._plan.requant.emit_scaled(b, scaled, fields))
 
     def instructions(self) -> int:
         return 1

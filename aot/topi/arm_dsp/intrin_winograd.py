@@ -29,7 +29,8 @@ SUMS = TILES * CHANNELS
 class Winograd:
     """One size of tile: `g` is G with n rows, `row_factor[i]` what output row or column i lacks to the common `denominator`.
 
-    A^T M A at (i, j) is acc * denominator^2 / (row_factor[i] * row_factor[j]).  `input_gain` bounds |V| / |x|.
+    A^T M A at (i, j) is acc * denominator^2 / (row_factor[i] * row_factor[j]).  `bias_gain` is what position 1 contributes to every
+    output of a row, with its factor.  `input_gain` bounds |V| / |x|.  `span` tiles lie side by side and share a window.
     """
 
     m: int
@@ -38,6 +39,7 @@ class Winograd:
     denominator: int
     bias_gain: int
     input_gain: int
+    span: int
 
     @property
     def n(self) -> int:
@@ -45,12 +47,17 @@ class Winograd:
         return self.m + 2
 
     @property
+    def window_width(self) -> int:
+        """Inputs along the row that `span` tiles need."""
+        return self.m * self.span + 2
+
+    @property
     def positions(self) -> int:
         return self.n * self.n
 
 
 F2 = Winograd(
-    m=2, g=((2, 0, 0), (1, 1, 1), (1, -1, 1), (0, 0, 2)), row_factor=(1, 1), denominator=2, bias_gain=1, input_gain=4
+    m=2, g=((2, 0, 0), (1, 1, 1), (1, -1, 1), (0, 0, 2)), row_factor=(1, 1), denominator=2, bias_gain=1, input_gain=4, span=2
 )
 F4 = Winograd(
     m=4,
@@ -59,6 +66,7 @@ F4 = Winograd(
     denominator=24,
     bias_gain=4,
     input_gain=100,
+    span=1,
 )
 
 
@@ -89,6 +97,13 @@ def transform_input(b: IRBuilder, form: Winograd, x: Sequence[Expr]) -> list[Exp
         sub(near, step),
         sub(last, add(step, step)),
     ]
+
+
+def slide_input(b: IRBuilder, x: Sequence[Expr]) -> list[tuple[int, Expr]]:
+    """Of B^T x for m = 2, what the newest of three or four values completes: (index, value) pairs."""
+    if len(x) == 4:
+        return [(3, b.let("d", SSUB16(x[1], x[3])))]
+    return [(0, b.let("d", SSUB16(x[0], x[2]))), (1, b.let("s", SADD16(x[1], x[2]))), (2, b.let("d", SSUB16(x[2], x[1])))]
 
 
 def transform_output(b: IRBuilder, form: Winograd, m: Sequence[Expr]) -> list[Expr]:
