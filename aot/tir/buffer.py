@@ -58,7 +58,9 @@ def as_indices(indices: IntoExpr | tuple[IntoExpr, ...]) -> tuple[Expr, ...]:
 
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """The row-major element index of `indices` (Horner's scheme); one index stays as it is."""
+    """The row-major element index of `indices` (Horner's scheme); one index stays as it is, a scalar's is 0."""
+    if not indices:
+        return as_expr(0)
     if len(indices) == 1:
         return indices[0]
     assert len(indices) == len(buffer.shape), f"{buffer.name}: {len(indices)} indices for {len(buffer.shape)} dimensions"
