@@ -1,21 +1,23 @@
-"""Which kernel for which layer: the fewest instructions under a flash and a RAM budget, exactly.
+"""Which kernel for which layer: the fewest instructions under flash, code and RAM budgets, exactly.
 
-Each layer has candidates {instructions, constants, code, scratch}.  Layers whose candidates have the same code share it, so the choice
-is made for such a group at once: for every subset of its kernels the code is paid once and each layer takes the best of the subset.
-A group thus yields a set of (flash, instructions) points; points of all groups are added up and only the undominated ones are kept.
-That set holds an optimal choice for every budget.
+Each layer has candidates {instructions, constants, code, scratch}; candidates with the same key share their code, which is paid once.
+That is an integer program: x[l, c] = 1 where layer l takes candidate c, y[k] = 1 where code k is used,
+
+  minimise  sum instructions * x   subject to   sum_c x[l, c] = 1,   x[l, c] <= y[key(l, c)],
+  sum constants * x + sum code * y <= flash,   sum code * y <= code,
+
+solved to optimality by HiGHS (scipy.optimize.milp).  Ties go to less flash.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
+import numpy as np
+
+from aot.ir.op import Array
 from aot.op.impl import Lowered
-
-MAX_SUBSET = 3
-"""Kernels that one group of equal layers may mix; more would only ever pay for code again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,42 +35,36 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`flash`: constants and kernel code together; `scratch`: of each layer, given by its place in the schedule. None: no limit."""
+    """Limits in bytes; None: no limit.
+
+    `flash`: constants and kernel code together; `code`: kernel code alone; `scratch`: of each layer, by its place in the schedule.
+    """
 
     flash: int | None = None
+    code: int | None = None
     scratch: Sequence[int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The index of the chosen candidate of each layer, and what they add up to."""
-
-    chosen: tuple[int, ...]
-    instructions: int
-    flash: int
+Layers = Sequence[Sequence[Candidate]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
-    flash: int
-    instructions: int
-    chosen: tuple[tuple[int, int], ...]
-    """(layer, candidate) pairs"""
+def choose(layers: Layers, budget: Budget) -> tuple[int, ...]:
+    """The index of the best candidate of each layer.
 
-
-def choose(layers: Sequence[Sequence[Candidate]], budget: Budget) -> Choice:
-    """The best choice within the budget; where none fits, the one with the least flash.
-
-    A layer none of whose candidates respects its scratch limit keeps the one with the least scratch.
+    A layer none of whose candidates respects its scratch limit keeps the one with the least scratch.  Where no choice fits, the limit
+    on code is dropped; where none fits then, the choice with the least flash is taken.
     """
     allowed = [_allowed(c, None if budget.scratch is None else budget.scratch[i]) for i, c in enumerate(layers)]
-    front = [_Point(0, 0, ())]
-    for group in _groups(layers, allowed):
-        front = _undominated([_sum(a, b) for a in front for b in _group_points(layers, allowed, group)])
-    fitting = [p for p in front if budget.flash is None or p.flash <= budget.flash]
-    best = min(fitting, key=lambda p: (p.instructions, p.flash)) if fitting else min(front, key=lambda p: p.flash)
-    chosen = dict(best.chosen)
-    return Choice(tuple(chosen[i] for i in range(len(layers))), best.instructions, best.flash)
+    program = _Program(layers, allowed)
+    if budget.flash is None and budget.code is None:
+        return tuple(min(options, key=lambda k: _speed_first(layers[i][k])) for i, options in enumerate(allowed))
+    for code in dict.fromkeys((budget.code, None)):
+        chosen = program.solve(program.instructions, flash=budget.flash, code=code)
+        if chosen is not None:
+            return chosen
+    smallest = program.solve(program.flash, flash=None, code=None)
+    assert smallest is not None, "without limits there is a choice"
+    return smallest
 
 
 def _allowed(candidates: Sequence[Candidate], limit: int | None) -> tuple[int, ...]:
@@ -78,41 +74,56 @@ def _allowed(candidates: Sequence[Candidate], limit: int | None) -> tuple[int, .
     return (min(range(len(candidates)), key=lambda k: (candidates[k].scratch, candidates[k].instructions)),)
 
 
-def _groups(layers: Sequence[Sequence[Candidate]], allowed: Sequence[tuple[int, ...]]) -> list[list[int]]:
-    """Layers with the same code for each of their candidates."""
-    table: dict[Hashable, list[int]] = {}
-    for i, candidates in enumerate(layers):
-        table.setdefault(tuple(candidates[k].key for k in allowed[i]), []).append(i)
-    return list(table.values())
+def _speed_first(candidate: Candidate) -> tuple[int, int]:
+    return candidate.instructions, candidate.constants + candidate.code
 
 
-def _group_points(
-    layers: Sequence[Sequence[Candidate]], allowed: Sequence[tuple[int, ...]], group: Sequence[int]
-) -> list[_Point]:
-    """The undominated (flash, instructions) points of a group of layers with equal candidates."""
-    first = group[0]
-    slots = range(len(allowed[first]))
-    points: list[_Point] = []
-    for size in range(1, min(MAX_SUBSET, len(slots), len(group)) + 1):
-        for subset in combinations(slots, size):
-            code = sum(layers[first][allowed[first][s]].code for s in subset)
-            partial = [_Point(code, 0, ())]
-            for i in group:
-                options = [(allowed[i][s], layers[i][allowed[i][s]]) for s in subset]
-                here = [_Point(c.constants, c.instructions, ((i, k),)) for k, c in options]
-                partial = _undominated([_sum(a, b) for a in partial for b in here])
-            points += partial
-    return _undominated(points)
+class _Program:
+    """The integer program: one column a (layer, candidate) pair, then one a code key."""
 
+    def __init__(self, layers: Layers, allowed: Sequence[tuple[int, ...]]) -> None:
+        self._pairs = [(i, k) for i, options in enumerate(allowed) for k in options]
+        chosen = [layers[i][k] for i, k in self._pairs]
+        keys = {c.key: n for n, c in reversed(list(enumerate(chosen)))}
+        order = sorted(keys, key=lambda key: keys[key])
+        self._key_of = [order.index(c.key) for c in chosen]
+        code = np.zeros(len(order))
+        for column, c in zip(self._key_of, chosen, strict=True):
+            code[column] = max(code[column], c.code)
+        zeros = np.zeros(len(order))
+        self._layers = len(layers)
+        self.code: Array = np.concatenate([np.zeros(len(chosen)), code])
+        self.flash: Array = np.concatenate([[c.constants for c in chosen], code]).astype(float)
+        self.instructions: Array = np.concatenate([[c.instructions for c in chosen], zeros]).astype(float)
 
-def _sum(a: _Point, b: _Point) -> _Point:
-    return _Point(a.flash + b.flash, a.instructions + b.instructions, a.chosen + b.chosen)
+    def solve(self, objective: Array, *, flash: int | None, code: int | None) -> tuple[int, ...] | None:
+        """The candidate of each layer, or None where nothing fits."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
 
+        rows = [LinearConstraint(*self._one_each()), LinearConstraint(*self._code_is_paid())]
+        rows += [LinearConstraint(row[None, :], -np.inf, limit) for row, limit in ((self.flash, flash), (self.code, code)) if limit is not None]
+        tie = self.flash / (1.0 + 4.0 * self.flash.sum())
+        result = milp(
+            objective + tie,
+            constraints=rows,
+            integrality=np.ones(len(objective)),
+            bounds=Bounds(0, 1),
+            options={"mip_rel_gap": 0.0},
+        )
+        if result.x is None:
+            return None
+        taken = {i: k for (i, k), x in zip(self._pairs, result.x, strict=False) if x > 0.5}
+        return tuple(taken[i] for i in range(self._layers))
 
-def _undominated(points: Sequence[_Point]) -> list[_Point]:
-    """The points that no other beats in both flash and instructions, by rising flash."""
-    kept: list[_Point] = []
-    for p in sorted(points, key=lambda p: (p.flash, p.instructions, p.chosen)):
-        if not kept or p.instructions < kept[-1].instructions:
-            kept.append(p)
-    return kept
+    def _one_each(self) -> tuple[Array, int, int]:
+        rows = np.zeros((self._layers, len(self.flash)))
+        for column, (i, _) in enumerate(self._pairs):
+            rows[i, column] = 1
+        return rows, 1, 1
+
+    def _code_is_paid(self) -> tuple[Array, float, int]:
+        rows = np.zeros((len(self._pairs), len(self.flash)))
+        for column, key in enumerate(self._key_of):
+            rows[column, column] = 1
+            rows[column, len(self._pairs) + key] = -1
+        return rows, -np.inf, 0

@@ -15,7 +15,7 @@ from aot.op.impl import Group, Impl, Lowered, implementations
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
 from aot.support.names import NameSupply, c_identifier
 from aot.target.target import Target
-from aot.tir.transform import flatten, sharing_key, structural_key
+from aot.tir.transform import flatten, sharing_key, simplified, structural_key
 
 
 def group_of(func: Function) -> Group:
@@ -55,7 +55,7 @@ def lower_group(func: Function, target: Target, name: str) -> Lowered:
 
 def candidates(func: Function, target: Target, name: str, policy: Policy) -> list[Candidate]:
     """Every kernel that takes the group, lowered, best plevel first; the generic path only where there is nothing else."""
-    code_key = structural_key if policy.opt == "speed" else lambda f: sharing_key(flatten(f))
+    code_key = structural_key if policy.opt == "speed" else lambda f: sharing_key(flatten(simplified(f)))
     group = group_of(func)
     found: list[Candidate] = []
     for impl in _accepting(group, target):
@@ -148,7 +148,8 @@ class _Compiler:
         return replace(draft, calls=choose_kernels(draft, self._candidates, self._policy))
 
     def _ref(self, expr: Expr, type_: TensorType, name: str) -> TensorRef:
-        return TensorRef(self._names.fresh(c_identifier(name, default="tensor")), type_, expr.span.tensor)
+        kept = self._func.attrs.get("channels", {}).get(expr.span.tensor, ())
+        return TensorRef(self._names.fresh(c_identifier(name, default="tensor")), type_, expr.span.tensor, kept)
 
     def _visit(self, expr: Expr) -> tuple[TensorRef, ...]:
         match expr:
@@ -206,13 +207,13 @@ MAIN_CODE = 1536
 def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[LayerCall, ...]:
     """The calls of `draft` with the kernels that the policy's budget selects.
 
-    speed: no limit.  balanced: weights and code within twice the smallest constants plus 12 KiB.  size: the smallest form of the
-    weights, code within 12 KiB.  ram: as balanced, without scratch at the peak of the plan.  Explicit budgets come on top.
+    speed: no limit.  balanced: constants and code within twice the smallest constants plus 12 KiB, code within 12 KiB.  size:
+    constants and code within the smallest constants plus 12 KiB.  ram: as balanced, without scratch at the peak of the plan.
+    Explicit budgets come on top.
     """
     smallest = sum(min(c.constants for c in layer) for layer in found)
-    options = [_compact(layer) if policy.opt == "size" else list(layer) for layer in found]
-    limits = {"speed": None, "size": smallest * 11 // 10 + CODE_ALLOWANCE - MAIN_CODE}
-    flash = limits.get(policy.opt, 2 * smallest + CODE_ALLOWANCE - MAIN_CODE)
+    factor, code = {"speed": (None, None), "size": (1, None)}.get(policy.opt, (2, CODE_ALLOWANCE))
+    flash = None if factor is None else factor * smallest + CODE_ALLOWANCE - MAIN_CODE
     if policy.flash_budget is not None:
         flash = min(f for f in (flash, policy.flash_budget - MAIN_CODE) if f is not None)
     live = live_bytes(draft)
@@ -220,18 +221,12 @@ def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy
     if policy.ram_budget is not None:
         ram = policy.ram_budget
     scratch = None if ram is None else [max(0, ram - n) for n in live]
-    choice = choose(options, Budget(flash, scratch))
-    picked = [layer[k] for layer, k in zip(options, choice.chosen, strict=True)]
+    chosen = choose(found, Budget(flash, code, scratch))
+    picked = [layer[k] for layer, k in zip(found, chosen, strict=True)]
     return tuple(
         replace(call, func=c.lowered.func, constants=dict(c.lowered.constants), candidates=tuple(layer))
         for call, c, layer in zip(draft.calls, picked, found, strict=True)
     )
-
-
-def _compact(layer: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates whose constants are about as small as can be."""
-    smallest = min(c.constants for c in layer)
-    return [c for c in layer if c.constants <= smallest * 5 // 4 + 64]
 
 
 def live_bytes(schedule: Schedule) -> list[int]:

@@ -13,17 +13,21 @@ from aot.op.impl import Lowered
 NO_KERNEL = Lowered(None)  # type: ignore[arg-type]
 
 
+KEYS = ((0, 1, 2), (0, 3, 2), (4, 1, 3))
+"""kind of layer -> the code of each of its candidates"""
+
+
 def random_layers(seed: int) -> list[list[Candidate]]:
-    """A few layers, some of them of equal shape (same keys)."""
+    """A few layers that share code in various ways."""
     rng = np.random.default_rng(seed)
     shapes = [int(rng.integers(1, 4)) for _ in range(int(rng.integers(1, 4)))]
-    code = {(s, k): int(rng.integers(0, 40)) for s in range(len(shapes)) for k in range(3)}
+    code = {key: int(rng.integers(0, 40)) for key in range(5)}
     layers = []
     for _ in range(int(rng.integers(1, 6))):
         s = int(rng.integers(len(shapes)))
         layers.append(
             [
-                Candidate(f"k{k}", NO_KERNEL, (s, k), int(rng.integers(1, 100)), int(rng.integers(0, 60)), code[s, k], int(rng.integers(9)))
+                Candidate(f"k{k}", NO_KERNEL, KEYS[s][k], int(rng.integers(1, 100)), int(rng.integers(0, 60)), code[KEYS[s][k]], int(rng.integers(9)))
                 for k in range(shapes[s])
             ]
         )
@@ -37,19 +41,38 @@ def cost(layers: list[list[Candidate]], chosen: tuple[int, ...]) -> tuple[int, i
     return sum(c.instructions for c in used), sum(c.constants for c in used) + sum(code.values())
 
 
+def code_of(layers: list[list[Candidate]], chosen: tuple[int, ...]) -> int:
+    """Code alone, shared code counted once."""
+    return sum({layer[k].key: layer[k].code for layer, k in zip(layers, chosen, strict=True)}.values())
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_choice_is_optimal(seed: int) -> None:
     layers = random_layers(seed)
     every = [cost(layers, c) for c in product(*(range(len(layer)) for layer in layers))]
     limit = int(np.random.default_rng(seed).integers(0, 300))
-    choice = choose(layers, Budget(flash=limit))
-    assert cost(layers, choice.chosen) == (choice.instructions, choice.flash)
+    chosen = choose(layers, Budget(flash=limit))
     fitting = [i for i, f in every if f <= limit]
     if fitting:
-        assert choice.flash <= limit
-        assert choice.instructions == min(fitting)
+        assert cost(layers, chosen)[1] <= limit
+        assert cost(layers, chosen)[0] == min(fitting)
     else:
-        assert choice.flash == min(f for _, f in every)
+        assert cost(layers, chosen)[1] == min(f for _, f in every)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_choice_is_optimal_with_a_code_limit(seed: int) -> None:
+    layers = random_layers(seed)
+    flash, code = (int(v) for v in np.random.default_rng(seed + 1).integers(20, 250, 2))
+    chosen = choose(layers, Budget(flash=flash, code=code))
+    fitting = [
+        cost(layers, c)[0]
+        for c in product(*(range(len(layer)) for layer in layers))
+        if cost(layers, c)[1] <= flash and code_of(layers, c) <= code
+    ]
+    if fitting:
+        assert cost(layers, chosen)[0] == min(fitting)
+        assert code_of(layers, chosen) <= code
 
 
 def test_scratch_limit_leaves_the_smallest_where_none_fits() -> None:
@@ -57,5 +80,5 @@ def test_scratch_limit_leaves_the_smallest_where_none_fits() -> None:
         [Candidate("a", NO_KERNEL, "a", 1, 0, 0, 100), Candidate("b", NO_KERNEL, "b", 9, 0, 0, 10)],
         [Candidate("c", NO_KERNEL, "c", 1, 0, 0, 50), Candidate("d", NO_KERNEL, "d", 9, 0, 0, 60)],
     ]
-    assert choose(layers, Budget(scratch=[20, 5])).chosen == (1, 0)
-    assert choose(layers, Budget()).chosen == (0, 0)
+    assert choose(layers, Budget(scratch=[20, 5])) == (1, 0)
+    assert choose(layers, Budget()) == (0, 0)

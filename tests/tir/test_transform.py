@@ -241,7 +241,7 @@ def test_merge_functions_with_blocks_and_calls() -> None:
     main, table = module()
     other = main.with_body(tuple(replace(s, operands=tuple(moved(o) for o in s.operands)) for s in main.body))
     ((_, merged),) = merge_functions([main, other])
-    assert merged.scalars == ((32, 8), (16, 4))
+    assert merged.scalars == ((8,), (4,))  # 32 = 4 * 8 and 16 = 4 * 4
     for scalars in merged.scalars:
         z = np.zeros(4, np.int32)
         values = {v.name: s for v, s in zip(merged.func.scalars, scalars, strict=True)}
@@ -308,6 +308,6 @@ def test_merged_numbers_do_not_meet_branches() -> None:
         return b.finish()
 
     ((_, merged),) = merge_functions([branch(3, 50), branch(4, 60)])
-    assert merged.scalars == ((3, 50, 100), (4, 60, 120))
+    assert merged.scalars == ((3, 50), (4, 60))  # the third number is twice the second
     assert isinstance(merged.func.scalars[0], Var)
     assert sum(isinstance(s, If) for s in walk(merged.func.body)) == 1

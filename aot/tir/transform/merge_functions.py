@@ -6,7 +6,7 @@ indices of local buffers and bounds of loops that must be unrolled, steps, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aot.support.dtype import is_int
@@ -49,7 +49,7 @@ def merge_functions(funcs: Sequence[PrimFunc], worth: Worth = few_scalars) -> li
     """Groups of indices into `funcs`, each with its merged function; together they cover all, in the order of first members.
 
     Functions should be flattened before (`flatten_buffer`), so that shapes do not count.  A group of one keeps its function as
-    it is.  Numbers that are equal in all members stay; groups of numbers that vary alike share a parameter.
+    it is.  Numbers that are equal in all members stay; numbers that vary alike, up to a factor and an offset, share a parameter.
     """
     by_key: dict[str, list[int]] = {}
     numbers: list[list[Imm]] = []
@@ -61,9 +61,9 @@ def merge_functions(funcs: Sequence[PrimFunc], worth: Worth = few_scalars) -> li
     for members in by_key.values():
         group = [funcs[i] for i in members]
         slots = _slots([numbers[i] for i in members])
-        columns = dict.fromkeys(c for c in slots if c is not None)
-        if len(group) > 1 and worth(group, len(columns)):
-            out.append((tuple(members), _parametrised(group, slots, tuple(columns))))
+        table = affine_columns(c for c in slots if c is not None)
+        if len(group) > 1 and worth(group, len({a.base for a in table.values()})):
+            out.append((tuple(members), _parametrised(group, slots, table)))
         else:
             out.extend(((i,), Merged(funcs[i], ((),))) for i in members)
     return sorted(out, key=lambda entry: entry[0])
@@ -82,18 +82,62 @@ def _slots(numbers: Sequence[Sequence[Imm]]) -> list[Column | None]:
     return slots
 
 
-def _parametrised(group: Sequence[PrimFunc], slots: Sequence[Column | None], columns: Sequence[Column]) -> Merged:
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """A column as `factor * base + offset` of a column that is a parameter."""
+
+    base: Column
+    factor: int
+    offset: int
+
+    def expr(self, var: Var) -> Expr:
+        value: Expr = var if self.factor == 1 else BinOp("*", var, Imm(self.factor, var.dtype))
+        return value if self.offset == 0 else BinOp("+", value, Imm(self.offset, var.dtype))
+
+
+FACTORS = (1, 2, 4, 8, 16)
+"""Multiples that cost no more than a shift."""
+
+
+def affine_columns(columns: Iterable[Column]) -> dict[Column, Affine]:
+    """Every column in terms of as few as possible: strides, sizes and offsets of one extent move together.
+
+    Small columns come first, so that multiples find the number they are multiples of.
+    """
+    table: dict[Column, Affine] = {}
+    bases: list[Column] = []
+    for column in sorted(dict.fromkeys(columns), key=lambda c: (max(map(abs, c[1])), c)):
+        found = next((a for base in bases for a in _as_affine(column, base)), None)
+        if found is None:
+            bases.append(column)
+            found = Affine(column, 1, 0)
+        table[column] = found
+    return table
+
+
+def _as_affine(column: Column, base: Column) -> Iterator[Affine]:
+    (dtype, values), (base_dtype, base_values) = column, base
+    if dtype != "int32" or base_dtype != dtype:
+        return
+    for factor in FACTORS:
+        offset = values[0] - factor * base_values[0]
+        if all(v == factor * b + offset for v, b in zip(values, base_values, strict=True)):
+            yield Affine(base, factor, offset)
+
+
+def _parametrised(group: Sequence[PrimFunc], slots: Sequence[Column | None], table: Mapping[Column, Affine]) -> Merged:
     names = {p.name for p in group[0].params}
     variables: dict[Column, Var] = {}
-    for column in columns:
+    for base in dict.fromkeys(table[c].base for c in slots if c is not None):
         n = len(variables)
         while f"p{n}" in names:
             n += 1
         names.add(f"p{n}")
-        variables[column] = Var(f"p{n}", column[0])
-    func = _Parametrise([None if s is None else variables[s] for s in slots]).function(group)
+        variables[base] = Var(f"p{n}", base[0])
+    exprs = [None if c is None else table[c].expr(variables[table[c].base]) for c in slots]
+    func = _Parametrise(exprs).function(group)
     func = replace(func, scalars=(*group[0].scalars, *variables.values()))
-    return Merged(func, tuple(tuple(c[1][i] for c in columns) for i in range(len(group))))
+    return Merged(func, tuple(tuple(c[1][i] for c in variables) for i in range(len(group))))
 
 
 def _fixed_loops(func: PrimFunc) -> set[Var]:
@@ -201,7 +245,7 @@ class _Key:
 class _Parametrise:
     """Puts variables in the place of numbers, in the very order in which _Key collects them."""
 
-    def __init__(self, slots: Sequence[Var | None]) -> None:
+    def __init__(self, slots: Sequence[Expr | None]) -> None:
         self._slots = iter(slots)
         self._fixed: set[Var] = set()
 

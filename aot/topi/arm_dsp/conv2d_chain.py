@@ -103,7 +103,7 @@ def lower(group: Group, target: Target, name: str, *, schedule: ChainSchedule) -
             _block(b, stream, io, params, source.words, first=first, n=imm(stream.blocks), count=stream.tail)
     kernel = describe("arm_dsp.conv2d_chain", segments=stream.segments.count, unroll=stream.schedule.tap_loop(stream.segments.length).unroll)
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
-    return Lowered(func, io.constants, instructions=_estimate(layer, stream, rows), code=900 + 200 * bool(stream.tail))
+    return Lowered(func, io.constants, instructions=_estimate(layer, stream, rows), code=_code(layer, stream))
 
 
 class ChainStream:
@@ -329,6 +329,14 @@ class _Window:
                     b.let("v", select(ok, cast("int32", self._data.load("int8", s + c)), pad)) for ok, s in known
                 ]
                 put(b, self._words, (ky * kw + kx) * depth + c, values)
+
+
+def _code(layer: FusedLayer, stream: ChainStream) -> int:
+    """Bytes of code (from sizes under GCC 12 at -O2)."""
+    loop = stream.schedule.tap_loop(stream.segments.length)
+    block = 350 + 24 * (loop.unroll + loop.rest) + 50 * stream.requant.signed + 120 * (stream.segments.count > 1)
+    window = 0 if _is_rows(layer) else 580 if any(layer.attrs.padding) else 330
+    return 300 + block * (1 + bool(stream.tail)) + window + 450 * len(layer.tail)
 
 
 def _estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
