@@ -82,15 +82,7 @@ class Layout:
     @property
     def words(self) -> tuple[tuple[Tap, ...], ...]:
         """The taps in the halves of each weight word of a channel; one tap where the high half is zero."""
-        rows = range(self.kh)
-        if not self.resident:
-            return tuple(
-                tuple((r, k) for k in word) for r in rows for chunk in self.chunks for word in self.chunk_words(chunk)
-            )
-        row = self.chunk_words((0, self.kw))
-        pairs = [tuple((r, k) for k in word) for r in rows for word in row if len(word) == 2]
-        singles = [(r, word[0]) for r in rows for word in row if len(word) == 1]
-        return (*pairs, *(tuple(singles[i : i + 2]) for i in range(0, len(singles), 2)))
+        return _words(self)
 
     @property
     def first(self) -> int:
@@ -98,8 +90,29 @@ class Layout:
         return 0 if self.resident else 1
 
     def half(self, tap: Tap) -> int:
-        """The index of a tap's weight in the channel's stream, in int16 units."""
-        return next(2 * (self.first + i) + word.index(tap) for i, word in enumerate(self.words) if tap in word)
+        """The index of a tap's weight in the channel's stream, in int16 units (the first of its places)."""
+        return 2 * self.first + _places(self)[tap][0]
+
+
+@lru_cache(maxsize=64)
+def _words(layout: Layout) -> tuple[tuple[Tap, ...], ...]:
+    rows = range(layout.kh)
+    if not layout.resident:
+        return tuple(tuple((r, k) for k in word) for r in rows for chunk in layout.chunks for word in layout.chunk_words(chunk))
+    row = layout.chunk_words((0, layout.kw))
+    pairs = [tuple((r, k) for k in word) for r in rows for word in row if len(word) == 2]
+    singles = [(r, word[0]) for r in rows for word in row if len(word) == 1]
+    return (*pairs, *(tuple(singles[i : i + 2]) for i in range(0, len(singles), 2)))
+
+
+@lru_cache(maxsize=64)
+def _places(layout: Layout) -> Mapping[Tap, tuple[int, ...]]:
+    """The halves that hold each tap."""
+    places: dict[Tap, tuple[int, ...]] = {}
+    for i, word in enumerate(_words(layout)):
+        for half, tap in enumerate(word):
+            places[tap] = (*places.get(tap, ()), 2 * i + half)
+    return places
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,21 +186,20 @@ class Mac:
 def row_macs(layout: Layout, r: int, chunk: tuple[int, int], stride: int, outputs: int) -> list[Mac]:
     """The multiply instructions of one chunk of kernel row r, in the order of the pixel words, then of the outputs."""
     start, length = chunk
-    words = layout.words
+    places = _places(layout)
     found = []
     for j in range(outputs):
-        odd = (j * stride) % 2
         k = start
         while k < start + length:
             pixel = j * stride + k
             if pixel % 2 == 0 and k + 1 < start + length:
-                found.append(Mac(j, pixel // 2, words.index(((r, k), (r, k + 1))), "d"))
+                word = next(p // 2 for p in places[r, k] if p % 2 == 0 and p + 1 in places[r, k + 1])
+                found.append(Mac(j, pixel // 2, word, "d"))
                 k += 2
                 continue
-            index = next(i for i, word in enumerate(words) if (r, k) in word)
-            found.append(Mac(j, pixel // 2, index, "bt"[pixel % 2] + "bt"[words[index].index((r, k))]))
+            place = places[r, k][0]
+            found.append(Mac(j, pixel // 2, place // 2, "bt"[pixel % 2] + "bt"[place % 2]))
             k += 1
-        assert odd == 0 or layout.odd
     return sorted(found, key=lambda m: (m.pixels, m.output))
 
 
@@ -261,11 +273,13 @@ def _emit(operands: Mapping[str, COperand], strip: Strip) -> str:
     return "\n".join(lines)
 
 
+@lru_cache(maxsize=256)
 def instructions(strip: Strip) -> int:
     """Executed by one block, counted from its text."""
     return (_Resident(strip) if strip.layout.resident else _Streamed(strip)).instructions()
 
 
+@lru_cache(maxsize=256)
 def code_bytes(strip: Strip) -> int:
     return (_Resident(strip) if strip.layout.resident else _Streamed(strip)).code_bytes()
 
