@@ -14,7 +14,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Load, imm, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.intrin_w8 import TAPS, matmul_w8
-from aot.topi.arm_dsp.stream_w8 import W8Stream, arrange, plan_quads, plan_w8
+from aot.topi.arm_dsp.stream_w8 import W8Stream, arrange, best_requant, plan_quads, plan_w8
 from aot.topi.arm_dsp.window import WindowQuads, WindowRuns, is_rows, pack_run, pack_unroll, run_instructions
 from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer_io import LayerIo, open_io
@@ -33,15 +33,14 @@ def accepts(group: Group, target: Target) -> bool:
 def lower(group: Group, target: Target, name: str) -> Lowered:
     layer = match_layer(group)
     assert layer is not None
-    requant = plan_w8(layer, target)
-    assert requant is not None
+    requant = best_requant(layer, target)
     runs = WindowRuns(layer)
     plan = plan_quads(runs.count * runs.quads, cost=18)
     matrix = arrange(layer.weight.reshape(layer.channels, -1), runs.count, plan)
     stream = W8Stream(matrix, layer.bias, requant, block=CHANNELS, whole=True)
     b = IRBuilder(name)
     rows = prod(layer.out_type.shape[:-1])
-    io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows, layer.channels))
+    io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
     kernel = _Kernel(b, io, layer, stream, unroll=plan.unroll)
     kernel.tiles(rows)
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.conv2d_w8"), span=layer.span, macs=layer.macs))
@@ -93,11 +92,12 @@ class _Kernel:
                 b.store(acc, PIXELS * j + p, bias)
         weights = stream.weights(self._params, start, CHANNELS)
         b.block(matmul_w8(self._unroll), weights, self._words, acc, imm(stream.quads))
+        at = b.let("at", first * stream.channels + n * CHANNELS)
         for j in range(count):
             fields = stream.fields(self._params, start, j, count=CHANNELS)
             named = tuple(b.let("field", f) if isinstance(f, Load) else f for f in fields)
             for p in range(PIXELS):
-                self._io.store((first + p, n * CHANNELS + j), stream.requant.emit_scaled(b, acc[PIXELS * j + p], named))
+                self._io.store((at + (p * stream.channels + j),), stream.requant.emit_scaled(b, acc[PIXELS * j + p], named))
 
     def instructions(self, rows: int) -> int:
         """Of one call (from counts under QEMU)."""
@@ -106,8 +106,9 @@ class _Kernel:
         pack = runs.instructions(PIXELS * -(-rows // PIXELS) / rows) if self._window is not None else 0
         if self._window is None:
             pack = -(-rows // PIXELS) * PIXELS * (run_instructions(runs.length) + 16)
-        outputs = PIXELS * (4 + int(stream.requant.signed)) + stream.fields_loaded
-        block = 18 * stream.quads + 3 * loops + CHANNELS * outputs + 20
+        plain = stream.requant.fields[-1].uniform
+        outputs = PIXELS * (4 - plain + 2 * stream.requant.signed) + stream.fields_loaded
+        block = 18 * stream.quads + 3 * loops + CHANNELS * outputs + 17
         return pack + -(-rows // PIXELS) * ((stream.blocks + bool(stream.tail)) * block + 12)
 
     def code(self) -> int:

@@ -16,7 +16,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Load, imm, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.intrin_w8 import TAPS, dot_w8, pack_w8
-from aot.topi.arm_dsp.stream_w8 import QuadPlan, W8Stream, arrange, plan_quads, plan_w8, run_taps
+from aot.topi.arm_dsp.stream_w8 import QuadPlan, W8Stream, arrange, best_requant, plan_quads, plan_w8, run_taps
 from aot.topi.arm_dsp.window import is_rows, pack_run, pack_unroll
 from aot.topi.fused import describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer_io import LayerIo, open_io
@@ -42,8 +42,7 @@ def accepts(group: Group, target: Target) -> bool:
 def lower(group: Group, target: Target, name: str) -> Lowered:
     layer = match_layer(group)
     assert layer is not None
-    requant = plan_w8(layer, target)
-    assert requant is not None
+    requant = best_requant(layer, target)
     rows, depth = prod(layer.out_type.shape[:-1]), layer.weight[0].size
     plan = plan_quads(len(run_taps(depth)) // TAPS, cost=14)
     matrix = arrange(layer.weight.reshape(layer.channels, depth), 1, plan)

@@ -14,6 +14,7 @@ from aot.tir.stmt import Region
 from aot.topi.arm_dsp.intrin_w8 import PRESCALE, TAPS, bias_words, weight_words
 from aot.topi.fused import FusedLayer
 from aot.topi.requant import HighMultiply, plan_high_multiply
+from aot.topi.threshold import plan_uniform
 
 MAX_UNROLL = 8
 """Quads in the body of a loop."""
@@ -44,6 +45,15 @@ def plan_w8(layer: FusedLayer, target: Target) -> HighMultiply | None:
     return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=PRESCALE)
 
 
+def best_requant(layer: FusedLayer, target: Target) -> HighMultiply:
+    """For a layer that plan_w8 takes: with one shift for all channels where that is exact."""
+    requant = plan_w8(layer, target)
+    assert requant is not None
+    if requant.fields[-1].uniform:
+        return requant
+    return plan_uniform(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=PRESCALE) or requant
+
+
 def run_taps(length: int) -> list[int]:
     """The tap at each place of the quads that hold a run of `length` bytes; -1: none.
 
@@ -69,7 +79,7 @@ def arrange(weights: Array, runs: int, plan: QuadPlan) -> Array:
 class W8Stream:
     """Packs arranged weights [O, 4 * quads] in blocks of `block` channels, with a smaller last block if need be.
 
-    Layout of a block of n channels, in words: bias[n], each non-uniform field of the requantisation [n], weights [quads][n].
+    Layout of a block of n channels, in words: bias[n], non-uniform fields of the requantisation [n][fields], weights [quads][n].
     `whole`: the last block is filled up with channels of zero weights; only `tail` of its channels mean something.
     """
 
@@ -98,7 +108,9 @@ class W8Stream:
         parts: list[Array] = []
         for first in range(0, self._packed, self.block):
             last = min(first + self.block, self._packed)
-            parts += [values[first:last].astype(np.int32) for values in self._arrays]
+            parts.append(self._arrays[0][first:last].astype(np.int32))
+            if self.fields_loaded:
+                parts.append(np.stack([v[first:last] for v in self._arrays[1:]], axis=1).reshape(-1).astype(np.int32))
             parts.append(np.ascontiguousarray(words[first:last].transpose(1, 0, 2)).reshape(-1).view(np.int32))
         return np.concatenate(parts)
 
@@ -115,6 +127,6 @@ class W8Stream:
 
     def fields(self, params: Buffer, start: Expr, j: int, *, count: int) -> tuple[Expr, ...]:
         """The requantisation numbers of channel j of a block, loaded or immediate."""
-        loads: list[Load] = [params[start + (count * row + j)] for row in range(1, len(self._arrays))]
+        loads: list[Load] = [params[start + (count + j * self.fields_loaded + i)] for i in range(self.fields_loaded)]
         rest = iter(loads)
         return tuple(imm(int(f.values[0])) if f.uniform else next(rest) for f in self.requant.fields)
