@@ -38,7 +38,8 @@ def remove_constant_channels(func: Function, context: PassContext) -> Function:
     rules know nothing of an operator, and at inputs and outputs of the function, all channels stay.
 
     Tensors that have become smaller: attrs["channels"] = {index of the tensor in the .tflite: indices that were kept}, for
-    comparisons with a reference interpreter's tensors (`reference[..., kept]`).
+    comparisons with a reference interpreter's tensors (`reference[..., kept]`); in metadata.json each layer's `output.channels`.
+    With the option channels.align layers keep removable channels, lowest first, until their number is a multiple of it (or all).
     """
     # Once is nearly always enough: only a depthwise convolution that has come down to one input channel gains freedom.
     while (smaller := _smaller(func, align=context.option(ALIGN.key))) is not None:
