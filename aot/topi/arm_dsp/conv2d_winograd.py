@@ -212,13 +212,12 @@ class _Kernel:
         b, form = self._b, self._form
         bias = b.let("bias", cast("uint32", self._stream.bias(self._params, start)))
         fields = tuple(f if not isinstance(f, Load) else b.let("field", f) for f in self._stream.fields(self._params, start))
-        factor = None if self._plan.factor is None else b.let("factor", cast("uint32", self._stream.factor(self._params, start)))
         with b.for_("u", TILES // form.span) as u:
             place = b.let("place", self._origin[u] + channel)
             for s in range(form.span):
                 sums = b.let("sums", c * TILES + (u * form.span + s + TILES * self._stream.pairs))
                 rows = self._inverse(sums, bias)
-                self._outputs(rows, place + s * form.m * self._layer.channels, factor, fields)
+                self._outputs(rows, place + s * form.m * self._layer.channels, fields)
 
     def _inverse(self, sums: Expr, bias: Expr) -> list[list[Expr]]:
         """A^T M A by rows, not divided; `sums` is the index of M at position 0."""
@@ -236,19 +235,22 @@ class _Kernel:
             return [[columns[i][y] for i in range(n)] for y in range(form.m)]
         return [[self._half[y * n + i] for i in range(n)] for y in range(form.m)]
 
-    def _outputs(self, rows: list[list[Expr]], place: Expr, factor: Expr | None, fields: tuple[Expr, ...]) -> None:
-        b, form = self._b, self._form
+    def _outputs(self, rows: list[list[Expr]], place: Expr, fields: tuple[Expr, ...]) -> None:
+        """Second half of the inverse transform, requantisation, stores; `place` is the element of the tile's first output."""
+        b, form, plan = self._b, self._form, self._plan
         _, _, width, channels = self._layer.out_type.shape
-        scales: dict[int, Expr] = {}
+        scales: dict[int, Expr] = {1: fields[0]}
         for y, row in enumerate(rows):
             for x, value in enumerate(transform_output(b, form, [b.let("h", v) if isinstance(v, Load) else v for v in row])):
-                if factor is not None:
-                    lacking = form.row_factor[y] * form.row_factor[x]
-                    if lacking not in scales:
-                        scales[lacking] = b.let("scale", factor * lacking)
-                    value = value * scales[lacking]
+                lacking = form.row_factor[y] * form.row_factor[x]
+                if plan.factor != 1:
+                    value = value * imm(plan.factor * lacking & 0xFFFFFFFF, "uint32")
+                    lacking = 1
+                if lacking not in scales:
+                    scales[lacking] = b.let("scale", fields[0] * lacking)
                 scaled = b.let("acc", cast("int32", value))
-                self.io.store((place + (y * width + x) * channels,), self._plan.requant.emit_scaled(b, scaled, fields))
+                result = plan.requant.emit_scaled(b, scaled, (scales[lacking], *fields[1:]))
+                self.io.store((place + (y * width + x) * channels,), result)
 
     def instructions(self) -> int:
         return 1

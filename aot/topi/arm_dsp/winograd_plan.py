@@ -10,32 +10,34 @@ from aot.ir.op import Array
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Expr, imm
-from aot.topi.arm_dsp.intrin_winograd import CHANNELS, F2, Winograd
+from aot.topi.arm_dsp.intrin_winograd import CHANNELS, Winograd
 from aot.topi.fused import FusedLayer
-from aot.topi.requant import HighMultiply, plan_high_multiply
+from aot.topi.requant import MAX_CONSTANT_BITS, Field, HighMultiply, plan_high_multiply
+from aot.topi.threshold import thresholds
 
 INT16_MAX = (1 << 15) - 1
 MIN_INPUTS, MAX_INPUTS = 8, 1016
 """Input channels: below, the transforms cost more than they save; above, the inner loop's offset does not fit its instruction."""
 
-INVERSE_OF_9 = 0x38E38E39
-"""9 * INVERSE_OF_9 = 1 modulo 2^32."""
+INT32_MAX = (1 << 31) - 1
+MAX_EXTRA = 3
+"""Bits by which weights are scaled up at most, for an accumulator of finer steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class WinogradPlan:
     """Weights in the transform domain and numbers of the requantisation.
 
-    `weights` is U, int16 values [O][positions][I], channels padded to multiples of 4, position x * n + y.  The sums of M give
-    acc * 2^p * f with f known for every output of a tile; `factor` (uint32 per channel, m = 4 only) takes it away modulo 2^32.
-    `bias` belongs to position (1, 1).
+    `weights` is U, int16 values [O][positions][I], channels padded to multiples of 4, position x * n + y.  `bias` belongs to position
+    (1, 1).  The output transform gives acc * gain / f, f = row_factor[y] * row_factor[x], modulo 2^32.  Where `factor` is 1 that is
+    the value itself and the requantisation takes it with its multiplier times f, else times factor * f it is acc * 64.
     """
 
     form: Winograd
     requant: HighMultiply
     weights: Array
     bias: Array
-    factor: Array | None
+    factor: int
 
 
 def is_winograd_shape(layer: FusedLayer) -> bool:
@@ -46,49 +48,73 @@ def is_winograd_shape(layer: FusedLayer) -> bool:
 
 
 def plan_winograd(layer: FusedLayer, form: Winograd, target: Target) -> WinogradPlan | None:
-    """The plan, or None where the arithmetic is not provably exact for all data.
+    """The cheapest plan that is provably exact for all data, or None.
 
-    Needs |U| and |V| in int16 and acc * 2^p in int32, where p is at least 2 for m = 2 (the result is 4 * acc) and 6 for m = 4
-    (576 * acc modulo 2^32, divided by 9).  More scaling per channel comes for free: in U for m = 2, in the factor for m = 4.
-    It is used to give all channels the same last shift.
+    Needs |U| and |V| in int16 and the scaled accumulator in int32: acc * 4 for m = 2, more if U has room for it; acc * 576 for m = 4,
+    or if that does not fit or has no exact requantisation, acc * 64 with one multiplication more an output.
     """
     if 128 * form.input_gain > INT16_MAX:
         return None
     g = np.asarray(form.g, np.int64)
     domain = np.einsum("xi,yj,ojik->oxyk", g, g, layer.weight.astype(np.int64))
-    largest = np.abs(domain).reshape(domain.shape[0], -1).max(axis=1)
-    if largest.max() > INT16_MAX:
+    largest = int(np.abs(domain).max())
+    if largest > INT16_MAX:
         return None
-    least = 2 if form is F2 else 6
-    requant = None
-    prescale = _equal_shifts(layer, largest if form is F2 else None, least=least)
-    for p in (prescale, np.full(layer.channels, least)):
-        if p is not None and requant is None:
-            requant = plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=p)
-    if requant is None:
+    found = _requantise(layer, form, target, room=INT16_MAX // max(largest, 1))
+    if found is None:
         return None
-    extra = requant.prescale - least
+    requant, extra, factor = found
     outputs, inputs = domain.shape[0], domain.shape[3]
-    domain = domain.reshape(outputs, form.positions, inputs) * (1 << (extra if form is F2 else 0 * extra))[:, None, None]
-    domain = np.pad(domain, ((0, -outputs % CHANNELS), (0, 0), (0, -inputs % 4)))
-    share = form.denominator**2 // form.bias_gain**2
-    if form is F2:
-        return WinogradPlan(form, requant, domain, share * layer.bias << extra, None)
-    factor = (INVERSE_OF_9 << extra) & 0xFFFFFFFF
-    return WinogradPlan(form, requant, domain, share * layer.bias, factor)
+    weights = np.pad(domain.reshape(outputs, form.positions, inputs) << extra, ((0, -outputs % CHANNELS), (0, 0), (0, -inputs % 4)))
+    bias = layer.bias * (form.denominator**2 // form.bias_gain**2) << extra
+    return WinogradPlan(form, requant, weights, bias, factor)
 
 
-def _equal_shifts(layer: FusedLayer, weights: Array | None, *, least: int) -> Array | None:
-    """The smallest pre-scaling of each channel, at least `least`, that makes shift + p equal; None where a bound forbids it."""
-    right = -np.broadcast_to(np.asarray(layer.requant.shift, np.int64), layer.acc_low.shape)
-    p = right.max() + least - right
-    if p.max() > 30:
+def _requantise(layer: FusedLayer, form: Winograd, target: Target, *, room: int) -> tuple[HighMultiply, int, int] | None:
+    """(requantisation, bits by which the weights are scaled up, factor) of the cheapest exact way; `room` is left in the weights."""
+    gain, factors = form.denominator**2, max(form.row_factor) ** 2
+    for extra in range(min(MAX_EXTRA, room.bit_length() - 1), -1, -1):
+        requant = plan_gain(layer, gain << extra, target=target, limit=INT32_MAX // factors)
+        if requant is not None:
+            return requant, extra, 1
+    odd = gain // (gain & -gain)
+    plain = gain // odd
+    factor = pow(odd, -1, 1 << 32)
+    requant = plan_gain(layer, plain, target=target, limit=INT32_MAX) or plan_high_multiply(
+        layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=plain.bit_length() - 1
+    )
+    return None if requant is None else (requant, 0, factor)
+
+
+def plan_gain(layer: FusedLayer, gain: int, *, target: Target, limit: int) -> HighMultiply | None:
+    """(hi(acc * gain * M) + C) >> S with one S for all channels and M <= limit, by the proof of `aot.topi.threshold`; None if not exact."""
+    attrs, low, high = layer.requant, layer.acc_low.astype(np.int64), layer.acc_high.astype(np.int64)
+    if (int(np.maximum(np.abs(low), np.abs(high) + 1).max()) * gain) > INT32_MAX:
         return None
-    magnitude = np.maximum(np.abs(layer.acc_low), np.abs(layer.acc_high)).astype(np.int64)
-    fits = (magnitude << p) < (1 << 31)
-    if weights is not None:
-        fits &= (weights << (p - least)) <= INT16_MAX
-    return p if fits.all() else None
+    at = thresholds(attrs, low, high)
+    if at is None:
+        return None
+    fixed = ((at <= low) | (at > high)).all(axis=0)  # channels with one result, for which any multiplier will do
+    real = np.ldexp(np.asarray(attrs.multiplier, np.float64), np.asarray(attrs.shift, np.int64) - 31 + 32) / gain
+    real = np.where(fixed, 0.0, np.broadcast_to(real, low.shape))
+    shift = MAX_CONSTANT_BITS if fixed.all() else min(int(np.floor(np.log2(limit / real.max()))), MAX_CONSTANT_BITS)
+    if shift < 0:
+        return None
+    multiplier = np.minimum(np.rint(np.ldexp(real, shift)), limit).astype(np.int64)
+    codes = np.arange(attrs.lo + 1, attrs.hi + 1).reshape(-1, 1) << shift
+    far = np.int64(1) << 40
+    least = np.where(at <= high, codes - (at * gain * multiplier >> 32), -far).max(axis=0, initial=-far)
+    most = np.where(at > low, codes - 1 - ((at - 1) * gain * multiplier >> 32), far).min(axis=0, initial=far)
+    if (least > most).any():
+        return None
+    constant = np.where(least == -far, most, np.where(most == far, least, (least + most) >> 1))
+    if least.max() <= most.min():
+        constant = np.full_like(constant, constant[least.argmax()] if least.max() == -far else least.max())
+    span = np.maximum(np.abs(low), np.abs(high)) * gain * multiplier >> 32
+    if (np.abs(constant) + span + 1 >= 1 << 31).any():
+        return None
+    fields = (Field("multiplier", multiplier), Field("constant", constant), Field("shift", np.full_like(low, shift)))
+    return HighMultiply(fields, np.ones_like(low), False, False, attrs.lo, attrs.hi, attrs.dtype, target.has("dsp"))
 
 
 class WinogradStream:
@@ -101,9 +127,7 @@ class WinogradStream:
         self.plan = plan
         self.pairs = plan.weights.shape[2] // 2
         self.blocks = plan.weights.shape[0] // CHANNELS
-        rows = [plan.bias, *([] if plan.factor is None else [plan.factor])]
-        self._rows = rows + [f.values for f in plan.requant.fields if not f.uniform]
-        self._first_field = len(rows)
+        self._rows = [plan.bias, *(f.values for f in plan.requant.fields if not f.uniform)]
 
     @property
     def block_words(self) -> int:
@@ -129,11 +153,8 @@ class WinogradStream:
         """Of the channel whose numbers begin at word `start` (block * block_words + channel in the block)."""
         return self._number(params, start, 0)
 
-    def factor(self, params: Buffer, start: Expr) -> Expr:
-        return self._number(params, start, 1)
-
     def fields(self, params: Buffer, start: Expr) -> tuple[Expr, ...]:
-        rows = iter(range(self._first_field, len(self._rows)))
+        rows = iter(range(1, len(self._rows)))
         return tuple(
             imm(int(f.values[0])) if f.uniform else self._number(params, start, next(rows)) for f in self.plan.requant.fields
         )
