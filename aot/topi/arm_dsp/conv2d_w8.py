@@ -6,12 +6,13 @@ one row of the window.  Weights take one byte each in flash (and the same roundi
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, Load, imm, minimum
+from aot.tir.expr import Expr, imm, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.intrin_w8 import TAPS, matmul_w8
 from aot.topi.arm_dsp.stream_w8 import W8Stream, arrange, best_requant, plan_quads, plan_w8
@@ -30,20 +31,20 @@ def accepts(group: Group, target: Target) -> bool:
     return prod(layer.out_type.shape[:-1]) >= PIXELS and plan_w8(layer, target) is not None
 
 
-def lower(group: Group, target: Target, name: str) -> Lowered:
+def lower(group: Group, target: Target, name: str, *, common: bool) -> Lowered:
     layer = match_layer(group)
     assert layer is not None
-    requant = best_requant(layer, target)
+    requant = best_requant(layer, target, common=common)
     runs = WindowRuns(layer)
-    plan = plan_quads(runs.count * runs.quads, cost=18)
+    plan = plan_quads(runs.count * runs.quads, cost=18, common=common)
     matrix = arrange(layer.weight.reshape(layer.channels, -1), runs.count, plan)
-    stream = W8Stream(matrix, layer.bias, requant, block=CHANNELS, whole=True)
+    stream = W8Stream(matrix, layer.bias, requant, block=CHANNELS, whole=True, common=common)
     b = IRBuilder(name)
     rows = prod(layer.out_type.shape[:-1])
     io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
     kernel = _Kernel(b, io, layer, stream, unroll=plan.unroll)
     kernel.tiles(rows)
-    func = b.finish(FuncAttrs(kernel=describe("arm_dsp.conv2d_w8"), span=layer.span, macs=layer.macs))
+    func = b.finish(FuncAttrs(kernel=describe("arm_dsp.conv2d_w8", unroll=plan.unroll), span=layer.span, macs=layer.macs))
     return Lowered(func, io.constants, instructions=kernel.instructions(rows) + tail_instructions(layer), code=kernel.code())
 
 
@@ -93,9 +94,9 @@ class _Kernel:
         weights = stream.weights(self._params, start, CHANNELS)
         b.block(matmul_w8(self._unroll), weights, self._words, acc, imm(stream.quads))
         at = b.let("at", first * stream.channels + n * CHANNELS)
+        fields = stream.fields(b, self._params, start, count=CHANNELS)
         for j in range(count):
-            fields = stream.fields(self._params, start, j, count=CHANNELS)
-            named = tuple(b.let("field", f) if isinstance(f, Load) else f for f in fields)
+            named = fields(j)
             for p in range(PIXELS):
                 self._io.store((at + (p * stream.channels + j),), stream.requant.emit_scaled(b, acc[PIXELS * j + p], named))
 
@@ -106,7 +107,7 @@ class _Kernel:
         pack = runs.instructions(PIXELS * -(-rows // PIXELS) / rows) if self._window is not None else 0
         if self._window is None:
             pack = -(-rows // PIXELS) * PIXELS * (run_instructions(runs.length) + 16)
-        plain = stream.requant.fields[-1].uniform
+        plain = stream.shift_is_immediate
         outputs = PIXELS * (4 - plain + 2 * stream.requant.signed) + stream.fields_loaded
         block = 18 * stream.quads + 3 * loops + CHANNELS * outputs + 17
         return pack + -(-rows // PIXELS) * ((stream.blocks + bool(stream.tail)) * block + 12)
@@ -119,4 +120,5 @@ class _Kernel:
         return 70 + pack + window + (72 * self._unroll + 230 + stores) * (1 + bool(self._stream.tail))
 
 
-register_impl(Impl("arm_dsp.conv2d_w8", "nn.conv2d", accepts, lower, plevel=10))
+register_impl(Impl("arm_dsp.conv2d_w8", "nn.conv2d", accepts, partial(lower, common=False), plevel=11))
+register_impl(Impl("arm_dsp.conv2d_w8_common", "nn.conv2d", accepts, partial(lower, common=True), plevel=10))

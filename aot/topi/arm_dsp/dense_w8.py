@@ -7,13 +7,14 @@ Weights take one byte each in flash.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, Load, imm, minimum
+from aot.tir.expr import Expr, imm, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.intrin_w8 import TAPS, dot_w8, pack_w8
 from aot.topi.arm_dsp.stream_w8 import QuadPlan, W8Stream, arrange, best_requant, plan_quads, plan_w8, run_taps
@@ -39,19 +40,20 @@ def accepts(group: Group, target: Target) -> bool:
     return plan_w8(layer, target) is not None
 
 
-def lower(group: Group, target: Target, name: str) -> Lowered:
+def lower(group: Group, target: Target, name: str, *, common: bool) -> Lowered:
     layer = match_layer(group)
     assert layer is not None
-    requant = best_requant(layer, target)
+    requant = best_requant(layer, target, common=common)
     rows, depth = prod(layer.out_type.shape[:-1]), layer.weight[0].size
-    plan = plan_quads(len(run_taps(depth)) // TAPS, cost=14)
+    plan = plan_quads(len(run_taps(depth)) // TAPS, cost=14, common=common)
     matrix = arrange(layer.weight.reshape(layer.channels, depth), 1, plan)
-    stream = W8Stream(matrix, layer.bias, requant, block=CHANNELS)
+    stream = W8Stream(matrix, layer.bias, requant, block=CHANNELS, common=common)
     b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(rows * depth,), out_shape=(rows, layer.channels))
     kernel = _Kernel(b, io, stream, plan, depth)
     kernel.rows(rows)
-    func = b.finish(FuncAttrs(kernel=describe("arm_dsp.dense_w8", channels=stream.block), span=layer.span, macs=layer.macs))
+    described = describe("arm_dsp.dense_w8", channels=stream.block, unroll=plan.unroll)
+    func = b.finish(FuncAttrs(kernel=described, span=layer.span, macs=layer.macs))
     return Lowered(func, io.constants, instructions=rows * kernel.instructions() + tail_instructions(layer), code=kernel.code())
 
 
@@ -117,17 +119,16 @@ class _Kernel:
 
     def _finish(self, m: Expr, n: Expr, acc: Buffer, count: int) -> None:
         b, stream = self._b, self._stream
+        fields = stream.fields(b, self._params, stream.start(n), count=count)
         for j in range(count):
-            fields = stream.fields(self._params, stream.start(n), j, count=count)
-            named = tuple(b.let("field", f) if isinstance(f, Load) else f for f in fields)
-            self._io.store((m, n * stream.block + j), stream.requant.emit_scaled(b, acc[j], named))
+            self._io.store((m, n * stream.block + j), stream.requant.emit_scaled(b, acc[j], fields(j)))
 
     def instructions(self) -> int:
         """Of one row (from counts under QEMU)."""
         stream, quads = self._stream, self._plan.quads
         loops = quads // self._plan.unroll if quads > self._plan.unroll else 0
         pack = quads * 6 + 2 * (quads // pack_unroll(self._plan.unroll)) + 20
-        each = 5 + stream.fields_loaded + int(stream.requant.signed)
+        each = 4 - stream.shift_is_immediate + 1 + stream.fields_loaded + 2 * stream.requant.signed
         fixed = 2 * loops + (12 if loops else 8)
         full = quads * (2 + 3 * stream.block) + stream.block * each + fixed
         rest = quads * (2 + 3 * stream.tail) + stream.tail * each + fixed if stream.tail else 0
@@ -139,5 +140,6 @@ class _Kernel:
         return 20 + 24 * pack_unroll(self._plan.unroll) + sum(self._plan.unroll * (8 + 12 * n) + 40 + 24 * n for n in blocks)
 
 
-register_impl(Impl("arm_dsp.dense_w8", "nn.dense", accepts, lower, plevel=30))
-register_impl(Impl("arm_dsp.dense_w8", "nn.conv2d", accepts, lower, plevel=30))
+for _anchor in ("nn.dense", "nn.conv2d"):
+    register_impl(Impl("arm_dsp.dense_w8", _anchor, accepts, partial(lower, common=False), plevel=30))
+    register_impl(Impl("arm_dsp.dense_w8_common", _anchor, accepts, partial(lower, common=True), plevel=29))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from aot.ir.op import Array
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
-from aot.tir.expr import Expr, Load, imm
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, imm
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.intrin_w8 import PRESCALE, TAPS, bias_words, weight_words
 from aot.topi.fused import FusedLayer
@@ -28,8 +30,17 @@ class QuadPlan:
     unroll: int
 
 
-def plan_quads(quads: int, *, cost: int) -> QuadPlan:
-    """Round `quads` up (by a sixteenth at most) where they have no good divisor; `cost`: instructions of a quad."""
+COMMON_UNROLL = 4
+"""Of kernels that layers of different size share."""
+
+
+def plan_quads(quads: int, *, cost: int, common: bool) -> QuadPlan:
+    """Round `quads` up (by a sixteenth at most) where they have no good divisor; `cost`: instructions of a quad.
+
+    `common`: one unrolling for all layers.
+    """
+    if common:
+        return QuadPlan(-(-quads // COMMON_UNROLL) * COMMON_UNROLL, COMMON_UNROLL)
     if quads <= MAX_UNROLL:
         return QuadPlan(quads, quads)
     plans = [_divided(n) for n in range(quads, quads + max(1, quads // 16) + 1)]
@@ -45,11 +56,11 @@ def plan_w8(layer: FusedLayer, target: Target) -> HighMultiply | None:
     return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=PRESCALE)
 
 
-def best_requant(layer: FusedLayer, target: Target) -> HighMultiply:
-    """For a layer that plan_w8 takes: with one shift for all channels where that is exact."""
+def best_requant(layer: FusedLayer, target: Target, *, common: bool) -> HighMultiply:
+    """For a layer that plan_w8 takes: with one shift for all channels where that is exact, unless code is shared."""
     requant = plan_w8(layer, target)
     assert requant is not None
-    if requant.fields[-1].uniform:
+    if common or requant.fields[-1].uniform:
         return requant
     return plan_uniform(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=PRESCALE) or requant
 
@@ -80,16 +91,23 @@ class W8Stream:
     """Packs arranged weights [O, 4 * quads] in blocks of `block` channels, with a smaller last block if need be.
 
     Layout of a block of n channels, in words: bias[n], non-uniform fields of the requantisation [n][fields], weights [quads][n].
-    `whole`: the last block is filled up with channels of zero weights; only `tail` of its channels mean something.
+    `whole`: the last block is filled up with channels of zero weights; only `tail` of its channels mean something.  `common`: no
+    number becomes an immediate; where the fields are uniform they are the first words of the stream.
     """
 
-    def __init__(self, weights: Array, bias: Array, requant: HighMultiply, *, block: int, whole: bool = False) -> None:
+    def __init__(
+        self, weights: Array, bias: Array, requant: HighMultiply, *, block: int, whole: bool = False, common: bool = False
+    ) -> None:
         self.channels, taps = (int(n) for n in weights.shape)
         self.quads = taps // TAPS
         self.block = block if whole else min(block, self.channels)
         self.blocks, self.tail = divmod(self.channels, self.block)
         self.requant = requant
-        arrays = [bias_words(bias, weights)] + [f.values for f in requant.fields if not f.uniform]
+        uniform = all(f.uniform for f in requant.fields)
+        self._head = [int(f.values[0]) for f in requant.fields] if common and uniform else []
+        self._loaded = [not f.uniform or (common and not uniform) for f in requant.fields]
+        pairs = zip(requant.fields, self._loaded, strict=True)
+        arrays = [bias_words(bias, weights)] + [f.values for f, loaded in pairs if loaded]
         self._packed = self.channels + (-self.channels % self.block if whole else 0)
         more = self._packed - self.channels
         self._weights = np.pad(weights, ((0, more), (0, 0)))
@@ -99,13 +117,17 @@ class W8Stream:
     def fields_loaded(self) -> int:
         return len(self._arrays) - 1
 
+    @property
+    def shift_is_immediate(self) -> bool:
+        return not self._head and not self._loaded[-1]
+
     def block_words(self, count: int) -> int:
         return count * (len(self._arrays) + self.quads)
 
     def data(self) -> Array:
         """The stream as int32."""
         words = weight_words(self._weights).reshape(self._packed, self.quads, 2)
-        parts: list[Array] = []
+        parts: list[Array] = [np.asarray(self._head, np.int32)]
         for first in range(0, self._packed, self.block):
             last = min(first + self.block, self._packed)
             parts.append(self._arrays[0][first:last].astype(np.int32))
@@ -116,7 +138,7 @@ class W8Stream:
 
     def start(self, n: Expr) -> Expr:
         """Index in words of block `n`, which may be the last one."""
-        return n * self.block_words(self.block)
+        return n * self.block_words(self.block) + len(self._head)
 
     def bias(self, params: Buffer, start: Expr, j: int) -> Expr:
         return params[start + j]
@@ -125,8 +147,15 @@ class W8Stream:
         """The weights of the block of `count` channels at `start`."""
         return Region(params, (start + count * len(self._arrays)) * 2, "int16")
 
-    def fields(self, params: Buffer, start: Expr, j: int, *, count: int) -> tuple[Expr, ...]:
-        """The requantisation numbers of channel j of a block, loaded or immediate."""
-        loads: list[Load] = [params[start + (count + j * self.fields_loaded + i)] for i in range(self.fields_loaded)]
-        rest = iter(loads)
-        return tuple(imm(int(f.values[0])) if f.uniform else next(rest) for f in self.requant.fields)
+    def fields(self, b: IRBuilder, params: Buffer, start: Expr, *, count: int) -> Callable[[int], tuple[Expr, ...]]:
+        """The requantisation numbers of channel j of the block of `count` channels at `start`; emits their loads."""
+        if self._head:
+            shared = tuple(b.let("field", params[i]) for i in range(len(self._head)))
+            return lambda _j: shared
+
+        def own(j: int) -> tuple[Expr, ...]:
+            loads = iter([params[start + (count + j * self.fields_loaded + i)] for i in range(self.fields_loaded)])
+            pairs = zip(self.requant.fields, self._loaded, strict=True)
+            return tuple(b.let("field", next(loads)) if loaded else imm(int(f.values[0])) for f, loaded in pairs)
+
+        return own
