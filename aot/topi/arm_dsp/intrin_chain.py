@@ -15,6 +15,7 @@ from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, imm
 from aot.tir.intrin import COperand, Intrin, TensorIntrin
+from aot.topi.asm_text import Repeat, asm_template
 
 LANE_BITS = 21
 LANE_OFFSET = 1 << 20
@@ -97,11 +98,11 @@ def _emit_chain(operands: Mapping[str, COperand], loop: TapLoop) -> str:
     names = [f"{c}{i}{h}" for c in "ab" for i in "01" for h in "lh"]
     step = ["ldrd %[w0], %[w1], [%[wp]], #8", "ldrd %[x0], %[x1], [%[xp]], #8"]
     step += [f"smlal %[{c}{i}l], %[{c}{i}h], %[w{j}], %[x{i}]" for j, c in enumerate("ab") for i in "01"]
-    text: list[str] = []
+    text: list[str | Repeat] = []
     if loop.unroll:
-        text += ["1:", f".rept {loop.unroll}", *step, ".endr", "ldr %[w0], %[end]", "cmp %[xp], %[w0]", "bne 1b"]
+        text += ["1:", Repeat(loop.unroll, step), "ldr %[w0], %[end]", "cmp %[xp], %[w0]", "bne 1b"]
     if loop.rest:
-        text += [f".rept {loop.rest}", *step, ".endr"]
+        text.append(Repeat(loop.rest, step))
     outs = [f'[{n}] "+r"({s})' for n, s in zip(names, acc, strict=True)]
     outs += [f'[{n}] "=&r"(aot_{n})' for n in ("w0", "w1", "x0", "x1")] + [f'[{n}] "+r"(aot_{n})' for n in ("wp", "xp")]
     looped = operands["taps"].value + (f" - {loop.rest}" if loop.rest else "")
@@ -113,7 +114,7 @@ def _emit_chain(operands: Mapping[str, COperand], loop: TapLoop) -> str:
             *([f"  const void *const aot_end = (const uint8_t *)aot_xp + 8 * ({looped});"] if loop.unroll else []),
             "  uint32_t aot_w0, aot_w1, aot_x0, aot_x1;",
             "  __asm volatile(",
-            *[f'      "{line}\\n"' for line in text],
+            *asm_template(text),
             f"      : {', '.join(outs)}",
             f"      : {'[end] ' + chr(34) + 'm' + chr(34) + '(aot_end)' if loop.unroll else ''}",
             '      : "cc", "memory");',

@@ -25,6 +25,40 @@
 #error "generated kernels need a compiler with GNU attributes (gcc, clang, armclang)"
 #endif
 
+/* AOT_REPEAT_16(s) is sixteen times the string s: repeated lines of inline assembly whose number the compiler can count. */
+#define AOT_REPEAT_1(s) s
+#define AOT_REPEAT_2(s) AOT_REPEAT_1(s) AOT_REPEAT_1(s)
+#define AOT_REPEAT_3(s) AOT_REPEAT_1(s) AOT_REPEAT_2(s)
+#define AOT_REPEAT_4(s) AOT_REPEAT_2(s) AOT_REPEAT_2(s)
+#define AOT_REPEAT_5(s) AOT_REPEAT_2(s) AOT_REPEAT_3(s)
+#define AOT_REPEAT_6(s) AOT_REPEAT_3(s) AOT_REPEAT_3(s)
+#define AOT_REPEAT_7(s) AOT_REPEAT_3(s) AOT_REPEAT_4(s)
+#define AOT_REPEAT_8(s) AOT_REPEAT_4(s) AOT_REPEAT_4(s)
+#define AOT_REPEAT_9(s) AOT_REPEAT_4(s) AOT_REPEAT_5(s)
+#define AOT_REPEAT_10(s) AOT_REPEAT_5(s) AOT_REPEAT_5(s)
+#define AOT_REPEAT_11(s) AOT_REPEAT_5(s) AOT_REPEAT_6(s)
+#define AOT_REPEAT_12(s) AOT_REPEAT_6(s) AOT_REPEAT_6(s)
+#define AOT_REPEAT_13(s) AOT_REPEAT_6(s) AOT_REPEAT_7(s)
+#define AOT_REPEAT_14(s) AOT_REPEAT_7(s) AOT_REPEAT_7(s)
+#define AOT_REPEAT_15(s) AOT_REPEAT_7(s) AOT_REPEAT_8(s)
+#define AOT_REPEAT_16(s) AOT_REPEAT_8(s) AOT_REPEAT_8(s)
+#define AOT_REPEAT_17(s) AOT_REPEAT_8(s) AOT_REPEAT_9(s)
+#define AOT_REPEAT_18(s) AOT_REPEAT_9(s) AOT_REPEAT_9(s)
+#define AOT_REPEAT_19(s) AOT_REPEAT_9(s) AOT_REPEAT_10(s)
+#define AOT_REPEAT_20(s) AOT_REPEAT_10(s) AOT_REPEAT_10(s)
+#define AOT_REPEAT_21(s) AOT_REPEAT_10(s) AOT_REPEAT_11(s)
+#define AOT_REPEAT_22(s) AOT_REPEAT_11(s) AOT_REPEAT_11(s)
+#define AOT_REPEAT_23(s) AOT_REPEAT_11(s) AOT_REPEAT_12(s)
+#define AOT_REPEAT_24(s) AOT_REPEAT_12(s) AOT_REPEAT_12(s)
+#define AOT_REPEAT_25(s) AOT_REPEAT_12(s) AOT_REPEAT_13(s)
+#define AOT_REPEAT_26(s) AOT_REPEAT_13(s) AOT_REPEAT_13(s)
+#define AOT_REPEAT_27(s) AOT_REPEAT_13(s) AOT_REPEAT_14(s)
+#define AOT_REPEAT_28(s) AOT_REPEAT_14(s) AOT_REPEAT_14(s)
+#define AOT_REPEAT_29(s) AOT_REPEAT_14(s) AOT_REPEAT_15(s)
+#define AOT_REPEAT_30(s) AOT_REPEAT_15(s) AOT_REPEAT_15(s)
+#define AOT_REPEAT_31(s) AOT_REPEAT_15(s) AOT_REPEAT_16(s)
+#define AOT_REPEAT_32(s) AOT_REPEAT_16(s) AOT_REPEAT_16(s)
+
 #if defined(__ARM_FEATURE_DSP) && __ARM_FEATURE_DSP
 #define AOT_DSP 1
 #else
