@@ -25,15 +25,20 @@ SEARCH = 3
 """A threshold lies within this many accumulators of where the real-valued formula has it."""
 
 
-def plan_uniform(attrs: RequantizeAttrs, low: Array, high: Array, *, target: Target, prescale: int) -> HighMultiply | None:
-    """The form above for accumulators of channel c in [low[c], high[c]] (int64) that come times 2^prescale, or None."""
+def plan_uniform(
+    attrs: RequantizeAttrs, low: Array, high: Array, *, target: Target, prescale: int, limit: int = MAX_CONSTANT_BITS
+) -> HighMultiply | None:
+    """The form above for accumulators of channel c in [low[c], high[c]] (int64) that come times 2^prescale, or None.
+
+    The shift is as large as the channels allow, `limit` at most.
+    """
     multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape)
     shift = prescale - 1 - np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape)
     at = thresholds(attrs, low, high)
     if at is None:
         return None
     fixed = ((at <= low) | (at > high)).all(axis=0)  # channels with one result, for which any multiplier will do
-    common = min(int(np.where(fixed, MAX_CONSTANT_BITS, shift).min()), MAX_CONSTANT_BITS)
+    common = min(int(np.where(fixed, MAX_CONSTANT_BITS, shift).min()), limit)
     dropped = np.where(fixed, 0, shift - common)
     if common < 0 or int(dropped.max()) > 30 or int(np.maximum(np.abs(low), np.abs(high) + 1).max()) << prescale >= 1 << 31:
         return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from aot.op.impl import implementations
+from aot.op.impl import Impl, implementations
 from aot.target.target import find_target
 from tests.topi.layers import Layer, check
 
-DEPTHWISE = next(i for i in implementations("nn.depthwise_conv2d") if i.name == "arm_dsp.depthwise")
+IMPLS = {i.name: i for i in implementations("nn.depthwise_conv2d")}
+DEPTHWISE, PACKED = IMPLS["arm_dsp.depthwise"], IMPLS["arm_dsp.depthwise_w8"]
 
 
 def dw(data: tuple[int, int, int], kernel: tuple[int, int], *, multiplier: int = 1, batch: int = 1, **rest: object) -> Layer:
@@ -45,6 +46,7 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("impl", [DEPTHWISE, PACKED], ids=lambda i: i.name)
 @pytest.mark.parametrize("layer", CASES)
-def test_kernel_equals_meaning(layer: Layer) -> None:
-    assert check(DEPTHWISE, layer, find_target("cortex-m4")) > 1
+def test_kernel_equals_meaning(layer: Layer, impl: Impl) -> None:
+    assert check(impl, layer, find_target("cortex-m4")) > 1

@@ -8,6 +8,7 @@ where bands of rows keep it below `band_bytes`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -22,6 +23,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
+from aot.tir.stmt import Region
 from aot.topi.arm_dsp.intrin_depthwise import (
     RESIDENT_WORDS,
     STREAMED_OUTPUTS,
@@ -31,13 +33,19 @@ from aot.topi.arm_dsp.intrin_depthwise import (
     code_bytes,
     dw_strip,
     instructions,
+    packed_words,
 )
 from aot.topi.fused import FusedLayer, describe, match_layer
 from aot.topi.layer_io import LayerIo, open_io
 from aot.topi.requant import HighMultiply, plan_high_multiply
+from aot.topi.threshold import plan_uniform
 
 COMMON_SHIFTS = (11, 12, 10, 13, 9, 14, 8, 15, 7, 16, 6, 17, 5, 18, 19, 20, 4, 3)
 """Final shifts in the order of preference: layers that agree on one share their code."""
+PACKED_SCALE = 8
+"""Bits by which unpacked bytes are scaled."""
+PACKED_SHIFTS = (11, 13, 22)
+"""Limits to the common shift of packed weights, tried in this order."""
 MAX_STRIP = 16
 """Outputs of a resident strip; two blocks of it stay below 1.5 KB."""
 MAX_TAPS = 128
@@ -75,6 +83,7 @@ class Schedule:
     pitch: int
     strips: tuple[tuple[int, int], ...]
     layout: Layout
+    packed: bool
 
     @property
     def band_rows(self) -> int:
@@ -100,22 +109,30 @@ class Numbers:
     rounding: Rounding
 
 
-def plan_numbers(layer: FusedLayer, target: Target) -> Numbers | None:
-    """A shift common to all channels if the scaled weights fit int16 (3 instructions an output), else one for each (4 or 5)."""
+def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool) -> Numbers | None:
+    """A shift common to all channels if the scaled weights fit int16 (3 instructions an output), else one for each (4 or 5).
+
+    For packed weights: times 256, and a common shift that thresholds prove, or None.
+    """
     attrs, used = _without_vanishing(layer)
     weight, bias = layer.weight * used, layer.bias * used
     low, high = layer.acc_low * used, layer.acc_high * used
     largest = np.abs(weight).max(axis=(0, 1))
     right = -np.asarray(attrs.shift, np.int64)
-    for shift in COMMON_SHIFTS if attrs.rounding == "double" else ():
+    for shift in COMMON_SHIFTS if attrs.rounding == "double" and not packed else ():
         p = np.where(used, shift + 1 - right, shift)
         if (p < 2).any() or ((largest << np.clip(p, 0, 16)) > 32767).any():
             continue
         requant = plan_high_multiply(attrs, low, high, target=target, prescale=p)
         if requant is not None and not requant.signed:
             return Numbers(weight << p, bias << p, requant, _rounding(requant))
-    requant = plan_high_multiply(attrs, low, high, target=target, prescale=1)
-    return Numbers(weight * 2, bias * 2, requant, _rounding(requant)) if requant is not None else None
+    for limit in PACKED_SHIFTS:
+        requant = plan_uniform(attrs, low, high, target=target, prescale=PACKED_SCALE, limit=limit)
+        if requant is not None:
+            return Numbers(weight << PACKED_SCALE, bias << PACKED_SCALE, requant, _rounding(requant))
+    scale = PACKED_SCALE if packed else 1
+    requant = plan_high_multiply(attrs, low, high, target=target, prescale=scale)
+    return Numbers(weight << scale, bias << scale, requant, _rounding(requant)) if requant is not None else None
 
 
 def _without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
@@ -130,7 +147,9 @@ def _without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
 
 def _rounding(requant: HighMultiply) -> Rounding:
     shift = requant.fields[2]
-    return Rounding(int(shift.values[0]) if shift.uniform else -1, requant.rounded, requant.signed, requant.lo, requant.hi)
+    common = int(shift.values[0]) if shift.uniform else -1
+    scale = int(requant.prescale[0]) if requant.signed else 1
+    return Rounding(common, requant.rounded, requant.signed, requant.lo, requant.hi, scale)
 
 
 def axes(layer: FusedLayer) -> tuple[Axis, Axis]:
@@ -143,14 +162,14 @@ def axes(layer: FusedLayer) -> tuple[Axis, Axis]:
     return y, Axis(width, out_width, kw, sx, dx, left, depth, channels)
 
 
-def plan_schedule(layer: FusedLayer, numbers: Numbers, target: Target) -> Schedule | None:
+def plan_schedule(layer: FusedLayer, numbers: Numbers, target: Target, *, packed: bool) -> Schedule | None:
     """The better orientation, by instructions."""
     y, x = axes(layer)
-    found = [s for s in (_oriented(y, x, swapped=False), _oriented(x, y, swapped=True)) if s is not None]
+    found = [s for s in (_oriented(y, x, swapped=False, packed=packed), _oriented(x, y, swapped=True, packed=packed)) if s is not None]
     return min(found, key=lambda s: _channel_cost(s, numbers.rounding, target), default=None)
 
 
-def _oriented(rows: Axis, columns: Axis, *, swapped: bool) -> Schedule | None:
+def _oriented(rows: Axis, columns: Axis, *, swapped: bool, packed: bool) -> Schedule | None:
     if columns.taps > 1 and columns.dilation > 1:
         return None
     columns, rows = replace(columns, dilation=1), replace(rows, dilation=rows.dilation if rows.taps > 1 else 1)
@@ -165,7 +184,7 @@ def _oriented(rows: Axis, columns: Axis, *, swapped: bool) -> Schedule | None:
     band = rows.out
     while band > 1 and 2 * pitch * ((band - 1) * rows.stride + rows.reach) > BAND_BYTES:
         band = -(-rows.out // (-(-rows.out // band) + 1))
-    return Schedule(rows, columns, swapped, band, pitch, _strips(layout, columns), layout)
+    return Schedule(rows, columns, swapped, band, pitch, _strips(layout, columns), layout, packed)
 
 
 def _strips(layout: Layout, columns: Axis) -> tuple[tuple[int, int], ...]:
@@ -193,6 +212,7 @@ def strip_of(schedule: Schedule, rounding: Rounding, target: Target, *, outputs:
         rows.out_step,
         rounding,
         target.has("fpu"),
+        schedule.packed and schedule.layout.resident,
     )
 
 
@@ -201,28 +221,35 @@ def _channel_cost(schedule: Schedule, rounding: Rounding, target: Target) -> int
     strips = sum(instructions(strip_of(schedule, rounding, target, outputs=n)) + 12 for _, n in schedule.strips)
     loops = max(1, schedule.copied // UNROLLED_COPY)
     copy = schedule.band_rows * (2 * schedule.copied + 4 * loops + 4)
-    return schedule.bands * (strips + copy + 10) + 12
+    expand = 4 * len(schedule.layout.words) + 10 if schedule.packed and not schedule.layout.resident else 0
+    return schedule.bands * (strips + copy + expand + 10) + 12
 
 
-def accepts(group: Group, target: Target) -> bool:
-    return _plan(group, target) is not None
-
-
-@lru_cache(maxsize=64)
-def _plan(group: Group, target: Target) -> tuple[FusedLayer, Numbers, Schedule] | None:
+@lru_cache(maxsize=16)
+def _plan(group: Group, target: Target, packed: int) -> tuple[FusedLayer, Numbers, Schedule] | None:
     layer = match_layer(group)
     if layer is None or layer.tail or not target.has("dsp") or 0 in layer.out_type.shape:
         return None
     if prod(layer.weight.shape[:2]) > MAX_TAPS:
         return None
-    numbers = plan_numbers(layer, target)
-    schedule = plan_schedule(layer, numbers, target) if numbers is not None else None
+    numbers = plan_numbers(layer, target, packed=bool(packed))
+    schedule = plan_schedule(layer, numbers, target, packed=bool(packed)) if numbers is not None else None
     return (layer, numbers, schedule) if numbers is not None and schedule is not None else None
 
 
-def lower(group: Group, target: Target, name: str) -> Lowered:
-    plan = _plan(group, target)
-    assert plan is not None
+def _impl(name: str, packed: int, plevel: int) -> Impl:
+    def accepts(group: Group, target: Target) -> bool:
+        return _plan(group, target, packed) is not None
+
+    def lower(group: Group, target: Target, func: str) -> Lowered:
+        plan = _plan(group, target, packed)
+        assert plan is not None
+        return _lower(group, target, func, plan=plan, kernel=name)
+
+    return register_impl(Impl(name, "nn.depthwise_conv2d", accepts, lower, plevel))
+
+
+def _lower(group: Group, target: Target, name: str, *, plan: tuple[FusedLayer, Numbers, Schedule], kernel: str) -> Lowered:
     layer, numbers, schedule = plan
     b = IRBuilder(name)
     shape, out_shape = layer.data_type.shape, layer.out_type.shape
@@ -234,6 +261,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
         pad = layer.attrs.pad_value & 0xFFFF
         b.store_as(plane, "uint32", i, imm(pad | pad << 16, "uint32"))
     channels, multiplier = shape[-1], layer.attrs.multiplier
+    unpacked = b.scratch("weights", (_unpacked_words(schedule, numbers),), "int32") if schedule.packed and not schedule.layout.resident else None
     for image in _images(b, shape[0]):
         with b.for_("c", channels) as c:
             for band in _bands(b, schedule):
@@ -242,8 +270,12 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
                 for m in _filters(b, multiplier):
                     channel = c * multiplier + m
                     target_at = image * prod(out_shape[1:]) + channel + band * schedule.rows.out_step
-                    _compute(b, schedule, numbers, target, io=io, plane=plane, params=params, channel=channel, out=target_at, words=data.shape[1])
-    kernel = describe("arm_dsp.depthwise", band=schedule.band, columns=max(n for _, n in schedule.strips))
+                    weights = region(params, b.let("w", channel * data.shape[1]))
+                    if unpacked is not None:
+                        _unpack(b, schedule, params, unpacked, at=channel * data.shape[1], words=data.shape[1])
+                        weights = region(unpacked)
+                    _compute(b, schedule, numbers, target, planes=(plane, io.out), weights=weights, out=target_at)
+    kernel = describe(kernel, band=schedule.band, columns=max(n for _, n in schedule.strips))
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
     cost = shape[0] * channels * multiplier * _channel_cost(schedule, numbers.rounding, target) + plane.size // 2 * 3
     distinct = {n for _, n in schedule.strips}
@@ -278,16 +310,43 @@ def _bands(b: IRBuilder, schedule: Schedule) -> Iterator[Expr]:
 
 
 def stream(layer: FusedLayer, numbers: Numbers, schedule: Schedule) -> Array:
-    """int32 [channels, words]: the weight words of the layout with bias, constant, multiplier and shift (see Strip)."""
+    """int32 [channels, words]: the weight words of the layout with bias, constant, multiplier and shift (see Strip).
+
+    Packed: words of four bytes first, see unpack, then bias, constant, multiplier.
+    """
     weight = numbers.weight.transpose(1, 0, 2) if schedule.swapped else numbers.weight
-    words = np.zeros((len(schedule.layout.words), layer.channels), np.int64)
-    for i, taps in enumerate(schedule.layout.words):
+    layout = schedule.layout
+    words = np.zeros((2 * packed_words(layout), layer.channels), np.int64)
+    for i, taps in enumerate(layout.words):
         for half, (r, k) in enumerate(taps):
             words[i] |= (weight[r, k] & 0xFFFF) << (16 * half)
     multiplier, constant, shift = numbers.requant.fields
     tail = [constant.values, multiplier.values] + ([shift.values] if numbers.rounding.shift < 0 else [])
-    columns = [*words, numbers.bias, *tail] if schedule.layout.resident else [numbers.bias, *words, *tail]
+    if schedule.packed:
+        columns = [*(words[0::2] >> 8 | words[1::2]), numbers.bias, *tail]
+    else:
+        words = words[: len(layout.words)]
+        columns = [*words, numbers.bias, *tail] if layout.resident else [numbers.bias, *words, *tail]
     return np.stack(columns, axis=1).astype(np.uint32).view(np.int32)
+
+
+def _unpacked_words(schedule: Schedule, numbers: Numbers) -> int:
+    return 2 * packed_words(schedule.layout) + 3 + (numbers.rounding.shift < 0)
+
+
+def _unpack(b: IRBuilder, schedule: Schedule, params: Buffer, weights: Buffer, *, at: Expr, words: int) -> None:
+    """A channel's packed stream as the streamed plan reads it: bias, words of two int16, the other numbers."""
+    count = packed_words(schedule.layout)
+    start = b.let("start", at)
+    unroll = max(u for u in (4, 3, 2, 1) if count % u == 0)
+    with b.for_("k", count, step=unroll) as k:
+        for u in range(unroll):
+            word = b.let("word", params.load("uint32", start + k + u))
+            b.store_as(weights, "uint32", (k + u) * 2 + 1, (word << 8) & imm(0xFF00FF00, "uint32"))
+            b.store_as(weights, "uint32", (k + u) * 2 + 2, word & imm(0xFF00FF00, "uint32"))
+    b.store(weights, 0, params[start + count])
+    for i in range(words - count - 1):
+        b.store(weights, 1 + len(schedule.layout.words) + i, params[start + (count + 1 + i)])
 
 
 def _copy(b: IRBuilder, schedule: Schedule, data: Buffer, plane: Buffer, *, source: Expr, first: Expr, pad: int) -> None:
@@ -329,11 +388,11 @@ def _copy_row(b: IRBuilder, schedule: Schedule, data: Buffer, plane: Buffer, *, 
 
 
 def _compute(
-    b: IRBuilder, schedule: Schedule, numbers: Numbers, target: Target, *, io: LayerIo, plane: Buffer, params: Buffer, channel: Expr, out: Expr, words: int
+    b: IRBuilder, schedule: Schedule, numbers: Numbers, target: Target, *, planes: tuple[Buffer, Buffer], weights: Region, out: Expr
 ) -> None:
     """All strips of one band with one filter; a loop over those of equal width."""
-    weights = b.let("w", channel * words)
-    out = b.let("o", out)
+    plane, result = planes
+    columns, start = schedule.columns, b.let("o", out)
     runs: list[list[tuple[int, int]]] = []
     for strip in schedule.strips:
         if runs and runs[-1][-1][1] == strip[1]:
@@ -343,16 +402,18 @@ def _compute(
     for run in runs:
         first, outputs = run[0]
         block = dw_strip(strip_of(schedule, numbers.rounding, target, outputs=outputs))
-        columns = schedule.columns
-
-        def emit(x: Expr) -> None:
-            b.block(block, region(plane, x * columns.stride), region(params, weights), region(io.out, out + x * columns.out_step))
-
-        if len(run) == 1:
-            emit(imm(first))
-        else:
-            with b.for_("x", first + len(run) * outputs, start=first, step=outputs) as x:
-                emit(x)
+        with _maybe_loop(b, first, len(run), step=outputs) as x:
+            b.block(block, region(plane, x * columns.stride), weights, region(result, start + x * columns.out_step))
 
 
-register_impl(Impl("arm_dsp.depthwise", "nn.depthwise_conv2d", accepts, lower, plevel=30))
+@contextmanager
+def _maybe_loop(b: IRBuilder, first: int, count: int, *, step: int) -> Iterator[Expr]:
+    if count == 1:
+        yield imm(first)
+        return
+    with b.for_("x", first + count * step, start=first, step=step) as x:
+        yield x
+
+
+_impl("arm_dsp.depthwise", 0, 30)
+_impl("arm_dsp.depthwise_w8", 1, 28)

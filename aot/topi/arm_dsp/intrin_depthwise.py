@@ -15,10 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
+from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm
 from aot.tir.intrin import COperand, TensorIntrin
 from aot.topi.arm_dsp.intrin import SMMLA, SMMLAR
+from aot.topi.requant import sign_term
 
 Tap = tuple[int, int]
 """(row, column) of the kernel."""
@@ -34,7 +36,7 @@ class Rounding:
     """Requantisation of pre-scaled accumulators: high multiply plus constant, shift, clamp (see topi/requant.py).
 
     `shift` is -1 where each channel has its own, which then follows the constant in the stream.  `rounded` asks for SMMLAR, `signed`
-    adds the sign of the accumulator (pre-scale 1).
+    adds the sign of the accumulator times 2^(prescale - 1).
     """
 
     shift: int
@@ -42,6 +44,7 @@ class Rounding:
     signed: bool
     lo: int
     hi: int
+    prescale: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,10 @@ def _places(layout: Layout) -> Mapping[Tap, tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """What a block does; steps of the result in bytes, `dilation` of the kernel's rows only, `fpu` whether there are FPU registers."""
+    """What a block does; steps of the result in bytes, `dilation` of the kernel's rows only, `fpu`: there are FPU registers.
+
+    `packed` (resident plans): two weight words lie in one word of bytes, see pack_bytes, and weights count 256 times.
+    """
 
     layout: Layout
     stride: tuple[int, int]
@@ -129,19 +135,25 @@ class Strip:
     row_step: int
     rounding: Rounding
     fpu: bool
+    packed: bool = False
 
     @property
     def constants(self) -> int:
         return 3 + (self.rounding.shift < 0)
 
     @property
+    def weight_words(self) -> int:
+        """Words of the stream that hold weights."""
+        return packed_words(self.layout) if self.packed else len(self.layout.words)
+
+    @property
     def stream_words(self) -> int:
-        return len(self.layout.words) + self.constants
+        return self.weight_words + self.constants
 
     @property
     def number_indices(self) -> tuple[int, ...]:
         """Where in the stream bias, constant, multiplier and the shift (if it is there) lie."""
-        after = range(self.layout.first + len(self.layout.words), self.stream_words)
+        after = range(self.layout.first + self.weight_words, self.stream_words)
         return tuple(after) if self.layout.resident else (0, *after)
 
     @property
@@ -215,33 +227,48 @@ def dw_strip(strip: Strip) -> TensorIntrin:
     plane = b.input("plane", (strip.plane_size,), "int16", align=4)
     params = b.input("params", (strip.stream_words,), "int32", align=4)
     out = b.output("out", ((strip.rows - 1) * strip.row_step + (strip.outputs - 1) * strip.column_step + 1,), "int8")
-    indices = strip.number_indices
-    numbers = [b.let(n, params[i]) for n, i in zip(NUMBERS, indices, strict=False)]
-    pitch = layout.half((1, 0)) - layout.half((0, 0)) if layout.kh > 1 else 0
-    regular = all(layout.half((r, k)) == r * pitch + layout.half((0, k)) for r in range(1, layout.kh) for k in range(layout.kw))
+    numbers = [b.let(n, params[i]) for n, i in zip(NUMBERS, strip.number_indices, strict=False)]
+    places = [[layout.half((r, k)) for k in range(layout.kw)] for r in range(layout.kh)]
+    pitch = places[1][0] - places[0][0] if layout.kh > 1 else 0
+    regular = not strip.packed and all(p == r * pitch + places[0][k] for r, row in enumerate(places) for k, p in enumerate(row))
     with b.for_("y", strip.rows) as y, b.for_("x", strip.outputs) as x:
         acc = b.local("acc", (1,), "int32", init=numbers[0])
         at = b.let("at", y * (sy * strip.pitch) + x * sx)
 
-        def tap(r: Expr | int, line: Expr, weights: Expr | int, k: int) -> None:
-            w = params.load("int16", imm(0) + weights + layout.half((0, k)) if regular else layout.half((int(r), k)))  # type: ignore[arg-type]
-            b.store(acc, 0, acc[0] + cast("int32", plane[line + k]) * cast("int32", w))
+        def tap(line: Expr, k: int, weight: Expr) -> None:
+            b.store(acc, 0, acc[0] + cast("int32", plane[line + k]) * weight)
 
         if regular:
             with b.for_("r", layout.kh) as r:
                 for k in range(layout.kw):
-                    tap(r, at + r * (strip.dilation * strip.pitch), r * pitch, k)
+                    tap(at + r * (strip.dilation * strip.pitch), k, cast("int32", params.load("int16", r * pitch + places[0][k])))
         else:
             for row in range(layout.kh):
                 for k in range(layout.kw):
-                    tap(row, at + row * strip.dilation * strip.pitch, 0, k)
+                    tap(at + row * strip.dilation * strip.pitch, k, _weight(params, places[row][k], packed=strip.packed))
         b.store(out, y * strip.row_step + x * strip.column_step, _requantized(b, strip.rounding, acc[0], numbers))
     return TensorIntrin(strip.name, b.finish(), lambda ops: _emit(ops, strip), requires="dsp")
 
 
+def _weight(params: Buffer, half: int, *, packed: bool) -> Expr:
+    if not packed:
+        return cast("int32", params.load("int16", half))
+    return cast("int32", params.load("int8", 4 * (half // 4) + half // 2 % 2 + half % 2 * 2)) * 256
+
+
+def packed_words(layout: Layout) -> int:
+    return (len(layout.words) + 1) // 2
+
+
+def unpack(register: str, other: str) -> list[str]:
+    """The two words of weights times 256 of a packed word, whose bytes are low a, low b, high a, high b of words a and b."""
+    mask = "#0xff00ff00"
+    return [f"and {other}, {register}, {mask}", f"lsl {register}, {register}, #8", f"and {register}, {register}, {mask}"]
+
+
 def _requantized(b: IRBuilder, rounding: Rounding, acc: Expr, numbers: Sequence[Expr]) -> Expr:
     scaled = b.let("scaled", acc)
-    constant = numbers[1] + (scaled >> 31) if rounding.signed else numbers[1]
+    constant = numbers[1] + sign_term(scaled, rounding.prescale) if rounding.signed else numbers[1]
     total = (SMMLAR if rounding.rounded else SMMLA)(scaled, numbers[2], constant)
     shift = imm(rounding.shift) if rounding.shift >= 0 else numbers[3]
     return clamp(total >> shift, rounding.lo, rounding.hi)
@@ -348,7 +375,9 @@ class _Emitter:
     def high_multiply(self, accs: Sequence[str], multiplier: str, constant: str, spare: str) -> list[str]:
         rounding, lines = self.strip.rounding, []
         for a in accs:
-            if rounding.signed:
+            if rounding.signed and rounding.prescale > 1:
+                lines += [f"asr {spare}, {a}, #31", f"add {spare}, {constant}, {spare}, lsl #{rounding.prescale - 1}"]
+            elif rounding.signed:
                 lines.append(f"add {spare}, {constant}, {a}, asr #31")
             lines.append(f"smmla{'r' * rounding.rounded} {a}, {a}, {multiplier}, {spare if rounding.signed else constant}")
         return lines
@@ -381,7 +410,7 @@ class _Resident(_Emitter):
         if count > RESIDENT_WORDS:
             raise ValueError(f"{count} weight words do not fit the registers")
         self.words, self.bias, self.constant = pool[:count], pool[count], pool[count + 1]
-        self.loaded = pool[: count + 2]
+        self.loaded = pool[count : count + 2]
         self.places: list[str] = []
         vector = ["s15", "s14"]
         for i, name in enumerate(("multiplier", "shift")[: strip.constants - 2]):
@@ -393,13 +422,19 @@ class _Resident(_Emitter):
                 self.places.append(vector[i])
             else:
                 self.places.append(f"%[{name}]")
-                self.in_memory.append((name, index))
+                self.in_memory.append((name, strip.weight_words + 2 + i))
         floats = [p for p in self.places if p.startswith("s")]
         self.clobbers = ("r3", *(f"r{i}" for i in range(4, 13)), "lr", *floats)
 
     def head(self) -> list[str]:
-        base = len(self.words) + 2
-        lines = [f"vldr {p}, [r1, #{4 * (base + i)}]" for i, p in enumerate(self.places) if p.startswith("s")]
+        first = self.strip.weight_words + 2
+        lines = [f"vldr {p}, [r1, #{4 * (first + i)}]" for i, p in enumerate(self.places) if p.startswith("s")]
+        count = len(self.words)
+        if not self.strip.packed:
+            return [*lines, f"ldm r1, {{{', '.join((*self.words, *self.loaded))}}}"]
+        for i in range(0, count, 2):
+            one = self.words[i]
+            lines += [f"ldr {one}, [r1], #4", *unpack(one, self.words[i + 1] if i + 1 < count else self.pixels[0])]
         return [*lines, f"ldm r1, {{{', '.join(self.loaded)}}}"]
 
     def line(self) -> list[str]:
