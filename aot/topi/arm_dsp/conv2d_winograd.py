@@ -28,6 +28,8 @@ from aot.topi.arm_dsp.intrin_winograd import (
     SUMS,
     TILES,
     Winograd,
+    copy_pixels,
+    fill_pixels,
     product_instructions,
     slide_input,
     transform_input,
@@ -140,22 +142,17 @@ class _Kernel:
 
     def _fill(self, r: Expr, first: Expr, last: Expr) -> None:
         """Pixels first..last of row r become the padding value."""
-        b, row = self._b, r * (self._form.window_width * self._words)
         word = (self._layer.attrs.pad_value & 0xFF) * 0x01010101
-        with b.for_("f", row + last * self._words, start=row + first * self._words) as f:
-            b.store(self._patch, f, imm(word, "uint32"))
+        at = (r * self._form.window_width + first) * self._words
+        self._b.block(fill_pixels(self._words), region(self._patch, at), last - first, imm(word, "uint32"))
 
     def _copy(self, source: Expr, r: Expr, first: Expr, last: Expr) -> None:
         """Pixels first..last of row r; `source` is the byte of the row's pixel 0."""
         b = self._b
         row = r * (self._form.window_width * self._words)
         if self._by_words:
-            step = max(u for u in (4, 2, 1) if self._words % u == 0)
-            shift = b.let("shift", source / 4 - row)
-            with b.for_("i", row + last * self._words, start=row + first * self._words, step=step) as i:
-                values = [b.let("v", self.io.data.load("uint32", shift + i + u)) for u in range(step)]
-                for u, value in enumerate(values):
-                    b.store(self._patch, i + u, value)
+            data = region(self.io.data, (source + first * self._inputs) / 4, dtype="uint32")
+            b.block(copy_pixels(self._words), data, region(self._patch, row + first * self._words), last - first)
             return
         with b.for_("p", last, start=first) as p, b.for_("i", self._inputs) as i:
             value = self.io.data.load("int8", source + p * self._inputs + i)

@@ -11,11 +11,12 @@ out).  `scale` differs by output row and column for m = 4, which saves the shift
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
+from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast
+from aot.tir.expr import Expr, Var, cast
 from aot.tir.intrin import COperand, TensorIntrin
 from aot.topi.arm_dsp.intrin import SADD16, SSUB16
 
@@ -117,6 +118,65 @@ def transform_output(b: IRBuilder, form: Winograd, m: Sequence[Expr]) -> list[Ex
     s12, d12 = let(m[1] + m[2]), let(m[1] - m[2])
     s34, d34 = let(m[3] + m[4]), let(m[3] - m[4])
     return [let(m[0] + s34 + s12 * 4), let(d34 + d12 * 2), let(s12 + s34), let(m[5] + d12 + d34 * 2)]
+
+
+_CHUNK = ("r2", "r3", "r4", "r5")
+
+
+def _pixels_in(name: str, words: int) -> tuple[IRBuilder, Var, Buffer]:
+    b = IRBuilder(f"{name}_{words}")
+    return b, Var("pixels"), b.output("y", (UNKNOWN_EXTENT,), "uint32", align=4)
+
+
+@cache
+def copy_pixels(words: int) -> TensorIntrin:
+    """y[i] = x[i] for i < words * pixels (0 pixels and more); operands: x and y uint32, pixels."""
+    b, pixels, y = _pixels_in("copy_pixels", words)
+    x = b.input("x", (UNKNOWN_EXTENT,), "uint32", align=4)
+    with b.for_("i", pixels * words) as i:
+        b.store(y, i, x[i])
+    text: list[str] = []
+    for first in range(0, words, len(_CHUNK)):
+        regs = ", ".join(_CHUNK[: min(len(_CHUNK), words - first)])
+        one = words - first == 1
+        text += ["ldr r2, [%[xp]], #4", "str r2, [%[yp]], #4"] if one else [f"ldmia %[xp]!, {{{regs}}}", f"stmia %[yp]!, {{{regs}}}"]
+    desc = replace(b.finish(), scalars=(pixels,))
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pixels(ops, text, words), requires="thumb2")
+
+
+@cache
+def fill_pixels(words: int) -> TensorIntrin:
+    """y[i] = value for i < words * pixels (0 pixels and more); operands: y uint32, pixels, value (uint32)."""
+    b, pixels, y = _pixels_in("fill_pixels", words)
+    value = Var("value", "uint32")
+    with b.for_("i", pixels * words) as i:
+        b.store(y, i, value)
+    desc = replace(b.finish(), scalars=(pixels, value))
+    text = [f".rept {words}", "str %[value], [%[yp]], #4", ".endr"]
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pixels(ops, text, words), requires="thumb2")
+
+
+def _emit_pixels(operands: Mapping[str, COperand], body: Sequence[str], words: int) -> str:
+    """A loop that runs `body` once a pixel, which may be never."""
+    fill = "value" in operands
+    inputs = f'[value] "r"({operands["value"].value})' if fill else ""
+    clobbers = ["cc", "memory", *(() if fill else _CHUNK[: min(words, len(_CHUNK))])]
+    outs = ['[yp] "+r"(aot_yp)'] + ([] if fill else ['[xp] "+r"(aot_xp)'])
+    text = ["b 2f", "1:", *body, "2:", "cmp %[yp], %[end]", "bne 1b"]
+    return "\n".join(
+        [
+            "{",
+            f"  void *aot_yp = {operands['y'].pointer};",
+            *([] if fill else [f"  const void *aot_xp = {operands['x'].pointer};"]),
+            f"  const void *const aot_end = (const uint8_t *)aot_yp + {4 * words} * ({operands['pixels'].value});",
+            "  __asm volatile(",
+            *[f'      "{line}\\n"' for line in text],
+            f"      : {', '.join(outs)}",
+            f'      : [end] "r"(aot_end){", " + inputs if inputs else ""}',
+            f"      : {', '.join(chr(34) + c + chr(34) for c in clobbers)});",
+            "}",
+        ]
+    )
 
 
 MAX_STRAIGHT = 32
