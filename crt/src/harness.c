@@ -156,6 +156,10 @@ static void report_layers(uint64_t probe) {
 }
 #endif
 
+#if defined(__ARM_ARCH_6M__)
+uintptr_t aot_stack_noted;
+#endif
+
 struct measured {
   uint64_t units;
   uintptr_t stack;
@@ -175,7 +179,8 @@ static int32_t measure(struct measured *m) {
   const uintptr_t top = aot_stack_pointer();
   int32_t status = aot_model_run();
   const uintptr_t low = aot_stack_low();
-  m->stack = top > low ? top - low : 0u;
+  const uintptr_t begin = AOT_STACK_TOP(top);
+  m->stack = begin > low ? begin - low : 0u;
   if (status != 0) return fail_run(0, status);
   scan(&m->touched, 0);
 

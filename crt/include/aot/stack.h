@@ -28,7 +28,20 @@ static inline uintptr_t aot_stack_low(void) {
   while (*p == AOT_STACK_PAINT) p++;
   return (uintptr_t)p;
 }
+
+/* On Armv6-M the harness's wrapper of the model cannot end in a jump, so it has a frame of its own, which is not the model's: the
+   wrapper notes where that frame ends. Elsewhere there is none, and nothing to execute. */
+#if defined(__ARM_ARCH_6M__)
+extern uintptr_t aot_stack_noted;
+#define AOT_NOTE_STACK() ((void)(aot_stack_noted = aot_stack_pointer()))
+#define AOT_STACK_TOP(top) ((void)(top), aot_stack_noted)
 #else
+#define AOT_NOTE_STACK() ((void)0)
+#define AOT_STACK_TOP(top) (top)
+#endif
+#else
+#define AOT_NOTE_STACK() ((void)0)
+#define AOT_STACK_TOP(top) (top)
 static inline uintptr_t aot_stack_pointer(void) { return 0; }
 static inline void aot_stack_paint(void) {}
 static inline uintptr_t aot_stack_low(void) { return 0; }
