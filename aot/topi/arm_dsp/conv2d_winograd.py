@@ -250,10 +250,29 @@ class _Kernel:
                 self.io.store((place + (y * width + x) * channels,), result)
 
     def instructions(self) -> int:
-        return 1
+        """Of one call (parts from counts under QEMU)."""
+        form, words, layer = self._form, self._words, self._layer
+        padded = any(layer.attrs.padding)
+        pixel = 2 * -(-words // 4) + 2 if self._by_words else 3 * self._inputs + 5
+        row = form.window_width * pixel + (28 if padded else 10)
+        transform = 308 if form is F2 else 868
+        output = 3 + (self._plan.factor != 1) + self._plan.requant.signed * 2 + (not self._plan.requant.fields[-1].uniform)
+        output += self._plan.requant.lo > -128 or self._plan.requant.hi < 127
+        output += 10 * len(layer.tail)
+        tile = 42 if form is F2 else 208
+        channel = 22 + self._stream.numbers + TILES * (tile + form.m**2 * output)
+        product = form.positions * product_instructions(self._stream.pairs) + 20
+        load = TILES // form.span * (40 + form.n * row + words * transform)
+        pairs = -(-self._units * form.span // TILES)
+        return pairs * (load + self._stream.blocks * product + layer.channels * channel + 14)
 
     def code(self) -> int:
-        return 1
+        """Bytes of the function."""
+        form = self._form
+        transforms = 1900 + 15 * self._words if form is F2 else 4600 + 25 * self._words
+        stores = form.m**2 * form.span
+        signed = 12 * self._plan.requant.signed + 10 * (self._plan.factor != 1)
+        return transforms + 44 * unrolled_pairs(self._stream.pairs) + stores * (56 * len(self._layer.tail) + signed)
 
 
 def _register(name: str, form: Winograd, plevel: int) -> None:
