@@ -77,7 +77,7 @@ def thresholds(attrs: RequantizeAttrs, low: Array, high: Array) -> Array | None:
     out = TensorType(estimate.shape, "int8")
     for d in range(-SEARCH, SEARCH + 1):
         acc = estimate + d
-        results = evaluate(np.clip(acc, low, high), attrs=attrs, out_type=out)
+        results = evaluate(np.clip(acc, low, high).astype(np.int32), attrs=attrs, out_type=out)
         short = (acc <= high) & ((acc < low) | (results < codes)) | (acc > high) & (acc < high + 1)
         if (d == -SEARCH and not (short | (acc <= low) | (acc > high)).all()) or (d == SEARCH and short.any()):
             return None
