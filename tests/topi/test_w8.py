@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from aot.executor.te_compiler import group_of
+from aot.ir.type import TensorType
+from aot.op.dense import DenseAttrs
 from aot.op.impl import Impl, implementations
+from aot.op.requantize import RequantizeAttrs
+from aot.relay.expr import Function, Var, call, const
 from aot.target.target import find_target
-from tests.topi.layers import Layer, check
+from tests.topi.layers import Layer, build, check
 
 
 def impl(anchor: str, name: str) -> Impl:
@@ -24,9 +30,10 @@ DENSE = [
 ]
 
 
+@pytest.mark.parametrize("common", ["", "_common"])
 @pytest.mark.parametrize("layer", DENSE)
-def test_dense_equals_meaning(layer: Layer) -> None:
-    assert check(impl("nn.dense", "arm_dsp.dense_w8"), layer, find_target("cortex-m4")) >= min(2, layer.weight[0])
+def test_dense_equals_meaning(layer: Layer, common: str) -> None:
+    assert check(impl("nn.dense", f"arm_dsp.dense_w8{common}"), layer, find_target("cortex-m4")) >= min(2, layer.weight[0])
 
 
 CONV = [
@@ -42,11 +49,60 @@ CONV = [
 ]
 
 
+@pytest.mark.parametrize("common", ["", "_common"])
 @pytest.mark.parametrize("layer", CONV)
-def test_conv_equals_meaning(layer: Layer) -> None:
-    assert check(impl("nn.conv2d", "arm_dsp.conv2d_w8"), layer, find_target("cortex-m4")) > 10
+def test_conv_equals_meaning(layer: Layer, common: str) -> None:
+    assert check(impl("nn.conv2d", f"arm_dsp.conv2d_w8{common}"), layer, find_target("cortex-m4")) > 10
 
 
 def test_pointwise_of_one_pixel() -> None:
     layer = Layer("conv", (1, 1, 1, 30), (17, 1, 1, 30), out_zp=4)
     assert check(impl("nn.conv2d", "arm_dsp.dense_w8"), layer, find_target("cortex-m4")) > 10
+
+
+def test_weights_outside_of_the_range_are_refused() -> None:
+    """-128 as the second weight of a pair would need 17 bits."""
+    target = find_target("cortex-m4")
+    for lowest, taken in ((-127, True), (-128, False)):
+        weights = const(np.array([[1, lowest, 3, 4]], np.int8))
+        acc = call("nn.dense", [Var("x", TensorType((1, 4), "int8")), weights], DenseAttrs())
+        requant = RequantizeAttrs((1 << 30,), (-8,), 0, -128, 127, "single")
+        func = Function((acc.args[0],), call("qnn.requantize", [acc], requant), {"Primitive": 1})  # type: ignore[arg-type]
+        assert impl("nn.dense", "arm_dsp.dense_w8").accepts(group_of(func), target) == taken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200))
+def test_random_layers(seed: int) -> None:
+    """Ten random layers a seed; where a kernel does not take the layer (accumulators too large), that is fine."""
+    rng = np.random.default_rng(seed)
+    target = find_target("cortex-m4")
+    for case in range(10):
+        layer = random_layer(rng, seed * 100 + case)
+        anchor = "nn.dense" if layer.kind == "dense" else "nn.conv2d"
+        group = group_of(build(layer))
+        for kernel in (i for i in implementations(anchor) if "_w8" in i.name and i.accepts(group, target)):
+            check(kernel, layer, target)
+
+
+def random_layer(rng: np.random.Generator, seed: int) -> Layer:
+    def pick(*values: int) -> int:
+        return int(rng.choice(values))
+
+    out_zp = pick(-128, 127, 0, -7)
+    common = {
+        "out_zp": out_zp,
+        "rounding": ("double", "single")[pick(0, 1)],
+        "per_channel": bool(pick(0, 1)),
+        "seed": seed,
+        "clip": (-128, 127) if pick(0, 1) else (min(out_zp, -100), max(out_zp, 90)),
+    }
+    depth, channels = pick(1, 2, 3, 4, 5, 7, 8, 12, 17, 33), pick(1, 2, 3, 4, 5, 7, 17)
+    if pick(0, 1, 2) == 0:
+        return Layer("dense", (pick(1, 2, 3), depth), (channels, depth), **common)  # type: ignore[arg-type]
+    kernel, dilation = (pick(1, 2, 3), pick(1, 1, 3, 4)), (pick(1, 1, 2), pick(1, 1, 2))
+    padding = (pick(0, 1), pick(0, 2), pick(0, 1), pick(0, 1)) if pick(0, 1) else (0, 0, 0, 0)
+    height, width = (max(pick(1, 2, 5, 7), (k - 1) * d + 1) for k, d in zip(kernel, dilation, strict=True))
+    data, weight = (pick(1, 1, 2), height, width, depth), (channels, *kernel, depth)
+    strides = (pick(1, 2, 3), pick(1, 2))
+    return Layer("conv", data, weight, strides, padding, dilation, pad_value=pick(-128, 127, 5), **common)  # type: ignore[arg-type]

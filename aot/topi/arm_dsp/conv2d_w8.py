@@ -15,7 +15,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.intrin_w8 import TAPS, matmul_w8
-from aot.topi.arm_dsp.stream_w8 import W8Stream, arrange, best_requant, plan_quads, plan_w8
+from aot.topi.arm_dsp.stream_w8 import QuadPlan, W8Stream, arrange, best_requant, plan_quads, plan_w8
 from aot.topi.arm_dsp.window import WindowQuads, WindowRuns, is_rows, pack_run, pack_unroll, run_instructions
 from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer_io import LayerIo, open_io
@@ -42,21 +42,26 @@ def lower(group: Group, target: Target, name: str, *, common: bool) -> Lowered:
     b = IRBuilder(name)
     rows = prod(layer.out_type.shape[:-1])
     io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
-    kernel = _Kernel(b, io, layer, stream, unroll=plan.unroll)
+    kernel = _Kernel(b, io, layer, stream, plan)
     kernel.tiles(rows)
-    func = b.finish(FuncAttrs(kernel=describe("arm_dsp.conv2d_w8", unroll=plan.unroll), span=layer.span, macs=layer.macs))
-    return Lowered(func, io.constants, instructions=kernel.instructions(rows) + tail_instructions(layer), code=kernel.code())
+    described = describe("arm_dsp.conv2d_w8" + "_common" * common, unroll=plan.unroll)
+    func = b.finish(FuncAttrs(kernel=described, span=layer.span, macs=layer.macs))
+    instructions = kernel.instructions(rows) + tail_instructions(layer)
+    return Lowered(func, io.constants, instructions=instructions, code=kernel.code())
 
 
 class _Kernel:
     """Emits the loops: groups of three pixels, packing, pairs of channels."""
 
-    def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, stream: W8Stream, *, unroll: int) -> None:
-        self._b, self._io, self._layer, self._stream, self._unroll = b, io, layer, stream, unroll
+    def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, stream: W8Stream, plan: QuadPlan) -> None:
+        self._b, self._io, self._layer, self._stream, self._plan = b, io, layer, stream, plan
+        self._pack_unroll = 1 if plan.rest else 4
         self._params = io.constant("params", stream.data(), "int32")
         self._words = b.scratch("words", (TAPS * PIXELS * stream.quads,), "int16", align=4)
         self._runs = WindowRuns(layer)
-        self._window = None if is_rows(layer) else WindowQuads(b, layer, io.data, self._words, pixels=PIXELS)
+        self._window = None
+        if not is_rows(layer):
+            self._window = WindowQuads(b, layer, io.data, self._words, pixels=PIXELS, unroll=self._pack_unroll)
 
     def tiles(self, rows: int) -> None:
         b, stream = self._b, self._stream
@@ -80,7 +85,8 @@ class _Kernel:
             return
         b, depth = self._b, self._runs.length
         with b.for_("p", PIXELS) as p:
-            pack_run(b, self._words, (self._io.data, (first + p) * depth), depth, at=p * TAPS, pixels=PIXELS)
+            source = (self._io.data, (first + p) * depth)
+            pack_run(b, self._words, source, depth, at=p * TAPS, pixels=PIXELS, unroll=self._pack_unroll)
 
     def _block(self, first: Expr, n: Expr, count: int) -> None:
         """Two channels, `count` of them stored."""
@@ -92,7 +98,7 @@ class _Kernel:
             for p in range(PIXELS):
                 b.store(acc, PIXELS * j + p, bias)
         weights = stream.weights(self._params, start, CHANNELS)
-        b.block(matmul_w8(self._unroll), weights, self._words, acc, imm(stream.quads))
+        b.block(matmul_w8(self._plan.unroll, self._plan.rest), weights, self._words, acc, imm(stream.quads))
         at = b.let("at", first * stream.channels + n * CHANNELS)
         fields = stream.fields(b, self._params, start, count=CHANNELS)
         for j in range(count):
@@ -103,21 +109,22 @@ class _Kernel:
     def instructions(self, rows: int) -> int:
         """Of one call (from counts under QEMU)."""
         stream, runs = self._stream, self._runs
-        loops = stream.quads // self._unroll if stream.quads > self._unroll else 0
-        pack = runs.instructions(PIXELS * -(-rows // PIXELS) / rows) if self._window is not None else 0
+        packed = -(-rows // PIXELS) * PIXELS
         if self._window is None:
-            pack = -(-rows // PIXELS) * PIXELS * (run_instructions(runs.length) + 16)
+            pack = packed * (run_instructions(runs.length, unroll=self._pack_unroll) + 16)
+        else:
+            pack = runs.instructions(packed / rows, unroll=self._pack_unroll)
         plain = stream.shift_is_immediate
         outputs = PIXELS * (4 - plain + 2 * stream.requant.signed) + stream.fields_loaded
-        block = 18 * stream.quads + 3 * loops + CHANNELS * outputs + 17
+        block = self._plan.instructions(18) + CHANNELS * outputs + 17
         return pack + -(-rows // PIXELS) * ((stream.blocks + bool(stream.tail)) * block + 12)
 
     def code(self) -> int:
         """Bytes."""
-        pack = 50 + 24 * (pack_unroll(self._runs.quads) + bool(self._runs.length % TAPS))
+        pack = 50 + 24 * (min(self._pack_unroll, pack_unroll(self._runs.quads)) + bool(self._runs.length % TAPS))
         window = 0 if self._window is None else 60 + (90 + pack) * any(self._layer.attrs.padding)
-        stores = 60 * CHANNELS * PIXELS * len(self._layer.tail)
-        return 70 + pack + window + (72 * self._unroll + 230 + stores) * (1 + bool(self._stream.tail))
+        stores = 25 * CHANNELS * PIXELS * len(self._layer.tail)
+        return 70 + pack + window + (self._plan.code(72) + 230 + stores) * (1 + bool(self._stream.tail))
 
 
 register_impl(Impl("arm_dsp.conv2d_w8", "nn.conv2d", accepts, partial(lower, common=False), plevel=11))

@@ -18,7 +18,7 @@ from aot.tir.expr import Expr, imm, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.intrin_w8 import TAPS, dot_w8, pack_w8
 from aot.topi.arm_dsp.stream_w8 import QuadPlan, W8Stream, arrange, best_requant, plan_quads, plan_w8, run_taps
-from aot.topi.arm_dsp.window import is_rows, pack_run, pack_unroll
+from aot.topi.arm_dsp.window import is_rows, pack_run, pack_unroll, run_instructions
 from aot.topi.fused import describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer_io import LayerIo, open_io
 
@@ -52,7 +52,7 @@ def lower(group: Group, target: Target, name: str, *, common: bool) -> Lowered:
     io = open_io(b, group, layer, data_shape=(rows * depth,), out_shape=(rows, layer.channels))
     kernel = _Kernel(b, io, stream, plan, depth)
     kernel.rows(rows)
-    described = describe("arm_dsp.dense_w8", channels=stream.block, unroll=plan.unroll)
+    described = describe("arm_dsp.dense_w8" + "_common" * common, channels=stream.block, unroll=plan.unroll)
     func = b.finish(FuncAttrs(kernel=described, span=layer.span, macs=layer.macs))
     return Lowered(func, io.constants, instructions=rows * kernel.instructions() + tail_instructions(layer), code=kernel.code())
 
@@ -62,6 +62,7 @@ class _Kernel:
 
     def __init__(self, b: IRBuilder, io: LayerIo, stream: W8Stream, plan: QuadPlan, depth: int) -> None:
         self._b, self._io, self._stream, self._plan, self._depth = b, io, stream, plan, depth
+        self._pack = 1 if plan.rest else 4
         self._params = io.constant("params", stream.data(), "int32")
         single = stream.blocks == 1 and not stream.tail
         self._chunk = plan.quads
@@ -81,7 +82,7 @@ class _Kernel:
         if self._chunk < self._plan.quads:
             self._one_block(m)
             return
-        pack_run(b, self._words, (self._io.data, m * self._depth), self._depth, total=self._plan.quads)
+        pack_run(b, self._words, (self._io.data, m * self._depth), self._depth, total=self._plan.quads, unroll=self._pack)
         if stream.blocks == 1:
             self._block(m, imm(0), stream.block)
         else:
@@ -103,7 +104,7 @@ class _Kernel:
         with b.for_("first", total, step=self._chunk) as first:
             quads = b.let("quads", minimum(total - first, self._chunk)) if total % self._chunk else imm(self._chunk)
             source = region(self._io.data, m * self._depth + first * TAPS)
-            b.block(pack_w8(1, pack_unroll(self._plan.unroll)), source, self._words, quads)
+            b.block(pack_w8(1, min(self._pack, pack_unroll(self._plan.unroll))), source, self._words, quads)
             self._dot(first * count, count, acc, quads)
         self._finish(m, imm(0), acc, count)
 
@@ -115,7 +116,7 @@ class _Kernel:
 
     def _dot(self, start: Expr, count: int, acc: Buffer, quads: Expr) -> None:
         weights = self._stream.weights(self._params, start, count)
-        self._b.block(dot_w8(count, self._plan.unroll), weights, self._words, acc, quads)
+        self._b.block(dot_w8(count, self._plan.unroll, self._plan.rest), weights, self._words, acc, quads)
 
     def _finish(self, m: Expr, n: Expr, acc: Buffer, count: int) -> None:
         b, stream = self._b, self._stream
@@ -125,19 +126,18 @@ class _Kernel:
 
     def instructions(self) -> int:
         """Of one row (from counts under QEMU)."""
-        stream, quads = self._stream, self._plan.quads
-        loops = quads // self._plan.unroll if quads > self._plan.unroll else 0
-        pack = quads * 6 + 2 * (quads // pack_unroll(self._plan.unroll)) + 20
+        stream = self._stream
         each = 4 - stream.shift_is_immediate + 1 + stream.fields_loaded + 2 * stream.requant.signed
-        fixed = 2 * loops + (12 if loops else 8)
-        full = quads * (2 + 3 * stream.block) + stream.block * each + fixed
-        rest = quads * (2 + 3 * stream.tail) + stream.tail * each + fixed if stream.tail else 0
-        return pack + stream.blocks * full + rest
+        blocks = [stream.block] * stream.blocks + [stream.tail] * bool(stream.tail)
+        fixed = 8 if self._plan.quads == self._plan.unroll else 12
+        total = sum(self._plan.instructions(2 + 3 * n) + n * each + fixed for n in blocks)
+        return total + run_instructions(self._depth, unroll=self._pack) + 6
 
     def code(self) -> int:
         """Bytes."""
         blocks = [self._stream.block, *([self._stream.tail] if self._stream.tail else [])]
-        return 20 + 24 * pack_unroll(self._plan.unroll) + sum(self._plan.unroll * (8 + 12 * n) + 40 + 24 * n for n in blocks)
+        pack = 24 * min(self._pack, pack_unroll(self._depth // TAPS or 1))
+        return 20 + pack + sum(self._plan.code(8 + 12 * n) + 40 + 24 * n for n in blocks)
 
 
 for _anchor in ("nn.dense", "nn.conv2d"):

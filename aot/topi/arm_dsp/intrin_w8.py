@@ -6,13 +6,13 @@ Two weights b0, b1 are stored as the 16-bit number 256 * b1 + b0, so a word hold
 
 (256 b1 + b0) X + b0 Y = 256 (b0 x0 + b1 (x1 - 127)) exactly.  SMLAD takes both 16-bit numbers of a word at once, and SXTB16 of
 the word yields the b0 of both: one SXTB16 and two SMLAD for four taps.  Sums are modulo 2^32, so only the last one has to fit;
-the term with 127 belongs into the bias.
+the term with 127 belongs into the bias.  Weights lie in [-127, 127], as b1 = -128 would leave no room for a negative b0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -36,7 +36,7 @@ _UNSIZED = (UNKNOWN_EXTENT,)
 
 
 def weight_words(weights: Array) -> Array:
-    """int8 values [..., K], K a multiple of 4, as int16 numbers [..., K / 2]."""
+    """Values [..., K] in [-127, 127], K a multiple of 4, as int16 numbers [..., K / 2]."""
     pairs = weights.reshape(*weights.shape[:-1], -1, 2).astype(np.int64)
     words: Array = (256 * pairs[..., 1] + pairs[..., 0]).astype(np.uint16).view(np.int16)
     return words
@@ -67,10 +67,10 @@ def pack_w8(pixels: int, unroll: int) -> TensorIntrin:
             b.store(words, q * (4 * pixels) + i, odd)
             b.store(words, q * (4 * pixels) + (2 + i), values[2 * i] * 256 - odd)
     desc = replace(b.finish(), scalars=(quads,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(ops, pixels, unroll), requires="dsp")
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(ops, pixels, _Loop(ops, unroll)))
 
 
-def _emit_pack(operands: Mapping[str, COperand], pixels: int, unroll: int) -> str:
+def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: _Loop) -> str:
     step = [
         "ldr %[v], [%[s]], #4",
         "sxtb16 %[x], %[v], ror #8",
@@ -83,43 +83,43 @@ def _emit_pack(operands: Mapping[str, COperand], pixels: int, unroll: int) -> st
         [
             f"const void *aot_s = {operands['x'].pointer};",
             f"void *aot_d = {operands['words'].pointer};",
-            *_end(operands, unroll, f"(const uint8_t *)aot_s + {TAPS}"),
+            *loop.ends("aot_s", TAPS),
             "uint32_t aot_v, aot_x, aot_y;",
         ],
-        _looped(step * unroll, ["cmp %[s], %[end]", "bne 1b"], operands, unroll),
+        loop.text(step, "s", ""),
         outs=['[s] "+r"(aot_s)', '[d] "+r"(aot_d)', *(f'[{n}] "=&r"(aot_{n})' for n in "vxy")],
-        ins=[*_end_operand(operands, unroll, "r"), '[mask] "r"(0xff00ff00u)', '[c127] "r"(0x007f007fu)'],
+        ins=[*loop.operands("r"), '[mask] "r"(0xff00ff00u)', '[c127] "r"(0x007f007fu)'],
     )
 
 
 @cache
-def dot_w8(channels: int, unroll: int) -> TensorIntrin:
+def dot_w8(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
     """One pixel by up to four channels: acc[c] += 256 * sum of the quads' products, modulo 2^32.
 
-    Operands: acc int32[channels]; w int16 as [quads, channels, 2]; x int16 as [quads, 4] of pack_w8(1); quads, a multiple of
-    `unroll`.  For four channels 8 SMLAD, 4 SXTB16, LDM and LDRD for 16 multiply-accumulates.
+    Operands: w int16 as [quads, channels, 2]; x int16 as [quads, 4] of pack_w8(1); acc int32[channels]; quads, a multiple of
+    `unroll`, or with `rest` = 1 any number.  For four channels 8 SMLAD, 4 SXTB16, LDM and LDRD for 16 multiply-accumulates.
     """
-    b = IRBuilder(f"dot_w8_c{channels}_u{unroll}")
+    b = IRBuilder(f"dot_w8_c{channels}_u{unroll}" + "_rest" * rest)
     w, x, acc, quads = _matrix_operands(b, channels)
     with b.for_("q", quads) as q, b.for_("c", channels, kind="unroll") as c:
         _accumulate(b, acc, c, w=(w, (q * channels + c) * 2), x=(x, q * 4))
     desc = replace(b.finish(), scalars=(quads,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_dot(ops, channels, unroll), requires="dsp")
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_dot(ops, channels, _Loop(ops, unroll, rest)))
 
 
 @cache
-def matmul_w8(unroll: int) -> TensorIntrin:
+def matmul_w8(unroll: int, rest: int = 0) -> TensorIntrin:
     """Three pixels by two channels: acc[c, p] += 256 * sum of the quads' products, modulo 2^32.
 
-    Operands: acc int32[6]; w int16 as [quads, 2, 2]; x int16 as [quads, 3, 4] of pack_w8(3); quads, a multiple of `unroll`.
-    12 SMLAD, 2 SXTB16 and 4 LDRD for 24 multiply-accumulates, in all 14 registers.
+    Operands: w int16 as [quads, 2, 2]; x int16 as [quads, 3, 4] of pack_w8(3); acc int32[6]; quads, a multiple of `unroll`, or
+    with `rest` = 1 any number.  12 SMLAD, 2 SXTB16 and 4 LDRD for 24 multiply-accumulates, in all 14 registers.
     """
-    b = IRBuilder(f"matmul_w8_u{unroll}")
+    b = IRBuilder(f"matmul_w8_u{unroll}" + "_rest" * rest)
     w, x, acc, quads = _matrix_operands(b, 6)
     with b.for_("q", quads) as q, b.for_("c", 2, kind="unroll") as c, b.for_("p", 3, kind="unroll") as p:
         _accumulate(b, acc, c * 3 + p, w=(w, (q * 2 + c) * 2), x=(x, (q * 3 + p) * 4))
     desc = replace(b.finish(), scalars=(quads,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_matmul(ops, unroll), requires="dsp")
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_matmul(ops, _Loop(ops, unroll, rest)))
 
 
 def _matrix_operands(b: IRBuilder, accumulators: int) -> tuple[Buffer, Buffer, Buffer, Var]:
@@ -139,7 +139,7 @@ def _accumulate(b: IRBuilder, acc: Buffer, at: Expr, *, w: tuple[Buffer, Expr], 
     b.store(acc, at, cast("int32", cast("uint32", acc[at]) + cast("uint32", total)))
 
 
-def _emit_dot(operands: Mapping[str, COperand], channels: int, unroll: int) -> str:
+def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: _Loop) -> str:
     """LDM wants rising registers, so the words have fixed ones."""
     words = [f"r{8 + c}" for c in range(channels)]
     load = f"ldmia %[wp]!, {{{', '.join(words)}}}" if channels > 1 else "ldr r8, [%[wp]], #4"
@@ -147,15 +147,15 @@ def _emit_dot(operands: Mapping[str, COperand], channels: int, unroll: int) -> s
     for c, word in enumerate(words):
         step += [f"smlad %[a{c}], {word}, r12, %[a{c}]", f"sxtb16 {word}, {word}", f"smlad %[a{c}], {word}, lr, %[a{c}]"]
     return _block(
-        _pointers(operands, unroll, bytes_per_quad=8),
-        _looped(step * unroll, ["cmp %[xp], %[end]", "bne 1b"], operands, unroll),
+        [*_pointers(operands), *loop.ends("aot_xp", 8)],
+        loop.text(step, "xp", "" if loop.single else "r8"),
         outs=_accumulators(operands),
-        ins=_end_operand(operands, unroll, "r"),
+        ins=loop.operands("r" if loop.single else "m"),
         clobbers=[*words, "r12", "lr"],
     )
 
 
-def _emit_matmul(operands: Mapping[str, COperand], unroll: int) -> str:
+def _emit_matmul(operands: Mapping[str, COperand], loop: _Loop) -> str:
     step = ["ldrd %[w0], %[w1], [%[wp]], #8", "ldrd %[x0], %[x1], [%[xp]], #24", "sxtb16 %[s0], %[w0]", "sxtb16 %[s1], %[w1]"]
     for p in range(3):
         if p:
@@ -163,38 +163,66 @@ def _emit_matmul(operands: Mapping[str, COperand], unroll: int) -> str:
         step += [f"smlad %[a{3 * c + p}], %[{v}{c}], %[x{i}], %[a{3 * c + p}]" for i, v in enumerate("ws") for c in range(2)]
     temporaries = ("w0", "w1", "s0", "s1", "x0", "x1")
     return _block(
-        [*_pointers(operands, unroll, bytes_per_quad=24), f"uint32_t {', '.join('aot_' + t for t in temporaries)};"],
-        _looped(step * unroll, ["ldr %[w0], %[end]", "cmp %[xp], %[w0]", "bne 1b"], operands, unroll),
+        [*_pointers(operands), *loop.ends("aot_xp", 24), f"uint32_t {', '.join('aot_' + t for t in temporaries)};"],
+        loop.text(step, "xp", "%[w0]"),
         outs=[*_accumulators(operands), *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)],
-        ins=_end_operand(operands, unroll, "m"),
+        ins=loop.operands("m"),
     )
 
 
-def _loops(operands: Mapping[str, COperand], unroll: int) -> bool:
-    """Whether there is a loop: not where the trip count is the literal `unroll`."""
-    return operands["quads"].value != str(unroll)
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """The loop over the quads: `unroll` of them at a time; with `rest` the remainder first, one by one.
+
+    There is no loop where the trip count is the literal `unroll` (and no rest).
+    """
+
+    block: Mapping[str, COperand]
+    unroll: int
+    rest: int = 0
+
+    @property
+    def count(self) -> str:
+        return self.block["quads"].value
+
+    @property
+    def single(self) -> bool:
+        """At most one loop."""
+        return not self.rest
+
+    @property
+    def _once(self) -> bool:
+        return self.single and self.count == str(self.unroll)
+
+    def ends(self, pointer: str, size: int) -> list[str]:
+        """Declarations of the addresses where the loops end; `size`: bytes of data in a quad."""
+        start = f"(const uint8_t *){pointer} + {size}"
+        last = [] if self._once else [f"const void *const aot_end = {start} * ({self.count});"]
+        first = [] if self.single else [f"const void *const aot_rest = {start} * (({self.count}) % {self.unroll});"]
+        return last + first
+
+    def operands(self, constraint: str) -> list[str]:
+        names = [*([] if self._once else ["end"]), *([] if self.single else ["rest"])]
+        return [f'[{n}] "{constraint}"(aot_{n})' for n in names]
+
+    def text(self, step: list[str], pointer: str, spare: str) -> list[str]:
+        """The loops; addresses in memory are loaded to `spare` (if any) before they are compared with %[pointer]."""
+        if self._once:
+            return step * self.unroll
+
+        def test(name: str) -> list[str]:
+            if not spare:
+                return [f"cmp %[{pointer}], %[{name}]"]
+            return [f"ldr {spare}, %[{name}]", f"cmp %[{pointer}], {spare}"]
+
+        body = ["1:", *(step * self.unroll), *test("end"), "bne 1b"]
+        if self.single:
+            return body
+        return [*test("rest"), "beq 3f", "2:", *step, *test("rest"), "bne 2b", "3:", *test("end"), "beq 4f", *body, "4:"]
 
 
-def _looped(body: list[str], end: list[str], operands: Mapping[str, COperand], unroll: int) -> list[str]:
-    return ["1:", *body, *end] if _loops(operands, unroll) else body
-
-
-def _end(operands: Mapping[str, COperand], unroll: int, start_and_size: str) -> list[str]:
-    """The declaration of the address where the loop ends."""
-    text = f"const void *const aot_end = {start_and_size} * ({operands['quads'].value});"
-    return [text] if _loops(operands, unroll) else []
-
-
-def _end_operand(operands: Mapping[str, COperand], unroll: int, constraint: str) -> list[str]:
-    return [f'[end] "{constraint}"(aot_end)'] if _loops(operands, unroll) else []
-
-
-def _pointers(operands: Mapping[str, COperand], unroll: int, *, bytes_per_quad: int) -> list[str]:
-    return [
-        f"const void *aot_wp = {operands['w'].pointer};",
-        f"const void *aot_xp = {operands['x'].pointer};",
-        *_end(operands, unroll, f"(const uint8_t *)aot_xp + {bytes_per_quad}"),
-    ]
+def _pointers(operands: Mapping[str, COperand]) -> list[str]:
+    return [f"const void *aot_wp = {operands['w'].pointer};", f"const void *aot_xp = {operands['x'].pointer};"]
 
 
 def _accumulators(operands: Mapping[str, COperand]) -> list[str]:

@@ -24,11 +24,27 @@ MAX_UNROLL = 8
 
 @dataclass(frozen=True, slots=True)
 class QuadPlan:
-    """`quads` in all, `unroll` of them in the body of the loop; those beyond the layer's own have zero weights."""
+    """`quads` in all, `unroll` of them in the body of the loop; those beyond the layer's own have zero weights.
+
+    `rest`: 1 where a second loop takes a remainder.
+    """
 
     quads: int
     unroll: int
+    rest: int = 0
 
+    def instructions(self, each: int) -> int:
+        """Of the loops, for `each` instructions a quad."""
+        if self.rest:
+            return each * self.quads + 3 * (2 + self.quads // self.unroll + self.quads % self.unroll) + 2
+        return each * self.quads + (3 * (self.quads // self.unroll) if self.quads > self.unroll else 0)
+
+    def code(self, each: int) -> int:
+        """Bytes of the loops, for `each` bytes a quad."""
+        return each * (self.unroll + self.rest) + 24 * self.rest
+
+
+MAX_WEIGHT = 127
 
 COMMON_UNROLL = 4
 """Of kernels that layers of different size share."""
@@ -37,14 +53,14 @@ COMMON_UNROLL = 4
 def plan_quads(quads: int, *, cost: int, common: bool) -> QuadPlan:
     """Round `quads` up (by a sixteenth at most) where they have no good divisor; `cost`: instructions of a quad.
 
-    `common`: one unrolling for all layers.
+    `common`: one unrolling for any number.
     """
     if common:
-        return QuadPlan(-(-quads // COMMON_UNROLL) * COMMON_UNROLL, COMMON_UNROLL)
+        return QuadPlan(quads, COMMON_UNROLL, rest=1)
     if quads <= MAX_UNROLL:
         return QuadPlan(quads, quads)
     plans = [_divided(n) for n in range(quads, quads + max(1, quads // 16) + 1)]
-    return min(plans, key=lambda p: (cost * p.quads + 3 * (p.quads // p.unroll), p.quads))
+    return min(plans, key=lambda p: (p.instructions(cost), p.quads))
 
 
 def _divided(quads: int) -> QuadPlan:
@@ -52,7 +68,12 @@ def _divided(quads: int) -> QuadPlan:
 
 
 def plan_w8(layer: FusedLayer, target: Target) -> HighMultiply | None:
-    """Requantisation of accumulators times 256, which have to fit 32 bits: |acc| < 2^23 for all data."""
+    """Requantisation of accumulators times 256, which have to fit 32 bits: |acc| < 2^23 for all data.
+
+    Weights lie in [-127, 127], so that 256 * b1 + b0 fits 16 bits; -128 (and what a weight's zero point makes) is not taken.
+    """
+    if int(np.abs(layer.weight).max()) > MAX_WEIGHT:
+        return None
     return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=PRESCALE)
 
 

@@ -25,11 +25,11 @@ def run_quads(length: int) -> int:
     return -(-length // TAPS)
 
 
-def run_instructions(length: int) -> int:
+def run_instructions(length: int, *, unroll: int = 4) -> int:
     """Of packing one run (from counts under QEMU)."""
     whole, rest = divmod(length, TAPS)
-    loops = whole // pack_unroll(whole) if whole > 4 else 0
-    return whole * 6 + 2 * loops + 14 + (14 if rest else 0)
+    loops = whole // min(unroll, pack_unroll(whole)) if whole > unroll else 0
+    return whole * 6 + 2 * loops + 13 + (11 if rest else 0)
 
 
 def pack_run(
@@ -41,16 +41,17 @@ def pack_run(
     at: Expr | None = None,
     pixels: int = 1,
     total: int = 0,
+    unroll: int = 4,
 ) -> None:
     """Pack `length` bytes from (buffer, start) on into the quads from int16 element `at` on; the order is that of run_taps.
 
-    Quads up to `total` beyond them become zero.
+    Quads up to `total` beyond them become zero.  `unroll`: the most quads in the body of the loop.
     """
     data, start = source
     place = imm(0) if at is None else at
     whole, step = length // TAPS, TAPS * pixels
     if whole:
-        b.block(pack_w8(pixels, pack_unroll(whole)), region(data, start), region(words, place), imm(whole))
+        b.block(pack_w8(pixels, min(unroll, pack_unroll(whole))), region(data, start), region(words, place), imm(whole))
     if length % TAPS and whole:
         b.block(pack_w8(pixels, 1), region(data, start + (length - TAPS)), region(words, place + whole * step), imm(1))
     elif length % TAPS:
@@ -78,8 +79,8 @@ class WindowQuads:
     is put together in `line` first (scratch of one run).
     """
 
-    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer, *, pixels: int) -> None:
-        self._b, self._layer, self._data, self._words, self._pixels = b, layer, data, words, pixels
+    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer, *, pixels: int, unroll: int) -> None:
+        self._b, self._layer, self._data, self._words, self._pixels, self._unroll = b, layer, data, words, pixels, unroll
         shape = WindowRuns(layer)
         self._shape = shape
         self._line = b.scratch("line", (shape.length,), "int8") if any(layer.attrs.padding) else None
@@ -129,7 +130,7 @@ class WindowQuads:
                 b.store(line, i, self._data.load("int8", start + i))
 
     def _run(self, source: tuple[Buffer, Expr], at: Expr) -> None:
-        pack_run(self._b, self._words, source, self._shape.length, at=at, pixels=self._pixels)
+        pack_run(self._b, self._words, source, self._shape.length, at=at, pixels=self._pixels, unroll=self._unroll)
 
 
 class WindowRuns:
@@ -153,7 +154,7 @@ class WindowRuns:
         """Of one run."""
         return run_quads(self.length)
 
-    def instructions(self, share: float) -> int:
+    def instructions(self, share: float, *, unroll: int = 4) -> int:
         """Of packing the windows of all output pixels `share` times (from counts under QEMU)."""
         attrs, (_, height, width, _) = self._layer.attrs, self._layer.data_type.shape
         images, rows, columns, _ = self._layer.out_type.shape
@@ -161,9 +162,8 @@ class WindowRuns:
         inside *= _inside(columns, self.columns, self.width, width, axis=(attrs.strides[1], attrs.dilation[1], attrs.padding[1]))
         pixels = images * rows * columns
         border = pixels * self.count - inside
-        tests = 8 if any(attrs.padding) else 0
-        each = pixels * (self.count * (run_instructions(self.length) + tests) + 16) + border * (25 + 9 * self.length // 2)
-        return int(share * each)
+        run = run_instructions(self.length, unroll=unroll) + (8 if any(attrs.padding) else 0)
+        return int(share * (pixels * (self.count * run + 16) + border * (25 + 9 * self.length // 2)))
 
 
 def _inside(count: int, steps: int, extent: int, size: int, *, axis: tuple[int, int, int]) -> int:
