@@ -1,0 +1,357 @@
+"""Movement of data (concatenate, pad, transpose, resize, slices and chains of them): runs of bytes copied as words.
+
+Element-wise operators before and after a movement are computed on the way.  The loops come from `copy_plan`, so there is no test
+on an element.  Words or halfwords are copied where all strides, offsets and lengths are multiples of them and the tensors are so
+long that aligning them costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import cast as typed
+
+import numpy as np
+
+from aot.ir.op import F_EVALUATE, Op
+from aot.ir.type import TensorType
+from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Call, Constant, Expr, Var, post_order, tensor_type
+from aot.support.dtype import is_float, itemsize
+from aot.target.target import Target
+from aot.te.tensor import Tensor, placeholder
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr as Scalar
+from aot.tir.expr import Imm, imm
+from aot.tir.function import FuncAttrs
+from aot.topi.generic.copy_plan import SOURCE, Axis, Codes, Nest, codes_of, find_nests, source_numbers
+from aot.topi.generic.elementwise import ANCHORS as ELEMENTWISE
+from aot.topi.generic.elementwise import INSTRUCTIONS, is_elementwise
+
+MOVEMENTS = ("concatenate", "nn.pad", "transpose", "image.resize_nearest", "strided_slice", "reshape")
+"""Operators whose `evaluate` moves elements about, whatever they are."""
+
+UNROLL = 4
+MAX_STRAIGHT = 8
+"""Longest run that is copied without a loop, in units."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What codes stand for: a tensor, an element-wise expression of tensors, or a call on elements of another source."""
+
+    node: Expr
+    of: int = 0
+    fill: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """`nests` move elements of `sources` (numbered from 1) to `core`'s places; then `epilogue`, element-wise calls, in order."""
+
+    sources: tuple[_Source, ...]
+    nests: tuple[Nest, ...]
+    epilogue: tuple[Call, ...]
+
+
+class _NotMovementError(Exception):
+    pass
+
+
+def plan_movement(group: Group) -> Movement | None:
+    """The movement that a group is, or None."""
+    if not isinstance(group.result.type, TensorType) or group.result.type.size == 0:
+        return None
+    if not any(_is_movement(e) for e in post_order(group.result)):
+        return None
+    core, epilogue = _peel(group.result)
+    finder = _Finder()
+    try:
+        codes = finder.codes(core)
+    except _NotMovementError:
+        return None
+    nests = find_nests(codes)
+    return None if nests is None else Movement(tuple(finder.sources), tuple(nests), epilogue)
+
+
+def _is_movement(e: Expr) -> bool:
+    return isinstance(e, Call) and isinstance(e.op, Op) and e.op.name in MOVEMENTS
+
+
+def _is_elementwise(e: Expr) -> bool:
+    """An element-wise call whose operands all have its shape."""
+    return isinstance(e, Call) and is_elementwise(e) and all(a.type.shape == e.type.shape for a in e.args)  # type: ignore[union-attr]
+
+
+def _peel(result: Expr) -> tuple[Expr, tuple[Call, ...]]:
+    """The part of the group up to its last movement, and the calls after it: each reads the one before and whole tensors."""
+    calls: list[Call] = []
+    while _is_elementwise(result):
+        call = typed(Call, result)
+        inner = [a for a in call.args if isinstance(a, Call)]
+        if len(inner) != 1:
+            break
+        calls.insert(0, call)
+        result = inner[0]
+    return result, tuple(calls)
+
+
+class _Finder:
+    """Runs a group on the numbers of elements."""
+
+    def __init__(self) -> None:
+        self.sources: list[_Source] = []
+        self._known: dict[int, Codes] = {}
+
+    def codes(self, node: Expr) -> Codes:
+        if id(node) not in self._known:
+            self._known[id(node)] = self._find(node)
+        return self._known[id(node)]
+
+    def _find(self, node: Expr) -> Codes:
+        if not any(_is_movement(e) for e in post_order(node)):
+            if not all(isinstance(e, (Var, Constant)) or _is_elementwise(e) for e in post_order(node)):
+                raise _NotMovementError
+            return codes_of(self._enter(_Source(node)), tensor_type(node).shape)
+        if not isinstance(node, Call):
+            raise _NotMovementError
+        if _is_movement(node):
+            return self._moved(node)
+        if _is_elementwise(node) and len(node.args) == 1:
+            return self._mapped(node, self.codes(node.args[0]))
+        raise _NotMovementError
+
+    def _enter(self, source: _Source) -> int:
+        self.sources.append(source)
+        return len(self.sources)
+
+    def _moved(self, call: Call) -> Codes:
+        if is_float(tensor_type(call).dtype) and getattr(call.attrs, "pad_value", 0.0) != 0.0:
+            raise _NotMovementError
+        args = [self.codes(a) for a in call.args]
+        moved = F_EVALUATE.get(str(call.op))(*args, attrs=call.attrs, out_type=tensor_type(call))
+        if moved.dtype != np.int64 or moved.shape != tensor_type(call).shape:
+            raise _NotMovementError
+        return typed(Codes, moved)
+
+    def _mapped(self, call: Call, codes: Codes) -> Codes:
+        """One new source for each source and each plain value among the operand's elements."""
+        numbers = source_numbers(codes)
+        out = np.empty_like(codes)
+        for number in np.unique(numbers):
+            here = numbers == number
+            for value in np.unique(codes[here]) if number == 0 else (0,):
+                mine = here & (codes == value) if number == 0 else here
+                new = self._enter(_Source(call, int(number), int(value)))
+                out[mine] = new * SOURCE + (0 if number == 0 else codes[mine] - int(number) * SOURCE)
+        return out
+
+
+def accepts(group: Group, _target: Target) -> bool:
+    return plan_movement(group) is not None
+
+
+def lower(group: Group, _target: Target, name: str) -> Lowered:
+    movement = plan_movement(group)
+    assert movement is not None
+    return _Kernel(group, movement, name).lowered()
+
+
+class _Kernel:
+    """Emits the nests of one movement."""
+
+    def __init__(self, group: Group, movement: Movement, name: str) -> None:
+        self._group, self._movement = group, movement
+        self._b = IRBuilder(name)
+        self._ctx = TeContext(self._b)
+        self._units = self._alignments()
+        self._buffers: dict[int, Buffer] = {}
+        for var in group.params:
+            size, align = var.type.size, self._units.get(id(var), 1)
+            self._buffers[id(var)] = self._b.input("data", (size,), var.type.dtype, align=align)
+        result = tensor_type(group.result)
+        self._out = self._b.output("out", (result.size,), result.dtype, align=self._units.get(0, 1))
+        self._tensors: dict[int, Tensor] = {}
+        self._values = [self._source_tensor(s) for s in movement.sources]
+        self._value: Scalar = imm(0)
+        self._final = self._epilogue()
+
+    def lowered(self) -> Lowered:
+        instructions = code = 24
+        for nest in self._movement.nests:
+            each = self._nest(nest)
+            instructions += each
+            code += 40 + 12 * len(nest.axes) + 16 * self._cost(nest)
+        calls = [e for e in post_order(self._group.result) if isinstance(e, Call)]
+        words = "_".join(str(c.op).rpartition(".")[2] for c in calls[:4])
+        kernel = f"generic.copy_{words}(nests={len(self._movement.nests)})"
+        func = self._b.finish(FuncAttrs(kernel=kernel, span=self._group.anchor.span))
+        return Lowered(func, dict(self._ctx.constants), instructions, code)
+
+    # ---- what is copied in which units
+
+    def _raw(self, nest: Nest) -> Var | Constant | None:
+        """The tensor whose bytes the nest copies as they are."""
+        if self._movement.epilogue or nest.source == 0:
+            return None
+        node = self._movement.sources[nest.source - 1].node
+        return node if isinstance(node, (Var, Constant)) else None
+
+    def _unit(self, nest: Nest) -> int:
+        """Bytes to move at once: the element's size, or 4 or 2 where everything is a multiple of them."""
+        result = tensor_type(self._group.result)
+        element = itemsize(result.dtype)
+        raw = self._raw(nest)
+        plain_fill = nest.source == 0 and not self._movement.epilogue and not is_float(result.dtype)
+        copied = plain_fill if raw is None else nest.inner.source == 1
+        if element >= 4 or nest.inner.out != 1 or not copied:
+            return element
+        numbers = [nest.out, nest.inner.count, *(a.out for a in nest.axes[:-1]), result.size]
+        if raw is not None:
+            numbers += [nest.start, *(a.source for a in nest.axes[:-1]), tensor_type(raw).size]
+        return max(element, gcd(4, element * gcd(*numbers)))
+
+    def _alignments(self) -> dict[int, int]:
+        """Bytes that parameters have to be aligned to; the result under 0."""
+        table = {0: 1}
+        for nest in self._movement.nests:
+            raw, unit = self._raw(nest), self._unit(nest)
+            for key in (0, *([id(raw)] if isinstance(raw, Var) else [])):
+                table[key] = max(table.get(key, 1), unit)
+        return table
+
+    # ---- values
+
+    def _node_tensor(self, node: Expr) -> Tensor:
+        """An element-wise expression over whole tensors, with one flat index."""
+        if id(node) not in self._tensors:
+            match node:
+                case Var():
+                    self._tensors[id(node)] = placeholder(self._buffers[id(node)])
+                case Constant():
+                    self._tensors[id(node)] = self._ctx.constant("table", node.data.reshape(-1))
+                case Call():
+                    self._tensors[id(node)] = self._apply(node, [self._node_tensor(a) for a in node.args])
+                case _:
+                    raise TypeError(type(node))
+        return self._tensors[id(node)]
+
+    def _apply(self, call: Call, args: list[Tensor]) -> Tensor:
+        type_ = tensor_type(call)
+        return F_TE.get(str(call.op))(self._ctx, args, call.attrs, TensorType((type_.size,), type_.dtype, type_.quant))
+
+    def _source_tensor(self, source: _Source) -> Tensor:
+        if not isinstance(source.node, Call) or _is_elementwise_only(source.node):
+            return self._node_tensor(source.node)
+        argument = tensor_type(source.node.args[0])
+        if source.of:
+            inner = self._source_tensor(self._movement.sources[source.of - 1])
+        else:
+            value = imm(float(source.fill) if is_float(argument.dtype) else source.fill, argument.dtype)
+            inner = Tensor((argument.size,), argument.dtype, lambda _b, _i: value)
+        return self._apply(source.node, [inner])
+
+    def _epilogue(self) -> Tensor:
+        """The result of the epilogue at an index of the output, computed from `self._value`."""
+        core = self._movement.epilogue[0] if self._movement.epilogue else None
+        inner = next(a for a in core.args if isinstance(a, Call)) if core is not None else self._group.result
+        type_ = tensor_type(inner)
+        current = Tensor((type_.size,), type_.dtype, lambda _b, _i: self._value)
+        for call in self._movement.epilogue:
+            args = [current if isinstance(a, Call) else self._node_tensor(a) for a in call.args]
+            current = self._apply(call, args)
+        return current
+
+    # ---- loops
+
+    def _nest(self, nest: Nest) -> int:
+        """Emit a nest; returns the instructions that it takes."""
+        unit = self._unit(nest)
+        factor = unit // itemsize(tensor_type(self._group.result).dtype)
+        turn = self._turn(nest, unit, factor)
+        inner = Axis(nest.inner.count // factor, nest.inner.out, nest.inner.source)
+
+        def run(axes: tuple[Axis, ...], out: Scalar, start: Scalar) -> None:
+            if not axes:
+                self._run(inner, out, start, turn)
+                return
+            with self._b.for_("i", axes[0].count) as i:
+                run(axes[1:], out + i * (axes[0].out // factor), start + i * (axes[0].source // factor))
+
+        run(nest.axes[:-1], imm(nest.out // factor), imm(nest.start // factor))
+        looped = 0 if inner.count <= MAX_STRAIGHT else 4 + 3 * inner.count // UNROLL
+        return prod(a.count for a in nest.axes[:-1]) * (inner.count * self._cost(nest) + looped + 6)
+
+    def _cost(self, nest: Nest) -> int:
+        """Instructions for each unit."""
+        source = self._movement.sources[nest.source - 1].node if nest.source else None
+        calls = [e for e in post_order(source) if isinstance(e, Call)] if source is not None and self._raw(nest) is None else []
+        calls += self._movement.epilogue
+        return sum(INSTRUCTIONS.get(str(c.op), 12) for c in calls if not _is_movement(c)) + 1 + bool(nest.source) + len(calls)
+
+    def _run(self, axis: Axis, out: Scalar, start: Scalar, turn: Callable[[Scalar, Scalar, int], None]) -> None:
+        """The innermost loop: straight, or UNROLL units a turn and the rest."""
+        if axis.count <= MAX_STRAIGHT:
+            for k in range(0, axis.count, UNROLL):
+                turn(out + k * axis.out, start + k * axis.source, min(UNROLL, axis.count - k))
+            return
+        whole = axis.count - axis.count % UNROLL
+        with self._b.for_("k", whole, step=UNROLL) as i:
+            turn(out + i * axis.out, start + i * axis.source, UNROLL)
+        if whole < axis.count:
+            turn(out + whole * axis.out, start + whole * axis.source, axis.count - whole)
+
+    def _turn(self, nest: Nest, unit: int, factor: int) -> Callable[[Scalar, Scalar, int], None]:
+        """A function (place in the result, in the source, units) that moves some units: loads first, then stores."""
+        b, axis = self._b, nest.inner
+        dtype = {1: "uint8", 2: "uint16", 4: "uint32"}.get(unit, "")
+        raw = self._raw(nest)
+
+        def words(out: Scalar, start: Scalar, count: int) -> None:
+            values: list[Scalar] = [imm(_pattern(nest.fill, unit, factor), dtype)] * count
+            if raw is not None:
+                source = self._buffers[id(raw)] if isinstance(raw, Var) else self._constant(raw)
+                values = [b.let("word", source.load(dtype, start + k)) for k in range(count)]
+            for k, value in enumerate(values):
+                b.store_as(self._out, dtype, out + k, value)
+
+        def elements(out: Scalar, start: Scalar, count: int) -> None:
+            values = [self._element(nest, out + k * axis.out, start + k * axis.source) for k in range(count)]
+            values = [v if isinstance(v, Imm) else b.let("value", v) for v in values]
+            for k, value in enumerate(values):
+                b.store(self._out, out + k * axis.out, value)
+
+        return words if factor > 1 else elements
+
+    def _constant(self, node: Constant) -> Buffer:
+        """The buffer of a constant operand."""
+        load = self._node_tensor(node).at(self._b, (imm(0),))
+        return typed(Buffer, getattr(load, "buffer"))  # noqa: B009
+
+    def _element(self, nest: Nest, out: Scalar, start: Scalar) -> Scalar:
+        if nest.source:
+            self._value = self._values[nest.source - 1].at(self._b, (start,))
+        else:
+            dtype = self._final.dtype if not self._movement.epilogue else self._core_dtype()
+            self._value = imm(float(nest.fill) if is_float(dtype) else nest.fill, dtype)
+        return self._final.at(self._b, (out,))
+
+    def _core_dtype(self) -> str:
+        return tensor_type(next(a for a in self._movement.epilogue[0].args if isinstance(a, Call))).dtype
+
+
+def _is_elementwise_only(node: Expr) -> bool:
+    return not any(_is_movement(e) for e in post_order(node))
+
+
+def _pattern(value: int, unit: int, factor: int) -> int:
+    """`factor` copies of a value in one unit."""
+    width = 8 * unit // factor
+    return sum((value & ((1 << width) - 1)) << (width * k) for k in range(factor))
+
+
+for _anchor in (*MOVEMENTS, *ELEMENTWISE):
+    register_impl(Impl("generic.copy", _anchor, accepts, lower, plevel=14))
