@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from aot.errors import AotError
-from aot.op.mean import normalized_axes
+from aot.op._reduce import normalized_axes
 from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of, quants
 from tests.writer import Quant, mean_model
 

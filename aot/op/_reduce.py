@@ -1,0 +1,48 @@
+"""What reductions share: axes, shapes and indices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, TypeRuleError
+from aot.op.convert import ConvertContext, unsupported
+from aot.tir.expr import Expr
+
+
+def normalized_axes(axes: Array, rank: int) -> tuple[int, ...]:
+    """Distinct axes in order; negative ones count from the end. ValueError for one that does not exist."""
+    found = {int(a) + rank if a < 0 else int(a) for a in np.atleast_1d(axes).ravel()}
+    if any(not 0 <= a < rank for a in found):
+        raise ValueError(f"axes {sorted(found)} of {rank} dimensions")
+    return tuple(sorted(found))
+
+
+def constant_axes(ctx: ConvertContext, op: OperatorView, i: int, rank: int) -> tuple[int, ...]:
+    """Operand i, a constant, as axes (E1122 for one that does not exist)."""
+    try:
+        return normalized_axes(ctx.constant(op, i), rank)
+    except ValueError as error:
+        unsupported(ctx, op, str(error), code="E1122")
+
+
+def reduced_shape(shape: Sequence[int], axes: Sequence[int], *, keepdims: bool) -> tuple[int, ...]:
+    """`shape` without the axes, or with extent 1 in their place."""
+    if any(not 0 <= a < len(shape) for a in axes):
+        raise TypeRuleError(f"axes {axes} of {list(shape)}")
+    return tuple(1 if i in axes else n for i, n in enumerate(shape) if keepdims or i not in axes)
+
+
+def reduced_index(outer: Sequence[Expr], inner: Sequence[Expr], *, axes: Sequence[int], keepdims: bool) -> tuple[Expr, ...]:
+    """The element of the data for element `outer` of the result and positions `inner` along the (sorted) axes."""
+    rank = len(outer) if keepdims else len(outer) + len(axes)
+    kept, reduced = iter(outer), iter(inner)
+    index = []
+    for axis in range(rank):
+        own = next(kept) if keepdims or axis not in axes else None
+        found = next(reduced) if axis in axes else own
+        assert found is not None
+        index.append(found)
+    return tuple(index)
