@@ -1,9 +1,11 @@
 """Exact requantisation in one high multiply, chosen by proof.
 
-Let s = -shift, m the multiplier, and a = acc * 2^p the accumulator pre-scaled by p >= 1 bits (for p = 1 that is one doubling).  With
+Let s = -shift, m the multiplier, and a = acc * 2^p the accumulator pre-scaled by p bits (for p = 1 that is one doubling).  With
 hi(x) = floor(x / 2^32), TFLite's results are, before clamping,
 
-  single rounding, s + p >= 2:          (hi(a*m) + 2^(s+p-2)) >> (s+p-1)
+  double rounding, s = 0, p = 1:        hi(a*m + 2^31)
+  double rounding, s = 0, p >= 2:       (hi(a*m) + 2^(p-2)) >> (p-1)
+  single rounding, s + p >= 2, p >= 0:  (hi(a*m) + 2^(s+p-2)) >> (s+p-1)
   double rounding, s >= 1, p = 1:       (hi(a*m + 2^31) + 2^(s-1) + (acc >> 31)) >> s
   double rounding, s >= 1, p >= 2:      (hi(a*m) + 2^(s+p-2) + 2^(p-2) + ((acc >> 31) << (p-1))) >> (s+p-1)
 
@@ -19,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from aot.ir.op import Array
-from aot.op._fixed_point import tir_multiply_by_quantized_multiplier
+from aot.op._fixed_point import tir_multiply_by_quantized_multiplier, tir_multiply_wide
 from aot.op.requantize import RequantizeAttrs
-from aot.support.dtype import int_range
+from aot.support.dtype import bits, int_range
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, clamp
@@ -75,9 +77,10 @@ class HighMultiply:
 
     def _saturated(self, total: Expr, shift: Expr) -> Expr:
         if self.dsp and (self.lo, self.hi) == int_range(self.dtype):
+            width = bits(self.dtype)
             if isinstance(shift, Imm):
-                return saturate("ssat", 8, int(shift.value))(total)
-            return saturate("ssat", 8, 0)(total >> shift)
+                return saturate("ssat", width, int(shift.value))(total)
+            return saturate("ssat", width, 0)(total >> shift)
         return clamp(total >> shift, self.lo, self.hi)
 
 
@@ -94,7 +97,11 @@ class General:
     attrs: RequantizeAttrs
 
     def emit(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
-        scaled = tir_multiply_by_quantized_multiplier(b, acc, fields[0], fields[1], rounding=self.attrs.rounding)
+        if acc.dtype == "int64":
+            number, shift = (int(f.value) if isinstance(f, Imm) else f for f in fields)
+            scaled = tir_multiply_wide(acc, number, shift)
+        else:
+            scaled = tir_multiply_by_quantized_multiplier(b, acc, fields[0], fields[1], rounding=self.attrs.rounding)
         return clamp(scaled + self.attrs.zero_point, self.attrs.lo, self.attrs.hi)
 
 
@@ -103,9 +110,10 @@ Requant = HighMultiply | General
 
 def plan_requantize(attrs: RequantizeAttrs, low: Array, high: Array, target: Target) -> Requant:
     """The cheapest exact form for accumulators of channel c in [low[c], high[c]] (int64 arrays)."""
-    short = plan_high_multiply(attrs, low, high, target=target, prescale=1)
-    if short is not None:
-        return short
+    for prescale in (1, 0):
+        short = plan_high_multiply(attrs, low, high, target=target, prescale=prescale)
+        if short is not None:
+            return short
     numbers = {"multiplier": attrs.multiplier, "shift": attrs.shift}
     return General(tuple(Field(n, np.broadcast_to(np.asarray(v), low.shape)) for n, v in numbers.items()), attrs)
 
@@ -123,18 +131,20 @@ def plan_high_multiply(
     shift = right + p - 1
     magnitude = np.maximum(np.abs(low), np.abs(high)).astype(np.int64)
     fits = (magnitude << p) < (1 << 31)
-    if not (fits & (right >= 1) & (p >= 1) & (shift <= MAX_CONSTANT_BITS)).all():
-        return None
     double = attrs.rounding == "double"
+    if not (fits & (right >= 0) & (p >= int(double)) & (shift >= 1 - double) & (shift <= MAX_CONSTANT_BITS)).all():
+        return None
     signed = double and attrs.lo < attrs.zero_point and bool((low < 0).any())
+    if signed and (right == 0).any():
+        return None
     if signed and not (p == p[0]).all():
         return None
     rounded = double and bool((p == 1).any())
     if rounded and not (p == 1).all():
         return None
-    constant = (1 << (shift - 1)) + (attrs.zero_point << shift)
+    constant = np.where(shift >= 1, 1 << np.clip(shift - 1, 0, 40), 0) + (attrs.zero_point << shift)
     if double:
-        constant = constant + np.where(p >= 2, 1 << np.clip(p - 2, 0, 40), 0)
+        constant = constant + np.where((p >= 2) & (right >= 1), 1 << np.clip(p - 2, 0, 40), 0)
     fields = (Field("multiplier", multiplier), Field("constant", constant), Field("shift", shift))
     return HighMultiply(fields, p, rounded, signed, attrs.lo, attrs.hi, attrs.dtype, target.has("dsp"))
 

@@ -66,6 +66,24 @@ def test_any_shift_has_a_form(shift: int, rounding: str) -> None:
     np.testing.assert_array_equal(run_plan(plan, acc), expected)
 
 
+@pytest.mark.parametrize("prescale", [0, 1, 2, 8])
+@pytest.mark.parametrize(("rounding", "lo"), [("double", 3), ("single", -128), ("double", -128)])
+def test_no_shift(prescale: int, rounding: str, lo: int) -> None:
+    """s = 0 has a short form, unless a sign term or a missing pre-scale stands in the way."""
+    attrs = RequantizeAttrs(((1 << 30) + 777,), (0,), 3, lo, 127, rounding)
+    limit = 1000
+    acc = accumulators(np.random.default_rng(prescale), limit, attrs)
+    bounds = np.array([-limit]), np.array([limit])
+    plan = plan_high_multiply(attrs, *bounds, target=find_target("cortex-m4"), prescale=max(prescale, 1))
+    if (rounding == "single" and prescale < 2) or (rounding == "double" and lo < 3):
+        assert plan is None
+        return
+    assert plan is not None
+    np.testing.assert_array_equal(
+        run_plan(plan, acc, prescale=prescale), evaluate(acc, attrs=attrs, out_type=TensorType(acc.shape, "int8"))
+    )
+
+
 def test_short_form_is_refused_where_it_would_overflow() -> None:
     attrs = RequantizeAttrs((1 << 30,), (-4,), 0, -128, 127, "double")
     big = 1 << 30
