@@ -107,6 +107,7 @@ def _layer(index: int, layer: Layer, arrays: Sequence[ConstArray]) -> dict[str, 
         "macs": call.func.attrs.macs,
         "constants": sum(arrays[k].data.nbytes for k in layer.constants),
         "scratch": sum(b.nbytes for b in call.func.scratch),
+        "arrays": _array_names(layer, arrays),
         "candidates": [
             {"kernel": c.kernel, "instructions": c.instructions, "constants": c.constants, "code": c.code, "scratch": c.scratch}
             for c in call.candidates
@@ -114,3 +115,9 @@ def _layer(index: int, layer: Layer, arrays: Sequence[ConstArray]) -> dict[str, 
         "output": {"shape": list(result.type.shape), "dtype": result.type.dtype, "tensor": result.tensor}
         | ({"channels": list(result.channels)} if result.channels else {}),
     }
+
+
+def _array_names(layer: Layer, arrays: Sequence[ConstArray]) -> list[str]:
+    """C names of the constants that the layer reads: its own, and operands that are constants."""
+    operands = [place.index for place in layer.inputs if place.where == "const"]
+    return [arrays[k].name for k in dict.fromkeys([*layer.constants, *operands])]

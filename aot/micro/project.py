@@ -82,6 +82,10 @@ class Project:
         """Object file of every source, by the source's path in the folder."""
         return _compile(self, mode)
 
+    def flags(self, source: str) -> list[str]:
+        """The compiler's arguments for one source in the mode "measure"."""
+        return _flags(self, source, "measure")
+
 
 def cache_folder() -> Path:
     """Where builds go that were not told where: $AOT_CACHE, else $XDG_CACHE_HOME/aot, else ~/.cache/aot."""

@@ -126,7 +126,7 @@ def test_metadata_follows_the_contract() -> None:
     assert layer == {
         "index": 1, "function": "small_dense_0", "op": "FULLY_CONNECTED", "ops": [2], "name": "second/*",
         "kernel": "generic.dense(outputs=16)", "macs": 256, "constants": 320, "scratch": 32,
-        "output": {"shape": [16], "dtype": "int8", "tensor": -1},
+        "arrays": ["small_params_1"], "output": {"shape": [16], "dtype": "int8", "tensor": -1},
     }  # fmt: skip
     workspace = meta["workspace"]
     assert workspace["size"] == workspace["lower_bound"] == 64
