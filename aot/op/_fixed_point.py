@@ -9,6 +9,7 @@ gemmlowp's `fixedpoint.h`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,16 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
         fixed //= 2
         shift += 1
     return (0, 0) if shift < -31 else (fixed, shift)
+
+
+def reduced_multiplier(multiplier: int) -> int:
+    """What MultiplyByQuantizedMultiplier for int64 keeps of a multiplier: 16 bits, here in place (a multiple of 2^16)."""
+    return ((multiplier + (1 << 15)) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF) << 16
+
+
+def is_reduced(multipliers: Iterable[int]) -> bool:
+    """Whether these are multipliers of 16 bits."""
+    return not any(m % (1 << 16) for m in multipliers)
 
 
 def quantize_value(real: float, scale: float, zero_point: int) -> int:
@@ -119,6 +130,13 @@ def saturating_shift_left(x: Any, amount: int) -> Int64:
     return shifted
 
 
+def _rounded_once(v: Int64, m: Int64, total: Int64) -> Int64:
+    """floor((v*m + 2^(total-1)) / 2^total) for |v| < 2^47, m < 2^31 and total >= 16; the product is split below bit 16."""
+    low = (v & 0xFFFF) * m + (np.int64(1) << (total - 1))
+    result: Int64 = ((v >> 16) * m + (low >> 16)) >> (total - 16)
+    return result
+
+
 def multiply_by_quantized_multiplier(x: Any, multiplier: Any, shift: Any, *, rounding: str = "double") -> Int64:
     """MultiplyByQuantizedMultiplier of int32 values; multiplier and shift are numbers or arrays that broadcast (last axis).
 
@@ -126,8 +144,7 @@ def multiply_by_quantized_multiplier(x: Any, multiplier: Any, shift: Any, *, rou
     """
     v, m, s = _int64(x), _int64(multiplier), _int64(shift)
     if rounding == "single":
-        total = 31 - s
-        return (v * m + (np.int64(1) << (total - 1))) >> total
+        return _rounded_once(v, m, 31 - s)
     if rounding != "double":
         raise ValueError(rounding)
     shifted = wrap_int32(v << np.maximum(s, 0)) if np.any(s > 0) else v
@@ -252,6 +269,20 @@ def tir_multiply_right_shift(x: Expr, multiplier: Expr, right_shift: Expr, *, ro
     if rounding == "double":
         product = product + select(x < 0, imm(-(1 << 30), "int64"), imm(1 << 30, "int64"))
     return cast("int32", product >> total)
+
+
+def tir_multiply_wide(b: IRBuilder, x: Expr, multiplier: int | Expr, shift: int | Expr, *, reduced: bool) -> Expr:
+    """MultiplyByQuantizedMultiplier of an int64 expression below 2^47 with one rounding; int32.
+
+    The product is split below bit 16, as it may have more than 64; `reduced` multipliers have nothing there.
+    """
+    m = cast("int64", as_expr(multiplier))
+    total: Expr = imm(15 - shift, "int64") if isinstance(shift, int) else imm(15, "int64") - cast("int64", shift)
+    if reduced:
+        return cast("int32", (x * (m >> 16) + (imm(1, "int64") << (total - 1))) >> total)
+    x, total, m = named(b, "x", x), named(b, "total", total), named(b, "m", m)
+    low = (x & 0xFFFF) * m + (imm(1, "int64") << (total + 15))
+    return cast("int32", ((x >> 16) * m + (low >> 16)) >> total)
 
 
 def _any_shift(x: Expr, multiplier: Expr, shift: Expr, *, rounding: str) -> Expr:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from aot.frontend.view import OperatorView
 from aot.ir.type import QuantParams, TensorType
-from aot.op._fixed_point import activation_range, quantize_multiplier
+from aot.op._fixed_point import activation_range, quantize_multiplier, reduced_multiplier
 from aot.op.clip import ClipAttrs
 from aot.op.convert import ConvertContext, unsupported
 from aot.op.requantize import RequantizeAttrs
@@ -23,6 +23,9 @@ class QuantizedLayer:
 
     `flipped` are the channels whose weight scale is negative in the file (MCUNet has some): their weights and bias are negated
     and their multipliers positive here, which leaves every product, and so every rounding, as it was.
+
+    `wide`: the reference adds up in 64 bits (int16 data with a 64-bit bias or none); its convolutions then multiply by reduced
+    multipliers and round once.  `acc_dtype` is int64 only where such a sum can leave 32 bits.
     """
 
     input_zp: int
@@ -30,6 +33,12 @@ class QuantizedLayer:
     output: TensorType
     multipliers: tuple[float, ...]
     flipped: tuple[int, ...] = ()
+    wide: bool = False
+    acc_dtype: str = "int32"
+
+
+_KINDS = frozenset({("int8", "int8", "int8"), ("int8", "int4", "int8"), ("int16", "int8", "int16")})
+"""(data, weights, result); uint8 comes as int8 (aot.op._uint8)."""
 
 
 def conv_multipliers(data: QuantParams, weight: QuantParams, out: QuantParams) -> tuple[float, ...]:
@@ -52,13 +61,13 @@ def check_quantized_layer(
     channel_axis: int,
     multipliers: Callable[[QuantParams, QuantParams, QuantParams], tuple[float, ...]] = conv_multipliers,
 ) -> QuantizedLayer:
-    """Refuse what is not int8 x int8 -> int8 with known parameters; weights per tensor or per index of `channel_axis`."""
+    """Refuse what is not in `_KINDS` with known parameters; weights per tensor or per index of `channel_axis`."""
     data, weight, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
     kinds = (data.dtype, weight.dtype, out.dtype)
     if kinds == ("float32", "int8", "float32"):
         unsupported(ctx, op, "hybrid weights (float32 data, int8 weights) are not supported; convert with a representative dataset")
-    if kinds != ("int8", "int8", "int8"):
-        unsupported(ctx, op, f"{kinds[0]} data with {kinds[1]} weights giving {kinds[2]} is not supported; only int8 is")
+    if kinds not in _KINDS:
+        unsupported(ctx, op, f"{kinds[0]} data with {kinds[1]} weights giving {kinds[2]} is not supported")
     if data.quant is None or weight.quant is None or out.quant is None:
         unsupported(ctx, op, "quantisation parameters are missing", code="E1206")
     if len(weight.shape) <= channel_axis:
@@ -75,7 +84,23 @@ def check_quantized_layer(
     if flipped and weight.quant.zero_point[0] != 0:
         unsupported(ctx, op, "negative weight scales with a zero point are not supported", code="E1206")
     positive = tuple(map(abs, reals))
-    return QuantizedLayer(data.quant.zero_point[0], weight.quant.zero_point[0], out, positive, flipped)
+    layer = QuantizedLayer(data.quant.zero_point[0], weight.quant.zero_point[0], out, positive, flipped)
+    return _accumulation(ctx, op, layer, channel_axis=channel_axis) if data.dtype == "int16" else layer
+
+
+def _accumulation(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> QuantizedLayer:
+    """How sums of int16 data are added up, from the type of the bias and the largest sum that the weights allow."""
+    assert layer.output.quant is not None
+    if layer.input_zp != 0 or layer.output.quant.zero_point[0] != 0:
+        unsupported(ctx, op, "int16 data with a zero point is not supported, in TFLite neither", code="E1206")
+    weight = np.abs(ctx.constant(op, 1).astype(np.int64) - layer.weight_zp)
+    largest = weight.sum(axis=tuple(a for a in range(weight.ndim) if a != channel_axis)) << 15
+    has_bias = len(op.inputs) > 2 and ctx.input(op, 2) is not None
+    if has_bias:
+        largest = largest + np.abs(ctx.constant(op, 2).astype(np.int64)).reshape(-1)
+    wide = not has_bias or ctx.input_type(op, 2).dtype == "int64"
+    fits = bool((largest < 1 << 31).all())
+    return replace(layer, wide=wide, acc_dtype="int64" if wide and not fits else "int32")
 
 
 MULTIPLIER_LIMIT = 2.0**31
@@ -87,22 +112,24 @@ def layer_weights(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, 
     data = ctx.constant(op, 1)
     if layer.flipped:
         index = (slice(None),) * channel_axis + (list(layer.flipped),)
-        if (data[index] == -128).any():
-            unsupported(ctx, op, "a negative weight scale with a weight of -128 is not supported", code="E1206")
+        lowest, _ = int_range(ctx.input_type(op, 1).dtype)
+        if (data[index] == lowest).any():
+            unsupported(ctx, op, f"a negative weight scale with a weight of {lowest} is not supported", code="E1206")
         data = data.copy()
         data[index] *= -1
-    return const(data, quant=ctx.input_type(op, 1).quant)
+    type_ = ctx.input_type(op, 1)
+    return const(data, quant=type_.quant, dtype=type_.dtype)
 
 
 def _layer_bias(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) -> Constant:
-    """The bias as int32[C], that of flipped channels negated (modulo 2^32, as the reference's additions are)."""
+    """The bias in the accumulator's type, [C], that of flipped channels negated (modulo 2^32, as the reference's additions are)."""
     data = ctx.constant(op, 2).reshape(-1)
     if layer.flipped:
         if data.size <= layer.flipped[-1]:
             unsupported(ctx, op, f"a bias of {data.size} values", code="E1207")
         data = data.copy()
         data[list(layer.flipped)] *= -1
-    return const(data)
+    return const(data.astype(layer.acc_dtype))
 
 
 def finish_layer(ctx: ConvertContext, op: OperatorView, acc: Call, *, layer: QuantizedLayer, rounding: str) -> Expr:
@@ -111,10 +138,12 @@ def finish_layer(ctx: ConvertContext, op: OperatorView, acc: Call, *, layer: Qua
     expr: Expr = acc
     if ctx.input(op, 2) is not None:
         bias_type = ctx.input_type(op, 2)
-        if bias_type.dtype != "int32":
-            unsupported(ctx, op, f"a bias of {bias_type.dtype} is not supported with int8 data")
+        if bias_type.dtype != "int32" and not layer.wide:
+            unsupported(ctx, op, f"a bias of {bias_type.dtype} is not supported with {ctx.input_type(op, 0).dtype} data")
         expr = call("nn.bias_add", [expr, _layer_bias(ctx, op, layer)], span=span)
     pairs = [quantize_multiplier(m) for m in layer.multipliers]
+    if layer.wide and rounding == "double":
+        pairs, rounding = [(reduced_multiplier(m), s) for m, s in pairs], "single"
     quant = layer.output.quant
     assert quant is not None
     low, high = int_range(layer.output.dtype)

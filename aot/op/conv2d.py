@@ -1,7 +1,7 @@
-"""nn.conv2d: CONV_2D of TFLite, int8 with int32 accumulation.
+"""nn.conv2d: CONV_2D of TFLite on int8 or int16 data.
 
 acc[n, y, x, o] = sum over ky, kx, i of w[o, ky, kx, i] * (data[n, y*sy + ky*dy - top, x*sx + kx*dx - left, i] - input_zp), where data outside
-the image is `pad_value`.  Oracle: TFLite's reference kernel `ConvPerChannel`.
+the image is `pad_value`.  Oracle: TFLite's reference kernels `ConvPerChannel` (int8, int16) and `Conv` (uint8, shifted to int8).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._quantized_layer import check_quantized_layer, finish_layer, layer_weights
+from aot.op._uint8 import legacy_uint8
 from aot.op._window import Window, explicit_padding
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
@@ -36,6 +37,8 @@ class Conv2DAttrs:
     dilation: tuple[int, int] = (1, 1)
     input_zp: int = 0
     pad_value: int = 0
+    weight_zp: int = 0
+    acc_dtype: str = "int32"
 
 
 def output_extent(size: int, kernel: int, *, stride: int, dilation: int, pad: int) -> int:
@@ -53,7 +56,7 @@ def spatial_shape(data: TensorType, kernel: tuple[int, int], attrs: Any) -> tupl
 
 
 def infer_type(types: Sequence[Type], attrs: Conv2DAttrs) -> Type:
-    """data [N, H, W, I] int8, weight [O, KH, KW, I] int8 -> int32 [N, H', W', O]."""
+    """data [N, H, W, I], weight [O, KH, KW, I] -> attrs.acc_dtype [N, H', W', O]."""
     data, weight = types
     if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 4 or len(weight.shape) != 4:
         raise TypeRuleError(f"conv2d takes 4-D data and weights, not {data} and {weight}")
@@ -62,7 +65,7 @@ def infer_type(types: Sequence[Type], attrs: Conv2DAttrs) -> Type:
     height, width = spatial_shape(data, weight.shape[1:3], attrs)
     if height <= 0 or width <= 0:
         raise TypeRuleError(f"the window {weight.shape[1:3]} is larger than the padded image")
-    return TensorType((data.shape[0], height, width, weight.shape[0]), "int32")
+    return TensorType((data.shape[0], height, width, weight.shape[0]), attrs.acc_dtype)
 
 
 def padded(data: Array, attrs: Any) -> Array:
@@ -75,12 +78,13 @@ def padded(data: Array, attrs: Any) -> Array:
 
 def evaluate(data: Array, weight: Array, *, attrs: Conv2DAttrs, out_type: TensorType) -> Array:
     x = padded(data, attrs)
+    w = weight.astype(np.float64) - attrs.weight_zp
     n, height, width, channels = out_type.shape
     acc = np.zeros((n * height * width, channels), np.float64)
     for ky in range(weight.shape[1]):
         for kx in range(weight.shape[2]):
-            acc += window(x, ky, kx, attrs=attrs, height=height, width=width).reshape(-1, x.shape[3]) @ weight[:, ky, kx, :].T.astype(np.float64)
-    return acc.astype(np.int64).astype(np.int32).reshape(out_type.shape)
+            acc += window(x, ky, kx, attrs=attrs, height=height, width=width).reshape(-1, x.shape[3]) @ w[:, ky, kx, :].T
+    return acc.astype(np.int64).astype(out_type.dtype).reshape(out_type.shape)
 
 
 def window(x: Array, ky: int, kx: int, *, attrs: Any, height: int, width: int) -> Array:
@@ -96,9 +100,11 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DAttrs, out_typ
     def rule(b: IRBuilder, n: TirExpr, y: TirExpr, x: TirExpr, o: TirExpr) -> TirExpr:
         def term(ky: TirExpr, kx: TirExpr, i: TirExpr) -> TirExpr:
             tap = tap_value(b, data, (n, y, x, i), tap=(ky, kx), attrs=attrs)
-            return cast("int32", weight.at(b, (o, ky, kx, i))) * tap
+            w = cast("int32", weight.at(b, (o, ky, kx, i))) - attrs.weight_zp
+            return cast(attrs.acc_dtype, w) * cast(attrs.acc_dtype, tap)
 
-        return te_sum(b, [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx"), reduce_axis(channels, name="i")], term)
+        axes = [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx"), reduce_axis(channels, name="i")]
+        return te_sum(b, axes, term, dtype=attrs.acc_dtype)
 
     return compute(out_type.shape, out_type.dtype, rule)
 
@@ -125,6 +131,7 @@ def tap_value(
 
 
 @from_tflite("CONV_2D")
+@legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """conv2d + bias_add + requantize (+ clip). Grouped convolutions (fewer weight channels than data channels) are refused."""
     data = operand(ctx, op, 0)
@@ -138,7 +145,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     strides = (op.option("stride_h"), op.option("stride_w"))
     dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
     pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight_type.shape[1:3], strides, dilation))
-    attrs = Conv2DAttrs(strides, pads, dilation, layer.input_zp, layer.input_zp)
+    attrs = Conv2DAttrs(strides, pads, dilation, layer.input_zp, layer.input_zp, layer.weight_zp, layer.acc_dtype)
     acc = call("nn.conv2d", [data, layer_weights(ctx, op, layer, channel_axis=0)], attrs, span=ctx.span(op))
     return finish_layer(ctx, op, acc, layer=layer, rounding="double")
 
@@ -148,6 +155,6 @@ register_op(
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="CONV_2D; int8, per-tensor and per-channel",
+    doc="CONV_2D; int8, int16 x int8, int8 x int4, uint8; per-tensor and per-channel",
 )
 F_TE.set("nn.conv2d", te_rule)

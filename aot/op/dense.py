@@ -16,6 +16,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._quantized_layer import check_quantized_layer, dense_multipliers, finish_layer, layer_weights
+from aot.op._uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.reshape import ReshapeAttrs
 from aot.op.te_rule import F_TE, TeContext
@@ -33,22 +34,23 @@ class DenseAttrs:
 
     input_zp: int = 0
     weight_zp: int = 0
+    acc_dtype: str = "int32"
 
 
-def infer_type(types: Sequence[Type], _attrs: DenseAttrs) -> Type:
-    """data [M, K] int8, weight [O, K] int8 -> int32 [M, O]."""
+def infer_type(types: Sequence[Type], attrs: DenseAttrs) -> Type:
+    """data [M, K], weight [O, K] -> attrs.acc_dtype [M, O]."""
     data, weight = types
     if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 2 or len(weight.shape) != 2:
         raise TypeRuleError(f"dense takes 2-D data and weights, not {data} and {weight}")
     if data.shape[1] != weight.shape[1]:
         raise TypeRuleError(f"rows of {data.shape[1]} data values, but weights for {weight.shape[1]}")
-    return TensorType((data.shape[0], weight.shape[0]), "int32")
+    return TensorType((data.shape[0], weight.shape[0]), attrs.acc_dtype)
 
 
 def evaluate(data: Array, weight: Array, *, attrs: DenseAttrs, out_type: TensorType) -> Array:
     x = data.astype(np.float64) - attrs.input_zp
     w = weight.astype(np.float64) - attrs.weight_zp
-    result: Array = (x @ w.T).astype(np.int64).astype(np.int32)
+    result: Array = (x @ w.T).astype(np.int64).astype(out_type.dtype)
     return result
 
 
@@ -57,14 +59,16 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DenseAttrs, out_type
 
     def rule(b: IRBuilder, m: TirExpr, o: TirExpr) -> TirExpr:
         def term(k: TirExpr) -> TirExpr:
-            return (cast("int32", weight.at(b, (o, k))) - attrs.weight_zp) * (cast("int32", data.at(b, (m, k))) - attrs.input_zp)
+            w, x = cast("int32", weight.at(b, (o, k))) - attrs.weight_zp, cast("int32", data.at(b, (m, k))) - attrs.input_zp
+            return cast(attrs.acc_dtype, w) * cast(attrs.acc_dtype, x)
 
-        return te_sum(b, [reduce_axis(weight.shape[1], name="k")], term)
+        return te_sum(b, [reduce_axis(weight.shape[1], name="k")], term, dtype=attrs.acc_dtype)
 
     return compute(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("FULLY_CONNECTED")
+@legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """reshape to rows, dense + bias_add + requantize (+ clip), reshape to the output's shape."""
     data = operand(ctx, op, 0)
@@ -81,7 +85,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     span = ctx.span(op)
     if ctx.input_type(op, 0).shape != (rows, depth):
         data = call("reshape", [data], ReshapeAttrs((rows, depth)), span=span)
-    attrs = DenseAttrs(layer.input_zp, layer.weight_zp)
+    attrs = DenseAttrs(layer.input_zp, layer.weight_zp, layer.acc_dtype)
     acc = call("nn.dense", [data, layer_weights(ctx, op, layer, channel_axis=0)], attrs, span=span)
     rounding = "single" if ctx.oracle == "litert" else "double"
     result = finish_layer(ctx, op, acc, layer=layer, rounding=rounding)
@@ -95,6 +99,6 @@ register_op(
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="FULLY_CONNECTED; int8, one rounding (TFLite) or two (TFLite Micro)",
+    doc="FULLY_CONNECTED; int8, int16 x int8, int8 x int4, uint8; one rounding (TFLite) or two (TFLite Micro)",
 )
 F_TE.set("nn.dense", te_rule)

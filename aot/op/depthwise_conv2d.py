@@ -1,7 +1,7 @@
 """nn.depthwise_conv2d: DEPTHWISE_CONV_2D of TFLite, any channel multiplier.
 
 acc[n, y, x, c*M + m] = sum over ky, kx of w[0, ky, kx, c*M + m] * (data[n, .., .., c] - input_zp); see conv2d for the window.
-Oracle: TFLite's reference kernel `DepthwiseConvPerChannel`.
+Oracle: TFLite's reference kernels `DepthwiseConvPerChannel` (int8, int16) and `DepthwiseConv` (uint8, shifted to int8).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._quantized_layer import check_quantized_layer, finish_layer, layer_weights
+from aot.op._uint8 import legacy_uint8
 from aot.op._window import Window, explicit_padding
 from aot.op.conv2d import padded, spatial_shape, tap_value, window
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
@@ -37,10 +38,12 @@ class DepthwiseConv2DAttrs:
     input_zp: int = 0
     pad_value: int = 0
     multiplier: int = 1
+    weight_zp: int = 0
+    acc_dtype: str = "int32"
 
 
 def infer_type(types: Sequence[Type], attrs: DepthwiseConv2DAttrs) -> Type:
-    """data [N, H, W, C] int8, weight [1, KH, KW, C*M] int8 -> int32 [N, H', W', C*M]."""
+    """data [N, H, W, C], weight [1, KH, KW, C*M] -> attrs.acc_dtype [N, H', W', C*M]."""
     data, weight = types
     if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 4 or len(weight.shape) != 4:
         raise TypeRuleError(f"depthwise_conv2d takes 4-D data and weights, not {data} and {weight}")
@@ -49,7 +52,7 @@ def infer_type(types: Sequence[Type], attrs: DepthwiseConv2DAttrs) -> Type:
     height, width = spatial_shape(data, weight.shape[1:3], attrs)
     if height <= 0 or width <= 0:
         raise TypeRuleError(f"the window {weight.shape[1:3]} is larger than the padded image")
-    return TensorType((data.shape[0], height, width, weight.shape[3]), "int32")
+    return TensorType((data.shape[0], height, width, weight.shape[3]), attrs.acc_dtype)
 
 
 def evaluate(data: Array, weight: Array, *, attrs: DepthwiseConv2DAttrs, out_type: TensorType) -> Array:
@@ -59,8 +62,8 @@ def evaluate(data: Array, weight: Array, *, attrs: DepthwiseConv2DAttrs, out_typ
     for ky in range(weight.shape[1]):
         for kx in range(weight.shape[2]):
             taps = window(x, ky, kx, attrs=attrs, height=height, width=width)
-            acc += np.repeat(taps, attrs.multiplier, axis=3) * weight[0, ky, kx, :]
-    return acc.astype(np.int64).astype(np.int32)
+            acc += np.repeat(taps, attrs.multiplier, axis=3) * (weight[0, ky, kx, :].astype(np.float64) - attrs.weight_zp)
+    return acc.astype(np.int64).astype(out_type.dtype)
 
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DepthwiseConv2DAttrs, out_type: TensorType) -> Tensor:
@@ -70,14 +73,16 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DepthwiseConv2DAttrs
     def rule(b: IRBuilder, n: TirExpr, y: TirExpr, x: TirExpr, o: TirExpr) -> TirExpr:
         def term(ky: TirExpr, kx: TirExpr) -> TirExpr:
             tap = tap_value(b, data, (n, y, x, o // attrs.multiplier), tap=(ky, kx), attrs=attrs)
-            return cast("int32", weight.at(b, (imm(0), ky, kx, o))) * tap
+            w = cast("int32", weight.at(b, (imm(0), ky, kx, o))) - attrs.weight_zp
+            return cast(attrs.acc_dtype, w) * cast(attrs.acc_dtype, tap)
 
-        return te_sum(b, [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx")], term)
+        return te_sum(b, [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx")], term, dtype=attrs.acc_dtype)
 
     return compute(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("DEPTHWISE_CONV_2D")
+@legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """depthwise_conv2d + bias_add + requantize (+ clip).
 
@@ -94,7 +99,8 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     strides = (op.option("stride_h"), op.option("stride_w"))
     dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
     pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight_type.shape[1:3], strides, dilation))
-    attrs = DepthwiseConv2DAttrs(strides, pads, dilation, layer.input_zp, layer.input_zp, multiplier)
+    zp = layer.input_zp
+    attrs = DepthwiseConv2DAttrs(strides, pads, dilation, zp, zp, multiplier, layer.weight_zp, layer.acc_dtype)
     weight = layer_weights(ctx, op, layer, channel_axis=3)
     acc = call("nn.depthwise_conv2d", [data, weight], attrs, span=ctx.span(op))
     return finish_layer(ctx, op, acc, layer=layer, rounding="double")
@@ -105,6 +111,6 @@ register_op(
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="DEPTHWISE_CONV_2D; int8, any channel multiplier",
+    doc="DEPTHWISE_CONV_2D; int8, int16 x int8, int8 x int4, uint8; any channel multiplier",
 )
 F_TE.set("nn.depthwise_conv2d", te_rule)

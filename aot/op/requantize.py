@@ -1,8 +1,12 @@
-"""qnn.requantize: from an int32 accumulator to a narrow quantised type, as TFLite's kernels do it.
+"""qnn.requantize: from an accumulator to a narrow quantised type, as TFLite's kernels do it.
 
 out = clamp(zero_point + round(acc * multiplier * 2^(shift - 31)), lo, hi) with a 31-bit multiplier and TFLite's sign of the shift
 (positive shifts left).  `rounding` tells how: "double" rounds twice, in the doubling high multiply and in the right shift
 (gemmlowp; convolutions, and everything of TFLite Micro), "single" once (TFLite's fully connected).
+
+64-bit accumulators (int16 data with a 64-bit bias) are rounded once.  Convolutions keep 16 bits of the multiplier there,
+(acc * m16 + 2^(14-shift)) >> (15-shift), which is "single" with the multiplier m16 << 16 (`reduced_multiplier`).  Either way the
+result is the same for an accumulator that fits 32 bits as for the wide one.
 """
 
 from __future__ import annotations
@@ -15,7 +19,12 @@ import numpy as np
 
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.op._fixed_point import multiply_by_quantized_multiplier, tir_multiply_by_quantized_multiplier
+from aot.op._fixed_point import (
+    is_reduced,
+    multiply_by_quantized_multiplier,
+    tir_multiply_by_quantized_multiplier,
+    tir_multiply_wide,
+)
 from aot.op.te_rule import F_TE, TeContext
 from aot.support.dtype import int_range
 from aot.te.tensor import Tensor, compute
@@ -50,10 +59,12 @@ class RequantizeAttrs:
 
 
 def infer_type(types: Sequence[Type], attrs: RequantizeAttrs) -> Type:
-    """int32 [..., C] -> attrs.dtype of the same shape."""
+    """int32 or, with single rounding, int64 [..., C] -> attrs.dtype of the same shape."""
     (data,) = types
-    if not isinstance(data, TensorType) or data.dtype != "int32":
-        raise TypeRuleError(f"requantize takes an int32 tensor, not {data}")
+    if not isinstance(data, TensorType) or data.dtype not in ("int32", "int64"):
+        raise TypeRuleError(f"requantize takes an int32 or int64 tensor, not {data}")
+    if data.dtype == "int64" and attrs.rounding != "single":
+        raise TypeRuleError("int64 accumulators are rounded once")
     if attrs.per_channel and len(attrs.multiplier) != data.shape[-1]:
         raise TypeRuleError(f"{len(attrs.multiplier)} multipliers for {data.shape[-1]} channels")
     low, high = int_range(attrs.dtype)
@@ -63,9 +74,8 @@ def infer_type(types: Sequence[Type], attrs: RequantizeAttrs) -> Type:
 
 
 def evaluate(data: Array, *, attrs: RequantizeAttrs, out_type: TensorType) -> Array:
-    scaled = multiply_by_quantized_multiplier(
-        data, np.asarray(attrs.multiplier, np.int64), np.asarray(attrs.shift, np.int64), rounding=attrs.rounding
-    )
+    multiplier, shift = np.asarray(attrs.multiplier, np.int64), np.asarray(attrs.shift, np.int64)
+    scaled = multiply_by_quantized_multiplier(data, multiplier, shift, rounding=attrs.rounding)
     return np.clip(scaled.astype(np.int64) + attrs.zero_point, attrs.lo, attrs.hi).astype(attrs.dtype)
 
 
@@ -79,7 +89,10 @@ def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: RequantizeAttrs, out_
         multiplier: Expr | int = multipliers.at(b, i[-1:]) if attrs.per_channel else attrs.multiplier[0]
         shift: Expr | int = shifts.at(b, i[-1:]) if attrs.per_channel else attrs.shift[0]
         acc = b.let("acc", data.at(b, i))
-        scaled = tir_multiply_by_quantized_multiplier(b, acc, multiplier, shift, rounding=attrs.rounding)
+        if acc.dtype == "int64":
+            scaled = tir_multiply_wide(b, acc, multiplier, shift, reduced=is_reduced(attrs.multiplier))
+        else:
+            scaled = tir_multiply_by_quantized_multiplier(b, acc, multiplier, shift, rounding=attrs.rounding)
         return cast(attrs.dtype, clamp(scaled + attrs.zero_point, attrs.lo, attrs.hi))
 
     return compute(out_type.shape, out_type.dtype, rule)
@@ -90,6 +103,6 @@ register_op(
     pattern=OpPattern.ELEMWISE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="int32 accumulator to int8, rounding as the oracle does",
+    doc="accumulator to int8 or int16, rounding as the oracle does",
 )
 F_TE.set("qnn.requantize", te_rule)

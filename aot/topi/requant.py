@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aot.ir.op import Array
-from aot.op._fixed_point import tir_multiply_by_quantized_multiplier, tir_multiply_wide
+from aot.op._fixed_point import is_reduced, tir_multiply_by_quantized_multiplier, tir_multiply_wide
 from aot.op.requantize import RequantizeAttrs
 from aot.support.dtype import bits, int_range
 from aot.target.target import Target
@@ -99,7 +99,7 @@ class General:
     def emit(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
         if acc.dtype == "int64":
             number, shift = (int(f.value) if isinstance(f, Imm) else f for f in fields)
-            scaled = tir_multiply_wide(acc, number, shift)
+            scaled = tir_multiply_wide(b, acc, number, shift, reduced=is_reduced(self.attrs.multiplier))
         else:
             scaled = tir_multiply_by_quantized_multiplier(b, acc, fields[0], fields[1], rounding=self.attrs.rounding)
         return clamp(scaled + self.attrs.zero_point, self.attrs.lo, self.attrs.hi)

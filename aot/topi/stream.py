@@ -8,7 +8,7 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.tir.buffer import Buffer
-from aot.tir.expr import Expr, imm
+from aot.tir.expr import Expr, cast, imm
 from aot.topi.requant import Requant
 
 
@@ -21,18 +21,42 @@ class ChannelBlock:
     offset: Expr
 
 
-class ChannelStream:
-    """Packs `weights` [K, O] int8 and per-channel int32 numbers in blocks of `block` channels, with a smaller last block if need be.
+@dataclass(frozen=True, slots=True)
+class WeightFormat:
+    """How weights lie in a stream: as `dtype` (int8, or int4: two a byte, the first in the low half) with `zero_point` added."""
 
-    Layout of a block of n channels: bias int32[n], each non-uniform requantisation field int32[n], weights int8[K][n], zeros up to
-    a multiple of four bytes.  Uniform fields become immediates.
+    dtype: str = "int8"
+    zero_point: int = 0
+
+    def row_bytes(self, count: int) -> int:
+        """Bytes of `count` weights side by side."""
+        return (count + 1) // 2 if self.dtype == "int4" else count
+
+    def pack(self, weights: Array) -> Array:
+        """Rows [K][n] as bytes."""
+        stored = (weights + self.zero_point).astype(np.int8)
+        if self.dtype == "int4":
+            even = np.pad(stored, ((0, 0), (0, stored.shape[1] % 2))).view(np.uint8)
+            stored = ((even[:, 0::2] & 15) | (even[:, 1::2] << 4)).astype(np.uint8).view(np.int8)
+        return np.ascontiguousarray(stored).reshape(-1)
+
+
+class ChannelStream:
+    """Packs `weights` [K, O] and per-channel int32 numbers in blocks of `block` channels, with a smaller last block if need be.
+
+    Layout of a block of n channels: bias int32[n] (where one does not fit, int64 as low words and high words), each non-uniform
+    requantisation field int32[n], weights [K][n] as `stored` says, zeros up to a multiple of four bytes.  Uniform fields become
+    immediates.
     """
 
-    def __init__(self, weights: Array, bias: Array, requant: Requant, *, block: int) -> None:
+    def __init__(self, weights: Array, bias: Array, requant: Requant, *, block: int, stored: WeightFormat | None = None) -> None:
         self.depth, self.channels = int(weights.shape[0]), int(weights.shape[1])
         self.block = min(block, self.channels)
         self.requant = requant
-        self._arrays = [bias] + [f.values for f in requant.fields if not f.uniform]
+        self._stored = stored or WeightFormat()
+        self._wide = bool((np.abs(bias) >= 1 << 31).any())
+        biases = [(bias & 0xFFFFFFFF).astype(np.uint32).view(np.int32), bias >> 32] if self._wide else [bias]
+        self._arrays = biases + [f.values for f in requant.fields if not f.uniform]
         self._weights = weights
 
     @property
@@ -48,7 +72,7 @@ class ChannelStream:
         return 4 * count * len(self._arrays)
 
     def block_bytes(self, count: int) -> int:
-        return self.header_bytes(count) + (self.depth * count + 3) // 4 * 4
+        return self.header_bytes(count) + (self.depth * self._stored.row_bytes(count) + 3) // 4 * 4
 
     def data(self) -> Array:
         """The stream as int8."""
@@ -57,17 +81,21 @@ class ChannelStream:
             last = min(first + self.block, self.channels)
             for values in self._arrays:
                 parts.append(values[first:last].astype("<i4").view(np.int8))
-            weights = self._weights[:, first:last].astype(np.int8).reshape(-1)
+            weights = self._stored.pack(self._weights[:, first:last])
             parts.append(np.pad(weights, (0, -weights.size % 4)))
         return np.concatenate(parts)
 
     def bias(self, params: Buffer, block: ChannelBlock, j: int) -> Expr:
-        return params.load("int32", block.offset // 4 + j)
+        low = params.load("int32", block.offset // 4 + j)
+        if not self._wide:
+            return low
+        high = params.load("int32", block.offset // 4 + (block.count + j))
+        return cast("int64", high) * (1 << 32) + cast("int64", cast("uint32", low))
 
     def fields(self, params: Buffer, block: ChannelBlock, j: int) -> tuple[Expr, ...]:
         """The requantisation numbers of channel j of a block, loaded or immediate."""
         out: list[Expr] = []
-        row = 1
+        row = 2 if self._wide else 1
         for f in self.requant.fields:
             if f.uniform:
                 out.append(imm(int(f.values[0])))
@@ -77,5 +105,11 @@ class ChannelStream:
         return tuple(out)
 
     def weight(self, params: Buffer, block: ChannelBlock, k: Expr, j: int) -> Expr:
-        """Weight [k][j] of a block, int8."""
-        return params.load("int8", block.offset + (k * block.count + (self.header_bytes(block.count) + j)))
+        """Weight [k][j] of a block, int32."""
+        row = self._stored.row_bytes(block.count)
+        packed = self._stored.dtype == "int4"
+        byte = params.load("int8", block.offset + (k * row + (self.header_bytes(block.count) + (j // 2 if packed else j))))
+        value = cast("int32", byte)
+        if packed:
+            value = value >> 4 if j % 2 else cast("int32", cast("int8", value * 16)) >> 4
+        return value - self._stored.zero_point

@@ -12,14 +12,23 @@ from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, cast, imm, minimum
-from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts
-from aot.topi.generic.layer import LayerBuffers, channel_blocks, finish, make_stream, open_layer, unroll_factor
+from aot.topi.fused import EVERY_KIND, FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.generic.layer import (
+    LayerBuffers,
+    accumulators,
+    channel_blocks,
+    finish,
+    make_stream,
+    open_layer,
+    product,
+    unroll_factor,
+)
 from aot.topi.generic.window import TapRange, tap_range
 from aot.topi.stream import ChannelBlock, ChannelStream
 
 
 def accepts(group: Group, _target: Target) -> bool:
-    layer = match_layer(group)
+    layer = match_layer(group, EVERY_KIND)
     return layer is not None and tail_accepts(layer)
 
 
@@ -31,7 +40,7 @@ def remove_padding_value(layer: FusedLayer) -> tuple[FusedLayer, int]:
 
 
 def lower(group: Group, target: Target, name: str) -> Lowered:
-    matched = match_layer(group)
+    matched = match_layer(group, EVERY_KIND)
     assert matched is not None
     layer, offset = remove_padding_value(matched)
     batch, out_height, out_width, channels = layer.out_type.shape
@@ -61,7 +70,7 @@ class _Taps:
         self.offset, self.pixels = offset, pixels
 
     def block(self, b: IRBuilder, buffers: LayerBuffers, stream: ChannelStream, block: ChannelBlock, *, y: Expr, x: Expr) -> None:
-        acc = b.local("acc", (self.pixels, block.count), "int32")
+        acc = accumulators(b, self.layer, (self.pixels, block.count))
         for p in range(self.pixels):
             for j in range(block.count):
                 b.store(acc, (p, j), stream.bias(buffers.params, block, j))
@@ -76,12 +85,12 @@ class _Taps:
                 for u in range(step):
                     xs = []
                     for p in range(self.pixels):
-                        value = buffers.data.load("int8", position + (p * stride) + k + u)
+                        value = buffers.data.load(buffers.data.dtype, position + (p * stride) + k + u)
                         xs.append(b.let("x", cast("int32", value) - self.offset))
                     for j in range(block.count):
-                        w = b.let("w", cast("int32", stream.weight(buffers.params, block, tap + k + u, j)))
+                        w = b.let("w", stream.weight(buffers.params, block, tap + k + u, j))
                         for p, v in enumerate(xs):
-                            b.store(acc, (p, j), acc[p, j] + v * w)
+                            b.store(acc, (p, j), acc[p, j] + product(acc, v, w))
 
         with b.for_("ky", self.rows.last, start=self.rows.first) as ky:
             line = b.let("line", (self.image * height + self.rows.at(ky, dy)) * width + self.columns.origin)

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, minimum
-from aot.topi.fused import describe, match_layer, tail_accepts
-from aot.topi.generic.layer import LayerBuffers, channel_blocks, finish, make_stream, open_layer, unroll_factor
+from aot.topi.fused import EVERY_KIND, FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.generic.layer import (
+    LayerBuffers,
+    accumulators,
+    channel_blocks,
+    finish,
+    make_stream,
+    open_layer,
+    product,
+    unroll_factor,
+)
 from aot.topi.stream import ChannelBlock, ChannelStream
 
 
 def accepts_dense(group: Group, _target: Target) -> bool:
-    layer = match_layer(group)
+    layer = match_layer(group, EVERY_KIND)
     return layer is not None and tail_accepts(layer)
 
 
 def accepts_pointwise(group: Group, _target: Target) -> bool:
     """1x1 kernels at stride 1 without padding: pixels are rows."""
-    layer = match_layer(group)
+    layer = match_layer(group, EVERY_KIND)
     if layer is None or not tail_accepts(layer) or layer.weight.shape[1:3] != (1, 1):
         return False
     return layer.attrs.strides == (1, 1) and not any(layer.attrs.padding)
 
 
 def lower(group: Group, target: Target, name: str) -> Lowered:
-    layer = match_layer(group)
+    layer = match_layer(group, EVERY_KIND)
     assert layer is not None
     rows, depth = prod(layer.data_type.shape[:-1]), layer.data_type.shape[-1]
     pixels = min(2, rows)
@@ -37,16 +47,27 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     with b.for_("m", (rows + pixels - 1) // pixels) as tile:
         # The last tile starts early enough to be whole; the rows that it shares with the one before are computed twice.
         first = b.let("row", minimum(tile * pixels, rows - pixels)) if rows % pixels else tile * pixels
-        channel_blocks(b, stream, lambda block: matrix_tile(b, buffers, stream, block, first=first, pixels=pixels))
+        tile_of = _Tile(layer, buffers, stream, first, pixels)
+        channel_blocks(b, stream, lambda block: matrix_tile(b, tile_of, block))
     kernel = "generic.dense" if layer.weight.ndim == 2 else "generic.pointwise"
     return finish(b, buffers, layer, kernel=describe(kernel, rows=pixels, channels=stream.block), per_mac=1.9 if pixels == 2 else 2.6, code=520 + 200 * bool(stream.tail))
 
 
-def matrix_tile(
-    b: IRBuilder, buffers: LayerBuffers, stream: ChannelStream, block: ChannelBlock, *, first: Expr, pixels: int
-) -> None:
-    """`pixels` rows from `first` on by one block of channels."""
-    acc = b.local("acc", (pixels, block.count), "int32")
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """`pixels` rows from `first` on."""
+
+    layer: FusedLayer
+    buffers: LayerBuffers
+    stream: ChannelStream
+    first: Expr
+    pixels: int
+
+
+def matrix_tile(b: IRBuilder, tile: _Tile, block: ChannelBlock) -> None:
+    """The rows of a tile by one block of channels."""
+    buffers, stream, first, pixels = tile.buffers, tile.stream, tile.first, tile.pixels
+    acc = accumulators(b, tile.layer, (pixels, block.count))
     for p in range(pixels):
         for j in range(block.count):
             b.store(acc, (p, j), stream.bias(buffers.params, block, j))
@@ -55,14 +76,12 @@ def matrix_tile(
         for u in range(step):
             xs = [b.let("x", cast("int32", buffers.data[first + p, k + u])) for p in range(pixels)]
             for j in range(block.count):
-                w = b.let("w", cast("int32", stream.weight(buffers.params, block, k + u, j)))
+                w = b.let("w", stream.weight(buffers.params, block, k + u, j))
                 for p, x in enumerate(xs):
-                    b.store(acc, (p, j), acc[p, j] + x * w)
+                    b.store(acc, (p, j), acc[p, j] + product(acc, x, w))
     for p in range(pixels):
         for j in range(block.count):
             buffers.store((first + p, block.first + j), acc[p, j], stream.fields(buffers.params, block, j))
-
-
 
 
 register_impl(Impl("generic.dense", "nn.dense", accepts_dense, lower, plevel=0))

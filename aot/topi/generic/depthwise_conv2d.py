@@ -6,15 +6,15 @@ from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
-from aot.topi.fused import describe, match_layer, tail_accepts
+from aot.topi.fused import EVERY_KIND, describe, match_layer, tail_accepts
 from aot.topi.generic.conv2d import remove_padding_value
-from aot.topi.generic.layer import channel_blocks, finish, make_stream, open_layer
+from aot.topi.generic.layer import accumulators, channel_blocks, finish, make_stream, open_layer, product
 from aot.topi.generic.window import tap_range
 from aot.topi.stream import ChannelBlock
 
 
 def accepts(group: Group, _target: Target) -> bool:
-    layer = match_layer(group)
+    layer = match_layer(group, EVERY_KIND)
     return layer is not None and tail_accepts(layer)
 
 
@@ -24,7 +24,7 @@ def block_size(multiplier: int) -> int:
 
 
 def lower(group: Group, target: Target, name: str) -> Lowered:
-    matched = match_layer(group)
+    matched = match_layer(group, EVERY_KIND)
     assert matched is not None
     layer, offset = remove_padding_value(matched)
     multiplier = layer.attrs.multiplier
@@ -41,7 +41,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
             columns = tap_range(b, x, size=width, taps=kw, stride=sx, dilation=dx, before=left, after=right)
 
             def body(block: ChannelBlock) -> None:
-                acc = b.local("acc", (block.count,), "int32")
+                acc = accumulators(b, layer, (block.count,))
                 for j in range(block.count):
                     b.store(acc, j, stream.bias(buffers.params, block, j))
                 channel = block.first // multiplier
@@ -52,10 +52,10 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
                         values: list[Expr] = []
                         for j in range(block.count):
                             if j == 0 or multiplier == 1:
-                                value = buffers.data.load("int8", pixel + (j if multiplier == 1 else 0))
+                                value = buffers.data.load(buffers.data.dtype, pixel + (j if multiplier == 1 else 0))
                                 values.append(b.let("x", cast("int32", value) - offset))
-                            w = cast("int32", stream.weight(buffers.params, block, ky * kw + kx, j))
-                            b.store(acc, j, acc[j] + values[-1] * w)
+                            w = stream.weight(buffers.params, block, ky * kw + kx, j)
+                            b.store(acc, j, acc[j] + product(acc, values[-1], w))
                 for j in range(block.count):
                     buffers.store((i, y, x, block.first + j), acc[j], stream.fields(buffers.params, block, j))
 

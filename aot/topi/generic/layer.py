@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 from aot.op.impl import Group, Lowered
 from aot.op.te_rule import TeContext
+from aot.relay.expr import tensor_type
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, imm
+from aot.tir.expr import Expr, cast, imm
 from aot.tir.function import FuncAttrs
 from aot.topi.fused import FusedLayer
 from aot.topi.layer_io import open_io
 from aot.topi.requant import plan_requantize
-from aot.topi.stream import ChannelBlock, ChannelStream
+from aot.topi.stream import ChannelBlock, ChannelStream, WeightFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,19 @@ def make_stream(layer: FusedLayer, target: Target, *, block: int) -> ChannelStre
     weights = layer.weight
     depthwise = weights.shape[-1] == layer.channels and layer.anchor.op.name == "nn.depthwise_conv2d"  # type: ignore[union-attr]
     matrix = weights.reshape(-1, layer.channels) if depthwise else weights.reshape(layer.channels, -1).T
-    return ChannelStream(matrix, layer.bias, requant, block=block)
+    zp = layer.anchor.attrs.weight_zp
+    stored = WeightFormat(layer.weight_dtype, 0 if -128 <= matrix.min() and matrix.max() <= 127 else zp)
+    return ChannelStream(matrix, layer.bias, requant, block=block, stored=stored)
+
+
+def accumulators(b: IRBuilder, layer: FusedLayer, shape: tuple[int, ...]) -> Buffer:
+    """Registers for sums; 64 bits wide only where a sum can leave 32."""
+    return b.local("acc", shape, tensor_type(layer.anchor).dtype)
+
+
+def product(acc: Buffer, x: Expr, w: Expr) -> Expr:
+    """x*w in the type of the accumulators."""
+    return cast(acc.dtype, x) * cast(acc.dtype, w)
 
 
 def channel_blocks(b: IRBuilder, stream: ChannelStream, body: Callable[[ChannelBlock], None]) -> None:
