@@ -74,10 +74,10 @@ def test_weights_outside_of_the_range_are_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(200))
 def test_random_layers(seed: int) -> None:
-    """Ten random layers a seed; where a kernel does not take the layer (accumulators too large), that is fine."""
+    """Twenty random layers a seed; where a kernel does not take the layer (accumulators too large), that is fine."""
     rng = np.random.default_rng(seed)
     target = find_target("cortex-m4")
-    for case in range(10):
+    for case in range(20):
         layer = random_layer(rng, seed * 100 + case)
         anchor = "nn.dense" if layer.kind == "dense" else "nn.conv2d"
         group = group_of(build(layer))
@@ -98,7 +98,7 @@ def random_layer(rng: np.random.Generator, seed: int) -> Layer:
         "clip": (-128, 127) if pick(0, 1) else (min(out_zp, -100), max(out_zp, 90)),
     }
     depth, channels = pick(1, 2, 3, 4, 5, 7, 8, 12, 17, 33), pick(1, 2, 3, 4, 5, 7, 17)
-    if pick(0, 1, 2) == 0:
+    if pick(0, 1):
         return Layer("dense", (pick(1, 2, 3), depth), (channels, depth), **common)  # type: ignore[arg-type]
     kernel, dilation = (pick(1, 2, 3), pick(1, 1, 3, 4)), (pick(1, 1, 2), pick(1, 1, 2))
     padding = (pick(0, 1), pick(0, 2), pick(0, 1), pick(0, 1)) if pick(0, 1) else (0, 0, 0, 0)
