@@ -208,12 +208,13 @@ def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy
     """The calls of `draft` with the kernels that the policy's budget selects.
 
     speed: no limit.  balanced: constants and code within twice the smallest constants plus 12 KiB, code within 12 KiB.  size:
-    constants and code within the smallest constants plus 12 KiB.  ram: as balanced, without scratch at the peak of the plan.
+    as balanced, with constants within 6 % of the smallest.  ram: as balanced, without scratch at the peak of the plan.
     Explicit budgets come on top.
     """
     smallest = sum(min(c.constants for c in layer) for layer in found)
-    factor, code = {"speed": (None, None), "size": (1, None)}.get(policy.opt, (2, CODE_ALLOWANCE))
-    flash = None if factor is None else factor * smallest + CODE_ALLOWANCE - MAIN_CODE
+    code = CODE_ALLOWANCE - MAIN_CODE if policy.opt != "speed" else None
+    factor = {"speed": None, "size": 1.06}.get(policy.opt, 2)
+    flash = None if factor is None or code is None else int(factor * smallest) + code
     if policy.flash_budget is not None:
         flash = min(f for f in (flash, policy.flash_budget - MAIN_CODE) if f is not None)
     live = live_bytes(draft)
