@@ -1,0 +1,135 @@
+"""topk, cumsum and scatter_nd: operators whose result is not one expression an element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from aot.ir.op import Array
+from aot.ir.type import TensorType
+from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.relay.expr import Constant, tensor_type
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and
+from aot.tir.function import FuncAttrs
+
+WRAPPING = {"int8": "uint8", "int16": "uint16", "int32": "uint32", "int64": "uint64"}
+"""Types in which sums wrap without overflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """A function under construction: one flat buffer for each of the anchor's operands, constants in flash."""
+
+    b: IRBuilder
+    args: tuple[Buffer, ...]
+    out: Buffer
+    constants: Mapping[str, Array]
+    group: Group
+
+    def finish(self, kernel: str) -> Lowered:
+        attrs = FuncAttrs(kernel=f"generic.{kernel}", span=self.group.anchor.span)
+        return Lowered(self.b.finish(attrs), dict(self.constants))
+
+
+def _kernel(group: Group, name: str) -> _Kernel:
+    b = IRBuilder(name)
+    buffers = {id(v): b.input("data", (v.type.size,), v.type.dtype) for v in group.params}
+    out = tensor_type(group.result)
+    result = b.output("out", (out.size,), out.dtype)
+    constants: dict[str, Array] = {}
+    for arg in group.anchor.args:
+        if isinstance(arg, Constant) and id(arg) not in buffers:
+            buffer = buffers[id(arg)] = b.const("table", (arg.type.size,), arg.type.dtype)
+            constants[buffer.name] = arg.data.reshape(-1)
+    return _Kernel(b, tuple(buffers[id(a)] for a in group.anchor.args), result, constants, group)
+
+
+def accepts(group: Group, _target: Target) -> bool:
+    return not group.followers and isinstance(group.result.type, TensorType)
+
+
+def _added(b: IRBuilder, target: Buffer, index: Expr, value: Expr) -> None:
+    """target[index] += value, integers wrapping, bool by "or"."""
+    if target.dtype == "bool":
+        b.store(target, index, binop("||", target[index], value))
+        return
+    wide = WRAPPING.get(target.dtype, target.dtype)
+    b.store(target, index, cast(wide, target[index]) + cast(wide, value))
+
+
+def lower_topk(group: Group, _target: Target, name: str) -> Lowered:
+    """Row by row, each element is inserted into the sorted positions found so far: n * k comparisons at most."""
+    kernel = _kernel(group, name)
+    b, (data,), out = kernel.b, kernel.args, kernel.out
+    k, n = group.anchor.attrs.k, tensor_type(group.anchor.args[0]).shape[-1]
+    with b.for_("m", out.size // k) as m:
+        first, base = b.let("first", m * k), b.let("base", m * n)
+        with b.for_("c", n) as c:
+            candidate = b.local("candidate", (1,), "int32", init=0)
+            b.store(candidate, 0, c)
+            with b.for_("place", k) as place, b.if_(candidate[0] >= 0):
+                with b.if_(place >= c):  # beyond what was found: the candidate's own place
+                    b.store(out, first + place, candidate[0])
+                    b.store(candidate, 0, -1)
+                with b.else_():
+                    found = b.let("found", cast("int32", out[first + place]))
+                    own, other = data[base + candidate[0]], data[base + found]
+                    ahead = binop("||", own > other, logical_and(equal(own, other), candidate[0] < found))
+                    with b.if_(ahead):
+                        b.store(out, first + place, candidate[0])
+                        b.store(candidate, 0, found)
+    return kernel.finish("topk")
+
+
+def lower_cumsum(group: Group, _target: Target, name: str) -> Lowered:
+    """One pass along the axis, the sum in a register."""
+    kernel = _kernel(group, name)
+    b, (data,), out = kernel.b, kernel.args, kernel.out
+    attrs, shape = group.anchor.attrs, tensor_type(group.anchor).shape
+    n, inner = shape[attrs.axis], prod(shape[attrs.axis + 1 :])
+    wide = WRAPPING.get(data.dtype, data.dtype)
+    with b.for_("m", prod(shape[: attrs.axis])) as m, b.for_("c", inner) as c:
+        total = b.local("total", (1,), wide, init=0)
+        with b.for_("k", n) as k:
+            position = imm(n - 1) - k if attrs.reverse else k
+            index = b.let("index", (m * n + position) * inner + c)
+            value = b.let("value", cast(wide, data[index]))
+            if attrs.exclusive:
+                b.store(out, index, total[0])
+            b.store(total, 0, total[0] + value)
+            if not attrs.exclusive:
+                b.store(out, index, total[0])
+    return kernel.finish("cumsum")
+
+
+def lower_scatter_nd(group: Group, _target: Target, name: str) -> Lowered:
+    """Zeros, then each update at its place; a place outside is left out."""
+    kernel = _kernel(group, name)
+    b, (indices, updates), out = kernel.b, kernel.args, kernel.out
+    shape, depth = group.anchor.attrs.shape, tensor_type(group.anchor.args[0]).shape[-1]
+    inner = prod(shape[depth:])
+    with b.for_("i", out.size) as i:
+        b.store(out, i, 0)
+    with b.for_("m", indices.size // depth) as m:
+        inside: Expr | None = None
+        row: Expr = imm(0)
+        for axis, extent in enumerate(shape[:depth]):
+            number = b.let("number", indices[m * depth + axis])
+            within = logical_and(number >= 0, number < extent)
+            inside = within if inside is None else logical_and(inside, within)
+            row = row * extent + cast("int32", number)
+        assert inside is not None
+        with b.if_(inside):
+            base = b.let("base", row * inner)
+            with b.for_("c", inner) as c:
+                _added(b, out, base + c, updates[m * inner + c])
+    return kernel.finish("scatter_nd")
+
+
+register_impl(Impl("generic.topk", "topk", accepts, lower_topk))
+register_impl(Impl("generic.cumsum", "cumsum", accepts, lower_cumsum))
+register_impl(Impl("generic.scatter_nd", "scatter_nd", accepts, lower_scatter_nd))
