@@ -5,7 +5,7 @@ channels take the products of both tiles in one block, transform back and requan
 inwards where the image is no multiple of m, so they compute some outputs twice.
 
 Weights take 2 * (m + 2)^2 / 9 bytes each in flash: 3.56 for m = 2, 8 for m = 4.
-Scratch, for I input channels rounded up to a multiple of 4 and n = m + 2: n^2 * (5 * I + 32) + 8 bytes.
+Scratch, for I input channels rounded up to a multiple of 4: 88 * I + 520 bytes for m = 2, 180 * I + 1456 for m = 4.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, Load, cast, equal, imm, logical_and, maximum, minimum
+from aot.tir.expr import Expr, Load, cast, imm, logical_and, maximum, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.intrin import SXTB16, SXTB16_ROR8
 from aot.topi.arm_dsp.intrin_winograd import (
@@ -48,13 +48,13 @@ def accepts(group: Group, target: Target, *, form: Winograd) -> bool:
     if layer is None or not target.has("dsp") or not tail_accepts(layer) or not is_winograd_shape(layer):
         return False
     _, height, width, _ = layer.out_type.shape
-    return height >= form.m and width >= form.m * form.span and plan_winograd(layer, form, target) is not None
+    return height >= form.m and width >= form.m * form.span and plan_winograd(layer, form) is not None
 
 
 def lower(group: Group, target: Target, name: str, *, form: Winograd) -> Lowered:
     layer = match_layer(group)
     assert layer is not None
-    plan = plan_winograd(layer, form, target)
+    plan = plan_winograd(layer, form)
     assert plan is not None
     b = IRBuilder(name)
     kernel = _Kernel(b, group, layer, plan)
@@ -84,7 +84,7 @@ class _Kernel:
         self._patch = b.scratch("patch", (self._form.n * self._form.window_width * self._words,), "uint32")
         self._domain = b.scratch("domain", (self._form.positions * self._row,), "uint32")
         self._half = b.scratch("half", (2 * self._form.positions,), "uint32") if self._form.span == 1 else None
-        self._origin = b.scratch("origin", (TILES // self._form.span,), "int32")
+        self._origin = b.scratch("origin", (2 * TILES // self._form.span,), "int32")
         n, height, width, _ = layer.out_type.shape
         self._units_y, self._units_x = -(-height // self._form.m), -(-width // (self._form.m * self._form.span))
         self._units = n * self._units_y * self._units_x
@@ -93,7 +93,9 @@ class _Kernel:
         b, at_once = self._b, TILES // self._form.span
         with b.for_("pair", -(-self._units // at_once)) as pair:
             with b.for_("t", at_once) as t:
-                unit = b.let("unit", minimum(pair * at_once + t, self._units - 1)) if self._units % at_once else pair * at_once + t
+                unit: Expr = pair * at_once + t
+                if self._units % at_once:
+                    unit = b.let("unit", minimum(unit, self._units - 1))
                 self._load_unit(unit, t)
                 with b.for_("k", self._words) as k:
                     self._transform(k, t)
@@ -109,16 +111,20 @@ class _Kernel:
     def _load_unit(self, unit: Expr, t: Expr) -> None:
         """Copy the window of one unit, `span` tiles, to the patch and note where its outputs begin."""
         b, form, padding = self._b, self._form, self._layer.attrs.padding
-        _, height, width, channels = self._layer.out_type.shape
+        layer = self._layer
+        _, height, width, channels = layer.out_type.shape
         line = b.let("line", unit / self._units_x)
         image: Expr = imm(0)
-        row = line
+        row: Expr = line
         if self._layer.out_type.shape[0] > 1:
             image = b.let("image", line / self._units_y)
             row = line - image * self._units_y
         y = b.let("y", minimum(row * form.m, height - form.m))
         x = b.let("x", minimum((unit - line * self._units_x) * (form.m * form.span), width - form.m * form.span))
-        b.store(self._origin, t, ((image * height + y) * width + x) * channels)
+        place = b.let("place", ((image * height + y) * width + x) * channels)
+        b.store(self._origin, t, place)
+        if layer.tail:
+            b.store(self._origin, t + TILES // form.span, place)
         data_height, data_width = self._layer.data_type.shape[1:3]
         column = b.let("column", x - padding[1])
         columns = imm(form.window_width)
@@ -190,8 +196,8 @@ class _Kernel:
     def _transform_by_halves(self, k: Expr, target: Expr, half: Buffer) -> None:
         """One tile: rows first, then columns, whose positions lie side by side.
 
-        What is between the two lies in `half`.  As the compiler has to take it for the same memory as the rest, it keeps the order
-        of loads and stores and so has enough registers.
+        What is between the two lies in `half`.  As the compiler has to take it for the same memory as the rest, it keeps the
+        order of loads and stores and so has enough registers.
         """
         b, n = self._b, self._form.n
         for r in range(n):
@@ -211,10 +217,12 @@ class _Kernel:
         fields = tuple(f if not isinstance(f, Load) else b.let("field", f) for f in self._stream.fields(self._params, start))
         with b.for_("u", TILES // form.span) as u:
             place = b.let("place", self._origin[u] + channel)
+            other = b.let("other", self._origin[u + TILES // form.span] + channel) if self._layer.tail else place
             for s in range(form.span):
                 sums = b.let("sums", c * TILES + (u * form.span + s + TILES * self._stream.pairs))
                 rows = self._inverse(sums, bias)
-                self._outputs(rows, place + s * form.m * self._layer.channels, fields)
+                shift = s * form.m * self._layer.channels
+                self._outputs(rows, (place + shift, other + shift), fields)
 
     def _inverse(self, sums: Expr, bias: Expr) -> list[list[Expr]]:
         """A^T M A by rows, not divided; `sums` is the index of M at position 0."""
@@ -232,8 +240,12 @@ class _Kernel:
             return [[columns[i][y] for i in range(n)] for y in range(form.m)]
         return [[self._half[y * n + i] for i in range(n)] for y in range(form.m)]
 
-    def _outputs(self, rows: list[list[Expr]], place: Expr, fields: tuple[Expr, ...]) -> None:
-        """Second half of the inverse transform, requantisation, stores; `place` is the element of the tile's first output."""
+    def _outputs(self, rows: list[list[Expr]], places: tuple[Expr, Expr], fields: tuple[Expr, ...]) -> None:
+        """Second half of the inverse transform, requantisation, stores.
+
+        `places` is the element of the tile's first output in the output and in operands of the tail.  The numbers are equal, but
+        as the compiler does not know it, it keeps one pointer for each and reaches all elements from it.
+        """
         b, form, plan = self._b, self._form, self._plan
         _, _, width, channels = self._layer.out_type.shape
         scales: dict[int, Expr] = {1: fields[0]}
@@ -246,8 +258,11 @@ class _Kernel:
                 if lacking not in scales:
                     scales[lacking] = b.let("scale", fields[0] * lacking)
                 scaled = b.let("acc", cast("int32", value))
-                result = plan.requant.emit_scaled(b, scaled, (scales[lacking], *fields[1:]))
-                self.io.store((place + (y * width + x) * channels,), result)
+                result = plan.requant.emit(b, scaled, (scales[lacking], *fields[1:]))
+                step = (y * width + x) * channels
+                if self.io.epilogue is not None:
+                    result = self.io.epilogue(result, (places[1] + step,))
+                b.store(self.io.out, (places[0] + step,), result)
 
     def instructions(self) -> int:
         """Of one call (parts from counts under QEMU)."""
@@ -256,23 +271,22 @@ class _Kernel:
         pixel = 2 * -(-words // 4) + 2 if self._by_words else 3 * self._inputs + 5
         row = form.window_width * pixel + (28 if padded else 10)
         transform = 308 if form is F2 else 868
-        output = 3 + (self._plan.factor != 1) + self._plan.requant.signed * 2 + (not self._plan.requant.fields[-1].uniform)
-        output += self._plan.requant.lo > -128 or self._plan.requant.hi < 127
-        output += 10 * len(layer.tail)
+        plan, requant = self._plan, self._plan.requant
+        output = 3 + (plan.factor != 1) + 2 * requant.signed + (not requant.fields[2].uniform) + 2 * (not requant.saturates)
+        output += 9 * len(layer.tail)
         tile = 42 if form is F2 else 208
         channel = 22 + self._stream.numbers + TILES * (tile + form.m**2 * output)
         product = form.positions * product_instructions(self._stream.pairs) + 20
         load = TILES // form.span * (40 + form.n * row + words * transform)
         pairs = -(-self._units * form.span // TILES)
-        return pairs * (load + self._stream.blocks * product + layer.channels * channel + 14)
+        return int(pairs) * (load + self._stream.blocks * product + layer.channels * channel + 14)
 
     def code(self) -> int:
         """Bytes of the function."""
         form = self._form
         transforms = 1900 + 15 * self._words if form is F2 else 4600 + 25 * self._words
-        stores = form.m**2 * form.span
-        signed = 12 * self._plan.requant.signed + 10 * (self._plan.factor != 1)
-        return transforms + 44 * unrolled_pairs(self._stream.pairs) + stores * (56 * len(self._layer.tail) + signed)
+        output = 40 * len(self._layer.tail) + 12 * self._plan.requant.signed + 10 * (self._plan.factor != 1)
+        return int(transforms + 44 * unrolled_pairs(self._stream.pairs) + form.m**2 * form.span * output)
 
 
 def _register(name: str, form: Winograd, plevel: int) -> None:

@@ -30,8 +30,8 @@ SUMS = TILES * CHANNELS
 class Winograd:
     """One size of tile: `g` is G with n rows, `row_factor[i]` what output row or column i lacks to the common `denominator`.
 
-    A^T M A at (i, j) is acc * denominator^2 / (row_factor[i] * row_factor[j]).  `bias_gain` is what position 1 contributes to every
-    output of a row, with its factor.  `input_gain` bounds |V| / |x|.  `span` tiles lie side by side and share a window.
+    A^T M A at (i, j) is acc * denominator^2 / (row_factor[i] * row_factor[j]).  `bias_gain` is what position 1 contributes to
+    every output of a row, with its factor.  `input_gain` bounds |V| / |x|.  `span` tiles lie side by side and share a window.
     """
 
     m: int
@@ -137,9 +137,11 @@ def copy_pixels(words: int) -> TensorIntrin:
         b.store(y, i, x[i])
     text: list[str] = []
     for first in range(0, words, len(_CHUNK)):
-        regs = ", ".join(_CHUNK[: min(len(_CHUNK), words - first)])
-        one = words - first == 1
-        text += ["ldr r2, [%[xp]], #4", "str r2, [%[yp]], #4"] if one else [f"ldmia %[xp]!, {{{regs}}}", f"stmia %[yp]!, {{{regs}}}"]
+        regs = _CHUNK[: min(len(_CHUNK), words - first)]
+        if len(regs) == 1:
+            text += ["ldr r2, [%[xp]], #4", "str r2, [%[yp]], #4"]
+        else:
+            text += [f"{op} %[{p}]!, {{{', '.join(regs)}}}" for op, p in (("ldmia", "xp"), ("stmia", "yp"))]
     desc = replace(b.finish(), scalars=(pixels,))
     return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pixels(ops, text, words), requires="thumb2")
 
@@ -199,8 +201,8 @@ def product_instructions(pairs: int) -> int:
 def winograd_product(positions: int, pairs: int) -> TensorIntrin:
     """Products at every position: 4 output channels by 2 tiles, summed over 2 * `pairs` input channels modulo 2^32.
 
-    Operands: w int32[positions][pairs][4], words of two int16 weights; v uint32[positions][2 * pairs + 8], where each position has
-    words of two int16 inputs [pairs][2 tiles], which are read, and then the sums [4 channels][2 tiles], which are written.
+    Operands: w int32[positions][pairs][4], words of two int16 weights; v uint32[positions][2 * pairs + 8], where each position
+    has words of two int16 inputs [pairs][2 tiles], which are read, and then the sums [4 channels][2 tiles], which are written.
     """
     row = TILES * pairs + SUMS
     b = IRBuilder(f"winograd_product_{positions}_{pairs}")
@@ -215,9 +217,8 @@ def winograd_product(positions: int, pairs: int) -> TensorIntrin:
             high = (weight >> 16) * (data >> 16)
             b.store(total, 0, total[0] + cast("uint32", low) + cast("uint32", high))
         b.store(v, p * row + TILES * pairs + c * TILES + t, total[0])
-    return TensorIntrin(
-        f"arm_dsp.winograd_product_{positions}_{pairs}", b.finish(), lambda ops: _emit_product(ops, positions, pairs), requires="dsp"
-    )
+    desc = b.finish()
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_product(ops, positions, pairs), requires="dsp")
 
 
 _WEIGHTS, _INPUTS = ("r2", "r3"), ("r12", "lr")
@@ -233,7 +234,8 @@ def _step(*, first: bool) -> list[str]:
         for j in range(2):
             for t in range(TILES):
                 acc = _ACCS[(2 * half + j) * TILES + t]
-                text.append(f"smuad {acc}, {_WEIGHTS[j]}, {_INPUTS[t]}" if first else f"smlad {acc}, {_WEIGHTS[j]}, {_INPUTS[t]}, {acc}")
+                product = f"{acc}, {_WEIGHTS[j]}, {_INPUTS[t]}"
+                text.append(f"smuad {product}" if first else f"smlad {product}, {acc}")
     return text
 
 
@@ -250,6 +252,7 @@ def _emit_product(operands: Mapping[str, COperand], positions: int, pairs: int) 
         text += ["ldr r2, %[stop]", "cmp %[vp], r2", "bne 2b"]
     text += [f"stmia %[vp]!, {{{', '.join(_ACCS)}}}", "ldr r2, %[end]", "cmp %[vp], r2", "bne 1b"]
     stop = unroll != pairs
+    outs = ['[wp] "+r"(aot_wp)', '[vp] "+r"(aot_vp)', *(['[stop] "+m"(aot_stop)'] if stop else [])]
     clobbers = ", ".join(f'"{r}"' for r in (*_WEIGHTS, *_ACCS, *_INPUTS, "cc", "memory"))
     return "\n".join(
         [
@@ -260,7 +263,7 @@ def _emit_product(operands: Mapping[str, COperand], positions: int, pairs: int) 
             *(["  uint32_t aot_stop = 0u;"] if stop else []),
             "  __asm volatile(",
             *[f'      "{line}\\n"' for line in text],
-            f'      : [wp] "+r"(aot_wp), [vp] "+r"(aot_vp){", [stop] " + chr(34) + "+m" + chr(34) + "(aot_stop)" if stop else ""}',
+            f"      : {', '.join(outs)}",
             '      : [end] "m"(aot_end)',
             f"      : {clobbers});",
             "}",
