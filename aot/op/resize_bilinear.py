@@ -1,8 +1,9 @@
 """image.resize_bilinear: RESIZE_BILINEAR of TFLite.
 
 out = sum of the four neighbours, each times the weight of its row and of its column.  int8 and int16 compute in units of 2^-10
-(`reference_ops::ResizeBilinearInteger`), float32 and uint8 in floats (`reference_ops::ResizeBilinear`, which rounds uint8 half up).  Positions and weights are computed here, as the reference computes them; a position that its rounding puts behind
-the last row or column counts as the last.
+(`reference_ops::ResizeBilinearInteger`), float32 and uint8 in floats (`reference_ops::ResizeBilinear`; uint8 rounds half up).
+Positions and weights are computed here, as the reference computes them; a position that its rounding puts behind the last row or
+column counts as the last.
 """
 
 from __future__ import annotations
