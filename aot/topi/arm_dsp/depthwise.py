@@ -165,15 +165,16 @@ def axes(layer: FusedLayer) -> tuple[Axis, Axis]:
 def plan_schedule(layer: FusedLayer, numbers: Numbers, target: Target, *, packed: bool) -> Schedule | None:
     """The better orientation, by instructions."""
     y, x = axes(layer)
-    found = [s for s in (_oriented(y, x, swapped=False, packed=packed), _oriented(x, y, swapped=True, packed=packed)) if s is not None]
+    found = [s for s in (orient(y, x, swapped=False, packed=packed), orient(x, y, swapped=True, packed=packed)) if s is not None]
     return min(found, key=lambda s: _channel_cost(s, numbers.rounding, target), default=None)
 
 
-def _oriented(rows: Axis, columns: Axis, *, swapped: bool, packed: bool) -> Schedule | None:
+def orient(rows: Axis, columns: Axis, *, swapped: bool, packed: bool, shared: bool = False) -> Schedule | None:
+    """`columns` along the strips; `shared`: the layout must serve results of any width."""
     if columns.taps > 1 and columns.dilation > 1:
         return None
     columns, rows = replace(columns, dilation=1), replace(rows, dilation=rows.dilation if rows.taps > 1 else 1)
-    odd = columns.stride % 2 == 1 and columns.out > 1
+    odd = columns.stride % 2 == 1 and (shared or columns.out > 1)
     layout = Layout(rows.taps, columns.taps, odd, True)
     if len(layout.words) > RESIDENT_WORDS:
         layout = replace(layout, resident=False)
@@ -218,19 +219,24 @@ def strip_of(schedule: Schedule, rounding: Rounding, target: Target, *, outputs:
 
 def _channel_cost(schedule: Schedule, rounding: Rounding, target: Target) -> int:
     """Instructions for one plane with one filter."""
-    strips = sum(instructions(strip_of(schedule, rounding, target, outputs=n)) + 12 for _, n in schedule.strips)
+    strips = sum(instructions(strip_of(schedule, rounding, target, outputs=n), schedule.band) + 12 for _, n in schedule.strips)
     loops = max(1, schedule.copied // UNROLLED_COPY)
     copy = schedule.band_rows * (2 * schedule.copied + 4 * loops + 4)
     expand = 4 * len(schedule.layout.words) + 10 if schedule.packed and not schedule.layout.resident else 0
     return schedule.bands * (strips + copy + expand + 10) + 12
 
 
+def is_supported(layer: FusedLayer, target: Target) -> bool:
+    """int8 throughout, nothing fused after the requantisation, and a kernel small enough for straight-line code."""
+    if layer.tail or not target.has("dsp") or 0 in layer.out_type.shape or prod(layer.weight.shape[:2]) > MAX_TAPS:
+        return False
+    return {layer.data_type.dtype, layer.requant.dtype, layer.out_type.dtype} == {"int8"} and bool((np.abs(layer.weight) <= 128).all())
+
+
 @lru_cache(maxsize=16)
 def _plan(group: Group, target: Target, packed: int) -> tuple[FusedLayer, Numbers, Schedule] | None:
     layer = match_layer(group)
-    if layer is None or layer.tail or not target.has("dsp") or 0 in layer.out_type.shape:
-        return None
-    if prod(layer.weight.shape[:2]) > MAX_TAPS:
+    if layer is None or not is_supported(layer, target):
         return None
     numbers = plan_numbers(layer, target, packed=bool(packed))
     schedule = plan_schedule(layer, numbers, target, packed=bool(packed)) if numbers is not None else None
@@ -261,7 +267,7 @@ def _lower(group: Group, target: Target, name: str, *, plan: tuple[FusedLayer, N
         pad = layer.attrs.pad_value & 0xFFFF
         b.store_as(plane, "uint32", i, imm(pad | pad << 16, "uint32"))
     channels, multiplier = shape[-1], layer.attrs.multiplier
-    unpacked = b.scratch("weights", (_unpacked_words(schedule, numbers),), "int32") if schedule.packed and not schedule.layout.resident else None
+    unpacked = b.scratch("weights", (unpacked_words(schedule, numbers),), "int32") if schedule.packed and not schedule.layout.resident else None
     for image in _images(b, shape[0]):
         with b.for_("c", channels) as c:
             for band in _bands(b, schedule):
@@ -272,7 +278,7 @@ def _lower(group: Group, target: Target, name: str, *, plan: tuple[FusedLayer, N
                     target_at = image * prod(out_shape[1:]) + channel + band * schedule.rows.out_step
                     weights = region(params, b.let("w", channel * data.shape[1]))
                     if unpacked is not None:
-                        _unpack(b, schedule, params, unpacked, at=channel * data.shape[1], words=data.shape[1])
+                        unpack_stream(b, schedule, params, unpacked, at=channel * data.shape[1], words=data.shape[1])
                         weights = region(unpacked)
                     _compute(b, schedule, numbers, target, planes=(plane, io.out), weights=weights, out=target_at)
     kernel = describe(kernel, band=schedule.band, columns=max(n for _, n in schedule.strips))
@@ -330,11 +336,11 @@ def stream(layer: FusedLayer, numbers: Numbers, schedule: Schedule) -> Array:
     return np.stack(columns, axis=1).astype(np.uint32).view(np.int32)
 
 
-def _unpacked_words(schedule: Schedule, numbers: Numbers) -> int:
+def unpacked_words(schedule: Schedule, numbers: Numbers) -> int:
     return 2 * packed_words(schedule.layout) + 3 + (numbers.rounding.shift < 0)
 
 
-def _unpack(b: IRBuilder, schedule: Schedule, params: Buffer, weights: Buffer, *, at: Expr, words: int) -> None:
+def unpack_stream(b: IRBuilder, schedule: Schedule, params: Buffer, weights: Buffer, *, at: Expr, words: int) -> None:
     """A channel's packed stream as the streamed plan reads it: bias, words of two int16, the other numbers."""
     count = packed_words(schedule.layout)
     start = b.let("start", at)

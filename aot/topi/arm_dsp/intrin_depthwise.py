@@ -12,12 +12,12 @@ where the stride is even.  Streamed: up to four outputs at a time, weights read 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
-from aot.tir.buffer import Buffer
+from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast, clamp, imm
+from aot.tir.expr import Expr, Var, cast, clamp, imm
 from aot.tir.intrin import COperand, TensorIntrin
 from aot.topi.arm_dsp.intrin import SMMLA, SMMLAR
 from aot.topi.requant import sign_term
@@ -122,7 +122,8 @@ def _places(layout: Layout) -> Mapping[Tap, tuple[int, ...]]:
 class Strip:
     """What a block does; steps of the result in bytes, `dilation` of the kernel's rows only, `fpu`: there are FPU registers.
 
-    `packed` (resident plans): two weight words lie in one word of bytes, see pack_bytes, and weights count 256 times.
+    `packed` (resident plans): two weight words lie in one word of bytes, see unpack, and weights count 256 times.
+    `shared`: rows and steps are operands of the block, so that layers of any size use one function; the fields are 0.
     """
 
     layout: Layout
@@ -136,6 +137,7 @@ class Strip:
     rounding: Rounding
     fpu: bool
     packed: bool = False
+    shared: bool = False
 
     @property
     def constants(self) -> int:
@@ -220,18 +222,21 @@ def dw_strip(strip: Strip) -> TensorIntrin:
     """out[y, x] = clamp((hi(acc * multiplier) + constant) >> shift), acc = bias + sum of plane * weight, over a strip.
 
     Operands: plane int16 (aligned to 4 bytes) from the strip's first pixel on; params int32, a channel's stream; out int8 from the
-    strip's first result on.
+    strip's first result on; where shared, also the rows, and the steps of the result in bytes.
     """
     b = IRBuilder("dw_strip")
     layout, (sy, sx) = strip.layout, strip.stride
-    plane = b.input("plane", (strip.plane_size,), "int16", align=4)
-    params = b.input("params", (strip.stream_words,), "int32", align=4)
-    out = b.output("out", ((strip.rows - 1) * strip.row_step + (strip.outputs - 1) * strip.column_step + 1,), "int8")
+    written = (strip.rows - 1) * strip.row_step + (strip.outputs - 1) * strip.column_step + 1
+    plane = b.input("plane", (UNKNOWN_EXTENT if strip.shared else strip.plane_size,), "int16", align=4)
+    params = b.input("params", (UNKNOWN_EXTENT if strip.shared else strip.stream_words,), "int32", align=4)
+    out = b.output("out", (UNKNOWN_EXTENT if strip.shared else written,), "int8")
+    scalars = tuple(Var(n) for n in ("rows", "column_step", "row_step")) if strip.shared else ()
+    rows, column_step, row_step = scalars or (imm(strip.rows), imm(strip.column_step), imm(strip.row_step))
     numbers = [b.let(n, params[i]) for n, i in zip(NUMBERS, strip.number_indices, strict=False)]
     places = [[layout.half((r, k)) for k in range(layout.kw)] for r in range(layout.kh)]
     pitch = places[1][0] - places[0][0] if layout.kh > 1 else 0
     regular = not strip.packed and all(p == r * pitch + places[0][k] for r, row in enumerate(places) for k, p in enumerate(row))
-    with b.for_("y", strip.rows) as y, b.for_("x", strip.outputs) as x:
+    with b.for_("y", rows) as y, b.for_("x", strip.outputs) as x:
         acc = b.local("acc", (1,), "int32", init=numbers[0])
         at = b.let("at", y * (sy * strip.pitch) + x * sx)
 
@@ -246,8 +251,9 @@ def dw_strip(strip: Strip) -> TensorIntrin:
             for row in range(layout.kh):
                 for k in range(layout.kw):
                     tap(at + row * strip.dilation * strip.pitch, k, _weight(params, places[row][k], packed=strip.packed))
-        b.store(out, y * strip.row_step + x * strip.column_step, _requantized(b, strip.rounding, acc[0], numbers))
-    return TensorIntrin(strip.name, b.finish(), lambda ops: _emit(ops, strip), requires="dsp")
+        b.store(out, y * row_step + x * column_step, _requantized(b, strip.rounding, acc[0], numbers))
+    func = replace(b.finish(), scalars=scalars)
+    return TensorIntrin(strip.name, func, lambda ops: _emit(ops, strip), requires="dsp")
 
 
 def _weight(params: Buffer, half: int, *, packed: bool) -> Expr:
@@ -279,16 +285,23 @@ def _emit(operands: Mapping[str, COperand], strip: Strip) -> str:
     text = emitter.text()
     spill = ['[out] "+m"(aot_out)'] if emitter.out_in_memory else []
     results = ", ".join(['"+r"(aot_x)', '"+r"(aot_p)', '"+r"(aot_o)', *spill])
-    loads = ['[end] "m"(aot_end)'] * (strip.rows > 1) + [f'[{n}] "m"(aot_{n})' for n, _ in emitter.in_memory]
+    values = [f"  const int32_t aot_step = {operands['column_step'].value};"] if strip.shared else []
+    if strip.shared:
+        back = f"{operands['row_step'].value} - {emitter.moved} * aot_step"
+        values.append(f"  const int32_t aot_back = {back};")
+    loads = ['[step] "m"(aot_step)', '[back] "m"(aot_back)'] * strip.shared
+    loads += ['[end] "m"(aot_end)'] * emitter.loop + [f'[{n}] "m"(aot_{n})' for n, _ in emitter.in_memory]
     clobbers = ", ".join(f'"{r}"' for r in (*emitter.clobbers, "cc", "memory"))
-    end = f"(const uint8_t *)aot_x + {2 * strip.rows * strip.stride[0] * strip.pitch}"
+    line = 2 * strip.stride[0] * strip.pitch
+    end = f"(const uint8_t *)aot_x + {operands['rows'].value + f' * {line}' if strip.shared else line * strip.rows}"
     lines = [
         "{",
         f'  register const void *aot_x __asm("r0") = {operands["plane"].pointer};',
         f'  register const void *aot_p __asm("r1") = {operands["params"].pointer};',
         f'  register void *aot_o __asm("r2") = {operands["out"].pointer};',
         *(["  void *aot_out = aot_o;"] if spill else []),
-        *([f"  const void *const aot_end = {end};"] if strip.rows > 1 else []),
+        *([f"  const void *const aot_end = {end};"] if emitter.loop else []),
+        *values,
         *[f"  const int32_t aot_{n} = ((const int32_t *)aot_p)[{i}];" for n, i in emitter.in_memory],
         "  __asm volatile(",
         *[f'      "{line}\\n"' for line in text],
@@ -301,9 +314,9 @@ def _emit(operands: Mapping[str, COperand], strip: Strip) -> str:
 
 
 @lru_cache(maxsize=256)
-def instructions(strip: Strip) -> int:
-    """Executed by one block, counted from its text."""
-    return (_Resident(strip) if strip.layout.resident else _Streamed(strip)).instructions()
+def instructions(strip: Strip, rows: int) -> int:
+    """Executed by one block over so many rows, counted from its text."""
+    return (_Resident(strip) if strip.layout.resident else _Streamed(strip)).instructions(rows)
 
 
 @lru_cache(maxsize=256)
@@ -349,13 +362,34 @@ class _Emitter:
         raise NotImplementedError
 
     def text(self) -> list[str]:
-        loop = self.strip.rows > 1
+        loop = self.loop
         scratch = self.pixels[0]
         ending = [f"ldr {scratch}, %[end]", f"cmp r0, {scratch}", "bne 1b"]
         return [*self.head(), *(["1:"] if loop else []), *self.line(), *(ending if loop else [])]
 
-    def instructions(self) -> int:
-        return _count(self.head()) + self.strip.rows * (_count(self.line()) + 3 * (self.strip.rows > 1))
+    @property
+    def loop(self) -> bool:
+        return self.strip.shared or self.strip.rows > 1
+
+    @property
+    def moved(self) -> int:
+        """Columns by which a shared strip has moved the result's pointer when a line is done."""
+        single = self.strip.layout.resident and self.strip.stride[1] % 2 == 0
+        return self.strip.outputs - 1 if single else (self.strip.outputs - 1) // 2 * 2
+
+    def shared_stores(self, accs: Sequence[str], out: str, spare: str, *, last: bool) -> list[str]:
+        """Stores by pairs, the step being in memory; then to the next pair, or after the last one to the next line."""
+        lines = [f"ldr {spare}, %[step]"] if len(accs) > 1 else []
+        for j, a in enumerate(accs):
+            if j and j % 2 == 0:
+                lines.append(f"add {out}, {out}, {spare}, lsl #1")
+            lines.append(f"strb {a}, [{out}, {spare}]" if j % 2 else f"strb {a}, [{out}]")
+        if last:
+            return [*lines, f"ldr {spare}, %[back]", f"add {out}, {out}, {spare}"]
+        return [*lines, f"add {out}, {out}, {spare}, lsl #1"]
+
+    def instructions(self, rows: int) -> int:
+        return _count(self.head()) + rows * (_count(self.line()) + 3 * self.loop)
 
     def code_bytes(self) -> int:
         return 4 * _count(self.text())
@@ -394,6 +428,11 @@ def _count(lines: Sequence[str]) -> int:
         elif not line.endswith(":"):
             total += factor
     return total
+
+
+def _at(index: int | None, unit: int, more: int) -> str:
+    """unit * index + more, of an .irp's \\i where the index is None."""
+    return f"{unit}*\\\\i+{more}" if index is None else str(unit * index + more)
 
 
 class _Resident(_Emitter):
@@ -440,6 +479,8 @@ class _Resident(_Emitter):
     def line(self) -> list[str]:
         strip, step = self.strip, self.strip.step
         full, rest = divmod(strip.outputs, step)
+        if strip.shared:
+            return self._shared_line()
         reach = (strip.outputs - 1) * strip.column_step
         far = reach > 4095
         lines: list[str] = []
@@ -453,15 +494,35 @@ class _Resident(_Emitter):
         moved = strip.outputs * strip.column_step if far else 0
         return [*lines, *add_immediate("r0", 2 * strip.stride[0] * strip.pitch), *add_immediate("r2", strip.row_step - moved)]
 
+    def _shared_line(self) -> list[str]:
+        strip, step, lines = self.strip, self.strip.step, []
+        for first in range(0, strip.outputs, step):
+            count = min(step, strip.outputs - first)
+            accs = self.acc[:count]
+            lines += self._sums(count, first // step)
+            if step == 2:
+                lines += self.shared_stores(accs, "r2", self.pixels[0], last=first + count == strip.outputs)
+            elif first + 1 == strip.outputs:
+                spare = self.pixels[0]
+                lines += [f"strb {accs[0]}, [r2]", f"ldr {spare}, %[back]", f"add r2, r2, {spare}"]
+            else:
+                lines += [f"strb {accs[0]}, [r2]", f"ldr {self.pixels[0]}, %[step]", f"add r2, r2, {self.pixels[0]}"]
+        return [*lines, *add_immediate("r0", 2 * strip.stride[0] * strip.pitch)]
+
     def _step(self, outputs: int, index: int | None, *, far: bool) -> list[str]:
         """`outputs` results of step `index`, or of step \\i of an .irp."""
+        strip, lines = self.strip, self._sums(outputs, index)
+        if far:
+            return lines + [line for a in self.acc[:outputs] for line in (f"strb {a}, [r2]", *add_immediate("r2", strip.column_step))]
+        for j, a in enumerate(self.acc[:outputs]):
+            lines.append(f"strb {a}, [r2, #{_at(index, strip.step * strip.column_step, j * strip.column_step)}]")
+        return lines
+
+    def _sums(self, outputs: int, index: int | None) -> list[str]:
+        """The requantised results of a step."""
         strip, layout = self.strip, self.strip.layout
         started: set[int] = set()
         lines: list[str] = []
-
-        def at(unit: int, more: int) -> str:
-            return f"{unit}*\\\\i+{more}" if index is None else str(unit * index + more)
-
         words_a_step = strip.step * strip.stride[1] * 2
         for r in range(layout.kh):
             macs = row_macs(layout, r, (0, layout.kw), strip.stride[1], outputs)
@@ -472,21 +533,16 @@ class _Resident(_Emitter):
                 offset = r * strip.row_bytes + 4 * pair[0]
                 limit = offset + words_a_step * (-(-strip.outputs // strip.step) - 1)
                 if len(pair) == 2 and limit <= 1020:
-                    lines.append(f"ldrd {self.pixels[0]}, {self.pixels[1]}, [r0, #{at(words_a_step, offset)}]")
+                    lines.append(f"ldrd {self.pixels[0]}, {self.pixels[1]}, [r0, #{_at(index, words_a_step, offset)}]")
                 else:
-                    lines += [f"ldr {self.pixels[i]}, [r0, #{at(words_a_step, offset + 4 * i)}]" for i in range(len(pair))]
+                    lines += [f"ldr {self.pixels[i]}, [r0, #{_at(index, words_a_step, offset + 4 * i)}]" for i in range(len(pair))]
                 for m in macs:
                     if m.pixels in pair:
                         addend = self.acc[m.output] if m.output in started else self.bias
                         started.add(m.output)
                         register = self.pixels[pair.index(m.pixels)]
                         lines.append(f"smla{m.op} {self.acc[m.output]}, {register}, {self.words[m.word]}, {addend}")
-        lines += self._finish(self.acc[:outputs])
-        if far:
-            lines += [line for a in self.acc[:outputs] for line in (f"strb {a}, [r2]", *add_immediate("r2", strip.column_step))]
-        else:
-            lines += [f"strb {a}, [r2, #{at(strip.step * strip.column_step, j * strip.column_step)}]" for j, a in enumerate(self.acc[:outputs])]
-        return lines
+        return lines + self._finish(self.acc[:outputs])
 
     def _finish(self, accs: Sequence[str]) -> list[str]:
         spare = self.pixels
@@ -576,12 +632,14 @@ class _Streamed(_Emitter):
         if self.out_in_memory:
             lines.append(f"ldr {out}, %[out]")
         moved = 0
-        for j, a in enumerate(accs):
+        if strip.shared:
+            lines += self.shared_stores(accs, out, self.words[0], last=True)
+        for j, a in enumerate(accs if not strip.shared else ()):
             if j * strip.column_step - moved > 4095:
                 lines += add_immediate(out, j * strip.column_step - moved)
                 moved = j * strip.column_step
             lines.append(f"strb {a}, [{out}, #{j * strip.column_step - moved}]")
-        lines += add_immediate(out, strip.row_step - moved)
+        lines += add_immediate(out, strip.row_step - moved) if not strip.shared else []
         if self.out_in_memory:
             lines.append(f"str {out}, %[out]")
         return [*lines, *add_immediate("r0", 2 * strip.stride[0] * strip.pitch)]

@@ -1,0 +1,196 @@
+"""Depthwise convolution with one function for all layers of a kernel size and stride: sizes and steps are data.
+
+As depthwise.py, but planes are tiles of fixed pitch, strips are four, two and one columns wide, and the layer's geometry is read from a
+header in front of its weights, which take one byte each.  Scratch: 2 * PITCH * (rows of a band * stride + kernel rows) bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
+from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, Var, imm, logical_and, maximum, minimum
+from aot.tir.function import FuncAttrs
+from aot.tir.stmt import Region
+from aot.topi.arm_dsp.depthwise import BAND_BYTES, Axis, Numbers, Schedule, axes, is_supported, orient, plan_numbers, stream, unpack_stream, unpacked_words
+from aot.topi.arm_dsp.intrin_depthwise import Strip, code_bytes, dw_strip, instructions
+from aot.topi.fused import FusedLayer, describe, match_layer
+from aot.topi.layer_io import open_io
+
+PITCH = 26
+"""Halfwords of a plane's line, for all layers."""
+WIDTHS = (4, 2, 1)
+HEADER = ("channels", "height", "width", "top", "left", "out_height", "out_width", "row", "column", "out_row", "out_column", "band", "pad")
+HEADER_WORDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    layer: FusedLayer
+    numbers: Numbers
+    schedule: Schedule
+    target: Target
+
+    def strip(self, outputs: int) -> Strip:
+        schedule = self.schedule
+        return Strip(
+            schedule.layout,
+            (schedule.rows.stride, schedule.columns.stride),
+            schedule.rows.dilation,
+            PITCH,
+            0,
+            outputs,
+            0,
+            0,
+            self.numbers.rounding,
+            self.target.has("fpu"),
+            schedule.layout.resident,
+            True,
+        )
+
+    @property
+    def tile(self) -> int:
+        """Outputs of a tile, so that the next one starts in an even column."""
+        return tile_outputs(self.schedule.columns)
+
+    @property
+    def band(self) -> int:
+        rows = self.schedule.rows
+        return max(1, min(rows.out, (BAND_BYTES // (2 * PITCH) - rows.reach) // rows.stride + 1))
+
+    def cost(self) -> int:
+        """Instructions of one channel (from counts under QEMU)."""
+        rows, columns = self.schedule.rows, self.schedule.columns
+        total = 40
+        for y in range(0, rows.out, self.band):
+            height = min(self.band, rows.out - y)
+            for x in range(0, columns.out, self.tile):
+                width = min(self.tile, columns.out - x)
+                copied = min(columns.size, (width - 1) * columns.stride + columns.taps)
+                total += ((height - 1) * rows.stride + rows.reach) * (3 * copied + 30) + 40
+                for n, count in zip(WIDTHS, (width // 4, width // 2 % 2, width % 2), strict=True):
+                    total += count * (instructions(self.strip(n), height) + 20)
+        return total + (4 * len(self.schedule.layout.words) if not self.schedule.layout.resident else 0)
+
+
+def tile_outputs(columns: Axis) -> int:
+    fitting = (PITCH - columns.taps) // columns.stride + 1
+    return fitting // 4 * 4 if fitting >= 4 else fitting // 2 * 2
+
+
+@lru_cache(maxsize=16)
+def _plan(group: Group, target: Target) -> _Plan | None:
+    layer = match_layer(group)
+    if layer is None or not is_supported(layer, target):
+        return None
+    if layer.data_type.shape[0] > 1 or layer.attrs.multiplier > 1:
+        return None
+    numbers = plan_numbers(layer, target, packed=True)
+    if numbers is None:
+        return None
+    y, x = axes(layer)
+    found = [orient(y, x, swapped=False, packed=True, shared=True), orient(x, y, swapped=True, packed=True, shared=True)]
+    plans = [_Plan(layer, numbers, s, target) for s in found if s is not None and tile_outputs(s.columns) > 0 and s.rows.reach <= 32]
+    return min(plans, key=lambda p: p.cost(), default=None)
+
+
+def accepts(group: Group, target: Target) -> bool:
+    return _plan(group, target) is not None
+
+
+def lower(group: Group, target: Target, name: str) -> Lowered:
+    plan = _plan(group, target)
+    assert plan is not None
+    layer, schedule = plan.layer, plan.schedule
+    b = IRBuilder(name)
+    io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(prod(layer.out_type.shape),))
+    data = stream(layer, plan.numbers, schedule)
+    header = np.zeros(HEADER_WORDS, np.int32)
+    rows, columns = schedule.rows, schedule.columns
+    values = (layer.channels, rows.size, columns.size, rows.before, columns.before, rows.out, columns.out)
+    steps = (rows.data_step, columns.data_step, rows.out_step, columns.out_step)
+    header[: len(HEADER)] = (*values, *steps, plan.band, layer.attrs.pad_value)
+    params = io.constant("params", np.concatenate([header, data.reshape(-1)]), "int32")
+    height = (plan.band - 1) * rows.stride + rows.reach
+    plane = b.scratch("plane", (height * PITCH,), "int16")
+    unpacked = None if schedule.layout.resident else b.scratch("weights", (unpacked_words(schedule, plan.numbers),), "int32")
+    n = {field: b.let(field, params[i]) for i, field in enumerate(HEADER)}
+    with b.for_("c", n["channels"]) as c:
+        at = b.let("w", c * data.shape[1] + HEADER_WORDS)
+        weights = region(params, at)
+        if unpacked is not None:
+            unpack_stream(b, schedule, params, unpacked, at=at, words=data.shape[1])
+            weights = region(unpacked)
+        tiles = _Tiles(b, plan, n, plane=plane)
+        with b.for_("first", (n["out_height"] + n["band"] - 1) // n["band"]) as band:
+            y = b.let("y", band * n["band"])
+            count = b.let("rows", minimum(n["band"], n["out_height"] - y))
+            with b.for_("x", n["out_width"], step=plan.tile) as x:
+                width = b.let("columns", minimum(imm(plan.tile), n["out_width"] - x))
+                tiles.copy(io.data, c, origin=(y, x), size=(count, width))
+                tiles.compute(io.out, b.let("o", c + y * n["out_row"] + x * n["out_column"]), weights, size=(count, width))
+    func = b.finish(FuncAttrs(kernel=describe("arm_dsp.depthwise_common"), span=layer.span, macs=layer.macs))
+    code = sum(code_bytes(plan.strip(w)) for w in WIDTHS) + 650
+    return Lowered(func, io.constants, instructions=layer.channels * plan.cost() + 60, code=code)
+
+
+class _Tiles:
+    """Copying and convolving one tile of one channel; `n` are the header's fields."""
+
+    def __init__(self, b: IRBuilder, plan: _Plan, n: dict[str, Var], *, plane: Buffer) -> None:
+        self._b, self._plan, self._n, self._plane = b, plan, n, plane
+
+    def copy(self, data: Buffer, channel: Expr, *, origin: tuple[Expr, Expr], size: tuple[Expr, Expr]) -> None:
+        """The tile's pixels with what lies outside the image around them."""
+        b, n, schedule = self._b, self._n, self._plan.schedule
+        rows, columns = schedule.rows, schedule.columns
+        top = b.let("above", origin[0] * rows.stride - n["top"])
+        before = b.let("before", origin[1] * columns.stride - n["left"])
+        used = b.let("used", (size[1] - 1) * columns.stride + columns.taps)
+        left = b.let("left", minimum(maximum(imm(0) - before, 0), used))
+        right = b.let("right", minimum(used, n["width"] - before))
+        with b.for_("r", (size[0] - 1) * rows.stride + rows.reach) as r:
+            at = b.let("at", r * PITCH)
+            line = b.let("line", top + r)
+            inside = logical_and(line >= 0, line < n["height"])
+            with b.if_(inside):
+                self._pad(at, imm(0), left)
+                self._pixels(data, at, left, right, source=channel + line * n["row"] + before * n["column"])
+                self._pad(at, maximum(left, right), used)
+            with b.else_():
+                self._pad(at, imm(0), used)
+
+    def _pad(self, at: Expr, start: Expr, stop: Expr) -> None:
+        with self._b.for_("p", stop, start=start) as p:
+            self._b.store(self._plane, at + p, self._n["pad"])
+
+    def _pixels(self, data: Buffer, at: Expr, left: Expr, right: Expr, *, source: Expr) -> None:
+        """Four pixels a turn, then those left over."""
+        b, step = self._b, self._n["column"]
+        start = b.let("s", source)
+        whole = b.let("whole", left + ((maximum(right - left, 0) >> 2) * 4))
+        with b.for_("p", whole, start=left, step=4) as p:
+            pixel = b.let("pixel", start + p * step)
+            for u in range(4):
+                b.store(self._plane, at + p + u, data.load("int8", pixel + step * u))
+        with b.for_("p", right, start=whole) as p:
+            b.store(self._plane, at + p, data.load("int8", start + p * step))
+
+    def compute(self, out: Buffer, start: Expr, weights: Region, *, size: tuple[Expr, Expr]) -> None:
+        b, n, stride = self._b, self._n, self._plan.schedule.columns.stride
+        steps = (size[0], n["out_column"], n["out_row"])
+        bounds = [imm(0), b.let("fours", (size[1] >> 2) * 4), b.let("twos", (size[1] >> 1) * 2), size[1]]
+        for i, width in enumerate(WIDTHS):
+            block = dw_strip(self._plan.strip(width))
+            with b.for_("j", bounds[i + 1], start=bounds[i], step=width) as j:
+                b.block(block, region(self._plane, j * stride), weights, region(out, start + j * n["out_column"]), *steps)
+
+
+register_impl(Impl("arm_dsp.depthwise_common", "nn.depthwise_conv2d", accepts, lower, plevel=26))
