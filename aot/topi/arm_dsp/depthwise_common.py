@@ -22,12 +22,12 @@ from aot.tir.stmt import Region
 from aot.topi.arm_dsp.depthwise import BAND_BYTES, Axis, Numbers, Schedule, axes, is_supported, orient, plan_numbers, stream, unpack_stream, unpacked_words
 from aot.topi.arm_dsp.intrin_depthwise import Strip, code_bytes, dw_strip, instructions
 from aot.topi.fused import FusedLayer, describe, match_layer
-from aot.topi.layer_io import open_io
+from aot.topi.layer_io import LayerIo, open_io
 
 PITCH = 26
 """Halfwords of a plane's line, for all layers."""
 WIDTHS = (4, 2, 1)
-HEADER = ("channels", "height", "width", "top", "left", "out_height", "out_width", "row", "column", "out_row", "out_column", "band", "pad")
+HEADER = ("channels", "height", "width", "top", "left", "out_height", "out_width", "row", "column", "out_row", "out_column", "band", "pad", "copied", "lines")
 HEADER_WORDS = 16
 
 
@@ -64,6 +64,19 @@ class _Plan:
     def band(self) -> int:
         rows = self.schedule.rows
         return max(1, min(rows.out, (BAND_BYTES // (2 * PITCH) - rows.reach) // rows.stride + 1))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one tile is all."""
+        return self.band >= self.schedule.rows.out and self.tile >= self.schedule.columns.out
+
+    @property
+    def inside(self) -> tuple[int, int]:
+        """Columns and rows of the image that a plane of the whole of it holds."""
+        rows, columns = self.schedule.rows, self.schedule.columns
+        used = (columns.out - 1) * columns.stride + columns.taps - columns.before
+        lines = (rows.out - 1) * rows.stride + rows.reach - rows.before
+        return max(0, min(columns.size, used)), max(0, min(rows.size, lines))
 
     def cost(self) -> int:
         """Instructions of one channel (from counts under QEMU)."""
@@ -116,12 +129,15 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     rows, columns = schedule.rows, schedule.columns
     values = (layer.channels, rows.size, columns.size, rows.before, columns.before, rows.out, columns.out)
     steps = (rows.data_step, columns.data_step, rows.out_step, columns.out_step)
-    header[: len(HEADER)] = (*values, *steps, plan.band, layer.attrs.pad_value)
+    header[: len(HEADER)] = (*values, *steps, plan.band, layer.attrs.pad_value, *plan.inside)
     params = io.constant("params", np.concatenate([header, data.reshape(-1)]), "int32")
     height = (plan.band - 1) * rows.stride + rows.reach
     plane = b.scratch("plane", (height * PITCH,), "int16")
     unpacked = None if schedule.layout.resident else b.scratch("weights", (unpacked_words(schedule, plan.numbers),), "int32")
     n = {field: b.let(field, params[i]) for i, field in enumerate(HEADER)}
+    if plan.is_small:
+        with b.for_("i", plane.size) as i:
+            b.store(plane, i, n["pad"])
     with b.for_("c", n["channels"]) as c:
         at = b.let("w", c * data.shape[1] + HEADER_WORDS)
         weights = region(params, at)
@@ -129,27 +145,45 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
             unpack_stream(b, schedule, params, unpacked, at=at, words=data.shape[1])
             weights = region(unpacked)
         tiles = _Tiles(b, plan, n, plane=plane)
-        with b.for_("first", (n["out_height"] + n["band"] - 1) // n["band"]) as band:
-            y = b.let("y", band * n["band"])
-            count = b.let("rows", minimum(n["band"], n["out_height"] - y))
-            with b.for_("x", n["out_width"], step=plan.tile) as x:
-                width = b.let("columns", minimum(imm(plan.tile), n["out_width"] - x))
-                tiles.copy(io.data, c, origin=(y, x), size=(count, width))
-                tiles.compute(io.out, b.let("o", c + y * n["out_row"] + x * n["out_column"]), weights, size=(count, width))
+        if plan.is_small:
+            size = (n["out_height"], n["out_width"])
+            tiles.copy_image(io.data, c)
+            tiles.compute(io.out, c, weights, size=size)
+        else:
+            _tiled(b, plan, tiles, io=io, channel=c, weights=weights)
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.depthwise_common"), span=layer.span, macs=layer.macs))
     code = sum(code_bytes(plan.strip(w)) for w in WIDTHS) + 650
     return Lowered(func, io.constants, instructions=layer.channels * plan.cost() + 60, code=code)
+
+
+def _tiled(b: IRBuilder, plan: _Plan, tiles: _Tiles, *, io: LayerIo, channel: Expr, weights: Region) -> None:
+    """All tiles of one channel."""
+    n = tiles.numbers
+    with b.for_("first", (n["out_height"] + n["band"] - 1) // n["band"]) as band:
+        y = b.let("y", band * n["band"])
+        count = b.let("rows", minimum(n["band"], n["out_height"] - y))
+        with b.for_("x", n["out_width"], step=plan.tile) as x:
+            width = b.let("columns", minimum(imm(plan.tile), n["out_width"] - x))
+            tiles.copy(io.data, channel, origin=(y, x), size=(count, width))
+            tiles.compute(io.out, channel + y * n["out_row"] + x * n["out_column"], weights, size=(count, width))
 
 
 class _Tiles:
     """Copying and convolving one tile of one channel; `n` are the header's fields."""
 
     def __init__(self, b: IRBuilder, plan: _Plan, n: dict[str, Var], *, plane: Buffer) -> None:
-        self._b, self._plan, self._n, self._plane = b, plan, n, plane
+        self._b, self._plan, self.numbers, self._plane = b, plan, n, plane
+
+    def copy_image(self, data: Buffer, channel: Expr) -> None:
+        """All of a small image into the middle of the plane, whose border stays."""
+        b, n = self._b, self.numbers
+        with b.for_("r", n["lines"]) as r:
+            at = b.let("at", (r + n["top"]) * PITCH + n["left"])
+            self._pixels(data, at, imm(0), n["copied"], source=channel + r * n["row"])
 
     def copy(self, data: Buffer, channel: Expr, *, origin: tuple[Expr, Expr], size: tuple[Expr, Expr]) -> None:
         """The tile's pixels with what lies outside the image around them."""
-        b, n, schedule = self._b, self._n, self._plan.schedule
+        b, n, schedule = self._b, self.numbers, self._plan.schedule
         rows, columns = schedule.rows, schedule.columns
         top = b.let("above", origin[0] * rows.stride - n["top"])
         before = b.let("before", origin[1] * columns.stride - n["left"])
@@ -169,11 +203,11 @@ class _Tiles:
 
     def _pad(self, at: Expr, start: Expr, stop: Expr) -> None:
         with self._b.for_("p", stop, start=start) as p:
-            self._b.store(self._plane, at + p, self._n["pad"])
+            self._b.store(self._plane, at + p, self.numbers["pad"])
 
     def _pixels(self, data: Buffer, at: Expr, left: Expr, right: Expr, *, source: Expr) -> None:
         """Four pixels a turn, then those left over."""
-        b, step = self._b, self._n["column"]
+        b, step = self._b, self.numbers["column"]
         start = b.let("s", source)
         whole = b.let("whole", left + ((maximum(right - left, 0) >> 2) * 4))
         with b.for_("p", whole, start=left, step=4) as p:
@@ -184,7 +218,7 @@ class _Tiles:
             b.store(self._plane, at + p, data.load("int8", start + p * step))
 
     def compute(self, out: Buffer, start: Expr, weights: Region, *, size: tuple[Expr, Expr]) -> None:
-        b, n, stride = self._b, self._n, self._plan.schedule.columns.stride
+        b, n, stride = self._b, self.numbers, self._plan.schedule.columns.stride
         steps = (size[0], n["out_column"], n["out_row"])
         bounds = [imm(0), b.let("fours", (size[1] >> 2) * 4), b.let("twos", (size[1] >> 1) * 2), size[1]]
         for i, width in enumerate(WIDTHS):
