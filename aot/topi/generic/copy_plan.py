@@ -7,6 +7,7 @@ off the result.  A code is an element's number, with the number of its source (f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -88,47 +89,61 @@ _Item = tuple[int, int, tuple[Axis, ...]]
 
 
 def _nests(source: int, out: Codes, flat: Codes, *, fill: int | None) -> list[Nest] | None:
-    """The nests of one source: of its longest runs, or of runs cut to one length where those have more order (an enlarged image,
-    in which the second half of a doubled pixel and the first half of the next one are a run)."""
+    """The nests of one source.
+
+    Runs and rows of runs as long as possible are not always best: where an image is enlarged, the second half of a doubled pixel
+    and the first half of the next one are a run.  So all lengths are also cut to their common divisor, and the shorter result is
+    taken.
+    """
     taken = out if fill is not None else flat[out] - source * SOURCE
     breaks = np.flatnonzero((np.diff(out) != 1) | (np.diff(taken) != 1)) + 1
-    if breaks.size >= MAX_RUNS:
-        return None
     starts = np.concatenate([[0], breaks])
     lengths = np.diff(np.concatenate([starts, [out.size]]))
-    found = _loops(out, taken, starts, lengths)
     common = int(np.gcd.reduce(lengths))
-    if len(found) > 1 and out.size // common < MAX_RUNS:
-        cut = _loops(out, taken, np.arange(0, out.size, common), np.full(out.size // common, common))
-        found = min(found, cut, key=len)
+    if starts.size > MAX_RUNS:
+        return None
+    found = _loops(_runs(out, taken, starts, lengths), cut=False)
+    if len(found) > 1 and out.size // common <= MAX_RUNS:
+        starts = np.arange(0, out.size, common)
+        found = min(found, _loops(_runs(out, taken, starts, np.full(starts.size, common)), cut=True), key=len)
     return [Nest(source, o, 0 if fill is not None else s, _tidy(axes), fill or 0) for o, s, axes in found]
 
 
-def _loops(out: Codes, taken: Codes, starts: Codes, lengths: Codes) -> list[_Item]:
-    """Runs at these places, put together to loops as far as it goes."""
-    items: list[_Item] = [
-        (int(out[s]), int(taken[s]), (Axis(int(n), 1, 1),)) for s, n in zip(starts, lengths, strict=True)
-    ]
-    while len(joined := list(_joined(items))) < len(items):
-        items = joined
-    return items
+def _runs(out: Codes, taken: Codes, starts: Codes, lengths: Codes) -> list[_Item]:
+    return [(int(out[s]), int(taken[s]), (Axis(int(n), 1, 1),)) for s, n in zip(starts, lengths, strict=True)]
 
 
-def _joined(items: list[_Item]) -> Iterator[_Item]:
-    """Neighbours of one form at equal distances become one item with one more axis, from left to right."""
+def _loops(items: list[_Item], *, cut: bool) -> list[_Item]:
+    """Neighbours of one form at equal distances become one item with one more axis, again and again."""
+    while True:
+        rows = list(_rows(items))
+        if len(rows) == len(items):
+            return items
+        common = math.gcd(*(end - start for start, end in rows)) if cut else 0
+        if common > 1:
+            rows = [(i, i + common) for start, end in rows for i in range(start, end, common)]
+        items = [_joined(items, start, end) for start, end in rows]
+
+
+def _rows(items: list[_Item]) -> Iterator[tuple[int, int]]:
+    """[start, end) of neighbours of one form at equal distances, from left to right."""
     i = 0
     while i < len(items):
         step = _step(items, i)
         end = i + 1
         while step is not None and _step(items, end - 1) == step:
             end += 1
-        if end - i == 2 and end < len(items) and _step(items, end - 1) is not None and _step(items, end - 1) == _step(items, end):
+        after = _step(items, end - 1) if end - i == 2 else None
+        if after is not None and after == _step(items, end):
             end = i + 1  # the second one belongs to a longer row, this one stands alone
-        out, start, axes = items[i]
-        if end - i > 1 and step is not None:
-            axes = (Axis(end - i, *step), *axes)
-        yield out, start, axes
+        yield i, end
         i = end
+
+
+def _joined(items: list[_Item], start: int, end: int) -> _Item:
+    out, source, axes = items[start]
+    step = _step(items, start)
+    return (out, source, (Axis(end - start, *step), *axes)) if end - start > 1 and step is not None else items[start]
 
 
 def _step(items: list[_Item], i: int) -> tuple[int, int] | None:
