@@ -1,6 +1,7 @@
 """Convolution by the SMLAL chain: three output pixels by four channels, packed from the int8 data, any window.
 
-Scratch: the packed words of one pixel triple, 8 bytes a tap; for small padded images also a padded copy, so that no tap needs a test.
+Scratch: the packed words of one pixel triple, 8 bytes a tap; for small padded images also a padded copy, so that no tap needs a
+test.
 Weights take two bytes each in flash.  See intrin_chain for the arithmetic, notes on the schedule in docs/kernels.md.
 """
 
@@ -20,10 +21,20 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Load, cast, imm, logical_and, minimum, select
 from aot.tir.function import FuncAttrs
-from aot.topi.arm_dsp.intrin_chain import INIT_HIGH, INIT_LOW, LANE_OFFSET, TapLoop, best_tap_loop, chain_lanes, common_tap_loop, smlal_chain
-from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.arm_dsp.intrin_chain import (
+    INIT_HIGH,
+    INIT_LOW,
+    LANE_OFFSET,
+    TapLoop,
+    best_tap_loop,
+    chain_lanes,
+    common_tap_loop,
+    smlal_chain,
+)
+from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer_io import LayerIo, open_io
 from aot.topi.requant import HighMultiply, plan_high_multiply
+from aot.topi.threshold import plan_uniform
 
 LANE_LIMIT = (1 << 20) - 1
 PIXELS, CHANNELS = 3, 4
@@ -83,12 +94,27 @@ def _requant(layer: FusedLayer, target: Target) -> HighMultiply | None:
     return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=1)
 
 
+def _best_requant(layer: FusedLayer, target: Target, seg: Segments, *, common: bool) -> HighMultiply:
+    """For layers that `accepts` takes: with one shift for all channels where that is exact, unless code is shared.
+
+    The prescale costs nothing, as lanes are added to the bias by an instruction with a shift; they and the offsets have to fit.
+    """
+    requant = _requant(layer, target)
+    assert requant is not None
+    if common or requant.fields[-1].uniform:
+        return requant
+    largest = max(2 * seg.count * LANE_OFFSET, int(np.abs(layer.bias).max()) + seg.count * LANE_OFFSET)
+    for prescale in range(min(8, 30 - largest.bit_length()), 3, -1):
+        shared = plan_uniform(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=prescale)
+        if shared is not None:
+            return shared
+    return requant
+
+
 def lower(group: Group, target: Target, name: str, *, schedule: ChainSchedule) -> Lowered:
     layer = match_layer(group)
     assert layer is not None
-    requant = _requant(layer, target)
-    assert requant is not None
-    stream = ChainStream(layer, requant, schedule)
+    stream = ChainStream(layer, target, schedule)
     b = IRBuilder(name)
     rows = prod(layer.out_type.shape[:-1])
     source = _source(b, group, layer, stream.segments, rows=rows)
@@ -101,7 +127,8 @@ def lower(group: Group, target: Target, name: str, *, schedule: ChainSchedule) -
             _block(b, stream, io, params, source.words, first=first, n=n, count=CHANNELS)
         if stream.tail:
             _block(b, stream, io, params, source.words, first=first, n=imm(stream.blocks), count=stream.tail)
-    kernel = describe("arm_dsp.conv2d_chain", segments=stream.segments.count, unroll=stream.schedule.tap_loop(stream.segments.length).unroll)
+    unroll = stream.schedule.tap_loop(stream.segments.length).unroll
+    kernel = describe("arm_dsp.conv2d_chain", segments=stream.segments.count, unroll=unroll)
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
     return Lowered(func, io.constants, instructions=_estimate(layer, stream, rows), code=_code(layer, stream))
 
@@ -109,15 +136,17 @@ def lower(group: Group, target: Target, name: str, *, schedule: ChainSchedule) -
 class ChainStream:
     """Packs a layer: for each block of 4 channels the words {wa + wb z, wc + wd z} of all taps, then biases and requantisation."""
 
-    def __init__(self, layer: FusedLayer, requant: HighMultiply, schedule: ChainSchedule) -> None:
-        self.layer, self.requant, self.schedule = layer, requant, schedule
+    def __init__(self, layer: FusedLayer, target: Target, schedule: ChainSchedule) -> None:
+        self.layer, self.schedule = layer, schedule
         self.channels = layer.channels
         self.blocks, self.tail = divmod(self.channels, CHANNELS)
         matrix = layer.weight.reshape(self.channels, -1).T
         self._weights = np.pad(matrix, ((0, 0), (0, -self.channels % CHANNELS)))
         self.segments = plan_segments(self._weights, schedule)
         offsets = np.where(np.arange(self.channels) % 2 == 0, LANE_OFFSET * self.segments.count, 0)
-        self._arrays = [2 * (layer.bias - offsets)] + [f.values for f in requant.fields if not f.uniform]
+        self.requant = requant = _best_requant(layer, target, self.segments, common=schedule.common)
+        self.scale = 1 << int(requant.prescale[0])
+        self._arrays = [self.scale * (layer.bias - offsets)] + [f.values for f in requant.fields if not f.uniform]
 
     @property
     def block_words(self) -> int:
@@ -130,14 +159,14 @@ class ChainStream:
         words = weights[:, 0::2] + (weights[:, 1::2] << 21)
         out = np.zeros(((self.channels + 3) // CHANNELS, self.block_words), np.int64)
         out[:, : 2 * taps] = words.reshape(taps, -1, 2).transpose(1, 0, 2).reshape(out.shape[0], -1)
+        rows = len(self._arrays)
         for i, values in enumerate(self._arrays):
-            padded = np.pad(values, (0, -self.channels % CHANNELS)).reshape(-1, CHANNELS)
-            out[:, 2 * taps + CHANNELS * i : 2 * taps + CHANNELS * (i + 1)] = padded
+            out[:, 2 * taps + i :: rows] = np.pad(values, (0, -self.channels % CHANNELS)).reshape(-1, CHANNELS)
         return out.reshape(-1).astype(np.int32)
 
     def number(self, params: Buffer, block: Expr, row: int, j: int) -> Load:
         """int32 `row` (0: bias) of channel j of a block."""
-        return params[block * self.block_words + (2 * self.segments.taps + CHANNELS * row + j)]
+        return params[block * self.block_words + (2 * self.segments.taps + len(self._arrays) * j + row)]
 
     def fields(self, params: Buffer, block: Expr, j: int) -> tuple[Expr, ...]:
         rows = iter(range(1, len(self._arrays)))
@@ -174,12 +203,13 @@ def _block(
                 for p, value in enumerate(channel):
                     b.store(sums, (j, p), sums[j, p] + value)
         lanes = [tuple(sums[j, p] for p in range(PIXELS)) for j in range(CHANNELS)]
+    at = b.let("at", first * stream.channels + n * CHANNELS)
     for j in range(count):
         bias = b.let("bias", stream.number(params, n, 0, j))
         fields = tuple(f if not isinstance(f, Load) else b.let("field", f) for f in stream.fields(params, n, j))
         for p in range(PIXELS):
-            value = stream.requant.emit_scaled(b, bias + lanes[j][p] * 2, fields)
-            io.store((first + p, n * CHANNELS + j), value)
+            value = stream.requant.emit_scaled(b, bias + lanes[j][p] * stream.scale, fields)
+            io.store((at + (p * stream.channels + j),), value)
 
 
 class _Source:
@@ -191,7 +221,7 @@ class _Source:
 
 def _source(b: IRBuilder, group: Group, layer: FusedLayer, seg: Segments, *, rows: int) -> _Source:
     shape = layer.data_type.shape
-    io = open_io(b, group, layer, data_shape=(prod(shape),), out_shape=(rows, layer.channels))
+    io = open_io(b, group, layer, data_shape=(prod(shape),), out_shape=(rows * layer.channels,))
     words = b.scratch("words", (2 * seg.taps,), "int32")
     depth = layer.weight[0].size
     with_zero = range(2 * depth, 2 * seg.taps)
@@ -335,17 +365,38 @@ def _code(layer: FusedLayer, stream: ChainStream) -> int:
     """Bytes of code (from sizes under GCC 12 at -O2)."""
     loop = stream.schedule.tap_loop(stream.segments.length)
     block = 350 + 24 * (loop.unroll + loop.rest) + 50 * stream.requant.signed + 120 * (stream.segments.count > 1)
-    window = 0 if _is_rows(layer) else 580 if any(layer.attrs.padding) else 330
-    return 300 + block * (1 + bool(stream.tail)) + window + 450 * len(layer.tail)
+    window = 0 if _is_rows(layer) else 450 if any(layer.attrs.padding) else 200
+    return 240 + block * (1 + bool(stream.tail)) + window + 300 * len(layer.tail)
 
 
 def _estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
     """Instructions of one call: packing, multiply-accumulates, lanes, requantisation (from counts under QEMU)."""
-    tiles, taps = -(-rows // PIXELS), stream.segments.taps
+    tiles, taps, count = -(-rows // PIXELS), stream.segments.taps, stream.segments.count
     blocks = stream.blocks + bool(stream.tail)
     block = stream.schedule.tap_loop(stream.segments.length).instructions(stream.segments.length)
-    per_block = block * stream.segments.count + 30 * stream.segments.count + 12 * (7 + stream.requant.signed) + 20
-    return tiles * (8 * taps + 40 + blocks * per_block)
+    per_block = (block + (62 if count > 1 else 30)) * count + 12 * (6 + stream.requant.signed) + 20
+    if stream.requant.fields[-1].uniform:
+        per_block -= 22
+    pack = 8 * taps + 40 + (0 if _is_rows(layer) else 40 + 20 * layer.weight.shape[1])
+    return tiles * (pack + blocks * per_block) + 19 * taps * _border_tiles(layer) + tail_instructions(layer)
+
+
+def _border_tiles(layer: FusedLayer) -> int:
+    """Pixel triples whose windows do not all lie in the image; 0 where a padded copy is made."""
+    if _is_rows(layer) or not any(layer.attrs.padding):
+        return 0
+    n, height, width, depth = layer.data_type.shape
+    top, left, bottom, right = layer.attrs.padding
+    if n * (height + top + bottom) * (width + left + right) * depth <= MAX_PADDED_COPY:
+        return 0
+    lines, columns = (
+        (at >= 0) & (at + (layer.weight.shape[1 + axis] - 1) * layer.attrs.dilation[axis] < (height, width)[axis])
+        for axis in range(2)
+        for at in [np.arange(layer.out_type.shape[1 + axis]) * layer.attrs.strides[axis] - layer.attrs.padding[axis]]
+    )
+    inside = np.tile(np.outer(lines, columns).reshape(-1), n)
+    whole = inside[: inside.size // PIXELS * PIXELS].reshape(-1, PIXELS).all(axis=1)
+    return int((~whole).sum()) + int(inside.size % PIXELS > 0)
 
 
 def _register(name: str, schedule: ChainSchedule, plevel: int) -> None:
