@@ -26,7 +26,7 @@ from aot.op.requantize import RequantizeAttrs
 from aot.support.dtype import bits, int_range
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, Imm, clamp
+from aot.tir.expr import Expr, Imm, cast, clamp
 from aot.topi.arm_dsp.intrin import SMMLA, SMMLAR, saturate
 from aot.topi.intrin import MULHI, MULHI_ROUND
 
@@ -61,7 +61,8 @@ class HighMultiply:
 
     def emit(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
         """The clamped int32 result, from the plain accumulator (only for a uniform prescale)."""
-        return self.emit_scaled(b, acc * (1 << int(self.prescale[0])), fields)
+        # a sum of 64 bits whose bounds allow this form fits 32
+        return self.emit_scaled(b, cast("int32", acc) * (1 << int(self.prescale[0])), fields)
 
     def emit_scaled(self, b: IRBuilder, scaled: Expr, fields: tuple[Expr, ...]) -> Expr:
         """The clamped int32 result, from the accumulator times 2^p."""
