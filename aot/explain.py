@@ -279,6 +279,12 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "Code, constants and data together exceed a memory region; the linker's figures are in the message. Try\n"
         "--opt size, or a board with more memory.",
     ),
+    "E2020": (
+        "over budget",
+        "A figure of the report is above its limit in budget.toml or [tool.aot.budget], or above the baseline. The\n"
+        "message holds both; aot diff BASELINE report.json names the layers that moved. If the growth is wanted,\n"
+        "raise the limit, or write a new baseline with aot report --accept.",
+    ),
     "E3001": (
         "program missing",
         "A compiler or the emulator is neither on PATH nor where AOT_<NAME> (AOT_ARM_NONE_EABI_GCC, ...) points.\n"
@@ -448,6 +454,35 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "a schedule primitive was refused",
         "split, fuse, reorder and unroll of a Schedule only do what they can show to keep the meaning of the loop nest.\n"
         "The message names the loop and the condition that does not hold.",
+    ),
+    "E5041": (
+        "a generated file was changed by hand",
+        "aot new --force replaces generated files only where they are as aot wrote them. Move the file away, let it\n"
+        "be written anew, and put your change into a file of your own; aot-project.json lists the generated ones.",
+    ),
+    "E5042": (
+        "no such kind of project",
+        "--kind names what a project is built with. The message lists the kinds; docs/projects.md describes them.",
+    ),
+    "E5043": (
+        "the models of a project need different names",
+        "Every C symbol of a model begins with its name, by default the file's. Give --name once per model, in the\n"
+        "order of the models, to choose others.",
+    ),
+    "E5050": (
+        "not a report",
+        "The file is not what aot report wrote (schema aot-report/2), or it is damaged. The report.json of\n"
+        "aot compile is a summary without figures of a run; it cannot be compared.",
+    ),
+    "E5051": (
+        "reports that cannot be compared",
+        "The figures come from other tools, options or inputs, so their difference would not be the change's. Make\n"
+        "both reports with the same tools, or say with --allow which difference does not matter.",
+    ),
+    "E5052": (
+        "wrong budget",
+        "A rule of budget.toml or [tool.aot.budget] has an unknown name or a limit that cannot be read, or the\n"
+        "baseline that it compares with does not exist. docs/report.md describes the file.",
     ),
     "E9001": (
         "internal error",

@@ -1,0 +1,222 @@
+"""One model on one board as a report: the verdict, what it depends on, and every byte and instruction with its owner.
+
+A report is plain data in the form of schema/aot-report-2.schema.json.  It holds no time, no path and no figure of the host
+machine: the same model, options and tools give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aot.executor.artifact import Artifact
+from aot.ir.op import Array
+from aot.micro.image import ImageReport, check_image
+from aot.micro.project import Project, compiler
+from aot.micro.runner import RunResult, run
+from aot.micro.toolchain import find_tool
+from aot.report.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
+from aot.report.compare import compare_sets
+from aot.report.sets import Sets
+from aot.report.verify import expected_outputs, first_divergence
+
+SCHEMA = "aot-report/2"
+
+Report = Mapping[str, Any]
+"""A report of one model on one board."""
+
+
+def make_report(model: bytes, artifact: Artifact, project: Project, sets: Sets, *, timeout: float | None = None) -> Report:
+    """Build, run `sets`, compare, attribute.  Raises what `verify` raises; outputs that differ are a verdict, not an error."""
+    meta = artifact.metadata
+    expected, by = expected_outputs(model, sets, oracle=meta["oracle"], outputs=len(meta["outputs"]))
+    image = None if project.board.is_host else check_image(project)
+    result = run(project, sets.inputs, timeout=timeout)
+    timed = run(project, sets.inputs[:1], mode="profile", timeout=timeout).layers if project.board.tick else ()
+    comparison = compare_sets(expected, result.outputs)
+    flash = None if image is None else _flash(project)
+    ram = _ram(project, result, image)
+    counts = {layer.index: layer.instructions for layer in timed}
+    verdict = {
+        "exact": comparison.exact,
+        "reference": by,
+        "sets": comparison.sets,
+        "sets_exact": comparison.sets - len(comparison.bad_sets),
+        "max_abs_diff": comparison.max_abs,
+        "first_divergence": None
+        if comparison.exact
+        else first_divergence(model, project, sets, comparison, timeout=timeout),
+    }
+    return {
+        "name": artifact.name,
+        "board": project.board.name,
+        "cpu": project.board.cpu,
+        "verdict": verdict,
+        "fingerprint": _fingerprint(project, sets, result),
+        "totals": _totals(meta, result, flash=flash, ram=ram),
+        "flash": flash,
+        "firmware": None if image is None else _firmware(project),
+        "ram": ram,
+        "layers": _layers(meta, counts, flash),
+        "plan": {"layers": len(meta["layers"]), **{k: meta["workspace"][k] for k in ("size", "lower_bound", "buffers")}},
+    }
+
+
+def bundle(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """The content of report.json: reports and what could not be reported, each by model and board."""
+    return {
+        "schema": SCHEMA,
+        "reports": sorted(reports, key=lambda r: (r["name"], r["board"])),
+        "failures": sorted(failures, key=lambda f: (f["model"], f["board"])),
+    }
+
+
+def to_text(data: Mapping[str, Any]) -> str:
+    """Plain data as the text of a .json file."""
+    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def key_of(report: Report) -> str:
+    """`kws@mps2-an386`: by this name reports are found in baselines and budgets."""
+    return f"{report['name']}@{report['board']}"
+
+
+def _crc(sets: Sequence[Sequence[Array]]) -> str:
+    """CRC-32 of all arrays' bytes, little-endian, in the order of sets and tensors."""
+    value = 0
+    for arrays in sets:
+        for array in arrays:
+            value = zlib.crc32(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).tobytes(), value)
+    return f"{value:08x}"
+
+
+def _fingerprint(project: Project, sets: Sets, result: RunResult) -> dict[str, Any]:
+    """Everything that the figures depend on, and the outputs' checksum."""
+    meta = project.artifact.metadata
+    name = project.artifact.name
+    return {
+        "tool": f"{meta['tool']['name']} {meta['tool']['version']}",
+        "model": dict(meta["model"]),
+        "board": project.board.name,
+        "options": {k: meta[k] for k in ("oracle", "opt", "io")},
+        "compiler": compiler(project.board).version,
+        "flags": {"kernels": project.flags(f"{name}_kernels.c"), "main": project.flags(f"{name}.c")},
+        "emulator": None if project.board.is_host else find_tool("qemu-system-arm").version,
+        "inputs": {"origin": sets.origin, "sets": len(sets), "crc32": _crc(sets.inputs)},
+        "outputs": {"crc32": _crc(result.outputs)},
+    }
+
+
+def _flash(project: Project) -> dict[str, Any]:
+    """The model's own image: what a product pays for the model."""
+    elf = project.model_image()
+    symbols = attribute(project, elf)
+    return {
+        "bytes": sum(s.bytes for s in symbols),
+        "groups": {k: v for k, v in group_sizes(symbols).items() if k != "startup"},
+        "layers": by_layer(symbols, project.artifact.metadata["layers"]),
+        "symbols": [s.to_json() for s in symbols],
+        "size": berkeley(sections_of(elf)),
+    }
+
+
+def _firmware(project: Project) -> dict[str, Any]:
+    """The image that runs: the model's with start-up and the measuring harness."""
+    elf = project.image("measure")
+    symbols = attribute(project, elf)
+    return {
+        "bytes": sum(s.bytes for s in symbols),
+        "groups": group_sizes(symbols),
+        "size": berkeley(sections_of(elf)),
+    }
+
+
+def _ram(project: Project, result: RunResult, image: ImageReport | None) -> dict[str, Any]:
+    workspace = project.artifact.metadata["workspace"]
+    used = {"state": 0, "runtime": 0} if image is None else variables(project, project.model_image())
+    bound = None if image is None else image.stack_bound
+    return {
+        "bytes": None if bound is None else workspace["size"] + sum(used.values()) + bound,
+        "workspace": {
+            "region": None if project.places is None else project.places.workspace,
+            "bytes": workspace["size"],
+            "lower_bound": workspace["lower_bound"],
+            "touched": result.workspace_touched,
+            "extent": result.workspace_extent,
+        },
+        **used,
+        "stack": {
+            "measured": result.stack_bytes,
+            "bound": bound,
+            "path": [] if image is None else list(image.stack_path),
+        },
+        "heap": 0 if image is not None else None,
+    }
+
+
+def _totals(
+    meta: Mapping[str, Any], result: RunResult, *, flash: Mapping[str, Any] | None, ram: Mapping[str, Any]
+) -> dict[str, int | None]:
+    """The figures that budgets and baselines know; None where the board cannot tell."""
+    groups = flash["groups"] if flash is not None else None
+    code = None if groups is None else groups["kernels"] + groups["main"] + groups["runtime"] + groups["other"]
+    return {
+        "instructions": result.instructions,
+        "macs": meta["macs"],
+        "flash": None if flash is None else flash["bytes"],
+        "code": code,
+        "constants": meta["constants"]["size"] if groups is None else groups["weights"] + groups["tables"],
+        "ram": ram["bytes"],
+        "workspace": ram["workspace"]["bytes"],
+        "stack": ram["stack"]["measured"],
+        "stack_bound": ram["stack"]["bound"],
+        "heap": ram["heap"],
+    }
+
+
+def _layers(
+    meta: Mapping[str, Any], counts: Mapping[int, int | None], flash: Mapping[str, Any] | None
+) -> list[dict[str, Any]]:
+    sizes = {} if flash is None else {row["layer"]: row for row in flash["layers"]}
+    rows = []
+    for layer in meta["layers"]:
+        count, macs = counts.get(layer["index"]), layer["macs"]
+        size = sizes.get(layer["index"])
+        rows.append(
+            {
+                **{k: layer[k] for k in ("index", "op", "ops", "name", "function", "kernel", "macs")},
+                "instructions": count,
+                "instructions_per_mac": round(count / macs, 4) if count is not None and macs else None,
+                **{k: None if size is None else size[k] for k in ("code", "weights", "tables", "shared")},
+                "scratch": layer["scratch"],
+                "output": {k: layer["output"][k] for k in ("shape", "dtype")},
+                "next_faster": next_faster(layer),
+            }
+        )
+    return rows
+
+
+def next_faster(layer: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The slowest of the candidates that are estimated to be faster than the chosen kernel, and what it costs.
+
+    `instructions`, `flash` and `scratch` are its estimates minus the chosen one's; None where the chosen one is the fastest.
+    """
+    known = {c["kernel"]: c for c in layer.get("candidates", ())}
+    chosen = known.get(layer["kernel"])
+    if chosen is None:
+        return None
+    faster = [c for c in known.values() if c["instructions"] < chosen["instructions"]]
+    if not faster:
+        return None
+    best = max(faster, key=lambda c: (c["instructions"], c["kernel"]))
+    flash = best["constants"] + best["code"] - chosen["constants"] - chosen["code"]
+    return {
+        "kernel": best["kernel"],
+        "instructions": best["instructions"] - chosen["instructions"],
+        "flash": flash,
+        "scratch": best["scratch"] - chosen["scratch"],
+    }
