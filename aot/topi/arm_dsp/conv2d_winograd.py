@@ -30,6 +30,7 @@ from aot.topi.arm_dsp.intrin_winograd import (
     Winograd,
     copy_pixels,
     fill_pixels,
+    pixel_body,
     product_instructions,
     slide_input,
     transform_input,
@@ -268,7 +269,8 @@ class _Kernel:
         """Of one call (parts from counts under QEMU)."""
         form, words, layer = self._form, self._words, self._layer
         padded = any(layer.attrs.padding)
-        pixel = 2 * -(-words // 4) + 2 if self._by_words else 3 * self._inputs + 5
+        body = pixel_body(words)
+        pixel = words // body * (2 * -(-body // 4) + 2) if self._by_words else 3 * self._inputs + 5
         row = form.window_width * pixel + (28 if padded else 10)
         transform = 308 if form is F2 else 868
         plan, requant = self._plan, self._plan.requant
@@ -279,7 +281,7 @@ class _Kernel:
         product = form.positions * product_instructions(self._stream.pairs) + 20
         load = TILES // form.span * (40 + form.n * row + words * transform)
         pairs = -(-self._units * form.span // TILES)
-        return int(pairs) * (load + self._stream.blocks * product + layer.channels * channel + 14)
+        return int(pairs * (load + self._stream.blocks * product + layer.channels * channel + 14))
 
     def code(self) -> int:
         """Bytes of the function."""

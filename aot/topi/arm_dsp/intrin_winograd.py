@@ -19,6 +19,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast
 from aot.tir.intrin import COperand, TensorIntrin
 from aot.topi.arm_dsp.intrin import SADD16, SSUB16
+from aot.topi.asm_text import Repeat, asm_template
 
 TILES, CHANNELS = 2, 4
 """The product block works on two tiles by four output channels."""
@@ -123,6 +124,11 @@ def transform_output(b: IRBuilder, form: Winograd, m: Sequence[Expr]) -> list[Ex
 _CHUNK = ("r2", "r3", "r4", "r5")
 
 
+def pixel_body(words: int) -> int:
+    """Words that one turn of the loops over pixels handles: all of a pixel, or the largest divisor up to 32."""
+    return max(u for u in range(1, 33) if words % u == 0)
+
+
 def _pixels_in(name: str, words: int) -> tuple[IRBuilder, Var, Buffer]:
     b = IRBuilder(f"{name}_{words}")
     return b, Var("pixels"), b.output("y", (UNKNOWN_EXTENT,), "uint32", align=4)
@@ -135,9 +141,10 @@ def copy_pixels(words: int) -> TensorIntrin:
     x = b.input("x", (UNKNOWN_EXTENT,), "uint32", align=4)
     with b.for_("i", pixels * words) as i:
         b.store(y, i, x[i])
-    text: list[str] = []
-    for first in range(0, words, len(_CHUNK)):
-        regs = _CHUNK[: min(len(_CHUNK), words - first)]
+    text: list[str | Repeat] = []
+    body = pixel_body(words)
+    for first in range(0, body, len(_CHUNK)):
+        regs = _CHUNK[: min(len(_CHUNK), body - first)]
         if len(regs) == 1:
             text += ["ldr r2, [%[xp]], #4", "str r2, [%[yp]], #4"]
         else:
@@ -154,17 +161,17 @@ def fill_pixels(words: int) -> TensorIntrin:
     with b.for_("i", pixels * words) as i:
         b.store(y, i, value)
     desc = replace(b.finish(), scalars=(pixels, value))
-    text = [f".rept {words}", "str %[value], [%[yp]], #4", ".endr"]
+    text = [Repeat(pixel_body(words), ["str %[value], [%[yp]], #4"])]
     return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pixels(ops, text, words), requires="thumb2")
 
 
-def _emit_pixels(operands: Mapping[str, COperand], body: Sequence[str], words: int) -> str:
-    """A loop that runs `body` once a pixel, which may be never."""
+def _emit_pixels(operands: Mapping[str, COperand], body: Sequence[str | Repeat], words: int) -> str:
+    """A loop that runs `body` to the end of the pixels, which may be never."""
     fill = "value" in operands
     inputs = f'[value] "r"({operands["value"].value})' if fill else ""
     clobbers = ["cc", "memory", *(() if fill else _CHUNK[: min(words, len(_CHUNK))])]
     outs = ['[yp] "+r"(aot_yp)'] + ([] if fill else ['[xp] "+r"(aot_xp)'])
-    text = ["b 2f", "1:", *body, "2:", "cmp %[yp], %[end]", "bne 1b"]
+    text: list[str | Repeat] = ["b 2f", "1:", *body, "2:", "cmp %[yp], %[end]", "bne 1b"]
     return "\n".join(
         [
             "{",
@@ -172,7 +179,7 @@ def _emit_pixels(operands: Mapping[str, COperand], body: Sequence[str], words: i
             *([] if fill else [f"  const void *aot_xp = {operands['x'].pointer};"]),
             f"  const void *const aot_end = (const uint8_t *)aot_yp + {4 * words} * ({operands['pixels'].value});",
             "  __asm volatile(",
-            *[f'      "{line}\\n"' for line in text],
+            *asm_template(text),
             f"      : {', '.join(outs)}",
             f'      : [end] "r"(aot_end){", " + inputs if inputs else ""}',
             f"      : {', '.join(chr(34) + c + chr(34) for c in clobbers)});",
@@ -241,14 +248,14 @@ def _step(*, first: bool) -> list[str]:
 
 def _emit_product(operands: Mapping[str, COperand], positions: int, pairs: int) -> str:
     unroll, row = unrolled_pairs(pairs), 4 * (TILES * pairs + SUMS)
-    text = ["1:"]
+    text: list[str | Repeat] = ["1:"]
     if unroll == pairs:
         text += _step(first=True)
         if pairs > 1:
-            text += [f".rept {pairs - 1}", *_step(first=False), ".endr"]
+            text.append(Repeat(pairs - 1, _step(first=False)))
     else:
         text += [f"mov {acc}, #0" for acc in _ACCS]
-        text += [f"add r2, %[vp], #{8 * pairs}", "str r2, %[stop]", "2:", f".rept {unroll}", *_step(first=False), ".endr"]
+        text += [f"add r2, %[vp], #{8 * pairs}", "str r2, %[stop]", "2:", Repeat(unroll, _step(first=False))]
         text += ["ldr r2, %[stop]", "cmp %[vp], r2", "bne 2b"]
     text += [f"stmia %[vp]!, {{{', '.join(_ACCS)}}}", "ldr r2, %[end]", "cmp %[vp], r2", "bne 1b"]
     stop = unroll != pairs
@@ -262,7 +269,7 @@ def _emit_product(operands: Mapping[str, COperand], positions: int, pairs: int) 
             f"  const void *const aot_end = (const uint8_t *)aot_vp + {positions * row};",
             *(["  uint32_t aot_stop = 0u;"] if stop else []),
             "  __asm volatile(",
-            *[f'      "{line}\\n"' for line in text],
+            *asm_template(text),
             f"      : {', '.join(outs)}",
             '      : [end] "m"(aot_end)',
             f"      : {clobbers});",
