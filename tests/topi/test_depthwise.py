@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from aot.executor.te_compiler import group_of
 from aot.op.impl import Impl, implementations
 from aot.target.target import find_target
-from aot.executor.te_compiler import group_of
 from tests.topi.layers import Layer, build, check
 
 IMPLS = {i.name: i for i in implementations("nn.depthwise_conv2d")}

@@ -1,8 +1,9 @@
-"""Depthwise convolution by channel planes: each channel is copied into an int16 plane with its border, then convolved in asm strips.
+"""Depthwise convolution by channel planes: each channel is copied into an int16 plane with its border, then convolved
+in asm strips.
 
-Any kernel size, stride and padding, a channel multiplier, dilation along one axis.  The axis that strips run along is chosen by cost, so
-k x 1 kernels of audio networks become 1 x k.  Scratch: 2 * (rows of a band * stride + kernel rows) * (columns + kernel columns) bytes,
-where bands of rows keep it below `band_bytes`.
+Any kernel size, stride and padding, a channel multiplier, dilation along one axis.  The axis that strips run along is
+chosen by cost, so k x 1 kernels of audio networks become 1 x k.  Scratch: 2 * (rows of a band * stride + kernel rows)
+* (columns + kernel columns) bytes, where bands of rows keep it below `band_bytes`.
 """
 
 from __future__ import annotations
@@ -24,19 +25,10 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.intrin_depthwise import (
-    RESIDENT_WORDS,
-    STREAMED_OUTPUTS,
-    Layout,
-    Rounding,
-    Strip,
-    code_bytes,
-    dw_strip,
-    instructions,
-    packed_words,
-)
+from aot.topi.arm_dsp.depthwise_plan import RESIDENT_WORDS, STREAMED_OUTPUTS, Layout, Rounding, Strip, packed_words
+from aot.topi.arm_dsp.intrin_depthwise import code_bytes, dw_strip, instructions
 from aot.topi.fused import FusedLayer, describe, match_layer
-from aot.topi.layer_io import LayerIo, open_io
+from aot.topi.layer_io import open_io
 from aot.topi.requant import HighMultiply, plan_high_multiply
 from aot.topi.threshold import plan_uniform
 
@@ -74,7 +66,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """`rows`, `columns`: the image axes as the strips see them; `band` result rows at a time; `strips`: (first output, outputs)."""
+    """`rows`, `columns`: the image axes as the strips see them; `band` result rows at a time; `strips`: (first
+    output, outputs).
+    """
 
     rows: Axis
     columns: Axis
@@ -136,7 +130,9 @@ def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool) -> Numbers 
 
 
 def _without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
-    """Multiplier 0 and shift 1 for channels whose product always rounds to zero, |acc| < 2^(s - 1); and which channels are others."""
+    """Multiplier 0 and shift 1 for channels whose product always rounds to zero, |acc| < 2^(s - 1); and which
+    channels are others.
+    """
     multiplier = np.broadcast_to(np.asarray(layer.requant.multiplier, np.int64), layer.bias.shape)
     right = -np.broadcast_to(np.asarray(layer.requant.shift, np.int64), layer.bias.shape)
     magnitude = np.maximum(np.abs(layer.acc_low), np.abs(layer.acc_high)).astype(np.int64)
@@ -221,16 +217,19 @@ def _channel_cost(schedule: Schedule, rounding: Rounding, target: Target) -> int
     """Instructions for one plane with one filter."""
     strips = sum(instructions(strip_of(schedule, rounding, target, outputs=n), schedule.band) + 12 for _, n in schedule.strips)
     loops = max(1, schedule.copied // UNROLLED_COPY)
-    copy = schedule.band_rows * (2 * schedule.copied + 4 * loops + 4)
+    lines = schedule.band_rows if schedule.bands > 1 else min(schedule.rows.size, schedule.band_rows - schedule.rows.before)
+    copy = max(lines, 0) * (2 * schedule.copied + 4 * loops + (12 if schedule.bands > 1 else 3))
     expand = 4 * len(schedule.layout.words) + 10 if schedule.packed and not schedule.layout.resident else 0
-    return schedule.bands * (strips + copy + expand + 10) + 12
+    return schedule.bands * (strips + copy + expand) + (22 if schedule.bands > 1 else 0)
 
 
 def is_supported(layer: FusedLayer, target: Target) -> bool:
     """int8 throughout, nothing fused after the requantisation, and a kernel small enough for straight-line code."""
     if layer.tail or not target.has("dsp") or 0 in layer.out_type.shape or prod(layer.weight.shape[:2]) > MAX_TAPS:
         return False
-    return {layer.data_type.dtype, layer.requant.dtype, layer.out_type.dtype} == {"int8"} and bool((np.abs(layer.weight) <= 128).all())
+    return {layer.data_type.dtype, layer.requant.dtype, layer.out_type.dtype} == {"int8"} and bool(
+        (np.abs(layer.weight) <= 128).all()
+    )
 
 
 @lru_cache(maxsize=16)
@@ -267,7 +266,11 @@ def _lower(group: Group, target: Target, name: str, *, plan: tuple[FusedLayer, N
         pad = layer.attrs.pad_value & 0xFFFF
         b.store_as(plane, "uint32", i, imm(pad | pad << 16, "uint32"))
     channels, multiplier = shape[-1], layer.attrs.multiplier
-    unpacked = b.scratch("weights", (unpacked_words(schedule, numbers),), "int32") if schedule.packed and not schedule.layout.resident else None
+    unpacked = (
+        b.scratch("weights", (unpacked_words(schedule, numbers),), "int32")
+        if schedule.packed and not schedule.layout.resident
+        else None
+    )
     for image in _images(b, shape[0]):
         with b.for_("c", channels) as c:
             for band in _bands(b, schedule):
@@ -286,7 +289,12 @@ def _lower(group: Group, target: Target, name: str, *, plan: tuple[FusedLayer, N
     cost = shape[0] * channels * multiplier * _channel_cost(schedule, numbers.rounding, target) + plane.size // 2 * 3
     distinct = {n for _, n in schedule.strips}
     code = sum(code_bytes(strip_of(schedule, numbers.rounding, target, outputs=n)) for n in distinct)
-    return Lowered(func, io.constants, instructions=cost, code=code + 300 + 8 * min(schedule.copied, UNROLLED_COPY))
+    return Lowered(
+        func,
+        io.constants,
+        instructions=cost,
+        code=code + (280 if schedule.bands > 1 else 110) + 8 * min(schedule.copied, UNROLLED_COPY),
+    )
 
 
 def _images(b: IRBuilder, count: int) -> Iterator[Expr]:
@@ -394,7 +402,14 @@ def _copy_row(b: IRBuilder, schedule: Schedule, data: Buffer, plane: Buffer, *, 
 
 
 def _compute(
-    b: IRBuilder, schedule: Schedule, numbers: Numbers, target: Target, *, planes: tuple[Buffer, Buffer], weights: Region, out: Expr
+    b: IRBuilder,
+    schedule: Schedule,
+    numbers: Numbers,
+    target: Target,
+    *,
+    planes: tuple[Buffer, Buffer],
+    weights: Region,
+    out: Expr,
 ) -> None:
     """All strips of one band with one filter; a loop over those of equal width."""
     plane, result = planes

@@ -1,7 +1,8 @@
 """Depthwise convolution with one function for all layers of a kernel size and stride: sizes and steps are data.
 
-As depthwise.py, but planes are tiles of fixed pitch, strips are four, two and one columns wide, and the layer's geometry is read from a
-header in front of its weights, which take one byte each.  Scratch: 2 * PITCH * (rows of a band * stride + kernel rows) bytes.
+As depthwise.py, but planes are tiles of fixed pitch, strips are four, two and one columns wide, and the layer's
+geometry is read from a header in front of its weights, which take one byte each.  Scratch: 2 * PITCH * (rows of a
+band * stride + kernel rows) bytes.
 """
 
 from __future__ import annotations
@@ -19,15 +20,44 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, imm, logical_and, maximum, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.depthwise import BAND_BYTES, Axis, Numbers, Schedule, axes, is_supported, orient, plan_numbers, stream, unpack_stream, unpacked_words
-from aot.topi.arm_dsp.intrin_depthwise import Strip, code_bytes, dw_strip, instructions
+from aot.topi.arm_dsp.depthwise import (
+    BAND_BYTES,
+    Axis,
+    Numbers,
+    Schedule,
+    axes,
+    is_supported,
+    orient,
+    plan_numbers,
+    stream,
+    unpack_stream,
+    unpacked_words,
+)
+from aot.topi.arm_dsp.depthwise_plan import Strip
+from aot.topi.arm_dsp.intrin_depthwise import code_bytes, dw_strip, instructions
 from aot.topi.fused import FusedLayer, describe, match_layer
 from aot.topi.layer_io import LayerIo, open_io
 
 PITCH = 26
 """Halfwords of a plane's line, for all layers."""
 WIDTHS = (4, 2, 1)
-HEADER = ("channels", "height", "width", "top", "left", "out_height", "out_width", "row", "column", "out_row", "out_column", "band", "pad", "copied", "lines")
+HEADER = (
+    "channels",
+    "height",
+    "width",
+    "top",
+    "left",
+    "out_height",
+    "out_width",
+    "row",
+    "column",
+    "out_row",
+    "out_column",
+    "band",
+    "pad",
+    "copied",
+    "lines",
+)
 HEADER_WORDS = 16
 
 
@@ -81,13 +111,14 @@ class _Plan:
     def cost(self) -> int:
         """Instructions of one channel (from counts under QEMU)."""
         rows, columns = self.schedule.rows, self.schedule.columns
-        total = 40
+        total = 70
         for y in range(0, rows.out, self.band):
             height = min(self.band, rows.out - y)
             for x in range(0, columns.out, self.tile):
                 width = min(self.tile, columns.out - x)
                 copied = min(columns.size, (width - 1) * columns.stride + columns.taps)
-                total += ((height - 1) * rows.stride + rows.reach) * (3 * copied + 30) + 40
+                lines = self.inside[1] if self.is_small else (height - 1) * rows.stride + rows.reach
+                total += lines * (3 * copied + 18) if self.is_small else lines * (3 * copied + 45) + 90
                 for n, count in zip(WIDTHS, (width // 4, width // 2 % 2, width % 2), strict=True):
                     total += count * (instructions(self.strip(n), height) + 20)
         return total + (4 * len(self.schedule.layout.words) if not self.schedule.layout.resident else 0)
@@ -110,7 +141,9 @@ def _plan(group: Group, target: Target) -> _Plan | None:
         return None
     y, x = axes(layer)
     found = [orient(y, x, swapped=False, packed=True, shared=True), orient(x, y, swapped=True, packed=True, shared=True)]
-    plans = [_Plan(layer, numbers, s, target) for s in found if s is not None and tile_outputs(s.columns) > 0 and s.rows.reach <= 32]
+    plans = [
+        _Plan(layer, numbers, s, target) for s in found if s is not None and tile_outputs(s.columns) > 0 and s.rows.reach <= 32
+    ]
     return min(plans, key=lambda p: p.cost(), default=None)
 
 
@@ -152,7 +185,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
         else:
             _tiled(b, plan, tiles, io=io, channel=c, weights=weights)
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.depthwise_common"), span=layer.span, macs=layer.macs))
-    code = sum(code_bytes(plan.strip(w)) for w in WIDTHS) + 650
+    code = sum(code_bytes(plan.strip(w)) for w in WIDTHS) + (640 if plan.is_small else 1000)
     return Lowered(func, io.constants, instructions=layer.channels * plan.cost() + 60, code=code)
 
 

@@ -1,228 +1,31 @@
-"""Strips of a depthwise convolution over one channel's int16 plane, each one asm block.
+"""Strips of a depthwise convolution over one channel's int16 plane, each one asm block (plans: depthwise_plan.py).
 
-A strip is `rows` lines by `outputs` columns of the result.  The plane's line is `pitch` halfwords (even), so a word holds the pixels of
-columns 2i and 2i + 1.  Outputs that start in an even column take SMLAD with the weight pairs (w0, w1), (w2, w3)..., those that start in
-an odd one with (w1, w2), (w3, w4)...; a tap left over is a single SMLAxy with one half of a word.  Where a word pair serves both kinds
-there is no other work than one multiply instruction for two taps and one LDRD for two words of pixels.
-
-Two register plans.  Resident: all weight words of the channel stay in registers (3x3, short 1-D kernels); two outputs at a time, or one
-where the stride is even.  Streamed: up to four outputs at a time, weights read by LDM for each of the kernel's rows.
+A strip is `rows` lines by `outputs` columns of the result.  Two register plans.  Resident: all weight words of the
+channel stay in registers (3x3, short 1-D kernels); two outputs at a time, or one where the stride is even.  Streamed:
+up to four outputs at a time, weights read by LDM for each of the kernel's rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, clamp, imm
 from aot.tir.intrin import COperand, TensorIntrin
+from aot.topi.arm_dsp.depthwise_plan import NUMBERS, RESIDENT_WORDS, Mac, Rounding, Strip, row_macs
 from aot.topi.arm_dsp.intrin import SMMLA, SMMLAR
 from aot.topi.requant import sign_term
-
-Tap = tuple[int, int]
-"""(row, column) of the kernel."""
-
-NUMBERS = ("bias", "constant", "multiplier", "shift")
-RESIDENT_WORDS = 6
-STREAMED_WORDS = 6
-STREAMED_OUTPUTS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Rounding:
-    """Requantisation of pre-scaled accumulators: high multiply plus constant, shift, clamp (see topi/requant.py).
-
-    `shift` is -1 where each channel has its own, which then follows the constant in the stream.  `rounded` asks for SMMLAR, `signed`
-    adds the sign of the accumulator times 2^(prescale - 1).
-    """
-
-    shift: int
-    rounded: bool
-    signed: bool
-    lo: int
-    hi: int
-    prescale: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where each tap's weight lies in a channel's stream: words of two int16, low half first.
-
-    `odd`: some outputs start in an odd column.  A resident plan's words are followed by bias, constant, multiplier and where needed the
-    shift; a streamed plan has the bias first.
-    """
-
-    kh: int
-    kw: int
-    odd: bool
-    resident: bool
-
-    @property
-    def chunks(self) -> tuple[tuple[int, int], ...]:
-        """The kernel row cut into runs (start, length) of columns whose words fit the registers; all but the last of even length."""
-        widest = STREAMED_WORDS + 1 if self.odd else 2 * STREAMED_WORDS
-        if self.resident or self.kw <= widest:
-            return ((0, self.kw),)
-        step = widest // 2 * 2
-        return tuple((k, min(step, self.kw - k)) for k in range(0, self.kw, step))
-
-    def chunk_words(self, chunk: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
-        """Columns in the halves of each word of a chunk of a row, singles last."""
-        start, length = chunk
-        words = [(start + k, start + k + 1) for parity in ((0, 1) if self.odd else (0,)) for k in range(parity, length - 1, 2)]
-        singles = self._lonely(start, length)
-        return (*words, *((k,) for k in singles))
-
-    def _lonely(self, start: int, length: int) -> tuple[int, ...]:
-        """Taps that are needed alone and that no pair holds."""
-        if length == 1 or (length % 2 and not self.odd):
-            return (start + length - 1,)
-        return ()
-
-    @property
-    def words(self) -> tuple[tuple[Tap, ...], ...]:
-        """The taps in the halves of each weight word of a channel; one tap where the high half is zero."""
-        return _words(self)
-
-    @property
-    def first(self) -> int:
-        """Words before the weights: a streamed plan has the bias there."""
-        return 0 if self.resident else 1
-
-    def half(self, tap: Tap) -> int:
-        """The index of a tap's weight in the channel's stream, in int16 units (the first of its places)."""
-        return 2 * self.first + _places(self)[tap][0]
-
-
-@lru_cache(maxsize=64)
-def _words(layout: Layout) -> tuple[tuple[Tap, ...], ...]:
-    rows = range(layout.kh)
-    if not layout.resident:
-        return tuple(tuple((r, k) for k in word) for r in rows for chunk in layout.chunks for word in layout.chunk_words(chunk))
-    row = layout.chunk_words((0, layout.kw))
-    pairs = [tuple((r, k) for k in word) for r in rows for word in row if len(word) == 2]
-    singles = [(r, word[0]) for r in rows for word in row if len(word) == 1]
-    return (*pairs, *(tuple(singles[i : i + 2]) for i in range(0, len(singles), 2)))
-
-
-@lru_cache(maxsize=64)
-def _places(layout: Layout) -> Mapping[Tap, tuple[int, ...]]:
-    """The halves that hold each tap."""
-    places: dict[Tap, tuple[int, ...]] = {}
-    for i, word in enumerate(_words(layout)):
-        for half, tap in enumerate(word):
-            places[tap] = (*places.get(tap, ()), 2 * i + half)
-    return places
-
-
-@dataclass(frozen=True, slots=True)
-class Strip:
-    """What a block does; steps of the result in bytes, `dilation` of the kernel's rows only, `fpu`: there are FPU registers.
-
-    `packed` (resident plans): two weight words lie in one word of bytes, see unpack, and weights count 256 times.
-    `shared`: rows and steps are operands of the block, so that layers of any size use one function; the fields are 0.
-    """
-
-    layout: Layout
-    stride: tuple[int, int]
-    dilation: int
-    pitch: int
-    rows: int
-    outputs: int
-    column_step: int
-    row_step: int
-    rounding: Rounding
-    fpu: bool
-    packed: bool = False
-    shared: bool = False
-
-    @property
-    def constants(self) -> int:
-        return 3 + (self.rounding.shift < 0)
-
-    @property
-    def weight_words(self) -> int:
-        """Words of the stream that hold weights."""
-        return packed_words(self.layout) if self.packed else len(self.layout.words)
-
-    @property
-    def stream_words(self) -> int:
-        return self.weight_words + self.constants
-
-    @property
-    def number_indices(self) -> tuple[int, ...]:
-        """Where in the stream bias, constant, multiplier and the shift (if it is there) lie."""
-        after = range(self.layout.first + self.weight_words, self.stream_words)
-        return tuple(after) if self.layout.resident else (0, *after)
-
-    @property
-    def row_bytes(self) -> int:
-        """Between kernel rows in the plane."""
-        return 2 * self.dilation * self.pitch
-
-    @property
-    def plane_size(self) -> int:
-        """Halfwords from the strip's first pixel to the end of the last word that is loaded."""
-        lines = (self.rows - 1) * self.stride[0] + (self.layout.kh - 1) * self.dilation
-        columns = (self.outputs - 1) * self.stride[1] + self.layout.kw
-        return lines * self.pitch + (columns + 1) // 2 * 2
-
-    @property
-    def step(self) -> int:
-        """Outputs of one step."""
-        if self.layout.resident:
-            return min(2 if self.stride[1] % 2 else 1, self.outputs)
-        return self.outputs
-
-    @property
-    def name(self) -> str:
-        parts = []
-        for part in (self.layout, self.rounding, self):
-            values = [getattr(part, f.name) for f in fields(part)]
-            parts += [str(int(v)) for v in values if isinstance(v, int)]
-        parts += [str(v) for v in self.stride]
-        return "arm_dsp.dw_strip_" + "_".join(parts).replace("-", "m")
-
-
-@dataclass(frozen=True, slots=True)
-class Mac:
-    """One multiply instruction: output `output`, pixel word `pixels` of the kernel row, weight word `word`; op is d, bb, bt, tb or tt."""
-
-    output: int
-    pixels: int
-    word: int
-    op: str
-
-
-def row_macs(layout: Layout, r: int, chunk: tuple[int, int], stride: int, outputs: int) -> list[Mac]:
-    """The multiply instructions of one chunk of kernel row r, in the order of the pixel words, then of the outputs."""
-    start, length = chunk
-    places = _places(layout)
-    found = []
-    for j in range(outputs):
-        k = start
-        while k < start + length:
-            pixel = j * stride + k
-            if pixel % 2 == 0 and k + 1 < start + length:
-                word = next(p // 2 for p in places[r, k] if p % 2 == 0 and p + 1 in places[r, k + 1])
-                found.append(Mac(j, pixel // 2, word, "d"))
-                k += 2
-                continue
-            place = places[r, k][0]
-            found.append(Mac(j, pixel // 2, place // 2, "bt"[pixel % 2] + "bt"[place % 2]))
-            k += 1
-    return sorted(found, key=lambda m: (m.pixels, m.output))
 
 
 @lru_cache(maxsize=256)
 def dw_strip(strip: Strip) -> TensorIntrin:
     """out[y, x] = clamp((hi(acc * multiplier) + constant) >> shift), acc = bias + sum of plane * weight, over a strip.
 
-    Operands: plane int16 (aligned to 4 bytes) from the strip's first pixel on; params int32, a channel's stream; out int8 from the
-    strip's first result on; where shared, also the rows, and the steps of the result in bytes.
+    Operands: plane int16 (aligned to 4 bytes) from the strip's first pixel on; params int32, a channel's stream; out
+    int8 from the strip's first result on; where shared, also the rows, and the steps of the result in bytes.
     """
     b = IRBuilder("dw_strip")
     layout, (sy, sx) = strip.layout, strip.stride
@@ -260,10 +63,6 @@ def _weight(params: Buffer, half: int, *, packed: bool) -> Expr:
     if not packed:
         return cast("int32", params.load("int16", half))
     return cast("int32", params.load("int8", 4 * (half // 4) + half // 2 % 2 + half % 2 * 2)) * 256
-
-
-def packed_words(layout: Layout) -> int:
-    return (len(layout.words) + 1) // 2
 
 
 def unpack(register: str, other: str) -> list[str]:
@@ -436,7 +235,9 @@ def _at(index: int | None, unit: int, more: int) -> str:
 
 
 class _Resident(_Emitter):
-    """Weights, bias and constant in r4 and up; multiplier and shift there too where there is room, else in FPU registers or memory."""
+    """Weights, bias and constant in r4 and up; multiplier and shift there too where there is room, else in FPU
+    registers or memory.
+    """
 
     pixels = ("r12", "r3")
 
@@ -513,7 +314,9 @@ class _Resident(_Emitter):
         """`outputs` results of step `index`, or of step \\i of an .irp."""
         strip, lines = self.strip, self._sums(outputs, index)
         if far:
-            return lines + [line for a in self.acc[:outputs] for line in (f"strb {a}, [r2]", *add_immediate("r2", strip.column_step))]
+            return lines + [
+                line for a in self.acc[:outputs] for line in (f"strb {a}, [r2]", *add_immediate("r2", strip.column_step))
+            ]
         for j, a in enumerate(self.acc[:outputs]):
             lines.append(f"strb {a}, [r2, #{_at(index, strip.step * strip.column_step, j * strip.column_step)}]")
         return lines
@@ -535,7 +338,9 @@ class _Resident(_Emitter):
                 if len(pair) == 2 and limit <= 1020:
                     lines.append(f"ldrd {self.pixels[0]}, {self.pixels[1]}, [r0, #{_at(index, words_a_step, offset)}]")
                 else:
-                    lines += [f"ldr {self.pixels[i]}, [r0, #{_at(index, words_a_step, offset + 4 * i)}]" for i in range(len(pair))]
+                    lines += [
+                        f"ldr {self.pixels[i]}, [r0, #{_at(index, words_a_step, offset + 4 * i)}]" for i in range(len(pair))
+                    ]
                 for m in macs:
                     if m.pixels in pair:
                         addend = self.acc[m.output] if m.output in started else self.bias
@@ -562,7 +367,9 @@ class _Resident(_Emitter):
 
 
 class _Streamed(_Emitter):
-    """Accumulators r3 and up; weight words above them, pixels in the last two; the result's pointer in memory where that is too tight."""
+    """Accumulators r3 and up; weight words above them, pixels in the last two; the result's pointer in memory where
+    that is too tight.
+    """
 
     def __init__(self, strip: Strip) -> None:
         super().__init__(strip)
