@@ -1,0 +1,163 @@
+"""The shared corpus: every integer model and every graph without weights, on its golden sets, in numpy and as C on this machine.
+
+`python -m tests.corpus.test_corpus [words]` prints one line a model (those whose name holds one of the words), then the codes of
+what is not supported yet.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aot.build import build
+from aot.errors import AotError
+from aot.frontend.tflite import from_tflite
+from aot.relay.expr import Function
+from aot.relay.interpreter import evaluate
+from aot.relay.transform import pipeline
+from aot.report.sets import Sets, golden_sets, open_npz
+from aot.runtime.module import load
+
+SHARED = Path(__file__).parents[3] / "shared" / "models"
+RELATIVE = 1e-5
+"""What float results may differ by, relative to the largest of the tensor where they are small."""
+
+CONTROL_FLOW = frozenset(
+    {"IF", "WHILE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "STABLEHLO_COMPOSITE", "LSTM", "SVDF"}
+    | {"UNIDIRECTIONAL_SEQUENCE_LSTM"}
+)
+
+Array = np.ndarray[Any, Any]
+Entry = Mapping[str, Any]
+
+
+def is_integer(entry: Entry) -> bool:
+    """A model of integers, or a graph without weights; without state and control flow."""
+    if entry["expected"] != "runs" or entry["stateful"]:
+        return False
+    kinds = entry["quantisation"]
+    if any(("float" in k or "hybrid" in k) and not k.startswith("no-weights") for k in kinds):
+        return False
+    return not any(o in CONTROL_FLOW or o.startswith("CUSTOM:Signal") for o in entry["operators"])
+
+
+def entries() -> list[Entry]:
+    """The shared manifest's models that belong here; none where it is missing."""
+    manifest = SHARED / "MANIFEST.json"
+    return [m for m in json.loads(manifest.read_text())["models"] if is_integer(m)] if manifest.is_file() else []
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`codes` of a model that is not supported, else how far the results are from the golden ones."""
+
+    codes: tuple[str, ...]
+    messages: tuple[str, ...]
+    numpy_faults: tuple[str, ...] = ()
+    host_faults: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.codes:
+            return "; ".join(self.messages)
+        faults = [*(f"numpy: {f}" for f in self.numpy_faults), *(f"host: {f}" for f in self.host_faults)]
+        return "; ".join(faults) or "exact"
+
+
+def outcome(entry: Entry) -> Outcome:
+    """Compile a model and run all its golden sets both ways."""
+    data = (SHARED / entry["file"]).read_bytes()
+    try:
+        module = pipeline()(from_tflite(data))
+        artifact = build(data, target="host", name="model")
+    except AotError as error:
+        codes = tuple(sorted({p.code for p in error.problems}))
+        return Outcome(codes, tuple(sorted({f"{p.code} {_operator(p.where)} {p.message}" for p in error.problems})))
+    main = module["main"]
+    assert isinstance(main, Function)
+    golden = SHARED / entry["golden"]["file"]
+    info = artifact.metadata
+    sets = golden_sets(open_npz(golden), golden, inputs=info["inputs"], outputs=info["outputs"], oracle="litert")
+    model = load(artifact)
+    return Outcome((), (), tuple(_faults(sets, lambda s: evaluate(main, list(s)))), tuple(_faults(sets, model.run)))
+
+
+def _operator(where: str) -> str:
+    return where.split(" ")[2] if where.startswith("op ") else where
+
+
+def _faults(sets: Sets, run: Any) -> Iterator[str]:
+    assert sets.expected is not None
+    for number, (inputs, expected) in enumerate(zip(sets.inputs, sets.expected, strict=True)):
+        for i, (found, wanted) in enumerate(zip(run(inputs), expected, strict=True)):
+            fault = difference(np.asarray(found), wanted)
+            if fault:
+                yield f"set {number} output {i}: {fault}"
+
+
+def difference(found: Array, wanted: Array) -> str:
+    """What is wrong with a result: integers must be equal, floats within RELATIVE."""
+    if found.dtype != wanted.dtype or found.size != wanted.size:
+        return f"{found.dtype}{list(found.shape)} for {wanted.dtype}{list(wanted.shape)}"
+    a, b = found.reshape(-1), wanted.reshape(-1)
+    if a.dtype.kind != "f":
+        wrong = int((a != b).sum())
+        return f"{wrong} of {a.size} differ, by {np.abs(a.astype(np.int64) - b.astype(np.int64)).max()}" if wrong else ""
+    if (np.isnan(a) != np.isnan(b)).any() or (np.isinf(a) != np.isinf(b)).any():
+        return "other NaN or infinities"
+    finite = np.isfinite(b)
+    a, b = a[finite].astype(np.float64), b[finite].astype(np.float64)
+    if not a.size:
+        return ""
+    worst = float((np.abs(a - b) / np.maximum(np.abs(b), max(np.abs(b).max(), 1e-30) * 1e-2)).max())
+    return f"relative difference {worst:.2g}" if worst > RELATIVE else ""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared models are not there")
+@pytest.mark.parametrize("entry", entries(), ids=lambda e: str(e["name"]))
+def test_model(entry: Entry) -> None:
+    found = outcome(entry)
+    if found.codes:
+        pytest.skip(f"not supported: {found}")
+    assert str(found) == "exact"
+
+
+def test_differences_are_seen() -> None:
+    """The judge itself: one code, one type, one NaN, a relative error just above the bound."""
+    one = np.ones(3, np.float32)
+    assert difference(np.array([1, 2], np.int8), np.array([1, 3], np.int8)) == "1 of 2 differ, by 1"
+    assert difference(one, one.astype(np.float64)) == "float32[3] for float64[3]"
+    assert difference(one, np.array([1, np.nan, 1], np.float32)) == "other NaN or infinities"
+    assert difference(one * np.float32(1 + 2e-5), one).startswith("relative difference")
+    assert difference(one * np.float32(1 + 5e-6), one) == ""
+
+
+def main(words: Sequence[str]) -> None:
+    """A line a model and a summary."""
+    codes: Counter[str] = Counter()
+    exact = 0
+    chosen = [e for e in entries() if not words or any(w in e["name"] for w in words)]
+    for entry in chosen:
+        try:
+            found = outcome(entry)
+        except Exception as error:
+            print(f"{entry['name']:40} FAULT {type(error).__name__}: {str(error)[:300]}", flush=True)
+            continue
+        exact += str(found) == "exact"
+        codes.update({m.split(" is ")[0].split(":")[0][:60] for m in found.messages})
+        print(f"{entry['name']:40} {str(found)[:300]}", flush=True)
+    print(f"{exact} of {len(chosen)} exact")
+    for code, count in codes.most_common():
+        print(f"{count:4} {code}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
