@@ -11,6 +11,7 @@ from aot.cli import (
     doctor,
     dump,
     explain,
+    new,
     ops,
     run,
     targets,
@@ -51,6 +52,6 @@ def make_app() -> typer.Typer:
     ) -> None:
         """Compile TensorFlow Lite models to plain C for Arm Cortex-M, and prove on this desk that the result is right."""
 
-    for module in (check, compile_verb, build, run, verify, dump, explain, doctor, ops, targets, boards):
+    for module in (check, compile_verb, build, new, run, verify, dump, explain, doctor, ops, targets, boards):
         app.command(module.NAME)(module.command)
     return app

@@ -1,0 +1,195 @@
+"""`aot new DIR MODEL...`: a complete firmware project around one or several models."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aot.cli.options import BoardName, JsonFlag, Opt, Oracle, QuietFlag
+from aot.cli.output import Output
+from aot.errors import Problem, UsageError
+
+if TYPE_CHECKING:
+    from aot.cli.common import Request
+    from aot.micro.board import Board
+    from aot.micro.generate import Part, ProjectFiles
+
+NAME = "new"
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder.", show_default=False)]
+Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="One or several .tflite files.", show_default=False)]
+Names = Annotated[list[str] | None, typer.Option("-n", "--name", help="Prefix of a model's C symbols; once per model, in order.")]
+Kind = Annotated[str, typer.Option("--kind", metavar="KIND", help="What the project is built with (docs/projects.md).")]
+Share = Annotated[bool, typer.Option("--share-workspace", help="One workspace for all models, which run one at a time.")]
+Title = Annotated[str | None, typer.Option("--title", help="The project's name; default: the folder's.")]
+Again = Annotated[bool, typer.Option("--force", help="Replace the generated files of an existing project.")]
+
+
+def command(
+    folder: Folder,
+    models: Models,
+    *,
+    kind: Kind = "make",
+    board: BoardName = None,
+    name: Names = None,
+    title: Title = None,
+    oracle: Oracle = "litert",
+    opt: Opt = "balanced",
+    share: Share = False,
+    force: Again = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Write a firmware project that builds without aot. With --force, replace its generated files only."""
+    from aot.cli.common import find_board, request
+    from aot.micro.generate import Spec, generate
+
+    out = Output(json=as_json, quiet=quiet)
+    place = find_board(board)
+    names = list(name or [])
+    if names and len(names) != len(models):
+        raise UsageError(Problem("E5043", f"{len(names)} names for {len(models)} models; give --name once per model"))
+    wanted = [
+        request(path, name=names[i] if names else None, target=place.cpu, oracle=oracle, opt=opt) for i, path in enumerate(models)
+    ]
+    old = read_manifest(folder, force=force)
+    with out.working(f"compiling {len(wanted)} models"):
+        parts = tuple(make_part(w) for w in wanted)
+        label = title or folder.resolve().name
+        files = generate(Spec(kind, _title(label), place, parts, oracle, opt, share))
+    written = write_project(folder, files, old=old)
+    _report(out, folder, place, kind=kind, files=files, written=written, parts=parts)
+
+
+def _title(text: str) -> str:
+    """The title goes into comments and scripts: letters, digits and a few signs only."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in text).lstrip("-") or "project"
+
+
+def make_part(wanted: Request) -> Part:
+    """Compile a model and compute its test vector: input set 0 of the bench rule, outputs by the graph interpreter."""
+    from aot.cli.common import compile_model
+    from aot.micro.generate import Part
+    from aot.report.reference import graph
+    from aot.report.sets import rule_set
+
+    with tempfile.TemporaryDirectory(prefix="aot-new-") as scratch:
+        path = Path(scratch) / f"{wanted.name}.tflite"  # as the file is called in the project
+        path.write_bytes(wanted.data)
+        artifact = compile_model(replace(wanted, path=path))
+    inputs = rule_set(artifact.metadata["inputs"], 0)
+    outputs = graph(wanted.data, wanted.oracle).outputs([inputs])[0]
+    return Part(artifact, wanted.data, tuple(inputs), tuple(outputs))
+
+
+def read_manifest(folder: Path, *, force: bool) -> Mapping[str, Any] | None:
+    """The manifest of the project that is to be replaced, None for a folder that is empty or not there.
+
+    Raises UsageError E5004 (exists, no --force) and E5005 (no project of ours).
+    """
+    from aot.micro.generate import MANIFEST
+
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise UsageError(Problem("E5005", f"'{folder}' exists and is not a folder"))
+    if not folder.exists() or not any(folder.iterdir()):
+        return None
+    if not force:
+        raise UsageError(Problem("E5004", f"'{folder}' exists; --force replaces the generated files of a project"))
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        if manifest["schema"] == "aot-project/1" and all(isinstance(v, str) for v in manifest["generated"].values()):
+            return dict(manifest)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise UsageError(Problem("E5005", f"'{folder}' is not a project that aot wrote, so --force does not replace anything in it"))
+
+
+def write_project(folder: Path, files: ProjectFiles, *, old: Mapping[str, Any] | None) -> list[str]:
+    """Write a new project (whole or not at all), or bring the generated files of an existing one up to date.
+
+    Returns the paths that were written or removed.  Raises UsageError E5041 before anything is touched, when files that the
+    compiler would replace are not as it left them.
+    """
+    from aot.cli.files import write_folder
+
+    if old is None:
+        every = {**files.once, **files.generated}
+        write_folder(folder, every, force=False)
+        _make_executable(folder / "regenerate.sh")
+        return sorted(every)
+    listed = old["generated"]
+    changed = _changed_by_hand(folder, files, listed)
+    if changed:
+        raise UsageError(*(Problem("E5041", f"'{folder / n}' was changed by hand; move it away for a new one") for n in changed))
+    written = [n for n, text in files.generated.items() if _replace(folder / n, text)]
+    written += [n for n, text in files.once.items() if not (folder / n).exists() and _replace(folder / n, text)]
+    for name in sorted(set(listed) - set(files.generated)):
+        if _inside(name) and (folder / name).is_file():
+            (folder / name).unlink()
+            written.append(name)
+    _make_executable(folder / "regenerate.sh")
+    return sorted(written)
+
+
+def _inside(name: str) -> bool:
+    """Whether a manifest's path stays in the project: a manifest may come from anywhere."""
+    path = Path(name)
+    return not path.is_absolute() and ".." not in path.parts
+
+
+def _changed_by_hand(folder: Path, files: ProjectFiles, listed: Mapping[str, str]) -> list[str]:
+    """Generated files whose content the user changed; models are his to exchange, and the manifest is not in itself."""
+    from aot.micro.generate import MANIFEST, digest
+
+    found = []
+    for name in sorted({*files.generated, *listed}):
+        path = folder / name
+        if name == MANIFEST or name.endswith(".tflite") or not _inside(name) or not path.is_file():
+            continue
+        now = digest(path.read_bytes())
+        wanted = digest(files.generated[name]) if name in files.generated else None
+        if now not in (listed.get(name), wanted):
+            found.append(name)
+    return found
+
+
+def _replace(path: Path, text: str | bytes) -> bool:
+    """Write one file by way of a temporary one; False when it already has this content."""
+    data = text.encode("utf-8") if isinstance(text, str) else text
+    if path.is_file() and path.read_bytes() == data:
+        return False
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as error:
+        raise UsageError(Problem("E5007", f"cannot write '{path}': {error.strerror}")) from None
+    return True
+
+
+def _make_executable(path: Path) -> None:
+    if path.is_file():
+        path.chmod(path.stat().st_mode | 0o111 & ~0o022)
+
+
+def _report(
+    out: Output, folder: Path, board: Board, *, kind: str, files: ProjectFiles, written: list[str], parts: tuple[Part, ...]
+) -> None:
+    from aot.report.size import plan_of
+
+    for part in parts:
+        out.row("model", f"{part.name}: {plan_of(part.artifact.metadata)}")
+    out.row("project", f"{kind} for {board.name}")
+    out.row("write", f"{folder}: {len(written)} of {len(files.generated) + len(files.once)} files; see {folder / 'README.md'}")
+    out.result({
+        "ok": True, "output": str(folder), "kind": kind, "board": board.name, "models": [p.name for p in parts],
+        "generated": sorted(files.generated), "once": sorted(files.once), "written": written,
+    })  # fmt: skip
