@@ -1,14 +1,17 @@
-"""qnn.add: ADD of TFLite on int8 with broadcasting.
+"""qnn.add: ADD and SUB of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `arithmetic.py`).
 
-out = clamp(zp + rescale(rescale_a((a - zp_a) << 20) + rescale_b((b - zp_b) << 20)), lo, hi), each rescale a
-MultiplyByQuantizedMultiplier with double rounding.  Oracle: `reference_integer_ops::Add` with the parameters of `add.cc`.
+out = clamp(zp + rescale(rescale_a((a - zp_a) << n) + sign * rescale_b((b - zp_b) << n)), lo, hi), each rescale a
+MultiplyByQuantizedMultiplier with double rounding; n is 20 for int8 and 15 for int16.  Oracles: `reference_integer_ops::Add` with the
+parameters of `add.cc`, `reference_ops::BroadcastQuantSubSlow` with those of `sub.cc`.  int16 with `pot_scale_int16` and scales that
+are powers of two (`Add` and `BroadcastSub16POTSlow`) is the same formula with n = 1: (a << 1) * 2^-(1+s) rounds like a / 2^s.
 
-The loop nest uses `(A*a + B*b + C) >> k` in 32 bits instead where such numbers give the same result for all 65,536 pairs:
+For int8 the loop nest uses `(A*a + B*b + C) >> k` in 32 bits instead where such numbers give the same result for all 65,536 pairs:
 `linear_form` searches for them and keeps only what it has checked on every pair.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,25 +19,29 @@ from functools import lru_cache
 import numpy as np
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import QuantParams, TensorType, Type
+from aot.op._binary import broadcast_at, broadcast_type, two_of_one_type
 from aot.op._check import fused_range, narrowed, require_dtype, require_quant
 from aot.op._fixed_point import (
     Int64,
     multiply_by_quantized_multiplier,
     named,
     quantize_multiplier,
+    round_half_away,
     tir_multiply_by_quantized_multiplier,
 )
+from aot.op._uint8 import legacy_uint8
+from aot.op.arithmetic import convert_plain, is_plain
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast, clamp, imm
+from aot.tir.expr import Expr, cast, clamp
 
-LEFT_SHIFT = 20
+LEFT_SHIFT = {"int8": 20, "int16": 15}
 """Bits by which the operands are scaled up before they are rescaled."""
 
 
@@ -51,6 +58,8 @@ class AddAttrs:
     lo: int
     hi: int
     quant: QuantParams | None = None
+    left_shift: int = LEFT_SHIFT["int8"]
+    sign: int = 1
 
     def clipped(self, lo: int, hi: int) -> AddAttrs:
         """The same followed by a clamp to [lo, hi]."""
@@ -59,27 +68,21 @@ class AddAttrs:
 
 
 def infer_type(types: Sequence[Type], attrs: AddAttrs) -> Type:
-    """Two int8 tensors whose shapes broadcast -> int8."""
-    a, b = types
-    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or (a.dtype, b.dtype) != ("int8", "int8"):
-        raise TypeRuleError(f"qnn.add takes two int8 tensors, not {a} and {b}")
-    try:
-        shape = np.broadcast_shapes(a.shape, b.shape)
-    except ValueError:
-        raise TypeRuleError(f"shapes of {a} and {b} do not broadcast") from None
-    return TensorType(tuple(map(int, shape)), "int8", attrs.quant)
+    """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
+    a, b = two_of_one_type(list(types), "qnn.add", tuple(LEFT_SHIFT))
+    return broadcast_type(a, b, a.dtype, attrs.quant)
 
 
 def _rescaled(values: Array, attrs: AddAttrs, side: int) -> Int64:
     """One operand in the common scale, int64."""
-    shifted = (values.astype(np.int64) - attrs.input_zp[side]) << LEFT_SHIFT
+    shifted = (values.astype(np.int64) - attrs.input_zp[side]) << attrs.left_shift
     return multiply_by_quantized_multiplier(shifted, attrs.multiplier[side], attrs.shift[side])
 
 
 def evaluate(a: Array, b: Array, *, attrs: AddAttrs, out_type: TensorType) -> Array:
-    total = _rescaled(a, attrs, 0) + _rescaled(b, attrs, 1)
+    total = _rescaled(a, attrs, 0) + attrs.sign * _rescaled(b, attrs, 1)
     scaled = multiply_by_quantized_multiplier(total, attrs.output_multiplier, attrs.output_shift)
-    return np.clip(scaled + attrs.zero_point, attrs.lo, attrs.hi).astype(np.int8)
+    return np.clip(scaled + attrs.zero_point, attrs.lo, attrs.hi).astype(out_type.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +107,11 @@ def linear_form(attrs: AddAttrs) -> LinearForm | None:
     if attrs.lo == attrs.hi:
         return LinearForm(0, 0, 0, 0)
     output = attrs.output_multiplier * 2.0 ** (attrs.output_shift - 31)
-    reals = [attrs.multiplier[i] * 2.0 ** (attrs.shift[i] - 31 + LEFT_SHIFT) * output for i in range(2)]
+    reals = [attrs.multiplier[i] * 2.0 ** (attrs.shift[i] - 31 + attrs.left_shift) * output for i in range(2)]
+    reals[1] *= attrs.sign
     for shift in range(22, 16, -1):
         factors = [round(r * 2.0**shift) for r in reals]
-        if 256 * max(factors) >= 1 << 31:
+        if 256 * max(map(abs, factors)) >= 1 << 31:
             continue
         for da in _FACTOR_STEPS:
             for db in _FACTOR_STEPS:
@@ -134,52 +138,94 @@ def _fit_bias(wanted: Int64, factors: tuple[int, int], *, shift: int, limits: tu
     return LinearForm(*factors, bias, shift)
 
 
-def broadcast_at(b: IRBuilder, data: Tensor, indices: tuple[Expr, ...]) -> Expr:
-    """The element of `data` that belongs to element `indices` of the broadcast result."""
-    own = indices[len(indices) - len(data.shape) :]
-    return data.at(b, tuple(imm(0) if extent == 1 else i for extent, i in zip(data.shape, own, strict=True)))
-
-
 def _tir_rescaled(b: IRBuilder, value: Expr, attrs: AddAttrs, side: int) -> Expr:
     centred = cast("int32", value) - attrs.input_zp[side]
     multiplier, shift = attrs.multiplier[side], attrs.shift[side]
-    if multiplier == 1 << 30 and -LEFT_SHIFT < shift <= 0:
-        return centred * (1 << (LEFT_SHIFT - 1 + shift))  # a power of two: nothing to round
-    return tir_multiply_by_quantized_multiplier(b, centred * (1 << LEFT_SHIFT), multiplier, shift)
+    if multiplier == 1 << 30 and -attrs.left_shift < shift <= 0:
+        return centred * (1 << (attrs.left_shift - 1 + shift))  # a power of two: nothing to round
+    return tir_multiply_by_quantized_multiplier(b, centred * (1 << attrs.left_shift), multiplier, shift)
 
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: AddAttrs, out_type: TensorType) -> Tensor:
-    form = linear_form(attrs)
+    form = linear_form(attrs) if out_type.dtype == "int8" else None
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         x, y = (broadcast_at(b, t, i) for t in args)
         if form is not None:
             total = cast("int32", x) * form.a_factor + form.bias + cast("int32", y) * form.b_factor
             return cast("int8", clamp(total >> form.shift, attrs.lo, attrs.hi))
-        total = named(b, "sum", _tir_rescaled(b, x, attrs, 0) + _tir_rescaled(b, y, attrs, 1))
+        left, right = _tir_rescaled(b, x, attrs, 0), _tir_rescaled(b, y, attrs, 1)
+        total = named(b, "sum", left + right if attrs.sign > 0 else left - right)
         scaled = tir_multiply_by_quantized_multiplier(b, total, attrs.output_multiplier, attrs.output_shift)
-        return cast("int8", clamp(scaled + attrs.zero_point, attrs.lo, attrs.hi))
+        return cast(out_type.dtype, clamp(scaled + attrs.zero_point, attrs.lo, attrs.hi))
 
     return compute(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("ADD")
+@legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """qnn.add; the multipliers in double precision as AddPrepare computes them."""
+    """add of numbers, qnn.add of codes."""
+    if is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
+        return convert_plain(ctx, op, "add")
+    return call("qnn.add", [operand(ctx, op, 0), operand(ctx, op, 1)], _attrs(ctx, op, sign=1), span=ctx.span(op))
+
+
+@from_tflite("SUB")
+@legacy_uint8
+def convert_sub(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """subtract of numbers, qnn.add with a negative second operand of codes."""
+    if is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
+        return convert_plain(ctx, op, "subtract")
+    return call("qnn.add", [operand(ctx, op, 0), operand(ctx, op, 1)], _attrs(ctx, op, sign=-1), span=ctx.span(op))
+
+
+def _exponent(scale: float) -> int | None:
+    """log2 of a scale that is a power of two (CheckedLog2: to within a thousandth)."""
+    exact = math.log2(np.float32(scale))
+    nearest = round_half_away(exact)
+    return nearest if abs(exact - nearest) < 1e-3 else None
+
+
+def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorType]) -> tuple[int, int] | None:
+    """Right shifts of the operands where int16 operands are added by shifting; None for the general method."""
+    if types[0].dtype != "int16" or not op.option("pot_scale_int16"):
+        return None
+    logs = [_exponent(require_quant(ctx, op, t)[0]) for t in types]
+    if logs[0] is None or logs[1] is None or logs[2] is None:
+        return None
+    shifts = logs[2] - logs[0], logs[2] - logs[1]
+    if min(shifts) != 0:
+        unsupported(ctx, op, "power-of-two scales of which none is the result's are not supported, in TFLite neither", code="E1206")
+    return shifts
+
+
+def _attrs(ctx: ConvertContext, op: OperatorView, *, sign: int) -> AddAttrs:
+    """The multipliers in double precision as AddPrepare and PrepareGeneralSubOp compute them."""
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
     for type_ in types:
-        require_dtype(ctx, op, type_, {"int8"})
+        require_dtype(ctx, op, type_, {types[0].dtype} & set(LEFT_SHIFT) or {"int8"})
     (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = (require_quant(ctx, op, t) for t in types)
+    lo, hi = fused_range(ctx, op, types[2])
+    pot = _pot_shifts(ctx, op, types)
+    if pot is not None:
+        half = 1 << 30
+        return AddAttrs((0, 0), (half, half), (-pot[0], -pot[1]), half, 1, 0, lo, hi, types[2].quant, 1, sign)
+    left_shift = LEFT_SHIFT[types[0].dtype]
     twice_max = 2.0 * max(scale_a, scale_b)
-    output_real = twice_max / ((1 << LEFT_SHIFT) * scale)
+    output_real = twice_max / ((1 << left_shift) * scale)
     if output_real >= 1:
         unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1206")
     (m_a, s_a), (m_b, s_b) = quantize_multiplier(scale_a / twice_max), quantize_multiplier(scale_b / twice_max)
     m, s = quantize_multiplier(output_real)
-    lo, hi = fused_range(ctx, op, types[2])
-    attrs = AddAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, lo, hi, types[2].quant)
-    return call("qnn.add", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+    return AddAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, lo, hi, types[2].quant, left_shift, sign)
 
 
-register_op("qnn.add", pattern=OpPattern.BROADCAST, infer_type=infer_type, evaluate=evaluate, doc="ADD; int8, with broadcasting")
+register_op(
+    "qnn.add",
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="ADD, SUB; int8, int16, uint8, with broadcasting",
+)
 F_TE.set("qnn.add", te_rule)

@@ -1,7 +1,8 @@
-"""nn.avg_pool2d: AVERAGE_POOL_2D of TFLite on int8.
+"""nn.avg_pool2d: AVERAGE_POOL_2D of TFLite on int8, int16 and uint8.
 
 The mean of the part of the window inside the image, rounded to the nearest with halves away from zero, then clamped.
-Oracle: `reference_integer_ops::AveragePool`.
+Oracles: `reference_integer_ops::AveragePool`, `reference_ops::AveragePool` (uint8, on the codes as they are: shifted to int8 halves
+would go the other way).
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PoolAttrs, out_type:
 @from_tflite("AVERAGE_POOL_2D")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """nn.avg_pool2d."""
-    return convert_pool(ctx, op, name="nn.avg_pool2d", dtypes=("int8",))
+    return convert_pool(ctx, op, name="nn.avg_pool2d", dtypes=("int8", "int16", "uint8"))
 
 
 register_op(
@@ -74,6 +75,6 @@ register_op(
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_pool,
     evaluate=evaluate,
-    doc="AVERAGE_POOL_2D; int8",
+    doc="AVERAGE_POOL_2D; int8, int16, uint8",
 )
 F_TE.set("nn.avg_pool2d", te_rule)

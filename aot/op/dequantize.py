@@ -1,7 +1,7 @@
-"""qnn.dequantize: DEQUANTIZE of TFLite, int8 or uint8 to float32.
+"""qnn.dequantize: DEQUANTIZE of TFLite, int8, uint8 or int16 to float32.
 
 out = scale * (q - zero_point).  The reference multiplies in double and rounds to float32; a float32 product is the same number,
-since a 24-bit scale times a 9-bit integer is exact before that one rounding.  Oracle: `reference_ops::Dequantize`.
+since a 24-bit scale times a 9-bit or 16-bit integer is exact before that one rounding.  Oracle: `reference_ops::Dequantize`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 
-DTYPES = ("int8", "uint8")
+DTYPES = ("int8", "uint8", "int16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class DequantizeAttrs:
 
 
 def infer_type(types: Sequence[Type], attrs: DequantizeAttrs) -> Type:
-    """int8 or uint8 -> float32 of the same shape."""
+    """int8, uint8 or int16 -> float32 of the same shape."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype not in DTYPES:
-        raise TypeRuleError(f"dequantize takes an int8 or uint8 tensor, not {data}")
+        raise TypeRuleError(f"dequantize takes an int8, uint8 or int16 tensor, not {data}")
     return data.with_dtype("float32")
 
 
@@ -68,6 +68,6 @@ register_op(
     pattern=OpPattern.ELEMWISE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="DEQUANTIZE; int8, uint8 to float32",
+    doc="DEQUANTIZE; int8, uint8, int16 to float32",
 )
 F_TE.set("qnn.dequantize", te_rule)

@@ -1,4 +1,4 @@
-"""nn.max_pool2d: MAX_POOL_2D of TFLite on int8, uint8 and float32.
+"""nn.max_pool2d: MAX_POOL_2D of TFLite on int8, int16, uint8 and float32.
 
 The largest element of the part of the window inside the image, then clamped (integers only).
 Oracle: `reference_integer_ops::MaxPool` and `reference_ops::MaxPool`.
@@ -75,7 +75,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PoolAttrs, out_type:
 @from_tflite("MAX_POOL_2D")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """nn.max_pool2d."""
-    return convert_pool(ctx, op, name="nn.max_pool2d", dtypes=("int8", "uint8", "float32"))
+    return convert_pool(ctx, op, name="nn.max_pool2d", dtypes=("int8", "int16", "uint8", "float32"))
 
 
 register_op(
@@ -83,6 +83,6 @@ register_op(
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_pool,
     evaluate=evaluate,
-    doc="MAX_POOL_2D; int8, uint8, float32",
+    doc="MAX_POOL_2D; int8, int16, uint8, float32",
 )
 F_TE.set("nn.max_pool2d", te_rule)

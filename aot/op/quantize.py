@@ -1,4 +1,4 @@
-"""qnn.quantize and qnn.requantize8: QUANTIZE of TFLite, from float32 or from one 8-bit quantisation to another.
+"""qnn.quantize and qnn.requantize8: QUANTIZE of TFLite, from float32 or from one quantisation to another.
 
 From float32: q = clamp(zp + round(x / scale)), the quotient in float32, halves away from zero.  A quotient beyond int32 saturates
 here (in the reference it is undefined behaviour); NaN gives the upper bound.  Oracle: `reference_ops::AffineQuantize`.
@@ -26,7 +26,8 @@ from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, select
 
-CODES = ("int8", "uint8")
+CODES = ("int8", "uint8", "int16")
+SOURCES = (*CODES, "int32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +101,10 @@ def te_quantize(_ctx: TeContext, args: Sequence[Tensor], attrs: QuantizeAttrs, o
 
 
 def infer_requantize8(types: Sequence[Type], attrs: Requantize8Attrs) -> Type:
-    """int8 or uint8 -> attrs.dtype of the same shape."""
+    """Codes of 8, 16 or 32 bits -> attrs.dtype of the same shape."""
     (data,) = types
-    if not isinstance(data, TensorType) or data.dtype not in CODES:
-        raise TypeRuleError(f"requantize8 takes an int8 or uint8 tensor, not {data}")
+    if not isinstance(data, TensorType) or data.dtype not in SOURCES:
+        raise TypeRuleError(f"requantize8 takes an int8, uint8, int16 or int32 tensor, not {data}")
     return data.with_dtype(attrs.dtype, attrs.quant)
 
 
@@ -134,10 +135,10 @@ def te_requantize8(_ctx: TeContext, args: Sequence[Tensor], attrs: Requantize8At
 
 @from_tflite("QUANTIZE")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """qnn.quantize of float32, qnn.requantize8 of int8 and uint8."""
+    """qnn.quantize of float32, qnn.requantize8 of codes."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, data, ("float32", *CODES))
-    require_dtype(ctx, op, out, CODES, what="a result")
+    require_dtype(ctx, op, data, ("float32", *SOURCES))
+    require_dtype(ctx, op, out, SOURCES if data.dtype == "int16" else CODES, what="a result")
     scale, zp = require_quant(ctx, op, out, what="the result")
     low, high = int_range(out.dtype)
     x, span = operand(ctx, op, 0), ctx.span(op)
@@ -154,14 +155,14 @@ register_op(
     pattern=OpPattern.ELEMWISE,
     infer_type=infer_quantize,
     evaluate=evaluate_quantize,
-    doc="QUANTIZE; float32 to int8, uint8",
+    doc="QUANTIZE; float32 to int8, uint8, int16",
 )
 register_op(
     "qnn.requantize8",
     pattern=OpPattern.ELEMWISE,
     infer_type=infer_requantize8,
     evaluate=evaluate_requantize8,
-    doc="QUANTIZE; between int8 and uint8 quantisations",
+    doc="QUANTIZE; between quantisations of int8, uint8, int16, int32",
 )
 F_TE.set("qnn.quantize", te_quantize)
 F_TE.set("qnn.requantize8", te_requantize8)
