@@ -13,6 +13,8 @@ almost never empty, except where double rounding moves halves away from zero on 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from aot.ir.op import Array
@@ -69,6 +71,13 @@ def thresholds(attrs: RequantizeAttrs, low: Array, high: Array) -> Array | None:
 
     None where a threshold is not found near its estimate (multipliers far below 2^30).
     """
+    return _thresholds(attrs, low.astype(np.int64).tobytes(), high.astype(np.int64).tobytes())
+
+
+@lru_cache(maxsize=16)
+def _thresholds(attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes) -> Array | None:
+    """Remembered, because every kernel that competes for a layer asks."""
+    low, high = np.frombuffer(low_bytes, np.int64), np.frombuffer(high_bytes, np.int64)
     multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.float64), low.shape)
     scale = np.ldexp(np.maximum(multiplier, 1.0), np.asarray(attrs.shift, np.int64) - 31)
     codes = np.arange(attrs.lo + 1, attrs.hi + 1).reshape(-1, 1)
@@ -83,4 +92,5 @@ def thresholds(attrs: RequantizeAttrs, low: Array, high: Array) -> Array | None:
             return None
         below += short
     found: Array = np.clip(estimate - SEARCH + below, low, high + 1)
+    found.setflags(write=False)
     return found

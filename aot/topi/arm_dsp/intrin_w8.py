@@ -22,6 +22,7 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast
 from aot.tir.intrin import COperand, TensorIntrin
+from aot.topi.asm_text import Repeat, asm_template
 
 TAPS = 4
 """Taps in a word of weights."""
@@ -205,17 +206,17 @@ class _Loop:
         names = [*([] if self._once else ["end"]), *([] if self.single else ["rest"])]
         return [f'[{n}] "{constraint}"(aot_{n})' for n in names]
 
-    def text(self, step: list[str], pointer: str, spare: str) -> list[str]:
+    def text(self, step: list[str], pointer: str, spare: str) -> list[str | Repeat]:
         """The loops; addresses in memory are loaded to `spare` (if any) before they are compared with %[pointer]."""
         if self._once:
-            return step * self.unroll
+            return [Repeat(self.unroll, step)]
 
         def test(name: str) -> list[str]:
             if not spare:
                 return [f"cmp %[{pointer}], %[{name}]"]
             return [f"ldr {spare}, %[{name}]", f"cmp %[{pointer}], {spare}"]
 
-        body = ["1:", *(step * self.unroll), *test("end"), "bne 1b"]
+        body: list[str | Repeat] = ["1:", Repeat(self.unroll, step), *test("end"), "bne 1b"]
         if self.single:
             return body
         return [*test("rest"), "beq 3f", "2:", *step, *test("rest"), "bne 2b", "3:", *test("end"), "beq 4f", *body, "4:"]
@@ -231,11 +232,16 @@ def _accumulators(operands: Mapping[str, COperand]) -> list[str]:
 
 
 def _block(
-    declarations: Sequence[str], text: Sequence[str], *, outs: Sequence[str], ins: Sequence[str], clobbers: Sequence[str] = ()
+    declarations: Sequence[str],
+    text: Sequence[str | Repeat],
+    *,
+    outs: Sequence[str],
+    ins: Sequence[str],
+    clobbers: Sequence[str] = (),
 ) -> str:
     """One asm statement with its variables, in braces."""
     quoted = ", ".join(f'"{c}"' for c in (*clobbers, "cc", "memory"))
     lines = ["{", *(f"  {d}" for d in declarations), "  __asm volatile("]
-    lines += [f'      "{line}\\n"' for line in text]
+    lines += asm_template(text)
     lines += [f"      : {', '.join(outs)}", f"      : {', '.join(ins)}", f"      : {quoted});", "}"]
     return "\n".join(lines)
