@@ -14,7 +14,7 @@ from aot.micro.project import prepare
 from aot.micro.runner import RunResult
 from aot.micro.runner import run as run_board
 from aot.support.dtype import ctype, numpy_dtype
-from aot.target.codegen_c import emit_func, emit_prototype
+from aot.target.codegen_c import emit_func, emit_prototype, headers
 from aot.target.target import find_target
 from aot.tir.buffer import Buffer
 from aot.tir.function import PrimFunc
@@ -83,7 +83,7 @@ def artifact_of(func: PrimFunc, target_name: str) -> Artifact:
     files = {
         "unit.h": header,
         "unit.c": main,
-        "unit_kernels.c": f'#include "aot/kernel.h"\n{prototype}{kernel}',
+        "unit_kernels.c": "".join(f'#include "{h}"\n' for h in headers(func)) + prototype + kernel,
         "unit_params.c": "#include <stdint.h>\ntypedef int32_t unit_no_parameters;\n",
     }
     return Artifact("unit", files, metadata)
