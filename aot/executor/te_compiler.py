@@ -200,6 +200,9 @@ class _Compiler:
 CODE_ALLOWANCE = 12 * 1024
 """Bytes of code that `balanced` and `size` plan with, beside the weights."""
 
+LARGE_MODEL = 96 * 1024
+"""Bytes of constants from which on `balanced` lets code grow with them."""
+
 MAIN_CODE = 1536
 """Bytes of the main function and the runtime, which no kernel's estimate counts."""
 
@@ -207,14 +210,16 @@ MAIN_CODE = 1536
 def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[LayerCall, ...]:
     """The calls of `draft` with the kernels that the policy's budget selects.
 
-    speed: no limit.  balanced: constants and code within twice the smallest constants plus 12 KiB, code within 12 KiB.  size:
-    as balanced, with constants within 6 % of the smallest.  ram: as balanced, without scratch at the peak of the plan.
+    speed: no limit.  balanced: constants and code within twice the smallest constants plus 12 KiB, of which code may take
+    12 KiB, and in large models one byte for 16 bytes of constants more.  size: constants within 6 % of the smallest, code within 12 KiB.  ram: as balanced, without scratch at the peak of the plan.
     Explicit budgets come on top.
     """
     smallest = sum(min(c.constants for c in layer) for layer in found)
-    code = CODE_ALLOWANCE - MAIN_CODE if policy.opt != "speed" else None
+    code = None if policy.opt == "speed" else CODE_ALLOWANCE - MAIN_CODE
+    if code is not None and policy.opt != "size":
+        code += max(0, smallest - LARGE_MODEL) // 16
     factor = {"speed": None, "size": 1.06}.get(policy.opt, 2)
-    flash = None if factor is None or code is None else int(factor * smallest) + code
+    flash = None if factor is None else int(factor * smallest) + CODE_ALLOWANCE - MAIN_CODE
     if policy.flash_budget is not None:
         flash = min(f for f in (flash, policy.flash_budget - MAIN_CODE) if f is not None)
     live = live_bytes(draft)
