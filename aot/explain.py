@@ -484,6 +484,16 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "A rule of budget.toml or [tool.aot.budget] has an unknown name or a limit that cannot be read, or the\n"
         "baseline that it compares with does not exist. docs/report.md describes the file.",
     ),
+    "E5044": (
+        "SOURCE_DATE_EPOCH is no number",
+        "The environment variable SOURCE_DATE_EPOCH, which gives the time that archives carry, must be a number of\n"
+        "seconds since 1970. Unset it to have archives carry the time 0.",
+    ),
+    "E5045": (
+        "no Model Library Format archive",
+        "The file is not a tar in Model Library Format of the version that this program writes (7), or, where that is\n"
+        "needed, not one that aot wrote. aot compile --format mlf makes them.",
+    ),
     "E9001": (
         "internal error",
         "A check inside the compiler failed: this is our fault, not yours. Please report it with the model, or with the\n"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from aot.cli.options import (
     BoardName,
@@ -23,11 +26,14 @@ from aot.cli.options import (
     VerboseFlag,
 )
 from aot.cli.output import Output
+from aot.errors import Problem, UsageError
 
 if TYPE_CHECKING:
+    from aot.cli.common import Request
     from aot.executor.artifact import Artifact
 
 NAME = "compile"
+Format = Annotated[str, typer.Option("--format", metavar="c|mlf", help="A folder of C, or one tar in Model Library Format.")]
 _INCLUDE = re.compile(r'^\s*#\s*include "(aot/\w+\.h)"', re.MULTILINE)
 
 
@@ -61,6 +67,53 @@ def output_files(artifact: Artifact) -> dict[str, str | bytes]:
     return files
 
 
+def check_folder(folder: Path, *, force: bool) -> None:
+    """Refuse to replace what is not ours before the long work (E5004, E5005)."""
+    from aot.cli.files import check_replaceable
+
+    check_replaceable(folder, force=force)
+
+
+def write_sources(folder: Path, artifact: Artifact, *, force: bool) -> list[str]:
+    """Write the output folder; the paths of its files in it."""
+    from aot.cli.files import write_folder
+
+    return [str(p.relative_to(folder)) for p in write_folder(folder, output_files(artifact), force=force)]
+
+
+def check_library(path: Path, *, force: bool) -> None:
+    """An archive is replaced only with --force, and only by another archive (E5004, E5005)."""
+    from aot.cli.files import read_file
+    from aot.micro.mlf import unpack
+
+    if not path.exists():
+        return
+    if not force:
+        raise UsageError(Problem("E5004", f"'{path}' exists; --force replaces it, -o names another one"))
+    try:
+        unpack(read_file(path))
+    except UsageError:
+        raise UsageError(Problem("E5005", f"'{path}' is no archive that aot wrote, so --force does not replace it")) from None
+
+
+def write_library(path: Path, artifact: Artifact, wanted: Request) -> list[str]:
+    """Write one archive in Model Library Format; the paths of its members."""
+    from aot.frontend.tflite import from_tflite
+    from aot.micro.mlf import pack, unpack
+    from aot.relay.printer import print_module
+
+    relay = print_module(from_tflite(wanted.data, oracle=wanted.oracle, name=wanted.name))
+    data = pack(artifact, relay=relay)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as error:
+        raise UsageError(Problem("E5007", f"cannot write '{path}': {error.strerror}")) from None
+    return sorted(unpack(data).files)
+
+
 def command(
     model: ModelPath,
     *,
@@ -71,6 +124,7 @@ def command(
     oracle: Oracle = "litert",
     opt: Opt = "balanced",
     io: Io = "arena",
+    form: Format = "c",
     force: Force = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -78,27 +132,28 @@ def command(
 ) -> None:
     """Compile MODEL to C. With --board, refuse what does not fit its memory."""
     from aot.cli.common import choose_target, compile_model, find_board, import_text, request
-    from aot.cli.files import check_replaceable, write_folder
     from aot.report.size import LAYER_HEADERS, flash_of, layer_rows, operators_of, plan_of
 
+    if form not in ("c", "mlf"):
+        raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board) if board else None
     wanted = request(model, name=name, target=choose_target(target, place), oracle=oracle, opt=opt, io=io)
-    folder = output or Path("out") / wanted.name
-    check_replaceable(folder, force=force)
+    path = output or Path("out") / (wanted.name if form == "c" else f"{wanted.name}.tar")
+    (check_library if form == "mlf" else check_folder)(path, force=force)
     with out.working(f"compiling {model.name}"):
         artifact = compile_model(wanted)
         if place is not None and not place.is_host:
             from aot.micro.project import choose_places
 
             choose_places(place, artifact.metadata)
-    written = write_folder(folder, output_files(artifact), force=force)
+    written = write_library(path, artifact, wanted) if form == "mlf" else write_sources(path, artifact, force=force)
     meta = artifact.metadata
     out.row("import", import_text(wanted))
     out.row("compile", f"{operators_of(meta)} for {wanted.target}")
     out.row("plan", plan_of(meta))
     out.row("flash", flash_of(code_bytes=None, constant_bytes=meta["constants"]["size"]))
-    out.row("write", f"{folder}: {', '.join(str(p.relative_to(folder)) for p in written)}")
+    out.row("write", f"{path}: {', '.join(written)}")
     if verbose:
         out.table(LAYER_HEADERS, layer_rows(meta["layers"]))
-    out.result({"ok": True, "output": str(folder), "files": [str(p.relative_to(folder)) for p in written], "metadata": meta})
+    out.result({"ok": True, "output": str(path), "files": written, "metadata": meta})
