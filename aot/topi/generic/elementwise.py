@@ -1,7 +1,7 @@
-"""Element-wise groups whose tensors all have the result's shape: one flat loop, four elements a turn.
+"""Element-wise groups whose tensors all have the result's shape: one flat loop, a few elements a turn.
 
-Bytes are read and written one by one: with an immediate offset that is one instruction each, no more than it takes to pull
-the bytes of a word apart and to put them together again.
+Bytes are read one by one: with an immediate offset that is one instruction each, no more than it takes to pull the bytes of a
+word apart.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ from aot.tir.function import FuncAttrs
 ANCHORS = ("qnn.add", "qnn.lut", "qnn.quantize", "qnn.dequantize", "qnn.requantize8", "clip")
 
 UNROLL = 4
+LONG = 256
+"""Elements from which on cheap operators are unrolled twice as far."""
 
-INSTRUCTIONS = {"qnn.add": 5, "qnn.lut": 1, "qnn.quantize": 20, "qnn.dequantize": 4, "qnn.requantize8": 9, "clip": 4}
+CHEAP = frozenset({"qnn.add", "qnn.lut"})
+
+INSTRUCTIONS = {"qnn.add": 3, "qnn.lut": 1, "qnn.quantize": 20, "qnn.dequantize": 4, "qnn.requantize8": 9, "clip": 6}
 """Of one element on a core with DSP and FPU, without load and store (counted in disassemblies)."""
 
 
@@ -58,13 +62,14 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
                 calls.append(expr)
                 tensors[id(expr)] = _compute(ctx, expr, tensors, size)
     floats = any(is_float(tensor_type(e).dtype) for e in post_order(group.result))
-    unroll = 2 if floats else UNROLL
+    cheap = len(calls) == 1 and str(calls[0].op) in CHEAP and size >= LONG
+    unroll = 2 if floats else 2 * UNROLL if cheap else UNROLL
     emit_flat(b, out, tensors[id(group.result)], unroll=unroll)
     words = [str(c.op).rpartition(".")[2] for c in calls]
     kernel = f"generic.elementwise_{'_'.join(words)}(unroll={unroll})"
-    each = sum(INSTRUCTIONS.get(str(c.op), 12) for c in calls) + len(group.params) + 1
+    each = sum(INSTRUCTIONS.get(str(c.op), 12) for c in calls) + len(group.params) + 2
     func = b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span))
-    return Lowered(func, dict(ctx.constants), size * each + 3 * size // unroll + 12, 4 * each * unroll + 24)
+    return Lowered(func, dict(ctx.constants), size * each + 4 * size // unroll + 12, 4 * each * unroll + 24)
 
 
 def _compute(ctx: TeContext, call: Call, tensors: dict[int, Tensor], size: int) -> Tensor:
