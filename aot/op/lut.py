@@ -1,7 +1,7 @@
-"""qnn.lut: int8 to int8 through a table of 256 codes: LOGISTIC, TANH and the RELU family on their own.
+"""qnn.lut: int8 to int8 through a table of 256 codes.
 
-The table holds what the reference gives for each code, so the operator is exact for any function of one element.
-Oracles: each builder's docstring names its kernel.
+The table holds what the reference gives for each code, so the operator is exact for any function of one element.  Which functions
+there are, and their oracles: `activation.py`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.op._check import require_dtype, require_quant
-from aot.op._fixed_point import activation_range, quantize_multiplier, requantize, round_half_away
-from aot.op.clip import ClipAttrs
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op._fixed_point import round_half_away
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
@@ -91,69 +85,11 @@ def float_table(transform: Callable[[Float32], Float32], data: tuple[float, int]
     return tuple(min(max(round_half_away(float(v)) + zp, -128), 127) for v in scaled)
 
 
-def _exp(x: Float32) -> Float32:
-    """expf as the C library computes it: in double, rounded once."""
-    with np.errstate(over="ignore"):
-        result: Float32 = np.exp(x.astype(np.float64)).astype(np.float32)
-    return result
-
-
-def sigmoid(x: Float32) -> Float32:
-    """1 / (1 + e^-x), in float32 as the reference computes it."""
-    one = np.float32(1)
-    return np.asarray(one / (one + _exp(-x)), np.float32)
-
-
-def tanh(x: Float32) -> Float32:
-    return np.asarray(np.tanh(x.astype(np.float64)), np.float32)
-
-
-def _convert_table(ctx: ConvertContext, op: OperatorView, transform: Callable[[Float32], Float32]) -> RelayExpr:
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, data, {"int8"})
-    require_dtype(ctx, op, out, {"int8"}, what="a result")
-    table = float_table(transform, require_quant(ctx, op, data), require_quant(ctx, op, out, what="the result"))
-    return call("qnn.lut", [operand(ctx, op, 0)], LutAttrs(table, out.quant), span=ctx.span(op))
-
-
-@from_tflite("LOGISTIC")
-def convert_logistic(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """The sigmoid by table."""
-    return _convert_table(ctx, op, sigmoid)
-
-
-@from_tflite("TANH")
-def convert_tanh(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """The hyperbolic tangent by table."""
-    return _convert_table(ctx, op, tanh)
-
-
-@from_tflite("RELU")
-@from_tflite("RELU6")
-@from_tflite("RELU_N1_TO_1")
-def convert_relu(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """A clip where input and output have one quantisation, else a table of `QuantizedReluX`."""
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, data, {"int8"})
-    require_dtype(ctx, op, out, {"int8"}, what="a result")
-    (scale_in, zp_in), (scale, zp) = require_quant(ctx, op, data), require_quant(ctx, op, out, what="the result")
-    lo, hi = activation_range(op.opcode, out)
-    if lo > hi:
-        unsupported(ctx, op, "no code of the result lies in the activation's range", code="E1206")
-    x, span = operand(ctx, op, 0), ctx.span(op)
-    if (scale_in, zp_in) == (scale, zp):
-        return call("clip", [x], ClipAttrs(lo, hi), span=span)
-    # ReluPrepare divides in float32, before the ratio becomes a double
-    multiplier, shift = quantize_multiplier(float(np.float32(scale_in) / np.float32(scale)))
-    table = requantize(codes() - zp_in, multiplier, shift, zero_point=zp, lo=lo, hi=hi)
-    return call("qnn.lut", [x], LutAttrs(tuple(int(v) for v in table), out.quant), span=span)
-
-
 register_op(
     "qnn.lut",
     pattern=OpPattern.ELEMWISE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="LOGISTIC, TANH, RELU, RELU6, RELU_N1_TO_1 on int8",
+    doc="functions of one int8 or uint8 code: LOGISTIC, TANH, RELU ..., ELU, GELU, HARD_SWISH, LEAKY_RELU, ABS, EXP, LOG, RSQRT",
 )
 F_TE.set("qnn.lut", te_rule)
