@@ -8,11 +8,13 @@ from aot.cli import (
     boards,
     build,
     check,
+    diff,
     doctor,
     dump,
     explain,
     new,
     ops,
+    report,
     run,
     targets,
     verify,
@@ -52,6 +54,6 @@ def make_app() -> typer.Typer:
     ) -> None:
         """Compile TensorFlow Lite models to plain C for Arm Cortex-M, and prove on this desk that the result is right."""
 
-    for module in (check, compile_verb, build, new, run, verify, dump, explain, doctor, ops, targets, boards):
+    for module in (check, compile_verb, build, new, run, verify, report, diff, dump, explain, doctor, ops, targets, boards):
         app.command(module.NAME)(module.command)
     return app

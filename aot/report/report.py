@@ -47,9 +47,7 @@ def make_report(model: bytes, artifact: Artifact, project: Project, sets: Sets, 
         "sets": comparison.sets,
         "sets_exact": comparison.sets - len(comparison.bad_sets),
         "max_abs_diff": comparison.max_abs,
-        "first_divergence": None
-        if comparison.exact
-        else first_divergence(model, project, sets, comparison, timeout=timeout),
+        "first_divergence": None if comparison.exact else first_divergence(model, project, sets, comparison, timeout=timeout),
     }
     return {
         "name": artifact.name,
@@ -178,9 +176,7 @@ def _totals(
     }
 
 
-def _layers(
-    meta: Mapping[str, Any], counts: Mapping[int, int | None], flash: Mapping[str, Any] | None
-) -> list[dict[str, Any]]:
+def _layers(meta: Mapping[str, Any], counts: Mapping[int, int | None], flash: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     sizes = {} if flash is None else {row["layer"]: row for row in flash["layers"]}
     rows = []
     for layer in meta["layers"]:

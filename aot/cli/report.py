@@ -1,0 +1,387 @@
+"""`aot report MODEL...`: every byte and instruction of models on boards, held against a budget and a baseline."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aot.cli.options import DEFAULT_BOARD, Io, JsonFlag, Opt, Oracle, QuietFlag, Timeout, VerboseFlag
+from aot.cli.output import Output, paint
+from aot.cli.verify import InputsFile, RandomCount
+from aot.errors import EXIT_DOES_NOT_FIT, EXIT_VERIFICATION, Problem, UsageError
+
+if TYPE_CHECKING:
+    from aot.report.budget import Budget, Finding
+    from aot.report.report import Report
+    from aot.report.report_matrix import Job
+
+NAME = "report"
+FILES = {
+    "json": "report.json",
+    "markdown": "report.md",
+    "html": "report.html",
+    "junit": "junit.xml",
+    "badge": "badge.json",
+    "benchmark": "benchmark.json",
+}
+
+DEFAULT_FORMATS = ",".join(FILES)
+
+ModelPaths = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="Models, .tflite files.", show_default=False)]
+BoardNames = Annotated[
+    str | None, typer.Option("--board", metavar="BOARD,...", help=f"Boards; default {DEFAULT_BOARD}.", show_default=False)
+]
+Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="Processes that work at the same time.")]
+ReportFolder = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files.")]
+Formats = Annotated[str, typer.Option("--format", metavar="LIST", help="Files to write.")]
+BaselineFile = Annotated[
+    Path | None, typer.Option("--baseline", metavar="FILE", help="A report.json to compare with.", show_default=False)
+]
+BudgetFile = Annotated[
+    Path | None,
+    typer.Option("--budget", metavar="FILE", help="Limits; default budget.toml or pyproject.toml.", show_default=False),
+]
+Accept = Annotated[bool, typer.Option("--accept", help="Write the baseline instead of holding against it.")]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="PART", help="Compare though this part of the fingerprint differs.", show_default=False),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What the reports are held against."""
+
+    budget: Budget | None
+    path: Path
+    baseline: Mapping[str, Report] | None
+    allow: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of it; `refused` says why the baseline cannot be compared."""
+
+    findings: Sequence[Finding]
+    changes: Mapping[str, Any] | None
+    refused: UsageError | None
+
+
+def allowed_parts(allow: Sequence[str] | None) -> frozenset[str]:
+    """The parts named by --allow (E5009)."""
+    from aot.report.diff import FIELDS
+
+    for part in allow or ():
+        if part not in FIELDS:
+            raise UsageError(Problem("E5009", f"--allow {part}: choose one of {', '.join(FIELDS)}"))
+    return frozenset(allow or ())
+
+
+def open_gate(budget_file: Path | None, baseline: Path | None, *, accept: bool, allow: Sequence[str] | None) -> Gate:
+    """Read budget and baseline before the long work (E5001, E5050, E5052)."""
+    from aot.report.budget import DEFAULT_BASELINE, load_budget
+    from aot.report.diff import load_reports
+
+    budget = load_budget(budget_file, Path())
+    named = baseline or (budget.baseline if budget is not None else None)
+    path = named or Path(DEFAULT_BASELINE)
+    known = load_reports(path) if path.exists() else None
+    relative = budget is not None and any(
+        limit.relative for rules in budget.rules.values() for limits in rules.values() for limit in limits
+    )
+    if known is None and not accept and (named is not None or relative):
+        raise UsageError(Problem("E5052", f"there is no baseline '{path}'; aot report --accept writes it"))
+    return Gate(budget, path, known, allowed_parts(allow) | {"tool", "model"})
+
+
+def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, Any]) -> list[Job]:
+    """Each model on each board (E5001, E5009 for two models of one name, E5020 for a board that does not exist)."""
+    from aot.cli.common import find_board
+    from aot.cli.files import model_name, read_file
+    from aot.report.report_matrix import Job
+
+    names: dict[str, Path] = {}
+    for path in models:
+        read_file(path)
+        name = model_name(path, None)
+        if name in names:
+            raise UsageError(Problem("E5009", f"'{names[name]}' and '{path}' would both be called {name}"))
+        names[name] = path
+    wanted = list(dict.fromkeys(b.strip() for b in (boards or DEFAULT_BOARD).split(",") if b.strip()))
+    for board in wanted:
+        find_board(board)
+    return [Job(path, board, options) for path in models for board in wanted]
+
+
+def work(job: Job) -> Report:
+    """One model on one board; runs in a process of its own."""
+    from aot.cli.common import compile_model, find_board, request
+    from aot.cli.verify import choose_sets
+    from aot.micro.project import prepare
+    from aot.report.report import make_report
+
+    o = job.options
+    place = find_board(job.board)
+    wanted = request(job.model, name=None, target=place.cpu, oracle=o["oracle"], opt=o["opt"], io=o["io"])
+    artifact = compile_model(wanted)
+    sets = choose_sets(artifact, o["inputs"], o["random"], oracle=o["oracle"])
+    return make_report(wanted.data, artifact, prepare(artifact, place), sets, timeout=o["timeout"])
+
+
+@contextmanager
+def progress(out: Output, total: int) -> Iterator[Callable[[Job, bool], None]]:
+    """A bar on a terminal, else a line on stderr for each job when there are several."""
+    if not out.silent and sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("reporting", total=total)
+            yield lambda job, good: bar.update(task, advance=1, description=f"{job.model.stem} on {job.board}")
+        return
+    count = 0
+
+    def line(job: Job, good: bool) -> None:
+        nonlocal count
+        count += 1
+        if not out.silent and total > 1:
+            print(f"{count}/{total} {job.model.stem} on {job.board}{'' if good else ': failed'}", file=sys.stderr)
+
+    yield line
+
+
+def chosen_formats(text: str) -> list[str]:
+    """The formats named by --format (E5009)."""
+    names = [t.strip() for t in text.split(",") if t.strip()]
+    for name in names:
+        if name not in FILES:
+            raise UsageError(Problem("E5009", f"--format {name}: choose from {', '.join(FILES)}"))
+    return list(dict.fromkeys(names))
+
+
+def contents(bundle: Mapping[str, Any], judged: Judged) -> dict[str, str]:
+    """The text of every format."""
+    from aot.report import formats
+    from aot.report.html import report_html
+    from aot.report.markdown import report_markdown
+    from aot.report.report import to_text
+
+    reports, failures = bundle["reports"], bundle["failures"]
+    findings, changes = judged.findings, judged.changes
+    return {
+        "json": to_text(bundle),
+        "markdown": report_markdown(reports, failures, findings, changes),
+        "html": report_html(reports, failures, findings, changes),
+        "junit": formats.junit(reports, failures, findings),
+        "badge": json.dumps(formats.badge(reports, failures, findings), ensure_ascii=False) + "\n",
+        "benchmark": json.dumps(formats.benchmark(reports), indent=1) + "\n",
+    }
+
+
+def write_file(path: Path, content: str) -> None:
+    """The whole file or nothing (E5007)."""
+    import os
+
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(content, encoding="utf-8", newline="\n")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UsageError(Problem("E5007", f"cannot write '{path}': {error.strerror}")) from None
+
+
+def command(
+    models: ModelPaths,
+    *,
+    board: BoardNames = None,
+    jobs: Jobs = 1,
+    output: ReportFolder = Path("out/report"),
+    formats: Formats = DEFAULT_FORMATS,
+    budget: BudgetFile = None,
+    baseline: BaselineFile = None,
+    accept: Accept = False,
+    allow: Allow = None,
+    inputs: InputsFile = None,
+    random: RandomCount = None,
+    oracle: Oracle = "litert",
+    opt: Opt = "balanced",
+    io: Io = "arena",
+    timeout: Timeout = 0.0,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
+) -> None:
+    """Report every byte and instruction of MODELs on boards; exit 4 when a limit or the baseline is exceeded."""
+    from aot.report.report import bundle
+    from aot.report.report_matrix import run_jobs
+
+    out = Output(json=as_json, quiet=quiet, verbose=verbose)
+    chosen = chosen_formats(formats)
+    gate = open_gate(budget, baseline, accept=accept, allow=allow)
+    options = {"oracle": oracle, "opt": opt, "io": io, "inputs": inputs, "random": random, "timeout": timeout or None}
+    job_list = make_jobs(models, board, options)
+    with progress(out, len(job_list)) as done:
+        found = bundle(*run_jobs(work, job_list, processes=jobs, done=done))
+    judged = Judged((), None, None) if accept else judge(found["reports"], gate)
+    texts = contents(found, judged)
+    for name in chosen:
+        write_file(output / FILES[name], texts[name])
+    show(out, found, judged)
+    if chosen:
+        out.row("write", f"{output}: {', '.join(FILES[n] for n in chosen)}")
+    code = exit_code(found, judged)
+    if accept and code == 0:
+        out.row("accept", write_baseline(found["reports"], gate))
+    out.result(found)
+    complain(found, judged)
+    if code:
+        raise typer.Exit(code)
+
+
+def judge(reports: Sequence[Report], gate: Gate) -> Judged:
+    """The reports held against the budget and the baseline; where the baseline's cannot be compared, against absolute limits."""
+    from aot.report.budget import check_reports
+    from aot.report.diff import check_comparable, diff_reports
+    from aot.report.report import key_of
+
+    known = gate.baseline
+    if known is None:
+        return Judged(check_reports(reports, gate.budget, None), None, None)
+    by_key = {key_of(r): r for r in reports}
+    before = {k: known[k] for k in known if k in by_key}
+    try:
+        check_comparable(before, by_key, allow=gate.allow)
+    except UsageError as error:
+        return Judged(check_reports(reports, gate.budget, None), None, error)
+    return Judged(check_reports(reports, gate.budget, before), diff_reports(before, by_key, allow=gate.allow), None)
+
+
+def write_baseline(reports: Sequence[Report], gate: Gate) -> str:
+    """Write the baseline; it keeps what it knows of other models and boards."""
+    from aot.report.report import bundle, key_of, to_text
+
+    fresh = {key_of(r) for r in reports}
+    kept = [r for k, r in (gate.baseline or {}).items() if k not in fresh]
+    write_file(gate.path, to_text(bundle([*kept, *reports])))
+    return f"{gate.path}: {len(reports)} written, {len(kept)} kept"
+
+
+def exit_code(bundle: Mapping[str, Any], judged: Judged) -> int:
+    """That of the first failure; else 5 where outputs differ, 2 where the baseline is another's, 4 where a limit is exceeded."""
+    if bundle["failures"]:
+        return int(bundle["failures"][0]["exit_code"])
+    if not all(r["verdict"]["exact"] for r in bundle["reports"]):
+        return EXIT_VERIFICATION
+    if judged.refused is not None:
+        return judged.refused.exit_code
+    return EXIT_DOES_NOT_FIT if any(f.state == "over" for f in judged.findings) else 0
+
+
+def complain(bundle: Mapping[str, Any], judged: Judged) -> None:
+    """All that is wrong, on stderr."""
+    problems = [
+        Problem(p["code"], p["message"], " ".join(x for x in (f"{f['model']}@{f['board']}", p["where"]) if x))
+        for f in bundle["failures"]
+        for p in f["problems"]
+    ]
+    for r in bundle["reports"]:
+        verdict = r["verdict"]
+        if not verdict["exact"]:
+            bad = verdict["sets"] - verdict["sets_exact"]
+            text = f"{bad} of {verdict['sets']} sets differ from {verdict['reference']}; aot verify names the first layer"
+            problems.append(Problem("E4001", text, f"{r['name']}@{r['board']}"))
+    problems += judged.refused.problems if judged.refused is not None else ()
+    problems += [Problem("E2020", f.text, f.key) for f in judged.findings if f.state == "over"]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+
+
+def show(out: Output, bundle: Mapping[str, Any], judged: Judged) -> None:
+    """One model in full, several as a matrix; then what the gate found."""
+    reports = bundle["reports"]
+    if len(reports) == 1:
+        show_one(out, reports[0])
+    elif reports:
+        metrics = ("instructions", "flash", "ram", "workspace", "stack")
+        rows = [
+            (r["name"], r["board"], "exact" if r["verdict"]["exact"] else "DIFFERS", *(r["totals"][m] for m in metrics))
+            for r in reports
+        ]
+        out.table(("model", "board", "outputs", *metrics), rows)
+        if out.verbose:
+            for report in reports:
+                out.line()
+                show_one(out, report)
+    if judged.changes is not None:
+        show_changes(out, judged.changes, top=5)
+    for f in judged.findings:
+        if f.state in ("over", "improved"):
+            out.row(paint(f.state, "red" if f.state == "over" else "green"), f"{f.key} {f.text}")
+    new = sorted({f.key for f in judged.findings if f.state == "new"})
+    if new:
+        out.row("new", f"not in the baseline: {', '.join(new)}")
+
+
+def show_one(out: Output, report: Mapping[str, Any]) -> None:
+    """Verdict, sizes, time, and the table of layers."""
+    from aot.report.formats import kib
+    from aot.report.size import slowest_of, time_of
+
+    verdict, totals, ram = report["verdict"], report["totals"], report["ram"]
+    word = paint("bit-exact", "green") if verdict["exact"] else paint("exact, the others DIFFER", "red")
+    out.row("model", f"{report['name']} on {report['board']} ({report['cpu']})")
+    out.row("outputs", f"{verdict['sets_exact']}/{verdict['sets']} sets {word}, reference: {verdict['reference']}")
+    if report["flash"] is not None:
+        groups = ", ".join(f"{k} {v:,}" for k, v in report["flash"]["groups"].items() if v)
+        out.row("flash", f"{report['flash']['bytes']:,} B: {groups}")
+        stack = f"stack {totals['stack']:,} B measured, {totals['stack_bound']:,} B bound"
+        out.row("RAM", f"{kib(totals['ram'])}: workspace {ram['workspace']['bytes']:,} B, {stack}, heap 0 B")
+    else:
+        out.row("RAM", f"workspace {ram['workspace']['bytes']:,} B")
+    if totals["instructions"] is not None:
+        out.row("time", time_of(totals["instructions"], totals["macs"]))
+        out.row("slowest", slowest_of(report["layers"]))
+    headers = ("layer", "operator", "kernel", "MAC", "instructions", "per MAC", "code", "weights", "tables", "scratch", "output")
+    rows = [
+        (x["index"], x["op"], x["kernel"], x["macs"], x["instructions"], x["instructions_per_mac"], x["code"], x["weights"],
+         x["tables"], x["scratch"], "x".join(map(str, x["output"]["shape"])))
+        for x in report["layers"]
+    ]  # fmt: skip
+    out.table(headers, rows)
+
+
+def show_changes(out: Output, changes: Mapping[str, Any], *, top: int) -> None:
+    """The totals that moved, and the layers and symbols that moved most, of every pair."""
+    from aot.report.diff import change_text, total_rows
+
+    for pair in changes["pairs"]:
+        rows = [row for row in total_rows(pair) if row[3] != "="]
+        parts = ", ".join(c["field"] for c in pair["fingerprint"])
+        out.line(
+            f" {pair['name']}@{pair['board']}" + (f": other {parts}" if parts else "") + ("" if rows else ": no total moved")
+        )
+        if pair["outputs_changed"]:
+            out.line("  the outputs changed for the same model and inputs")
+        if rows:
+            out.table(("total", "before", "after", "change"), rows)
+        layers = [
+            (f"{m['layer']} {m['op']}", change_text(m["instructions"]), change_text(m["bytes"]), f"{m['status']} {m['name']}")
+            for m in pair["layers"][:top]
+        ]
+        if layers:
+            out.table(("layer", "instructions", "flash", "what"), layers)
+        symbols = [(s["name"], change_text(s), s["file"]) for s in pair["symbols"][:top]]
+        if symbols:
+            out.table(("symbol", "flash", "file"), symbols)
+    for word in ("added", "removed"):
+        if changes[word]:
+            out.row(word, ", ".join(changes[word]))
