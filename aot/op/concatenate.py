@@ -1,6 +1,7 @@
 """concatenate: CONCATENATION of TFLite along one axis; pure movement of data.
 
-Oracle: `reference_ops::Concatenation`; TFLite demands one quantisation of all int8 operands and the result.
+Oracle: `reference_ops::Concatenation`; TFLite demands one quantisation of all int8 operands and the result.  Legacy uint8
+operands of another quantisation pass a table of what `ConcatenationWithScaling` gives for each code.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import numpy as np
 
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
-from aot.ir.type import TensorType, Type
-from aot.op._check import require_dtype, require_same_quant
+from aot.ir.type import TensorType, Type, per_tensor
+from aot.op._check import require_dtype, require_quant, require_same_quant
+from aot.op._fixed_point import round_half_away
+from aot.op._move import MOVABLE
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.lut import LutAttrs
+from aot.op.quantize import Requantize8Attrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -22,7 +27,7 @@ from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 
-DTYPES = ("int8", "uint8", "int16", "int32", "float32")
+DTYPES = MOVABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,30 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ConcatenateAttrs, ou
     return compute(out_type.shape, out_type.dtype, rule)
 
 
+def scaled_codes(data: tuple[float, int], out: tuple[float, int]) -> tuple[int, ...]:
+    """The result of ConcatenationWithScaling for each of the 256 codes, in float32 as it computes them, less 128."""
+    scale = np.float32(data[0]) * (np.float32(1) / np.float32(out[0]))
+    values = np.arange(256).astype(np.float32) * scale + np.float32(-data[1]) * scale
+    return tuple(min(max(round_half_away(float(v)) + out[1], 0), 255) - 128 for v in values)
+
+
+def _rescaled(ctx: ConvertContext, op: OperatorView, i: int, out: TensorType) -> RelayExpr:
+    """Operand i in the result's codes: itself, or through a table, for which uint8 becomes int8 and back."""
+    type_, expr = ctx.input_type(op, i), operand(ctx, op, i)
+    legacy = out.dtype == type_.dtype == "uint8" and out.quant is not None and type_.quant is not None
+    if not legacy or (require_quant(ctx, op, type_) == require_quant(ctx, op, out)):
+        require_same_quant(ctx, op, type_, out)
+        return expr
+    (scale_in, zp_in), (scale, zp) = require_quant(ctx, op, type_), require_quant(ctx, op, out, what="the result")
+    span, one = ctx.span(op), (1 << 30, 1)  # the multiplier 1/2 shifted left once
+    signed = per_tensor(scale, zp - 128)
+    down = Requantize8Attrs(zp_in, *one, zp_in - 128, -128, 127, "int8", per_tensor(scale_in, zp_in - 128))
+    codes = call("qnn.requantize8", [expr], down, span=span)
+    table = LutAttrs(scaled_codes((scale_in, zp_in), (scale, zp)), signed)
+    back = Requantize8Attrs(zp - 128, *one, zp, 0, 255, "uint8", out.quant)
+    return call("qnn.requantize8", [call("qnn.lut", [codes], table, span=span)], back, span=span)
+
+
 @from_tflite("CONCATENATION")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """concatenate; a single operand is passed on."""
@@ -86,9 +115,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         unsupported(ctx, op, "a fused activation is not supported, in TFLite neither")
     axis = int(op.option("axis"))
     axis = axis + len(out.shape) if axis < 0 else axis
-    args = [operand(ctx, op, i) for i in range(len(op.inputs))]
-    for i in range(len(args)):
-        require_same_quant(ctx, op, ctx.input_type(op, i), out)
+    args = [_rescaled(ctx, op, i, out) for i in range(len(op.inputs))]
     return call("concatenate", args, ConcatenateAttrs(axis), span=ctx.span(op))
 
 

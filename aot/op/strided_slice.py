@@ -207,6 +207,8 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     spec = _Spec(begin, end, strides, masks, bool(op.option("offset")))
     rank = len(data.shape)
     entries, new = _entries(spec, rank)
+    if masks["ellipsis_mask"] and None not in entries:
+        unsupported(ctx, op, "an ellipsis that stands for no dimension means one thing to TensorFlow and another to TFLite")
     if len(entries) != rank:
         unsupported(ctx, op, f"begin {begin} has more entries than {list(data.shape)} has dimensions", code="E1122")
     try:

@@ -27,7 +27,7 @@ from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, 
 from aot.relay.interpreter import call_op, evaluate
 from aot.relay.transform import pipeline
 from aot.support.dtype import numpy_dtype
-from aot.target.codegen_c import emit_func
+from aot.target.codegen_c import emit_func, headers
 from aot.target.target import find_target
 from aot.tir.interpreter import run
 from tests.writer import HAVE_LITERT, Quant, reference_sets
@@ -185,7 +185,7 @@ def _run_kernel(expr: Call, args: Sequence[Array], lowered: Lowered, runner: Run
 
 def compile_host(kernels: Kernels, folder: Path) -> ctypes.CDLL:
     """All kernels as one shared library, functions k0, k1, ..."""
-    text = ['#include "aot/kernel.h"']
+    text = [f'#include "{h}"' for h in sorted({h for k in kernels.values() for h in headers(k.func)})]
     for i, lowered in enumerate(kernels.values()):
         body = emit_func(lowered.func, name=f"k{i}", target=HOST, linkage="extern")
         head = body[body.index("void k") : body.index(" {")]

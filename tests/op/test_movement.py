@@ -12,7 +12,7 @@ from hypothesis import given
 
 from aot.errors import AotError, UnsupportedError
 from aot.op.resize_nearest import nearest_neighbors
-from tests.op._differential import FAST, SLOW, check, dims, main_of
+from tests.op._differential import FAST, SLOW, check, dims, main_of, scales
 from tests.writer import (
     ModelBuilder,
     Quant,
@@ -117,6 +117,18 @@ def test_concatenation_does_not_rescale() -> None:
     b.op("CONCATENATION", [x, z], [y], axis=1)
     with pytest.raises(UnsupportedError, match="E1206"):
         main_of(b.build([x, z], [y]))
+
+
+@given(scales(), st.integers(0, 255), scales(), st.integers(0, 255))
+@FAST
+def test_concatenation_of_legacy_uint8_rescales(scale: float, zero_point: int, out_scale: float, out_zero_point: int) -> None:
+    b = ModelBuilder()
+    x = b.tensor("x", (1, 256), "uint8", scale=scale, zero_point=zero_point)
+    z = b.tensor("z", (1, 2), "uint8", scale=out_scale, zero_point=out_zero_point)
+    y = b.tensor("y", (1, 258), "uint8", scale=out_scale, zero_point=out_zero_point)
+    b.op("CONCATENATION", [x, z], [y], axis=1)
+    codes = np.arange(256, dtype=np.uint8).reshape(1, 256)
+    check(b.build([x, z], [y]), [codes, codes[:, :2]])
 
 
 @given(dims(2, largest=9), dims(2, largest=19), st.booleans(), st.booleans())

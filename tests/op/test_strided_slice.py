@@ -19,7 +19,7 @@ def strided_slices(draw: st.DrawFn) -> bytes:
     """Any mixture of ranges, ellipsis, new and dropped dimensions; numpy says what the result's shape is."""
     shape = draw(dims(draw(st.integers(1, 4))))
     kinds = draw(st.lists(st.sampled_from(["range", "range", "range", "new", "shrink"]), min_size=1, max_size=len(shape)))
-    if draw(st.booleans()):
+    if draw(st.booleans()) and sum(k != "new" for k in kinds) < len(shape):
         kinds.insert(draw(st.integers(0, len(kinds))), "ellipsis")
     slicing = [k for k in kinds if k in ("range", "shrink")]
     at_ellipsis = kinds.index("ellipsis") if "ellipsis" in kinds else len(kinds)
@@ -138,6 +138,12 @@ def test_slice_often(model: bytes, seed: int) -> None:
 def test_refused(name: str, operands: list[Any], options: dict[str, Any]) -> None:
     with pytest.raises(AotError, match="E1122"):
         main_of(moving(name, "int8", [(8,), (8,)], operands, **options))
+
+
+def test_an_ellipsis_for_nothing() -> None:
+    operands = [const([0, 0]), const([2, 2]), const([1, 1])]
+    with pytest.raises(AotError, match="E1203"):
+        main_of(moving("STRIDED_SLICE", "int8", [(2,), (2,)], operands, ellipsis_mask=1))
 
 
 def test_shapes_are_computed_at_compile_time() -> None:

@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
-from aot.ir.op import Array
-from aot.ir.type import TensorType
 from aot.op.impl import Group, Impl, Lowered, register_impl
-from aot.relay.expr import Constant, tensor_type
+from aot.relay.expr import tensor_type
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and
-from aot.tir.function import FuncAttrs
+from aot.topi.generic.flat import accepts_alone, flat_kernel
 
 WRAPPING = {"int8": "uint8", "int16": "uint16", "int32": "uint32", "int64": "uint64"}
 """Types in which sums wrap without overflow."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Kernel:
-    """A function under construction: one flat buffer for each of the anchor's operands, constants in flash."""
-
-    b: IRBuilder
-    args: tuple[Buffer, ...]
-    out: Buffer
-    constants: Mapping[str, Array]
-    group: Group
-
-    def finish(self, kernel: str) -> Lowered:
-        attrs = FuncAttrs(kernel=f"generic.{kernel}", span=self.group.anchor.span)
-        return Lowered(self.b.finish(attrs), dict(self.constants))
-
-
-def _kernel(group: Group, name: str) -> _Kernel:
-    b = IRBuilder(name)
-    buffers = {id(v): b.input("data", (v.type.size,), v.type.dtype) for v in group.params}
-    out = tensor_type(group.result)
-    result = b.output("out", (out.size,), out.dtype)
-    constants: dict[str, Array] = {}
-    for arg in group.anchor.args:
-        if isinstance(arg, Constant) and id(arg) not in buffers:
-            buffer = buffers[id(arg)] = b.const("table", (arg.type.size,), arg.type.dtype)
-            constants[buffer.name] = arg.data.reshape(-1)
-    return _Kernel(b, tuple(buffers[id(a)] for a in group.anchor.args), result, constants, group)
-
-
-def accepts(group: Group, _target: Target) -> bool:
-    return not group.followers and isinstance(group.result.type, TensorType)
 
 
 def _added(b: IRBuilder, target: Buffer, index: Expr, value: Expr) -> None:
@@ -63,7 +27,7 @@ def _added(b: IRBuilder, target: Buffer, index: Expr, value: Expr) -> None:
 
 def lower_topk(group: Group, _target: Target, name: str) -> Lowered:
     """Row by row, each element is inserted into the sorted positions found so far: n * k comparisons at most."""
-    kernel = _kernel(group, name)
+    kernel = flat_kernel(group, name)
     b, (data,), out = kernel.b, kernel.args, kernel.out
     k, n = group.anchor.attrs.k, tensor_type(group.anchor.args[0]).shape[-1]
     with b.for_("m", out.size // k) as m:
@@ -87,7 +51,7 @@ def lower_topk(group: Group, _target: Target, name: str) -> Lowered:
 
 def lower_cumsum(group: Group, _target: Target, name: str) -> Lowered:
     """One pass along the axis, the sum in a register."""
-    kernel = _kernel(group, name)
+    kernel = flat_kernel(group, name)
     b, (data,), out = kernel.b, kernel.args, kernel.out
     attrs, shape = group.anchor.attrs, tensor_type(group.anchor).shape
     n, inner = shape[attrs.axis], prod(shape[attrs.axis + 1 :])
@@ -108,7 +72,7 @@ def lower_cumsum(group: Group, _target: Target, name: str) -> Lowered:
 
 def lower_scatter_nd(group: Group, _target: Target, name: str) -> Lowered:
     """Zeros, then each update at its place; a place outside is left out."""
-    kernel = _kernel(group, name)
+    kernel = flat_kernel(group, name)
     b, (indices, updates), out = kernel.b, kernel.args, kernel.out
     shape, depth = group.anchor.attrs.shape, tensor_type(group.anchor.args[0]).shape[-1]
     inner = prod(shape[depth:])
@@ -130,6 +94,6 @@ def lower_scatter_nd(group: Group, _target: Target, name: str) -> Lowered:
     return kernel.finish("scatter_nd")
 
 
-register_impl(Impl("generic.topk", "topk", accepts, lower_topk))
-register_impl(Impl("generic.cumsum", "cumsum", accepts, lower_cumsum))
-register_impl(Impl("generic.scatter_nd", "scatter_nd", accepts, lower_scatter_nd))
+register_impl(Impl("generic.topk", "topk", accepts_alone, lower_topk))
+register_impl(Impl("generic.cumsum", "cumsum", accepts_alone, lower_cumsum))
+register_impl(Impl("generic.scatter_nd", "scatter_nd", accepts_alone, lower_scatter_nd))

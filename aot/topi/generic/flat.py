@@ -1,0 +1,54 @@
+"""A kernel under construction for an operator that is fused with nothing: flat buffers for its operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aot.ir.op import Array
+from aot.ir.type import TensorType
+from aot.op.impl import Group, Lowered
+from aot.relay.expr import Constant, tensor_type
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.function import FuncAttrs
+
+
+@dataclass(frozen=True, slots=True)
+class FlatKernel:
+    """One flat buffer for each of the anchor's operands (constants in flash) and for the result."""
+
+    b: IRBuilder
+    args: tuple[Buffer, ...]
+    out: Buffer
+    constants: dict[str, Array]
+    group: Group
+
+    def table(self, name: str, data: Array) -> Buffer:
+        """A further constant."""
+        buffer = self.b.const(name, (data.size,), str(data.dtype), align=max(4, data.dtype.itemsize))
+        self.constants[buffer.name] = data
+        return buffer
+
+    def finish(self, kernel: str) -> Lowered:
+        attrs = FuncAttrs(kernel=f"generic.{kernel}", span=self.group.anchor.span)
+        return Lowered(self.b.finish(attrs), dict(self.constants))
+
+
+def flat_kernel(group: Group, name: str) -> FlatKernel:
+    """Declare the buffers of a group that is one call."""
+    b = IRBuilder(name)
+    buffers = {id(v): b.input("data", (v.type.size,), v.type.dtype) for v in group.params}
+    out = tensor_type(group.result)
+    result = b.output("out", (out.size,), out.dtype)
+    constants: dict[str, Array] = {}
+    for arg in group.anchor.args:
+        if isinstance(arg, Constant) and id(arg) not in buffers:
+            buffer = buffers[id(arg)] = b.const("table", (arg.type.size,), arg.type.dtype)
+            constants[buffer.name] = arg.data.reshape(-1)
+    return FlatKernel(b, tuple(buffers[id(a)] for a in group.anchor.args), result, constants, group)
+
+
+def accepts_alone(group: Group, _target: Target) -> bool:
+    """Whether the group is one call with one result."""
+    return not group.followers and isinstance(group.result.type, TensorType)
