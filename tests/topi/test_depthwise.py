@@ -54,3 +54,12 @@ def test_kernel_equals_meaning(layer: Layer, impl: Impl) -> None:
         assert not impl.accepts(group_of(build(layer)), find_target("cortex-m4"))
         return
     assert check(impl, layer, find_target("cortex-m4")) > 1
+
+
+CHAIN = IMPLS["arm_dsp.depthwise_chain"]
+SMALL = [layer for layer in CASES if max(layer.weight[1:3]) <= 3 and layer.strides[1] <= 2 and layer.dilation == (1, 1)]
+
+
+@pytest.mark.parametrize("layer", SMALL)
+def test_chain_equals_meaning(layer: Layer) -> None:
+    assert check(CHAIN, layer, find_target("cortex-m3")) > 1

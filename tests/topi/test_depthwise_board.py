@@ -44,7 +44,9 @@ def compare(impl: Impl, layer: Layer, *, board: str, folder: Path) -> None:
     inputs = {kernel.inputs[0].name: x.reshape(kernel.inputs[0].shape), **lowered.constants}
     actual, _ = run_on(open_func, inputs, board=board, folder=folder)
     (expected,) = evaluate(func, [x])
-    np.testing.assert_array_equal(actual[kernel.outputs[0].name].reshape(expected.shape), expected, err_msg=f"{impl.name}: {layer}")
+    np.testing.assert_array_equal(
+        actual[kernel.outputs[0].name].reshape(expected.shape), expected, err_msg=f"{impl.name}: {layer}"
+    )
 
 
 @pytest.mark.qemu

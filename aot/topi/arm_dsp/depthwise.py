@@ -8,7 +8,7 @@ chosen by cost, so k x 1 kernels of audio networks become 1 x k.  Scratch: 2 * (
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -223,9 +223,9 @@ def _channel_cost(schedule: Schedule, rounding: Rounding, target: Target) -> int
     return schedule.bands * (strips + copy + expand) + (22 if schedule.bands > 1 else 0)
 
 
-def is_supported(layer: FusedLayer, target: Target) -> bool:
+def is_supported(layer: FusedLayer, target: Target, *, feature: str = "dsp") -> bool:
     """int8 throughout, nothing fused after the requantisation, and a kernel small enough for straight-line code."""
-    if layer.tail or not target.has("dsp") or 0 in layer.out_type.shape or prod(layer.weight.shape[:2]) > MAX_TAPS:
+    if layer.tail or not target.has(feature) or 0 in layer.out_type.shape or prod(layer.weight.shape[:2]) > MAX_TAPS:
         return False
     return {layer.data_type.dtype, layer.requant.dtype, layer.out_type.dtype} == {"int8"} and bool(
         (np.abs(layer.weight) <= 128).all()
@@ -271,12 +271,12 @@ def _lower(group: Group, target: Target, name: str, *, plan: tuple[FusedLayer, N
         if schedule.packed and not schedule.layout.resident
         else None
     )
-    for image in _images(b, shape[0]):
+    for image in counted(b, shape[0], "n"):
         with b.for_("c", channels) as c:
-            for band in _bands(b, schedule):
+            for band in band_starts(b, schedule.rows, schedule.band):
                 source = image * prod(shape[1:]) + c
                 _copy(b, schedule, io.data, plane, source=source, first=band, pad=layer.attrs.pad_value)
-                for m in _filters(b, multiplier):
+                for m in counted(b, multiplier, "m"):
                     channel = c * multiplier + m
                     target_at = image * prod(out_shape[1:]) + channel + band * schedule.rows.out_step
                     weights = region(params, b.let("w", channel * data.shape[1]))
@@ -297,30 +297,22 @@ def _lower(group: Group, target: Target, name: str, *, plan: tuple[FusedLayer, N
     )
 
 
-def _images(b: IRBuilder, count: int) -> Iterator[Expr]:
+def counted(b: IRBuilder, count: int, name: str) -> Iterator[Expr]:
+    """The variable of a loop, or 0 where it runs once."""
     if count == 1:
         yield imm(0)
         return
-    with b.for_("n", count) as n:
+    with b.for_(name, count) as n:
         yield n
 
 
-def _filters(b: IRBuilder, count: int) -> Iterator[Expr]:
-    if count == 1:
-        yield imm(0)
-        return
-    with b.for_("m", count) as m:
-        yield m
-
-
-def _bands(b: IRBuilder, schedule: Schedule) -> Iterator[Expr]:
+def band_starts(b: IRBuilder, rows: Axis, band: int) -> Iterator[Expr]:
     """The first result row of each band; the last band reaches back over rows that are done where they do not divide evenly."""
-    if schedule.bands == 1:
+    if band >= rows.out:
         yield imm(0)
         return
-    with b.for_("band", schedule.bands) as band:
-        first = band * schedule.band
-        yield b.let("first", minimum(first, schedule.rows.out - schedule.band)) if schedule.rows.out % schedule.band else first
+    with b.for_("band", -(-rows.out // band)) as i:
+        yield b.let("first", minimum(i * band, rows.out - band)) if rows.out % band else i * band
 
 
 def stream(layer: FusedLayer, numbers: Numbers, schedule: Schedule) -> Array:
@@ -382,6 +374,8 @@ def _copy(b: IRBuilder, schedule: Schedule, data: Buffer, plane: Buffer, *, sour
 
 def _copy_row(b: IRBuilder, schedule: Schedule, data: Buffer, plane: Buffer, *, source: Expr, row: Expr, pad: int | None) -> None:
     count, step = schedule.copied, schedule.columns.data_step
+    if count <= 0:
+        return
     target = b.let("d", row * schedule.pitch + schedule.columns.before)
 
     def one(x: Expr) -> None:
@@ -401,6 +395,17 @@ def _copy_row(b: IRBuilder, schedule: Schedule, data: Buffer, plane: Buffer, *, 
         one(imm(u))
 
 
+def equal_runs(strips: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """(first output, outputs of each, number of strips) of runs of equal strips."""
+    runs: list[tuple[int, int, int]] = []
+    for first, outputs in strips:
+        if runs and runs[-1][1] == outputs:
+            runs[-1] = (*runs[-1][:2], runs[-1][2] + 1)
+        else:
+            runs.append((first, outputs, 1))
+    return runs
+
+
 def _compute(
     b: IRBuilder,
     schedule: Schedule,
@@ -414,21 +419,15 @@ def _compute(
     """All strips of one band with one filter; a loop over those of equal width."""
     plane, result = planes
     columns, start = schedule.columns, b.let("o", out)
-    runs: list[list[tuple[int, int]]] = []
-    for strip in schedule.strips:
-        if runs and runs[-1][-1][1] == strip[1]:
-            runs[-1].append(strip)
-        else:
-            runs.append([strip])
-    for run in runs:
-        first, outputs = run[0]
+    for first, outputs, count in equal_runs(schedule.strips):
         block = dw_strip(strip_of(schedule, numbers.rounding, target, outputs=outputs))
-        with _maybe_loop(b, first, len(run), step=outputs) as x:
+        with strip_loop(b, first, count, step=outputs) as x:
             b.block(block, region(plane, x * columns.stride), weights, region(result, start + x * columns.out_step))
 
 
 @contextmanager
-def _maybe_loop(b: IRBuilder, first: int, count: int, *, step: int) -> Iterator[Expr]:
+def strip_loop(b: IRBuilder, first: int, count: int, *, step: int) -> Iterator[Expr]:
+    """The first outputs of `count` strips of equal width."""
     if count == 1:
         yield imm(first)
         return

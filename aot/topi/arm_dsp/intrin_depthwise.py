@@ -54,7 +54,7 @@ def dw_strip(strip: Strip) -> TensorIntrin:
             for row in range(layout.kh):
                 for k in range(layout.kw):
                     tap(at + row * strip.dilation * strip.pitch, k, _weight(params, places[row][k], packed=strip.packed))
-        b.store(out, y * row_step + x * column_step, _requantized(b, strip.rounding, acc[0], numbers))
+        b.store(out, y * row_step + x * column_step, requantized(b, strip.rounding, acc[0], numbers))
     func = replace(b.finish(), scalars=scalars)
     return TensorIntrin(strip.name, func, lambda ops: _emit(ops, strip), requires="dsp")
 
@@ -71,7 +71,7 @@ def unpack(register: str, other: str) -> list[str]:
     return [f"and {other}, {register}, {mask}", f"lsl {register}, {register}, #8", f"and {register}, {register}, {mask}"]
 
 
-def _requantized(b: IRBuilder, rounding: Rounding, acc: Expr, numbers: Sequence[Expr]) -> Expr:
+def requantized(b: IRBuilder, rounding: Rounding, acc: Expr, numbers: Sequence[Expr]) -> Expr:
     scaled = b.let("scaled", acc)
     constant = numbers[1] + sign_term(scaled, rounding.prescale) if rounding.signed else numbers[1]
     total = (SMMLAR if rounding.rounded else SMMLA)(scaled, numbers[2], constant)
@@ -141,6 +141,18 @@ def load_words(register: str, other: str, base: str, offset: int) -> list[str]:
     return [f"ldr {register}, [{base}, #{offset}]", f"ldr {other}, [{base}, #{offset + 4}]"]
 
 
+def clamp_lines(rounding: Rounding, accs: Sequence[str]) -> list[str]:
+    """SSAT with the common shift and, for bounds other than int8's, compares."""
+    shift = f", asr #{rounding.shift}" if rounding.shift > 0 else ""
+    lines = [f"ssat {a}, #8, {a}{shift}" for a in accs]
+    for a in accs:
+        if rounding.lo > -128:
+            lines += [f"cmp {a}, #{rounding.lo}", "it lt", f"movlt {a}, #{rounding.lo}"]
+        if rounding.hi < 127:
+            lines += [f"cmp {a}, #{rounding.hi}", "it gt", f"movgt {a}, #{rounding.hi}"]
+    return lines
+
+
 class _Emitter:
     """What both register plans share: requantisation, stores, the loop over lines."""
 
@@ -188,22 +200,13 @@ class _Emitter:
         return [*lines, f"add {out}, {out}, {spare}, lsl #1"]
 
     def instructions(self, rows: int) -> int:
-        return _count(self.head()) + rows * (_count(self.line()) + 3 * self.loop)
+        return count_instructions(self.head()) + rows * (count_instructions(self.line()) + 3 * self.loop)
 
     def code_bytes(self) -> int:
-        return 4 * _count(self.text())
+        return 4 * count_instructions(self.text())
 
     def clamped(self, accs: Sequence[str]) -> list[str]:
-        """SSAT and, for bounds other than int8's, compares."""
-        rounding = self.strip.rounding
-        shift = f", asr #{rounding.shift}" if rounding.shift > 0 else ""
-        lines = [f"ssat {a}, #8, {a}{shift}" for a in accs]
-        for a in accs:
-            if rounding.lo > -128:
-                lines += [f"cmp {a}, #{rounding.lo}", "it lt", f"movlt {a}, #{rounding.lo}"]
-            if rounding.hi < 127:
-                lines += [f"cmp {a}, #{rounding.hi}", "it gt", f"movgt {a}, #{rounding.hi}"]
-        return lines
+        return clamp_lines(self.strip.rounding, accs)
 
     def high_multiply(self, accs: Sequence[str], multiplier: str, constant: str, spare: str) -> list[str]:
         rounding, lines = self.strip.rounding, []
@@ -216,7 +219,7 @@ class _Emitter:
         return lines
 
 
-def _count(lines: Sequence[str]) -> int:
+def count_instructions(lines: Sequence[str]) -> int:
     """Instructions that a text executes once through, repetitions included."""
     total, factor = 0, 1
     for line in lines:
@@ -229,7 +232,7 @@ def _count(lines: Sequence[str]) -> int:
     return total
 
 
-def _at(index: int | None, unit: int, more: int) -> str:
+def irp_offset(index: int | None, unit: int, more: int) -> str:
     """unit * index + more, of an .irp's \\i where the index is None."""
     return f"{unit}*\\\\i+{more}" if index is None else str(unit * index + more)
 
@@ -318,7 +321,7 @@ class _Resident(_Emitter):
                 line for a in self.acc[:outputs] for line in (f"strb {a}, [r2]", *add_immediate("r2", strip.column_step))
             ]
         for j, a in enumerate(self.acc[:outputs]):
-            lines.append(f"strb {a}, [r2, #{_at(index, strip.step * strip.column_step, j * strip.column_step)}]")
+            lines.append(f"strb {a}, [r2, #{irp_offset(index, strip.step * strip.column_step, j * strip.column_step)}]")
         return lines
 
     def _sums(self, outputs: int, index: int | None) -> list[str]:
@@ -336,10 +339,11 @@ class _Resident(_Emitter):
                 offset = r * strip.row_bytes + 4 * pair[0]
                 limit = offset + words_a_step * (-(-strip.outputs // strip.step) - 1)
                 if len(pair) == 2 and limit <= 1020:
-                    lines.append(f"ldrd {self.pixels[0]}, {self.pixels[1]}, [r0, #{_at(index, words_a_step, offset)}]")
+                    lines.append(f"ldrd {self.pixels[0]}, {self.pixels[1]}, [r0, #{irp_offset(index, words_a_step, offset)}]")
                 else:
                     lines += [
-                        f"ldr {self.pixels[i]}, [r0, #{_at(index, words_a_step, offset + 4 * i)}]" for i in range(len(pair))
+                        f"ldr {self.pixels[i]}, [r0, #{irp_offset(index, words_a_step, offset + 4 * i)}]"
+                        for i in range(len(pair))
                     ]
                 for m in macs:
                     if m.pixels in pair:
