@@ -95,7 +95,7 @@ def _accumulation(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, 
         unsupported(ctx, op, "int16 data with a zero point is not supported, in TFLite neither", code="E1206")
     weight = np.abs(ctx.constant(op, 1).astype(np.int64) - layer.weight_zp)
     largest = weight.sum(axis=tuple(a for a in range(weight.ndim) if a != channel_axis)) << 15
-    has_bias = len(op.inputs) > 2 and ctx.input(op, 2) is not None
+    has_bias = ctx.input(op, 2) is not None
     if has_bias:
         largest = largest + np.abs(ctx.constant(op, 2).astype(np.int64)).reshape(-1)
     wide = not has_bias or ctx.input_type(op, 2).dtype == "int64"
