@@ -178,9 +178,8 @@ def orient(rows: Axis, columns: Axis, *, swapped: bool, packed: bool, shared: bo
     pitch += pitch % 2
     if 2 * (rows.reach - 1) * pitch > 3500:
         return None
-    band = rows.out
-    while band > 1 and 2 * pitch * ((band - 1) * rows.stride + rows.reach) > BAND_BYTES:
-        band = -(-rows.out // (-(-rows.out // band) + 1))
+    bands = (-(-rows.out // n) for n in range(1, rows.out + 1))  # heights of equal bands, falling to 1
+    band = next((b for b in bands if 2 * pitch * ((b - 1) * rows.stride + rows.reach) <= BAND_BYTES), 1)
     return Schedule(rows, columns, swapped, band, pitch, _strips(layout, columns), layout, packed)
 
 
