@@ -108,6 +108,7 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
     from aot.report.report_matrix import Job
 
     names: dict[str, Path] = {}
+    models = list(dict.fromkeys(models))
     for path in models:
         read_file(path)
         name = model_name(path, None)
