@@ -10,7 +10,7 @@ import numpy as np
 from aot.errors import internal
 from aot.executor.artifact import Artifact
 from aot.executor.interface import interface_files
-from aot.executor.layout import Io, Layout, Place, make_layout
+from aot.executor.layout import Io, Layout, Place, alignments, make_layout
 from aot.executor.metadata import BuildInfo, make_metadata
 from aot.executor.names import Names
 from aot.executor.schedule import LayerCall, Schedule, TensorRef, check_schedule
@@ -170,8 +170,9 @@ def _merge_constants(schedule: Schedule) -> tuple[tuple[ConstArray, ...], list[t
                 for b in call.func.consts
             )
         )
+    aligns = alignments(schedule)
     tensors = [
-        enter(f"tensor_{k}", data, t.type.dtype, align=itemsize(t.type.dtype), note=f"tensor {t.name}")
+        enter(f"tensor_{k}", data, t.type.dtype, align=aligns[t], note=f"tensor {t.name}")
         for k, (t, data) in enumerate(schedule.constants.items())
     ]
     return tuple(arrays), calls, tensors

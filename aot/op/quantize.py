@@ -91,11 +91,9 @@ def te_quantize(_ctx: TeContext, args: Sequence[Tensor], attrs: QuantizeAttrs, o
         quotient = b.let("quotient", args[0].at(b, i) / imm(attrs.scale, "float32"))
         below = b.let("below", select(quotient < high, quotient, high))
         bounded = b.let("bounded", select(below > low, below, low))
-        whole = b.let("whole", cast("int32", bounded))  # towards zero; the rest is exact
-        rest = b.let("rest", bounded - cast("float32", whole))
-        up = select(rest >= imm(0.5, "float32"), imm(1), imm(0))
-        down = select(rest <= imm(-0.5, "float32"), imm(1), imm(0))
-        return cast(attrs.dtype, whole + up - down + attrs.zero_point)
+        # halves away from zero: of t = 2x towards zero (2x is exact), (t + 1) >> 1, or t >> 1 where it is negative
+        twice = b.let("twice", cast("int32", bounded + bounded))
+        return cast(attrs.dtype, ((twice + 1 + (twice >> 31)) >> 1) + attrs.zero_point)
 
     return compute(out_type.shape, out_type.dtype, rule)
 
