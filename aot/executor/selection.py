@@ -45,6 +45,9 @@ class Budget:
     scratch: Sequence[int] | None = None
 
 
+NODE_LIMIT = 50_000
+"""Branches after which the best choice found so far is taken; a count, not a time, so that the result does not depend on the machine."""
+
 Layers = Sequence[Sequence[Candidate]]
 
 
@@ -108,7 +111,7 @@ class _Program:
             constraints=rows,
             integrality=np.ones(len(objective)),
             bounds=Bounds(0, 1),
-            options={"mip_rel_gap": 0.0},
+            options={"mip_rel_gap": 0.0, "node_limit": NODE_LIMIT},
         )
         if result.x is None:
             return None

@@ -101,9 +101,8 @@ def _oriented(layer: FusedLayer, numbers: Numbers, rows: Axis, columns: Axis, *,
         width = -(-columns.out // -(-columns.out // (MAX_STRIP // 2)))
     if 4 * (rows.reach - 1) * pitch > 3500:
         return None
-    band = rows.out
-    while band > 1 and 4 * pitch * ((band - 1) * rows.stride + rows.reach) > BAND_BYTES:
-        band = -(-rows.out // (-(-rows.out // band) + 1))
+    bands = (-(-rows.out // n) for n in range(1, rows.out + 1))  # heights of equal bands, falling to 1
+    band = next((b for b in bands if 4 * pitch * ((b - 1) * rows.stride + rows.reach) <= BAND_BYTES), 1)
     firsts = list(range(0, columns.out, width))
     if len(firsts) > 1 and columns.out - firsts[-1] == 1:
         firsts.pop()
