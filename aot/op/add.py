@@ -32,11 +32,14 @@ from aot.op._fixed_point import (
     tir_multiply_by_quantized_multiplier,
 )
 from aot.op._uint8 import legacy_uint8
-from aot.op.arithmetic import convert_plain, is_plain
+from aot.op.arithmetic import BinaryAttrs, convert_plain, is_plain
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.dequantize import DequantizeAttrs
+from aot.op.quantize import QuantizeAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dtype import int_range
 from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp
@@ -162,10 +165,33 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: AddAttrs, out_type: 
     return compute(out_type.shape, out_type.dtype, rule)
 
 
+def _through_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """The sum of codes and numbers as float32, quantised again where the result is codes.
+
+    Files with such an ADD exist; there is no kernel for it in the reference, which adds up codes of one scale.
+    """
+    span, out = ctx.span(op), ctx.output_type(op)
+    sides: list[RelayExpr] = []
+    for i in range(2):
+        type_, x = ctx.input_type(op, i), operand(ctx, op, i)
+        require_dtype(ctx, op, type_, ("float32", "int8"))
+        if type_.dtype != "float32":
+            x = call("qnn.dequantize", [x], DequantizeAttrs(*require_quant(ctx, op, type_)), span=span)
+        sides.append(x)
+    total = call("add", sides, BinaryAttrs(), span=span)
+    if out.dtype == "float32":
+        return total
+    scale, zp = require_quant(ctx, op, out, what="the result")
+    return call("qnn.quantize", [total], QuantizeAttrs(scale, zp, *int_range(out.dtype), out.dtype), span=span)
+
+
 @from_tflite("ADD")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """add of numbers, qnn.add of codes."""
+    dtypes = {t.dtype for t in (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))}
+    if dtypes == {"int8", "float32"}:
+        return _through_float(ctx, op)
     if is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
         return convert_plain(ctx, op, "add")
     return call("qnn.add", [operand(ctx, op, 0), operand(ctx, op, 1)], _attrs(ctx, op, sign=1), span=ctx.span(op))

@@ -258,6 +258,8 @@ def _converter(opcode: str, name: str) -> None:
 
 
 for _opcode, _name in (
+    ("DIV", "divide"),
+    ("SQUARED_DIFFERENCE", "squared_difference"),
     ("FLOOR_DIV", "floor_divide"),
     ("FLOOR_MOD", "floor_mod"),
     ("MAXIMUM", "maximum"),

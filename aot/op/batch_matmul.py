@@ -108,7 +108,10 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
         return call("nn.batch_matmul", [left, right], BatchMatmulAttrs(adj_x, adj_y, acc_dtype="float32"), span=span)
     if kind not in _KINDS:
         unsupported(ctx, op, f"{kind[0]} by {kind[1]} giving {kind[2]} is not supported", code="E1202")
-    (scale_a, a_zp), (scale_b, b_zp), (scale, zp) = (require_quant(ctx, op, t) for t in (a, b, out))
+    (scale_a, a_zp), (scale, zp) = require_quant(ctx, op, a), require_quant(ctx, op, out, what="the result")
+    # the reference does not look at scales per channel: its multiplier is then 0
+    per_channel = b.quant is not None and len(b.quant.scale) > 1 and not any(b.quant.zero_point)
+    scale_b, b_zp = (0.0, 0) if per_channel else require_quant(ctx, op, b)
     if a.dtype == "int16" and (a_zp or b_zp or zp):
         unsupported(ctx, op, "int16 data with a zero point is not supported, in TFLite neither", code="E1206")
     depth = _matrix(a.shape, adj_x)[1]

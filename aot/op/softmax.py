@@ -28,6 +28,7 @@ from aot.op._fixed_point import (
 )
 from aot.op._uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.row_norm import convert_softmax
 from aot.op.softmax16 import convert_softmax16
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -76,10 +77,12 @@ def evaluate(data: Array, *, attrs: SoftmaxAttrs, out_type: TensorType) -> Array
 @from_tflite("SOFTMAX")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """qnn.softmax with the integers of SoftmaxPrepare, or qnn.softmax16."""
+    """qnn.softmax with the integers of SoftmaxPrepare, qnn.softmax16, or float32 arithmetic."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     if data.dtype == "int16":
         return convert_softmax16(ctx, op)
+    if data.dtype == "float32":
+        return convert_softmax(ctx, op)
     require_dtype(ctx, op, data, {"int8"})
     require_dtype(ctx, op, out, {"int8"}, what="a result")
     scale, _ = require_quant(ctx, op, data)
