@@ -494,6 +494,11 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "The file is not a tar in Model Library Format of the version that this program writes (7), or, where that is\n"
         "needed, not one that aot wrote. aot compile --format mlf makes them.",
     ),
+    "E5046": (
+        "not a project of this kind",
+        "Some kinds of projects take certain models or boards only: mlperf-tiny needs one model with one input and one\n"
+        "output, and a board whose board.toml has a [uart]. The message says what is in the way; docs/projects.md has more.",
+    ),
     "E9001": (
         "internal error",
         "A check inside the compiler failed: this is our fault, not yours. Please report it with the model, or with the\n"

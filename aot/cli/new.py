@@ -63,9 +63,14 @@ def command(
     with out.working(f"compiling {len(wanted)} models"):
         parts = tuple(make_part(w) for w in wanted)
         label = title or folder.resolve().name
-        files = generate(Spec(kind, _title(label), place, parts, oracle, opt, share))
+        files = generate(Spec(kind, _title(label), place, parts, oracle, opt, share, board_file(board)))
     written = write_project(folder, files, old=old)
     _report(out, folder, place, kind=kind, files=files, written=written, parts=parts)
+
+
+def board_file(name: str | None) -> str:
+    """The text of board.toml for a board in a folder of the user's, which the project keeps."""
+    return (Path(name) / "board.toml").read_text(encoding="utf-8") if name and "/" in name else ""
 
 
 def _title(text: str) -> str:
@@ -145,13 +150,13 @@ def _inside(name: str) -> bool:
 
 
 def _changed_by_hand(folder: Path, files: ProjectFiles, listed: Mapping[str, str]) -> list[str]:
-    """Generated files whose content the user changed; models are his to exchange, and the manifest is not in itself."""
+    """Generated files whose content the user changed; models and boards are his to exchange."""
     from aot.micro.generate import MANIFEST, digest
 
     found = []
     for name in sorted({*files.generated, *listed}):
         path = folder / name
-        if name == MANIFEST or name.endswith(".tflite") or not _inside(name) or not path.is_file():
+        if name == MANIFEST or name.startswith(("models/", "board/")) or not _inside(name) or not path.is_file():
             continue
         now = digest(path.read_bytes())
         wanted = digest(files.generated[name]) if name in files.generated else None

@@ -14,6 +14,8 @@ from typing import Any
 
 from aot.errors import Problem, UsageError
 
+UARTS = ("cmsdk",)
+"""Serial ports that aot/template/project has a driver for."""
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -31,6 +33,15 @@ class Memory:
     access: str
     origin: int
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Uart:
+    """The serial port that reaches the host: `kind` names a driver (cmsdk), `base` its registers, `clock` is in Hz."""
+
+    kind: str
+    base: int
+    clock: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,7 @@ class Board:
     workspace: tuple[str, ...]
     stack: int
     timeout: float
+    uart: Uart | None = None
 
     @property
     def is_host(self) -> bool:
@@ -121,6 +133,14 @@ def _tick(table: _Reader) -> Fraction | None:
     return tick
 
 
+def _uart(table: _Reader) -> Uart:
+    port = Uart(table.take("kind", str, None), table.take("base", int, None), table.take("clock", int, None))
+    table.finish()
+    if port.kind not in UARTS:
+        table.note(f"kind must be one of {', '.join(UARTS)}")
+    return port
+
+
 def _memories(top: _Reader, path: str) -> tuple[Memory, ...]:
     regions: list[Memory] = []
     for i, table in enumerate(top.take("memory", list, None)):
@@ -177,6 +197,7 @@ def parse_board(text: str, path: str) -> Board:
     stack = run.take("stack", int, None if emulated else 0)
     run.finish()
     machine, qemu_cpu, tick = "", "", None
+    uart: Uart | None = None
     memory: tuple[Memory, ...] = ()
     code, data = "", ""
     constants: tuple[str, ...] = ()
@@ -186,6 +207,7 @@ def parse_board(text: str, path: str) -> Board:
         machine, qemu_cpu = qemu.take("machine", str, None), qemu.take("cpu", str, None)
         qemu.finish()
         tick = _tick(_sub(top, "systick", path, required=True))
+        uart = _uart(_sub(top, "uart", path, required=False)) if "uart" in document else None
         memory = _memories(top, path)
         place = _sub(top, "placement", path, required=True)
         code, data = place.take("code", str, None), place.take("data", str, None)
@@ -201,6 +223,7 @@ def parse_board(text: str, path: str) -> Board:
     return Board(
         name=name, title=title, kind=kind, cpu=cpu, flags=flags, machine=machine, qemu_cpu=qemu_cpu, tick=tick,
         memory=memory, code=code, constants=constants, data=data, workspace=workspace, stack=stack, timeout=timeout,
+        uart=uart,
     )  # fmt: skip
 
 

@@ -52,7 +52,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What `aot new` was asked for.  `title` is the name of the folder; with `share` all models use one workspace."""
+    """What `aot new` was asked for.  `title` is the name of the folder; with `share` all models use one workspace.
+
+    `board_file` is the text of board.toml for a board that aot does not bring along; the project then keeps a copy.
+    """
 
     kind: str
     title: str
@@ -61,6 +64,12 @@ class Spec:
     oracle: str = "litert"
     opt: str = "balanced"
     share: bool = False
+    board_file: str = ""
+
+    @property
+    def board_argument(self) -> str:
+        """What --board is to say when the project is generated anew."""
+        return f"./board/{self.board.name}" if self.board_file else self.board.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +96,7 @@ def project_kind(name: str) -> Callable[[Generator], Generator]:
 
 def project_kinds() -> list[str]:
     """The values of `--kind`, sorted."""
-    from aot.micro import generate_bare  # noqa: F401 - registers its kinds
+    from aot.micro import generate_bare, generate_mlperf  # noqa: F401 - they register their kinds
 
     return sorted(_KINDS)
 
@@ -105,6 +114,8 @@ def generate(spec: Spec) -> ProjectFiles:
         raise UsageError(Problem("E5043", f"a project needs models of different names; these are: {', '.join(names) or 'none'}"))
     made = _KINDS[spec.kind](spec)
     generated = {**made.generated, **{f"models/{p.name}.tflite": p.model for p in spec.parts}}
+    if spec.board_file:
+        generated[f"board/{spec.board.name}/board.toml"] = spec.board_file
     generated["regenerate.sh"] = render("regenerate.sh.j2", **common_values(spec))
     generated[MANIFEST] = _manifest(spec, generated)
     return ProjectFiles(dict(sorted(generated.items())), dict(sorted(made.once.items())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from aot.micro import project as build
@@ -29,7 +30,7 @@ _RUNTIME = "aot/src/"
 @project_kind("make")
 def make_project(spec: Spec) -> ProjectFiles:
     """Makefile and src/main.c are the user's; aot/project.mk knows sources and flags."""
-    files = _bare_files(spec)
+    files = bare_files(spec)
     values = bare_values(spec, files)
     files["aot/project.mk"] = render("project.mk.j2", **values)
     files["README.md"] = render("README.bare.md.j2", **values)
@@ -39,7 +40,7 @@ def make_project(spec: Spec) -> ProjectFiles:
 @project_kind("cmake")
 def cmake_project(spec: Spec) -> ProjectFiles:
     """CMakeLists.txt and src/main.c are the user's; aot/*.cmake know sources, flags and the compiler."""
-    files = _bare_files(spec)
+    files = bare_files(spec)
     values = bare_values(spec, files)
     files["aot/project.cmake"] = render("project.cmake.j2", **values)
     files["README.md"] = render("README.bare.md.j2", **values)
@@ -49,7 +50,7 @@ def cmake_project(spec: Spec) -> ProjectFiles:
     return ProjectFiles(files, once)
 
 
-def _bare_files(spec: Spec) -> dict[str, Text]:
+def bare_files(spec: Spec) -> dict[str, Text]:
     """Models, runtime and linker script below aot/."""
     files: dict[str, Text] = {}
     for name, text in model_files(spec, sources="aot/models/", headers="aot/models/").items():
@@ -72,11 +73,12 @@ def bare_values(spec: Spec, files: dict[str, Text]) -> dict[str, Any]:
         "project": project_name(spec.title),
         "small": [n for n in sources if n not in fast],
         "fast": fast,
+        "includes": ["aot/include", "aot/models"],
         "flags": list(spec.board.flags),
         "warnings": [w for w in build.WARNINGS if w != "-Werror"],
         "defines": _defines(spec.board),
         "libraries": _libraries(spec),
-        "qemu": _qemu_arguments(spec.board),
+        "qemu": qemu_arguments(spec.board, SEMIHOSTING),
     }
 
 
@@ -92,11 +94,16 @@ def _libraries(spec: Spec) -> list[str]:
     return ["-lgcc"] if integer_only(spec) else ["-lm", "-lc_nano", "-lgcc"]
 
 
-def _qemu_arguments(board: Board) -> list[str]:
+SEMIHOSTING = (
+    "-chardev", "stdio,id=console", "-semihosting-config", "enable=on,target=native,chardev=console", "-serial", "none",
+)  # fmt: skip
+SERIAL = ("-semihosting-config", "enable=on,target=native", "-serial", "stdio")
+"""What QEMU's terminal shows: the console of semihosting, or the board's serial port."""
+
+
+def qemu_arguments(board: Board, console: Sequence[str]) -> list[str]:
+    """All but the image; with -icount shift=0 one instruction takes one nanosecond."""
     if board.is_host:
         return []
-    return [
-        "-M", board.machine, "-cpu", board.qemu_cpu, "-icount", "shift=0,sleep=off",
-        "-chardev", "stdio,id=console", "-semihosting-config", "enable=on,target=native,chardev=console", "-display", "none",
-        "-monitor", "none", "-serial", "none", "-kernel",
-    ]  # fmt: skip
+    machine = ["-M", board.machine, "-cpu", board.qemu_cpu, "-icount", "shift=0,sleep=off"]
+    return [*machine, "-display", "none", "-monitor", "none", *console, "-kernel"]

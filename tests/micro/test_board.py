@@ -82,3 +82,15 @@ def test_folder_and_name_must_agree(tmp_path) -> None:
     (tmp_path / "other" / "board.toml").write_text(_m4())
     with pytest.raises(UsageError, match="name is 'mps2-an386', the folder is 'other'"):
         load_board("other", tmp_path)
+
+
+def test_serial_port() -> None:
+    text = (data_folder("boards") / "mps2-an386" / "board.toml").read_text()
+    port = parse_board(text, "board.toml").uart
+    assert port is not None
+    assert (port.kind, port.base, port.clock) == ("cmsdk", 0x40004000, 25_000_000)
+    assert load_board("microbit").uart is None
+    with pytest.raises(UsageError, match="kind must be one of cmsdk"):
+        parse_board(text.replace('"cmsdk"', '"pl011"'), "board.toml")
+    with pytest.raises(UsageError, match="clock is missing"):
+        parse_board(text.replace("clock = 25000000", ""), "board.toml")

@@ -125,8 +125,21 @@ def test_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str], argume
     assert not (tmp_path / "p").exists()
 
 
+def test_a_board_of_ones_own_goes_along(tmp_path: Path) -> None:
+    text = (ROOT / "boards" / "mps2-an386" / "board.toml").read_text()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "board.toml").write_text(text.replace('name = "mps2-an386"', 'name = "mine"'))
+    new(tmp_path / "p", DIGITS, "--board", tmp_path / "mine")
+    assert b"--board ./board/mine" in snapshot(tmp_path / "p")["regenerate.sh"]
+    toml = tmp_path / "p" / "board" / "mine" / "board.toml"
+    toml.write_text(toml.read_text().replace("stack = 32768", "stack = 16384"))
+    sh(f"AOT='{sys.executable} -m aot' PYTHONPATH='{ROOT}' sh regenerate.sh", cwd=tmp_path / "p")
+    assert b". += 16384;" in snapshot(tmp_path / "p")["aot/board.ld"]
+    assert b"stack = 16384" in toml.read_bytes()
+
+
 def test_kinds() -> None:
-    assert {"make", "cmake"} <= set(project_kinds())
+    assert {"make", "cmake", "mlperf-tiny"} <= set(project_kinds())
 
 
 def test_shared_workspace_is_only_put_where_one_was() -> None:
