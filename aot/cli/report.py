@@ -348,6 +348,9 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
         out.row("RAM", f"{kib(totals['ram'])}: workspace {ram['workspace']['bytes']:,} B, {stack}, heap 0 B")
     else:
         out.row("RAM", f"workspace {ram['workspace']['bytes']:,} B")
+    if report["memory"]:
+        parts = [f"{m['region']} {100 * m['used'] / m['size']:.1f} % of {kib(m['size'])}" for m in report["memory"]]
+        out.row("memory", " · ".join(parts))
     if totals["instructions"] is not None:
         out.row("time", time_of(totals["instructions"], totals["macs"]))
         out.row("slowest", slowest_of(report["layers"]))

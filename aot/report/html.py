@@ -139,6 +139,7 @@ def _chapter(report: Report, pair: Mapping[str, Any] | None) -> str:
         f'<h2>{escape(report["name"])} on {escape(report["board"])} <span class="dim">{escape(report["cpu"])}</span></h2>',
         f'<p>{state} <span class="dim">against {escape(verdict["reference"])}</span></p>',
         f'<div class="cards">{shown}</div>',
+        _memory(report),
         _moved(pair),
         "<h3>Memory plan</h3>",
         _plan_text(report),
@@ -153,6 +154,12 @@ def _chapter(report: Report, pair: Mapping[str, Any] | None) -> str:
         parts += [f"<h3>Flash, {report['flash']['bytes']:,} B</h3>", _legend("flash", used)]
         parts += [flash_map(report["flash"], model=report["name"]), _symbol_table(report["flash"])]
     return "\n".join(p for p in [*parts, _fingerprint(report)] if p)
+
+
+def _memory(report: Report) -> str:
+    """How full the board's memory is."""
+    parts = [f"{m['region']} {m['used']:,} of {m['size']:,} B ({100 * m['used'] / m['size']:.1f} %)" for m in report["memory"]]
+    return f'<p class="dim">Memory of the board: {escape(" · ".join(parts))}</p>' if parts else ""
 
 
 def _plan_text(report: Report) -> str:

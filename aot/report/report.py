@@ -59,6 +59,7 @@ def make_report(model: bytes, artifact: Artifact, project: Project, sets: Sets, 
         "flash": flash,
         "firmware": None if image is None else _firmware(project),
         "ram": ram,
+        "memory": [] if image is None else _memory(project),
         "layers": _layers(meta, counts, flash),
         "plan": {"layers": len(meta["layers"]), **{k: meta["workspace"][k] for k in ("size", "lower_bound", "buffers")}},
     }
@@ -131,6 +132,20 @@ def _firmware(project: Project) -> dict[str, Any]:
         "groups": group_sizes(symbols),
         "size": berkeley(sections_of(elf)),
     }
+
+
+def _memory(project: Project) -> list[dict[str, Any]]:
+    """The board's regions that the model's image uses, with the stack that the board reserves, without start-up and harness."""
+    sections = sections_of(project.model_image())
+    rows = []
+    for region in project.board.memory:
+        inside = [s for s in sections if region.origin <= s.address < region.origin + region.size]
+        used = sum(s.size for s in inside)
+        if region.name == project.board.code:  # initial values of variables lie behind the code
+            used += sum(s.size for s in sections if s.in_flash and s.writable and s not in inside)
+        if used:
+            rows.append({"region": region.name, "size": region.size, "used": used, "sections": [s.name for s in inside]})
+    return rows
 
 
 def _ram(project: Project, result: RunResult, image: ImageReport | None) -> dict[str, Any]:

@@ -56,6 +56,8 @@ def sample(name: str = "net", board: str = "mps2-an386") -> dict[str, Any]:
         "ram": {"bytes": 96, "state": 0, "runtime": 0, "heap": 0,
                 "workspace": {"region": "RAM", "bytes": 64, "lower_bound": 64, "touched": 64, "extent": 64},
                 "stack": {"measured": 30, "bound": 32, "path": ["net_run", "net_0"]}},
+        "memory": [{"region": "FLASH", "size": 1000, "used": 240, "sections": [".text", ".rodata"]},
+                   {"region": "RAM", "size": 640, "used": 96, "sections": [".stack", ".workspace"]}],
         "layers": [layer(0), layer(1)],
         "plan": {"layers": 2, "size": 64, "lower_bound": 64, "buffers": buffers},
     })  # fmt: skip
@@ -66,7 +68,7 @@ def host_sample() -> dict[str, Any]:
     report = sample(board="host")
     for total in ("instructions", "flash", "code", "ram", "stack", "stack_bound", "heap"):
         report["totals"][total] = None
-    report |= {"flash": None, "firmware": None, "layers": [layer(i, instructions=None, code=None) for i in (0, 1)]}
+    report |= {"flash": None, "memory": [], "firmware": None, "layers": [layer(i, instructions=None, code=None) for i in (0, 1)]}
     report["ram"] |= {"bytes": None, "heap": None, "stack": {"measured": None, "bound": None, "path": []}}
     report["fingerprint"]["emulator"] = None
     return report
