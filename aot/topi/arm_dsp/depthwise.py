@@ -103,10 +103,10 @@ class Numbers:
     rounding: Rounding
 
 
-def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool) -> Numbers | None:
+def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int = PACKED_SCALE) -> Numbers | None:
     """A shift common to all channels if the scaled weights fit int16 (3 instructions an output), else one for each (4 or 5).
 
-    For packed weights: times 256, and a common shift that thresholds prove, or None.
+    For packed weights: all times 2^scale, and a common shift where thresholds prove it; None where no form is exact.
     """
     attrs, used = _without_vanishing(layer)
     weight, bias = layer.weight * used, layer.bias * used
@@ -121,10 +121,10 @@ def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool) -> Numbers 
         if requant is not None and not requant.signed:
             return Numbers(weight << p, bias << p, requant, _rounding(requant))
     for limit in PACKED_SHIFTS:
-        requant = plan_uniform(attrs, low, high, target=target, prescale=PACKED_SCALE, limit=limit)
+        requant = plan_uniform(attrs, low, high, target=target, prescale=scale, limit=limit)
         if requant is not None:
-            return Numbers(weight << PACKED_SCALE, bias << PACKED_SCALE, requant, _rounding(requant))
-    scale = PACKED_SCALE if packed else 1
+            return Numbers(weight << scale, bias << scale, requant, _rounding(requant))
+    scale = scale if packed else 1
     requant = plan_high_multiply(attrs, low, high, target=target, prescale=scale)
     return Numbers(weight << scale, bias << scale, requant, _rounding(requant)) if requant is not None else None
 

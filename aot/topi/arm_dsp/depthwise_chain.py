@@ -22,7 +22,6 @@ from aot.tir.expr import Expr, cast, imm, logical_and
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.depthwise import (
     BAND_BYTES,
-    PACKED_SCALE,
     Axis,
     Numbers,
     axes,
@@ -40,6 +39,8 @@ from aot.topi.layer_io import open_io
 
 MAX_COLUMNS = 3
 MAX_STRIP = 12
+SCALES = (8, 7, 6, 4)
+"""Bits by which sums are scaled, tried in this order: more make a common shift likelier, fewer allow larger shifts."""
 UNROLLED_PAIRS = 6
 """Pairs of pixels copied in a straight line."""
 DEAD = 1
@@ -52,6 +53,7 @@ class _Plan:
 
     layer: FusedLayer
     numbers: Numbers
+    scale: int
     rows: Axis
     columns: Axis
     swapped: bool
@@ -76,7 +78,16 @@ class _Plan:
         rows, columns = self.rows, self.columns
         steps = (columns.out_step, rows.out_step)
         return ChainStrip(
-            rows.taps, columns.stride, rows.stride, rows.dilation, self.pitch, self.band, outputs, *steps, self.numbers.rounding
+            rows.taps,
+            columns.stride,
+            self.scale,
+            rows.stride,
+            rows.dilation,
+            self.pitch,
+            self.band,
+            outputs,
+            *steps,
+            self.numbers.rounding,
         )
 
     @property
@@ -88,7 +99,7 @@ class _Plan:
         return bands * (strips + lines * (2 * self.copied + 8)) + 20
 
 
-def _oriented(layer: FusedLayer, numbers: Numbers, rows: Axis, columns: Axis, *, swapped: bool) -> _Plan | None:
+def _oriented(layer: FusedLayer, scaled: tuple[Numbers, int], rows: Axis, columns: Axis, *, swapped: bool) -> _Plan | None:
     if columns.taps > MAX_COLUMNS or rows.taps > MAX_ROWS or columns.stride > 2 or (columns.taps > 1 and columns.dilation > 1):
         return None
     columns, rows = replace(columns, dilation=1), replace(rows, dilation=rows.dilation if rows.taps > 1 else 1)
@@ -107,7 +118,7 @@ def _oriented(layer: FusedLayer, numbers: Numbers, rows: Axis, columns: Axis, *,
     if len(firsts) > 1 and columns.out - firsts[-1] == 1:
         firsts.pop()
     strips = tuple((f, end - f) for f, end in zip(firsts, [*firsts[1:], columns.out], strict=True))
-    return _Plan(layer, numbers, rows, columns, swapped, band, pitch, strips)
+    return _Plan(layer, *scaled, rows, columns, swapped, band, pitch, strips)
 
 
 @lru_cache(maxsize=16)
@@ -115,11 +126,12 @@ def _plan(group: Group, target: Target) -> _Plan | None:
     layer = match_layer(group)
     if layer is None or target.has("dsp") or not is_supported(layer, target, feature="thumb2"):
         return None
-    numbers = plan_numbers(layer, target, packed=True)
+    options = ((plan_numbers(layer, target, packed=True, scale=s), s) for s in SCALES)
+    numbers, scale = next(((n, s) for n, s in options if n is not None), (None, 0))
     if numbers is None:
         return None
     y, x = axes(layer)
-    plans = [_oriented(layer, numbers, y, x, swapped=False), _oriented(layer, numbers, x, y, swapped=True)]
+    plans = [_oriented(layer, (numbers, scale), *pair, swapped=swapped) for pair, swapped in (((y, x), False), ((x, y), True))]
     return min((p for p in plans if p is not None), key=lambda p: p.cost, default=None)
 
 
@@ -130,13 +142,13 @@ def accepts(group: Group, target: Target) -> bool:
 
 def stream(plan: _Plan) -> Array:
     """int32 [channels, words], see ChainStrip.stream_words."""
-    weight = plan.numbers.weight >> PACKED_SCALE
+    weight = plan.numbers.weight >> plan.scale
     weight = weight.transpose(1, 0, 2) if plan.swapped else weight
     taps = np.pad(weight, ((0, 0), (0, MAX_COLUMNS - weight.shape[1]), (0, 0)))
     words = [w for row in taps for w in (row[1] + (row[0] << LANE_BITS), row[2] << LANE_BITS)]
     multiplier, constant, shift = plan.numbers.requant.fields
     tail = [constant.values, multiplier.values] + ([shift.values] if plan.numbers.rounding.shift < 0 else [])
-    bias = plan.numbers.bias - (LANE_OFFSET << PACKED_SCALE)
+    bias = plan.numbers.bias - (LANE_OFFSET << plan.scale)
     return np.stack([*words, bias, *tail], axis=1).astype(np.int32)
 
 

@@ -25,20 +25,19 @@ from aot.topi.arm_dsp.intrin_depthwise import add_immediate, clamp_lines, count_
 
 MAX_ROWS = 3
 NUMBERS = ("bias", "constant", "multiplier", "shift")
-PRESCALE = 8
-"""Bits by which sums are scaled when the bias is added."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainStrip:
     """What a block does; `pitch` in words, steps of the result in bytes.
 
-    `stride` is along the lines, `line_step` across, in plane rows.
+    `stride` is along the lines, `line_step` across, in plane rows; sums are scaled by 2^scale when the bias is added.
     For stride 1 the strip's first word holds the two columns before its first result's window, the first of which is not used.
     """
 
     kh: int
     stride: int
+    scale: int
     line_step: int
     dilation: int
     pitch: int
@@ -97,7 +96,7 @@ def dw_chain(strip: ChainStrip) -> TensorIntrin:
         return cast("int32", (total >> imm(LANE_BITS * i, "int64")) & mask)
 
     def finish(y: Expr, x: Expr, lanes: Expr) -> None:
-        value = requantized(b, strip.rounding, numbers[0] + lanes * (1 << PRESCALE), numbers)
+        value = requantized(b, strip.rounding, numbers[0] + lanes * (1 << strip.scale), numbers)
         b.store(out, y * strip.row_step + x * strip.column_step, value)
 
     with b.for_("y", strip.rows) as y:
@@ -182,7 +181,7 @@ def _step(strip: ChainStrip, index: int | None, *, far: bool) -> list[str]:
 def _finish(strip: ChainStrip, accs: list[str]) -> list[str]:
     """Requantise the lanes in `accs`; r10 and r11 are free."""
     rounding = strip.rounding
-    lines = [f"add {a}, lr, {a}, lsl #{PRESCALE}" for a in accs]
+    lines = [f"add {a}, lr, {a}, lsl #{strip.scale}" for a in accs]
     lines += ["ldr r10, %[multiplier]", *(f"smull r11, {a}, {a}, r10" for a in accs)]
     if rounding.signed:
         for a in accs:
