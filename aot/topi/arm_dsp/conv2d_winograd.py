@@ -39,13 +39,16 @@ from aot.topi.arm_dsp.intrin_winograd import (
     winograd_product,
 )
 from aot.topi.arm_dsp.winograd_plan import WinogradPlan, WinogradStream, is_winograd_shape, plan_winograd
-from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.fused import INT8, FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer_io import LayerIo, open_io
+
+KINDS = INT8 | {("int8", "int4")}
+"""Types of data and weights; the weights are transformed anyway."""
 
 
 def accepts(group: Group, target: Target, *, form: Winograd) -> bool:
     """Layers of at least one whole tile, exact by proof."""
-    layer = match_layer(group)
+    layer = match_layer(group, KINDS)
     if layer is None or not target.has("dsp") or not tail_accepts(layer) or not is_winograd_shape(layer):
         return False
     _, height, width, _ = layer.out_type.shape
@@ -53,7 +56,7 @@ def accepts(group: Group, target: Target, *, form: Winograd) -> bool:
 
 
 def lower(group: Group, target: Target, name: str, *, form: Winograd) -> Lowered:
-    layer = match_layer(group)
+    layer = match_layer(group, KINDS)
     assert layer is not None
     plan = plan_winograd(layer, form)
     assert plan is not None
