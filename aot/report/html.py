@@ -44,6 +44,9 @@ svg .grid { stroke: var(--line); stroke-width: .6; }
   border-radius: 2px; margin: 0 5px 0 12px; vertical-align: -1px; } .key i:first-child { margin-left: 0; }
 """.strip()
 
+_LONG = 44
+"""Characters of a table's cell; converters make names of hundreds."""
+
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Forbids the browser every request, whatever a model's names may contain."""
 
@@ -68,12 +71,12 @@ def report_html(
     return "\n".join([*head, *(b for b in body if b), "</body>\n</html>\n"])
 
 
-def html_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 1) -> str:
-    """A table; all columns but the first `left` are to the right."""
+def html_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 1, cut: int = _LONG) -> str:
+    """A table; all columns but the first `left` are to the right, and cells of more than `cut` characters are cut."""
 
     def line(tag: str, row: Sequence[object]) -> str:
         right = ' class="n"'
-        cells = [f"<{tag}{'' if i < left else right}>{escape(_cell(c))}</{tag}>" for i, c in enumerate(row)]
+        cells = [f"<{tag}{'' if i < left else right}>{_short(_cell(c), cut)}</{tag}>" for i, c in enumerate(row)]
         return f"<tr>{''.join(cells)}</tr>"
 
     return "\n".join(['<div class="scroll"><table>', line("th", headers), *(line("td", r) for r in rows), "</table></div>"])
@@ -83,6 +86,13 @@ def _cell(value: object) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _short(content: str, limit: int) -> str:
+    """Text of a cell; what is long is cut, with the whole as a tool tip."""
+    if len(content) <= limit:
+        return escape(content)
+    return f'<span title="{escape(content)}">{escape(content[: limit - 1])}…</span>'
 
 
 def _tools(reports: Sequence[Report]) -> str:
@@ -109,7 +119,7 @@ def _failures(failures: Sequence[Mapping[str, Any]]) -> str:
     if not failures:
         return ""
     rows = [(f["model"], f["board"], "; ".join(f"{p['code']} {p['message']}" for p in f["problems"])) for f in failures]
-    return "<h3>Not reported</h3>\n" + html_table(("model", "board", "why"), rows, left=3)
+    return "<h3>Not reported</h3>\n" + html_table(("model", "board", "why"), rows, left=3, cut=1000)
 
 
 def _limits(findings: Sequence[Finding]) -> str:
@@ -190,12 +200,13 @@ def _layer_table(report: Report) -> str:
     slower = any(x["next_faster"] is not None for x in report["layers"])
     rows = []
     for x in report["layers"]:
-        shape = "×".join(map(str, x["output"]["shape"]))
-        row = (x["index"], x["name"], x["kernel"], shape, x["macs"], x["instructions"], x["instructions_per_mac"])
+        name, shape = x["name"].partition(";")[0], "×".join(map(str, x["output"]["shape"]))
+        row = (x["index"], x["op"], name, x["kernel"], shape, x["macs"], x["instructions"], x["instructions_per_mac"])
         sizes = (x["code"], x["weights"], x["tables"], x["scratch"])
         rows.append((*row, *sizes, *([_next(x["next_faster"])] if slower else [])))
-    headers = ("", "result", "kernel", "shape", "MAC", "instructions", "per MAC", "code", "weights", "tables", "scratch")
-    return html_table((*headers, *(["next faster, estimated"] if slower else [])), rows, left=4)
+    figures = ("MAC", "instructions", "per MAC", "code", "weights", "tables", "scratch")
+    headers = ("", "operator", "result", "kernel", "shape", *figures, *(["next faster, estimated"] if slower else []))
+    return html_table(headers, rows, left=5, cut=70 if slower else _LONG)
 
 
 def _next(step: Mapping[str, Any] | None) -> str:
@@ -224,4 +235,4 @@ def _fingerprint(report: Report) -> str:
         ("inputs", f"{f['inputs']['origin']}, CRC-32 {f['inputs']['crc32']}"),
         ("outputs", f"CRC-32 {f['outputs']['crc32']}"),
     ]
-    return "<details><summary>Fingerprint</summary>\n" + html_table(("", ""), rows, left=2) + "\n</details>"
+    return "<details><summary>Fingerprint</summary>\n" + html_table(("", ""), rows, left=2, cut=1000) + "\n</details>"

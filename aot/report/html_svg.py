@@ -47,8 +47,12 @@ def _svg(height: float, label: str, body: Sequence[str]) -> str:
 
 
 def fitting(name: str, width: float) -> str:
-    """`name`, cut where it is wider than `width` (a character takes about 6.8); empty where not even a few letters fit."""
+    """The first of the names that a converter joined by semicolons, cut where it is wider than `width`.
+
+    A character takes about 6.8; where not even a few letters fit, nothing is left.
+    """
     room = int((width - 6) / 6.8)
+    name = name.partition(";")[0]
     if len(name) <= room:
         return name
     return name[: room - 1] + "…" if room >= 5 else ""
