@@ -7,6 +7,7 @@ import pytest
 from aot.executor.te_compiler import group_of
 from aot.op.impl import Impl, implementations
 from aot.target.target import find_target
+from aot.topi.arm_dsp.depthwise import BAND_BYTES, Axis, band_height
 from tests.topi.layers import Layer, build, check
 
 IMPLS = {i.name: i for i in implementations("nn.depthwise_conv2d")}
@@ -63,3 +64,15 @@ SMALL = [layer for layer in CASES if max(layer.weight[1:3]) <= 3 and layer.strid
 @pytest.mark.parametrize("layer", SMALL)
 def test_chain_equals_meaning(layer: Layer) -> None:
     assert check(CHAIN, layer, find_target("cortex-m3")) > 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 80, 89, 160, 1000])
+def test_bands_are_small_and_few(size: int) -> None:
+    """Heights for which a step to the next number of bands rounds to the same height must not stop the search."""
+    for line in (8, 200, 332, 1000, 3000):
+        for stride in (1, 2, 3):
+            rows = Axis(size * stride, size, 3, stride, 1, 1, 1, 1)
+            band = band_height(rows, line_bytes=line)
+            assert band == 1 or line * ((band - 1) * stride + 3) <= BAND_BYTES
+            larger = [h for h in {-(-size // n) for n in range(1, size + 1)} if h > band]
+            assert all(line * ((h - 1) * stride + 3) > BAND_BYTES for h in larger)

@@ -3,7 +3,7 @@ in asm strips.
 
 Any kernel size, stride and padding, a channel multiplier, dilation along one axis.  The axis that strips run along is
 chosen by cost, so k x 1 kernels of audio networks become 1 x k.  Scratch: 2 * (rows of a band * stride + kernel rows)
-* (columns + kernel columns) bytes, where bands of rows keep it below `band_bytes`.
+* (columns + kernel columns) bytes, where bands of rows keep it below BAND_BYTES.
 """
 
 from __future__ import annotations
@@ -178,9 +178,14 @@ def orient(rows: Axis, columns: Axis, *, swapped: bool, packed: bool, shared: bo
     pitch += pitch % 2
     if 2 * (rows.reach - 1) * pitch > 3500:
         return None
-    bands = (-(-rows.out // n) for n in range(1, rows.out + 1))  # heights of equal bands, falling to 1
-    band = next((b for b in bands if 2 * pitch * ((b - 1) * rows.stride + rows.reach) <= BAND_BYTES), 1)
+    band = band_height(rows, line_bytes=2 * pitch)
     return Schedule(rows, columns, swapped, band, pitch, _strips(layout, columns), layout, packed)
+
+
+def band_height(rows: Axis, *, line_bytes: int) -> int:
+    """Result rows of the fewest equal bands whose plane stays within BAND_BYTES, 1 where none does."""
+    heights = (-(-rows.out // n) for n in range(1, rows.out + 1))
+    return next((h for h in heights if line_bytes * ((h - 1) * rows.stride + rows.reach) <= BAND_BYTES), 1)
 
 
 def _strips(layout: Layout, columns: Axis) -> tuple[tuple[int, int], ...]:

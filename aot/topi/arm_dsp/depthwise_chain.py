@@ -21,10 +21,10 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm, logical_and
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.depthwise import (
-    BAND_BYTES,
     Axis,
     Numbers,
     axes,
+    band_height,
     band_starts,
     counted,
     equal_runs,
@@ -112,8 +112,7 @@ def _oriented(layer: FusedLayer, scaled: tuple[Numbers, int], rows: Axis, column
         width = -(-columns.out // -(-columns.out // (MAX_STRIP // 2)))
     if 4 * (rows.reach - 1) * pitch > 3500:
         return None
-    bands = (-(-rows.out // n) for n in range(1, rows.out + 1))  # heights of equal bands, falling to 1
-    band = next((b for b in bands if 4 * pitch * ((b - 1) * rows.stride + rows.reach) <= BAND_BYTES), 1)
+    band = band_height(rows, line_bytes=4 * pitch)
     firsts = list(range(0, columns.out, width))
     if len(firsts) > 1 and columns.out - firsts[-1] == 1:
         firsts.pop()
