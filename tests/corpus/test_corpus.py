@@ -31,7 +31,7 @@ RELATIVE = 1e-5
 """What float results may differ by, relative to the largest of the tensor where they are small."""
 
 CONTROL_FLOW = frozenset(
-    {"IF", "WHILE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "STABLEHLO_COMPOSITE", "LSTM", "SVDF"}
+    {"IF", "WHILE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "LSTM", "SVDF"}
     | {"UNIDIRECTIONAL_SEQUENCE_LSTM"}
 )
 
@@ -44,7 +44,7 @@ def is_integer(entry: Entry) -> bool:
     if entry["expected"] != "runs" or entry["stateful"]:
         return False
     kinds = entry["quantisation"]
-    if any(("float" in k or "hybrid" in k) and not k.startswith("no-weights") for k in kinds):
+    if set(kinds) == {"float32"} or any("hybrid" in k or "float16" in k for k in kinds):
         return False
     return not any(o in CONTROL_FLOW or o.startswith("CUSTOM:Signal") for o in entry["operators"])
 
