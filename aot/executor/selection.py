@@ -57,6 +57,8 @@ def choose(layers: Layers, budget: Budget) -> tuple[int, ...]:
     A layer none of whose candidates respects its scratch limit keeps the one with the least scratch.  Where no choice fits, the limit
     on code is dropped; where none fits then, the choice with the least flash is taken.
     """
+    if not layers:
+        return ()
     allowed = [_allowed(c, None if budget.scratch is None else budget.scratch[i]) for i, c in enumerate(layers)]
     program = _Program(layers, allowed)
     if budget.flash is None and budget.code is None:
