@@ -53,7 +53,7 @@ COMMON: dict[str, Any] = {"deadline": None, "report_multiple_bugs": False, "supp
 FAST = settings(max_examples=12, derandomize=True, **COMMON)
 """Examples of the default test run; the same ones each time."""
 
-SLOW = settings(max_examples=250, **COMMON)
+SLOW = settings(max_examples=300, **COMMON)
 
 
 def check(model: bytes, *sets: Sequence[Array], host: bool = False, oracle: str = "litert", seed: int = 0) -> list[list[Array]]:
