@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Writes report.md into one comment of the pull request; later runs replace it. Needs `gh`, GH_TOKEN, GITHUB_REPOSITORY, PULL_REQUEST.
+# A token without the right to comment (a pull request from a fork) is a warning: the job's summary has the table as well.
+set -u
+mark="<!-- aot report -->"
+report=${AOT_OUTPUT:-aot-report}/report.md
+[ -f "$report" ] || exit 0
+
+body=$(mktemp)
+trap 'rm -f "$body"' EXIT
+{ echo "$mark"; cat "$report"; } >"$body"
+
+comments="repos/$GITHUB_REPOSITORY/issues/$PULL_REQUEST/comments"
+old=$(gh api --paginate "$comments" --jq ".[] | select(.body | startswith(\"$mark\")) | .id" | head -n 1)
+if [ -n "$old" ]; then
+  gh api --silent --method PATCH "repos/$GITHUB_REPOSITORY/issues/comments/$old" --field "body=@$body"
+else
+  gh api --silent --method POST "$comments" --field "body=@$body"
+fi || echo "::warning::the report could not be written as a comment; it is in the summary of the job"
