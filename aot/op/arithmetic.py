@@ -95,10 +95,10 @@ def _floor_div(b: IRBuilder, x: Expr, y: Expr) -> Expr:
 def _floor_mod(b: IRBuilder, x: Expr, y: Expr) -> Expr:
     if is_float(x.dtype):
         x, y = named(b, "x", x), named(b, "y", y)
-        rest = b.let("rest", FMOD(x, y))
+        remainder = b.let("rest", FMOD(x, y))
         zero = imm(0.0, x.dtype)
-        wrong = logical_and(binop("!=", rest, zero), binop("!=", y < zero, rest < zero))
-        return select(wrong, rest + y, rest)
+        wrong = logical_and(binop("!=", remainder, zero), binop("!=", y < zero, remainder < zero))
+        return select(wrong, remainder + y, remainder)
     dtype = x.dtype
     x, y, usable = _divisor(b, x, y)
     rest = x % y

@@ -16,10 +16,16 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.op._binary import broadcast_at, broadcast_shape
 from aot.op._check import narrowed, require_dtype, require_quant
-from aot.op._fixed_point import multiply_by_quantized_multiplier, named, quantize_multiplier, tir_multiply_by_quantized_multiplier
+from aot.op._fixed_point import (
+    clamp_array,
+    multiply_by_quantized_multiplier,
+    named,
+    quantize_multiplier,
+    tir_multiply_by_quantized_multiplier,
+)
 from aot.op._uint8 import legacy_uint8
 from aot.op.activation import codes_of, leaky_codes, leaky_multipliers, table_call
-from aot.op.arithmetic import is_plain
+from aot.op.arithmetic import BinaryAttrs, is_plain
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.lut import codes
 from aot.op.te_rule import F_TE, TeContext
@@ -65,7 +71,7 @@ def evaluate(data: Array, alpha: Array, *, attrs: PreluAttrs, out_type: TensorTy
     x, slope = data.astype(np.int64) - attrs.input_zp, alpha.astype(np.int64) - attrs.alpha_zp
     above = multiply_by_quantized_multiplier(x, *attrs.positive)
     below = multiply_by_quantized_multiplier(x * slope, *attrs.negative)
-    return np.clip(np.where(x >= 0, above, below) + attrs.zero_point, attrs.lo, attrs.hi).astype(out_type.dtype)
+    return clamp_array(np.where(x >= 0, above, below) + attrs.zero_point, attrs.lo, attrs.hi, out_type.dtype)
 
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PreluAttrs, out_type: TensorType) -> Tensor:
@@ -102,8 +108,6 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 def _float_prelu(x: RelayExpr, slope: RelayExpr, ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """One of the two summands is zero, so the sum is exact."""
-    from aot.op.arithmetic import BinaryAttrs
-
     span, zero = ctx.span(op), const(np.zeros((), np.float32))
     below = call("minimum", [x, zero], BinaryAttrs(), span=span)
     above = call("maximum", [x, zero], BinaryAttrs(), span=span)

@@ -69,7 +69,7 @@ def evaluate(data: Array, *, attrs: Softmax16Attrs, out_type: TensorType) -> Arr
     scale = look_up(centred, np.asarray(reciprocal_table())).astype(np.int64)
     right = 31 - zeros
     result = (exps * scale + (np.int64(1) << (right - 1))) >> right
-    return np.clip(result, 0, 32767).astype(np.int16)
+    return np.asarray(np.clip(result, 0, 32767)).astype(np.int16)
 
 
 def convert_softmax16(ctx: ConvertContext, op: OperatorView) -> RelayExpr:

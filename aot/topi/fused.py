@@ -97,7 +97,7 @@ def match_layer(group: Group, kinds: frozenset[tuple[str, str]] = INT8) -> Fused
 
 
 def _weights_fit(anchor: Call, weight: Array) -> bool:
-    zp = anchor.attrs.weight_zp
+    zp = int(anchor.attrs.weight_zp)
     return zp == 0 or (int(weight.min()) - zp >= -128 and int(weight.max()) - zp <= 127)
 
 
