@@ -14,7 +14,7 @@ from aot.op.lut import LutAttrs
 from aot.op.pad import PadAttrs
 from aot.op.resize_nearest import ResizeNearestAttrs
 from aot.op.transpose import TransposeAttrs
-from aot.relay.expr import Expr, Function, Var, call, const
+from aot.relay.expr import Call, Expr, Function, Var, call, const, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.tir.functor import accesses, walk
 from aot.tir.stmt import For, If
@@ -151,3 +151,45 @@ def test_movement_on_the_board(tmp_path: Path, name: str, board: str) -> None:
     outputs, _ = run_on(low.func, buffers, board=board, folder=tmp_path)
     (expected,) = evaluate(Function(params, body), data)
     np.testing.assert_array_equal(outputs["out"], expected.reshape(-1))
+
+
+def random_movement(rng: np.random.Generator) -> Case:
+    """A chain of one to four random movements and tables over one or two tensors."""
+    shape = tuple(int(n) for n in (1, *rng.integers(1, 5, 2), rng.integers(1, 9)))
+    params = [var(*shape), var(*shape, name="y")]
+    body: Expr = params[0]
+    for _ in range(int(rng.integers(1, 5))):
+        now = tensor_type(body).shape
+        match rng.integers(5):
+            case 0:
+                body = call("concatenate", [body, body], ConcatenateAttrs(int(rng.integers(4))))
+            case 1:
+                width = tuple((int(rng.integers(3)), int(rng.integers(3))) for _ in now)
+                body = call("nn.pad", [body], PadAttrs(width, int(rng.integers(-128, 128))))
+            case 2:
+                body = call("transpose", [body], TransposeAttrs(tuple(int(a) for a in rng.permutation(4))))
+            case 3:
+                taken = [tuple(i * n // m for i in range(m)) for n, m in zip(now[1:3], rng.integers(1, 9, 2), strict=True)]
+                body = call("image.resize_nearest", [body], ResizeNearestAttrs(*taken))
+            case _:
+                body = call("qnn.lut", [body], TABLE)
+    if tensor_type(body).shape == shape and rng.random() < 0.5:
+        return tuple(params), call("qnn.add", [body, params[1]], ADD)
+    if tensor_type(body).shape[:3] == shape[:3]:
+        return tuple(params), call("concatenate", [body, params[1]], ConcatenateAttrs(3))
+    return (params[0],), body
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_random_movements(part: int) -> None:
+    """500 groups a part that the kernel takes; most of all that are tried."""
+    rng = np.random.default_rng(700 + part)
+    taken = tried = 0
+    while taken < 500:
+        params, body = random_movement(rng)
+        tried += 1
+        if tensor_type(body).size < 4000 and isinstance(body, Call) and lowered("generic.copy", params, body) is not None:
+            check_group("generic.copy", params, body, seed=tried)
+            taken += 1
+    assert tried < 2000

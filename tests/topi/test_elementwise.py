@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
+from aot.op._fixed_point import quantize_multiplier
+from aot.op.add import AddAttrs
 from aot.op.clip import ClipAttrs
 from aot.op.dequantize import DequantizeAttrs
 from aot.op.quantize import QuantizeAttrs, Requantize8Attrs
@@ -71,3 +73,20 @@ def test_instructions_for_each_element(tmp_path: Path, kind: str, most: float) -
     assert result.instructions is not None
     assert result.instructions < most * 4096 + 200
     assert 0.7 * low.instructions < result.instructions < 1.3 * low.instructions
+
+
+@pytest.mark.slow
+def test_random_sums() -> None:
+    """2,000 sums with random scales: the short form where there is one, the reference's steps else."""
+    rng = np.random.default_rng(5)
+    for seed in range(2000):
+        scales = rng.uniform(0.01, 0.2, 3)
+        twice = 2 * max(scales[:2])
+        numbers = [quantize_multiplier(float(v)) for v in (scales[0] / twice, scales[1] / twice, twice / ((1 << 20) * scales[2]))]
+        (ma, sa), (mb, sb), (m, s) = numbers
+        lo, hi = sorted(int(v) for v in rng.integers(-128, 128, 2)) if seed % 3 == 0 else (-128, 127)
+        zero = tuple(int(v) for v in rng.integers(-128, 128, 3))
+        attrs = AddAttrs(zero[:2], (ma, mb), (sa, sb), m, s, zero[2], lo, hi)  # type: ignore[arg-type]
+        shape = (int(rng.integers(1, 40)),)
+        x, y = Var("x", TensorType(shape, "int8")), Var("y", TensorType(shape, "int8"))
+        check_group("generic.elementwise", (x, y), call("qnn.add", [x, y], attrs), seed=seed)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
 from aot.op._pool import PoolAttrs
 from aot.op.mean import MeanAttrs, mean_multiplier
@@ -146,3 +147,24 @@ def test_pool_on_the_board(tmp_path: Path, name: str) -> None:
     np.testing.assert_array_equal(outputs["out"].reshape(expected.shape), expected)
     assert result.instructions is not None
     assert 0.7 * low.instructions < result.instructions < 1.3 * low.instructions
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_random_pools(part: int) -> None:
+    """500 random shapes a part, half of them on a core without DSP."""
+    rng = np.random.default_rng(900 + part)
+    done = 0
+    while done < 500:
+        shape = (int(rng.integers(1, 3)), *map(int, rng.integers(1, 10, 2)), 4 * int(rng.integers(1, 6)))
+        window = tuple(int(rng.integers(1, min(n, 6) + 1)) for n in shape[1:3])
+        padding = tuple(int(rng.integers(0, k)) if rng.random() < 0.5 else 0 for k in (*window, *window))
+        lo, hi = sorted(int(v) for v in rng.integers(-128, 128, 2)) if rng.random() < 0.5 else (-128, 127)
+        attrs = PoolAttrs(window, (int(rng.integers(1, 4)), int(rng.integers(1, 4))), padding, lo, hi)  # type: ignore[arg-type]
+        name = ("nn.max_pool2d", "nn.avg_pool2d")[int(rng.integers(2))]
+        try:
+            params, body = pool(name, shape, attrs)
+        except TypeRuleError:  # a window that lies outside the image
+            continue
+        check_group("generic.pool", params, body, cpu=("cortex-m3", "cortex-m4")[done % 2], seed=done)  # type: ignore[arg-type]
+        done += 1

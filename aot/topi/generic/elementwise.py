@@ -28,7 +28,7 @@ LONG = 256
 
 CHEAP = frozenset({"qnn.add", "qnn.lut"})
 
-INSTRUCTIONS = {"qnn.add": 3, "qnn.lut": 1, "qnn.quantize": 20, "qnn.dequantize": 4, "qnn.requantize8": 9, "clip": 6}
+INSTRUCTIONS = {"qnn.add": 3, "qnn.lut": 1, "qnn.quantize": 9, "qnn.dequantize": 4, "qnn.requantize8": 9, "clip": 6}
 """Of one element on a core with DSP and FPU, without load and store (counted in disassemblies)."""
 
 
