@@ -469,21 +469,6 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "Every C symbol of a model begins with its name, by default the file's. Give --name once per model, in the\n"
         "order of the models, to choose others.",
     ),
-    "E5050": (
-        "not a report",
-        "The file is not what aot report wrote (schema aot-report/2), or it is damaged. The report.json of\n"
-        "aot compile is a summary without figures of a run; it cannot be compared.",
-    ),
-    "E5051": (
-        "reports that cannot be compared",
-        "The figures come from other tools, options or inputs, so their difference would not be the change's. Make\n"
-        "both reports with the same tools, or say with --allow which difference does not matter.",
-    ),
-    "E5052": (
-        "wrong budget",
-        "A rule of budget.toml or [tool.aot.budget] has an unknown name or a limit that cannot be read, or the\n"
-        "baseline that it compares with does not exist. docs/report.md describes the file.",
-    ),
     "E5044": (
         "SOURCE_DATE_EPOCH is no number",
         "The environment variable SOURCE_DATE_EPOCH, which gives the time that archives carry, must be a number of\n"
@@ -498,6 +483,21 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "not a project of this kind",
         "Some kinds of projects take certain models or boards only: mlperf-tiny needs one model with one input and one\n"
         "output, and a board whose board.toml has a [uart]. The message says what is in the way; docs/projects.md has more.",
+    ),
+    "E5050": (
+        "not a report",
+        "The file is not what aot report wrote (schema aot-report/2), or it is damaged. The report.json of\n"
+        "aot compile is a summary without figures of a run; it cannot be compared.",
+    ),
+    "E5051": (
+        "reports that cannot be compared",
+        "The figures come from other tools, options or inputs, so their difference would not be the change's. Make\n"
+        "both reports with the same tools, or say with --allow which difference does not matter.",
+    ),
+    "E5052": (
+        "wrong budget",
+        "A rule of budget.toml or [tool.aot.budget] has an unknown name or a limit that cannot be read, or the\n"
+        "baseline that it compares with does not exist. docs/report.md describes the file.",
     ),
     "E9001": (
         "internal error",
