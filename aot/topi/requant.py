@@ -4,7 +4,7 @@ Let s = -shift, m the multiplier, and a = acc * 2^p the accumulator pre-scaled b
 hi(x) = floor(x / 2^32), TFLite's results are, before clamping,
 
   double rounding, s = 0, p = 1:        hi(a*m + 2^31)
-  double rounding, s = 0, p >= 2:       (hi(a*m) + 2^(p-2)) >> (p-1)
+  double rounding, s <= 0, s + p >= 2:  (hi(a*m) + 2^(s+p-2)) >> (s+p-1)
   single rounding, s + p >= 2, p >= 0:  (hi(a*m) + 2^(s+p-2)) >> (s+p-1)
   double rounding, s >= 1, p = 1:       (hi(a*m + 2^31) + 2^(s-1) + (acc >> 31)) >> s
   double rounding, s >= 1, p >= 2:      (hi(a*m) + 2^(s+p-2) + 2^(p-2) + ((acc >> 31) << (p-1))) >> (s+p-1)
@@ -133,10 +133,11 @@ def plan_high_multiply(
     magnitude = np.maximum(np.abs(low), np.abs(high)).astype(np.int64)
     fits = (magnitude << p) < (1 << 31)
     double = attrs.rounding == "double"
-    if not (fits & (right >= 0) & (p >= int(double)) & (shift >= 1 - double) & (shift <= MAX_CONSTANT_BITS)).all():
+    left = double & (p >= 2) & (shift >= 1) & (magnitude << np.clip(-right, 0, 31) < 1 << 31)
+    if not (fits & ((right >= 0) | left) & (p >= int(double)) & (shift >= 1 - double) & (shift <= MAX_CONSTANT_BITS)).all():
         return None
     signed = double and attrs.lo < attrs.zero_point and bool((low < 0).any())
-    if signed and (right == 0).any():
+    if signed and (right <= 0).any():
         return None
     if signed and not (p == p[0]).all():
         return None

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from aot.executor.te_compiler import group_of
 from aot.op.impl import Impl, implementations
+from aot.relay.expr import Call, Function, call
+from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.topi.arm_dsp.depthwise import BAND_BYTES, Axis, band_height
-from tests.topi.layers import Layer, build, check
+from tests.topi.layers import Layer, build, check, data_for, interpret
 
 IMPLS = {i.name: i for i in implementations("nn.depthwise_conv2d")}
 DEPTHWISE, PACKED, COMMON = (IMPLS[f"arm_dsp.depthwise{kind}"] for kind in ("", "_w8", "_common"))
@@ -76,3 +81,20 @@ def test_bands_are_small_and_few(size: int) -> None:
             assert band == 1 or line * ((band - 1) * stride + 3) <= BAND_BYTES
             larger = [h for h in {-(-size // n) for n in range(1, size + 1)} if h > band]
             assert all(line * ((h - 1) * stride + 3) > BAND_BYTES for h in larger)
+
+
+@pytest.mark.parametrize("impl", [DEPTHWISE, PACKED, COMMON, CHAIN], ids=lambda i: i.name)
+def test_channels_that_shift_left(impl: Impl) -> None:
+    """A channel whose scale is above one keeps the layer's kernel."""
+    layer = dw((5, 6, 4), (3, 3), padding=SAME)
+    func = build(layer)
+    requant = func.body
+    assert isinstance(requant, Call)
+    attrs = replace(requant.attrs, shift=(1, -3, 0, -7))
+    func = Function(func.params, call("qnn.requantize", list(requant.args), attrs), func.attrs)
+    target = find_target("cortex-m3" if impl is CHAIN else "cortex-m4")
+    group = group_of(func)
+    assert impl.accepts(group, target)
+    x = data_for(layer)
+    (expected,) = evaluate(func, [x])
+    np.testing.assert_array_equal(interpret(impl.lower(group, target, "kernel"), [x], expected.shape), expected)

@@ -91,3 +91,17 @@ def test_short_form_is_refused_where_it_would_overflow() -> None:
     assert plan_high_multiply(attrs, np.array([-big]), np.array([big]), target=target) is None
     assert isinstance(plan_requantize(attrs, np.array([-big]), np.array([big]), target), General)
     assert plan_high_multiply(attrs, np.array([-1 << 20]), np.array([1 << 20]), target=target, prescale=11) is None
+
+
+@pytest.mark.parametrize("shift", [1, 2, 5])
+@pytest.mark.parametrize("prescale", [7, 8, 11])
+@pytest.mark.parametrize("multiplier", [1 << 30, (1 << 31) - 1, (1 << 30) + 777])
+def test_shift_to_the_left(shift: int, prescale: int, multiplier: int) -> None:
+    """s < 0 has a short form for sums that come pre-scaled far enough, every accumulator tried."""
+    attrs = RequantizeAttrs((multiplier,), (shift,), -3, -3, 127, "double")
+    acc = np.arange(-3000, 3001).astype(np.int32)
+    plan = plan_high_multiply(attrs, np.array([-3000]), np.array([3000]), target=find_target("cortex-m4"), prescale=prescale)
+    assert plan is not None
+    expected = evaluate(acc, attrs=attrs, out_type=TensorType(acc.shape, "int8"))
+    np.testing.assert_array_equal(run_plan(plan, acc, prescale=prescale), expected)
+    assert plan_high_multiply(attrs, np.array([-3000]), np.array([3000]), target=find_target("cortex-m4"), prescale=1) is None

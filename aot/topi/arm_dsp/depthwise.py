@@ -124,9 +124,11 @@ def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int 
         requant = plan_uniform(attrs, low, high, target=target, prescale=scale, limit=limit)
         if requant is not None:
             return Numbers(weight << scale, bias << scale, requant, _rounding(requant))
-    scale = scale if packed else 1
-    requant = plan_high_multiply(attrs, low, high, target=target, prescale=scale)
-    return Numbers(weight << scale, bias << scale, requant, _rounding(requant)) if requant is not None else None
+    for bits in (scale,) if packed else (1, scale):  # one bit is the cheapest, more allow left shifts
+        requant = plan_high_multiply(attrs, low, high, target=target, prescale=bits)
+        if requant is not None:
+            return Numbers(weight << bits, bias << bits, requant, _rounding(requant))
+    return None
 
 
 def _without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
