@@ -499,6 +499,11 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "A rule of budget.toml or [tool.aot.budget] has an unknown name or a limit that cannot be read, or the\n"
         "baseline that it compares with does not exist. docs/report.md describes the file.",
     ),
+    "E5053": (
+        "no such revision",
+        "With --model, aot diff takes two revisions (a commit, a branch, a tag, or . for the files on disk) of the git\n"
+        "repository of the current folder. In a shallow clone the history must be fetched first.",
+    ),
     "E9001": (
         "internal error",
         "A check inside the compiler failed: this is our fault, not yours. Please report it with the model, or with the\n"

@@ -1,29 +1,97 @@
-"""`aot diff A B`: what changed between two reports."""
+"""`aot diff A B`: what changed between two reports, or between two revisions of a repository with models in it."""
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aot.cli.options import JsonFlag, QuietFlag, VerboseFlag
+from aot.cli.options import Io, JsonFlag, Opt, Oracle, QuietFlag, VerboseFlag
 from aot.cli.output import Output
-from aot.cli.report import Allow, allowed_parts, show_changes
+from aot.cli.report import Allow, BoardNames, Jobs, allowed_parts, make_jobs, progress, show_changes
+from aot.cli.verify import RandomCount
+from aot.errors import AotError, Problem, UsageError
+
+if TYPE_CHECKING:
+    from aot.report.report import Report
 
 NAME = "diff"
 
-Before = Annotated[Path, typer.Argument(metavar="A", help="The report.json before, or its folder.", show_default=False)]
-After = Annotated[Path, typer.Argument(metavar="B", help="The report.json after, or its folder.", show_default=False)]
+Before = Annotated[str, typer.Argument(metavar="A", help="The report.json before, or its folder.", show_default=False)]
+After = Annotated[str, typer.Argument(metavar="B", help="The report.json after, or its folder.", show_default=False)]
+Models = Annotated[
+    list[Path] | None,
+    typer.Option("--model", metavar="FILE", help="A and B are git revisions: report FILE of both (. is what is on disk)."),
+]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many layers and symbols to show.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
 AnyFingerprint = Annotated[bool, typer.Option("--force", help="Compare whatever differs in the fingerprints.")]
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    from aot.micro.toolchain import find_tool
+
+    return subprocess.run([find_tool("git").path, *arguments], capture_output=True, check=False, timeout=600)
+
+
+def take_from(revision: str, models: Sequence[Path], folder: Path) -> list[Path]:
+    """The files as they were in `revision` of the repository around, written to `folder`; those that it lacks are left out.
+
+    `.` stands for the files on disk.  E5053 when the revision does not exist.
+    """
+    if revision == ".":
+        return [m for m in models if m.is_file()]
+    known = not revision.startswith("-") and _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode == 0
+    if not known:
+        raise UsageError(Problem("E5053", f"'{revision}' is no revision of a git repository here"))
+    found = []
+    for model in models:
+        done = _git("show", f"{revision}:./{model.as_posix()}")
+        if done.returncode == 0:
+            found.append(folder / model.name)
+            found[-1].write_bytes(done.stdout)
+    return found
+
+
+def reports_of(
+    revision: str, models: Sequence[Path], *, board: str | None, jobs: int, out: Output, options: Mapping[str, object]
+) -> dict[str, Report]:
+    """Reports of the models of a revision, made with this tool.  Raises the problems of all that fail."""
+    from aot.cli import report as verb
+    from aot.report.report import key_of
+    from aot.report.report_matrix import run_jobs
+
+    with tempfile.TemporaryDirectory(prefix="aot-diff-") as name:
+        job_list = make_jobs(take_from(revision, models, Path(name)), board, options)
+        with progress(out, len(job_list)) as done:
+            reports, failures = run_jobs(verb.work, job_list, processes=jobs, done=done)
+    if failures:
+        problems = [
+            Problem(p["code"], p["message"], f"{revision} {f['model']}@{f['board']} {p['where']}".rstrip())
+            for f in failures
+            for p in f["problems"]
+        ]
+        error = AotError(*problems)
+        error.exit_code = failures[0]["exit_code"]
+        raise error
+    return {key_of(r): r for r in reports}
 
 
 def command(
     a: Before,
     b: After,
     *,
+    models: Models = None,
+    board: BoardNames = None,
+    jobs: Jobs = 1,
+    random: RandomCount = None,
+    oracle: Oracle = "litert",
+    opt: Opt = "balanced",
+    io: Io = "arena",
     allow: Allow = None,
     force: AnyFingerprint = False,
     top: Top = 10,
@@ -32,12 +100,22 @@ def command(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Compare two reports: totals, and the layers and symbols that moved most; refuses reports of other tools or options."""
+    """Compare two reports, or two git revisions of models: totals, and the layers and symbols that moved most."""
     from aot.report.diff import FIELDS, diff_reports, load_reports
     from aot.report.markdown import diff_markdown
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
-    found = diff_reports(load_reports(a), load_reports(b), allow=FIELDS if force else allowed_parts(allow))
+    parts = frozenset(FIELDS) if force else allowed_parts(allow)
+    if models:
+        missing = [str(m) for m in models if m.is_absolute() or ".." in m.parts]
+        if missing:
+            raise UsageError(Problem("E5009", f"--model {missing[0]}: name it relative to a folder of the repository"))
+        options = {"oracle": oracle, "opt": opt, "io": io, "inputs": None, "random": random, "timeout": None}
+        before, after = (reports_of(r, models, board=board, jobs=jobs, out=out, options=options) for r in (a, b))
+        parts |= {"model"}
+    else:
+        before, after = load_reports(Path(a)), load_reports(Path(b))
+    found = diff_reports(before, after, allow=parts)
     if markdown and not out.silent:
         typer.echo(diff_markdown(found, top=top), nl=False)
     else:

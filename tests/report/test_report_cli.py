@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,37 @@ def test_wrong_usage_exits_2_before_the_work(cli: Cli, bench: Bench, arguments: 
     assert done.code == 2, done.err
     assert done.err.startswith("E5")
     assert not Path("out").exists()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_diff_of_two_revisions(cli: Cli, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *who, *arguments], check=True, capture_output=True)
+
+    def work(job: Job) -> dict[str, Any]:
+        bench.changes = {"instructions": job.model.stat().st_size}
+        return bench.work(job)
+
+    monkeypatch.setattr("aot.cli.report.work", work)
+    git("init", "-q", "-b", "main")
+    git("add", "a.tflite")
+    git("commit", "-q", "-m", "one")
+    Path("a.tflite").write_bytes(b"xyz")
+    git("commit", "-q", "-a", "-m", "two")
+    Path("a.tflite").write_bytes(b"wxyz")
+    found = cli("diff", "HEAD~1", "main", "--model", "a.tflite", "--model", "b.tflite", "--json").json
+    assert [(p["name"], p["totals"]["instructions"]["change"]) for p in found["pairs"]] == [("a", 2)]
+    found = cli("diff", "main", ".", "--model", "a.tflite", "--model", "b.tflite", "--json").json
+    assert found["pairs"][0]["totals"]["instructions"]["change"] == 1
+    assert found["added"] == ["b@mps2-an386"]
+    bench.refused = {"a"}
+    refused = cli("diff", "main", ".", "--model", "a.tflite")
+    assert refused.code == 4
+    assert "E2010 main a.tflite@mps2-an386: planted (aot explain E2010)" in refused.err
+    for revision in ("nowhere", "--all", "-p"):
+        done = cli("diff", "--model", "a.tflite", "--", revision, ".")
+        assert (done.code, done.err[:6]) == (2, "E5053 ")
 
 
 def test_diff(cli: Cli, bench: Bench) -> None:
