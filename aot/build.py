@@ -34,7 +34,8 @@ OPTS = ("balanced", "speed", "size", "ram")
 class Options:
     """How to compile: whose rounding (`oracle`), what to favour (`opt`), and where inputs and outputs live (`io`).
 
-    `kernels` "generic" uses portable C only, "native" the target's instructions too.  `flash_budget` (constants and code) and `ram_budget` (workspace) are limits in bytes for the choice of kernels.
+    `kernels` "generic" uses portable C only, "native" the target's instructions too.  `flash_budget` (constants and
+    code) and `ram_budget` (workspace) are limits in bytes for the choice of kernels.
     """
 
     oracle: str = "litert"

@@ -31,9 +31,10 @@ class LayerCall:
     """One layer: `func` over the tensors, in the order of its input and output buffers.
 
     `constants` gives each of `func.consts` by buffer name (packed bytes or elements), `scalars` the values of `func.scalars`.
-    `ops` are the indices of all operators of the .tflite that went into the layer; `span` is that of its result.  `candidates` are
-    the kernels that were in the running.  `shared` is the function that is emitted where layers of different numbers share one;
-    `func` stays the layer's own, and `scalars` are the arguments of whichever is emitted.
+    `ops` are the indices of all operators of the .tflite that went into the layer; `span` is that of its result.
+    `candidates` are the kernels that were in the running.  `shared` is the function that is emitted where layers of
+    different numbers share one; `func` stays the layer's own, and `scalars` are the arguments of whichever is
+    emitted.
     """
 
     func: PrimFunc

@@ -1,7 +1,8 @@
 """Which kernel for which layer: the fewest instructions under flash, code and RAM budgets, exactly.
 
-Each layer has candidates {instructions, constants, code, scratch}; candidates with the same key share their code, which is paid once.
-That is an integer program: x[l, c] = 1 where layer l takes candidate c, y[k] = 1 where code k is used,
+Each layer has candidates {instructions, constants, code, scratch}; candidates with the same key share their code,
+which is paid once. That is an integer program: x[l, c] = 1 where layer l takes candidate c, y[k] = 1 where code k is
+used,
 
   minimise  sum instructions * x   subject to   sum_c x[l, c] = 1,   x[l, c] <= y[key(l, c)],
   sum constants * x + sum code * y <= flash,   sum code * y <= code,
@@ -37,7 +38,8 @@ class Candidate:
 class Budget:
     """Limits in bytes; None: no limit.
 
-    `flash`: constants and kernel code together; `code`: kernel code alone; `scratch`: of each layer, by its place in the schedule.
+    `flash`: constants and kernel code together; `code`: kernel code alone; `scratch`: of each layer, by its place in
+    the schedule.
     """
 
     flash: int | None = None
@@ -46,7 +48,9 @@ class Budget:
 
 
 NODE_LIMIT = 50_000
-"""Branches after which the best choice found so far is taken; a count, not a time, so that the result does not depend on the machine."""
+"""Branches after which the best choice found so far is taken; a count, not a time, so that the result does not depend
+on the machine.
+"""
 
 Layers = Sequence[Sequence[Candidate]]
 
@@ -54,8 +58,8 @@ Layers = Sequence[Sequence[Candidate]]
 def choose(layers: Layers, budget: Budget) -> tuple[int, ...]:
     """The index of the best candidate of each layer.
 
-    A layer none of whose candidates respects its scratch limit keeps the one with the least scratch.  Where no choice fits, the limit
-    on code is dropped; where none fits then, the choice with the least flash is taken.
+    A layer none of whose candidates respects its scratch limit keeps the one with the least scratch.  Where no choice
+    fits, the limit on code is dropped; where none fits then, the choice with the least flash is taken.
     """
     if not layers:
         return ()

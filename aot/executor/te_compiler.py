@@ -22,7 +22,8 @@ def group_of(func: Function) -> Group:
     """Find anchor and followers of a primitive function.
 
     The anchor is the first call of the highest pattern kind; the followers are the calls after it.  Where a call in front of the
-    anchor belongs to the group too (an injective producer), the group is one for the generic path, and the last call is its anchor.
+    anchor belongs to the group too (an injective producer), the group is one for the generic path, and the last call
+    is its anchor.
     """
     calls = [e for e in post_order(func.body) if isinstance(e, Call)]
     kinds = [T_OP_PATTERN.get(c.op.name) for c in calls if isinstance(c.op, Op)]
@@ -211,8 +212,8 @@ def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy
     """The calls of `draft` with the kernels that the policy's budget selects.
 
     speed: no limit.  balanced: constants and code within twice the smallest constants plus 12 KiB, of which code may take
-    12 KiB, and in large models one byte for 16 bytes of constants more.  size: constants within 6 % of the smallest, code within 12 KiB.  ram: as balanced, without scratch at the peak of the plan.
-    Explicit budgets come on top.
+    12 KiB, and in large models one byte for 16 bytes of constants more.  size: constants within 6 % of the smallest,
+    code within 12 KiB.  ram: as balanced, without scratch at the peak of the plan. Explicit budgets come on top.
     """
     smallest = sum(min(c.constants for c in layer) for layer in found)
     code = None if policy.opt == "speed" else CODE_ALLOWANCE - MAIN_CODE

@@ -1,6 +1,7 @@
 """Operators and their attribute maps.
 
-An operator is a name; what is known of it lies in attribute maps, filled in one `register_op` call at the end of its file in `aot/op`.
+An operator is a name; what is known of it lies in attribute maps, filled in one `register_op` call at the end of its
+file in `aot/op`.
 """
 
 from __future__ import annotations

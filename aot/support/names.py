@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 
 _RESERVED = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true false "
-    "asm class new delete this template typename namespace operator public private protected virtual friend using try "
-    "catch throw export and or not xor main errno NULL memcpy memset memmove in out".split()
+    ["auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "bool", "true", "false", "asm", "class", "new", "delete", "this", "template", "typename", "namespace", "operator", "public", "private", "protected", "virtual", "friend", "using", "try", "catch", "throw", "export", "and", "or", "not", "xor", "main", "errno", "NULL", "memcpy", "memset", "memmove", "in", "out"]
 )
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class Repeat:
     """Lines that stand `count` times.
 
-    They are repeated by a C macro, not by the assembler's .rept: GCC takes the size of a template from the number of its lines, and
-    would place constants out of the reach of its loads if it thought a block smaller than it is.
+    They are repeated by a C macro, not by the assembler's .rept: GCC takes the size of a template from the number of
+    its lines, and would place constants out of the reach of its loads if it thought a block smaller than it is.
     """
 
     count: int

@@ -31,9 +31,10 @@ LAYERS = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense")
 class FusedLayer:
     """`acc = sum w*x + bias`, requantised by `requant`, then `tail`, element-wise calls on the result.
 
-    weight is int64 with the reduction in its inner axes: conv [O, KH, KW, I], depthwise [KH, KW, C*M], dense [O, K], its zero point
-    subtracted.  bias is int64 [O] for data as stored, with the zero point folded in.  `acc_low`, `acc_high` bound the accumulator of
-    each channel over all data of its type.  `weight_dtype` is how the weights are kept (int8, int4).
+    weight is int64 with the reduction in its inner axes: conv [O, KH, KW, I], depthwise [KH, KW, C*M], dense [O, K],
+    its zero point subtracted.  bias is int64 [O] for data as stored, with the zero point folded in.  `acc_low`,
+    `acc_high` bound the accumulator of each channel over all data of its type.  `weight_dtype` is how the weights are
+    kept (int8, int4).
     """
 
     anchor: Call
@@ -166,7 +167,9 @@ Epilogue = Callable[[Expr, tuple[Expr, ...]], Expr]
 
 
 def tail_accepts(layer: FusedLayer) -> bool:
-    """Whether every other operand of the tail is a tensor of the output's own shape, so that it can be read at the output's index."""
+    """Whether every other operand of the tail is a tensor of the output's own shape, so that it can be read at the
+    output's index.
+    """
     for call in layer.tail:
         if not isinstance(call.op, Op) or call.op.name not in F_TE:
             return False

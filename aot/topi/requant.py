@@ -9,9 +9,10 @@ hi(x) = floor(x / 2^32), TFLite's results are, before clamping,
   double rounding, s >= 1, p = 1:       (hi(a*m + 2^31) + 2^(s-1) + (acc >> 31)) >> s
   double rounding, s >= 1, p >= 2:      (hi(a*m) + 2^(s+p-2) + 2^(p-2) + ((acc >> 31) << (p-1))) >> (s+p-1)
 
-as long as a fits an int32.  The term with acc >> 31 only decides ties of negative values, so it is left out where those are clamped
-to the zero point anyway (every ReLU whose zero point is its lower bound).  The zero point joins the constant, shifted left by
-s+p-1.  Everything is exact integer arithmetic; tests/topi/test_requant.py compares with the reference functions.
+as long as a fits an int32.  The term with acc >> 31 only decides ties of negative values, so it is left out where
+those are clamped to the zero point anyway (every ReLU whose zero point is its lower bound).  The zero point joins the
+constant, shifted left by s+p-1.  Everything is exact integer arithmetic; tests/topi/test_requant.py compares with the
+reference functions.
 """
 
 from __future__ import annotations
@@ -122,7 +123,8 @@ def plan_requantize(attrs: RequantizeAttrs, low: Array, high: Array, target: Tar
 def plan_high_multiply(
     attrs: RequantizeAttrs, low: Array, high: Array, *, target: Target, prescale: int | Array = 1
 ) -> HighMultiply | None:
-    """The short form for accumulators that come pre-scaled by 2^prescale (one p, or one for each channel); None where it is not exact.
+    """The short form for accumulators that come pre-scaled by 2^prescale (one p, or one for each channel); None where
+    it is not exact.
 
     Channels of different p need the sign term to be unnecessary.
     """

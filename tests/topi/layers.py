@@ -28,7 +28,9 @@ topi.load_all()
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer to try. `kind` is conv, dw or dense; `spread` scales the requantisation so that about that many codes are used."""
+    """One layer to try. `kind` is conv, dw or dense; `spread` scales the requantisation so that about that many codes
+    are used.
+    """
 
     kind: str
     data: tuple[int, ...]
@@ -93,7 +95,9 @@ def interpret(lowered: Lowered, inputs: list[Array], out_shape: tuple[int, ...])
 
 
 def check(impl: Impl, layer: Layer, target: Target) -> int:
-    """Compare a kernel with the relay meaning; returns the number of distinct output codes (a layer that saturates proves little)."""
+    """Compare a kernel with the relay meaning; returns the number of distinct output codes (a layer that saturates
+    proves little).
+    """
     from aot.executor.te_compiler import group_of
 
     func = build(layer)

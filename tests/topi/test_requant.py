@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aot.op.requantize import RequantizeAttrs, evaluate
 from aot.ir.type import TensorType
+from aot.op.requantize import RequantizeAttrs, evaluate
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder
 from aot.tir.interpreter import run

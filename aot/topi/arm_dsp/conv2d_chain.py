@@ -44,7 +44,9 @@ MAX_PADDED_COPY = 2048
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The reduction cut into `count` runs of `length` taps, each short enough for the lanes; taps beyond the real ones are zero."""
+    """The reduction cut into `count` runs of `length` taps, each short enough for the lanes; taps beyond the real
+    ones are zero.
+    """
 
     count: int
     length: int
@@ -56,7 +58,9 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class ChainSchedule:
-    """`common`: loops of a form that layers of other sizes have too, so that they can share code; else the fastest for this one."""
+    """`common`: loops of a form that layers of other sizes have too, so that they can share code; else the fastest
+    for this one.
+    """
 
     common: bool
 
@@ -71,7 +75,9 @@ class ChainSchedule:
 
 
 def plan_segments(weights: Array, schedule: ChainSchedule) -> Segments:
-    """The fewest segments for weights [K, O] (O a multiple of 4): 128 * (sum |wa| + sum |wb|) < 2^20 in each, for channel pairs."""
+    """The fewest segments for weights [K, O] (O a multiple of 4): 128 * (sum |wa| + sum |wb|) < 2^20 in each, for
+    channel pairs.
+    """
     depth = weights.shape[0]
     pairs = np.abs(weights.astype(np.int64)).reshape(depth, -1, 2).sum(axis=2)
     for count in range(1, depth + 1):
@@ -134,7 +140,9 @@ def lower(group: Group, target: Target, name: str, *, schedule: ChainSchedule) -
 
 
 class ChainStream:
-    """Packs a layer: for each block of 4 channels the words {wa + wb z, wc + wd z} of all taps, then biases and requantisation."""
+    """Packs a layer: for each block of 4 channels the words {wa + wb z, wc + wd z} of all taps, then biases and
+    requantisation.
+    """
 
     def __init__(self, layer: FusedLayer, target: Target, schedule: ChainSchedule) -> None:
         self.layer, self.schedule = layer, schedule

@@ -203,6 +203,7 @@ def _strips(layout: Layout, columns: Axis) -> tuple[tuple[int, int], ...]:
 
 
 def strip_of(schedule: Schedule, rounding: Rounding, target: Target, *, outputs: int) -> Strip:
+    """The asm block of a strip of `outputs` results."""
     rows, columns = schedule.rows, schedule.columns
     return Strip(
         schedule.layout,

@@ -125,6 +125,7 @@ class _Plan:
 
 
 def tile_outputs(columns: Axis) -> int:
+    """Results of one tile: as many as the pitch holds, in fours where there are four."""
     fitting = (PITCH - columns.taps) // columns.stride + 1
     return fitting // 4 * 4 if fitting >= 4 else fitting // 2 * 2
 

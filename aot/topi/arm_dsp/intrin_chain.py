@@ -1,8 +1,10 @@
-"""The SMLAL chain: three products in one 64-bit multiply-accumulate, on every core with SMLAL (Armv7-M and later, also without DSP).
+"""The SMLAL chain: three products in one 64-bit multiply-accumulate, on every core with SMLAL (Armv7-M and later,
+also without DSP).
 
-Two 8-bit numbers share a word, z = 2^21 apart.  With weight words a + b*z (two output channels) and data words p + q*z, q + r*z (three
-pixels), (a + b z)(p + q z) = a p + (a q + b p) z + b q z^2, and likewise for the other word, so two SMLAL do six multiply-accumulates.
-Every lane has to stay below 2^20 in magnitude; the low and the middle lane start at 2^20, so that they never borrow.
+Two 8-bit numbers share a word, z = 2^21 apart.  With weight words a + b*z (two output channels) and data words p +
+q*z, q + r*z (three pixels), (a + b z)(p + q z) = a p + (a q + b p) z + b q z^2, and likewise for the other word, so
+two SMLAL do six multiply-accumulates. Every lane has to stay below 2^20 in magnitude; the low and the middle lane
+start at 2^20, so that they never borrow.
 """
 
 from __future__ import annotations
@@ -69,8 +71,8 @@ def common_tap_loop(taps: int) -> TapLoop:
 def smlal_chain(loop: TapLoop) -> TensorIntrin:
     """acc[4] += words of `taps` taps: 4 channels (two words a tap) by 3 pixels (two words a tap).
 
-    Operands: w int32[2 * taps], x int32[2 * taps], acc uint32[8] (the accumulators (a,pq) (a,qr) (b,pq) (b,qr) as low and high words),
-    and taps, which `loop` has to accept.
+    Operands: w int32[2 * taps], x int32[2 * taps], acc uint32[8] (the accumulators (a,pq) (a,qr) (b,pq) (b,qr) as low
+    and high words), and taps, which `loop` has to accept.
     """
     taps = Var("taps")
     b = IRBuilder(f"smlal_chain_{loop.unroll}_{loop.rest}")

@@ -72,6 +72,7 @@ def unpack(register: str, other: str) -> list[str]:
 
 
 def requantized(b: IRBuilder, rounding: Rounding, acc: Expr, numbers: Sequence[Expr]) -> Expr:
+    """The meaning of the block's requantisation; `numbers`: bias, constant, multiplier and, where it varies, shift."""
     scaled = b.let("scaled", acc)
     constant = numbers[1] + sign_term(scaled, rounding.prescale) if rounding.signed else numbers[1]
     total = (SMMLAR if rounding.rounded else SMMLA)(scaled, numbers[2], constant)

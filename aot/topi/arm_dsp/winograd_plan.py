@@ -102,7 +102,7 @@ class WinogradStream:
 
     @property
     def block_words(self) -> int:
-        return CHANNELS * (self.plan.form.positions * self.pairs + len(self._rows))
+        return int(CHANNELS * (self.plan.form.positions * self.pairs + len(self._rows)))
 
     @property
     def numbers(self) -> int:

@@ -51,7 +51,7 @@ def make_stream(layer: FusedLayer, target: Target, *, block: int) -> ChannelStre
     depthwise = weights.shape[-1] == layer.channels and layer.anchor.op.name == "nn.depthwise_conv2d"  # type: ignore[union-attr]
     matrix = weights.reshape(-1, layer.channels) if depthwise else weights.reshape(layer.channels, -1).T
     zp = layer.anchor.attrs.weight_zp
-    stored = WeightFormat(layer.weight_dtype, 0 if -128 <= matrix.min() and matrix.max() <= 127 else zp)
+    stored = WeightFormat(layer.weight_dtype, 0 if matrix.min() >= -128 and matrix.max() <= 127 else zp)
     return ChannelStream(matrix, layer.bias, requant, block=block, stored=stored)
 
 
