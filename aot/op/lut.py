@@ -82,7 +82,8 @@ def float_table(transform: Callable[[Float32], Float32], data: tuple[float, int]
     (scale_in, zp_in), (scale, zp) = data, out
     real = np.float32(scale_in) * (codes() - zp_in).astype(np.float32)
     scaled = transform(real).astype(np.float32) * (np.float32(1) / np.float32(scale))
-    return tuple(min(max(round_half_away(float(v)) + zp, -128), 127) for v in scaled)
+    bounded = np.clip(scaled, -(2.0**30), 2.0**30)  # far beyond all codes; the reference's conversion is undefined beyond int32
+    return tuple(min(max(round_half_away(float(v)) + zp, -128), 127) for v in bounded)
 
 
 register_op(

@@ -1,0 +1,184 @@
+"""Functions of one tensor: every 8-bit code, many 16-bit codes, floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from aot.relay.interpreter import evaluate
+from tests.op._differential import EVERY_CODE, FAST, SLOW, check, check_lowering, main_of, scales
+from tests.op._one_op import Spec, one_op
+from tests.writer import HAVE_LITERT, Quant, reference_sets
+
+TABLES: list[tuple[str, dict[str, Any]]] = [
+    ("GELU", {"approximate": True}),
+    ("GELU", {"approximate": False}),
+    ("EXP", {}),
+    ("LOG", {}),
+    ("HARD_SWISH", {}),
+    ("ABS", {}),
+    ("RELU_0_TO_1", {}),
+    ("RELU6", {}),
+    ("LEAKY_RELU", {"alpha": 0.3}),
+    ("LEAKY_RELU", {"alpha": 1.7}),
+    ("RSQRT", {}),
+]
+VERSION = {"HARD_SWISH": 1, "RELU_0_TO_1": 1}
+SIXTEEN: list[tuple[str, dict[str, Any]]] = [
+    ("LOGISTIC", {}),
+    ("TANH", {}),
+    ("EXP", {}),
+    ("LOG", {}),
+    ("GELU", {"approximate": True}),
+    ("RSQRT", {}),
+    ("RELU", {}),
+    ("RELU6", {}),
+    ("LEAKY_RELU", {"alpha": 0.3}),
+]
+VERSION_16 = {"EXP": 2, "LOG": 2, "GELU": 2, "LEAKY_RELU": 2, "RELU6": 3}
+LEGACY = ["LOGISTIC", "TANH", "RELU", "RELU6", "HARD_SWISH", "LEAKY_RELU"]
+FLOATS = ["ABS", "NEG", "SQUARE", "FLOOR", "SQRT", "RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU"]
+CLOSE = ["EXP", "LOG", "SIN", "COS", "TANH", "LOGISTIC", "RSQRT", "GELU", "HARD_SWISH", "LOG_SOFTMAX", "SOFTMAX", "L2_NORMALIZATION"]
+
+
+def bytes_case(opcode: str, x: Quant, y: Quant, **options: Any) -> None:
+    """All codes of int8; RSQRT takes none below its zero point."""
+    x = Quant(x.scale, -128) if opcode == "RSQRT" else x
+    if opcode == "EXP":  # beyond int32 the reference's conversion to an integer is undefined
+        x = Quant(float(np.float32(min(x.scale, 0.05))), x.zero_point)
+    scale = max(y.scale, x.scale / 100) if opcode == "HARD_SWISH" else y.scale
+    out = Spec((1, 256), "int8", Quant(float(np.float32(scale)), y.zero_point))
+    check(one_op(opcode, [Spec((1, 256), "int8", x)], [out], version=VERSION.get(opcode, 2), **options), [EVERY_CODE])
+
+
+QUANTS = st.builds(Quant, scales(), st.one_of(st.sampled_from([-128, 127, 0]), st.integers(-128, 127)))
+
+
+def run_bytes(opcode: str, options: dict[str, Any], examples: Any) -> None:
+    @given(QUANTS, QUANTS)
+    @examples
+    def test(x: Quant, y: Quant) -> None:
+        bytes_case(opcode, x, y, **options)
+
+    test()
+
+
+@pytest.mark.parametrize(("opcode", "options"), TABLES)
+def test_bytes(opcode: str, options: dict[str, Any]) -> None:
+    run_bytes(opcode, options, FAST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("opcode", "options"), TABLES)
+def test_bytes_often(opcode: str, options: dict[str, Any]) -> None:
+    run_bytes(opcode, options, SLOW)
+
+
+def sixteen_case(opcode: str, x_scale: float, y_scale: float, data: Any, **options: Any) -> None:
+    """LOGISTIC and TANH have a fixed result; RSQRT takes positive codes."""
+    y_scale = 2.0**-15 if opcode in ("LOGISTIC", "TANH") else float(np.float32(y_scale / 256))
+    if opcode == "RSQRT":
+        data = np.clip(np.abs(data.astype(np.int32)), 1, 32767).astype(np.int16)
+    x, y = Quant(float(np.float32(x_scale / 256)), 0), Quant(y_scale, 0)
+    model = one_op(
+        opcode, [Spec(data.shape, "int16", x)], [Spec(data.shape, "int16", y)], version=VERSION_16.get(opcode, 3), **options
+    )
+    check(model, [data])
+
+
+def run_sixteen(opcode: str, options: dict[str, Any], examples: Any) -> None:
+    @given(scales(), scales(), st.integers(0, 1000))
+    @examples
+    def test(x: float, y: float, seed: int) -> None:
+        data = np.random.default_rng(seed).integers(-32768, 32767, (1, 400), np.int16, endpoint=True)
+        data[0, :4] = -32768, 32767, 0, -1
+        sixteen_case(opcode, x, y, data, **options)
+
+    test()
+
+
+@pytest.mark.parametrize(("opcode", "options"), SIXTEEN)
+def test_sixteen_bits(opcode: str, options: dict[str, Any]) -> None:
+    run_sixteen(opcode, options, FAST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("opcode", "options"), SIXTEEN)
+def test_sixteen_bits_often(opcode: str, options: dict[str, Any]) -> None:
+    run_sixteen(opcode, options, SLOW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opcode", ["LOGISTIC", "TANH"])
+@pytest.mark.parametrize("scale", [2.0**-4, 2.0**-3, 0.05, 0.4])
+def test_every_code_of_sixteen_bits(opcode: str, scale: float) -> None:
+    sixteen_case(opcode, scale, 1.0, np.arange(-32768, 32768, dtype=np.int16).reshape(1, -1))
+
+
+@pytest.mark.parametrize("opcode", LEGACY)
+def test_legacy_codes(opcode: str) -> None:
+    data = np.arange(256, dtype=np.uint8).reshape(1, 256)
+    y = {"LOGISTIC": Quant(1 / 256, 0), "TANH": Quant(1 / 128, 128)}.get(opcode, Quant(0.05, 20))
+    options = {"alpha": 0.2} if opcode == "LEAKY_RELU" else {}
+    model = one_op(opcode, [Spec((1, 256), "uint8", Quant(0.04, 100))], [Spec((1, 256), "uint8", y)], **options)
+    check(model, [data], host=True)
+
+
+@pytest.mark.parametrize("opcode", FLOATS)
+def test_floats(opcode: str) -> None:
+    data = np.linspace(-9, 9, 73, dtype=np.float32).reshape(1, 73)
+    data = np.abs(data) if opcode == "SQRT" else data
+    options = {"alpha": 0.3} if opcode == "LEAKY_RELU" else {}
+    check(one_op(opcode, [Spec((1, 73), "float32")], [Spec((1, 73), "float32")], **options), [data], host=True)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "meaning"),
+    [("CEIL", np.ceil), ("ROUND", np.rint), ("ELU", lambda x: np.where(x < 0, np.expm1(x), x))],
+)
+def test_floats_without_reference(opcode: str, meaning: Any) -> None:
+    """Operators that the reference resolver lacks."""
+    data = np.linspace(-4, 4, 65, dtype=np.float32).reshape(1, 65)
+    func = main_of(one_op(opcode, [Spec((1, 65), "float32")], [Spec((1, 65), "float32")]))
+    found = evaluate(func, [data])
+    np.testing.assert_allclose(found[0], meaning(data.astype(np.float64)), rtol=1e-6)
+    check_lowering(func, [[data]], [found], host=False)
+
+
+@pytest.mark.parametrize("opcode", CLOSE)
+def test_floats_that_are_close(opcode: str) -> None:
+    """Functions of the C library: to within 1e-5 of the reference, the kernels as `evaluate` says."""
+    data = np.linspace(-9, 9, 72, dtype=np.float32).reshape(6, 12)
+    data = np.abs(data) + np.float32(0.01) if opcode in ("LOG", "RSQRT") else data
+    options: dict[str, Any] = {"SOFTMAX": {"beta": 1.0}, "GELU": {"approximate": True}}.get(opcode, {})
+    model = one_op(opcode, [Spec(data.shape, "float32")], [Spec(data.shape, "float32")], **options)
+    func = main_of(model)
+    found = evaluate(func, [data])
+    if HAVE_LITERT:
+        np.testing.assert_allclose(found[0], reference_sets(model, [[data]])[0][0], rtol=1e-5, atol=1e-6)
+    check_lowering(func, [[data]], [found], host=False)
+
+
+@given(QUANTS, QUANTS, QUANTS, st.sampled_from(["int8", "int16"]), st.sampled_from([(1, 1, 6), (4, 1, 6), (6,), (4, 5, 6)]), st.integers(0, 99))
+@FAST
+def test_prelu(x: Quant, alpha: Quant, y: Quant, dtype: str, shape: tuple[int, ...], seed: int) -> None:
+    if dtype == "int16":
+        x, y = (Quant(float(np.float32(q.scale / 256)), 0) for q in (x, y))
+        alpha = Quant(alpha.scale, 0)
+    y = Quant(max(y.scale, x.scale / 64, x.scale * alpha.scale), y.zero_point)
+    slopes = np.random.default_rng(seed).integers(-128, 127, shape, np.int8, endpoint=True)
+    inputs = [Spec((4, 5, 6), dtype, x), Spec(shape, "int8", alpha, slopes)]
+    check(one_op("PRELU", inputs, [Spec((4, 5, 6), dtype, y)]))
+
+
+@given(scales(), st.integers(1, 3), st.integers(1, 40), st.sampled_from([1.0, 0.7]), st.integers(0, 99))
+@FAST
+def test_softmax_of_sixteen_bits(scale: float, rows: int, depth: int, beta: float, seed: int) -> None:
+    data = np.random.default_rng(seed).integers(-32768, 32767, (rows, depth), np.int16, endpoint=True)
+    x, y = Quant(float(np.float32(scale / 512)), 0), Quant(2.0**-15, 0)
+    model = one_op("SOFTMAX", [Spec(data.shape, "int16", x)], [Spec(data.shape, "int16", y)], version=3, beta=beta)
+    check(model, [data], [np.full_like(data, 5)], host=seed == 0)
