@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 
 from aot.cli.options import (
     BoardName,
+    FlashBudget,
     Force,
     Io,
     JsonFlag,
+    Kernels,
     ModelName,
     ModelPath,
     Opt,
     Oracle,
     OutputFolder,
     QuietFlag,
+    RamBudget,
     VerboseFlag,
 )
 from aot.cli.output import Output
@@ -51,6 +54,9 @@ def command(
     board: BoardName = None,
     oracle: Oracle = "litert",
     opt: Opt = "balanced",
+    kernels: Kernels = "native",
+    flash_budget: FlashBudget = None,
+    ram_budget: RamBudget = None,
     io: Io = "arena",
     force: Force = False,
     as_json: JsonFlag = False,
@@ -66,7 +72,17 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board)
-    wanted = request(model, name=name, target=place.cpu, oracle=oracle, opt=opt, io=io)
+    wanted = request(
+        model,
+        name=name,
+        target=place.cpu,
+        oracle=oracle,
+        opt=opt,
+        io=io,
+        kernels=kernels,
+        flash_budget=flash_budget,
+        ram_budget=ram_budget,
+    )
     folder = output or Path("out") / f"{wanted.name}-{place.name}"
     check_replaceable(folder, force=force)
     with tempfile.TemporaryDirectory(prefix="aot-build-") as scratch, out.working(f"building {model.name} for {place.name}"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,13 @@ if TYPE_CHECKING:
     from aot.executor.layout import Io
     from aot.micro.board import Board
 
-_CHOICES = {"oracle": ("litert", "tflm"), "opt": ("speed", "balanced", "size", "ram"), "io": ("arena", "user")}
+_CHOICES = {
+    "oracle": ("litert", "tflm"),
+    "opt": ("speed", "balanced", "size", "ram"),
+    "io": ("arena", "user"),
+    "kernels": ("native", "generic"),
+}
+_UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB": 1 << 20, "MB": 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,9 @@ class Request:
     oracle: str
     opt: str
     io: Io
+    kernels: str = "native"
+    flash_budget: int | None = None
+    ram_budget: int | None = None
 
 
 def find_board(name: str | None) -> Board:
@@ -49,22 +59,59 @@ def choose_target(target: str | None, board: Board | None) -> str:
     return board.cpu
 
 
-def request(model: Path, *, name: str | None, target: str, oracle: str, opt: str, io: str = "arena") -> Request:
+def parse_bytes(text: str, option: str) -> int:
+    """`96KiB`, `96K` or `98304` as bytes (E5009)."""
+    match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", text)
+    if match is None or match[2].upper() not in _UNITS:
+        raise UsageError(Problem("E5009", f"{option} {text}: give a size such as 98304, 96KiB or 1MiB"))
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def request(
+    model: Path,
+    *,
+    name: str | None,
+    target: str,
+    oracle: str,
+    opt: str,
+    io: str = "arena",
+    kernels: str = "native",
+    flash_budget: str | None = None,
+    ram_budget: str | None = None,
+) -> Request:
     """Check the options and read the file (E5001, E5003, E5009)."""
-    given = {"oracle": oracle, "opt": opt, "io": io}
+    given = {"oracle": oracle, "opt": opt, "io": io, "kernels": kernels}
     wrong = [
         Problem("E5009", f"--{k} {v}: choose one of {', '.join(_CHOICES[k])}") for k, v in given.items() if v not in _CHOICES[k]
     ]
     if wrong:
         raise UsageError(*wrong)
-    return Request(model, read_file(model), model_name(model, name), target, oracle, opt, "user" if io == "user" else "arena")
+    return Request(
+        model,
+        read_file(model),
+        model_name(model, name),
+        target,
+        oracle,
+        opt,
+        "user" if io == "user" else "arena",
+        kernels,
+        None if flash_budget is None else parse_bytes(flash_budget, "--flash-budget"),
+        None if ram_budget is None else parse_bytes(ram_budget, "--ram-budget"),
+    )
 
 
 def compile_model(wanted: Request) -> Artifact:
     """Run the compiler."""
     from aot.build import Options, build
 
-    options = Options(oracle=wanted.oracle, opt=wanted.opt, io=wanted.io)
+    options = Options(
+        oracle=wanted.oracle,
+        opt=wanted.opt,
+        io=wanted.io,
+        kernels=wanted.kernels,
+        flash_budget=wanted.flash_budget,
+        ram_budget=wanted.ram_budget,
+    )
     return build(wanted.path, target=wanted.target, name=wanted.name, options=options)
 
 

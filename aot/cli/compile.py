@@ -13,15 +13,18 @@ import typer
 
 from aot.cli.options import (
     BoardName,
+    FlashBudget,
     Force,
     Io,
     JsonFlag,
+    Kernels,
     ModelName,
     ModelPath,
     Opt,
     Oracle,
     OutputFolder,
     QuietFlag,
+    RamBudget,
     TargetName,
     VerboseFlag,
 )
@@ -123,6 +126,9 @@ def command(
     board: BoardName = None,
     oracle: Oracle = "litert",
     opt: Opt = "balanced",
+    kernels: Kernels = "native",
+    flash_budget: FlashBudget = None,
+    ram_budget: RamBudget = None,
     io: Io = "arena",
     form: Format = "c",
     force: Force = False,
@@ -138,7 +144,17 @@ def command(
         raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board) if board else None
-    wanted = request(model, name=name, target=choose_target(target, place), oracle=oracle, opt=opt, io=io)
+    wanted = request(
+        model,
+        name=name,
+        target=choose_target(target, place),
+        oracle=oracle,
+        opt=opt,
+        io=io,
+        kernels=kernels,
+        flash_budget=flash_budget,
+        ram_budget=ram_budget,
+    )
     path = output or Path("out") / (wanted.name if form == "c" else f"{wanted.name}.tar")
     (check_library if form == "mlf" else check_folder)(path, force=force)
     with out.working(f"compiling {model.name}"):

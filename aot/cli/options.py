@@ -14,6 +14,15 @@ TargetName = Annotated[str | None, typer.Option("--target", metavar="CPU", help=
 BoardName = Annotated[str | None, typer.Option("--board", metavar="BOARD", help="Board, such as mps2-an386 (aot boards).")]
 Oracle = Annotated[str, typer.Option("--oracle", metavar="litert|tflm", help="Whose rounding: TensorFlow Lite's or TFLM's.")]
 Opt = Annotated[str, typer.Option("--opt", metavar="speed|balanced|size|ram", help="What to optimise for.")]
+Kernels = Annotated[
+    str, typer.Option("--kernels", metavar="native|generic", help="With the core's special instructions, or portable C only.")
+]
+FlashBudget = Annotated[
+    str | None, typer.Option("--flash-budget", metavar="SIZE", help="Most flash for constants and code, such as 96KiB.")
+]
+RamBudget = Annotated[
+    str | None, typer.Option("--ram-budget", metavar="SIZE", help="Workspace that scratch memory may not exceed, such as 20KiB.")
+]
 Io = Annotated[str, typer.Option("--io", metavar="arena|user", help="Input and output inside the workspace or at the caller's.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output folder that an earlier run of aot wrote.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]

@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aot.cli.options import BoardName, Io, JsonFlag, ModelName, ModelPath, Opt, Oracle, QuietFlag, Timeout, VerboseFlag
+from aot.cli.options import (
+    BoardName,
+    FlashBudget,
+    Io,
+    JsonFlag,
+    Kernels,
+    ModelName,
+    ModelPath,
+    Opt,
+    Oracle,
+    QuietFlag,
+    RamBudget,
+    Timeout,
+    VerboseFlag,
+)
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
 
@@ -109,6 +123,9 @@ def command(
     profile: Profile = False,
     oracle: Oracle = "litert",
     opt: Opt = "balanced",
+    kernels: Kernels = "native",
+    flash_budget: FlashBudget = None,
+    ram_budget: RamBudget = None,
     io: Io = "arena",
     name: ModelName = None,
     timeout: Timeout = 0.0,
@@ -128,7 +145,17 @@ def command(
         raise UsageError(Problem("E5009", f"--quantize {quantize}: choose one of auto, always, never"))
     classes = read_labels(labels)
     place = find_board(board)
-    wanted = request(model, name=name, target=place.cpu, oracle=oracle, opt=opt, io=io)
+    wanted = request(
+        model,
+        name=name,
+        target=place.cpu,
+        oracle=oracle,
+        opt=opt,
+        io=io,
+        kernels=kernels,
+        flash_budget=flash_budget,
+        ram_budget=ram_budget,
+    )
     with out.working(f"compiling {model.name}"):
         artifact = compile_model(wanted)
     meta = artifact.metadata

@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aot.cli.options import BoardName, Io, JsonFlag, ModelName, ModelPath, Opt, Oracle, QuietFlag, Timeout, VerboseFlag
+from aot.cli.options import (
+    BoardName,
+    FlashBudget,
+    Io,
+    JsonFlag,
+    Kernels,
+    ModelName,
+    ModelPath,
+    Opt,
+    Oracle,
+    QuietFlag,
+    RamBudget,
+    Timeout,
+    VerboseFlag,
+)
 from aot.cli.output import Output, paint
 from aot.errors import EXIT_VERIFICATION, Problem, UsageError
 
@@ -91,6 +105,9 @@ def command(
     random: RandomCount = None,
     oracle: Oracle = "litert",
     opt: Opt = "balanced",
+    kernels: Kernels = "native",
+    flash_budget: FlashBudget = None,
+    ram_budget: RamBudget = None,
     io: Io = "arena",
     name: ModelName = None,
     profile: ProfileFlag = True,
@@ -107,7 +124,17 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board)
-    wanted = request(model, name=name, target=place.cpu, oracle=oracle, opt=opt, io=io)
+    wanted = request(
+        model,
+        name=name,
+        target=place.cpu,
+        oracle=oracle,
+        opt=opt,
+        io=io,
+        kernels=kernels,
+        flash_budget=flash_budget,
+        ram_budget=ram_budget,
+    )
     with out.working(f"compiling {model.name}"):
         artifact = compile_model(wanted)
         sets = choose_sets(artifact, inputs, random, oracle=oracle)
