@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tests.op._differential import FAST, SLOW, check
+from aot.ir.module import IRModule
+from aot.relay.expr import Call, Function, post_order
+from aot.relay.transform import pipeline
+from tests.op._differential import FAST, SLOW, check, main_of
 from tests.op._layer_models import INT4, INT16, INT16_BIAS32, UINT8, Kind, LayerModel, extremes, rows, windows
+from tests.writer import ModelBuilder
 
 CONV, DEPTHWISE, DENSE = "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"
 INT16_NO_BIAS = Kind("int16", "int8", "")
@@ -77,3 +81,26 @@ def test_on_host(kind: Kind) -> None:
     check(LayerModel(CONV, kind, (1, 5, 6, 3), 6, (3, 3), activation="RELU").build(), host=True)
     check(LayerModel(DEPTHWISE, kind, (1, 5, 6, 3), 2, (3, 3)).build(), host=True)
     check(LayerModel(DENSE, kind, (2, 19), 7).build(), host=True)
+
+
+def test_shifts_between_legacy_operators_vanish() -> None:
+    """ADD, RESHAPE, ADD on uint8: one shift to int8 at the input, one back at the output."""
+    b = ModelBuilder()
+    q = {"scale": 0.05, "zero_point": 130}
+    x, first = (b.tensor(n, (2, 6), "uint8", **q) for n in ("x", "first"))
+    shape = b.tensor("shape", (2,), "int32", data=np.array([3, 4], np.int32))
+    reshaped, last = (b.tensor(n, (3, 4), "uint8", **q) for n in ("reshaped", "last"))
+    b.op("ADD", [x, x], [first])
+    b.op("RESHAPE", [first, shape], [reshaped], new_shape=np.array([3, 4], np.int32))
+    b.op("ADD", [reshaped, reshaped], [last])
+    model = b.build([x], [last])
+    check(model)
+    func = pipeline()(IRModule({"main": main_of(model)}))["main"]
+    assert isinstance(func, Function)
+    calls = [str(e.op) for f in groups_of(func) for e in post_order(f.body) if isinstance(e, Call)]
+    assert calls.count("qnn.requantize8") == 2
+
+
+def groups_of(func: Function) -> list[Function]:
+    """The primitive functions of a fused graph."""
+    return [e.op for e in post_order(func.body) if isinstance(e, Call) and isinstance(e.op, Function)]

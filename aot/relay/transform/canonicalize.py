@@ -249,6 +249,24 @@ def drop_requantize8(expr: Call, _uses: Uses) -> Expr | None:
     return expr.args[0] if np.array_equal(_mapped(expr, codes), codes) else None
 
 
+def drop_requantize8_pair(expr: Call, _uses: Uses) -> Expr | None:
+    """g(f(x)) = x for maps f and g of 8-bit codes that undo each other (all codes are tried); also where f(x) is reshaped between."""
+    inner = expr.args[0]
+    if isinstance(inner, Call) and is_op(inner, "reshape") and isinstance(inner.args[0], Call) and is_op(inner.args[0], "qnn.requantize8"):
+        moved = _again(expr, inner.args, expr.attrs)
+        found = drop_requantize8_pair(moved, _uses)
+        return None if found is None else _again(inner, [found], inner.attrs)
+    if not isinstance(inner, Call) or not is_op(inner, "qnn.requantize8"):
+        return None
+    x = inner.args[0]
+    dtype = tensor_type(x).dtype
+    if dtype != tensor_type(expr).dtype or bits(dtype) != 8 or bits(tensor_type(inner).dtype) != 8:
+        return None
+    low, high = int_range(dtype)
+    codes = np.arange(low, high + 1).astype(dtype)
+    return x if np.array_equal(_mapped(expr, _mapped(inner, codes)), codes) else None
+
+
 def map_of_lut(expr: Call, uses: Uses) -> Expr | None:
     """f(T[x]) = (f . T)[x] for a map f of int8 codes to int8 codes, if nothing else reads T[x]."""
     inner = expr.args[0]
@@ -299,7 +317,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "transpose": (transpose_of_transpose, drop_transpose),
     "nn.pad": (drop_pad,),
     "concatenate": (drop_concatenate,),
-    "qnn.requantize8": (drop_requantize8, map_of_lut),
+    "qnn.requantize8": (drop_requantize8, drop_requantize8_pair, map_of_lut),
     "qnn.lut": (map_of_lut, lut_of_map),
 }
 """Rules by operator, tried in this order."""
