@@ -133,7 +133,7 @@ def work(job: Job) -> Report:
     wanted = request(job.model, name=None, target=place.cpu, oracle=o["oracle"], opt=o["opt"], io=o["io"])
     artifact = compile_model(wanted)
     sets = choose_sets(artifact, o["inputs"], o["random"], oracle=o["oracle"])
-    return make_report(wanted.data, artifact, prepare(artifact, place), sets, timeout=o["timeout"])
+    return make_report(wanted.data, artifact, prepare(artifact, place), sets, timeout=o["timeout"], folder=o.get("folder"))
 
 
 @contextmanager
@@ -228,7 +228,9 @@ def command(
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     chosen = chosen_formats(formats)
     gate = open_gate(budget, baseline, accept=accept, allow=allow)
-    options = {"oracle": oracle, "opt": opt, "io": io, "inputs": inputs, "random": random, "timeout": timeout or None}
+    options = {
+        "oracle": oracle, "opt": opt, "io": io, "inputs": inputs, "random": random, "timeout": timeout or None, "folder": output,
+    }  # fmt: skip
     job_list = make_jobs(models, board, options)
     with progress(out, len(job_list)) as done:
         found = bundle(*run_jobs(work, job_list, processes=jobs, done=done))
@@ -287,6 +289,18 @@ def exit_code(bundle: Mapping[str, Any], judged: Judged) -> int:
     return EXIT_DOES_NOT_FIT if any(f.state == "over" for f in judged.findings) else 0
 
 
+def first_layer(verdict: Mapping[str, Any]) -> str:
+    """Where to look, and with which inputs."""
+    found = verdict["divergence"]
+    if found is None:
+        return "aot verify names the first layer"
+    place = "every layer agrees with the reference's tensors"
+    if found["layers"]:
+        x = found["layers"][0]
+        place = f'first at layer {x["layer"]} {x["op"]} "{x["name"]}", kernel {x["kernel"]}: {x["count"]} of {x["size"]} values'
+    return f"{place}; inputs in {found['reproducer']}" if found["reproducer"] else place
+
+
 def complain(bundle: Mapping[str, Any], judged: Judged) -> None:
     """All that is wrong, on stderr."""
     problems = [
@@ -298,7 +312,7 @@ def complain(bundle: Mapping[str, Any], judged: Judged) -> None:
         verdict = r["verdict"]
         if not verdict["exact"]:
             bad = verdict["sets"] - verdict["sets_exact"]
-            text = f"{bad} of {verdict['sets']} sets differ from {verdict['reference']}; aot verify names the first layer"
+            text = f"{bad} of {verdict['sets']} sets differ from {verdict['reference']}; {first_layer(verdict)}"
             problems.append(Problem("E4001", text, f"{r['name']}@{r['board']}"))
     problems += judged.refused.problems if judged.refused is not None else ()
     problems += [Problem("E2020", f.text, f.key) for f in judged.findings if f.state == "over"]

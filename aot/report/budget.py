@@ -196,9 +196,7 @@ def _judge(key: str, metric: str, value: int, *, limit: Limit, before: int | Non
     return Finding(key, metric, value, limit.text, bound, before, state)
 
 
-def check_reports(
-    reports: Sequence[Report], budget: Budget | None, baseline: Mapping[str, Report] | None
-) -> list[Finding]:
+def check_reports(reports: Sequence[Report], budget: Budget | None, baseline: Mapping[str, Report] | None) -> list[Finding]:
     """check_report of all; a report without a counterpart in the baseline is held against the absolute limits only."""
     found = []
     for report in reports:

@@ -148,6 +148,7 @@ def _chapter(report: Report, pair: Mapping[str, Any] | None) -> str:
     parts = [
         f'<h2>{escape(report["name"])} on {escape(report["board"])} <span class="dim">{escape(report["cpu"])}</span></h2>',
         f'<p>{state} <span class="dim">against {escape(verdict["reference"])}</span></p>',
+        _differences(verdict["divergence"]),
         f'<div class="cards">{shown}</div>',
         _memory(report),
         _moved(pair),
@@ -164,6 +165,17 @@ def _chapter(report: Report, pair: Mapping[str, Any] | None) -> str:
         parts += [f"<h3>Flash, {report['flash']['bytes']:,} B</h3>", _legend("flash", used)]
         parts += [flash_map(report["flash"], model=report["name"]), _symbol_table(report["flash"])]
     return "\n".join(p for p in [*parts, _fingerprint(report)] if p)
+
+
+def _differences(found: Mapping[str, Any] | None) -> str:
+    """Which layers differ from the reference, and how far the outputs are off."""
+    if found is None:
+        return ""
+    rows = [(x["layer"], x["op"], x["name"], x["kernel"], x["count"], x["size"], x["max_abs"]) for x in found["layers"]]
+    headers = ("", "operator", "result", "kernel", "values that differ", "of", "by at most")
+    off = ", ".join(f"{h['difference']:+d}: {h['count']:,}" for h in found["histogram"])
+    lines = [f"<h3>Differences of set {found['set']}</h3>", html_table(headers, rows, left=4)]
+    return "\n".join([*lines, f'<p class="dim">Outputs are off by (all sets): {escape(off)}</p>' if off else ""])
 
 
 def _memory(report: Report) -> str:

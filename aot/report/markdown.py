@@ -48,6 +48,7 @@ def report_markdown(
     if failures:
         rows = [(f["model"], f["board"], "; ".join(f"{p['code']} {p['message']}" for p in f["problems"])) for f in failures]
         parts.append(["### Not reported", "", *table(("model", "board", "why"), rows, left=3)])
+    parts += [_differences(r) for r in reports if r["verdict"]["divergence"] is not None]
     parts.append(_budget(findings))
     parts += [_changes(pairs[key_of(r)]) for r in reports if key_of(r) in pairs]
     parts += [_layers(r) for r in reports]
@@ -90,6 +91,16 @@ def _matrix(reports: Sequence[Report], pairs: Mapping[str, Any]) -> list[str]:
         rows.append((report["name"], report["board"], exact, *figures))
     units = [m if m == "instructions" else f"{m}, B" for m in _COLUMNS]
     return table(("model", "board", "outputs", *units), rows, left=2) if rows else []
+
+
+def _differences(report: Report) -> list[str]:
+    """The first layers that differ from the reference, and how far the outputs are off."""
+    found = report["verdict"]["divergence"]
+    rows = [(f"{x['layer']} {x['op']}", x["kernel"], x["count"], x["size"], x["max_abs"]) for x in found["layers"][:10]]
+    lines = [f"### {cell(key_of(report))} differs", ""]
+    lines += table(("layer", "kernel", "values that differ", "of", "by at most"), rows, left=2) if rows else []
+    off = ", ".join(f"{h['difference']:+d}: {h['count']:,}" for h in found["histogram"])
+    return [*lines, "", f"Outputs are off by (all sets): {off}"] if off else lines
 
 
 def _budget(findings: Sequence[Finding]) -> list[str]:

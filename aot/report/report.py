@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from aot.micro.runner import RunResult, run
 from aot.micro.toolchain import find_tool
 from aot.report.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
 from aot.report.compare import compare_sets
+from aot.report.report_divergence import divergence, histogram, write_reproducer
 from aot.report.sets import Sets
 from aot.report.verify import expected_outputs, first_divergence
 
@@ -30,8 +32,19 @@ Report = Mapping[str, Any]
 """A report of one model on one board."""
 
 
-def make_report(model: bytes, artifact: Artifact, project: Project, sets: Sets, *, timeout: float | None = None) -> Report:
-    """Build, run `sets`, compare, attribute.  Raises what `verify` raises; outputs that differ are a verdict, not an error."""
+def make_report(
+    model: bytes,
+    artifact: Artifact,
+    project: Project,
+    sets: Sets,
+    *,
+    timeout: float | None = None,
+    folder: Path | None = None,
+) -> Report:
+    """Build, run `sets`, compare, attribute.  Raises what `verify` raises; outputs that differ are a verdict, not an error.
+
+    Where they differ, the first bad set goes to NAME@BOARD.npz in `folder`, if one is given.
+    """
     meta = artifact.metadata
     expected, by = expected_outputs(model, sets, oracle=meta["oracle"], outputs=len(meta["outputs"]))
     image = None if project.board.is_host else check_image(project)
@@ -41,14 +54,24 @@ def make_report(model: bytes, artifact: Artifact, project: Project, sets: Sets, 
     flash = None if image is None else _flash(project)
     ram = _ram(project, result, image)
     counts = {layer.index: layer.instructions for layer in timed}
-    verdict = {
+    verdict: dict[str, Any] = {
         "exact": comparison.exact,
         "reference": by,
         "sets": comparison.sets,
         "sets_exact": comparison.sets - len(comparison.bad_sets),
         "max_abs_diff": comparison.max_abs,
-        "first_divergence": None if comparison.exact else first_divergence(model, project, sets, comparison, timeout=timeout),
+        "first_divergence": None,
+        "divergence": None,
     }
+    if not comparison.exact:
+        number = comparison.bad_sets[0]
+        verdict["first_divergence"] = first_divergence(model, project, sets, comparison, timeout=timeout)
+        found = divergence(model, project, sets.inputs[number], number=number, timeout=timeout)
+        verdict["divergence"] = {**found, "histogram": histogram(expected, result.outputs), "reproducer": None}
+        if folder is not None:
+            name = f"{artifact.name}@{project.board.name}.npz"
+            write_reproducer(folder / name, sets.inputs[number], expected[number])
+            verdict["divergence"]["reproducer"] = name
     return {
         "name": artifact.name,
         "board": project.board.name,

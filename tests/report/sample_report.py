@@ -47,7 +47,7 @@ def sample(name: str = "net", board: str = "mps2-an386") -> dict[str, Any]:
     return copy.deepcopy({
         "name": name, "board": board, "cpu": "cortex-m4",
         "verdict": {"exact": True, "reference": "the reference", "sets": 2, "sets_exact": 2, "max_abs_diff": 0.0,
-                    "first_divergence": None},
+                    "first_divergence": None, "divergence": None},
         "fingerprint": fingerprint(board),
         "totals": {"instructions": 1000, "macs": 100, "flash": 240, "code": 120, "constants": 120, "ram": 96, "workspace": 64,
                    "stack": 30, "stack_bound": 32, "heap": 0},

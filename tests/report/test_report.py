@@ -21,11 +21,16 @@ from aot.micro.image import check_image
 from aot.micro.project import Project, prepare
 from aot.report.attribution import GROUPS, attribute, berkeley, group_of, sections_of, shares
 from aot.report.budget import check_report
+from aot.report.html import report_html
+from aot.report.markdown import report_markdown
 from aot.report.report import bundle, make_report, next_faster, to_text
+from aot.report.report_divergence import histogram
 from aot.report.report_matrix import Job, run_jobs
 from aot.report.schema import load_schema
-from aot.report.sets import rule_sets
+from aot.report.sets import golden_sets, open_npz, rule_sets
+from aot.report.verify import verify
 from tests.report.sample_report import FAILURE, host_sample, sample
+from tests.report.test_verify import broken
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIGITS = ROOT / "examples" / "digits" / "digits.tflite"
@@ -244,14 +249,29 @@ def test_one_planted_instruction_is_caught_by_the_gate() -> None:
     assert "instructions" in better
 
 
-@pytest.mark.qemu
-@needs_arm
-def test_outputs_that_differ_are_a_verdict() -> None:
-    artifact = compiled(DIGITS, "cortex-m4")
-    project = project_of("mps2-an386")
-    sets = rule_sets(artifact.metadata["inputs"], 2)
-    wrong = tuple((np.full((1, 10), 7, np.int8),) for _ in range(2))
-    report = dict(make_report(DIGITS.read_bytes(), artifact, project, replace(sets, expected=wrong, expected_by="nobody")))
+@needs_gcc
+def test_outputs_that_differ_are_a_verdict_with_a_reproducer(tmp_path: Path) -> None:
+    artifact, layer = broken(compiled(DIGITS, "host"), 4), 4
+    project = prepare(artifact, load_board("host"))
+    sets = rule_sets(artifact.metadata["inputs"], 3)
+    report = dict(make_report(DIGITS.read_bytes(), artifact, project, sets, folder=tmp_path))
     validate(report)
-    assert report["verdict"]["sets_exact"] == 0
-    assert report["verdict"]["first_divergence"]["set"] == 0
+    found = report["verdict"]["divergence"]
+    assert report["verdict"]["sets_exact"] < 3
+    assert found["layers"][0]["layer"] == report["verdict"]["first_divergence"]["layer"] == layer
+    assert sum(h["count"] for h in found["histogram"]) > 0
+    path = tmp_path / found["reproducer"]
+    meta = artifact.metadata
+    again = golden_sets(open_npz(path), path, inputs=meta["inputs"], outputs=meta["outputs"], oracle="litert")
+    assert np.array_equal(again.inputs[0][0], sets.inputs[found["set"]][0])
+    assert verify(DIGITS.read_bytes(), artifact, project, again, profile=False).sets_exact == 0
+    assert f"<h3>Differences of set {found['set']}</h3>" in report_html([report], [], [])
+    assert "### digits@host differs" in report_markdown([report], [], [])
+
+
+def test_histogram() -> None:
+    want = [[np.array([0, 5, -128], np.int8), np.array([1.0], np.float32)], [np.array([7, 7, 7], np.int8)]]
+    got = [[np.array([1, 5, 127], np.int8), np.array([2.0], np.float32)], [np.array([6, 8, 7], np.int8)]]
+    assert histogram(want, got) == [
+        {"difference": -1, "count": 1}, {"difference": 1, "count": 2}, {"difference": 10, "count": 1},
+    ]  # fmt: skip
