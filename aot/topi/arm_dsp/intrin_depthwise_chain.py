@@ -21,7 +21,7 @@ from aot.tir.expr import Expr, cast, imm
 from aot.tir.intrin import COperand, TensorIntrin
 from aot.topi.arm_dsp.depthwise_plan import Rounding
 from aot.topi.arm_dsp.intrin_chain import INIT_HIGH, INIT_LOW, LANE_BITS
-from aot.topi.arm_dsp.intrin_depthwise import add_immediate, clamp_lines, count_instructions, irp_offset, requantized
+from aot.topi.arm_dsp.intrin_depthwise import add_immediate, clamp_lines, count_instructions, irp_block, irp_offset, requantized
 
 MAX_ROWS = 3
 NUMBERS = ("bias", "constant", "multiplier", "shift")
@@ -142,7 +142,7 @@ def _line(strip: ChainStrip) -> list[str]:
         lines += [*_sums(strip, 0), "asr r1, r11, #10"]
     whole = strip.outputs // 2 if strip.stride == 1 else strip.outputs
     if whole > 1:
-        lines += [f".irp i,{','.join(map(str, range(whole)))}", *_step(strip, None, far=far), ".endr"]
+        lines += irp_block(whole, _step(strip, None, far=far))
     elif whole:
         lines += _step(strip, 0, far=far)
     if strip.stride == 1 and strip.outputs % 2:
