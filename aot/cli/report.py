@@ -391,10 +391,10 @@ def show_changes(out: Output, changes: Mapping[str, Any], *, top: int) -> None:
             out.line("  the outputs changed for the same model and inputs")
         if rows:
             out.table(("total", "before", "after", "change"), rows)
-        layers = [
-            (f"{m['layer']} {m['op']}", change_text(m["instructions"]), change_text(m["bytes"]), f"{m['status']} {m['name']}")
-            for m in pair["layers"][:top]
-        ]
+        layers = []
+        for m in pair["layers"][:top]:
+            what = f"{m['status']} {m['name'].partition(';')[0][:60]}"
+            layers.append((f"{m['layer']} {m['op']}", change_text(m["instructions"]), change_text(m["bytes"]), what))
         if layers:
             out.table(("layer", "instructions", "flash", "what"), layers)
         symbols = [(s["name"], change_text(s), s["file"]) for s in pair["symbols"][:top]]
