@@ -131,12 +131,13 @@ def saturating_shift_left(x: Any, amount: int) -> Int64:
 
 
 def _rounded_once(v: Int64, m: Int64, total: Int64) -> Int64:
-    """floor((v*m + 2^(total-1)) / 2^total) for m < 2^31 and |v| < 2^47 (2^31 where total < 16); the product is split below bit 16."""
+    """floor((v*m + 2^(total-1)) / 2^total) for m < 2^31 and |v| < 2^47 (2^31 where total < 16); the product is split
+    below bit 16.
+    """
     half = np.int64(1) << (total - 1)
     low = (v & 0xFFFF) * m + half
     split = ((v >> 16) * m + (low >> 16)) >> np.maximum(total - 16, 0)
-    result: Int64 = np.where(total >= 16, split, (v * m + half) >> total) if np.any(total < 16) else split
-    return result
+    return _int64(np.where(total >= 16, split, (v * m + half) >> total) if np.any(total < 16) else split)
 
 
 def multiply_by_quantized_multiplier(x: Any, multiplier: Any, shift: Any, *, rounding: str = "double") -> Int64:

@@ -65,7 +65,8 @@ def check_quantized_layer(
     data, weight, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
     kinds = (data.dtype, weight.dtype, out.dtype)
     if kinds == ("float32", "int8", "float32"):
-        unsupported(ctx, op, "hybrid weights (float32 data, int8 weights) are not supported; convert with a representative dataset")
+        advice = "hybrid weights (float32 data, int8 weights) are not supported; convert with a representative dataset"
+        unsupported(ctx, op, advice)
     if kinds not in _KINDS:
         unsupported(ctx, op, f"{kinds[0]} data with {kinds[1]} weights giving {kinds[2]} is not supported")
     if data.quant is None or weight.quant is None or out.quant is None:
@@ -122,7 +123,9 @@ def layer_weights(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, 
 
 
 def _layer_bias(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) -> Constant:
-    """The bias in the accumulator's type, [C], that of flipped channels negated (modulo 2^32, as the reference's additions are)."""
+    """The bias in the accumulator's type, [C], that of flipped channels negated (modulo 2^32, as the reference's
+    additions are).
+    """
     data = ctx.constant(op, 2).reshape(-1)
     if layer.flipped:
         if data.size <= layer.flipped[-1]:
@@ -147,9 +150,9 @@ def finish_layer(ctx: ConvertContext, op: OperatorView, acc: Call, *, layer: Qua
     quant = layer.output.quant
     assert quant is not None
     low, high = int_range(layer.output.dtype)
-    attrs = RequantizeAttrs(
-        tuple(m for m, _ in pairs), tuple(s for _, s in pairs), quant.zero_point[0], low, high, rounding, layer.output.dtype, quant
-    )
+    multipliers, shifts = tuple(m for m, _ in pairs), tuple(s for _, s in pairs)
+    zp, dtype = quant.zero_point[0], layer.output.dtype
+    attrs = RequantizeAttrs(multipliers, shifts, zp, low, high, rounding, dtype, quant)
     expr = call("qnn.requantize", [expr], attrs, span=span)
     lo, hi = activation_range(op.option("fused_activation_function"), layer.output)
     if (lo, hi) != (low, high):

@@ -39,10 +39,11 @@ def shifted_type(type_: TensorType) -> TensorType:
 
 def _shift(expr: Expr, source: TensorType, target: TensorType, span: Span) -> Expr:
     """The same real values in codes of the other type."""
-    assert source.quant is not None and target.quant is not None
-    lo, hi = int_range(target.dtype)
+    assert source.quant is not None
+    assert target.quant is not None
+    before, after = source.quant.zero_point[0], target.quant.zero_point[0]
     # the multiplier 1/2 shifted left once is exactly 1
-    attrs = Requantize8Attrs(source.quant.zero_point[0], 1 << 30, 1, target.quant.zero_point[0], lo, hi, target.dtype, target.quant)
+    attrs = Requantize8Attrs(before, 1 << 30, 1, after, *int_range(target.dtype), target.dtype, target.quant)
     return call("qnn.requantize8", [expr], attrs, span=span)
 
 

@@ -1,12 +1,13 @@
 """qnn.add: ADD and SUB of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `arithmetic.py`).
 
 out = clamp(zp + rescale(rescale_a((a - zp_a) << n) + sign * rescale_b((b - zp_b) << n)), lo, hi), each rescale a
-MultiplyByQuantizedMultiplier with double rounding; n is 20 for int8 and 15 for int16.  Oracles: `reference_integer_ops::Add` with the
-parameters of `add.cc`, `reference_ops::BroadcastQuantSubSlow` with those of `sub.cc`.  int16 with `pot_scale_int16` and scales that
-are powers of two (`Add` and `BroadcastSub16POTSlow`) is the same formula with n = 1: (a << 1) * 2^-(1+s) rounds like a / 2^s.
+MultiplyByQuantizedMultiplier with double rounding; n is 20 for int8 and 15 for int16.  Oracles:
+`reference_integer_ops::Add` with the parameters of `add.cc`, `reference_ops::BroadcastQuantSubSlow` with those of
+`sub.cc`.  int16 with `pot_scale_int16` and scales that are powers of two (`Add` and `BroadcastSub16POTSlow`) is the
+same formula with n = 1: (a << 1) * 2^-(1+s) rounds like a / 2^s.
 
-For int8 the loop nest uses `(A*a + B*b + C) >> k` in 32 bits instead where such numbers give the same result for all 65,536 pairs:
-`linear_form` searches for them and keeps only what it has checked on every pair.
+For int8 the loop nest uses `(A*a + B*b + C) >> k` in 32 bits instead where such numbers give the same result for all
+65,536 pairs: `linear_form` searches for them and keeps only what it has checked on every pair.
 """
 
 from __future__ import annotations
@@ -222,7 +223,8 @@ def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorTyp
         return None
     shifts = logs[2] - logs[0], logs[2] - logs[1]
     if min(shifts) != 0:
-        unsupported(ctx, op, "power-of-two scales of which none is the result's are not supported, in TFLite neither", code="E1206")
+        message = "power-of-two scales of which none is the result's are not supported, in TFLite neither"
+        unsupported(ctx, op, message, code="E1206")
     return shifts
 
 

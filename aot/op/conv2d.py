@@ -1,7 +1,8 @@
 """nn.conv2d: CONV_2D of TFLite on int8 or int16 data.
 
-acc[n, y, x, o] = sum over ky, kx, i of w[o, ky, kx, i] * (data[n, y*sy + ky*dy - top, x*sx + kx*dx - left, i] - input_zp), where data outside
-the image is `pad_value`.  Oracle: TFLite's reference kernels `ConvPerChannel` (int8, int16) and `Conv` (uint8, shifted to int8).
+acc[n, y, x, o] = sum over ky, kx, i of w[o, ky, kx, i] * (data[n, y*sy + ky*dy - top, x*sx + kx*dx - left, i] -
+input_zp), where data outside the image is `pad_value`.  Oracle: TFLite's reference kernels `ConvPerChannel` (int8,
+int16) and `Conv` (uint8, shifted to int8).
 """
 
 from __future__ import annotations
@@ -141,7 +142,8 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     if len(shape) != 4 or len(weight_type.shape) != 4:
         unsupported(ctx, op, "data and weights must have four dimensions")
     if shape[3] != weight_type.shape[3]:
-        unsupported(ctx, op, f"grouped convolution ({shape[3]} channels in groups of {weight_type.shape[3]}) is not supported", code="E1207")
+        groups = f"{shape[3]} channels in groups of {weight_type.shape[3]}"
+        unsupported(ctx, op, f"grouped convolution ({groups}) is not supported", code="E1207")
     strides = (op.option("stride_h"), op.option("stride_w"))
     dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
     pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight_type.shape[1:3], strides, dilation))

@@ -1,7 +1,8 @@
 """nn.dense: FULLY_CONNECTED of TFLite.
 
-acc[m, o] = sum over k of (w[o, k] - weight_zp) * (data[m, k] - input_zp).  Oracle: TFLite's reference kernel `FullyConnected`, which
-rounds once where its convolutions round twice; TFLite Micro rounds twice here too (`--oracle tflm`).
+acc[m, o] = sum over k of (w[o, k] - weight_zp) * (data[m, k] - input_zp).  Oracle: TFLite's reference kernel
+`FullyConnected`, which rounds once where its convolutions round twice; TFLite Micro rounds twice here too (`--oracle
+tflm`).
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     channels, depth = weight_type.shape
     rows, rest = divmod(prod(ctx.input_type(op, 0).shape), depth)
     if rest or rows * channels != prod(out_type.shape):
-        unsupported(ctx, op, f"data of {prod(ctx.input_type(op, 0).shape)} values does not match weights {weight_type.shape}", code="E1207")
+        size = prod(ctx.input_type(op, 0).shape)
+        unsupported(ctx, op, f"data of {size} values does not match weights {weight_type.shape}", code="E1207")
     span = ctx.span(op)
     if ctx.input_type(op, 0).shape != (rows, depth):
         data = call("reshape", [data], ReshapeAttrs((rows, depth)), span=span)

@@ -35,7 +35,9 @@ class Lut16Attrs:
 
 @dataclass(frozen=True, slots=True)
 class Sigmoid16Attrs:
-    """(x * multiplier + half) >> shift is the argument in steps of 1/12288 (half as much for tanh); `function` logistic or tanh."""
+    """(x * multiplier + half) >> shift is the argument in steps of 1/12288 (half as much for tanh); `function`
+    logistic or tanh.
+    """
 
     function: str
     multiplier: int
@@ -89,7 +91,9 @@ def _round(x: Array) -> Array:
     return np.asarray(np.sign(wide) * np.floor(np.abs(wide) + 0.5)).astype(x.dtype)
 
 
-def populate(function: Real, data: tuple[float, int], out: tuple[float, int], kind: type[np.floating] = np.float32) -> tuple[int, ...]:
+def populate(
+    function: Real, data: tuple[float, int], out: tuple[float, int], kind: type[np.floating] = np.float32
+) -> tuple[int, ...]:
     """LUTPopulateInt16: the table of a real function between (scale, zero point) of data and of result, computed in `kind`.
 
     Each value is corrected by half of the error that interpolation has in the middle of its interval.

@@ -1,7 +1,8 @@
 """abs, negative, sqrt, exp, ...: functions of one tensor of plain numbers (float32; some of integers, logical_not of bool).
 
-Functions of the C library appear in float models only; they are computed to within an ulp of the reference, everything else exactly.
-Oracles: `elementwise.cc`, `neg.cc`, `reference_ops::Floor`, `Ceil`, `Round` (halves to even), `Elu`, `HardSwish`, `Gelu`, `LeakyRelu`.
+Functions of the C library appear in float models only; they are computed to within an ulp of the reference,
+everything else exactly. Oracles: `elementwise.cc`, `neg.cc`, `reference_ops::Floor`, `Ceil`, `Round` (halves to
+even), `Elu`, `HardSwish`, `Gelu`, `LeakyRelu`.
 """
 
 from __future__ import annotations
@@ -134,7 +135,9 @@ UNARY: dict[str, Unary] = {
         lambda _b, x, _a: select(x < _zero(x), _negated(x), x),
         "ABS; float32, int32, int16",
     ),
-    "negative": Unary(("float32", "int32", "int64"), lambda x, _a: -x, lambda _b, x, _a: _negated(x), "NEG; float32, int32, int64"),
+    "negative": Unary(
+        ("float32", "int32", "int64"), lambda x, _a: -x, lambda _b, x, _a: _negated(x), "NEG; float32, int32, int64"
+    ),
     "square": Unary(FLOAT, lambda x, _a: x * x, lambda _b, x, _a: x * x, "SQUARE; float32"),
     "rsqrt": Unary(
         FLOAT, lambda x, _a: np.float32(1) / apply("sqrt", x), lambda _b, x, _a: f32(1) / MATH["sqrt"](x), "RSQRT; float32"

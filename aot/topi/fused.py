@@ -106,7 +106,9 @@ def _is(call: Call, name: str) -> bool:
     return isinstance(call.op, Op) and call.op.name == name
 
 
-def _view(anchor: Call, data: Var, constant: Constant, *, bias: Array, requant: RequantizeAttrs, tail: tuple[Call, ...]) -> FusedLayer:
+def _view(
+    anchor: Call, data: Var, constant: Constant, *, bias: Array, requant: RequantizeAttrs, tail: tuple[Call, ...]
+) -> FusedLayer:
     """Fold zero points that are still in the attributes, compute the bounds."""
     assert isinstance(anchor.op, Op)
     weight = constant.data.astype(np.int64) - anchor.attrs.weight_zp
@@ -143,7 +145,8 @@ def settle_constant_channels(
     (shifts of 36, biases of 2^30), which would keep kernels from their short forms.
     """
     shape = TensorType(low.shape, dtype)
-    ends = [evaluate(np.clip(a, *int_range(dtype)).astype(dtype), attrs=requant, out_type=shape).astype(np.int64) for a in (low, high)]
+    accs = [np.clip(a, *int_range(dtype)).astype(dtype) for a in (low, high)]
+    ends = [evaluate(a, attrs=requant, out_type=shape).astype(np.int64) for a in accs]
     constant = ends[0] == ends[1]
     if not constant.any():
         return constant, requant, low

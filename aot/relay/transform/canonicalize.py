@@ -250,9 +250,9 @@ def drop_requantize8(expr: Call, _uses: Uses) -> Expr | None:
 
 
 def drop_requantize8_pair(expr: Call, _uses: Uses) -> Expr | None:
-    """g(f(x)) = x for maps f and g of 8-bit codes that undo each other (all codes are tried); also where f(x) is reshaped between."""
+    """g(f(x)) = x for maps f and g of 8-bit codes that undo each other (all are tried); also with a reshape between."""
     inner = expr.args[0]
-    if isinstance(inner, Call) and is_op(inner, "reshape") and isinstance(inner.args[0], Call) and is_op(inner.args[0], "qnn.requantize8"):
+    if isinstance(inner, Call) and is_op(inner, "reshape") and is_op(inner.args[0], "qnn.requantize8"):
         moved = _again(expr, inner.args, expr.attrs)
         found = drop_requantize8_pair(moved, _uses)
         return None if found is None else _again(inner, [found], inner.attrs)

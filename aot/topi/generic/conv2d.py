@@ -43,7 +43,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     matched = match_layer(group, EVERY_KIND)
     assert matched is not None
     layer, offset = remove_padding_value(matched)
-    batch, out_height, out_width, channels = layer.out_type.shape
+    batch, out_height, out_width, _ = layer.out_type.shape
     top, left, bottom, right = layer.attrs.padding
     pixels = 1 if left or right or layer.attrs.dilation[1] > 1 else min(2, out_width)
     stream = make_stream(layer, target, block=4)
@@ -59,7 +59,9 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
             columns = tap_range(b, x, size=shape[2], taps=kw, stride=sx, dilation=dx, before=left, after=right)
             tap = _Taps(layer, i, rows, columns, offset=offset, pixels=pixels)
             channel_blocks(b, stream, lambda block: tap.block(b, buffers, stream, block, y=y, x=x))
-    return finish(b, buffers, layer, kernel=describe("generic.conv2d", pixels=pixels, channels=stream.block), per_mac=2.0 if pixels == 2 else 3.0, code=620 + 240 * bool(stream.tail))
+    kernel = describe("generic.conv2d", pixels=pixels, channels=stream.block)
+    code = 620 + 240 * bool(stream.tail)
+    return finish(b, buffers, layer, kernel=kernel, per_mac=2.0 if pixels == 2 else 3.0, code=code)
 
 
 class _Taps:

@@ -50,7 +50,9 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
         tile_of = _Tile(layer, buffers, stream, first, pixels)
         channel_blocks(b, stream, lambda block: matrix_tile(b, tile_of, block))
     kernel = "generic.dense" if layer.weight.ndim == 2 else "generic.pointwise"
-    return finish(b, buffers, layer, kernel=describe(kernel, rows=pixels, channels=stream.block), per_mac=1.9 if pixels == 2 else 2.6, code=520 + 200 * bool(stream.tail))
+    described = describe(kernel, rows=pixels, channels=stream.block)
+    code = 520 + 200 * bool(stream.tail)
+    return finish(b, buffers, layer, kernel=described, per_mac=1.9 if pixels == 2 else 2.6, code=code)
 
 
 @dataclass(frozen=True, slots=True)

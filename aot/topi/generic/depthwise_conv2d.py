@@ -60,7 +60,8 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
                     buffers.store((i, y, x, block.first + j), acc[j], stream.fields(buffers.params, block, j))
 
             channel_blocks(b, stream, body)
-    return finish(b, buffers, layer, kernel=describe("generic.depthwise_conv2d", channels=stream.block), per_mac=6.0, code=560 + 200 * bool(stream.tail))
+    kernel = describe("generic.depthwise_conv2d", channels=stream.block)
+    return finish(b, buffers, layer, kernel=kernel, per_mac=6.0, code=560 + 200 * bool(stream.tail))
 
 
 register_impl(Impl("generic.depthwise_conv2d", "nn.depthwise_conv2d", accepts, lower, plevel=0))

@@ -32,7 +32,13 @@ class LayerBuffers:
 
 
 def open_layer(
-    b: IRBuilder, group: Group, layer: FusedLayer, stream: ChannelStream, *, data_shape: tuple[int, ...], out_shape: tuple[int, ...]
+    b: IRBuilder,
+    group: Group,
+    layer: FusedLayer,
+    stream: ChannelStream,
+    *,
+    data_shape: tuple[int, ...],
+    out_shape: tuple[int, ...],
 ) -> LayerBuffers:
     """Declare the buffers of a layer that reads its numbers from `stream`."""
     io = open_io(b, group, layer, data_shape=data_shape, out_shape=out_shape)
@@ -77,12 +83,17 @@ def channel_blocks(b: IRBuilder, stream: ChannelStream, body: Callable[[ChannelB
         body(ChannelBlock(imm(stream.full_blocks * stream.block), stream.tail, imm(stream.full_blocks * size)))
 
 
+NOT_INT8 = 0.75
+"""Instructions that halfwords of data or packed weights cost more for each multiply-accumulate."""
+
+
 def finish(b: IRBuilder, buffers: LayerBuffers, layer: FusedLayer, *, kernel: str, per_mac: float, code: int) -> Lowered:
     """The kernel that the builder holds, with its constants.
 
     `per_mac`: instructions for each multiply-accumulate; requantising and storing a result takes about 14 on cores with DSP.
     """
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
+    per_mac += NOT_INT8 * (layer.data_type.dtype != "int8" or layer.weight_dtype != "int8")
     return Lowered(func, dict(buffers.ctx.constants), int(per_mac * layer.macs + 14 * layer.out_type.size), code)
 
 
