@@ -30,6 +30,7 @@ from aot.support.dtype import numpy_dtype
 from aot.target.codegen_c import emit_func, headers
 from aot.target.target import find_target
 from aot.tir.interpreter import run
+from tests.scale import cases
 from tests.writer import HAVE_LITERT, Quant, reference_sets
 
 operators.load_all()
@@ -53,7 +54,7 @@ COMMON: dict[str, Any] = {"deadline": None, "report_multiple_bugs": False, "supp
 FAST = settings(max_examples=12, derandomize=True, **COMMON)
 """Examples of the default test run; the same ones each time."""
 
-SLOW = settings(max_examples=300, **COMMON)
+SLOW = settings(max_examples=cases(300), **COMMON)
 
 
 def check(model: bytes, *sets: Sequence[Array], host: bool = False, oracle: str = "litert", seed: int = 0) -> list[list[Array]]:

@@ -13,6 +13,7 @@ from aot.micro.toolchain import have_tool
 from aot.op.impl import Impl, implementations
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
+from tests.scale import cases
 from tests.topi.layers import Layer, build, check, data_for
 from tests.topi.oncore import run_on
 from tests.topi.test_depthwise import SAME, dw
@@ -107,6 +108,6 @@ def test_random_layers(impl: Impl, part: int) -> None:
         if target is not None:
             check(impl, layer, target)
             tried += 1
-        if tried == 500:
+        if tried == cases(500):
             return
-    assert tried >= 500
+    assert tried >= cases(500)

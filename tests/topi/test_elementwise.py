@@ -15,6 +15,7 @@ from aot.op.dequantize import DequantizeAttrs
 from aot.op.quantize import QuantizeAttrs, Requantize8Attrs
 from aot.relay.expr import Expr, Function, Var, call
 from aot.relay.interpreter import evaluate
+from tests.scale import cases
 from tests.topi.groups import check_group, data_of, lowered
 from tests.topi.oncore import run_on
 from tests.topi.test_copy import ADD, TABLE
@@ -79,7 +80,7 @@ def test_instructions_for_each_element(tmp_path: Path, kind: str, most: float) -
 def test_random_sums() -> None:
     """2,000 sums with random scales: the short form where there is one, the reference's steps else."""
     rng = np.random.default_rng(5)
-    for seed in range(2000):
+    for seed in range(cases(2000)):
         scales = rng.uniform(0.01, 0.2, 3)
         twice = 2 * max(scales[:2])
         numbers = [quantize_multiplier(float(v)) for v in (scales[0] / twice, scales[1] / twice, twice / ((1 << 20) * scales[2]))]

@@ -7,6 +7,7 @@ import pytest
 
 from aot.op.impl import implementations
 from aot.target.target import find_target
+from tests.scale import cases
 from tests.topi.layers import Layer, check
 
 M3 = find_target("cortex-m3")
@@ -48,7 +49,7 @@ def test_extreme_multipliers(shift_of_spread: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(cases(2000)))
 def test_random_layers(seed: int) -> None:
     check(*random_case(seed), M3)
 

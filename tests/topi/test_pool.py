@@ -16,6 +16,7 @@ from aot.relay.interpreter import evaluate
 from aot.tir.builder import IRBuilder
 from aot.topi.bytes import SMAX8, SMIN8, UMAX8, UMIN8, splat
 from aot.topi.generic.pool import exact_mean
+from tests.scale import cases
 from tests.topi.groups import Function, check_group, data_of, lowered
 from tests.topi.oncore import run_on
 from tests.topi.test_intrin import needs_board, needs_host
@@ -155,7 +156,7 @@ def test_random_pools(part: int) -> None:
     """500 random shapes a part, half of them on a core without DSP."""
     rng = np.random.default_rng(900 + part)
     done = 0
-    while done < 500:
+    while done < cases(500):
         shape = (int(rng.integers(1, 3)), *map(int, rng.integers(1, 10, 2)), 4 * int(rng.integers(1, 6)))
         window = tuple(int(rng.integers(1, min(n, 6) + 1)) for n in shape[1:3])
         padding = tuple(int(rng.integers(0, k)) if rng.random() < 0.5 else 0 for k in (*window, *window))

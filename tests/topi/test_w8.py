@@ -12,6 +12,7 @@ from aot.op.impl import Impl, implementations
 from aot.op.requantize import RequantizeAttrs
 from aot.relay.expr import Function, Var, call, const
 from aot.target.target import find_target
+from tests.scale import cases
 from tests.topi.layers import Layer, build, check
 
 
@@ -72,7 +73,7 @@ def test_weights_outside_of_the_range_are_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(cases(200)))
 def test_random_layers(seed: int) -> None:
     """Twenty random layers a seed; where a kernel does not take the layer (accumulators too large), that is fine."""
     rng = np.random.default_rng(seed)

@@ -23,6 +23,7 @@ from aot.tir.transform import optimize
 from aot.topi.arm_dsp.intrin_winograd import F2, F4, Winograd, copy_pixels, fill_pixels, winograd_product
 from aot.topi.arm_dsp.winograd_plan import plan_winograd
 from aot.topi.fused import match_layer
+from tests.scale import cases
 from tests.topi import oncore
 from tests.topi.layers import Layer, build, check, data_for, interpret
 
@@ -264,11 +265,11 @@ def test_blocks_on_the_board(tmp_path: Path, pairs: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(IMPLS))
 def test_random_layers(name: str) -> None:
-    """2,000 layers of random shapes, paddings, zero points and ranges."""
+    """2,000 layers (AOT_FULL=1) of random shapes, paddings, zero points and ranges."""
     rng = np.random.default_rng(11)
     impl, form = IMPLS[name], FORMS[name]
     seed, checked = 0, 0
-    while checked < 2000:
+    while checked < cases(2000):
         seed += 1
         padding = tuple(int(v) for v in rng.integers(0, 4, 4))
         height = int(rng.integers(max(1, form.n - padding[0] - padding[2]), form.n + 4))
