@@ -30,7 +30,11 @@ harness of the image that runs; other: padding between sections.
 _INPUT = re.compile(r"^ (\.[\w.*$-]+)(?:\s+|\n\s+)0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S+)$", re.MULTILINE)
 _MEMBER = re.compile(r"([^/\\]+\.a)\(([^)]+)\)$")
 _HARNESS_FILES = HARNESS | {"main.c"}
-_WEIGHTS = re.compile(r"(params|tensor|weights?|bias)(_\d+)*$")
+_FUNCTION_TABLE = re.compile(r"(exps|positions)(_\d+)*$")
+_ANY_TABLE = re.compile(r"table(_\d+)*$")
+_TABLE_BYTES = frozenset({256, 512, 1024, 1028})
+"""of one entry for each 8-bit value, and of 513 of 16 bits with padding: what tells a function's table from a constant operand"""
+
 _SHF_WRITE, _SHF_ALLOC = 1, 2
 
 
@@ -174,15 +178,17 @@ def users_by_symbol(elf: Path, layers: Sequence[Mapping[str, Any]]) -> dict[str,
     return {name: tuple(sorted(found)) for name, found in users.items()}
 
 
-def group_of(symbol: str, file: str, *, model: str) -> str:
-    """The group of a symbol, from its source: one of GROUPS."""
+def group_of(symbol: str, file: str, *, model: str, size: int) -> str:
+    """The group of a symbol, from its source, and for constants from their name and size in bytes: one of GROUPS."""
     base = file.rsplit("/", 1)[-1]
     if not file:
         return "other"
     if base == f"{model}_kernels.c":
         return "kernels"
     if base == f"{model}_params.c":
-        return "weights" if _WEIGHTS.search(symbol.removeprefix(f"{model}_")) else "tables"
+        name = symbol.removeprefix(f"{model}_")
+        is_table = _FUNCTION_TABLE.match(name) or (_ANY_TABLE.match(name) and size in _TABLE_BYTES)
+        return "tables" if is_table else "weights"
     if base == f"{model}.c":
         return "main"
     return "startup" if base in _HARNESS_FILES else "runtime"
@@ -210,7 +216,7 @@ def attribute(project: Project, elf: Path) -> list[Symbol]:
     for name, size, file in split_sections(elf, flash, _sources(project)):
         merged[name, file] = merged.get((name, file), 0) + size
     symbols = [
-        Symbol(name, group_of(name, file, model=project.artifact.name), size, file, users.get(name, ()))
+        Symbol(name, group_of(name, file, model=project.artifact.name, size=size), size, file, users.get(name, ()))
         for (name, file), size in merged.items()
     ]
     return sorted(symbols, key=lambda s: (-s.bytes, s.name, s.file))

@@ -148,23 +148,26 @@ def test_a_byte_more_of_constants_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("symbol", "file", "group"),
+    ("symbol", "file", "size", "group"),
     [
-        ("net_conv2d_0", "net_kernels.c", "kernels"),
-        ("net_params_0", "net_params.c", "weights"),
-        ("net_tensor_1", "net_params.c", "weights"),
-        ("net_params_0_1", "net_params.c", "weights"),
-        ("net_exps_5", "net_params.c", "tables"),
-        ("net_run", "net.c", "main"),
-        ("memmove", "crt/src/memory.c", "runtime"),
-        ("__aeabi_ldivmod", "libgcc.a(_aeabi_ldivmod.o)", "runtime"),
-        ("Reset_Handler", "crt/src/startup.c", "startup"),
-        ("main", "main.c", "startup"),
-        ("[.text]", "", "other"),
+        ("net_conv2d_0", "net_kernels.c", 8, "kernels"),
+        ("net_params_0", "net_params.c", 256, "weights"),
+        ("net_tensor_1", "net_params.c", 8, "weights"),
+        ("net_params_0_1", "net_params.c", 8, "weights"),
+        ("net_exps_5", "net_params.c", 1024, "tables"),
+        ("net_positions_5", "net_params.c", 8, "tables"),
+        ("net_table_5", "net_params.c", 256, "tables"),
+        ("net_table_5_1", "net_params.c", 65536, "weights"),
+        ("net_run", "net.c", 8, "main"),
+        ("memmove", "crt/src/memory.c", 8, "runtime"),
+        ("__aeabi_ldivmod", "libgcc.a(_aeabi_ldivmod.o)", 8, "runtime"),
+        ("Reset_Handler", "crt/src/startup.c", 8, "startup"),
+        ("main", "main.c", 8, "startup"),
+        ("[.text]", "", 2, "other"),
     ],
 )
-def test_groups(symbol: str, file: str, group: str) -> None:
-    assert group_of(symbol, file, model="net") == group
+def test_groups(symbol: str, file: str, size: int, group: str) -> None:
+    assert group_of(symbol, file, model="net", size=size) == group
 
 
 def test_shares_add_up() -> None:
