@@ -108,7 +108,11 @@ def _faults(schedule: Schedule) -> Iterator[str]:
 
 def _call_faults(call: LayerCall) -> Iterator[str]:
     func = call.func
-    if len(func.inputs) != len(call.inputs) or len(func.outputs) != len(call.outputs) or len(call.emitted.scalars) != len(call.scalars):
+    if (
+        len(func.inputs) != len(call.inputs)
+        or len(func.outputs) != len(call.outputs)
+        or len(call.emitted.scalars) != len(call.scalars)
+    ):
         yield "the number of operands differs from the function's"
         return
     for buffer, tensor in zip(func.inputs + func.outputs, call.inputs + call.outputs, strict=True):

@@ -110,7 +110,11 @@ class _Program:
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         rows = [LinearConstraint(*self._one_each()), LinearConstraint(*self._code_is_paid())]
-        rows += [LinearConstraint(row[None, :], -np.inf, limit) for row, limit in ((self.flash, flash), (self.code, code)) if limit is not None]
+        rows += [
+            LinearConstraint(row[None, :], -np.inf, limit)
+            for row, limit in ((self.flash, flash), (self.code, code))
+            if limit is not None
+        ]
         tie = self.flash / (1.0 + 4.0 * self.flash.sum())
         result = milp(
             objective + tie,

@@ -151,5 +151,3 @@ def plan_high_multiply(
         constant = constant + np.where((p >= 2) & (right >= 1), 1 << np.clip(p - 2, 0, 40), 0)
     fields = (Field("multiplier", multiplier), Field("constant", constant), Field("shift", shift))
     return HighMultiply(fields, p, rounded, signed, attrs.lo, attrs.hi, attrs.dtype, target.has("dsp"))
-
-

@@ -27,7 +27,15 @@ def random_layers(seed: int) -> list[list[Candidate]]:
         s = int(rng.integers(len(shapes)))
         layers.append(
             [
-                Candidate(f"k{k}", NO_KERNEL, KEYS[s][k], int(rng.integers(1, 100)), int(rng.integers(0, 60)), code[KEYS[s][k]], int(rng.integers(9)))
+                Candidate(
+                    f"k{k}",
+                    NO_KERNEL,
+                    KEYS[s][k],
+                    int(rng.integers(1, 100)),
+                    int(rng.integers(0, 60)),
+                    code[KEYS[s][k]],
+                    int(rng.integers(9)),
+                )
                 for k in range(shapes[s])
             ]
         )

@@ -19,7 +19,7 @@ from aot.relay.interpreter import evaluate
 from aot.tir.functor import accesses, walk
 from aot.tir.stmt import For, If
 from aot.topi.generic.copy_plan import Axis, Nest, codes_of, find_nests
-from tests.scale import cases
+from tests.scale import cases as scaled
 from tests.topi.groups import check_group, data_of, lowered
 from tests.topi.oncore import run_on
 from tests.topi.test_intrin import needs_board
@@ -187,7 +187,7 @@ def test_random_movements(part: int) -> None:
     """500 groups a part that the kernel takes; most of all that are tried."""
     rng = np.random.default_rng(700 + part)
     taken = tried = 0
-    while taken < cases(500):
+    while taken < scaled(500):
         params, body = random_movement(rng)
         tried += 1
         if tensor_type(body).size < 4000 and isinstance(body, Call) and lowered("generic.copy", params, body) is not None:

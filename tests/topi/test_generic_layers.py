@@ -11,11 +11,26 @@ from tests.scale import cases
 from tests.topi.layers import Layer, check
 
 M3 = find_target("cortex-m3")
-GENERIC = {i.name: i for a in ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense") for i in implementations(a) if i.name.startswith("generic.")}
+GENERIC = {
+    i.name: i
+    for a in ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense")
+    for i in implementations(a)
+    if i.name.startswith("generic.")
+}
 
 CONV = [
     Layer("conv", (1, 6, 7, 5), (7, 3, 3, 5), padding=(1, 1, 1, 1)),
-    Layer("conv", (2, 9, 7, 4), (4, 3, 2, 4), strides=(2, 1), padding=(0, 0, 1, 1), dilation=(2, 2), pad_value=3, out_zp=5, clip=(-100, 127)),
+    Layer(
+        "conv",
+        (2, 9, 7, 4),
+        (4, 3, 2, 4),
+        strides=(2, 1),
+        padding=(0, 0, 1, 1),
+        dilation=(2, 2),
+        pad_value=3,
+        out_zp=5,
+        clip=(-100, 127),
+    ),
     Layer("conv", (1, 9, 7, 4), (4, 3, 2, 4), strides=(2, 3), pad_value=127, out_zp=127, per_channel=False),
     Layer("conv", (1, 5, 5, 2), (3, 5, 5, 2), padding=(2, 2, 2, 2), pad_value=127, out_zp=0, rounding="single"),
     Layer("conv", (1, 1, 1, 3), (17, 3, 3, 3), padding=(1, 1, 1, 1), pad_value=-1, out_zp=-128),
@@ -29,11 +44,25 @@ POINTWISE = [
 DEPTHWISE = [
     Layer("dw", (1, 5, 6, 6), (1, 3, 3, 6), padding=(1, 1, 1, 1)),
     Layer("dw", (1, 5, 6, 2), (1, 3, 3, 12), strides=(2, 1), padding=(0, 1, 1, 1), multiplier=6, out_zp=3),
-    Layer("dw", (1, 9, 9, 1), (1, 3, 3, 8), strides=(2, 2), padding=(2, 2, 2, 2), dilation=(2, 2), multiplier=8, pad_value=77, out_zp=7),
+    Layer(
+        "dw",
+        (1, 9, 9, 1),
+        (1, 3, 3, 8),
+        strides=(2, 2),
+        padding=(2, 2, 2, 2),
+        dilation=(2, 2),
+        multiplier=8,
+        pad_value=77,
+        out_zp=7,
+    ),
     Layer("dw", (1, 4, 4, 3), (1, 2, 5, 15), padding=(1, 0, 2, 4), multiplier=5, per_channel=False, out_zp=0),
 ]
 DENSE = [Layer("dense", (3, 20), (10, 20), rounding="single"), Layer("dense", (4, 7), (3, 7), rounding="double", out_zp=4)]
-CASES = [(n, c) for n, cs in (("conv2d", CONV + POINTWISE), ("pointwise", POINTWISE), ("depthwise_conv2d", DEPTHWISE), ("dense", DENSE)) for c in cs]
+CASES = [
+    (n, c)
+    for n, cs in (("conv2d", CONV + POINTWISE), ("pointwise", POINTWISE), ("depthwise_conv2d", DEPTHWISE), ("dense", DENSE))
+    for c in cs
+]
 
 
 @pytest.mark.parametrize(("kernel", "layer"), CASES)
@@ -69,7 +98,18 @@ def random_case(seed: int):  # type: ignore[no-untyped-def]
     weight = (1, *k, c * multiplier) if kind == "dw" else (pick(1, 3, 4, 7, 9), *k, c)
     zp = int(pick(-128, 127, 0, int(rng.integers(-128, 128))))
     layer = Layer(
-        kind, (1, *size, c), weight, (pick(1, 2, 3), pick(1, 2, 3)), tuple(pads), dilation, zp, int(pick(-128, 127, -3)),  # type: ignore[arg-type]
-        rounding=pick("double", "single"), per_channel=bool(pick(0, 1)), multiplier=multiplier, seed=seed, spread=float(pick(20, 300)),
+        kind,
+        (1, *size, c),
+        weight,
+        (pick(1, 2, 3), pick(1, 2, 3)),
+        tuple(pads),
+        dilation,
+        zp,
+        int(pick(-128, 127, -3)),  # type: ignore[arg-type]
+        rounding=pick("double", "single"),
+        per_channel=bool(pick(0, 1)),
+        multiplier=multiplier,
+        seed=seed,
+        spread=float(pick(20, 300)),
     )
     return GENERIC["generic.depthwise_conv2d" if kind == "dw" else "generic.conv2d"], layer

@@ -40,7 +40,9 @@ def accumulators(rng: np.random.Generator, limit: int, attrs: RequantizeAttrs) -
 
 @pytest.mark.parametrize("cpu", ["cortex-m3", "cortex-m4"])
 @pytest.mark.parametrize("rounding", ["double", "single"])
-@pytest.mark.parametrize(("zero_point", "lo", "hi"), [(-128, -128, 127), (0, -128, 127), (127, -128, 127), (3, 3, 90), (-5, -100, 100)])
+@pytest.mark.parametrize(
+    ("zero_point", "lo", "hi"), [(-128, -128, 127), (0, -128, 127), (127, -128, 127), (3, 3, 90), (-5, -100, 100)]
+)
 @pytest.mark.parametrize("prescale", [0, 1, 2, 5, 8])
 def test_short_form(cpu: str, rounding: str, zero_point: int, lo: int, hi: int, prescale: int) -> None:
     rng = np.random.default_rng([prescale, zero_point + 128])

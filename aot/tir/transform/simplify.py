@@ -189,7 +189,7 @@ def _drop(body: tuple[Stmt, ...], *, used: set[Var], dead: set[Buffer]) -> tuple
         match stmt:
             case Let(var=var) if var not in used:
                 continue
-            case (Allocate(buffer=buffer) | Store(buffer=buffer)) if buffer in dead:
+            case Allocate(buffer=buffer) | Store(buffer=buffer) if buffer in dead:
                 continue
             case For(body=inner):
                 new = _drop(inner, used=used, dead=dead)

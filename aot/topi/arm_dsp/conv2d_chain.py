@@ -237,7 +237,9 @@ def _source(b: IRBuilder, group: Group, layer: FusedLayer, seg: Segments, *, row
         with b.for_("z", 2 * seg.taps, start=2 * depth) as z:
             b.store(words, z, 0)
     if _is_rows(layer):
-        return _Source(io, words, lambda first: _pack_runs(b, words, [(io.data, (first + p) * shape[-1]) for p in range(PIXELS)], depth))
+        return _Source(
+            io, words, lambda first: _pack_runs(b, words, [(io.data, (first + p) * shape[-1]) for p in range(PIXELS)], depth)
+        )
     window = _Window(b, layer, io.data, words)
     return _Source(io, words, window.pack)
 
@@ -360,7 +362,9 @@ class _Window:
             for pixel in pixels:
                 y, x = pixel[1] + ky * dy, pixel[2] + kx * dx
                 rows = logical_and(y >= 0, y < height)
-                known.append((b.let("ok", logical_and(rows, logical_and(x >= 0, x < width))), b.let("s", self._flat(pixel, ky, kx))))
+                known.append(
+                    (b.let("ok", logical_and(rows, logical_and(x >= 0, x < width))), b.let("s", self._flat(pixel, ky, kx)))
+                )
             with b.for_("c", depth) as c:
                 pad = imm(self._layer.attrs.pad_value)
                 values: list[Expr] = [

@@ -99,12 +99,8 @@ PKHTB_ASR16 = _dsp("pkhtb_asr16", (U, U), U, lambda a, b: _pack(b >> 16, a >> 16
 
 SADD16 = _dsp("sadd16", (U, U), U, lambda a, b: _pack(_half(a, 0) + _half(b, 0), _half(a, 1) + _half(b, 1)))
 SSUB16 = _dsp("ssub16", (U, U), U, lambda a, b: _pack(_half(a, 0) - _half(b, 0), _half(a, 1) - _half(b, 1)))
-QADD16 = _dsp(
-    "qadd16", (U, U), U, lambda a, b: _pack(_sat(_half(a, 0) + _half(b, 0), 16), _sat(_half(a, 1) + _half(b, 1), 16))
-)
-QSUB16 = _dsp(
-    "qsub16", (U, U), U, lambda a, b: _pack(_sat(_half(a, 0) - _half(b, 0), 16), _sat(_half(a, 1) - _half(b, 1), 16))
-)
+QADD16 = _dsp("qadd16", (U, U), U, lambda a, b: _pack(_sat(_half(a, 0) + _half(b, 0), 16), _sat(_half(a, 1) + _half(b, 1), 16)))
+QSUB16 = _dsp("qsub16", (U, U), U, lambda a, b: _pack(_sat(_half(a, 0) - _half(b, 0), 16), _sat(_half(a, 1) - _half(b, 1), 16)))
 QADD = _dsp("qadd", (S, S), S, lambda a, b: _sat(a + b, 32))
 QSUB = _dsp("qsub", (S, S), S, lambda a, b: _sat(a - b, 32))
 
@@ -116,9 +112,7 @@ def _saturate(op: str, bits: int, shift: int) -> Intrin:
 
 
 _SATURATE = {
-    (op, bits, shift): _saturate(op, bits, shift)
-    for op, bits in (("ssat", 8), ("ssat", 16), ("usat", 8))
-    for shift in range(25)
+    (op, bits, shift): _saturate(op, bits, shift) for op, bits in (("ssat", 8), ("ssat", 16), ("usat", 8)) for shift in range(25)
 }
 
 
@@ -181,6 +175,4 @@ def _emit_smlad_2x4(operands: Mapping[str, COperand], pairs: int) -> str:
 
 def _smlads(channel: int) -> list[str]:
     """Both pixels by channels `channel` and `channel` + 1, whose weights are in w0 and w1."""
-    return [
-        f"smlad %[a{4 * p + channel + j}], %[w{j}], %[x{p}], %[a{4 * p + channel + j}]" for j in range(2) for p in range(2)
-    ]
+    return [f"smlad %[a{4 * p + channel + j}], %[w{j}], %[x{p}], %[a{4 * p + channel + j}]" for j in range(2) for p in range(2)]

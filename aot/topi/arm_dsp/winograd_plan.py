@@ -18,7 +18,6 @@ MIN_INPUTS, MAX_INPUTS = 8, 1016
 """Input channels: below, the transforms cost more than they save; above, the inner loop's offset does not fit its instruction."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class WinogradPlan:
     """Weights in the transform domain and numbers of the requantisation.

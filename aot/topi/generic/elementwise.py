@@ -79,7 +79,5 @@ def _compute(ctx: TeContext, call: Call, tensors: dict[int, Tensor], size: int) 
     return F_TE.get(str(call.op))(ctx, [tensors[id(a)] for a in call.args], call.attrs, flat)
 
 
-
-
 for _anchor in ANCHORS:
     register_impl(Impl("generic.elementwise", _anchor, accepts, lower, plevel=12))

@@ -202,9 +202,7 @@ class _Pool:
         for k, total in enumerate(values):
             self._b.store(self._out, place + k, self._finish(self._b.let("total", total), count))
 
-    def _taps(
-        self, bounds: tuple[tuple[Expr, Expr], tuple[Expr, Expr]], first: Expr, step: _Step, totals: Buffer | None
-    ) -> None:
+    def _taps(self, bounds: tuple[tuple[Expr, Expr], tuple[Expr, Expr]], first: Expr, step: _Step, totals: Buffer | None) -> None:
         """All taps of a window."""
         b, layer = self._b, self._layer
         (top, bottom), (left, right) = bounds

@@ -20,7 +20,9 @@ class TapRange:
         return self.origin + tap * dilation
 
 
-def tap_range(b: IRBuilder, position: Expr, *, size: int, taps: int, stride: int, dilation: int, before: int, after: int) -> TapRange:
+def tap_range(
+    b: IRBuilder, position: Expr, *, size: int, taps: int, stride: int, dilation: int, before: int, after: int
+) -> TapRange:
     """The taps inside an axis of `size` at output `position`; all of them where there is no padding."""
     origin = position * stride - before
     first: Expr = imm(0)
