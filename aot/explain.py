@@ -388,7 +388,8 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E5010": (
         "unknown target",
-        "aot targets lists the processor cores.",
+        "aot targets lists the processor cores. A core without its floating point unit, DSP or vector extension is written\n"
+        "cortex-m4+nofpu, cortex-m33+nodsp, cortex-m55+nomve.",
     ),
     "E5011": (
         "not a numpy file",
@@ -512,7 +513,8 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "E9002": (
         "a kernel broke a rule of the loop-nest IR",
         "The interpreter ran a generated kernel and found an access out of bounds, a signed overflow or the like in it.\n"
-        "This is our fault, not yours: please report it with the model and the message, which names the function and the statement.",
+        "This is our fault, not yours: please report it with the model and the message, which names the function and the\n"
+        "statement.",
     ),
     "E9003": (
         "a graph that is not well-formed",

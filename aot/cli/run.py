@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +27,8 @@ from aot.cli.output import Output
 from aot.errors import Problem, UsageError
 
 if TYPE_CHECKING:
+    from aot.micro.board import Board
+    from aot.micro.runner import RunResult
     from aot.report.samples import Samples
 
 NAME = "run"
@@ -110,6 +112,40 @@ def _json_rows(rows: Sequence[Sequence[Any]], infos: Sequence[Any]) -> list[list
     return [[one(v, info) for v, info in zip(row, infos, strict=True)] for row in rows]
 
 
+def _report(
+    out: Output,
+    name: str,
+    *,
+    place: Board,
+    samples: Samples,
+    result: RunResult,
+    meta: Mapping[str, Any],
+    labels: Sequence[str],
+    top: int,
+    profile: bool,
+) -> None:
+    """Outputs, accuracy, instructions and, for a profile, the table of layers."""
+    from aot.report.size import LAYER_HEADERS, layer_rows, time_of
+
+    spent = {layer.index: layer.instructions for layer in result.layers}
+    layers = [{**layer, "instructions": spent.get(layer["index"])} for layer in meta["layers"]] if profile else []
+    accuracy = _accuracy(result.outputs, samples)
+    _show(out, samples, result.outputs, meta["outputs"], labels=labels, top=top)
+    if accuracy is not None:
+        out.row("accuracy", f"{accuracy[0]}/{accuracy[1]} = {100 * accuracy[0] / accuracy[1]:.1f} %")
+    if result.instructions is not None:
+        out.row("time", time_of(result.instructions, meta["macs"]))
+    out.row("board", f"{place.name}: {place.title}")
+    if profile:
+        out.table(LAYER_HEADERS, layer_rows(layers))
+    out.result({
+        "model": name, "board": place.name, "samples": len(samples.sets),
+        "outputs": _json_rows(result.outputs, meta["outputs"]),
+        "accuracy": None if accuracy is None else accuracy[0] / accuracy[1], "instructions": result.instructions,
+        "macs": meta["macs"], "stack_bytes": result.stack_bytes, "layers": layers,
+    })  # fmt: skip
+
+
 def command(
     model: ModelPath,
     *,
@@ -138,7 +174,6 @@ def command(
     from aot.micro.project import prepare
     from aot.micro.runner import run
     from aot.report.samples import Conversion, load_samples
-    from aot.report.size import LAYER_HEADERS, layer_rows, time_of
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     if quantize not in ("auto", "always", "never"):
@@ -163,20 +198,4 @@ def command(
     with out.working(f"running {len(samples.sets)} samples on {place.name}"):
         project = prepare(artifact, place)
         result = run(project, samples.sets.inputs, mode="profile" if profile else "measure", timeout=timeout or None)
-    spent = {layer.index: layer.instructions for layer in result.layers}
-    layers = [{**layer, "instructions": spent.get(layer["index"])} for layer in meta["layers"]] if profile else []
-    accuracy = _accuracy(result.outputs, samples)
-    _show(out, samples, result.outputs, meta["outputs"], labels=classes, top=top)
-    if accuracy is not None:
-        out.row("accuracy", f"{accuracy[0]}/{accuracy[1]} = {100 * accuracy[0] / accuracy[1]:.1f} %")
-    if result.instructions is not None:
-        out.row("time", time_of(result.instructions, meta["macs"]))
-    out.row("board", f"{place.name}: {place.title}")
-    if profile:
-        out.table(LAYER_HEADERS, layer_rows(layers))
-    out.result({
-        "model": wanted.name, "board": place.name, "samples": len(samples.sets),
-        "outputs": _json_rows(result.outputs, meta["outputs"]),
-        "accuracy": None if accuracy is None else accuracy[0] / accuracy[1], "instructions": result.instructions,
-        "macs": meta["macs"], "stack_bytes": result.stack_bytes, "layers": layers,
-    })  # fmt: skip
+    _report(out, wanted.name, place=place, samples=samples, result=result, meta=meta, labels=classes, top=top, profile=profile)

@@ -223,8 +223,8 @@ class _Emitter:
 def irp_block(count: int, lines: Sequence[str]) -> list[str]:
     """`lines` for each i in 0..count-1, by the assembler's .irp.
 
-    GCC takes the size of a template from its lines and `;` separators, and would put constants out of the reach of its loads if it
-    thought the block as small as its text: empty statements stand for the repetitions that it cannot see.
+    GCC takes the size of a template from its lines and `;` separators, and would put constants out of the reach of its
+    loads if it thought the block as small as its text: empty statements stand for the repetitions that it cannot see.
     """
     items = ",".join(map(str, range(count)))
     return [f".irp i,{items}", *lines, ".endr", ";" * ((count - 1) * len(lines))]
