@@ -1,8 +1,9 @@
 """add, subtract, multiply, ...: arithmetic of two tensors of plain numbers (float32, int32, int64 ...) with broadcasting.
 
 Integers wrap around; a division by zero, which the reference reports as an error, gives 0.  Fused activations clamp.
-Oracles: `reference_ops::BroadcastAdd6DSlow`, `BroadcastSubSlow`, `BroadcastMul6DSlow`, `BroadcastDivSlow`, `FloorDiv`, `FloorMod`,
-`MaximumMinimumBroadcastSlow`, `EvalSquaredDifference`, `EvalLogicalOr` ...  (`floor_mod` of floats: fmod with the sign of the divisor.)
+Oracles: `reference_ops::BroadcastAdd6DSlow`, `BroadcastSubSlow`, `BroadcastMul6DSlow`, `BroadcastDivSlow`,
+`FloorDiv`, `FloorMod`, `MaximumMinimumBroadcastSlow`, `EvalSquaredDifference`, `EvalLogicalOr` ...  (`floor_mod` of
+floats: fmod with the sign of the divisor.)
 """
 
 from __future__ import annotations
@@ -259,7 +260,6 @@ def _converter(opcode: str, name: str) -> None:
 
 for _opcode, _name in (
     ("DIV", "divide"),
-    ("SQUARED_DIFFERENCE", "squared_difference"),
     ("FLOOR_DIV", "floor_divide"),
     ("FLOOR_MOD", "floor_mod"),
     ("MAXIMUM", "maximum"),

@@ -67,7 +67,7 @@ def test_codes_often(opcode: str) -> None:
     run_codes(opcode, SLOW)
 
 
-@pytest.mark.parametrize("opcode", ["SUB", "MUL"])
+@pytest.mark.parametrize("opcode", ["SUB", "MUL", "SQUARED_DIFFERENCE"])
 def test_every_pair(opcode: str) -> None:
     shape = EVERY_PAIR[0].shape
     a, b, y = Quant(0.05, -3), Quant(0.031, 17), Quant(0.04, 5)

@@ -1,0 +1,116 @@
+"""qnn.squared_difference: SQUARED_DIFFERENCE of TFLite on int8 with broadcasting (plain numbers: `arithmetic.py`).
+
+d = rescale_a((a - zp_a) << 7) - rescale_b((b - zp_b) << 7); out = clamp(zp + rescale(d * d)), double rounding.
+Oracle: `SquaredDifference` of `squared_difference.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, register_op
+from aot.ir.type import QuantParams, TensorType, Type
+from aot.op._binary import broadcast_at, broadcast_type, two_of_one_type
+from aot.op._check import require_dtype, require_quant
+from aot.op._fixed_point import (
+    multiply_by_quantized_multiplier,
+    named,
+    quantize_multiplier,
+    requantize,
+    tir_multiply_by_quantized_multiplier,
+    tir_requantize,
+)
+from aot.op.arithmetic import convert_plain, is_plain
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast
+
+LEFT_SHIFT = 7
+
+
+@dataclass(frozen=True, slots=True)
+class SquaredDifferenceAttrs:
+    """Zero point, multiplier and shift of each operand and of the result."""
+
+    input_zp: tuple[int, int]
+    multiplier: tuple[int, int]
+    shift: tuple[int, int]
+    output_multiplier: int
+    output_shift: int
+    zero_point: int
+    quant: QuantParams | None = None
+
+
+def infer_type(types: Sequence[Type], attrs: SquaredDifferenceAttrs) -> Type:
+    """Two int8 tensors whose shapes broadcast -> int8."""
+    a, b = two_of_one_type(list(types), "qnn.squared_difference", ("int8",))
+    return broadcast_type(a, b, "int8", attrs.quant)
+
+
+def evaluate(a: Array, b: Array, *, attrs: SquaredDifferenceAttrs, out_type: TensorType) -> Array:
+    sides = []
+    for i, x in enumerate((a, b)):
+        shifted = (x.astype(np.int64) - attrs.input_zp[i]) << LEFT_SHIFT
+        sides.append(multiply_by_quantized_multiplier(shifted, attrs.multiplier[i], attrs.shift[i]))
+    square = (sides[0] - sides[1]) ** 2
+    zp = attrs.zero_point
+    scaled = requantize(square, attrs.output_multiplier, attrs.output_shift, zero_point=zp, lo=-128, hi=127)
+    return scaled.astype(out_type.dtype)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: SquaredDifferenceAttrs, out_type: TensorType) -> Tensor:
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        sides = []
+        for k, x in enumerate(args):
+            shifted = named(b, "x", (cast("int32", broadcast_at(b, x, i)) - attrs.input_zp[k]) * (1 << LEFT_SHIFT))
+            sides.append(tir_multiply_by_quantized_multiplier(b, shifted, attrs.multiplier[k], attrs.shift[k]))
+        difference = named(b, "difference", sides[0] - sides[1])
+        value = tir_requantize(
+            b,
+            named(b, "square", difference * difference),
+            multiplier=attrs.output_multiplier,
+            shift=attrs.output_shift,
+            zero_point=attrs.zero_point,
+            lo=-128,
+            hi=127,
+        )
+        return cast("int8", value)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("SQUARED_DIFFERENCE")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """squared_difference of numbers, qnn.squared_difference of codes."""
+    types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
+    if is_plain(*types[:2]):
+        return convert_plain(ctx, op, "squared_difference")
+    for type_ in types:
+        require_dtype(ctx, op, type_, {"int8"})
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = (require_quant(ctx, op, t) for t in types)
+    twice_max = 2.0 * max(scale_a, scale_b)
+    real = twice_max * twice_max / ((1 << 2 * LEFT_SHIFT) * scale)
+    if real >= 1:
+        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1206")
+    (m_a, s_a), (m_b, s_b) = quantize_multiplier(scale_a / twice_max), quantize_multiplier(scale_b / twice_max)
+    m, s = quantize_multiplier(real)
+    attrs = SquaredDifferenceAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, types[2].quant)
+    return call("qnn.squared_difference", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+
+
+register_op(
+    "qnn.squared_difference",
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="SQUARED_DIFFERENCE; int8, with broadcasting",
+)
+F_TE.set("qnn.squared_difference", te_rule)
