@@ -19,7 +19,11 @@
 #define AOT_INLINE static inline __attribute__((always_inline, unused))
 #define AOT_MAY_ALIAS __attribute__((may_alias))
 #define AOT_ALIGN(bytes) __attribute__((aligned(bytes)))
+#ifdef AOT_WORKSPACE_SECTION /* given when <name>.c is compiled: where the workspace is to lie instead */
+#define AOT_SECTION(name) __attribute__((section(AOT_WORKSPACE_SECTION)))
+#else
 #define AOT_SECTION(name) __attribute__((section(name)))
+#endif
 #define AOT_MAY_ALIAS4 __attribute__((may_alias, aligned(4)))
 #else
 #error "generated kernels need a compiler with GNU attributes (gcc, clang, armclang)"

@@ -1,0 +1,36 @@
+"""Cores without a part of their instruction set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aot.build import build
+from aot.errors import UsageError
+from aot.target.target import find_target
+from tests.micro.projects import DIGITS, need, sh
+
+
+def test_features_go() -> None:
+    assert find_target("cortex-m4+nofpu").features == find_target("cortex-m4").features - {"fpu"}
+    assert find_target("cortex-m33+nodsp+nofpu").features == find_target("cortex-m3").features
+    assert find_target("cortex-m55+nomve").has("dsp")
+    assert not find_target("cortex-m55+nofpu").has("mve")
+
+
+@pytest.mark.parametrize("name", ["cortex-m3+nofpu", "cortex-m4+fpu", "cortex-m4+nofpu+nofpu", "cortex-m4+nodiv", "m4+nofpu"])
+def test_what_there_is_not(name: str) -> None:
+    with pytest.raises(UsageError, match="E5010"):
+        find_target(name)
+
+
+@pytest.mark.parametrize("name", ["cortex-m4+nofpu", "cortex-m55+nofpu", "cortex-m33+nodsp+nofpu"])
+def test_generated_code_fits_the_flags(tmp_path: Path, name: str) -> None:
+    need("arm-none-eabi-gcc")
+    artifact = build(DIGITS, target=name)
+    artifact.export(tmp_path)
+    flags = " ".join(find_target(name).gcc_flags)
+    crt = Path(__file__).resolve().parent.parent.parent / "crt" / "include"
+    sh(f"arm-none-eabi-gcc {flags} -O2 -std=c99 -I. -I{crt} -c digits_kernels.c digits.c", cwd=tmp_path)
+    assert artifact.metadata["target"]["cpu"] == name

@@ -1,0 +1,84 @@
+/* The few functions behind the stand-in's headers. See README.md. */
+#include "aot/semihosting.h"
+#include "aot/systick.h"
+
+#include <stdarg.h>
+#include <zephyr/kernel.h>
+#include <zephyr/sys/printk.h>
+#include <zephyr/timing/timing.h>
+#include <zephyr/ztest.h>
+
+static void put_number(uint32_t value) {
+  char text[11];
+  char *digit = text + 10;
+  *digit = '\0';
+  do {
+    *--digit = (char)('0' + (char)(value % 10u));
+    value /= 10u;
+  } while (value != 0u);
+  aot_puts(digit);
+}
+
+/* %d, %u and %s. */
+void printk(const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  for (; *format != '\0'; format++) {
+    const char text[2] = {*format, '\0'};
+    if (*format != '%') {
+      aot_puts(text);
+      continue;
+    }
+    format++;
+    if (*format == 's') {
+      aot_puts(va_arg(list, const char *));
+    } else if (*format == 'u') {
+      put_number(va_arg(list, unsigned int));
+    } else if (*format == 'd') {
+      const int value = va_arg(list, int);
+      if (value < 0) aot_puts("-");
+      put_number(value < 0 ? 0u - (uint32_t)value : (uint32_t)value);
+    } else {
+      aot_puts("?");
+    }
+  }
+  va_end(list);
+}
+
+int memcmp(const void *a, const void *b, size_t n) {
+  const volatile uint8_t *x = a, *y = b;
+  for (; n != 0u && *x == *y; n--) {
+    x++;
+    y++;
+  }
+  return n == 0u ? 0 : *x - *y;
+}
+
+void timing_init(void) {}
+void timing_start(void) { aot_counter_start(0xffffffu); }
+timing_t timing_counter_get(void) { return aot_counter(); }
+uint64_t timing_cycles_get(volatile timing_t *const start, volatile timing_t *const end) { return *end - *start; }
+
+static bool failing;
+
+int standin_failed(bool ok, const char *what, const char *file, int line) {
+  if (!ok) printk("    Assertion failed at %s:%d: %s\n", file, line, what);
+  failing = failing || !ok;
+  return !ok;
+}
+
+extern const struct standin_test __start_standin_tests[] __attribute__((weak));
+extern const struct standin_test __stop_standin_tests[] __attribute__((weak));
+
+/* An application without a main has tests. */
+__attribute__((weak)) int main(void) {
+  bool all = true;
+  for (const struct standin_test *test = __start_standin_tests; test < __stop_standin_tests; test++) {
+    failing = false;
+    test->run();
+    printk(" %s - %s\n", failing ? "FAIL" : "PASS", test->name);
+    all = all && !failing;
+  }
+  printk("PROJECT EXECUTION %s\n", all ? "SUCCESSFUL" : "FAILED");
+  return all ? 0 : 1;
+}

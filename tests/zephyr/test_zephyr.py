@@ -1,0 +1,179 @@
+"""The Zephyr module.
+
+Always: the module glue check, no Zephyr (see standin/README.md).  With ZEPHYR_BASE set: twister on the sample and the test.
+Without, that part is skipped; AOT_REQUIRE_ZEPHYR=1 turns the skip into a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aot.cli.__main__ import run
+from aot.micro.board import load_board
+from aot.micro.project import Places, render
+from tests.micro.projects import need
+from tests.zephyr.golden import HEADER, arrays, header
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+STANDIN = ROOT / "tests" / "zephyr" / "standin"
+BOARDS = ("mps2_an385", "qemu_cortex_m3", "mps2_an521", "mps3_an547")
+BOARDS_V2 = ("mps2/an385", "qemu_cortex_m3", "mps2/an521/cpu0", "mps3/corstone300/an547")
+
+
+def test_golden_header_is_what_the_reference_gives() -> None:
+    assert HEADER.read_text() == header(arrays())
+
+
+def test_west_manifest() -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    manifest = yaml.safe_load((ROOT / "west.yml").read_text())["manifest"]
+    assert set(manifest) == {"version", "remotes", "projects", "self"}
+    assert isinstance(manifest["version"], str)
+    assert {p["remote"] for p in manifest["projects"]} <= {r["name"] for r in manifest["remotes"]}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """digits as C, for the faults: so that they need no compiler of ours."""
+    folder = tmp_path_factory.mktemp("compiled") / "digits"
+    assert run(["compile", str(ROOT / "examples/digits/digits.tflite"), "--target", "cortex-m3", "-o", str(folder), "-q"]) == 0
+    return folder
+
+
+@pytest.fixture
+def module(tmp_path: Path, compiled: Path) -> Path:
+    """A copy of the module with the sample, which takes the compiled model."""
+    copy = tmp_path / "module"
+    for part in ("zephyr", "crt/include", "samples"):
+        shutil.copytree(ROOT / part, copy / part)
+    shutil.copytree(compiled, copy / "samples/digits/model")
+    (copy / "tests/zephyr").mkdir(parents=True)
+    lists = copy / "samples/digits/CMakeLists.txt"
+    lists.write_text(lists.read_text().replace("../../examples/digits/digits.tflite", "model"))
+    return copy
+
+
+def build(application: Path, module: Path, folder: Path, *defines: str) -> subprocess.CompletedProcess[str]:
+    """Configure and build with the stand-in; the first step that fails, or the last."""
+    pytest.importorskip("kconfiglib", reason="kconfiglib is not installed")
+    pytest.importorskip("yaml", reason="PyYAML is not installed")
+    need("cmake", "arm-none-eabi-gcc", "qemu-system-arm")
+    folder.mkdir(exist_ok=True)
+    board = load_board("mps2-an385")
+    script = folder / "board.ld"
+    script.write_text(render("board.ld.j2", board=board, place=Places("SSRAM1", "SSRAM1", "SSRAM23", "SSRAM23")))
+    settings = [
+        f"-DZephyr_DIR={STANDIN}", f"-DEXTRA_ZEPHYR_MODULES={module}", f"-DSTANDIN_RUNTIME={ROOT / 'crt'}",
+        f"-DSTANDIN_SCRIPT={script}", f"-DPython3_EXECUTABLE={sys.executable}", *defines,
+    ]  # fmt: skip
+    for command in (["cmake", "-S", application, "-B", folder / "b", *settings], ["cmake", "--build", folder / "b", "-j2"]):
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=300)
+        if done.returncode != 0:
+            break
+    return done
+
+
+def execute(folder: Path) -> str:
+    """What the image prints in QEMU."""
+    command = [
+        "qemu-system-arm", "-M", "mps2-an385", "-display", "none", "-monitor", "none", "-serial", "none", "-icount",
+        "shift=0,sleep=off", "-semihosting-config", "enable=on,target=native", "-kernel", folder / "b/zephyr.elf",
+    ]  # fmt: skip
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.qemu
+def test_glue_sample_with_compiled_model(module: Path, tmp_path: Path) -> None:
+    done = build(module / "samples/digits", module, tmp_path / "o")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "digit 7, " in execute(tmp_path / "o")
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("wrong", [False, True])
+def test_glue_tests_with_models_compiled_at_build_time(tmp_path: Path, wrong: bool) -> None:
+    done = build(ROOT / "tests/zephyr/models", ROOT, tmp_path / "o", f"-DAOT_TEST_WRONG={'ON' if wrong else 'OFF'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = execute(tmp_path / "o")
+    assert f"PROJECT EXECUTION {'FAILED' if wrong else 'SUCCESSFUL'}" in text, text
+    assert text.count("PASS - ") == (1 if wrong else 4)
+
+
+def _edit(path: str, old: str, new: str) -> Callable[[Path], None]:
+    def apply(module: Path) -> None:
+        file = module / path
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new))
+
+    return apply
+
+
+def _append(path: str, text: str) -> Callable[[Path], None]:
+    def apply(module: Path) -> None:
+        (module / path).write_text((module / path).read_text() + text)
+
+    return apply
+
+
+_LISTS, _PRJ, _MAIN = "samples/digits/CMakeLists.txt", "samples/digits/prj.conf", "samples/digits/src/main.c"
+_MODULE = "zephyr/module.yml"
+FAULTS = {
+    "library made in the application": (_append(_LISTS, "zephyr_library_named(late)\n"), "would never link it"),
+    "unknown key": (_edit(_MODULE, "samples:", "sample:"), "module.yml.sample: unknown key"),
+    "unknown key in build": (_edit(_MODULE, "  kconfig:", "  kconf:"), "build.kconf: unknown key"),
+    "wrong kconfig path": (_edit(_MODULE, "zephyr/Kconfig", "zephyr/Konfig"), "no file zephyr/Konfig"),
+    "wrong cmake path": (_edit(_MODULE, "cmake: zephyr", "cmake: cmake"), "no cmake/CMakeLists.txt"),
+    "tests folder missing": (_edit(_MODULE, "tests/zephyr", "tests/zefir"), "no folder tests/zefir"),
+    "undefined symbol": (_append(_PRJ, "CONFIG_AOT_MAGIC=y\n"), "AOT_MAGIC"),
+    "unmet dependency": (_edit(_PRJ, "CONFIG_AOT=y", "CONFIG_AOT=n"), "AOT_TIMING was assigned y but got n"),
+    "module not enabled": (lambda m: (m / _PRJ).write_text(""), "put CONFIG_AOT=y into prj.conf"),
+    "missing source": (_edit(_LISTS, "src/main.c", "src/mein.c"), "mein.c"),
+    "missing model": (_edit(_LISTS, "app model", "app modell"), "there is no"),
+    "folder that is no model": (_edit(_LISTS, "app model", "app src"), "was not written by aot compile"),
+    "wrong include folder": (_edit("zephyr/CMakeLists.txt", "/include)", "/inklude)"), "inklude"),
+    "function that is not there": (_edit(_MAIN, "digits_run(&in", "digits_runn(&in"), "digits_runn"),
+    "warning": (_edit(_MAIN, "  int best = 0;", "  int unused;\n  int best = 0;"), "unused"),
+    "unknown argument": (_edit(_LISTS, "app model", "app model FAST"), "unknown arguments: FAST"),
+    "other name": (_edit(_LISTS, "app model", "app model NAME kws"), "holds digits, not kws"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_glue_check_notices(module: Path, tmp_path: Path, fault: str) -> None:
+    plant, message = FAULTS[fault]
+    plant(module)
+    done = build(module / "samples/digits", module, tmp_path / "o")
+    assert done.returncode != 0
+    assert message in " ".join((done.stdout + done.stderr).split()), done.stdout + done.stderr
+
+
+def _zephyr_version(base: Path) -> tuple[int, int]:
+    values = dict(line.split(" = ", 1) for line in (base / "VERSION").read_text().splitlines() if " = " in line)
+    return int(values["VERSION_MAJOR"]), int(values["VERSION_MINOR"])
+
+
+@pytest.mark.slow
+def test_real_zephyr() -> None:
+    """twister on samples/ and tests/zephyr, on the boards by the names that this version of Zephyr knows."""
+    base = os.environ.get("ZEPHYR_BASE", "")
+    if not base:
+        reason = "ZEPHYR_BASE is not set: the module was not built with Zephyr"
+        pytest.fail(reason) if os.environ.get("AOT_REQUIRE_ZEPHYR") == "1" else pytest.skip(reason)
+    boards = BOARDS if _zephyr_version(Path(base)) < (3, 7) else BOARDS_V2
+    command = [sys.executable, f"{base}/scripts/twister", "-T", ROOT / "samples", "-T", ROOT / "tests/zephyr", "--inline-logs"]
+    for board in boards:
+        command += ["-p", board]
+    modules = ";".join([*filter(None, [os.environ.get("ZEPHYR_MODULES", "")]), str(ROOT)])
+    command += ["-x", f"ZEPHYR_MODULES={modules}" if "ZEPHYR_MODULES" in os.environ else f"EXTRA_ZEPHYR_MODULES={ROOT}"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=3600)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
