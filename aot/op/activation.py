@@ -1,7 +1,9 @@
-"""Converters of functions of one tensor that exist for codes too: by number (float32), by table (8 bits), by interpolation (int16).
+"""Converters of functions of one tensor that exist for codes too: by number (float32), by table (8 bits), by
+interpolation (int16).
 
-Oracles, for codes: LOGISTIC, TANH, ELU, GELU, EXP, LOG: the table that `LUTPopulate` makes (LOGISTIC and TANH of int16 have one of
-their own, see `lut16.py`); RELU ...: `QuantizedReluX`; ABS, RSQRT: `elementwise.cc`; HARD_SWISH, LEAKY_RELU: `reference_ops`.
+Oracles, for codes: LOGISTIC, TANH, ELU, GELU, EXP, LOG: the table that `LUTPopulate` makes (LOGISTIC and TANH of
+int16 have one of their own, see `lut16.py`); RELU ...: `QuantizedReluX`; ABS, RSQRT: `elementwise.cc`; HARD_SWISH,
+LEAKY_RELU: `reference_ops`.
 """
 
 from __future__ import annotations

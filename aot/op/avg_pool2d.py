@@ -1,8 +1,8 @@
 """nn.avg_pool2d: AVERAGE_POOL_2D of TFLite on int8, int16 and uint8.
 
 The mean of the part of the window inside the image, rounded to the nearest with halves away from zero, then clamped.
-Oracles: `reference_integer_ops::AveragePool`, `reference_ops::AveragePool` (uint8, on the codes as they are: shifted to int8 halves
-would go the other way).
+Oracles: `reference_integer_ops::AveragePool`, `reference_ops::AveragePool` (uint8, on the codes as they are: shifted
+to int8 halves would go the other way).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """nn.batch_matmul: BATCH_MATMUL of TFLite: matrix products over broadcast leading dimensions, either side transposed or not.
 
-acc[..., m, n] = sum over k of (a[..., m, k] - a_zp) * (b[..., k, n] - b_zp).  Oracle: `reference_ops::BatchMatMul` with the parameters of
-`batch_matmul.cc`: int8 adds up in 32 bits, int16 in 64 and requantises by reduced multipliers.
+acc[..., m, n] = sum over k of (a[..., m, k] - a_zp) * (b[..., k, n] - b_zp).  Oracle: `reference_ops::BatchMatMul`
+with the parameters of `batch_matmul.cc`: int8 adds up in 32 bits, int16 in 64 and requantises by reduced multipliers.
 """
 
 from __future__ import annotations

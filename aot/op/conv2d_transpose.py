@@ -1,7 +1,8 @@
 """nn.conv2d_transpose: TRANSPOSE_CONV of TFLite: each input pixel adds a window of products to the output.
 
-acc[n, y, x, o] = sum over ky, kx, i of w[o, ky, kx, i] * (data[n, (y + top - ky) / sy, (x + left - kx) / sx, i] - input_zp), over the taps
-for which both quotients are whole and inside the image.  Oracle: `reference_integer_ops::TransposeConv`.
+acc[n, y, x, o] = sum over ky, kx, i of w[o, ky, kx, i] * (data[n, (y + top - ky) / sy, (x + left - kx) / sx, i] -
+input_zp), over the taps for which both quotients are whole and inside the image.  Oracle:
+`reference_integer_ops::TransposeConv`.
 """
 
 from __future__ import annotations

@@ -15,9 +15,10 @@ from aot.tir.function import PrimFunc
 class Group:
     """A fused function as a kernel author sees it.
 
-    `func` is the primitive relay function (constants inside its body, one parameter a tensor operand).  `anchor` is its call of the
-    highest pattern kind, `followers` the element-wise calls after it, in order, each reading the one before as its first argument or
-    as another one (a residual ADD).  A group without such a chain has the last call as anchor and no followers.
+    `func` is the primitive relay function (constants inside its body, one parameter a tensor operand).  `anchor` is
+    its call of the highest pattern kind, `followers` the element-wise calls after it, in order, each reading the one
+    before as its first argument or as another one (a residual ADD).  A group without such a chain has the last call
+    as anchor and no followers.
     """
 
     func: Function
@@ -35,10 +36,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A kernel for one layer: `constants` gives each of `func.consts`, by buffer name, as a numpy array of its packed bytes or elements.
+    """A kernel for one layer: `constants` gives each of `func.consts`, by buffer name, as a numpy array of its packed
+    bytes or elements.
 
-    `func.inputs` follow the order of the group's parameters, `func.outputs` the fields of its result.  `instructions` and `code` are
-    the kernel author's estimates of one call's instructions and of the code's bytes, by which kernels compete (0: unknown).
+    `func.inputs` follow the order of the group's parameters, `func.outputs` the fields of its result.  `instructions`
+    and `code` are the kernel author's estimates of one call's instructions and of the code's bytes, by which kernels
+    compete (0: unknown).
     """
 
     func: PrimFunc

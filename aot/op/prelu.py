@@ -1,7 +1,8 @@
 """qnn.prelu: PRELU of TFLite on codes, and LEAKY_RELU on int16 codes (8-bit ones go through a table).
 
-x = q - zp_in; out = clamp(zp + (x >= 0 ? rescale(x) : rescale'(x * (alpha - zp_alpha)))), double rounding.  LEAKY_RELU has alpha = 1 and
-its slope in the second multiplier.  Oracles: `reference_ops::BroadcastPrelu4DSlow`, `QuantizeLeakyRelu`.
+x = q - zp_in; out = clamp(zp + (x >= 0 ? rescale(x) : rescale'(x * (alpha - zp_alpha)))), double rounding.
+LEAKY_RELU has alpha = 1 and its slope in the second multiplier.  Oracles: `reference_ops::BroadcastPrelu4DSlow`,
+`QuantizeLeakyRelu`.
 """
 
 from __future__ import annotations

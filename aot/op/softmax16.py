@@ -1,7 +1,8 @@
 """qnn.softmax16: SOFTMAX of TFLite on int16 over the last axis, by two tables with interpolation.
 
 The difference to the row's maximum is scaled so that 65535 steps are 10, exp of it looked up (Q0.15), the sum normalised and its
-reciprocal looked up; the products are rounded to Q0.15.  Oracle: `reference_ops::SoftmaxInt16` with the tables of `activations.cc`.
+reciprocal looked up; the products are rounded to Q0.15.  Oracle: `reference_ops::SoftmaxInt16` with the tables of
+`activations.cc`.
 
 There is no te rule: the row's maximum and sum must be computed once a row.  `aot.topi.generic.softmax16` lowers it.
 """
