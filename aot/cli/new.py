@@ -50,14 +50,16 @@ def command(
     """Write a firmware project that builds without aot. With --force, replace its generated files only."""
     from aot.cli.common import find_board, request
     from aot.micro.generate import Spec, generate
+    from aot.micro.generate_library import target_of
 
     out = Output(json=as_json, quiet=quiet)
     place = find_board(board)
+    cpu = target_of(kind, place.cpu)
     names = list(name or [])
     if names and len(names) != len(models):
         raise UsageError(Problem("E5043", f"{len(names)} names for {len(models)} models; give --name once per model"))
     wanted = [
-        request(path, name=names[i] if names else None, target=place.cpu, oracle=oracle, opt=opt) for i, path in enumerate(models)
+        request(path, name=names[i] if names else None, target=cpu, oracle=oracle, opt=opt) for i, path in enumerate(models)
     ]
     old = read_manifest(folder, force=force)
     with out.working(f"compiling {len(wanted)} models"):

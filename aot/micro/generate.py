@@ -96,7 +96,7 @@ def project_kind(name: str) -> Callable[[Generator], Generator]:
 
 def project_kinds() -> list[str]:
     """The values of `--kind`, sorted."""
-    from aot.micro import generate_bare, generate_mlperf  # noqa: F401 - they register their kinds
+    from aot.micro import generate_bare, generate_library, generate_mlperf  # noqa: F401 - they register their kinds
 
     return sorted(_KINDS)
 

@@ -7,6 +7,7 @@ Without, that part is skipped; AOT_REQUIRE_ZEPHYR=1 turns the skip into a failur
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from aot.cli.__main__ import run
 from aot.micro.board import load_board
 from aot.micro.project import Places, render
-from tests.micro.projects import need
+from tests.micro.projects import need, new
 from tests.zephyr.golden import HEADER, arrays, header
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -105,6 +106,17 @@ def test_glue_tests_with_models_compiled_at_build_time(tmp_path: Path, wrong: bo
     text = execute(tmp_path / "o")
     assert f"PROJECT EXECUTION {'FAILED' if wrong else 'SUCCESSFUL'}" in text, text
     assert text.count("PASS - ") == (1 if wrong else 4)
+
+
+@pytest.mark.qemu
+def test_glue_generated_project(tmp_path: Path) -> None:
+    pair = ROOT / "tests/models/graph_two_inputs_two_outputs.tflite"
+    new(tmp_path / "p", ROOT / "examples/digits/digits.tflite", pair, "--kind", "zephyr", "--board", "mps2-an385")
+    done = build(tmp_path / "p", ROOT, tmp_path / "o")
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = execute(tmp_path / "o")
+    assert re.search(r"PASS digits: [1-9]\d+ cycles, 0 outputs differ", text), text
+    assert "PASS graph_two_inputs_two_outputs" in text
 
 
 def _edit(path: str, old: str, new: str) -> Callable[[Path], None]:

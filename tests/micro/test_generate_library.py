@@ -1,0 +1,67 @@
+"""Libraries for Arduino and PlatformIO: built as those tools build them, with a stand-in for the framework, and run here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from aot.micro.generate_library import target_of
+from tests.micro.projects import DIGITS, TWO_IO, need, new, sh, snapshot
+
+ARDUINO_H = """\
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+struct Port {
+  void begin(long) {}
+  explicit operator bool() const { return true; }
+  void print(const char *text) { std::fputs(text, stdout); }
+  void print(unsigned long value) { std::printf("%lu", value); }
+  void println(const char *text) { std::puts(text); }
+};
+static Port Serial;
+static inline unsigned long micros() { return 0; }
+static inline void delay(int) { std::exit(0); }
+"""
+WARNINGS = "-Wall -Wextra -Werror"
+
+
+def test_targets() -> None:
+    assert target_of("zephyr", "cortex-m4") == "cortex-m4+nofpu"
+    assert target_of("zephyr", "cortex-m0") == "cortex-m0"
+    assert target_of("make", "cortex-m4") == "cortex-m4"
+
+
+def test_arduino_library(tmp_path: Path) -> None:
+    need("gcc", "g++")
+    new(tmp_path / "my-demo", DIGITS, TWO_IO, "--kind", "arduino")
+    library = tmp_path / "my-demo"
+    properties = dict(line.split("=", 1) for line in (library / "library.properties").read_text().splitlines())
+    wanted = {"name", "version", "author", "maintainer", "sentence", "paragraph", "category", "url", "architectures", "includes"}
+    assert set(properties) == wanted
+    assert (library / "src" / properties["includes"]).is_file()
+    sketch = next(library.glob("examples/*/*.ino"))
+    assert sketch.stem == sketch.parent.name == "my_demo"
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "Arduino.h").write_text(ARDUINO_H)
+    # the Arduino builder puts the include and a main around a sketch, and compiles src/ with no other include folder
+    main = "int main() { setup(); for (;;) loop(); }\n"
+    (tmp_path / "o" / "sketch.cpp").write_text(f"#include <Arduino.h>\n{sketch.read_text()}\n{main}")
+    sh(f"gcc -Os {WARNINGS} -I{library}/src -c {library}/src/*.c", cwd=tmp_path / "o")
+    text = sh(f"g++ -std=c++17 {WARNINGS} -I. -I{library}/src sketch.cpp *.o -o s && ./s", cwd=tmp_path / "o")
+    assert text.count("PASS") == 2
+    assert "FAIL" not in text
+
+
+def test_platformio_project(tmp_path: Path) -> None:
+    need("gcc", "g++")
+    new(tmp_path / "p", DIGITS, "--kind", "platformio", "--board", "mps3-an547")
+    names = set(snapshot(tmp_path / "p"))
+    assert {"platformio.ini", "src/main.cpp", "lib/p/library.json", "lib/p/src/digits.c"} <= names
+    assert json.loads((tmp_path / "p/lib/p/library.json").read_text())["name"] == "p"
+    listed = json.loads((tmp_path / "p/aot-project.json").read_text())["generated"]
+    assert "src/main.cpp" not in listed
+    sh(f"gcc {WARNINGS} -Ilib/p/src -c lib/p/src/*.c", cwd=tmp_path / "p")
+    command = f"g++ -std=c++17 {WARNINGS} -Ilib/p/src src/main.cpp *.o -o demo && ./demo"
+    assert sh(command, cwd=tmp_path / "p") == "PASS digits: 0 outputs differ\n"
