@@ -366,7 +366,9 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
         parts = [f"{m['region']} {100 * m['used'] / m['size']:.1f} % of {kib(m['size'])}" for m in report["memory"]]
         out.row("memory", " · ".join(parts))
     if totals["instructions"] is not None:
-        out.row("time", time_of(totals["instructions"], totals["macs"]))
+        cycles = totals["estimated_cycles"]
+        guess = "" if cycles is None else f" · {cycles:,} cycles estimated"
+        out.row("time", time_of(totals["instructions"], totals["macs"]) + guess)
         out.row("slowest", slowest_of(report["layers"]))
     headers = ("layer", "operator", "kernel", "MAC", "instructions", "per MAC", "code", "weights", "tables", "scratch", "output")
     rows = [

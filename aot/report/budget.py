@@ -18,7 +18,19 @@ from typing import Any
 from aot.errors import Problem, UsageError
 from aot.report.report import Report, key_of
 
-METRICS = ("instructions", "macs", "flash", "code", "constants", "ram", "workspace", "stack", "stack_bound", "heap")
+METRICS = (
+    "instructions",
+    "macs",
+    "flash",
+    "code",
+    "constants",
+    "ram",
+    "workspace",
+    "stack",
+    "stack_bound",
+    "heap",
+    "estimated_cycles",
+)
 WATCHED = ("instructions", "code", "constants", "workspace", "stack", "stack_bound")
 """Totals that must not grow over a baseline unless a rule says how much."""
 

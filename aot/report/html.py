@@ -140,6 +140,7 @@ def _chapter(report: Report, pair: Mapping[str, Any] | None) -> str:
     per_mac = totals["instructions"] / totals["macs"] if totals["instructions"] and totals["macs"] else None
     cards = [
         (short(totals["instructions"]), "instructions" if per_mac is None else f"instructions, {per_mac:.2f} a MAC"),
+        (short(totals["estimated_cycles"]), "cycles, estimated from the manuals"),
         (kib(totals["flash"]), f"flash: code {kib(totals['code'])}, constants {kib(totals['constants'])}"),
         (kib(totals["ram"]), f"RAM: workspace {kib(totals['workspace'])}, stack {kib(totals['stack_bound'])}"),
         (short(totals["macs"]), "multiply-accumulates"),
@@ -213,10 +214,10 @@ def _layer_table(report: Report) -> str:
     rows = []
     for x in report["layers"]:
         name, shape = x["name"].partition(";")[0], "×".join(map(str, x["output"]["shape"]))
-        row = (x["index"], x["op"], name, x["kernel"], shape, x["macs"], x["instructions"], x["instructions_per_mac"])
-        sizes = (x["code"], x["weights"], x["tables"], x["scratch"])
+        row = (x["index"], x["op"], name, x["kernel"], shape, x["macs"], x["instructions"])
+        sizes = (x["instructions_per_mac"], x["estimated_cycles"], x["code"], x["weights"], x["tables"], x["scratch"])
         rows.append((*row, *sizes, *([_next(x["next_faster"])] if slower else [])))
-    figures = ("MAC", "instructions", "per MAC", "code", "weights", "tables", "scratch")
+    figures = ("MAC", "instructions", "per MAC", "cycles, est.", "code", "weights", "tables", "scratch")
     headers = ("", "operator", "result", "kernel", "shape", *figures, *(["next faster, estimated"] if slower else []))
     return html_table(headers, rows, left=5, cut=70 if slower else _LONG)
 

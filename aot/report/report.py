@@ -22,6 +22,7 @@ from aot.micro.runner import RunResult, run
 from aot.micro.toolchain import find_tool
 from aot.report.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
 from aot.report.compare import compare_sets
+from aot.report.report_cycles import Profile, profile_cycles
 from aot.report.report_divergence import divergence, histogram, write_reproducer
 from aot.report.sets import Sets
 from aot.report.verify import expected_outputs, first_divergence
@@ -54,6 +55,7 @@ def make_report(
     flash = None if image is None else _flash(project)
     ram = _ram(project, result, image)
     counts = {layer.index: layer.instructions for layer in timed}
+    cycles = None if flash is None else _cycles(project, flash, sets.inputs[0], timeout=timeout)
     verdict: dict[str, Any] = {
         "exact": comparison.exact,
         "reference": by,
@@ -78,12 +80,12 @@ def make_report(
         "cpu": project.board.cpu,
         "verdict": verdict,
         "fingerprint": _fingerprint(project, sets, result),
-        "totals": _totals(meta, result, flash=flash, ram=ram),
+        "totals": _totals(meta, result, flash=flash, ram=ram) | {"estimated_cycles": None if cycles is None else cycles.total},
         "flash": flash,
         "firmware": None if image is None else _firmware(project),
         "ram": ram,
         "memory": [] if image is None else _memory(project),
-        "layers": _layers(meta, counts, flash),
+        "layers": _layers(meta, counts, flash, cycles),
         "plan": {"layers": len(meta["layers"]), **{k: meta["workspace"][k] for k in ("size", "lower_bound", "buffers")}},
     }
 
@@ -214,7 +216,27 @@ def _totals(
     }
 
 
-def _layers(meta: Mapping[str, Any], counts: Mapping[int, int | None], flash: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _cycles(project: Project, flash: Mapping[str, Any], inputs: Sequence[Array], *, timeout: float | None) -> Profile | None:
+    """Functions of layers, with what they call, and the main function."""
+    name = f"{project.artifact.name}_run"
+    code = ("kernels", "runtime")
+    functions = {s["name"] for s in flash["symbols"] if s["name"] == name or (s["group"] in code and s["layers"])}
+    limit = project.board.timeout if timeout is None else timeout
+    return profile_cycles(project, project.image("measure"), inputs, functions=frozenset(functions), timeout=limit)
+
+
+def _functions(layer: int, flash: Mapping[str, Any] | None) -> list[str]:
+    """The functions that a layer runs."""
+    symbols = () if flash is None else flash["symbols"]
+    return [s["name"] for s in symbols if layer in s["layers"] and s["group"] in ("kernels", "runtime")]
+
+
+def _layers(
+    meta: Mapping[str, Any],
+    counts: Mapping[int, int | None],
+    flash: Mapping[str, Any] | None,
+    cycles: Profile | None,
+) -> list[dict[str, Any]]:
     sizes = {} if flash is None else {row["layer"]: row for row in flash["layers"]}
     rows = []
     for layer in meta["layers"]:
@@ -225,6 +247,7 @@ def _layers(meta: Mapping[str, Any], counts: Mapping[int, int | None], flash: Ma
                 **{k: layer[k] for k in ("index", "op", "ops", "name", "function", "kernel", "macs")},
                 "instructions": count,
                 "instructions_per_mac": round(count / macs, 4) if count is not None and macs else None,
+                "estimated_cycles": cycles and cycles.of(_functions(layer["index"], flash), count),
                 **{k: None if size is None else size[k] for k in ("code", "weights", "tables", "shared")},
                 "scratch": layer["scratch"],
                 "output": {k: layer["output"][k] for k in ("shape", "dtype")},

@@ -11,7 +11,8 @@ def layer(index: int, *, op: str = "CONV_2D", instructions: int | None = 100, co
     sized = code is not None
     return {
         "index": index, "op": op, "ops": [index], "name": f"t{index}", "function": f"net_{index}", "kernel": "generic.conv2d",
-        "macs": 50, "instructions": instructions, "instructions_per_mac": None if instructions is None else instructions / 50,
+        "macs": 50, "instructions": instructions, "estimated_cycles": None if instructions is None else 140,
+        "instructions_per_mac": None if instructions is None else instructions / 50,
         "code": code, "weights": 60 if sized else None, "tables": 0 if sized else None, "shared": 0 if sized else None,
         "scratch": 8, "output": {"shape": [1, 4], "dtype": "int8"}, "next_faster": None,
     }  # fmt: skip
@@ -50,7 +51,7 @@ def sample(name: str = "net", board: str = "mps2-an386") -> dict[str, Any]:
                     "first_divergence": None, "divergence": None},
         "fingerprint": fingerprint(board),
         "totals": {"instructions": 1000, "macs": 100, "flash": 240, "code": 120, "constants": 120, "ram": 96, "workspace": 64,
-                   "stack": 30, "stack_bound": 32, "heap": 0},
+                   "stack": 30, "stack_bound": 32, "heap": 0, "estimated_cycles": 1400},
         "flash": {"bytes": 240, "groups": groups | {"other": 0}, "layers": rows, "symbols": symbols, "size": size},
         "firmware": {"bytes": 340, "groups": groups | {"startup": 100, "other": 0}, "size": {**size, "text": 340}},
         "ram": {"bytes": 96, "state": 0, "runtime": 0, "heap": 0,
@@ -66,7 +67,7 @@ def sample(name: str = "net", board: str = "mps2-an386") -> dict[str, Any]:
 def host_sample() -> dict[str, Any]:
     """The same on a host, which counts and links nothing."""
     report = sample(board="host")
-    for total in ("instructions", "flash", "code", "ram", "stack", "stack_bound", "heap"):
+    for total in ("instructions", "estimated_cycles", "flash", "code", "ram", "stack", "stack_bound", "heap"):
         report["totals"][total] = None
     report |= {"flash": None, "memory": [], "firmware": None, "layers": [layer(i, instructions=None, code=None) for i in (0, 1)]}
     report["ram"] |= {"bytes": None, "heap": None, "stack": {"measured": None, "bound": None, "path": []}}
