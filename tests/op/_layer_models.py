@@ -42,7 +42,9 @@ UINT8 = Kind("uint8", "uint8")
 
 @dataclass(frozen=True, slots=True)
 class LayerModel:
-    """One layer; `reach` scales the output so that about that part of its range is used, weights are near their limits if `heavy`."""
+    """One layer; `reach` scales the output so that about that part of its range is used, weights are near their
+    limits if `heavy`.
+    """
 
     op: str
     kind: Kind
