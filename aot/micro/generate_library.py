@@ -93,7 +93,7 @@ def _values(spec: Spec) -> dict[str, Any]:
 def _library_sources(spec: Spec, folder: str, values: dict[str, Any]) -> dict[str, Text]:
     """All sources and headers in one folder, with a header that includes all models."""
     texts = model_files(spec)
-    texts.update(runtime_headers(texts))
+    texts.update(runtime_headers(texts, more=("model.hpp",)))
     for name, text in texts.items():
         if name.endswith("_kernels.c"):  # such build systems have no flags for a single file
             texts[name] = f'#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC optimize("O2")\n#endif\n{text!s}'

@@ -175,7 +175,7 @@ def _zephyr_version(base: Path) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-def test_real_zephyr() -> None:
+def test_real_zephyr(tmp_path: Path) -> None:
     """twister on samples/ and tests/zephyr, on the boards by the names that this version of Zephyr knows."""
     base = os.environ.get("ZEPHYR_BASE", "")
     if not base:
@@ -183,6 +183,7 @@ def test_real_zephyr() -> None:
         pytest.fail(reason) if os.environ.get("AOT_REQUIRE_ZEPHYR") == "1" else pytest.skip(reason)
     boards = BOARDS if _zephyr_version(Path(base)) < (3, 7) else BOARDS_V2
     command = [sys.executable, f"{base}/scripts/twister", "-T", ROOT / "samples", "-T", ROOT / "tests/zephyr", "--inline-logs"]
+    command += ["-O", tmp_path / "twister"]
     for board in boards:
         command += ["-p", board]
     modules = ";".join([*filter(None, [os.environ.get("ZEPHYR_MODULES", "")]), str(ROOT)])
