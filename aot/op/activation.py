@@ -73,8 +73,11 @@ def real_call(ctx: ConvertContext, op: OperatorView, function: Real, dtypes: tup
     found = codes_of(ctx, op, dtypes)
     if found.dtype == "int8":
         return table_call(ctx, op, float_table(function, found.data, found.out))
-    attrs = Lut16Attrs(populate(function, found.data, found.out), ctx.output_type(op).quant)
-    return call("qnn.lut16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+    try:
+        table = populate(function, found.data, found.out)
+    except ValueError as error:
+        unsupported(ctx, op, f"a scale of {found.data[0]:g} is not supported: {error}", code="E1206")
+    return call("qnn.lut16", [operand(ctx, op, 0)], Lut16Attrs(table, ctx.output_type(op).quant), span=ctx.span(op))
 
 
 # --- sigmoid and tanh

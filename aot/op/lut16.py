@@ -96,7 +96,8 @@ def populate(
 ) -> tuple[int, ...]:
     """LUTPopulateInt16: the table of a real function between (scale, zero point) of data and of result, computed in `kind`.
 
-    Each value is corrected by half of the error that interpolation has in the middle of its interval.
+    Each value is corrected by half of the error that interpolation has in the middle of its interval.  ValueError where
+    a value is not finite, for which the reference's conversion is undefined.
     """
     (scale_in, zp_in), (scale, zp) = data, out
     low, high = (kind(scale_in) * kind(limit - zp_in) for limit in (-32768, 32767))
@@ -106,6 +107,8 @@ def populate(
     grid = np.asarray(low + np.arange(STEPS + 1).astype(kind) * step, kind)
     value = np.asarray(function(grid), kind) * inverse
     middle = np.asarray(function(np.asarray(grid[:-1] + kind(step / kind(2)), kind)), kind) * inverse
+    if not (np.isfinite(value).all() and np.isfinite(middle).all()):
+        raise ValueError("the function leaves the range of its type")
     sample = _round(value[:-1])
     error = _round((value[1:] + sample) / kind(2)) - _round(middle)
     inner = np.clip(sample - _round(error / kind(2)), -32768, 32767)
