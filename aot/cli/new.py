@@ -128,7 +128,11 @@ def write_project(folder: Path, files: ProjectFiles, *, old: Mapping[str, Any] |
 
     if old is None:
         every = {**files.once, **files.generated}
-        write_folder(folder, every, force=False)
+        if folder.exists():  # empty, and perhaps the one we are in: it must stay the same folder
+            for name, text in every.items():
+                _replace(folder / name, text)
+        else:
+            write_folder(folder, every, force=False)
         _make_executable(folder / "regenerate.sh")
         return sorted(every)
     listed = old["generated"]

@@ -56,6 +56,15 @@ def test_an_existing_folder_is_left_alone(project: Path) -> None:
     assert snapshot(project) == before
 
 
+def test_the_empty_folder_that_we_are_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    node = tmp_path.stat().st_ino
+    new(Path("."), DIGITS, "--title", "here")
+    assert tmp_path.stat().st_ino == node
+    assert Path("Makefile").read_text().startswith("# here. ")
+    assert Path("regenerate.sh").stat().st_mode & 0o100
+
+
 def test_force_does_not_touch_what_is_no_project(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     new(tmp_path, DIGITS, "--force", code=2)
