@@ -6,6 +6,10 @@
 #include "aot/stack.h"
 #include "aot/systick.h"
 
+#if defined(__ARM_ARCH_6M__)
+uintptr_t aot_stack_noted;
+#endif
+
 #include <stddef.h>
 
 #ifndef AOT_MODE
@@ -154,10 +158,6 @@ static void report_layers(uint64_t probe) {
   }
   aot_puts("]");
 }
-#endif
-
-#if defined(__ARM_ARCH_6M__)
-uintptr_t aot_stack_noted;
 #endif
 
 struct measured {
