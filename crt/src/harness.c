@@ -6,11 +6,11 @@
 #include "aot/stack.h"
 #include "aot/systick.h"
 
+#include <stddef.h>
+
 #if defined(__ARM_ARCH_6M__)
 uintptr_t aot_stack_noted;
 #endif
-
-#include <stddef.h>
 
 #ifndef AOT_MODE
 #define AOT_MODE AOT_MODE_MEASURE
