@@ -16,7 +16,7 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op._quantized_layer import check_quantized_layer, dense_multipliers, finish_layer, layer_weights
+from aot.op._quantized_layer import check_quantized_layer, conv_multipliers, dense_multipliers, finish_layer, layer_weights
 from aot.op._uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.reshape import ReshapeAttrs
@@ -73,7 +73,9 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DenseAttrs, out_type
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """reshape to rows, dense + bias_add + requantize (+ clip), reshape to the output's shape."""
     data = operand(ctx, op, 0)
-    layer = check_quantized_layer(ctx, op, channel_axis=0, multipliers=dense_multipliers)
+    # TensorFlow Lite multiplies the scales in double precision, TFLite Micro in single.
+    multipliers = conv_multipliers if ctx.oracle == "litert" else dense_multipliers
+    layer = check_quantized_layer(ctx, op, channel_axis=0, multipliers=multipliers)
     if op.option("weights_format") != "DEFAULT":
         unsupported(ctx, op, f"weight format {op.option('weights_format')} is not supported")
     weight_type, out_type = ctx.input_type(op, 1), ctx.output_type(op)
