@@ -51,7 +51,7 @@ WARNINGS = [
 ]
 
 COMMON: dict[str, Any] = {"deadline": None, "report_multiple_bugs": False, "suppress_health_check": list(HealthCheck)}
-FAST = settings(max_examples=6, derandomize=True, **COMMON)
+FAST = settings(max_examples=12, derandomize=True, **COMMON)
 """Examples of the default test run; the same ones each time."""
 
 SLOW = settings(max_examples=cases(300), **COMMON)
