@@ -5,23 +5,26 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aot.version import __version__
 
 if TYPE_CHECKING:
-    from aot.build import build
+    from aot.build import build, lower
     from aot.executor.artifact import Artifact
 
-__all__ = ["Artifact", "__version__", "build"]
+__all__ = ["Artifact", "__version__", "build", "lower"]
 
 
 def __getattr__(name: str) -> Any:
     """Load the compiler only when it is asked for, so that `import aot` and `aot --help` stay quick."""
     if name == "build":
-        from aot.build import build
+        return import_module("aot.build")  # callable: see there
+    if name == "lower":
+        from aot.build import lower
 
-        return build
+        return lower
     if name == "Artifact":
         from aot.executor.artifact import Artifact
 

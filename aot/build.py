@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 
 from aot import op as operators
 from aot import topi
@@ -114,3 +116,12 @@ def _load() -> None:
     """Fill the registries of operators and kernels."""
     operators.load_all()
     topi.load_all()
+
+
+class _CallableModule(ModuleType):
+    """Importing `aot.build` binds that name to this module, which therefore can be called: `aot.build(model)` is `build`."""
+
+    __call__ = staticmethod(build)
+
+
+sys.modules[__name__].__class__ = _CallableModule
