@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING
 
 from aot.cli.options import (
     BoardName,
-    FlashBudget,
+    CompileOptions,
     Force,
-    Io,
     JsonFlag,
-    Kernels,
-    ModelName,
     ModelPath,
-    Opt,
-    Oracle,
     OutputFolder,
     QuietFlag,
-    RamBudget,
     VerboseFlag,
+    compiles,
 )
 from aot.cli.output import Output
 
@@ -46,18 +41,13 @@ def project_files(project: Project, image: Path) -> dict[str, str | bytes]:
     return files
 
 
+@compiles()
 def command(
     model: ModelPath,
     *,
     output: OutputFolder = None,
-    name: ModelName = None,
     board: BoardName = None,
-    oracle: Oracle = "litert",
-    opt: Opt = "balanced",
-    kernels: Kernels = "native",
-    flash_budget: FlashBudget = None,
-    ram_budget: RamBudget = None,
-    io: Io = "arena",
+    options: CompileOptions,
     force: Force = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -72,17 +62,7 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board)
-    wanted = request(
-        model,
-        name=name,
-        target=place.cpu,
-        oracle=oracle,
-        opt=opt,
-        io=io,
-        kernels=kernels,
-        flash_budget=flash_budget,
-        ram_budget=ram_budget,
-    )
+    wanted = request(model, options, target=place.cpu)
     folder = output or Path("out") / f"{wanted.name}-{place.name}"
     check_replaceable(folder, force=force)
     with tempfile.TemporaryDirectory(prefix="aot-build-") as scratch, out.working(f"building {model.name} for {place.name}"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aot.cli.options import BoardName, JsonFlag, ModelPath, Oracle, QuietFlag, TargetName, VerboseFlag
+from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, Oracle, QuietFlag, TargetName, VerboseFlag
 from aot.cli.output import Output
 
 NAME = "check"
@@ -49,7 +49,7 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board) if board else None
-    wanted = request(model, name=None, target=choose_target(target, place), oracle=oracle, opt="balanced")
+    wanted = request(model, CompileOptions(oracle=oracle), target=choose_target(target, place))
     error = error_of(check_model(wanted.data, oracle=oracle))
     if error is not None:
         raise error

@@ -8,20 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aot.cli.files import model_name, read_file
-from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET
+from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, CompileOptions
 from aot.errors import Problem, UsageError
 
 if TYPE_CHECKING:
+    from aot.build import Options
     from aot.executor.artifact import Artifact
-    from aot.executor.layout import Io
     from aot.micro.board import Board
 
-_CHOICES = {
-    "oracle": ("litert", "tflm"),
-    "opt": ("speed", "balanced", "size", "ram"),
-    "io": ("arena", "user"),
-    "kernels": ("native", "generic"),
-}
 _UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB": 1 << 20, "MB": 1_000_000}
 
 
@@ -33,12 +27,11 @@ class Request:
     data: bytes
     name: str
     target: str
-    oracle: str
-    opt: str
-    io: Io
-    kernels: str = "native"
-    flash_budget: int | None = None
-    ram_budget: int | None = None
+    options: Options
+
+    @property
+    def oracle(self) -> str:
+        return self.options.oracle
 
 
 def find_board(name: str | None) -> Board:
@@ -67,52 +60,38 @@ def parse_bytes(text: str, option: str) -> int:
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
-def request(
-    model: Path,
-    *,
-    name: str | None,
-    target: str,
-    oracle: str,
-    opt: str,
-    io: str = "arena",
-    kernels: str = "native",
-    flash_budget: str | None = None,
-    ram_budget: str | None = None,
-) -> Request:
+def request(model: Path, options: CompileOptions, *, target: str) -> Request:
     """Check the options and read the file (E5001, E5003, E5009)."""
-    given = {"oracle": oracle, "opt": opt, "io": io, "kernels": kernels}
+    return Request(model, read_file(model), model_name(model, options.name), target, build_options(options))
+
+
+def build_options(given: CompileOptions) -> Options:
+    """The compiler's own form of the options, with all that is wrong reported at once (E5009)."""
+    from aot.build import KERNELS, OPTS, ORACLES, Options
+
+    known = {"oracle": ORACLES, "opt": OPTS, "io": ("arena", "user"), "kernels": KERNELS}
     wrong = [
-        Problem("E5009", f"--{k} {v}: choose one of {', '.join(_CHOICES[k])}") for k, v in given.items() if v not in _CHOICES[k]
+        Problem("E5009", f"--{name} {getattr(given, name)}: choose one of {', '.join(choices)}")
+        for name, choices in known.items()
+        if getattr(given, name) not in choices
     ]
     if wrong:
         raise UsageError(*wrong)
-    return Request(
-        model,
-        read_file(model),
-        model_name(model, name),
-        target,
-        oracle,
-        opt,
-        "user" if io == "user" else "arena",
-        kernels,
-        None if flash_budget is None else parse_bytes(flash_budget, "--flash-budget"),
-        None if ram_budget is None else parse_bytes(ram_budget, "--ram-budget"),
+    return Options(
+        oracle=given.oracle,
+        opt=given.opt,
+        io="user" if given.io == "user" else "arena",
+        kernels=given.kernels,
+        flash_budget=None if given.flash_budget is None else parse_bytes(given.flash_budget, "--flash-budget"),
+        ram_budget=None if given.ram_budget is None else parse_bytes(given.ram_budget, "--ram-budget"),
     )
 
 
 def compile_model(wanted: Request) -> Artifact:
     """Run the compiler."""
-    from aot.build import Options, build
+    from aot.build import build
 
-    options = Options(
-        oracle=wanted.oracle,
-        opt=wanted.opt,
-        io=wanted.io,
-        kernels=wanted.kernels,
-        flash_budget=wanted.flash_budget,
-        ram_budget=wanted.ram_budget,
-    )
-    return build(wanted.path, target=wanted.target, name=wanted.name, options=options)
+    return build(wanted.path, target=wanted.target, name=wanted.name, options=wanted.options)
 
 
 def operator_count(data: bytes) -> int:

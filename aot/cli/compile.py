@@ -13,20 +13,15 @@ import typer
 
 from aot.cli.options import (
     BoardName,
-    FlashBudget,
+    CompileOptions,
     Force,
-    Io,
     JsonFlag,
-    Kernels,
-    ModelName,
     ModelPath,
-    Opt,
-    Oracle,
     OutputFolder,
     QuietFlag,
-    RamBudget,
     TargetName,
     VerboseFlag,
+    compiles,
 )
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
@@ -117,19 +112,14 @@ def write_library(path: Path, artifact: Artifact, wanted: Request) -> list[str]:
     return sorted(unpack(data).files)
 
 
+@compiles()
 def command(
     model: ModelPath,
     *,
     output: OutputFolder = None,
-    name: ModelName = None,
     target: TargetName = None,
     board: BoardName = None,
-    oracle: Oracle = "litert",
-    opt: Opt = "balanced",
-    kernels: Kernels = "native",
-    flash_budget: FlashBudget = None,
-    ram_budget: RamBudget = None,
-    io: Io = "arena",
+    options: CompileOptions,
     form: Format = "c",
     force: Force = False,
     as_json: JsonFlag = False,
@@ -144,17 +134,7 @@ def command(
         raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board) if board else None
-    wanted = request(
-        model,
-        name=name,
-        target=choose_target(target, place),
-        oracle=oracle,
-        opt=opt,
-        io=io,
-        kernels=kernels,
-        flash_budget=flash_budget,
-        ram_budget=ram_budget,
-    )
+    wanted = request(model, options, target=choose_target(target, place))
     path = output or Path("out") / (wanted.name if form == "c" else f"{wanted.name}.tar")
     (check_library if form == "mlf" else check_folder)(path, force=force)
     with out.working(f"compiling {model.name}"):

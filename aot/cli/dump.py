@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aot.cli.options import BoardName, JsonFlag, ModelName, ModelPath, Opt, Oracle, TargetName
+from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, TargetName, compiles
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
 
@@ -61,17 +61,16 @@ def pick(modules: Mapping[str, IRModule], after: str | None, form: str | None) -
     raise UsageError(Problem("E5009", f"there are no {form} functions after {after or 'any pass'}"))
 
 
+@compiles()
 def command(
     model: ModelPath,
     *,
     after: After = None,
     form: Format = None,
     list_passes: ListFlag = False,
-    name: ModelName = None,
     target: TargetName = None,
     board: BoardName = None,
-    oracle: Oracle = "litert",
-    opt: Opt = "balanced",
+    options: CompileOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Print MODEL as graph (relay), as loop nests (tir) or as C, after any pass."""
@@ -88,7 +87,7 @@ def command(
         raise UsageError(Problem("E5009", f"--format {form}: choose one of relay, tir, c"))
     out = Output(json=as_json)
     steps: list[tuple[Pass, IRModule]] = []
-    wanted = request(model, name=name, target=choose_target(target, find_board(board) if board else None), oracle=oracle, opt=opt)
+    wanted = request(model, options, target=choose_target(target, find_board(board) if board else None))
     with PassContext(instruments=(Record(),)):
         artifact = compile_model(wanted)
     modules = modules_by_pass(steps)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aot.cli.options import BoardName, JsonFlag, Opt, Oracle, QuietFlag
+from aot.cli.options import BoardName, CompileOptions, JsonFlag, QuietFlag, compiles
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
 
@@ -32,6 +32,7 @@ Title = Annotated[str | None, typer.Option("--title", help="The project's name; 
 Again = Annotated[bool, typer.Option("--force", help="Replace the generated files of an existing project.")]
 
 
+@compiles(leave_out=("name", "io"))
 def command(
     folder: Folder,
     models: Models,
@@ -40,8 +41,7 @@ def command(
     board: BoardName = None,
     name: Names = None,
     title: Title = None,
-    oracle: Oracle = "litert",
-    opt: Opt = "balanced",
+    options: CompileOptions,
     share: Share = False,
     force: Again = False,
     as_json: JsonFlag = False,
@@ -59,13 +59,13 @@ def command(
     if names and len(names) != len(models):
         raise UsageError(Problem("E5043", f"{len(names)} names for {len(models)} models; give --name once per model"))
     wanted = [
-        request(path, name=names[i] if names else None, target=cpu, oracle=oracle, opt=opt) for i, path in enumerate(models)
+        request(path, replace(options, name=names[i] if names else None), target=cpu) for i, path in enumerate(models)
     ]
     old = read_manifest(folder, force=force)
     with out.working(f"compiling {len(wanted)} models"):
         parts = tuple(make_part(w) for w in wanted)
         label = title or folder.resolve().name
-        files = generate(Spec(kind, _title(label), place, parts, oracle, opt, share, board_file(board)))
+        files = generate(Spec(kind, _title(label), place, parts, options.oracle, options.opt, share, board_file(board)))
     written = write_project(folder, files, old=old)
     _report(out, folder, place, kind=kind, files=files, written=written, parts=parts)
 

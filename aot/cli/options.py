@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -32,3 +36,47 @@ Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Gi
 
 DEFAULT_TARGET = "cortex-m4"
 DEFAULT_BOARD = "mps2-an386"
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """The options of all verbs that compile a model, as the command line has them; `aot.cli.common.request` checks them."""
+
+    name: ModelName = None
+    oracle: Oracle = "litert"
+    opt: Opt = "balanced"
+    kernels: Kernels = "native"
+    flash_budget: FlashBudget = None
+    ram_budget: RamBudget = None
+    io: Io = "arena"
+
+
+def compiles(*, leave_out: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a verb the options of CompileOptions in place of its parameter `options`, which collects them.
+
+    `leave_out` names fields that the verb does not offer; they keep their defaults.
+    """
+
+    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(CompileOptions, include_extras=True)
+        own = get_type_hints(verb, include_extras=True)
+        offered = [f for f in fields(CompileOptions) if f.name not in leave_out]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        shared = [inspect.Parameter(f.name, keyword, default=f.default, annotation=hints[f.name]) for f in offered]
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(verb).parameters.values():
+            if parameter.name == "options":
+                parameters += shared
+            else:
+                parameters.append(parameter.replace(annotation=own[parameter.name]))
+
+        @functools.wraps(verb)
+        def wrapper(*args: Any, **given: Any) -> None:
+            chosen = CompileOptions(**{f.name: given.pop(f.name) for f in offered if f.name in given})
+            verb(*args, options=chosen, **given)
+
+        wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+        return wrapper
+
+    return decorate

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aot.cli.options import DEFAULT_BOARD, Io, JsonFlag, Opt, Oracle, QuietFlag, Timeout, VerboseFlag
+from aot.cli.options import DEFAULT_BOARD, CompileOptions, JsonFlag, QuietFlag, Timeout, VerboseFlag, compiles
 from aot.cli.output import Output, paint
 from aot.cli.verify import InputsFile, RandomCount
 from aot.errors import EXIT_DOES_NOT_FIT, EXIT_VERIFICATION, Problem, UsageError
@@ -130,9 +130,9 @@ def work(job: Job) -> Report:
 
     o = job.options
     place = find_board(job.board)
-    wanted = request(job.model, name=None, target=place.cpu, oracle=o["oracle"], opt=o["opt"], io=o["io"])
+    wanted = request(job.model, o["compile"], target=place.cpu)
     artifact = compile_model(wanted)
-    sets = choose_sets(artifact, o["inputs"], o["random"], oracle=o["oracle"])
+    sets = choose_sets(artifact, o["inputs"], o["random"], oracle=wanted.oracle)
     return make_report(wanted.data, artifact, prepare(artifact, place), sets, timeout=o["timeout"], folder=o.get("folder"))
 
 
@@ -200,6 +200,7 @@ def write_file(path: Path, content: str) -> None:
         raise UsageError(Problem("E5007", f"cannot write '{path}': {error.strerror}")) from None
 
 
+@compiles(leave_out=("name",))
 def command(
     models: ModelPaths,
     *,
@@ -213,9 +214,7 @@ def command(
     allow: Allow = None,
     inputs: InputsFile = None,
     random: RandomCount = None,
-    oracle: Oracle = "litert",
-    opt: Opt = "balanced",
-    io: Io = "arena",
+    options: CompileOptions,
     timeout: Timeout = 0.0,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -228,10 +227,8 @@ def command(
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     chosen = chosen_formats(formats)
     gate = open_gate(budget, baseline, accept=accept, allow=allow)
-    options = {
-        "oracle": oracle, "opt": opt, "io": io, "inputs": inputs, "random": random, "timeout": timeout or None, "folder": output,
-    }  # fmt: skip
-    job_list = make_jobs(models, board, options)
+    how = {"compile": options, "inputs": inputs, "random": random, "timeout": timeout or None, "folder": output}
+    job_list = make_jobs(models, board, how)
     with progress(out, len(job_list)) as done:
         found = bundle(*run_jobs(work, job_list, processes=jobs, done=done))
     judged = Judged((), None, None) if accept else judge(found["reports"], gate)

@@ -10,18 +10,13 @@ import typer
 
 from aot.cli.options import (
     BoardName,
-    FlashBudget,
-    Io,
+    CompileOptions,
     JsonFlag,
-    Kernels,
-    ModelName,
     ModelPath,
-    Opt,
-    Oracle,
     QuietFlag,
-    RamBudget,
     Timeout,
     VerboseFlag,
+    compiles,
 )
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
@@ -146,6 +141,7 @@ def _report(
     })  # fmt: skip
 
 
+@compiles()
 def command(
     model: ModelPath,
     *,
@@ -157,13 +153,7 @@ def command(
     labels: Labels = None,
     top: Top = 3,
     profile: Profile = False,
-    oracle: Oracle = "litert",
-    opt: Opt = "balanced",
-    kernels: Kernels = "native",
-    flash_budget: FlashBudget = None,
-    ram_budget: RamBudget = None,
-    io: Io = "arena",
-    name: ModelName = None,
+    options: CompileOptions,
     timeout: Timeout = 0.0,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -180,17 +170,7 @@ def command(
         raise UsageError(Problem("E5009", f"--quantize {quantize}: choose one of auto, always, never"))
     classes = read_labels(labels)
     place = find_board(board)
-    wanted = request(
-        model,
-        name=name,
-        target=place.cpu,
-        oracle=oracle,
-        opt=opt,
-        io=io,
-        kernels=kernels,
-        flash_budget=flash_budget,
-        ram_budget=ram_budget,
-    )
+    wanted = request(model, options, target=place.cpu)
     with out.working(f"compiling {model.name}"):
         artifact = compile_model(wanted)
     meta = artifact.metadata

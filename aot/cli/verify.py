@@ -9,18 +9,13 @@ import typer
 
 from aot.cli.options import (
     BoardName,
-    FlashBudget,
-    Io,
+    CompileOptions,
     JsonFlag,
-    Kernels,
-    ModelName,
     ModelPath,
-    Opt,
-    Oracle,
     QuietFlag,
-    RamBudget,
     Timeout,
     VerboseFlag,
+    compiles,
 )
 from aot.cli.output import Output, paint
 from aot.errors import EXIT_VERIFICATION, Problem, UsageError
@@ -97,19 +92,14 @@ def divergence_text(place: object) -> str:
     return f"first at {where}, set {place['set']}: {values}"
 
 
+@compiles()
 def command(
     model: ModelPath,
     *,
     board: BoardName = None,
     inputs: InputsFile = None,
     random: RandomCount = None,
-    oracle: Oracle = "litert",
-    opt: Opt = "balanced",
-    kernels: Kernels = "native",
-    flash_budget: FlashBudget = None,
-    ram_budget: RamBudget = None,
-    io: Io = "arena",
-    name: ModelName = None,
+    options: CompileOptions,
     profile: ProfileFlag = True,
     timeout: Timeout = 0.0,
     as_json: JsonFlag = False,
@@ -124,20 +114,10 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board)
-    wanted = request(
-        model,
-        name=name,
-        target=place.cpu,
-        oracle=oracle,
-        opt=opt,
-        io=io,
-        kernels=kernels,
-        flash_budget=flash_budget,
-        ram_budget=ram_budget,
-    )
+    wanted = request(model, options, target=place.cpu)
     with out.working(f"compiling {model.name}"):
         artifact = compile_model(wanted)
-        sets = choose_sets(artifact, inputs, random, oracle=oracle)
+        sets = choose_sets(artifact, inputs, random, oracle=options.oracle)
     out.row("import", import_text(wanted))
     out.row("compile", f"{operators_of(artifact.metadata)}, for {wanted.target}")
     out.row("plan", plan_of(artifact.metadata))
