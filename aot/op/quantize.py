@@ -1,7 +1,8 @@
 """qnn.quantize and qnn.requantize8: QUANTIZE of TFLite, from float32 or from one quantisation to another.
 
 From float32: q = clamp(zp + round(x / scale)), the quotient in float32, halves away from zero.  A quotient beyond int32 saturates
-here (in the reference it is undefined behaviour); NaN gives the upper bound.  Oracle: `reference_ops::AffineQuantize`.
+here (in the reference it is undefined behaviour); NaN gives the zero point, as the conversion does on Arm.  Oracle:
+`reference_ops::AffineQuantize`.
 Between codes: q = clamp(zp + rescale(q_in - zp_in)) with double rounding.  Oracle: `reference_ops::Requantize`.
 """
 
@@ -24,7 +25,7 @@ from aot.relay.expr import call
 from aot.support.dtype import int_range
 from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast, clamp, imm, select
+from aot.tir.expr import Expr, Imm, cast, clamp, imm, select
 
 CODES = ("int8", "uint8", "int16")
 SOURCES = (*CODES, "int32")
@@ -77,23 +78,35 @@ def evaluate_quantize(data: Array, *, attrs: QuantizeAttrs, out_type: TensorType
     low, high = attrs.lo - attrs.zero_point, attrs.hi - attrs.zero_point
     with np.errstate(over="ignore", invalid="ignore"):
         quotient = data.astype(np.float32) / np.float32(attrs.scale)
-    # C's order of comparisons, so that NaN takes the upper bound
-    bounded = np.where(quotient < np.float32(high), quotient, np.float32(high))
-    bounded = np.where(bounded > np.float32(low), bounded, np.float32(low)).astype(np.float64)
+    number = np.where(np.isnan(quotient), np.float32(0), quotient)
+    bounded = np.clip(number, np.float32(low), np.float32(high)).astype(np.float64)
     nearest = np.sign(bounded) * np.floor(np.abs(bounded) + 0.5)
     return (nearest.astype(np.int64) + attrs.zero_point).astype(attrs.dtype)
 
 
+def tir_quantize(b: IRBuilder, value: Expr, *, scale: Expr, zero_point: int, limits: tuple[int, int]) -> Expr:
+    """The code (int32) of a float32 in TIR; `limits` are the lowest and the highest code."""
+    low, high = (imm(float(v - zero_point), "float32") for v in limits)
+    quotient = b.let("quotient", value / scale)
+    # the second comparison, only made beyond the range, tells what is too large from NaN
+    below = b.let("below", select(quotient < high, quotient, select(quotient >= high, high, _within(low, high))))
+    bounded = b.let("bounded", select(below > low, below, low))
+    # halves away from zero: of t = 2x towards zero (2x is exact), (t + 1) >> 1, or t >> 1 where it is negative
+    twice = b.let("twice", cast("int32", bounded + bounded))
+    return ((twice + 1 + (twice >> 31)) >> 1) + zero_point
+
+
+def _within(low: Imm, high: Imm) -> Imm:
+    """Zero, or the bound next to it where a clamp excludes it."""
+    return imm(min(max(0.0, float(low.value)), float(high.value)), "float32")
+
+
 def te_quantize(_ctx: TeContext, args: Sequence[Tensor], attrs: QuantizeAttrs, out_type: TensorType) -> Tensor:
-    low, high = (imm(float(v - attrs.zero_point), "float32") for v in (attrs.lo, attrs.hi))
+    scale, limits = imm(attrs.scale, "float32"), (attrs.lo, attrs.hi)
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
-        quotient = b.let("quotient", args[0].at(b, i) / imm(attrs.scale, "float32"))
-        below = b.let("below", select(quotient < high, quotient, high))
-        bounded = b.let("bounded", select(below > low, below, low))
-        # halves away from zero: of t = 2x towards zero (2x is exact), (t + 1) >> 1, or t >> 1 where it is negative
-        twice = b.let("twice", cast("int32", bounded + bounded))
-        return cast(attrs.dtype, ((twice + 1 + (twice >> 31)) >> 1) + attrs.zero_point)
+        code = tir_quantize(b, args[0].at(b, i), scale=scale, zero_point=attrs.zero_point, limits=limits)
+        return cast(attrs.dtype, code)
 
     return compute(out_type.shape, out_type.dtype, rule)
 

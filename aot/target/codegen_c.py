@@ -29,8 +29,13 @@ from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, 
 
 Linkage = Literal["static", "extern"]
 
-FEATURE_MACRO = {"dsp": "__ARM_FEATURE_DSP", "mve": "__ARM_FEATURE_MVE", "thumb2": "__ARM_FEATURE_SAT"}
-"""CPU feature -> the macro of the Arm C Language Extensions for it; Thumb-2 comes with SSAT, Armv6-M lacks both."""
+FEATURE_TEST = {
+    "dsp": "defined(__ARM_FEATURE_DSP)",
+    "mve": "defined(__ARM_FEATURE_MVE)",
+    "thumb2": "defined(__ARM_FEATURE_SAT)",
+    "vfp": "defined(__ARM_FEATURE_DSP) && defined(__ARM_FP)",
+}
+"""CPU feature -> the test of Arm C Language Extensions macros for it; Thumb-2 comes with SSAT, Armv6-M lacks both."""
 
 _PREC = {"*": 12, "/": 12, "%": 12, "+": 11, "-": 11, "<<": 10, ">>": 10, "<": 9, "<=": 9, ">": 9, ">=": 9, "==": 8, "!=": 8}
 _PREC |= {"&": 7, "^": 6, "|": 5, "&&": 4, "||": 3}
@@ -280,7 +285,7 @@ class _Printer:
                 operands[param.name] = COperand(scalars=self._locals[operand.buffer])
             else:
                 operands[param.name] = COperand(pointer=self._pointer(operand))
-        self.text.line_at_margin(f"#if defined({FEATURE_MACRO[intrin.requires]})")
+        self.text.line_at_margin(f"#if {FEATURE_TEST[intrin.requires]}")
         self.text.lines(intrin.emit(operands))
         self.text.line_at_margin("#else")
         self._inline(block)

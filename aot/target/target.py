@@ -12,7 +12,8 @@ class Target:
     """A processor kind by name.
 
     `features`: "dsp" (SMLAD and friends), "mve" (Helium), "mull" (32x32->64 multiply), "thumb2" (the full
-    instruction set of Armv7-M), "fpu", "unaligned" (word access at any address).
+    instruction set of Armv7-M), "fpu" (float32 in hardware), "vfp" (an Arm FPU, and "dsp"), "unaligned" (word access
+    at any address).
     `gcc_flags` select the core; `has_div` whether there is a divide instruction.
     """
 
@@ -25,7 +26,7 @@ class Target:
         return feature in self.features
 
 
-_WITHOUT = {"fpu": "fpu mve", "dsp": "dsp mve", "mve": "mve"}
+_WITHOUT = {"fpu": "fpu vfp mve", "dsp": "dsp vfp mve", "mve": "mve"}
 """What a core can be had without -> the features that go with it."""
 
 

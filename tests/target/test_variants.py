@@ -13,7 +13,7 @@ from tests.micro.projects import DIGITS, need, sh
 
 
 def test_features_go() -> None:
-    assert find_target("cortex-m4+nofpu").features == find_target("cortex-m4").features - {"fpu"}
+    assert find_target("cortex-m4+nofpu").features == find_target("cortex-m4").features - {"fpu", "vfp"}
     assert find_target("cortex-m33+nodsp+nofpu").features == find_target("cortex-m3").features
     assert find_target("cortex-m55+nomve").has("dsp")
     assert not find_target("cortex-m55+nofpu").has("mve")
