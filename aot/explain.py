@@ -264,6 +264,11 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "too many dimensions",
         "A tensor has more than 8 dimensions.",
     ),
+    "E1222": (
+        "too many operators",
+        "The model runs subgraphs (composites) that run others in turn, and all of them put in their places are\n"
+        "more operators than any model for such a device has. Inline them in the model before conversion.",
+    ),
     "E2010": (
         "workspace too large",
         "No memory region of the board has room for the workspace beside the stack and, with --io user, the I/O\n"
@@ -487,7 +492,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E5050": (
         "not a report",
-        "The file is not what aot report wrote (schema aot-report/2), or it is damaged. The report.json of\n"
+        "The file is not what aot report wrote (schema aot-report/3), or it is damaged. The report.json of\n"
         "aot compile is a summary without figures of a run; it cannot be compared.",
     ),
     "E5051": (

@@ -7,6 +7,7 @@ variable of the declared type, so that one run names everything that is wrong wi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import NoReturn
 
@@ -16,7 +17,7 @@ from aot import op as operators
 from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend import check
 from aot.frontend.problems import Problems, error_of
-from aot.frontend.view import ABSENT, ModelView, OperatorView, QuantView, SubgraphView, TensorView
+from aot.frontend.view import ABSENT, ModelView, OperatorView, QuantView, TensorView
 from aot.ir.module import IRModule
 from aot.ir.op import F_EVALUATE, Array, Op, TypeRuleError
 from aot.ir.span import Span
@@ -62,32 +63,50 @@ def _convert(
         problems.add("E1103", f"subgraph {subgraph} does not exist, the model has {len(view.subgraphs)}")
         return None
     operators.load_all()
-    graph = view.subgraphs[subgraph]
-    walk = GraphWalk(graph, oracle, problems)
+    walk = GraphWalk(view, subgraph, oracle=oracle, problems=problems)
     # Converters compute with numbers from the file; an overflow there is theirs to judge, not numpy's to print.
     with np.errstate(all="ignore"):
-        for op in graph.operators:
-            walk.visit(op)
+        walk.visit_all()
         function = walk.function()
     return IRModule({"main": function}, name) if function is not None else None
+
+
+MAX_INLINED = 1 << 16
+"""Operators that calls of other subgraphs may bring in altogether; a chain of calls could otherwise grow without bound."""
 
 
 class _Unknowable(Exception):  # noqa: N818 - not an error of the model
     """An operand's value follows from an operator that could not be converted; that one has been reported."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """Where a subgraph is inlined: the span that its nodes get, the walk's stand-ins, and what may still be inlined ([0])."""
+
+    span: Span
+    stand_ins: set[int]
+    budget: list[int]
+
+
 class GraphWalk:
     """Converts one subgraph in the order of its operators; it is the `ConvertContext` that converters see."""
 
-    def __init__(self, graph: SubgraphView, oracle: str, problems: Problems) -> None:
-        self.graph = graph
+    def __init__(
+        self, view: ModelView, subgraph: int, *, oracle: str, problems: Problems, site: _Site | None = None
+    ) -> None:
+        self.view = view
+        self.graph = view.subgraphs[subgraph]
         self._oracle = oracle
         self._problems = problems
+        self._site = site
+        self._budget = site.budget if site is not None else [MAX_INLINED]
         self._values: dict[int, Expr] = {}
-        self._stand_ins: set[int] = set()
+        self._stand_ins: set[int] = site.stand_ins if site is not None else set()
         self._params: list[Var] = []
-        for index in graph.inputs:
-            self._params.append(self._parameter(graph.tensors[index]))
+        self.failed = False
+        if site is None:
+            for index in self.graph.inputs:
+                self._params.append(self._parameter(self.graph.tensors[index]))
 
     # What converters ask for (aot.op.convert.ConvertContext).
 
@@ -97,7 +116,9 @@ class GraphWalk:
         return self._oracle
 
     def span(self, op: OperatorView) -> Span:
-        """Where results of this operator come from."""
+        """Where results of this operator come from; inside of an inlined subgraph, the operator that runs it."""
+        if self._site is not None:
+            return self._site.span
         first = op.outputs[0] if op.outputs else -1
         return Span(op.index, op.opcode, self.graph.tensors[first].name if first >= 0 else "", first)
 
@@ -132,7 +153,33 @@ class GraphWalk:
             self._refuse(op, "E1205", f"result {i} is missing")
         return self._type(op, self.graph.tensors[op.outputs[i]])
 
+    def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
+        """The outputs of another subgraph on the operands of `op` (its structure has been checked)."""
+        site = _Site(self.span(op), self._stand_ins, self._budget)
+        inner = GraphWalk(self.view, subgraph, oracle=self._oracle, problems=self._problems, site=site)
+        self._budget[0] -= len(inner.graph.operators)
+        if self._budget[0] < 0:
+            self._refuse(op, "E1222", f"the subgraphs that are run have more than {MAX_INLINED} operators together")
+        if len(inner.graph.inputs) != len(op.inputs):
+            self._refuse(op, "E1117", f"{len(op.inputs)} inputs for a subgraph of {len(inner.graph.inputs)}")
+        for i, index in enumerate(inner.graph.inputs):
+            given, wanted = self.input_type(op, i), inner.graph.tensors[index]
+            if (given.shape, given.dtype) != (wanted.shape, wanted.dtype):
+                self._refuse(op, "E1121", f"operand {i} is {given}, the subgraph takes {wanted.dtype}{list(wanted.shape)}")
+            value = self.input(op, i)
+            assert value is not None, "input_type refuses operands that are left out"
+            inner._values[index] = value
+        inner.visit_all()
+        if inner.failed:
+            raise _Unknowable
+        return [inner._value(op, index) for index in inner.graph.outputs]
+
     # The walk.
+
+    def visit_all(self) -> None:
+        """Convert every operator, in order."""
+        for op in self.graph.operators:
+            self.visit(op)
 
     def visit(self, op: OperatorView) -> None:
         """Convert one operator; its results, or stand-ins for them, become values."""
@@ -202,6 +249,7 @@ class GraphWalk:
             self._refuse(op, "E1120", f"type of result {position}: {declared.dtype} is declared, not {found.dtype}")
 
     def _stand_in(self, op: OperatorView) -> None:
+        self.failed = True
         for index in op.outputs:
             tensor = self.graph.tensors[index]
             stand_in = Var(tensor.name, _tensor_type(tensor))
@@ -227,7 +275,7 @@ class GraphWalk:
                 self._refuse(op, "E1208", f"{tensor.where} is a state, which this operator does not support")
             if tensor.data is None or tensor.sparsity is not None:
                 self._refuse(op, "E1204", f"{tensor.where} has no value")
-            span = Span(name=tensor.name, tensor=index)
+            span = Span(name=tensor.name, tensor=index) if self._site is None else self._site.span
             type_ = self._type(op, tensor)
             self._values[index] = const(np.asarray(tensor.data), quant=type_.quant, dtype=type_.dtype, span=span)
         return self._values[index]

@@ -86,3 +86,11 @@ POW = Intrin(
     lambda a, b: float(np.power(np.float64(a), np.float64(b)).astype(np.float32)),
     header="math.h",
 )
+ATAN2 = Intrin(
+    "atan2f",
+    ("float32", "float32"),
+    "float32",
+    "atan2f({0}, {1})",
+    lambda a, b: float(np.float32(math.atan2(a, b))),
+    header="math.h",
+)

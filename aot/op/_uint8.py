@@ -60,6 +60,9 @@ class ShiftedContext:
     def span(self, op: OperatorView) -> Span:
         return self._ctx.span(op)
 
+    def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
+        return self._ctx.inline(op, subgraph)
+
     def input(self, op: OperatorView, i: int) -> Expr | None:
         expr = self._ctx.input(op, i)
         if expr is None:

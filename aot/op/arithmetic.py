@@ -19,17 +19,18 @@ from aot.ir.type import TensorType, Type
 from aot.op._binary import broadcast_at, broadcast_type, two_of_one_type
 from aot.op._check import require_dtype
 from aot.op._fixed_point import named
-from aot.op._math import FMOD, MATH
+from aot.op._math import ATAN2, FMOD, MATH, POW
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.support.dtype import is_float
+from aot.support.dtype import is_float, itemsize
 from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and, select
+from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, minimum, select
 
 NUMBERS = ("float32", "int32", "int64")
+BITS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 ANY = (*NUMBERS, "int8", "uint8", "int16", "uint32")
 
 
@@ -147,6 +148,52 @@ def _np_squared_difference(a: Array, b: Array) -> Array:
     return np.asarray(d * d)
 
 
+_BEYOND = 1 << 31
+
+
+def _np_power(a: Array, b: Array) -> Array:
+    wide = np.power(a.astype(np.float64), b.astype(np.float64))
+    if a.dtype.kind == "f":
+        return np.asarray(wide.astype(np.float32))
+    inside = np.abs(wide) < _BEYOND
+    return np.asarray(np.where(inside, np.trunc(np.where(inside, wide, 0)), -_BEYOND)).astype(np.int32)
+
+
+def _power(b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    """x to the power of y.  Integers: by squares in 64 bits, cut to what an int32 cannot hold; that becomes its lowest value."""
+    if is_float(x.dtype):
+        return POW(x, y)
+    exponent = b.let("exponent", y)
+    base = b.local("base", (1,), "int64", init=cast("int64", x))
+    acc = b.local("power", (1,), "int64", init=imm(1, "int64"))
+    limit = imm(_BEYOND, "int64")
+    with b.for_("bit", 31) as bit:
+        factor = select(equal((exponent >> bit) & 1, 1), base[0], imm(1, "int64"))
+        b.store(acc, 0, clamp(acc[0] * factor, -_BEYOND, _BEYOND))
+        b.store(base, 0, minimum(base[0] * base[0], limit))
+    negative = logical_and(exponent < 0, binop("!=", x, 1))
+    inverse = select(equal(x, -1), select(equal(exponent & 1, 1), imm(-1), imm(1)), select(equal(x, 0), imm(-_BEYOND), imm(0)))
+    return select(negative, inverse, cast("int32", select(equal(acc[0], limit), imm(-_BEYOND, "int64"), acc[0])))
+
+
+def _right_shift(b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    """Distances outside of the type's width count as the nearest inside."""
+    most = 8 * itemsize(x.dtype) - 1
+    wide = x.dtype if itemsize(x.dtype) >= 4 else "int32"
+    distance = clamp(cast("int64", y), 0, most)
+    return cast(x.dtype, cast(wide, x) >> cast(wide, distance))
+
+
+def _np_right_shift(a: Array, b: Array) -> Array:
+    most = 8 * a.dtype.itemsize - 1
+    return np.asarray(a.astype(np.int64) >> np.clip(b.astype(np.int64), 0, most)).astype(a.dtype)
+
+
+def _bitwise_xor(_b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    wide = "uint64" if itemsize(x.dtype) == 8 else "uint32"
+    return cast(x.dtype, binop("^", cast(wide, x), cast(wide, y)))
+
+
 BINARY: dict[str, Binary] = {
     "add": Binary((*NUMBERS, "int16"), lambda a, b: a + b, _wrapping("+")),
     "subtract": Binary((*NUMBERS, "int16"), lambda a, b: a - b, _wrapping("-")),
@@ -157,6 +204,12 @@ BINARY: dict[str, Binary] = {
     "maximum": Binary(ANY, lambda a, b: np.where(a > b, a, b), _larger),
     "minimum": Binary(ANY, lambda a, b: np.where(a < b, a, b), _smaller),
     "squared_difference": Binary(("float32", "int32"), _np_squared_difference, _squared_difference),
+    "atan2": Binary(
+        ("float32",), lambda a, b: np.arctan2(a.astype(np.float64), b).astype(np.float32), lambda _b, x, y: ATAN2(x, y)
+    ),
+    "power": Binary(("float32", "int32"), _np_power, _power),
+    "bitwise_xor": Binary(BITS, np.bitwise_xor, _bitwise_xor),
+    "right_shift": Binary(BITS, _np_right_shift, _right_shift),
     "logical_and": Binary(("bool",), np.logical_and, lambda _b, x, y: logical_and(x, y)),
     "logical_or": Binary(("bool",), np.logical_or, lambda _b, x, y: binop("||", x, y)),
 }
@@ -172,6 +225,10 @@ DOC = {
     "maximum": "MAXIMUM; all numbers, codes of one quantisation",
     "minimum": "MINIMUM; all numbers, codes of one quantisation",
     "squared_difference": "SQUARED_DIFFERENCE; float32, int32",
+    "atan2": "ATAN2; float32",
+    "power": "POW; float32, int32",
+    "bitwise_xor": "BITWISE_XOR; all integers",
+    "right_shift": "RIGHT_SHIFT; all integers",
     "logical_and": "LOGICAL_AND; bool",
     "logical_or": "LOGICAL_OR; bool",
 }
@@ -264,6 +321,10 @@ for _opcode, _name in (
     ("FLOOR_MOD", "floor_mod"),
     ("MAXIMUM", "maximum"),
     ("MINIMUM", "minimum"),
+    ("ATAN2", "atan2"),
+    ("POW", "power"),
+    ("BITWISE_XOR", "bitwise_xor"),
+    ("RIGHT_SHIFT", "right_shift"),
     ("LOGICAL_AND", "logical_and"),
     ("LOGICAL_OR", "logical_or"),
 ):

@@ -126,6 +126,9 @@ class _AsConvolution:
     def span(self, op: OperatorView) -> Span:
         return self._ctx.span(op)
 
+    def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
+        return self._ctx.inline(op, subgraph)
+
     def input(self, op: OperatorView, i: int) -> Expr | None:
         return self._ctx.input(op, _ORDER[i])
 

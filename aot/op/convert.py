@@ -32,6 +32,9 @@ class ConvertContext(Protocol):
 
     def span(self, op: OperatorView) -> Span: ...
 
+    def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
+        """The outputs of subgraph number `subgraph` of the file on the operands of `op`."""
+
 
 Converter = Callable[[ConvertContext, OperatorView], Expr | Sequence[Expr]]
 

@@ -16,9 +16,11 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
+from aot.op._float_layer import is_float_layer
 from aot.op._quantized_layer import check_quantized_layer, conv_multipliers, dense_multipliers, finish_layer, layer_weights
 from aot.op._uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.dense_float import convert_float
 from aot.op.reshape import ReshapeAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr, call
@@ -72,6 +74,8 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DenseAttrs, out_type
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """reshape to rows, dense + bias_add + requantize (+ clip), reshape to the output's shape."""
+    if is_float_layer(ctx, op):
+        return convert_float(ctx, op)
     data = operand(ctx, op, 0)
     # TensorFlow Lite multiplies the scales in double precision, TFLite Micro in single.
     multipliers = conv_multipliers if ctx.oracle == "litert" else dense_multipliers

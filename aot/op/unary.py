@@ -138,6 +138,12 @@ UNARY: dict[str, Unary] = {
     "negative": Unary(
         ("float32", "int32", "int64"), lambda x, _a: -x, lambda _b, x, _a: _negated(x), "NEG; float32, int32, int64"
     ),
+    "sign": Unary(
+        ("float32", "int32"),
+        lambda x, _a: (x > 0).astype(np.int32) - (x < 0),
+        lambda _b, x, _a: cast(x.dtype, cast("int32", x > _zero(x)) - cast("int32", x < _zero(x))),
+        "SIGN; float32, int32",
+    ),
     "square": Unary(FLOAT, lambda x, _a: x * x, lambda _b, x, _a: x * x, "SQUARE; float32"),
     "rsqrt": Unary(
         FLOAT, lambda x, _a: np.float32(1) / apply("sqrt", x), lambda _b, x, _a: f32(1) / MATH["sqrt"](x), "RSQRT; float32"
@@ -204,6 +210,7 @@ def _converter(opcode: str, name: str) -> None:
 
 for _opcode, _name in (
     ("NEG", "negative"),
+    ("SIGN", "sign"),
     ("SQUARE", "square"),
     ("SIN", "sin"),
     ("COS", "cos"),

@@ -92,12 +92,18 @@ def numbers(opcode: str, dtype: str, shapes: Any, seed: int) -> tuple[bytes, lis
         a, b = a // 70000, b // 70000
     if opcode in ("SQUARED_DIFFERENCE", "ADD", "SUB") and dtype != "float32":
         a, b = a // 140000, b // 140000
+    if opcode == "POW" and dtype == "float32":
+        a = np.abs(a)
+    elif opcode == "POW":
+        a, b = a % 40 - 20, b % 7
+    if opcode == "RIGHT_SHIFT":
+        b = np.abs(b) % 40
     if "DIV" in opcode or "MOD" in opcode:
         b = np.where(b == 0, 3, b).astype(b.dtype)
     result = "bool" if opcode in COMPARISONS else dtype
     inputs = [Spec(s, dtype) for s in shapes]
     out = Spec(tuple(np.broadcast_shapes(*shapes)), result)
-    model = one_op(opcode, inputs, [out], version=1 if dtype == "bool" else 2, **options)
+    model = one_op(opcode, inputs, [out], version=1 if dtype == "bool" or opcode in NEWER else 2, **options)
     return model, [np.asarray(a), np.asarray(b)]
 
 
@@ -113,6 +119,9 @@ def run_numbers(opcode: str, dtype: str, examples: Any) -> None:
 
 CASES = [(o, "float32") for o in FLOATS] + [(o, "int32") for o in INTEGERS] + [("MAXIMUM", "int64"), ("FLOOR_MOD", "int64")]
 CASES += [(o, d) for o in COMPARISONS for d in ("int32", "float32")] + [("LOGICAL_AND", "bool"), ("LOGICAL_OR", "bool")]
+NEWER = ("POW", "BITWISE_XOR", "RIGHT_SHIFT")
+CASES += [("POW", "int32"), ("BITWISE_XOR", "int8"), ("RIGHT_SHIFT", "int16")]
+BITS = [(o, d) for o in NEWER[1:] for d in ("int8", "uint8", "int16", "int32", "uint32")]
 
 
 @pytest.mark.parametrize(("opcode", "dtype"), CASES)
@@ -121,7 +130,7 @@ def test_numbers(opcode: str, dtype: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("opcode", "dtype"), CASES)
+@pytest.mark.parametrize(("opcode", "dtype"), [*CASES, *BITS])
 def test_numbers_often(opcode: str, dtype: str) -> None:
     run_numbers(opcode, dtype, SLOW)
 

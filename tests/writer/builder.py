@@ -143,6 +143,7 @@ class Subgraph:
         name: str,
         inputs: Sequence[int],
         outputs: Sequence[int],
+        /,
         *,
         version: int | None = None,
         table: str | None = None,
@@ -296,7 +297,10 @@ def _write_operator(fb: flatbuffers.Builder, op: _Operator) -> int:
     tflite.OperatorAddOpcodeIndex(fb, op.code)
     tflite.OperatorAddInputs(fb, inputs)
     tflite.OperatorAddOutputs(fb, outputs)
-    if op.table and options is not None:
+    if op.table and options is not None and hasattr(tflite.BuiltinOptions2, op.table):
+        tflite.OperatorAddBuiltinOptions2Type(fb, enumerator("BuiltinOptions2", op.table))
+        tflite.OperatorAddBuiltinOptions2(fb, options)
+    elif op.table and options is not None:
         tflite.OperatorAddBuiltinOptionsType(fb, enumerator("BuiltinOptions", op.table))
         tflite.OperatorAddBuiltinOptions(fb, options)
     if custom is not None:

@@ -60,6 +60,7 @@ def options_name(operator: str) -> str | None:
     if operator in OPTIONS_OF_OPERATOR:
         return OPTIONS_OF_OPERATOR[operator]
     tables = {k.upper(): k for k, v in vars(tflite.BuiltinOptions).items() if isinstance(v, int)}
+    tables |= {k.upper(): k for k, v in vars(tflite.BuiltinOptions2).items() if isinstance(v, int)}
     return tables.get(operator.replace("_", "") + "OPTIONS")
 
 

@@ -82,7 +82,7 @@ def test_wrong_option_or_operator_is_refused() -> None:
 
 def test_option_table_names_are_in_the_schema() -> None:
     operators = [k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)]
-    tables = {k for k, v in vars(tflite.BuiltinOptions).items() if isinstance(v, int)}
+    tables = {k for o in (tflite.BuiltinOptions, tflite.BuiltinOptions2) for k, v in vars(o).items() if isinstance(v, int)}
     assert {options_name(op) for op in operators} - {None} <= tables
     assert options_name("TRANSPOSE_CONV") == "TransposeConvOptions"
     assert options_name("UNIDIRECTIONAL_SEQUENCE_LSTM") == "UnidirectionalSequenceLSTMOptions"
