@@ -13,7 +13,7 @@ from aot.executor.interface import interface_files
 from aot.executor.layout import Io, Layout, Place, alignments, make_layout
 from aot.executor.metadata import BuildInfo, make_metadata
 from aot.executor.names import Names
-from aot.executor.schedule import LayerCall, Schedule, TensorRef, check_schedule
+from aot.executor.schedule import Callee, LayerCall, Schedule, TensorRef, check_schedule
 from aot.ir.op import Array
 from aot.support.dtype import itemsize, numpy_dtype
 from aot.support.names import NameSupply, c_identifier
@@ -24,7 +24,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.expr import Expr, Imm, Load, Var
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.interpreter import OnCall, run_module
-from aot.tir.stmt import CallPrim, For, Region, Stmt, Store
+from aot.tir.stmt import CallPrim, For, If, Region, Stmt, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +113,10 @@ def _merge_functions(schedule: Schedule, target: Target) -> tuple[tuple[NamedFun
     by_text: dict[tuple[str, str], str] = {}
     by_identity: dict[int, str] = {}
     functions: list[NamedFunc] = []
-    names: list[str] = []
-    for i, call in enumerate(schedule.calls):
-        func = call.emitted
+    users: dict[str, list[int]] = {}
+    linked: list[PrimFunc] = []  # held, as functions are told apart by identity
+
+    def enter(func: PrimFunc, i: int) -> str:
         name = by_identity.get(id(func))
         if name is None:
             key = (func.attrs.opt, canonical(func, target))
@@ -124,13 +125,41 @@ def _merge_functions(schedule: Schedule, target: Target) -> tuple[tuple[NamedFun
                 name = by_text[key] = supply.fresh(f"{schedule.name}_{kernel_word(func)}_{i}")
                 functions.append(NamedFunc(name, func))
             by_identity[id(func)] = name
-        names.append(name)
-    return tuple(replace(f, note=_users(f.name, names)) for f in functions), names
+        users.setdefault(name, []).append(i)
+        return name
+
+    names = []
+    for i, call in enumerate(schedule.calls):
+        func = call.emitted
+        if call.callees:
+            func = link(func, {key: (enter(c.emitted, i), c) for key, c in call.callees.items()})
+            linked.append(func)
+        names.append(enter(func, i))
+    return tuple(replace(f, note=_users(users[f.name])) for f in functions), names
 
 
-def _users(function: str, names: Sequence[str]) -> str:
+def link(func: PrimFunc, table: Mapping[str, tuple[str, Callee]]) -> PrimFunc:
+    """`func` with its calls by the callees' C names, each with the scalars that the callee wants."""
+
+    def stmt(s: Stmt) -> Stmt:
+        match s:
+            case CallPrim(func=key, operands=operands):
+                name, callee = table[key]
+                scalars = zip(callee.scalars, callee.emitted.scalars, strict=True)
+                return replace(s, func=name, operands=(*operands, *(Imm(v, var.dtype) for v, var in scalars)))
+            case For(body=body):
+                return replace(s, body=tuple(map(stmt, body)))
+            case If(then=then, orelse=orelse):
+                return replace(s, then=tuple(map(stmt, then)), orelse=tuple(map(stmt, orelse)))
+            case _:
+                return s
+
+    return func.with_body(tuple(map(stmt, func.body)))
+
+
+def _users(calls: Sequence[int]) -> str:
     """Which layers call a function, where there are several."""
-    layers = [str(i) for i, name in enumerate(names) if name == function]
+    layers = [str(i) for i in sorted(set(calls))]
     return f"shared by layers {', '.join(layers)}; the facts above are the first's" if len(layers) > 1 else ""
 
 

@@ -27,6 +27,20 @@ class TensorRef:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Callee:
+    """A function that a layer's own function calls; `shared` and `scalars` as in LayerCall."""
+
+    func: PrimFunc
+    shared: PrimFunc | None = None
+    scalars: tuple[int, ...] = ()
+
+    @property
+    def emitted(self) -> PrimFunc:
+        """The function that is called."""
+        return self.shared or self.func
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class LayerCall:
     """One layer: `func` over the tensors, in the order of its input and output buffers.
 
@@ -34,7 +48,7 @@ class LayerCall:
     `ops` are the indices of all operators of the .tflite that went into the layer; `span` is that of its result.
     `candidates` are the kernels that were in the running.  `shared` is the function that is emitted where layers of
     different numbers share one; `func` stays the layer's own, and `scalars` are the arguments of whichever is
-    emitted.
+    emitted.  `callees` are the functions that the CallPrim statements of `func` name (a cascade's row kernels).
     """
 
     func: PrimFunc
@@ -46,11 +60,17 @@ class LayerCall:
     ops: tuple[int, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     shared: PrimFunc | None = None
+    callees: Mapping[str, Callee] = field(default_factory=dict)
 
     @property
     def emitted(self) -> PrimFunc:
         """The function that is called."""
         return self.shared or self.func
+
+    @property
+    def called(self) -> Mapping[str, PrimFunc]:
+        """What `func` calls, by the names that it uses."""
+        return {name: callee.func for name, callee in self.callees.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +97,17 @@ class Schedule:
     def map_functions(self, transform: Callable[[PrimFunc], PrimFunc]) -> Schedule:
         """The schedule with every function transformed; a function that several calls share is transformed once."""
         done: dict[PrimFunc, PrimFunc] = {}
-        for call in self.calls:
-            if call.func not in done:
-                done[call.func] = transform(call.func)
-        return replace(self, calls=tuple(replace(c, func=done[c.func]) for c in self.calls))
+
+        def new(func: PrimFunc) -> PrimFunc:
+            if func not in done:
+                done[func] = transform(func)
+            return done[func]
+
+        def call(old: LayerCall) -> LayerCall:
+            callees = {name: replace(c, func=new(c.func)) for name, c in old.callees.items()}
+            return replace(old, func=new(old.func), callees=callees)
+
+        return replace(self, calls=tuple(map(call, self.calls)))
 
 
 def check_schedule(schedule: Schedule) -> None:

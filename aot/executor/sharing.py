@@ -12,10 +12,20 @@ from aot.tir.transform import merge_functions
 
 
 def share_functions(schedule: Schedule) -> Schedule:
-    """The schedule with merged functions; the calls give the numbers as scalars."""
+    """The schedule with merged functions; the calls give the numbers as scalars.  A cascade's row kernels count as layers."""
     calls = list(schedule.calls)
-    for members, merged in merge_functions([c.func for c in calls]):
-        for i, scalars in zip(members, merged.scalars, strict=True):
-            if len(members) > 1:
-                calls[i] = replace(calls[i], shared=merged.func, scalars=calls[i].scalars + scalars)
+    plain = [(i, "") for i, c in enumerate(calls) if not c.callees]
+    inner = [(i, name) for i, c in enumerate(calls) for name in c.callees]
+    places = sorted(plain + inner)
+    funcs = [calls[i].callees[name].func if name else calls[i].func for i, name in places]
+    for members, merged in merge_functions(funcs):
+        for (i, name), scalars in zip((places[m] for m in members), merged.scalars, strict=True):
+            if len(members) == 1:
+                continue
+            call = calls[i]
+            if name:
+                callee = replace(call.callees[name], shared=merged.func, scalars=call.callees[name].scalars + scalars)
+                calls[i] = replace(call, callees={**call.callees, name: callee})
+            else:
+                calls[i] = replace(call, shared=merged.func, scalars=call.scalars + scalars)
     return replace(schedule, calls=tuple(calls))

@@ -27,7 +27,7 @@ Memory = memoryview | list[Any]
 """Bytes of a buffer, or the values of a local one."""
 
 OnCall = Callable[[int, str, tuple[memoryview, ...]], None]
-"""(layer, function, bytes of each output), called after each CallPrim."""
+"""(layer, function, bytes of each output), called after each CallPrim that is a layer."""
 
 
 class InterpreterError(InternalError):
@@ -173,7 +173,7 @@ def _call_prim(name: str, layer: int, operands: Sequence[Any], funcs: Mapping[st
             raise FaultError(f"{name}: operand {param.name} is of the wrong kind")
         args.append(_region(operand[0], operand[1], (param.nbytes, param.align)) if isinstance(param, Buffer) else operand)
     callee.call(args, funcs, on_call)
-    if on_call is not None:
+    if on_call is not None and layer >= 0:
         first = len(func.inputs)
         on_call(layer, name, tuple(args[first : first + len(func.outputs)]))
 

@@ -79,7 +79,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallPrim:
-    """A call of another PrimFunc of the module; only the main function holds these. `layer` numbers the layers from 0."""
+    """A call of another PrimFunc of the module, from the main function or a cascade.
+
+    `layer` numbers the layers from 0; -1 for a call that is a part of one.
+    """
 
     func: str
     operands: tuple[Region | Expr, ...]

@@ -1,0 +1,119 @@
+"""From fused groups to the nodes of a cascade."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aot.executor.cascade.nest import Link, Nest, Node, make_nest
+from aot.executor.cascade.rows import RowForm, divisors
+from aot.executor.schedule import TensorRef
+from aot.ir.type import TensorType
+from aot.relay.expr import Function
+from aot.support.dtype import itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A fused group in a schedule: what it reads and writes, and its row form (None: it runs as a whole)."""
+
+    func: Function
+    inputs: tuple[TensorRef, ...]
+    outputs: tuple[TensorRef, ...]
+    form: RowForm | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Parts that run row by row: `nest` over their results, and copies of external tensors' rows.
+
+    `makers[n]`: the number of the part behind node n, or None for a copy.
+    """
+
+    nest: Nest
+    externals: tuple[TensorRef, ...]
+    makers: tuple[int | None, ...]
+    types: tuple[TensorType, ...]
+
+
+def make_chain(parts: Sequence[Part], limit: int, *, copy_rows: int = 1) -> Chain | None:
+    """The cascade of `parts`, the last of which makes the result, with at most `limit` rows at a time (None: there is none).
+
+    A part makes a common divisor of its tensor's height and of the rows that its driver wants for a block.
+    """
+    made = {p.outputs[0]: k for k, p in enumerate(parts)}
+    if any(p.form is None or len(p.outputs) != 1 for p in parts):
+        return None
+    rows = _rows(parts, made, limit)
+    if rows is None:
+        return None
+    nodes: list[Node] = []
+    makers: list[int | None] = []
+    types: list[TensorType] = []
+    externals: list[TensorRef] = []
+    copies: dict[TensorRef, int] = {}
+    numbers: dict[TensorRef, int] = {}
+    for k, part in enumerate(parts):
+        assert part.form is not None
+        links = []
+        for ref, form in zip(part.inputs, part.form.inputs, strict=True):
+            if ref in made:
+                links.append(Link(form, numbers[ref]))
+                continue
+            if ref not in externals:
+                externals.append(ref)
+            number = externals.index(ref)
+            if form.fill is None:
+                links.append(Link(form, None, number))
+                continue
+            if ref not in copies:
+                copies[ref] = len(nodes)
+                nodes.append(_node(ref, copy_rows, (Link(replace(form, extent=1, stride=1, before=0, fill=None), None, number),)))
+                makers.append(None)
+                types.append(ref.type)
+            links.append(Link(form, copies[ref]))
+        numbers[part.outputs[0]] = len(nodes)
+        nodes.append(_node(part.outputs[0], rows[k], tuple(links)))
+        makers.append(k)
+        types.append(part.outputs[0].type)
+    filled = _with_fills(nodes)
+    nest = None if filled is None else make_nest(filled)
+    return None if nest is None else Chain(nest, tuple(externals), tuple(makers), tuple(types))
+
+
+def _node(ref: TensorRef, rows: int, links: tuple[Link, ...]) -> Node:
+    _, height, width, channels = ref.type.shape
+    return Node(ref.name, height, width * channels * itemsize(ref.type.dtype), rows, links)
+
+
+def _rows(parts: Sequence[Part], made: Mapping[TensorRef, int], limit: int) -> list[int] | None:
+    """Rows at a time of each part, from the last to the first."""
+    rows = [0] * len(parts)
+    for k in range(len(parts) - 1, -1, -1):
+        part = parts[k]
+        assert part.form is not None
+        granule, limits = part.form.granule, [part.outputs[0].type.shape[1]]
+        for c in range(k + 1, len(parts)):
+            form = parts[c].form
+            assert form is not None
+            reads = [r for ref, r in zip(parts[c].inputs, form.inputs, strict=True) if ref is part.outputs[0]]
+            limits += [r.advance(rows[c]) for r in reads]
+        if k < len(parts) - 1 and len(limits) == 1:
+            return None
+        fitting = [d for d in divisors(*limits) if d % granule == 0]
+        if not fitting:
+            return None
+        rows[k] = max([d for d in fitting if d <= max(limit, granule)] or [fitting[0]])
+    return rows
+
+
+def _with_fills(nodes: Sequence[Node]) -> list[Node] | None:
+    """The nodes with the value of rows outside that their readers agree on (None: they do not)."""
+    fills: list[set[int | float]] = [set() for _ in nodes]
+    for node in nodes:
+        for link in node.links:
+            if link.node is not None and link.rows.fill is not None:
+                fills[link.node].add(link.rows.fill)
+    if any(len(f) > 1 for f in fills):
+        return None
+    return [replace(node, fill=next(iter(f), None)) for node, f in zip(nodes, fills, strict=True)]

@@ -1,0 +1,250 @@
+"""The PrimFunc of a cascade: the nest as loops around calls of row kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from aot.executor.cascade.moves import fill_rows, move_rows
+from aot.executor.cascade.nest import Nest, reading
+from aot.ir.op import Array
+from aot.ir.span import NO_SPAN, Span
+from aot.ir.type import TensorType
+from aot.op.impl import Lowered
+from aot.support.dtype import itemsize
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, imm, logical_and
+from aot.tir.function import FuncAttrs, PrimFunc
+from aot.tir.stmt import CallPrim, Region
+
+ALIGN = 4
+"""Of windows, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What makes a node's rows: a row kernel, or with `lowered` None a copy of the rows of the only link."""
+
+    type: TensorType
+    lowered: Lowered | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade:
+    """`func` calls `callees` by the names that they have here; `constants` holds the stream `params` of all of them."""
+
+    func: PrimFunc
+    callees: Mapping[str, PrimFunc]
+    constants: Mapping[str, Array]
+    windows: tuple[tuple[int, int], ...]
+    """(offset, bytes) in the scratch of each node's window; the result's is empty."""
+
+
+@dataclass(slots=True)
+class _Emitter:
+    nest: Nest
+    work: Sequence[Work]
+    externals: Sequence[Buffer]
+    out: Buffer
+    params: Buffer | None
+    scratch: Buffer | None
+    offsets: Sequence[int]
+    streams: Sequence[Mapping[str, int]]
+    shared: int
+    """Offset of the row kernels' own scratch."""
+    b: IRBuilder
+    callees: dict[str, PrimFunc] = field(default_factory=dict)
+
+    def block(self, n: int, first: Expr) -> None:
+        """The rows of node n from `first` on, its inputs before."""
+        node = self.nest.nodes[n]
+        for source, count, offset in self.nest.drives[n]:
+            rows = reading(node, source)
+            start = first / rows.repeat if rows.repeat > 1 else first * rows.stride
+            start = start + (offset - rows.before)
+            if count == 1:
+                self.block(source, self.b.let(f"row{source}", start))
+            else:
+                with self.b.for_(f"k{source}", count) as k:
+                    self.block(source, self.b.let(f"row{source}", start + k * self.nest.nodes[source].rows))
+        low, high = self.nest.guards[n]
+        with self.b.if_(logical_and(first >= low, first <= high)):
+            self._roll(n)
+            self._make(n, first)
+
+    def _roll(self, n: int) -> None:
+        node, window = self.nest.nodes[n], self.nest.windows[n]
+        keep = (window - node.rows) * node.row_bytes
+        if keep > 0:
+            shift = node.rows * node.row_bytes
+            words = node.row_bytes % 4 == 0
+            func = move_rows(keep, words=words)
+            self._call(func, [self._window(n, shift, keep), self._window(n, 0, keep)])
+
+    def _make(self, n: int, first: Expr) -> None:
+        node = self.nest.nodes[n]
+        low, high = self.nest.guards[n]
+        inside = low >= 0 and high < node.height
+        if inside:
+            self._compute(n, first)
+            return
+        with self.b.if_(logical_and(first >= 0, first < node.height)):
+            self._compute(n, first)
+        if node.fill is not None:
+            with self.b.else_():
+                dtype = self.work[n].type.dtype
+                count = node.rows * node.row_bytes // itemsize(dtype)
+                func = fill_rows(count, dtype, node.fill)
+                self._call(func, [self._slot(n, dtype, imm(0))])
+
+    def _compute(self, n: int, first: Expr) -> None:
+        node, lowered = self.nest.nodes[n], self.work[n].lowered
+        if lowered is None:
+            (link,) = node.links
+            size = node.rows * node.row_bytes
+            words = node.row_bytes % 4 == 0
+            source = Region(self.externals[link.external], first * node.row_bytes, "int8")
+            self._call(move_rows(size, words=words), [source, self._slot(n, "int8", first)])
+            return
+        func = lowered.func
+        operands: list[Region | Expr] = []
+        for k, buffer in enumerate(func.inputs):
+            operands.append(self._input(n, k, first, buffer.dtype))
+        operands.append(self._slot(n, func.outputs[0].dtype, first))
+        for buffer in func.consts:
+            assert self.params is not None
+            operands.append(Region(self.params, imm(self.streams[n][buffer.name] // itemsize(buffer.dtype)), buffer.dtype))
+        at = self.shared
+        for buffer in func.scratch:
+            assert self.scratch is not None
+            at = align_to(at, max(ALIGN, buffer.align))
+            operands.append(Region(self.scratch, imm(at // itemsize(buffer.dtype)), buffer.dtype))
+            at += buffer.nbytes
+        self._call(func, operands)
+
+    def _input(self, n: int, k: int, first: Expr, dtype: str) -> Region:
+        node = self.nest.nodes[n]
+        link = node.links[k]
+        if link.node is None:
+            rows = link.rows
+            row = first / rows.repeat if rows.repeat > 1 else first * rows.stride
+            return Region(self.externals[link.external], (row - rows.before) * self._row_elements(n, k, dtype), dtype)
+        source = self.nest.nodes[link.node]
+        offset = (self.nest.windows[link.node] - self.nest.lags[n][k]) * source.row_bytes
+        return self._window(link.node, offset, 0, dtype)
+
+    def _row_elements(self, n: int, k: int, dtype: str) -> int:
+        lowered = self.work[n].lowered
+        assert lowered is not None
+        buffer = lowered.func.inputs[k]
+        rows = self.nest.nodes[n].links[k].rows.window(self.nest.nodes[n].rows)
+        return buffer.nbytes // rows // itemsize(dtype)
+
+    def _window(self, n: int, offset: int, _size: int, dtype: str = "int8") -> Region:
+        assert self.scratch is not None
+        return Region(self.scratch, imm((self.offsets[n] + offset) // itemsize(dtype)), dtype)
+
+    def _slot(self, n: int, dtype: str, first: Expr) -> Region:
+        """Where a node's new rows go: the end of its window, or their place in the result."""
+        node = self.nest.nodes[n]
+        if n == len(self.nest.nodes) - 1:
+            return Region(self.out, first * (node.row_bytes // itemsize(dtype)), dtype)
+        return self._window(n, (self.nest.windows[n] - node.rows) * node.row_bytes, 0, dtype)
+
+    def _call(self, func: PrimFunc, operands: Sequence[Region | Expr]) -> None:
+        key = next((k for k, f in self.callees.items() if f is func), None)
+        if key is None:
+            key = f"callee_{len(self.callees)}"
+            self.callees[key] = func
+        self.b.append(CallPrim(key, tuple(operands)))
+
+
+def align_to(value: int, align: int) -> int:
+    return -(-value // align) * align
+
+
+def scratch_bytes(func: PrimFunc) -> int:
+    """Of a row kernel, each buffer aligned."""
+    at = 0
+    for buffer in func.scratch:
+        at = align_to(at, max(ALIGN, buffer.align)) + buffer.nbytes
+    return at
+
+
+def place_windows(nest: Nest) -> tuple[tuple[int, ...], int]:
+    """Offsets of the windows, those that are done with first at the bottom, and their sum."""
+    offsets, at = [0] * len(nest.nodes), 0
+    for n in range(len(nest.nodes)):
+        offsets[n] = at
+        at = align_to(at + nest.window_bytes(n), ALIGN)
+    return tuple(offsets), at
+
+
+def fits_alignment(nest: Nest, n: int, func: PrimFunc) -> bool:
+    """Whether a row kernel's tensors are aligned as it wants wherever rows may start."""
+    node = nest.nodes[n]
+    pairs = [(node.row_bytes, func.outputs[0].align)]
+    for link, buffer in zip(node.links, func.inputs, strict=True):
+        pairs.append((buffer.nbytes // max(1, link.rows.window(node.rows)), buffer.align))
+    return all(size % align == 0 and align <= ALIGN for size, align in pairs) and all(b.align <= ALIGN for b in func.scratch)
+
+
+def emit(
+    nest: Nest, work: Sequence[Work], externals: Sequence[TensorType], *, name: str, span: Span = NO_SPAN
+) -> Cascade:
+    """The cascade over whole tensors `externals` to the whole tensor of the last node.
+
+    Its parameters: external_0 ..., out, params (all constants, where there are any), windows (scratch, where there is any).
+    """
+    b = IRBuilder(name)
+    funcs = [w.lowered.func for w in work if w.lowered is not None]
+    needs = [max((f.align for g in funcs for f in (*g.inputs, *g.outputs)), default=1), ALIGN]
+    inputs = [b.input(f"external_{i}", t.shape, t.dtype, align=max(needs)) for i, t in enumerate(externals)]
+    result = work[-1].type
+    out = b.output("out", result.shape, result.dtype, align=max(needs))
+    stream, places = _stream(work)
+    params = b.const("params", (stream.size,), "int8", align=8) if stream.size else None
+    offsets, total = place_windows(nest)
+    shared = total
+    total += max((scratch_bytes(f) for f in funcs), default=0)
+    scratch = b.scratch("windows", (total,), "int8", align=ALIGN) if total else None
+    emitter = _Emitter(nest, work, inputs, out, params, scratch, offsets, places, shared, b)
+    rows = nest.nodes[-1].rows
+    with b.for_("y", nest.nodes[-1].height, start=-nest.lead * rows, step=rows) as y:
+        emitter.block(len(nest.nodes) - 1, y)
+    kernels = ", ".join(f.attrs.kernel for f in funcs)
+    func = b.finish(FuncAttrs(kernel=f"cascade({kernels})", span=span, macs=_macs(nest, work), opt="size"))
+    windows = tuple((o, nest.window_bytes(n)) for n, o in enumerate(offsets))
+    return Cascade(func, emitter.callees, {"params": stream} if stream.size else {}, windows)
+
+
+def _macs(nest: Nest, work: Sequence[Work]) -> int:
+    return sum(
+        w.lowered.func.attrs.macs * (node.height // node.rows)
+        for node, w in zip(nest.nodes, work, strict=True)
+        if w.lowered is not None
+    )
+
+
+def _stream(work: Sequence[Work]) -> tuple[Array, list[dict[str, int]]]:
+    """All constants of all row kernels behind each other, and where each lies."""
+    parts: list[bytes] = []
+    size = 0
+    places: list[dict[str, int]] = []
+    for w in work:
+        own: dict[str, int] = {}
+        for buffer in w.lowered.func.consts if w.lowered is not None else ():
+            assert w.lowered is not None
+            data = np.ascontiguousarray(w.lowered.constants[buffer.name]).tobytes()
+            own[buffer.name] = size
+            padding = -len(data) % 8
+            parts.append(data + bytes(padding))
+            size += len(data) + padding
+        places.append(own)
+    return np.frombuffer(b"".join(parts), np.int8), places
+
+
+__all__ = ["Cascade", "Work", "emit", "fits_alignment", "place_windows", "scratch_bytes"]

@@ -1,0 +1,209 @@
+"""Row forms: which input rows a fused group needs for an output row, and the same group over those rows only.
+
+Row-local are windows along the height (convolution, depthwise convolution, pooling), movement that keeps rows apart (pad,
+resize by a whole factor) and everything element-wise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aot.ir.op import T_OP_PATTERN, Op, OpPattern
+from aot.ir.type import TensorType, Type
+from aot.op.max_pool2d import lowest
+from aot.relay.expr import Call, Constant, Expr, Function, Var, call, post_order, tensor_type
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Output row y reads the `extent` input rows from y * stride // repeat - before on; one of stride and repeat is 1.
+
+    Rows outside the image have all elements `fill` (None: there are no such rows).
+    """
+
+    extent: int = 1
+    stride: int = 1
+    before: int = 0
+    repeat: int = 1
+    fill: int | float | None = None
+
+    def window(self, rows: int) -> int:
+        """Input rows that `rows` output rows need, where those start at a multiple of `repeat`."""
+        return rows // self.repeat if self.repeat > 1 else (rows - 1) * self.stride + self.extent
+
+    def advance(self, rows: int) -> int:
+        """Input rows between a block of `rows` output rows and the next."""
+        return rows * self.stride // self.repeat
+
+    def first(self, row: int) -> int:
+        """The first input row of the block that starts at output row `row`."""
+        return row * self.stride // self.repeat - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class RowForm:
+    """How a group reads its parameters, one Rows each."""
+
+    inputs: tuple[Rows, ...]
+
+    @property
+    def granule(self) -> int:
+        """Output rows come in multiples of this."""
+        return max((r.repeat for r in self.inputs), default=1)
+
+
+def row_form(func: Function) -> RowForm | None:
+    """The row form of a primitive function, or None where it is not row-local.
+
+    One operator with a window at most, reading parameters only; all tensors are [1, H, W, C] with W and C as they like.
+    """
+    if not all(_is_image(e.type) for e in (*func.params, func.body)):
+        return None
+    found: dict[int, Rows] = {}
+    windowed: set[int] = set()
+    for expr in post_order(func.body):
+        if isinstance(expr, (Var, Constant)):
+            continue
+        if not isinstance(expr, Call) or not isinstance(expr.op, Op):
+            return None
+        rule = _WINDOWS.get(expr.op.name)
+        if rule is None:
+            if not _is_elementwise(expr):
+                return None
+            continue
+        rows, data = rule(expr), expr.args[0]
+        if rows is None or not isinstance(data, Var) or id(data) in found or any(isinstance(a, Var) for a in expr.args[1:]):
+            return None
+        found[id(data)] = rows
+        windowed.add(id(expr))
+    if len(windowed) > 1 or not _windows_alone(func, found):
+        return None
+    return RowForm(tuple(found.get(id(v), Rows()) for v in func.params))
+
+
+def row_variant(func: Function, form: RowForm, rows: int) -> Function:
+    """`func` for `rows` output rows at a time: inputs [1, window, W, C], no vertical padding."""
+    params = tuple(
+        Var(v.name, replace(v.type, shape=(1, r.window(rows), *v.type.shape[2:])), v.span)
+        for v, r in zip(func.params, form.inputs, strict=True)
+    )
+    done: dict[int, Expr] = {id(old): new for old, new in zip(func.params, params, strict=True)}
+    for expr in post_order(func.body):
+        if isinstance(expr, Constant):
+            done[id(expr)] = expr
+        elif isinstance(expr, Call):
+            assert isinstance(expr.op, Op)
+            change = _ATTRS.get(expr.op.name)
+            attrs = expr.attrs if change is None else change(expr.attrs, rows)
+            done[id(expr)] = call(expr.op, [done[id(a)] for a in expr.args], attrs, span=expr.span)
+    return Function(params, done[id(func.body)], func.attrs)
+
+
+def _is_image(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and len(type_.shape) == 4 and type_.shape[0] == 1 and type_.size > 0
+
+
+def _is_elementwise(expr: Call) -> bool:
+    """Whether row y of the result depends on row y of the operands only, constants being alike for all rows."""
+    assert isinstance(expr.op, Op)
+    if T_OP_PATTERN.get(expr.op.name) > OpPattern.BROADCAST or not isinstance(expr.type, TensorType):
+        return False
+    shape = expr.type.shape
+    for arg in expr.args:
+        other = tensor_type(arg).shape
+        if isinstance(arg, Constant):
+            if len(other) >= 3 and other[-3] != 1:
+                return False
+        elif other != shape:
+            return False
+    return len(shape) == 4
+
+
+def _windows_alone(func: Function, windows: Mapping[int, Rows]) -> bool:
+    """Whether a parameter that is read through a window is read in no other way."""
+    reads = [id(a) for e in post_order(func.body) if isinstance(e, Call) for a in e.args]
+    return all(reads.count(v) == 1 for v in windows)
+
+
+# ---- windows of the operators
+
+
+def _layer(expr: Call) -> Rows | None:
+    kernel = tensor_type(expr.args[1]).shape[1]
+    top, _, bottom, _ = expr.attrs.padding
+    reach = (kernel - 1) * expr.attrs.dilation[0] + 1
+    return _clean(expr, Rows(reach, expr.attrs.strides[0], top, fill=expr.attrs.pad_value), bottom)
+
+
+def _max_pool(expr: Call) -> Rows | None:
+    top, _, bottom, _ = expr.attrs.padding
+    fill = lowest(tensor_type(expr).dtype)
+    return _clean(expr, Rows(expr.attrs.pool_size[0], expr.attrs.strides[0], top, fill=fill), bottom)
+
+
+def _avg_pool(expr: Call) -> Rows | None:
+    """A mean counts the rows inside the image only, so there may be none outside."""
+    top, _, bottom, _ = expr.attrs.padding
+    rows = _clean(expr, Rows(expr.attrs.pool_size[0], expr.attrs.strides[0], top, fill=0), bottom)
+    return rows if rows is not None and rows.fill is None else None
+
+
+def _pad(expr: Call) -> Rows | None:
+    (_, (top, bottom), _, _) = expr.attrs.pad_width
+    return _clean(expr, Rows(before=top, fill=expr.attrs.pad_value), bottom)
+
+
+def _resize(expr: Call) -> Rows | None:
+    """A whole number of equal rows for each input row."""
+    rows, height = expr.attrs.rows, tensor_type(expr.args[0]).shape[1]
+    factor = len(rows) // height
+    return Rows(repeat=factor) if rows == tuple(i // factor for i in range(height * factor)) and factor else None
+
+
+def _clean(expr: Call, rows: Rows, after: int) -> Rows:
+    """`fill` only where a window really leaves the image."""
+    height, out = tensor_type(expr.args[0]).shape[1], tensor_type(expr).shape[1]
+    last = rows.first(out - 1) + rows.extent - 1
+    return rows if rows.before > 0 or (after > 0 and last >= height) else replace(rows, fill=None)
+
+
+_WINDOWS: Mapping[str, Callable[[Call], Rows | None]] = {
+    "nn.conv2d": _layer,
+    "nn.depthwise_conv2d": _layer,
+    "nn.max_pool2d": _max_pool,
+    "nn.avg_pool2d": _avg_pool,
+    "nn.pad": _pad,
+    "image.resize_nearest": _resize,
+}
+
+
+def _flat_padding(attrs: Any, _rows: int) -> Any:
+    _, left, _, right = attrs.padding
+    return replace(attrs, padding=(0, left, 0, right))
+
+
+def _flat_pad(attrs: Any, _rows: int) -> Any:
+    n, _, width, channels = attrs.pad_width
+    return replace(attrs, pad_width=(n, (0, 0), width, channels))
+
+
+def _few_rows(attrs: Any, rows: int) -> Any:
+    factor = attrs.rows.count(0)
+    return replace(attrs, rows=tuple(i // factor for i in range(rows)))
+
+
+_ATTRS: Mapping[str, Callable[[Any, int], Any]] = {
+    "nn.conv2d": _flat_padding,
+    "nn.depthwise_conv2d": _flat_padding,
+    "nn.max_pool2d": _flat_padding,
+    "nn.avg_pool2d": _flat_padding,
+    "nn.pad": _flat_pad,
+    "image.resize_nearest": _few_rows,
+}
+
+
+def divisors(*numbers: int) -> Sequence[int]:
+    """All common divisors, ascending."""
+    return [d for d in range(1, min(numbers) + 1) if all(n % d == 0 for n in numbers)]
