@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -93,7 +93,7 @@ def compile_model(
     assert isinstance(main, Function)
     policy = Policy(options.opt, options.kernels, options.flash_budget, options.ram_budget)
     schedule = compile_main(main, cpu, name=name, policy=policy)
-    schedule = replace(schedule, calls=tuple(replace(c, func=optimize(c.func)) for c in schedule.calls))
+    schedule = schedule.map_functions(optimize)
     if options.opt != "speed":  # where speed counts, numbers stay constants
         schedule = share_functions(schedule)
     info = BuildInfo(
