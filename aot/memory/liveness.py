@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from aot.memory.plan import BufferInfo, Kind
+from aot.memory.plan import BufferInfo, Conflict, Kind, overlap_in_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,15 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One layer: names that it reads, and names that it writes; scratch memory counts as written."""
+    """One layer: names that it reads, and names that it writes; scratch memory counts as written.
+
+    `distances` are pairs of these names that may overlap while the layer runs, with the distance that was proven safe for its
+    kernel (`Conflict.min_distance`); pairs that are not there keep apart.
+    """
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+    distances: tuple[Conflict, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +74,41 @@ def liveness(program: Program) -> tuple[BufferInfo, ...]:
         for s in program.storages
         if s.name in touched
     )
+
+
+def program_conflicts(program: Program, buffers: Sequence[BufferInfo]) -> tuple[Conflict, ...]:
+    """All pairs of buffers that are live at one step, with the distances that the steps allow.
+
+    A distance holds for two buffers whose lives have just that step in common, where what is read is not needed later: it may be
+    destroyed while the step runs.
+    """
+    allowed = _allowed(program, {b.name: b for b in buffers})
+    pairs = []
+    for k, a in enumerate(buffers):
+        for b in buffers[k + 1 :]:
+            if overlap_in_time(a, b):
+                up, down = allowed.get((a.name, b.name)), allowed.get((b.name, a.name))
+                # both directions at once cannot be said, so such a pair keeps apart
+                pairs.append((up or down or Conflict(a.name, b.name)) if up is None or down is None else Conflict(a.name, b.name))
+    return tuple(pairs)
+
+
+def _allowed(program: Program, by_name: Mapping[str, BufferInfo]) -> dict[tuple[str, str], Conflict]:
+    """The distances of all steps by pair of storages; the largest one, where a storage is several operands of a step."""
+    allowed: dict[tuple[str, str], int] = {}
+    for i, step in enumerate(program.steps):
+        reads = {_root(program, name) for name in step.reads}
+        for c in step.distances:
+            a, b = (by_name.get(_root(program, name)) for name in (c.a, c.b))
+            if a is None or b is None or a is b or c.min_distance is None:
+                continue
+            shared = (max(a.first, b.first), min(a.last, b.last))
+            if shared == (i, i) and all(x.last == i for x in (a, b) if x.name in reads):
+                allowed[a.name, b.name] = max(c.min_distance, allowed.get((a.name, b.name), c.min_distance))
+    return {(a, b): Conflict(a, b, distance) for (a, b), distance in allowed.items()}
+
+
+def _root(program: Program, name: str) -> str:
+    while name in program.views:
+        name = program.views[name]
+    return name

@@ -30,7 +30,7 @@ class Conflict:
 
     With `min_distance` None they may not overlap.  With a number, b may also lie over a as long as it starts at least that many
     bytes after the start of a (a negative number: it may start before it): the kernel that reads one while it writes the other
-    stays ahead.
+    stays ahead.  A kernel that runs upward and writes `out` behind its reads of `in` says Conflict(out, in, d).
     """
 
     a: str
@@ -40,11 +40,21 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """`offset` of each buffer in the workspace; `size` is what the workspace needs, `lower_bound` what no plan can go below."""
+    """`offset` of each buffer in the workspace; `size` is what the workspace needs.
+
+    `lower_bound` is what no plan can go below under the conflicts that the planner was given.  `optimal`: it is proven that no
+    plan is smaller, by the bound or by exhaustive search.
+    """
 
     offset: Mapping[str, int]
     size: int
     lower_bound: int
+    optimal: bool = False
+
+    @property
+    def gap(self) -> float:
+        """How far the plan may be above the optimum, as a part of the bound: 0.0 where it is proven optimal."""
+        return 0.0 if self.optimal or not self.lower_bound else (self.size - self.lower_bound) / self.lower_bound
 
 
 def overlap_in_time(a: BufferInfo, b: BufferInfo) -> bool:
@@ -54,6 +64,15 @@ def overlap_in_time(a: BufferInfo, b: BufferInfo) -> bool:
 def conflicts(buffers: tuple[BufferInfo, ...]) -> tuple[Conflict, ...]:
     """All pairs that are live at one step, as conflicts without any overlap."""
     return tuple(Conflict(a.name, b.name) for i, a in enumerate(buffers) for b in buffers[i + 1 :] if overlap_in_time(a, b))
+
+
+def forbidden_starts(conflict: Conflict, a: BufferInfo, b: BufferInfo) -> tuple[int, int]:
+    """(low, high): b.offset - a.offset must not lie strictly between them.
+
+    From `high` on b starts far enough behind a's start, up to `low` = -b.size it ends before a starts.
+    """
+    distance = a.size if conflict.min_distance is None else min(conflict.min_distance, a.size)
+    return -b.size, max(distance, -b.size)
 
 
 def align_up(value: int, align: int) -> int:

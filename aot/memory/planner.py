@@ -1,14 +1,19 @@
-"""Offsets in one workspace: several greedy orders, then a seeded hill climb over orders until the lower bound is met."""
+"""Offsets in one workspace: several greedy orders, a seeded hill climb over orders, then branch and bound."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
 
-from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up, conflicts
+from aot.memory.bounds import lower_bound
+from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up, conflicts, forbidden_starts
+from aot.memory.planner_exact import improve
 
 CLIMB_WORK = 400_000
 """Placements times neighbours that the hill climb may look at by default: well below a second."""
+
+EXACT_NODES = 10_000
+"""Nodes that branch and bound may visit by default: a few seconds at most, and none where the bound is met."""
 
 Forbidden = dict[str, list[tuple[str, int, int]]]
 """For each buffer its neighbours as (name, low, high): starts strictly between, relative to the neighbour's, are not allowed."""
@@ -16,30 +21,21 @@ Forbidden = dict[str, list[tuple[str, int, int]]]
 Order = list[BufferInfo]
 
 
-def lower_bound(buffers: Sequence[BufferInfo]) -> int:
-    """Bytes that the busiest step needs, however the buffers are placed.
-
-    All offsets at a step are multiples of the smallest alignment there, so each buffer but the topmost takes a multiple of it.
-    """
-    best = 0
-    for step in sorted({b.first for b in buffers}):
-        live = [b for b in buffers if b.first <= step <= b.last and b.size]
-        if live:
-            align = min(b.align for b in live)
-            rounded = [align_up(b.size, align) for b in live]
-            slack = max(r - b.size for r, b in zip(rounded, live, strict=True))
-            best = max(best, sum(rounded) - slack)
-    return best
-
-
-def plan(buffers: Sequence[BufferInfo], *, clashes: Iterable[Conflict] | None = None, effort: int = CLIMB_WORK) -> MemoryPlan:
+def plan(
+    buffers: Sequence[BufferInfo],
+    clashes: Iterable[Conflict] | None = None,
+    *,
+    effort: int = CLIMB_WORK,
+    nodes: int = EXACT_NODES,
+) -> MemoryPlan:
     """Place all buffers; the same buffers in the same order always give the same plan.
 
-    `clashes` replaces the conflicts that follow from the lives alone (where a kernel's input and output may overlap); the bound
-    is then still that of buffers kept apart, and the plan may lie below it.
+    `clashes` are all pairs that must keep apart, or keep a distance (`program_conflicts`); without them, every two buffers that
+    are live at one step keep apart.  The plan says whether it is proven optimal.
     """
-    forbidden = _forbidden(buffers, conflicts(tuple(buffers)) if clashes is None else clashes)
-    bound = lower_bound(buffers)
+    pairs = list(conflicts(tuple(buffers)) if clashes is None else clashes)
+    forbidden = _forbidden(buffers, pairs)
+    bound = lower_bound(buffers, pairs)
     best_order, best, height = list(buffers), dict[str, int](), -1
     for key in _ORDERS:
         order = sorted(buffers, key=lambda b, key=key: (key(b), b.name))  # type: ignore[misc]
@@ -50,7 +46,14 @@ def plan(buffers: Sequence[BufferInfo], *, clashes: Iterable[Conflict] | None = 
             break
     if height > bound:
         best, height = _climb(best_order, forbidden, best, height=height, bound=bound, effort=effort)
-    return MemoryPlan({b.name: best[b.name] for b in buffers}, max(height, 0), bound)
+    optimal = height <= bound
+    if not optimal and nodes:
+        found = improve(buffers, pairs, known=height, bound=bound, nodes=nodes)
+        optimal = found.proven
+        if found.offsets is not None:
+            best = found.offsets
+            height = max(best[b.name] + b.size for b in buffers)
+    return MemoryPlan({b.name: best[b.name] for b in buffers}, max(height, 0), bound, optimal)
 
 
 _ORDERS: tuple[Callable[[BufferInfo], tuple[int, ...]], ...] = (
@@ -68,10 +71,9 @@ def _forbidden(buffers: Sequence[BufferInfo], clashes: Iterable[Conflict]) -> Fo
     for c in clashes:
         a, b = by_name[c.a], by_name[c.b]
         if a.size and b.size:
-            distance = a.size if c.min_distance is None else c.min_distance
-            # b is allowed from a + distance on, or so low that it ends before a starts
-            table[b.name].append((a.name, -b.size, max(distance, -b.size)))
-            table[a.name].append((b.name, -max(distance, -b.size), b.size))
+            low, high = forbidden_starts(c, a, b)
+            table[b.name].append((a.name, low, high))
+            table[a.name].append((b.name, -high, -low))
     return table
 
 

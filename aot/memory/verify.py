@@ -2,7 +2,7 @@
 
 It shares no code with liveness or planner.  Every storage that a step writes leaves its tag on the bytes of its interval; a read
 must find the tag of that storage's own last write on each byte.  So an overlap matters exactly if it destroys something that is
-still read.
+still read.  While a step runs, it may destroy what it reads where it says so (`Step.distances`) and the plan keeps the distance.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from aot.errors import InternalError, Problem
-from aot.memory.liveness import Program
+from aot.memory.liveness import Program, Step
 from aot.memory.plan import MemoryPlan
 
 Tag = tuple[str, int]
@@ -67,46 +67,72 @@ def _static_faults(program: Program, plan: MemoryPlan) -> Iterator[str]:
 
 
 def _replay_faults(program: Program, plan: MemoryPlan) -> Iterator[str]:
-    memory = TaggedMemory(max(plan.size, 1))
-    size = {s.name: s.size for s in program.storages}
-    version: dict[str, int] = {}
-
-    def place(name: str) -> tuple[str, int, int]:
-        seen = 0
-        while name in program.views and seen <= len(program.views):
-            name, seen = program.views[name], seen + 1
-        return name, plan.offset[name], plan.offset[name] + size[name]
-
-    def write(name: str, when: int) -> None:
-        root, start, stop = place(name)
-        version[root] = when
-        memory.write(start, stop, (root, when))
-
-    def faults(name: str, where: str) -> Iterator[str]:
-        root, start, stop = place(name)
-        if root not in version:
-            yield f"{where} reads {name}, which nothing has written"
-            return
-        foreign = {t for t in memory.read(start, stop) if t != (root, version[root])}
-        if foreign:
-            names = ", ".join(sorted({t[0] if t else "nothing" for t in foreign}))
-            yield f"{where} reads {name}, but part of it was overwritten by {names}"
-
+    replay = _Replay(program, plan)
     for name in program.inputs:
-        write(name, -1)
+        replay.write(name, -1)
     for name in program.inputs:
-        yield from faults(name, "entry")
+        yield from replay.faults(name, "entry")
+    scratch = {s.name for s in program.storages if s.kind == "scratch"}
     for i, step in enumerate(program.steps):
         for name in step.reads:
-            yield from faults(name, f"step {i}")
-        for name in step.writes:
-            write(name, i)
+            yield from replay.faults(name, f"step {i}")
+        # results last: where they may lie over scratch memory, it is they that must survive
+        for name in sorted(step.writes, key=lambda n: n not in scratch):
+            replay.write(name, i)
         # what the step reads must survive all of its writes, as a kernel reads while it writes; and so must what it wrote
         for name in (*step.reads, *step.writes):
-            yield from faults(name, f"step {i}")
+            yield from replay.faults(name, f"step {i}", spared=replay.may_destroy(name, step))
     for source, target in program.copies:
         if source:
-            yield from faults(source, "the end")
-        write(target, len(program.steps))
+            yield from replay.faults(source, "the end")
+        replay.write(target, len(program.steps))
     for name in program.outputs:
-        yield from faults(name, "the caller")
+        yield from replay.faults(name, "the caller")
+
+
+class _Replay:
+    """The workspace while the program runs."""
+
+    def __init__(self, program: Program, plan: MemoryPlan) -> None:
+        self.views = program.views
+        self.offset = plan.offset
+        self.memory = TaggedMemory(max(plan.size, 1))
+        self.size = {s.name: s.size for s in program.storages}
+        self.version: dict[str, int] = {}
+
+    def place(self, name: str) -> tuple[str, int, int]:
+        """Storage, first byte and end of a name."""
+        seen = 0
+        while name in self.views and seen <= len(self.views):
+            name, seen = self.views[name], seen + 1
+        return name, self.offset[name], self.offset[name] + self.size[name]
+
+    def write(self, name: str, when: int) -> None:
+        root, start, stop = self.place(name)
+        self.version[root] = when
+        self.memory.write(start, stop, (root, when))
+
+    def faults(self, name: str, where: str, *, spared: frozenset[str] = frozenset()) -> Iterator[str]:
+        """Whether the bytes of `name` are those of its last write; what a storage of `spared` overwrote counts as right."""
+        root, start, stop = self.place(name)
+        if root not in self.version:
+            yield f"{where} reads {name}, which nothing has written"
+            return
+        foreign = {t for t in self.memory.read(start, stop) if t != (root, self.version[root])}
+        names = {t[0] if t else "nothing" for t in foreign} - spared
+        if names:
+            yield f"{where} reads {name}, but part of it was overwritten by {', '.join(sorted(names))}"
+
+    def may_destroy(self, name: str, step: Step) -> frozenset[str]:
+        """The storages that the step may write over `name` with the distances that the plan keeps."""
+        root = self.place(name)[0]
+        written = {self.place(w)[0] for w in step.writes}
+        kept: dict[str, bool] = {}
+        for c in step.distances:
+            if c.min_distance is None:
+                continue
+            (a, low, _), (b, high, _) = self.place(c.a), self.place(c.b)
+            if root in (a, b):
+                other = b if root == a else a
+                kept[other] = kept.get(other, True) and high - low >= c.min_distance
+        return frozenset(w for w, fine in kept.items() if fine and w in written)

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+from aot.memory.bounds import lower_bound
 from aot.memory.liveness import Program, Step, Storage, liveness
 from aot.memory.plan import BufferInfo, Conflict, align_up, overlap_in_time
-from aot.memory.planner import lower_bound, plan
+from aot.memory.planner import plan
 from aot.memory.verify import verify_plan
 from tests.memory.programs import chain, random_program
 
@@ -37,10 +38,10 @@ def test_residual_network_needs_the_lower_bound() -> None:
     assert result.size == result.lower_bound == 49152
 
 
-def check_random(seed: int, *, effort: int) -> None:
+def check_random(seed: int, *, effort: int, nodes: int) -> None:
     program = random_program(seed)
     buffers = liveness(program)
-    result = plan(buffers, effort=effort)
+    result = plan(buffers, effort=effort, nodes=nodes)
     verify_plan(program, result)
     assert result.size >= result.lower_bound
     for a, b in itertools.combinations(buffers, 2):
@@ -52,13 +53,13 @@ def check_random(seed: int, *, effort: int) -> None:
 @pytest.mark.parametrize("block", range(4))
 def test_random_programs(block: int) -> None:
     for seed in range(block * 50, block * 50 + 50):
-        check_random(seed, effort=10_000)
+        check_random(seed, effort=10_000, nodes=20)
 
 
 @pytest.mark.slow
 def test_many_random_programs() -> None:
     for seed in range(1000, 2000):
-        check_random(seed, effort=100_000)
+        check_random(seed, effort=100_000, nodes=500)
 
 
 def optimum(buffers: tuple[BufferInfo, ...]) -> int:

@@ -1,0 +1,226 @@
+"""The smallest workspace by branch and bound, or the proof that there is none below the one that is known.
+
+Search space.  Push all buffers of a plan down as far as they go: each then lies at 0 or directly on the boundary of a conflict
+with another one.  Place them in the order of their offsets, each at the lowest offset that those already placed allow: no offset
+grows, so one of these orders gives an optimal plan.  An order needs no look when
+
+* a buffer y not yet placed would fit entirely below the one placed now: then y can sink into that hole;
+* at some step, the bytes still to be placed do not fit between the lowest place left and the limit;
+* its state (what is placed, and the lowest places of the rest) was seen before.
+
+That needs conflicts with distances >= 0 (a kernel that writes behind its reads).  With a negative one a buffer may rest on one
+that lies above it; then all orders are tried, not only those of rising offsets.  Buffers that find a hole wherever the others lie
+are left out and placed at the end.  The effort is counted in nodes, not seconds, so the same input gives the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from aot.memory.bounds import possible_savings
+from aot.memory.plan import BufferInfo, Conflict, align_up, forbidden_starts
+
+Neighbour = tuple[int, int, int]
+"""(j, low, high): the distance from the start of buffer j must not lie strictly between low and high."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`offsets` by name where a plan below the known one was found; `proven`: no plan is smaller than what is known now."""
+
+    offsets: dict[str, int] | None
+    proven: bool
+    nodes: int
+
+
+def improve(
+    buffers: Sequence[BufferInfo], clashes: Sequence[Conflict], *, known: int, bound: int, nodes: int
+) -> Found:  # fmt: skip
+    """Search for a plan smaller than `known` bytes; `bound` is proven, `nodes` is the effort that may be spent."""
+    problem = _Problem(buffers, clashes)
+    core, rest = problem.reduce(bound)
+    offsets: dict[int, int] = {}
+    height, proven, spent = bound, False, 0
+    for part in problem.components(core):
+        search = _Search(problem, part, target=height, limit=known - 1, nodes=nodes - spent)
+        search.run()
+        spent += search.nodes
+        if search.best is None:
+            return Found(None, search.exhausted, spent)
+        offsets |= search.best
+        if search.height > height:
+            height, proven = search.height, search.exhausted
+    for i in reversed(rest):
+        offsets[i] = problem.lowest(i, offsets)
+    return Found({problem.buffers[i].name: at for i, at in offsets.items()}, proven or height <= bound, spent)
+
+
+class _Problem:
+    """Buffers by index with their conflicts."""
+
+    def __init__(self, buffers: Sequence[BufferInfo], clashes: Iterable[Conflict]) -> None:
+        self.buffers = buffers
+        index = {b.name: i for i, b in enumerate(buffers)}
+        self.size = [b.size for b in buffers]
+        self.align = [b.align for b in buffers]
+        self.neighbours: list[list[Neighbour]] = [[] for _ in buffers]
+        clashes = list(clashes)
+        for c in clashes:
+            i, j = index[c.a], index[c.b]
+            if self.size[i] and self.size[j]:
+                low, high = forbidden_starts(c, buffers[i], buffers[j])
+                self.neighbours[j].append((i, low, high))
+                self.neighbours[i].append((j, -high, -low))
+        pairs = possible_savings(buffers, clashes)
+        self.saving = {frozenset((index[x], index[y])): s for (x, y), s in pairs.items()}
+
+    def reduce(self, height: int) -> tuple[list[int], list[int]]:
+        """(core, rest): each of `rest` fits below `height` however the core and those after it in `rest` are placed.
+
+        k neighbours with S bytes in all leave at most k + 1 holes, the largest of at least (height - S) / (k + 1) bytes.
+        """
+        core = set(range(len(self.buffers)))
+        rest: list[int] = []
+        waiting = sorted(core, key=lambda i: self.size[i])
+        while waiting:
+            i = waiting.pop(0)
+            if i not in core:
+                continue
+            near = {j for j, _, _ in self.neighbours[i] if j in core}
+            need = self.size[i] + 2 * (self.align[i] - 1)
+            if need * (len(near) + 1) <= height - sum(self.size[j] for j in near):
+                core.remove(i)
+                rest.append(i)
+                waiting += [j for j in sorted(near) if j not in waiting]
+        return sorted(core), rest
+
+    def components(self, core: Sequence[int]) -> list[list[int]]:
+        """Sets of buffers without conflicts between them, the one with most bytes first."""
+        left, parts = set(core), []
+        for i in core:
+            if i not in left:
+                continue
+            part, waiting = [], [i]
+            left.discard(i)
+            while waiting:
+                part.append(waiting.pop())
+                near = [j for j, _, _ in self.neighbours[part[-1]] if j in left]
+                left.difference_update(near)
+                waiting += near
+            parts.append(sorted(set(part)))
+        return sorted(parts, key=lambda p: -sum(self.size[i] for i in p))
+
+    def lowest(self, i: int, offsets: dict[int, int]) -> int:
+        """The lowest place for buffer i beside those that have one."""
+        start = 0
+        for low, high in sorted((offsets[j] + low, offsets[j] + high) for j, low, high in self.neighbours[i] if j in offsets):
+            if low < start < high:
+                start = align_up(high, self.align[i])
+        return start
+
+
+@dataclass(slots=True)
+class _Search:
+    """Depth first over the orders of placement of one component.
+
+    `best` is a placement of `height` <= `limit` bytes once one was found; `exhausted`: nothing smaller exists.  A height of
+    `target` is good enough.
+    """
+
+    problem: _Problem
+    part: list[int]
+    target: int
+    limit: int
+    nodes: int
+    best: dict[int, int] | None = None
+    height: int = 0
+    exhausted: bool = False
+    budget: int = 0
+    cliques: list[list[int]] = field(default_factory=list)
+    seen: set[tuple[int, ...]] = field(default_factory=set)
+    near: dict[int, list[Neighbour]] = field(default_factory=dict)
+    rising: bool = True
+
+    def run(self) -> None:
+        self.budget, self.nodes = self.nodes, 0
+        inside = set(self.part)
+        self.near = {i: [n for n in self.problem.neighbours[i] if n[0] in inside] for i in self.part}
+        self.rising = all(low <= 0 <= high for near in self.near.values() for _, low, high in near)
+        self.cliques = self._cliques()
+        self.exhausted = self._visit({}, dict.fromkeys(self.part, 0), level=0, top=0)
+
+    def _cliques(self) -> list[list[int]]:
+        """The sets of buffers that are live together, without those that lie inside another one."""
+        buffers = self.problem.buffers
+        sets = {
+            frozenset(i for i in self.part if buffers[i].first <= step <= buffers[i].last)
+            for step in {buffers[i].first for i in self.part}
+        }
+        return [sorted(s) for s in sorted(sets, key=sorted) if not any(s < t for t in sets)]
+
+    def _visit(self, placed: dict[int, int], lowest: dict[int, int], *, level: int, top: int) -> bool:
+        """Try everything below a state; False where the budget did not suffice."""
+        if top > self.limit or self.limit < self.target:
+            return True
+        if not lowest:
+            self.best, self.height, self.limit = dict(placed), top, top - 1
+            return True
+        if self.nodes >= self.budget:
+            return False
+        self.nodes += 1
+        size = self.problem.size
+        ceiling = min(at + size[i] for i, at in lowest.items())
+        for i in sorted(lowest, key=lambda i: (lowest[i], -size[i] * len(self.near[i]), i)):
+            at = lowest[i]
+            if self.rising and not level <= at < ceiling:
+                continue
+            left = self._lowest_after(i, at, placed, lowest=lowest)
+            placed[i] = at
+            state = self._state(placed, left, at)
+            complete = state in self.seen or not self._fits(left, at if self.rising else 0)
+            if not complete:
+                self.seen.add(state)
+                complete = self._visit(placed, left, level=at, top=max(top, at + size[i]))
+            del placed[i]
+            if not complete:
+                return False
+        return True
+
+    def _state(self, placed: dict[int, int], left: dict[int, int], level: int) -> tuple[int, ...]:
+        """What all that follows depends on."""
+        if self.rising:
+            return (level, *(n for i in sorted(left) for n in (i, left[i])))
+        return tuple(n for i in sorted(placed) for n in (i, placed[i]))
+
+    def _lowest_after(self, i: int, at: int, placed: dict[int, int], *, lowest: dict[int, int]) -> dict[int, int]:
+        """The lowest places of the buffers that are left once buffer i lies at `at`."""
+        left = {j: p for j, p in lowest.items() if j != i}
+        align = self.problem.align
+        for j, low, high in self.near[i]:
+            if j not in left:
+                continue
+            if self.rising:
+                left[j] = max(left[j], align_up(at - low, align[j]))
+            elif at - high < left[j] < at - low:
+                left[j] = self.problem.lowest(j, {**placed, i: at})
+        return left
+
+    def _fits(self, left: dict[int, int], level: int) -> bool:
+        """Whether what is left can still end at or below the limit, as far as sums of sizes tell."""
+        size, limit = self.problem.size, self.limit
+        if any(max(p, level) + size[j] > limit for j, p in left.items()):
+            return False
+        if not self.rising:
+            return True
+        saving = self.problem.saving
+        for clique in self.cliques:
+            open_ = [j for j in clique if j in left]
+            if open_:
+                floor = max(level, min(left[j] for j in open_))
+                total = sum(size[j] for j in open_)
+                if floor + total > limit and saving:
+                    total -= sum(saving.get(frozenset((x, y)), 0) for k, x in enumerate(open_) for y in open_[k + 1 :])
+                if floor + total > limit:
+                    return False
+        return True
