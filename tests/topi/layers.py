@@ -29,7 +29,7 @@ topi.load_all()
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One layer to try. `kind` is conv, dw or dense; `spread` scales the requantisation so that about that many codes
-    are used.
+    are used; with `ends` multipliers and weights are at the ends of their ranges.
     """
 
     kind: str
@@ -46,6 +46,7 @@ class Layer:
     spread: float = 200.0
     multiplier: int = 1
     seed: int = 0
+    ends: bool = False
 
 
 def build(layer: Layer) -> Function:
@@ -53,6 +54,8 @@ def build(layer: Layer) -> Function:
     rng = np.random.default_rng(layer.seed)
     x = Var("x", TensorType(layer.data, "int8", per_tensor(1.0, layer.pad_value)))
     weights = rng.integers(-127, 128, layer.weight).astype(np.int8)
+    if layer.ends:
+        weights = np.where(weights < 0, -127, 127).astype(np.int8)
     w = const(weights)
     attrs: Any
     if layer.kind == "conv":
@@ -70,6 +73,8 @@ def build(layer: Layer) -> Function:
     shift = ceil(log2(typical / layer.spread)) + 1
     n = channels if layer.per_channel else 1
     multipliers = tuple(int(v) for v in rng.integers(1 << 30, 1 << 31, n))
+    if layer.ends:
+        multipliers = tuple(1 << 30 if v & 1 else (1 << 31) - 1 for v in multipliers)
     shifts = tuple(-(shift + int(v)) for v in rng.integers(0, 3, n))
     out = call("nn.bias_add", [acc, const(bias)])
     requant = RequantizeAttrs(multipliers, shifts, layer.out_zp, *layer.clip, layer.rounding)

@@ -1,0 +1,199 @@
+"""Random and awkward layers for every kernel of convolutions, depthwise convolutions and fully connected layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from aot import op as operators
+from aot import topi
+from aot.executor.te_compiler import group_of
+from aot.ir.op import Array
+from aot.ir.type import per_tensor
+from aot.op.add import AddAttrs
+from aot.op.impl import Impl, Lowered, implementations
+from aot.relay.expr import Function, Var, call, tensor_type
+from aot.relay.interpreter import evaluate
+from aot.target.target import Target, find_target
+from aot.topi.arm_dsp.intrin_pixels import DEPTHS
+from tests.topi.layers import Layer, build
+
+operators.load_all()
+topi.load_all()
+
+KERNELS = {
+    f"{kind} {impl.name}": (kind, impl)
+    for kind, anchor in (("conv", "nn.conv2d"), ("dw", "nn.depthwise_conv2d"), ("dense", "nn.dense"))
+    for impl in implementations(anchor)
+    if impl.name != "generic.te"
+}
+"""Every kernel of the three operators: "kind name" -> (kind of layer, kernel)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A kernel's code for one layer, what goes in and what has to come out."""
+
+    text: str
+    lowered: Lowered
+    inputs: list[Array]
+    expected: Array
+
+
+def target_of(impl: Impl) -> Target:
+    """The core that the kernel is for: a Cortex-M3 for the one that SMLAL alone makes, else a Cortex-M4."""
+    return find_target("cortex-m3" if impl.name == "arm_dsp.depthwise_chain" else "cortex-m4")
+
+
+def make_case(impl: Impl, layer: Layer, *, residual: bool = False) -> Case | None:
+    """None where the kernel does not take the layer."""
+    func = build(layer)
+    if residual:
+        func = with_residual(func, layer)
+    group, target = group_of(func), target_of(impl)
+    if not impl.accepts(group, target):
+        return None
+    rng = np.random.default_rng(layer.seed + 1)
+    inputs = [rng.integers(-128, 128, v.type.shape).astype(np.int8) for v in func.params]
+    if layer.ends:
+        inputs[0] = np.where(inputs[0] < 0, -128, 127).astype(np.int8)
+    (expected,) = evaluate(func, inputs)
+    return Case(f"{impl.name}{' + ADD' if residual else ''}: {layer}", impl.lower(group, target, "kernel"), inputs, expected)
+
+
+def with_residual(func: Function, layer: Layer) -> Function:
+    """The layer with an ADD of another tensor behind it."""
+    rng = np.random.default_rng(layer.seed + 2)
+    other = Var("y", tensor_type(func.body).with_dtype("int8", per_tensor(0.5, 4)))
+    second = int(rng.integers(1 << 30, 1 << 31))
+    attrs = AddAttrs((layer.out_zp, 4), (1 << 30, second), (-1, 0), 1340000000, -19, int(rng.integers(-128, 128)), -128, 127)
+    return Function((*func.params, other), call("qnn.add", [func.body, other], attrs), {"Primitive": 1})
+
+
+def random_cases(name: str, seed: int) -> Iterator[Case]:
+    """Endless random layers of a kernel."""
+    _, impl = KERNELS[name]
+    rng = np.random.default_rng(seed)
+    for n in range(1 << 30):
+        case = make_case(impl, random_layer(rng, name, seed=(seed << 20) + n), residual=bool(rng.random() < 0.1))
+        if case is not None:
+            yield case
+
+
+def pick(rng: np.random.Generator, *values: int) -> int:
+    return values[int(rng.integers(len(values)))]
+
+
+def random_layer(rng: np.random.Generator, name: str, *, seed: int) -> Layer:
+    """A layer of a form that the kernel may take, with awkward numbers."""
+    kind, impl = KERNELS[name]
+    out_zp = pick(rng, -128, -128, 127, 0, -7)
+    clip = (-128, 127) if rng.random() < 0.7 else (min(out_zp, -100), max(out_zp, 90))
+    layer = Layer(
+        kind, (), (), pad_value=pick(rng, -128, 127, 0, int(rng.integers(-128, 128))), out_zp=out_zp, clip=clip,
+        rounding=("double", "single")[pick(rng, 0, 1)], per_channel=bool(rng.random() < 0.7), seed=seed,
+        ends=bool(rng.random() < 0.1), spread=(20.0, 200.0, 200.0, 2000.0, 1e5)[int(rng.integers(5))],
+    )  # fmt: skip
+    depth, channels = pick(rng, 1, 2, 3, 4, 5, 7, 8, 12, 17, 33), pick(rng, 1, 2, 3, 4, 5, 7, 9, 17)
+    if kind == "dense":
+        depth *= pick(rng, 1, 4)
+        return replace(layer, data=(pick(rng, 1, 1, 2, 3), depth), weight=(channels, depth))
+    if kind == "dw":
+        return _depthwise(rng, layer)
+    if "winograd" in name:
+        return _winograd(rng, layer, size=4 if name.endswith("f2") else 6)
+    if impl.name in ("arm_dsp.conv2d_smlad", "generic.pointwise", "arm_dsp.dense_w8", "arm_dsp.dense_w8_common"):
+        pixels = (1, pick(rng, 1, 2)) if "dense" in name else (pick(rng, 1, 2, 5), pick(rng, 1, 2, 3, 5))
+        if name.endswith("smlad"):
+            depth = int(rng.integers(min(DEPTHS), max(DEPTHS) + 1))
+        return replace(layer, data=(1, *pixels, depth), weight=(channels, 1, 1, depth))
+    return _convolution(rng, replace(layer, data=(pick(rng, 1, 1, 1, 2), 0, 0, depth), weight=(channels, 0, 0, depth)))
+
+
+def _convolution(rng: np.random.Generator, layer: Layer) -> Layer:
+    """Windows of up to three by five, strides, dilation and one-sided padding."""
+    kernel, dilation = (pick(rng, 1, 2, 3), pick(rng, 1, 2, 3, 5)), (pick(rng, 1, 1, 2), pick(rng, 1, 1, 2))
+    size, pads = _sizes(rng, kernel, dilation)
+    data, weight = (layer.data[0], *size, layer.data[3]), (layer.weight[0], *kernel, layer.weight[3])
+    strides = (pick(rng, 1, 1, 2, 3), pick(rng, 1, 1, 2, 3))
+    return replace(layer, data=data, weight=weight, strides=strides, dilation=dilation, padding=pads)
+
+
+def _sizes(
+    rng: np.random.Generator, kernel: tuple[int, int], dilation: tuple[int, int]
+) -> tuple[tuple[int, int], tuple[int, int, int, int]]:
+    """Height and width, and pads that make them at least as large as the window."""
+    size, before, after = [pick(rng, 1, 2, 5, 6), pick(rng, 1, 2, 5, 7)], [0, 0], [0, 0]
+    for axis in (0, 1):
+        need = max(0, (kernel[axis] - 1) * dilation[axis] + 1 - size[axis])
+        if rng.random() < 0.4:
+            size[axis] += need
+        else:
+            before[axis] = int(rng.integers(0, need + kernel[axis]))
+            after[axis] = max(0, need - before[axis]) + pick(rng, 0, 0, 1)
+    return (size[0], size[1]), (before[0], before[1], after[0], after[1])
+
+
+def _depthwise(rng: np.random.Generator, layer: Layer) -> Layer:
+    kernel = (3, 3) if rng.random() < 0.4 else (int(rng.integers(1, 8)), int(rng.integers(1, 8)))
+    if rng.random() < 0.1:
+        kernel = (int(rng.integers(1, 24)), 1)
+    dilation = (pick(rng, 1, 2, 3), pick(rng, 1, 2)) if rng.random() < 0.2 else (1, 1)
+    size, pads = _sizes(rng, kernel, dilation)
+    if rng.random() < 0.1:
+        size = (size[0], size[1] + 30)
+    channels, multiplier = pick(rng, 1, 2, 3, 5, 7, 17, 33), pick(rng, 1, 1, 1, 2, 3)
+    strides = (pick(rng, 1, 1, 2, 3), pick(rng, 1, 1, 2, 3))
+    data, weight = (pick(rng, 1, 1, 1, 2), *size, channels), (1, *kernel, channels * multiplier)
+    return replace(layer, data=data, weight=weight, strides=strides, dilation=dilation, padding=pads, multiplier=multiplier)
+
+
+def _winograd(rng: np.random.Generator, layer: Layer, *, size: int) -> Layer:
+    """Images of one or two tiles; a tile reads `size` rows, a pair of tiles twice that less two columns."""
+    padding = (pick(rng, 0, 1, 1, 2, 3), pick(rng, 0, 1, 1, 2, 3), pick(rng, 0, 1, 1, 2), pick(rng, 0, 1, 1, 3))
+    height = max(1, size - padding[0] - padding[2]) + int(rng.integers(0, 5))
+    width = max(1, 2 * size - 2 - padding[1] - padding[3]) + int(rng.integers(0, 5))
+    depth, channels = int(rng.integers(8, 15)), int(rng.integers(1, 8))
+    return replace(layer, data=(1, height, width, depth), weight=(channels, 3, 3, depth), padding=padding)
+
+
+def awkward_layers(name: str) -> Iterator[Layer]:
+    """The matrix of channels 1 3 5 7 17 33, sizes 1 2 5, strides 1 to 3 and dilation 1 2.
+
+    The other choices (window, padding of one side, of both, none; zero points; numbers at the ends of their ranges) go round.
+    """
+    kind, impl = KERNELS[name]
+    for n, (depth, size, stride, dilation) in enumerate(product((1, 3, 5, 7, 17, 33), (1, 2, 5), (1, 2, 3), (1, 2))):
+        k = (3, 3, 1, 2)[n % 4]
+        reach = (k - 1) * dilation
+        pads = [(0, 0, 0, 0), (reach, 0, 0, reach), (reach // 2,) * 2 + (reach - reach // 2,) * 2, (0, reach, reach, 0)][
+            n // 2 % 4
+        ]
+        if size + min(pads[0] + pads[2], pads[1] + pads[3]) <= reach:
+            pads = (reach, reach, reach, reach)
+        zp, out_zp = ((-128, -128), (127, -128), (-128, 127), (127, 127))[n % 4 if n % 8 < 4 else 3 - n % 4]
+        channels = (33, 1, 7, 3, 17, 5)[n % 6]
+        weight = (1, k, k, depth) if kind == "dw" else (channels, k, k, depth)
+        layer = Layer(
+            kind, (1, size, size, depth), weight, (stride, stride), pads, (dilation, dilation), zp, out_zp,
+            rounding=("double", "single")[n // 3 % 2], per_channel=n % 5 > 0, ends=n % 3 == 0, seed=n,
+            spread=(200.0, 2000.0, 20.0)[n % 3],
+        )  # fmt: skip
+        if kind == "dense":
+            layer = replace(layer, data=(size, depth), weight=(channels, depth))
+        elif "winograd" in name:
+            layer = _for_winograd(layer)
+        elif impl.name in ("arm_dsp.conv2d_smlad", "generic.pointwise") or "dense" in impl.name:
+            pixels = (size, size) if "dense" not in impl.name else (1, min(size, 2))
+            layer = replace(layer, data=(1, *pixels, depth), weight=(channels, 1, 1, depth), strides=(1, 1), padding=(0, 0, 0, 0))
+        yield layer
+
+
+def _for_winograd(layer: Layer) -> Layer:
+    """Windows of 3x3 at stride 1, the size and the channels on top of the least that the kernels take."""
+    height, width, depth = (n + v for n, v in zip((5, 9, 7), layer.data[1:], strict=True))
+    weight = (layer.weight[0], 3, 3, depth)
+    return replace(layer, data=(1, height, width, depth), weight=weight, strides=(1, 1), dilation=(1, 1))

@@ -1,0 +1,106 @@
+"""Every kernel of convolutions, depthwise convolutions and fully connected layers over random and awkward layers.
+
+Each case is compared in the TIR interpreter, as C on this machine (with ASan and UBSan) and as instructions in QEMU.  With
+AOT_FULL=1 2,000 random layers a kernel in each of the three, else a few.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aot.ir.type import TensorType
+from tests.topi.batch import Batch
+from tests.topi.drawn import KERNELS, Case, awkward_layers, make_case, random_cases, target_of
+from tests.topi.groups import run_lowered
+from tests.topi.test_intrin import needs_board, needs_host
+
+FULL = os.environ.get("AOT_FULL") == "1"
+RANDOM = 2000 if FULL else 12
+"""Random layers of a kernel in each place."""
+BATCH = 50
+BOARDS = {"cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386"}
+
+every_kernel = pytest.mark.parametrize("name", sorted(KERNELS))
+
+
+def awkward(name: str) -> list[Case]:
+    """The awkward layers that the kernel takes."""
+    found = [make_case(KERNELS[name][1], layer) for layer in awkward_layers(name)]
+    return [case for case in found if case is not None]
+
+
+def some(cases: Sequence[Case]) -> Sequence[Case]:
+    return cases if FULL else cases[::5]
+
+
+def batches(name: str, *, seed: int) -> Iterator[list[Case]]:
+    cases = random_cases(name, seed)
+    for done in range(0, RANDOM, BATCH):
+        yield list(islice(cases, min(BATCH, RANDOM - done)))
+
+
+def interpreted(cases: Sequence[Case]) -> None:
+    for case in cases:
+        found = run_lowered(case.lowered, case.inputs, TensorType(case.expected.shape, "int8"))
+        np.testing.assert_array_equal(found, case.expected, err_msg=case.text)
+
+
+def on_board(board: str, groups: Iterator[list[Case]], folder: Path) -> None:
+    for i, cases in enumerate(groups):
+        assert Batch(cases).run(board, folder / str(i)) == []
+
+
+@pytest.mark.slow
+@every_kernel
+def test_random_in_the_interpreter(name: str) -> None:
+    interpreted(list(islice(random_cases(name, 1), RANDOM)))
+
+
+@pytest.mark.slow
+@every_kernel
+def test_awkward_in_the_interpreter(name: str) -> None:
+    taken = awkward(name)
+    assert len(taken) >= 15
+    interpreted(some(taken))
+
+
+@pytest.mark.slow
+@needs_host
+@every_kernel
+def test_on_the_host(name: str, tmp_path: Path) -> None:
+    on_board("host", batches(name, seed=2), tmp_path)
+    if FULL:
+        on_board("host", iter([awkward(name)]), tmp_path / "awkward")
+
+
+@pytest.mark.qemu
+@needs_board
+@every_kernel
+def test_on_the_core(name: str, tmp_path: Path) -> None:
+    board = BOARDS[target_of(KERNELS[name][1]).name]
+    on_board(board, batches(name, seed=3), tmp_path)
+    if FULL:
+        on_board(board, iter([awkward(name)]), tmp_path / "awkward")
+
+
+def test_a_wrong_result_is_found() -> None:
+    """One case of the harness itself, and what it says of a kernel that is wrong."""
+    case = next(random_cases("dense generic.dense", 0))
+    interpreted([case])
+    wrong = Case(case.text, case.lowered, case.inputs, case.expected ^ np.int8(1))
+    with pytest.raises(AssertionError, match=r"generic\.dense"):
+        interpreted([wrong])
+
+
+@pytest.mark.slow
+@needs_host
+def test_a_batch_tells_which_case_differs(tmp_path: Path) -> None:
+    one, two = islice(random_cases("dense arm_dsp.dense_w8", 0), 2)
+    wrong = Case(one.text, one.lowered, one.inputs, one.expected ^ np.int8(1))
+    assert Batch([wrong, two]).run("host", tmp_path) == [one.text]
