@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -17,6 +17,7 @@ from aot.executor.layout import Io
 from aot.executor.metadata import BuildInfo
 from aot.executor.sharing import share_functions
 from aot.executor.te_compiler import Policy, compile_main, lower_group
+from aot.frontend.macs import nominal_macs
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
@@ -101,6 +102,8 @@ def compile_model(
         model_file=model.name if isinstance(model, Path) else "",
         oracle=options.oracle,
         opt=options.opt,
+        macs_nominal=nominal_macs(data) if isinstance(data, bytes) else None,
+        options=asdict(options),
     )
     return compile_schedule(schedule, target=cpu, io=options.io, info=info)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aot.cli.options import Io, JsonFlag, Opt, Oracle, QuietFlag, VerboseFlag
+from aot.cli.options import CompileOptions, JsonFlag, QuietFlag, VerboseFlag, compiles
 from aot.cli.output import Output
 from aot.cli.report import Allow, BoardNames, Jobs, allowed_parts, make_jobs, progress, show_changes
 from aot.cli.verify import RandomCount
@@ -81,6 +81,7 @@ def reports_of(
     return {key_of(r): r for r in reports}
 
 
+@compiles(leave_out=("name",))
 def command(
     a: Before,
     b: After,
@@ -89,9 +90,7 @@ def command(
     board: BoardNames = None,
     jobs: Jobs = 1,
     random: RandomCount = None,
-    oracle: Oracle = "litert",
-    opt: Opt = "balanced",
-    io: Io = "arena",
+    options: CompileOptions,
     allow: Allow = None,
     force: AnyFingerprint = False,
     top: Top = 10,
@@ -110,8 +109,8 @@ def command(
         missing = [str(m) for m in models if m.is_absolute() or ".." in m.parts]
         if missing:
             raise UsageError(Problem("E5009", f"--model {missing[0]}: name it relative to a folder of the repository"))
-        options = {"oracle": oracle, "opt": opt, "io": io, "inputs": None, "random": random, "timeout": None}
-        before, after = (reports_of(r, models, board=board, jobs=jobs, out=out, options=options) for r in (a, b))
+        how = {"compile": options, "inputs": None, "random": random, "timeout": None}
+        before, after = (reports_of(r, models, board=board, jobs=jobs, out=out, options=how) for r in (a, b))
         parts |= {"model"}
     else:
         before, after = load_reports(Path(a)), load_reports(Path(b))

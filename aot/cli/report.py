@@ -365,7 +365,7 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
     if totals["instructions"] is not None:
         cycles = totals["estimated_cycles"]
         guess = "" if cycles is None else f" · {cycles:,} cycles estimated"
-        out.row("time", time_of(totals["instructions"], totals["macs"]) + guess)
+        out.row("time", time_of(totals["instructions"], totals["macs"], totals["macs_nominal"]) + guess)
         out.row("slowest", slowest_of(report["layers"]))
     headers = ("layer", "operator", "kernel", "MAC", "instructions", "per MAC", "code", "weights", "tables", "scratch", "output")
     rows = [

@@ -129,7 +129,7 @@ def _report(
     if accuracy is not None:
         out.row("accuracy", f"{accuracy[0]}/{accuracy[1]} = {100 * accuracy[0] / accuracy[1]:.1f} %")
     if result.instructions is not None:
-        out.row("time", time_of(result.instructions, meta["macs"]))
+        out.row("time", time_of(result.instructions, meta["macs"], meta["macs_nominal"]))
     out.row("board", f"{place.name}: {place.title}")
     if profile:
         out.table(LAYER_HEADERS, layer_rows(layers))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,6 +36,9 @@ InputsFile = Annotated[
 ]
 RandomCount = Annotated[
     int | None, typer.Option("--random", metavar="N", help=f"N sets by rule; default {DEFAULT_SETS}.", show_default=False)
+]
+ReproducerFolder = Annotated[
+    Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files that reproduce a difference.")
 ]
 ProfileFlag = Annotated[bool, typer.Option("--profile/--no-profile", help="Count the instructions of each layer, too.")]
 
@@ -72,13 +76,41 @@ def _show(out: Output, found: Verification, artifact: Artifact) -> None:
         ram_of(artifact.metadata, touched=found.workspace_extent, stack_bytes=found.stack_bytes, stack_bound=found.stack_bound),
     )
     if found.instructions is not None:
-        out.row("time", time_of(found.instructions, found.macs))
+        out.row("time", time_of(found.instructions, found.macs, found.macs_nominal))
     if slowest_of(found.layers):
         out.row("slowest", slowest_of(found.layers))
-    if found.first_divergence is not None:
+    if found.first_divergence is not None and found.divergence is not None:
         out.row("differs", divergence_text(found.first_divergence))
+        show_divergence(out, found.divergence)
     if out.verbose:
         out.table(LAYER_HEADERS, layer_rows(found.layers))
+
+
+def show_divergence(out: Output, found: Mapping[str, Any], *, top: int = 10) -> None:
+    """The layers that differ, how far the outputs are off, and the files that show it."""
+    rows = [(x["layer"], x["op"], x["kernel"], x["count"], x["size"], x["max_abs"]) for x in found["layers"]]
+    if rows:
+        out.table(("layer", "operator", "kernel", "values that differ", "of", "by at most"), rows if out.verbose else rows[:top])
+    if found["histogram"]:
+        off = ", ".join(f"{h['difference']:+d}: {h['count']:,}" for h in found["histogram"])
+        out.row("off by", f"{off} (values of all outputs and sets)")
+    alone = found["one_layer"]
+    if alone is not None and alone["model"] is None:
+        out.row("alone", f"no model of layer {alone['layer']} alone: {alone['why_not']}")
+    elif alone is not None:
+        words = {True: "differs, too", False: "is exact: the fault needs the layers around it", None: "cannot be compiled or run"}
+        out.row("alone", f"layer {alone['layer']} as a model of its own {words[alone['reproduces']]}")
+
+
+def reproducer_text(found: Mapping[str, Any], folder: Path, *, model: Path, board: str) -> list[str]:
+    """The commands that show the difference again."""
+    lines = []
+    if found["reproducer"] is not None:
+        lines.append(f"aot verify {model} --board {board} --inputs {folder / found['reproducer']}")
+    alone = found["one_layer"]
+    if alone is not None and alone["model"] is not None:
+        lines.append(f"aot verify {folder / alone['model']} --board {board} --inputs {folder / alone['inputs']}")
+    return lines
 
 
 def divergence_text(place: object) -> str:
@@ -100,6 +132,7 @@ def command(
     inputs: InputsFile = None,
     random: RandomCount = None,
     options: CompileOptions,
+    output: ReproducerFolder = Path("out/verify"),
     profile: ProfileFlag = True,
     timeout: Timeout = 0.0,
     as_json: JsonFlag = False,
@@ -123,8 +156,12 @@ def command(
     out.row("plan", plan_of(artifact.metadata))
     with out.working(f"running {model.name} on {place.name}"):
         project = prepare(artifact, place)
-        found = verify(wanted.data, artifact, project, sets, profile=profile, timeout=timeout or None, progress=out.row)
+        found = verify(
+            wanted.data, artifact, project, sets, profile=profile, timeout=timeout or None, folder=output, progress=out.row
+        )
     _show(out, found, artifact)
+    for line in reproducer_text(found.divergence, output, model=model, board=place.name) if found.divergence else ():
+        out.row("again", line)
     out.result(found.to_json())
     if not found.exact:
         if not as_json:

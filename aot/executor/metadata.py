@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aot.executor.layout import Layout
@@ -24,12 +24,17 @@ SCHEMA = "aot-metadata/1"
 
 @dataclass(frozen=True, slots=True)
 class BuildInfo:
-    """What the executor cannot know itself: the model's file name (no folder) and SHA-256, and the options of the build."""
+    """What the executor cannot know itself: the model's file name (no folder) and SHA-256, and the options of the build.
+
+    `macs_nominal` are those of the model as its file has it (None: not built from a file); `options` are all of the build's.
+    """
 
     model_file: str = ""
     model_sha256: str = ""
     oracle: str = "litert"
     opt: str = "balanced"
+    macs_nominal: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def make_metadata(
@@ -52,11 +57,13 @@ def make_metadata(
         "oracle": info.oracle,
         "opt": info.opt,
         "io": layout.io,
+        "options": dict(info.options),
         "inputs": _tensors(schedule.inputs, names.inputs, [layout.aligns[schedule.root(t)] for t in schedule.inputs]),
         "outputs": _tensors(schedule.outputs, names.outputs, [layout.aligns[schedule.root(t)] for t in schedule.outputs]),
         "workspace": _workspace(layout),
         "constants": {"size": sum(a.data.nbytes for a in arrays)},
         "macs": sum(layer.call.func.attrs.macs for layer in layers),
+        "macs_nominal": info.macs_nominal,
         "layers": [_layer(i, layer, arrays) for i, layer in enumerate(layers)],
     }
 

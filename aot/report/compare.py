@@ -13,11 +13,14 @@ from aot.ir.op import Array
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first element of a tensor that differs; `max_abs` is over the whole tensor, None where a value is not finite."""
+    """The first element of a tensor that differs; `max_abs` is over the whole tensor, None where a value is not finite.
+
+    What JSON has no number for is text: "nan", "inf", "-inf".
+    """
 
     element: int
-    expected: float | int
-    actual: float | int
+    expected: float | int | str
+    actual: float | int | str
     count: int
     size: int
     max_abs: float | None
@@ -36,9 +39,13 @@ def difference(expected: Array, actual: Array) -> Difference | None:
     with np.errstate(invalid="ignore", over="ignore"):
         largest = float(np.max(np.abs(e[bad].astype(wide) - a[bad].astype(wide))))
     first = int(bad[0])
-    return Difference(
-        first, e[first].item(), a[first].item(), int(bad.size), int(e.size), largest if np.isfinite(largest) else None
-    )
+    finite = largest if np.isfinite(largest) else None
+    return Difference(first, _plain(e[first]), _plain(a[first]), int(bad.size), int(e.size), finite)
+
+
+def _plain(value: np.generic) -> float | int | str:
+    number: float | int = value.item()
+    return number if np.isfinite(number) else str(number)
 
 
 @dataclass(frozen=True, slots=True)

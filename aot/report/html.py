@@ -143,7 +143,7 @@ def _chapter(report: Report, pair: Mapping[str, Any] | None) -> str:
         (short(totals["estimated_cycles"]), "cycles, estimated from the manuals"),
         (kib(totals["flash"]), f"flash: code {kib(totals['code'])}, constants {kib(totals['constants'])}"),
         (kib(totals["ram"]), f"RAM: workspace {kib(totals['workspace'])}, stack {kib(totals['stack_bound'])}"),
-        (short(totals["macs"]), "multiply-accumulates"),
+        (short(totals["macs"]), macs_label(totals)),
     ]
     shown = "".join(f'<div class="card"><b>{escape(a)}</b><span>{escape(b)}</span></div>' for a, b in cards if a != "-")
     parts = [
@@ -166,6 +166,12 @@ def _chapter(report: Report, pair: Mapping[str, Any] | None) -> str:
         parts += [f"<h3>Flash, {report['flash']['bytes']:,} B</h3>", _legend("flash", used)]
         parts += [flash_map(report["flash"], model=report["name"]), _symbol_table(report["flash"])]
     return "\n".join(p for p in [*parts, _fingerprint(report)] if p)
+
+
+def macs_label(totals: Mapping[str, Any]) -> str:
+    """`multiply-accumulates`, with the number that the file's shapes ask for where it is another one."""
+    nominal = totals["macs_nominal"]
+    return "multiply-accumulates" + (f", {short(nominal)} in the file" if nominal not in (None, totals["macs"]) else "")
 
 
 def _differences(found: Mapping[str, Any] | None) -> str:

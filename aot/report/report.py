@@ -1,33 +1,30 @@
 """One model on one board as a report: the verdict, what it depends on, and every byte and instruction with its owner.
 
-A report is plain data in the form of schema/aot-report-2.schema.json.  It holds no time, no path and no figure of the host
+A report is plain data in the form of schema/aot-report-3.schema.json.  It holds no time, no path and no figure of the host
 machine: the same model, options and tools give the same bytes.
 """
 
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from aot.executor.artifact import Artifact
 from aot.ir.op import Array
 from aot.micro.image import ImageReport, check_image
-from aot.micro.project import Project, compiler
+from aot.micro.project import Project
 from aot.micro.runner import RunResult, run
-from aot.micro.toolchain import find_tool
 from aot.report.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
 from aot.report.compare import compare_sets
+from aot.report.fingerprint import fingerprint
 from aot.report.report_cycles import Profile, profile_cycles
-from aot.report.report_divergence import divergence, histogram, write_reproducer
+from aot.report.report_divergence import find_divergence
 from aot.report.sets import Sets
-from aot.report.verify import expected_outputs, first_divergence
+from aot.report.verify import expected_outputs
 
-SCHEMA = "aot-report/2"
+SCHEMA = "aot-report/3"
 
 Report = Mapping[str, Any]
 """A report of one model on one board."""
@@ -44,7 +41,7 @@ def make_report(
 ) -> Report:
     """Build, run `sets`, compare, attribute.  Raises what `verify` raises; outputs that differ are a verdict, not an error.
 
-    Where they differ, the first bad set goes to NAME@BOARD.npz in `folder`, if one is given.
+    Where they differ, files that reproduce it go to `folder`, if one is given.
     """
     meta = artifact.metadata
     expected, by = expected_outputs(model, sets, oracle=meta["oracle"], outputs=len(meta["outputs"]))
@@ -66,20 +63,15 @@ def make_report(
         "divergence": None,
     }
     if not comparison.exact:
-        number = comparison.bad_sets[0]
-        verdict["first_divergence"] = first_divergence(model, project, sets, comparison, timeout=timeout)
-        found = divergence(model, project, sets.inputs[number], number=number, timeout=timeout)
-        verdict["divergence"] = {**found, "histogram": histogram(expected, result.outputs), "reproducer": None}
-        if folder is not None:
-            name = f"{artifact.name}@{project.board.name}.npz"
-            write_reproducer(folder / name, sets.inputs[number], expected[number])
-            verdict["divergence"]["reproducer"] = name
+        verdict["first_divergence"], verdict["divergence"] = find_divergence(
+            model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
+        )
     return {
         "name": artifact.name,
         "board": project.board.name,
         "cpu": project.board.cpu,
         "verdict": verdict,
-        "fingerprint": _fingerprint(project, sets, result),
+        "fingerprint": fingerprint(project, sets, result.outputs),
         "totals": _totals(meta, result, flash=flash, ram=ram) | {"estimated_cycles": None if cycles is None else cycles.total},
         "flash": flash,
         "firmware": None if image is None else _firmware(project),
@@ -107,32 +99,6 @@ def to_text(data: Mapping[str, Any]) -> str:
 def key_of(report: Report) -> str:
     """`kws@mps2-an386`: by this name reports are found in baselines and budgets."""
     return f"{report['name']}@{report['board']}"
-
-
-def _crc(sets: Sequence[Sequence[Array]]) -> str:
-    """CRC-32 of all arrays' bytes, little-endian, in the order of sets and tensors."""
-    value = 0
-    for arrays in sets:
-        for array in arrays:
-            value = zlib.crc32(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).tobytes(), value)
-    return f"{value:08x}"
-
-
-def _fingerprint(project: Project, sets: Sets, result: RunResult) -> dict[str, Any]:
-    """Everything that the figures depend on, and the outputs' checksum."""
-    meta = project.artifact.metadata
-    name = project.artifact.name
-    return {
-        "tool": f"{meta['tool']['name']} {meta['tool']['version']}",
-        "model": dict(meta["model"]),
-        "board": project.board.name,
-        "options": {k: meta[k] for k in ("oracle", "opt", "io")},
-        "compiler": compiler(project.board).version,
-        "flags": {"kernels": project.flags(f"{name}_kernels.c"), "main": project.flags(f"{name}.c")},
-        "emulator": None if project.board.is_host else find_tool("qemu-system-arm").version,
-        "inputs": {"origin": sets.origin, "sets": len(sets), "crc32": _crc(sets.inputs)},
-        "outputs": {"crc32": _crc(result.outputs)},
-    }
 
 
 def _flash(project: Project) -> dict[str, Any]:
@@ -205,6 +171,7 @@ def _totals(
     return {
         "instructions": result.instructions,
         "macs": meta["macs"],
+        "macs_nominal": meta["macs_nominal"],
         "flash": None if flash is None else flash["bytes"],
         "code": code,
         "constants": meta["constants"]["size"] if groups is None else groups["weights"] + groups["tables"],

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-REPORT = "aot-report-2"
+REPORT = "aot-report-3"
 
 
 def load_schema(name: str = REPORT) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from aot.executor.artifact import Artifact
@@ -14,9 +15,13 @@ from aot.micro.image import check_image
 from aot.micro.project import Project, compiler
 from aot.micro.runner import LayerResult, RunResult, run
 from aot.micro.toolchain import Tool
-from aot.report.compare import Comparison, compare_sets, difference
-from aot.report.reference import find_reference, find_tracer
+from aot.report.compare import Comparison, compare_sets
+from aot.report.fingerprint import fingerprint
+from aot.report.reference import find_reference
+from aot.report.report_divergence import find_divergence
 from aot.report.sets import Sets
+
+SCHEMA = "aot-verify/1"
 
 Progress = Callable[[str, str], None]
 """Told (step, what came of it) as the work goes on."""
@@ -31,7 +36,7 @@ class Verification:
     """What `verify` found; figures are None where the board cannot tell them (the host counts no instructions).
 
     `first_divergence` names the first layer, in order of execution, whose output differs from the reference's tensor, or only the
-    output that differs where no layer could be compared.
+    output that differs where no layer could be compared; `divergence` is the whole of it, as in a report.
     """
 
     model: str
@@ -44,8 +49,11 @@ class Verification:
     sets_exact: int
     max_abs_diff: float | None
     first_divergence: Mapping[str, Any] | None
+    divergence: Mapping[str, Any] | None
+    fingerprint: Mapping[str, Any]
     instructions: int | None
     macs: int
+    macs_nominal: int | None
     code_bytes: int | None
     constant_bytes: int
     workspace_bytes: int
@@ -58,8 +66,8 @@ class Verification:
     layers: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, in the order of the fields."""
-        return asdict(self)
+        """Plain values, in the order of the fields, in the form of schema/aot-verify-1.schema.json."""
+        return {"schema": SCHEMA, **asdict(self)}
 
 
 def verify(
@@ -70,12 +78,14 @@ def verify(
     *,
     profile: bool = True,
     timeout: float | None = None,
+    folder: Path | None = None,
     progress: Progress = _quiet,
 ) -> Verification:
     """Run `sets` on the project's board and compare with the outputs that the sets bring along, else with the oracle's engine.
 
     `model` is the .tflite that `artifact` was built from.  Raises ToolchainError when something cannot be built or run,
-    VerificationError when the program faults; outputs that differ are a result, not an error.
+    VerificationError when the program faults; outputs that differ are a result, not an error.  Then files that reproduce it
+    are written to `folder`, if one is given.
     """
     meta = artifact.metadata
     expected, by = expected_outputs(model, sets, oracle=meta["oracle"], outputs=len(meta["outputs"]))
@@ -87,11 +97,15 @@ def verify(
     comparison = compare_sets(expected, result.outputs)
     timed = run(project, sets.inputs[:1], mode="profile", timeout=timeout).layers if profile and project.board.tick else ()
     progress("run", run_text(project.board, len(sets)))
-    divergence = None
+    first, rest = None, None
     if not comparison.exact:
         progress("search", "the first operator that differs")
-        divergence = first_divergence(model, project, sets, comparison, timeout=timeout)
-    return _summary(artifact, project.board, comparison, result, by=by, facts=facts, timed=timed, divergence=divergence)
+        first, rest = find_divergence(
+            model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
+        )
+    print_ = fingerprint(project, sets, result.outputs)
+    found = _summary(artifact, project.board, comparison, result, by=by, facts=facts, timed=timed, fingerprint=print_)
+    return replace(found, first_divergence=first, divergence=rest)
 
 
 def expected_outputs(model: bytes, sets: Sets, *, oracle: str, outputs: int) -> tuple[Sequence[Sequence[Array]], str]:
@@ -100,54 +114,6 @@ def expected_outputs(model: bytes, sets: Sets, *, oracle: str, outputs: int) -> 
         return sets.expected, sets.expected_by
     reference = find_reference(model, oracle, outputs=outputs)
     return reference.outputs(sets.inputs), reference.name
-
-
-def first_divergence(
-    model: bytes, project: Project, sets: Sets, comparison: Comparison, *, timeout: float | None = None
-) -> dict[str, Any]:
-    """Trace the first set that differs, layer by layer, against the reference's tensors."""
-    assert comparison.first is not None
-    number, output, diff = comparison.first
-    trace = run(project, [sets.inputs[number]], mode="trace", timeout=timeout).layers
-    tracer = find_tracer(model, project.artifact.metadata["oracle"])
-    assert tracer.tensors is not None
-    tensors = tracer.tensors(sets.inputs[number])
-    found = compare_layers(project.artifact.metadata["layers"], trace, tensors)
-    if found is None:
-        return {"set": number, "output": output, **asdict(diff)}
-    return {"set": number, "reference": tracer.name, **found}
-
-
-def compare_layers(
-    layers: Sequence[Mapping[str, Any]], trace: Sequence[LayerResult], tensors: Mapping[int, Array]
-) -> dict[str, Any] | None:
-    """The first layer of a trace whose output is not the reference's tensor; layers without a counterpart are passed over."""
-    by_index = {layer["index"]: layer for layer in layers}
-    for step in trace:
-        layer = by_index[step.index]
-        tensor = layer["output"].get("tensor", -1)
-        wanted = _kept(tensors.get(tensor), layer["output"].get("channels"))
-        if wanted is None or step.output is None or (wanted.size, wanted.dtype) != (step.output.size, step.output.dtype):
-            continue
-        diff = difference(wanted, step.output)
-        if diff is not None:
-            place = {
-                "layer": step.index,
-                "op": layer["op"],
-                "ops": list(layer["ops"]),
-                "name": layer["name"],
-                "kernel": layer["kernel"],
-            }
-            return {**place, "tensor": tensor, **asdict(diff)}
-    return None
-
-
-def _kept(tensor: Array | None, channels: Sequence[int] | None) -> Array | None:
-    """What the compiled model computes of a reference's tensor: some indices of its last axis, or all of them."""
-    if tensor is None or not channels or tensor.ndim == 0 or max(channels) >= tensor.shape[-1]:
-        return tensor
-    part: Array = tensor[..., list(channels)]
-    return part
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +161,7 @@ def _summary(
     by: str,
     facts: ImageFacts,
     timed: Sequence[LayerResult],
-    divergence: Mapping[str, Any] | None,
+    fingerprint: Mapping[str, Any],
 ) -> Verification:
     meta = artifact.metadata
     instructions = {layer.index: layer.instructions for layer in timed}
@@ -209,9 +175,12 @@ def _summary(
         exact=comparison.exact,
         sets_exact=comparison.sets - len(comparison.bad_sets),
         max_abs_diff=comparison.max_abs,
-        first_divergence=divergence,
+        first_divergence=None,
+        divergence=None,
+        fingerprint=fingerprint,
         instructions=result.instructions,
         macs=meta["macs"],
+        macs_nominal=meta["macs_nominal"],
         code_bytes=facts.code_bytes,
         constant_bytes=meta["constants"]["size"] if facts.constant_bytes is None else facts.constant_bytes,
         workspace_bytes=meta["workspace"]["size"],

@@ -7,7 +7,7 @@ import pytest
 
 from aot.micro.runner import LayerResult
 from aot.report.compare import compare_sets, difference
-from aot.report.verify import compare_layers
+from aot.report.report_divergence import compare_layers
 
 
 def test_equal_bytes_whatever_the_shape() -> None:
@@ -50,7 +50,7 @@ def test_sets() -> None:
     assert compare_sets([[good]], [[good]]).exact
 
 
-def test_first_layer_that_differs_is_found_in_order_of_execution() -> None:
+def test_layers_that_differ_are_found_in_order_of_execution() -> None:
     layers = [
         {"index": i, "op": op, "ops": [i], "name": f"t{i}", "kernel": "k", "output": {"tensor": 10 + i}}
         for i, op in enumerate(["CONV_2D", "ADD", "SOFTMAX"])
@@ -59,15 +59,18 @@ def test_first_layer_that_differs_is_found_in_order_of_execution() -> None:
     wrong = right + np.int8(1)
     trace = [LayerResult(0, output=right), LayerResult(1, output=wrong), LayerResult(2, output=wrong)]
     found = compare_layers(layers, trace, {10: right, 11: right, 12: right})
-    assert found is not None
-    assert (found["layer"], found["op"], found["tensor"], found["element"]) == (1, "ADD", 11, 0)
+    assert [(x["layer"], x["op"], x["tensor"], x["element"]) for x in found] == [(1, "ADD", 11, 0), (2, "SOFTMAX", 12, 0)]
     # A tensor that the reference does not show, or shows in another form, is passed over.
-    assert compare_layers(layers, trace, {10: right, 11: right[:2]}) is None
+    assert compare_layers(layers, trace, {10: right, 11: right[:2]}) == []
     # Of a tensor that has lost channels in the compiled model, the others are compared.
     wide = np.arange(8, dtype=np.int8).reshape(2, 4)
     layers[0]["output"] = {"tensor": 10, "channels": [0, 3]}
-    assert compare_layers(layers[:1], [LayerResult(0, output=wide[:, [0, 3]])], {10: wide}) is None
-    assert compare_layers(layers[:1], [LayerResult(0, output=wide[:, [0, 2]])], {10: wide}) is not None
-    later = compare_layers(layers, trace, {10: right, 12: right})
-    assert later is not None
-    assert later["layer"] == 2
+    assert compare_layers(layers[:1], [LayerResult(0, output=wide[:, [0, 3]])], {10: wide}) == []
+    assert compare_layers(layers[:1], [LayerResult(0, output=wide[:, [0, 2]])], {10: wide})
+    assert [x["layer"] for x in compare_layers(layers, trace, {10: right, 12: right})] == [2]
+
+
+def test_what_json_cannot_say_is_text() -> None:
+    found = difference(np.array([np.nan, 1], np.float32), np.array([np.inf, 1], np.float32))
+    assert found is not None
+    assert (found.expected, found.actual, found.max_abs) == ("nan", "inf", None)

@@ -134,8 +134,8 @@ def test_load_from_file_and_folder(tmp_path: Path) -> None:
         "no json",
         "[]",
         '{"schema": "aot-report/1", "name": "kws"}',
-        '{"schema": "aot-report/2"}',
-        '{"schema": "aot-report/2", "reports": [{}]}',
+        '{"schema": "aot-report/3"}',
+        '{"schema": "aot-report/3", "reports": [{}]}',
         "[" * 100_000,
     ],
 )
@@ -151,7 +151,7 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_damaged_report_is_refused(tmp_path: Path, part: str) -> None:
     report = sample()
     report[part] = "damaged" if part != "totals" else {"instructions": "many"}
-    (tmp_path / "report.json").write_text(json.dumps({"schema": "aot-report/2", "reports": [report], "failures": []}))
+    (tmp_path / "report.json").write_text(json.dumps({"schema": "aot-report/3", "reports": [report], "failures": []}))
     with pytest.raises(UsageError) as caught:
         load_reports(tmp_path)
     assert caught.value.problems[0].code == "E5050"

@@ -28,6 +28,7 @@ from aot.report.report_divergence import histogram
 from aot.report.report_matrix import Job, run_jobs
 from aot.report.schema import load_schema
 from aot.report.sets import golden_sets, open_npz, rule_sets
+from aot.report.size import compile_report
 from aot.report.verify import verify
 from tests.report.sample_report import FAILURE, host_sample, sample
 from tests.report.test_verify import broken
@@ -84,6 +85,13 @@ def check_sums(report: dict[str, Any], project: Project) -> None:
 def test_the_schema_is_a_schema_and_takes_the_samples() -> None:
     jsonschema.Draft202012Validator.check_schema(load_schema())
     validate(sample(), host_sample())
+
+
+def test_the_report_of_a_compilation_has_a_schema_of_its_own() -> None:
+    data = json.loads(to_text(compile_report(compiled(DIGITS, "host").metadata)))
+    jsonschema.Draft202012Validator(load_schema("aot-compile-1")).validate(data)
+    for schema in ("aot-compile-1", "aot-verify-1"):
+        jsonschema.Draft202012Validator.check_schema(load_schema(schema))
 
 
 @pytest.mark.parametrize("path", ["totals.flash", "flash.groups", "layers", "fingerprint.outputs.crc32", "verdict.exact"])
@@ -270,6 +278,7 @@ def test_outputs_that_differ_are_a_verdict_with_a_reproducer(tmp_path: Path) -> 
     assert verify(DIGITS.read_bytes(), artifact, project, again, profile=False).sets_exact == 0
     assert f"<h3>Differences of set {found['set']}</h3>" in report_html([report], [], [])
     assert "### digits@host differs" in report_markdown([report], [], [])
+    assert found["one_layer"]["model"] == "digits@host.layer4.tflite"
 
 
 def test_histogram() -> None:

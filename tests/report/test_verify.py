@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -15,8 +18,9 @@ from aot.executor.artifact import Artifact
 from aot.micro.board import load_board
 from aot.micro.project import prepare
 from aot.report import reference
-from aot.report.sets import rule_sets
-from aot.report.size import plan_of, slowest_of, time_of
+from aot.report.schema import load_schema
+from aot.report.sets import Sets, golden_sets, open_npz, rule_sets
+from aot.report.size import macs_of, plan_of, slowest_of, time_of
 from aot.report.verify import short_version, verify
 
 MODEL = Path(__file__).resolve().parent.parent.parent / "examples" / "digits" / "digits.tflite"
@@ -30,11 +34,58 @@ def artifact() -> Artifact:
 
 def broken(artifact: Artifact, layer: int) -> Artifact:
     """The same model with the third byte of that layer's constants changed, which adds or takes 2^20 from a bias."""
-    text = artifact.files["digits_params.c"]
-    array = re.search(rf"\bdigits_params_{layer}\[\d+\] = {{\s*(?:-?\d+,\s*){{2}}(-?\d+)", text)
+    source = f"{artifact.name}_params.c"
+    text = artifact.files[source]
+    array = re.search(rf"\b{artifact.name}_params_{layer}\[\d+\] = {{\s*(?:-?\d+,\s*){{2}}(-?\d+)", text)
     assert array
     changed = text[: array.start(1)] + str(int(array.group(1)) ^ 16) + text[array.end(1) :]
-    return replace(artifact, files={**artifact.files, "digits_params.c": changed})
+    return replace(artifact, files={**artifact.files, source: changed})
+
+
+def validate(found: dict[str, Any]) -> None:
+    """Against the published schema, as it comes back from a file."""
+    jsonschema.Draft202012Validator(load_schema("aot-verify-1")).validate(json.loads(json.dumps(found, allow_nan=False)))
+
+
+def faulty_build(*args: Any, **options: Any) -> Artifact:
+    """A compiler that gets the first bias of every fully connected layer wrong."""
+    artifact = build(*args, **options)
+    wrong = [layer["index"] for layer in artifact.metadata["layers"] if layer["op"] == "FULLY_CONNECTED"]
+    for layer in wrong:
+        artifact = broken(artifact, layer)
+    return artifact
+
+
+@needs_gcc
+@pytest.mark.parametrize("planted", ["in the compiler", "in this artifact"])
+def test_the_wrong_layer_becomes_a_model_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str) -> None:
+    if planted == "in the compiler":
+        monkeypatch.setattr("aot.report.report_divergence.build", faulty_build)
+    bad = faulty_build(MODEL, target="host")
+    project = prepare(bad, load_board("host"))
+    found = verify(MODEL.read_bytes(), bad, project, rule_sets(bad.metadata["inputs"], 3), folder=tmp_path)
+    validate(found.to_json())
+    assert found.divergence is not None
+    alone = found.divergence["one_layer"]
+    assert alone == {
+        "layer": 4, "model": "digits@host.layer4.tflite", "inputs": "digits@host.layer4.npz", "why_not": None,
+        "reproduces": planted == "in the compiler",
+    }  # fmt: skip
+    # The commands that the user is told do what is claimed: the whole model, and the layer alone.
+    whole = golden(tmp_path / found.divergence["reproducer"], bad)
+    assert verify(MODEL.read_bytes(), bad, project, whole, profile=False).sets_exact == 0
+    path = tmp_path / alone["model"]
+    for make, exact in ((build, True), (faulty_build, False)):
+        layer = make(path, target="host", name="layer")
+        sets = golden(tmp_path / alone["inputs"], layer)
+        again = verify(path.read_bytes(), layer, prepare(layer, load_board("host")), sets, profile=False)
+        assert again.exact == exact
+    assert [x["op"] for x in layer.metadata["layers"]] == ["FULLY_CONNECTED"]
+
+
+def golden(path: Path, artifact: Artifact) -> Sets:
+    meta = artifact.metadata
+    return golden_sets(open_npz(path), path, inputs=meta["inputs"], outputs=meta["outputs"], oracle="litert")
 
 
 @needs_gcc
@@ -55,6 +106,8 @@ def test_the_layer_with_a_wrong_constant_is_named(artifact: Artifact, layer: int
     assert own.first_divergence is not None
     assert own.first_divergence["layer"] == layer
     assert own.first_divergence["reference"] == "the graph interpreter"
+    validate(found.to_json())
+    validate(own.to_json())
 
 
 @needs_gcc
@@ -63,7 +116,7 @@ def test_an_exact_model(artifact: Artifact) -> None:
     found = verify(MODEL.read_bytes(), artifact, project, rule_sets(artifact.metadata["inputs"], 4))
     assert (found.exact, found.sets_exact, found.max_abs_diff) == (True, 4, 0.0)
     assert found.instructions is None
-    assert list(found.to_json())[:4] == ["model", "board", "oracle", "opt"]
+    validate(found.to_json())
 
 
 def test_the_engines_agree_on_the_digits() -> None:
@@ -101,6 +154,9 @@ def test_a_model_that_an_engine_refuses_goes_to_the_interpreter() -> None:
 def test_summary_texts() -> None:
     assert time_of(11_402_118, 2_656_768) == "11,402,118 instructions (2,656,768 MAC, 4.29 instr/MAC)"
     assert time_of(7, 0) == "7 instructions (0 MAC)"
+    assert time_of(50, 10, 20) == "50 instructions (10 MAC, 5.00 instr/MAC, 20 MAC in the file, 2.50 each)"
+    assert time_of(50, 10, 10) == time_of(50, 10, None) == "50 instructions (10 MAC, 5.00 instr/MAC)"
+    assert [macs_of(10, n) for n in (None, 10, 20)] == ["10 MAC", "10 MAC", "10 MAC (20 in the file)"]
     assert plan_of({"workspace": {"size": 1100, "lower_bound": 1000}}) == "workspace 1,100 B · lower bound 1,000 B (10.0 % above)"
     layers = [{"index": i, "op": "ADD", "instructions": n} for i, n in enumerate((10, 60, 30))]
     assert slowest_of(layers, count=2) == "L1 ADD 60 % · L2 ADD 30 %"

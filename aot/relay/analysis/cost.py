@@ -19,7 +19,7 @@ class Cost:
         return Cost(self.macs + other.macs, self.weight_bytes + other.weight_bytes)
 
 
-LAYERS = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense")
+LAYERS = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense", "nn.conv2d_transpose")
 
 
 def cost(func: Function) -> Cost:
@@ -34,7 +34,10 @@ def cost(func: Function) -> Cost:
 
 
 def layer_cost(expr: Call) -> Cost:
-    """One layer: each output element takes its channel's share of the weights."""
+    """One layer: each output element takes its channel's share of the weights; transposed, each input element does."""
     weight = tensor_type(expr.args[1])
+    stored = weight.nbytes if isinstance(expr.args[1], Constant) else 0
+    if is_op(expr, "nn.conv2d_transpose"):
+        return Cost(tensor_type(expr.args[0]).size * prod(weight.shape[:-1]), stored)
     taps = prod(weight.shape[:-1]) if is_op(expr, "nn.depthwise_conv2d") else prod(weight.shape[1:])
-    return Cost(tensor_type(expr).size * taps, weight.nbytes if isinstance(expr.args[1], Constant) else 0)
+    return Cost(tensor_type(expr).size * taps, stored)

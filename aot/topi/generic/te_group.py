@@ -6,6 +6,7 @@ from aot.ir.op import Op
 from aot.ir.type import TensorType
 from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.op.te_rule import F_TE, TeContext
+from aot.relay.analysis.cost import LAYERS, layer_cost
 from aot.relay.expr import Call, Constant, Var, post_order
 from aot.target.target import Target
 from aot.te.lower import emit_nest
@@ -27,6 +28,7 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     assert isinstance(result_type, TensorType)
     out = b.output("out", result_type.shape, result_type.dtype)
     names: list[str] = []
+    macs = 0
     for expr in post_order(group.result):
         match expr:
             case Constant():
@@ -34,6 +36,7 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
             case Call(op=Op() as op):
                 assert isinstance(expr.type, TensorType)
                 names.append(op.name)
+                macs += layer_cost(expr).macs if op.name in LAYERS else 0
                 tensors[id(expr)] = F_TE.get(op.name)(ctx, [tensors[id(a)] for a in expr.args], expr.attrs, expr.type)
             case Var():
                 pass
@@ -41,7 +44,7 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
                 raise TypeError(type(expr))
     emit_nest(b, out, tensors[id(group.result)])
     kernel = "generic." + "_".join(n.rsplit(".", 1)[-1] for n in names)
-    return Lowered(b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span)), dict(ctx.constants))
+    return Lowered(b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span, macs=macs)), dict(ctx.constants))
 
 
 register_impl(Impl("generic.te", "*", accepts, lower, plevel=0))
