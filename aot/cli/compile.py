@@ -128,7 +128,8 @@ def command(
 ) -> None:
     """Compile MODEL to C. With --board, refuse what does not fit its memory."""
     from aot.cli.common import choose_target, compile_model, find_board, import_text, request
-    from aot.report.size import LAYER_HEADERS, flash_of, layer_rows, operators_of, plan_of
+    from aot.report.choice import CHOICE_HEADERS, choice_rows
+    from aot.report.size import flash_of, operators_of, plan_of
 
     if form not in ("c", "mlf"):
         raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
@@ -151,5 +152,5 @@ def command(
     out.row("flash", flash_of(code_bytes=None, constant_bytes=meta["constants"]["size"]))
     out.row("write", f"{path}: {', '.join(written)}")
     if verbose:
-        out.table(LAYER_HEADERS, layer_rows(meta["layers"]))
+        out.table(CHOICE_HEADERS, choice_rows(meta["layers"]))
     out.result({"ok": True, "output": str(path), "files": written, "metadata": meta})

@@ -345,6 +345,7 @@ def show(out: Output, bundle: Mapping[str, Any], judged: Judged) -> None:
 
 def show_one(out: Output, report: Mapping[str, Any]) -> None:
     """Verdict, sizes, time, and the table of layers."""
+    from aot.report.choice import next_lines
     from aot.report.formats import kib
     from aot.report.size import slowest_of, time_of
 
@@ -374,6 +375,11 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
         for x in report["layers"]
     ]  # fmt: skip
     out.table(headers, rows)
+    faster = next_lines(report["layers"])
+    if out.verbose and faster:
+        out.row("faster", "the next faster kernel of a layer, estimated:")
+        for line in faster:
+            out.line(f"  {line}")
 
 
 def show_changes(out: Output, changes: Mapping[str, Any], *, top: int) -> None:

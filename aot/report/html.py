@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from aot.report.budget import Finding
+from aot.report.choice import next_text
 from aot.report.diff import change_text
 from aot.report.formats import kib, short
 from aot.report.html_svg import flash_map, layer_bars, legend, memory_plan
@@ -222,17 +223,10 @@ def _layer_table(report: Report) -> str:
         name, shape = x["name"].partition(";")[0], "×".join(map(str, x["output"]["shape"]))
         row = (x["index"], x["op"], name, x["kernel"], shape, x["macs"], x["instructions"])
         sizes = (x["instructions_per_mac"], x["estimated_cycles"], x["code"], x["weights"], x["tables"], x["scratch"])
-        rows.append((*row, *sizes, *([_next(x["next_faster"])] if slower else [])))
+        rows.append((*row, *sizes, *([next_text(x["next_faster"])] if slower else [])))
     figures = ("MAC", "instructions", "per MAC", "cycles, est.", "code", "weights", "tables", "scratch")
     headers = ("", "operator", "result", "kernel", "shape", *figures, *(["next faster, estimated"] if slower else []))
     return html_table(headers, rows, left=5, cut=70 if slower else _LONG)
-
-
-def _next(step: Mapping[str, Any] | None) -> str:
-    if step is None:
-        return ""
-    cost = f"{step['flash']:+,} B flash, {step['scratch']:+,} B scratch"
-    return f"{step['kernel']}: {step['instructions']:+,} instructions, {cost}"
 
 
 def _symbol_table(flash: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from aot.micro.image import ImageReport, check_image
 from aot.micro.project import Project
 from aot.micro.runner import RunResult, run
 from aot.report.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
+from aot.report.choice import next_faster
 from aot.report.compare import compare_sets
 from aot.report.fingerprint import fingerprint
 from aot.report.report_cycles import Profile, profile_cycles
@@ -222,25 +223,3 @@ def _layers(
             }
         )
     return rows
-
-
-def next_faster(layer: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The slowest of the candidates that are estimated to be faster than the chosen kernel, and what it costs.
-
-    `instructions`, `flash` and `scratch` are its estimates minus the chosen one's; None where the chosen one is the fastest.
-    """
-    known = {c["kernel"]: c for c in layer.get("candidates", ())}
-    chosen = known.get(layer["kernel"])
-    if chosen is None:
-        return None
-    faster = [c for c in known.values() if c["instructions"] < chosen["instructions"]]
-    if not faster:
-        return None
-    best = max(faster, key=lambda c: (c["instructions"], c["kernel"]))
-    flash = best["constants"] + best["code"] - chosen["constants"] - chosen["code"]
-    return {
-        "kernel": best["kernel"],
-        "instructions": best["instructions"] - chosen["instructions"],
-        "flash": flash,
-        "scratch": best["scratch"] - chosen["scratch"],
-    }

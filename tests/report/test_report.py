@@ -21,9 +21,10 @@ from aot.micro.image import check_image
 from aot.micro.project import Project, prepare
 from aot.report.attribution import GROUPS, attribute, berkeley, group_of, sections_of, shares
 from aot.report.budget import check_report
+from aot.report.choice import choice_rows, next_faster, next_lines
 from aot.report.html import report_html
 from aot.report.markdown import report_markdown
-from aot.report.report import bundle, make_report, next_faster, to_text
+from aot.report.report import bundle, make_report, to_text
 from aot.report.report_divergence import histogram
 from aot.report.report_matrix import Job, run_jobs
 from aot.report.schema import load_schema
@@ -193,6 +194,12 @@ def test_next_faster_candidate() -> None:
     }  # fmt: skip
     assert next_faster({"kernel": "fast", "candidates": candidates}) is None
     assert next_faster({"kernel": "unknown", "candidates": candidates}) is None
+    layer = {"index": 3, "op": "CONV_2D", "kernel": "small", "macs": 9, "constants": 7, "scratch": 8, "output": {"shape": [1, 2]}}
+    text = "middle: -20 instructions, +300 B flash, +0 B scratch"
+    assert choice_rows([{**layer, "candidates": candidates}]) == [(3, "CONV_2D", "small", 9, 100, 7, 8, "1x2", text)]
+    step = next_faster({"kernel": "small", "candidates": candidates})
+    lines = next_lines([{**layer, "instructions": 104, "next_faster": step}, {**layer, "next_faster": None}])
+    assert lines == [f"L3 CONV_2D 104 instructions: {text}"]
 
 
 def fake_work(job: Job) -> dict[str, Any]:
