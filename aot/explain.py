@@ -163,8 +163,8 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E1201": (
         "operator not supported yet",
-        "No converter is registered for this operator. `aot ops` lists those that are. An equivalent built\n"
-        "from supported ones often exists; docs/operators.md names some.",
+        "No converter is registered for this operator. `aot ops` and docs/operators.md list those that are;\n"
+        "`aot explain OPERATOR`, with its name, tells what it would take and what to do until then.",
     ),
     "E1202": (
         "element types not supported",

@@ -1,4 +1,4 @@
-"""`aot explain CODE`: what an error means and what to do about it."""
+"""`aot explain CODE`: what an error means and what to do about it; of an operator, what is supported or would be needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "explain"
 
 def command(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="Such as E1203; without it, all codes.", show_default=False)
+        str | None, typer.Argument(metavar="CODE", help="Such as E1203, or an operator: WHILE; without it, all codes.")
     ] = None,
     *,
     as_json: JsonFlag = False,
@@ -30,9 +30,25 @@ def command(
         out.table(("code", "meaning"), [(r["code"], r["title"]) for r in rows])
         out.result({"codes": rows})
         return
-    entry = EXPLANATIONS.get(code.upper())
+    entry = EXPLANATIONS.get(code.upper()) or _operator(code)
     if entry is None:
-        raise UsageError(Problem("E5008", f"there is no error code '{code}'; aot explain lists them all"))
+        message = f"there is no error code or operator '{code}'; aot explain lists the codes, aot ops the operators"
+        raise UsageError(Problem("E5008", message))
     title, text = entry
-    out.line(f"{code.upper()}: {title}\n\n{text}")
-    out.result({"code": code.upper(), "title": title, "text": text})
+    code = code if ":" in code else code.upper()
+    out.line(f"{code}: {title}\n\n{text}")
+    out.result({"code": code, "title": title, "text": text})
+
+
+def _operator(name: str) -> tuple[str, str] | None:
+    """Title and text of an operator's name."""
+    from aot.cli.ops import operator_rows
+    from aot.op._missing import needs_of
+
+    wanted = name if ":" in name else name.upper()
+    row = next((r for r in operator_rows() if r["operator"] == wanted), None)
+    if row is None:
+        needs = needs_of(wanted)
+        return None if needs is None else ("an operator that is not supported", needs)
+    text = f"Types: {', '.join(row['types'])}.\nKernels: {', '.join(row['kernels'])}.\nOracle: {row['oracle']}."
+    return "an operator that is supported", f"{text}\n{row['file']}: {row['doc']}"

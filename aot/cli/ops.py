@@ -2,37 +2,96 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
 
 from aot.cli.options import JsonFlag, QuietFlag
 from aot.cli.output import Output
 
 NAME = "ops"
 
+_HEAD = """# Operators
+
+What `aot ops` prints, generated from the registries (`aot ops --markdown`); a test fails when this page is not up to date.
+
+*Types* are those of the data; `int8*int4` stands for data and weights, int16 data come with a bias of 32 or 64 bits.
+Broadcasting is supported wherever TensorFlow Lite has it. Axes, permutations, paddings, sizes and positions that decide a shape
+are known at compile time; indices of GATHER and the like may come at run time. *Kernels*: `arm_dsp` has kernels for the DSP
+extension (Cortex-M4, M7, M33), `arm_mve` for Helium, `generic` hand-shaped portable loops; `te` are loop nests from the
+operator's tensor expression; a view takes no instruction, and what is folded is computed by the compiler. *Oracle*: whose bytes
+are reproduced, those of TensorFlow Lite's reference kernels (LiteRT) or of TFLM; the file names the kernels.
+
+"""
+
 
 def operator_rows() -> list[dict[str, Any]]:
-    """One entry per TensorFlow Lite operator: its name, the file that implements it, what that file says of it."""
+    """One entry per TensorFlow Lite operator: name, types, classes of kernels, whose bytes, its file and its doc."""
     import sys
 
+    from aot import topi
     from aot.op import load_all
-    from aot.op.convert import CONVERTERS
+    from aot.op.convert import CONVERTERS, SUPPORT
 
     load_all()
+    topi.load_all()
     rows = []
     for name in sorted(CONVERTERS):
         module = CONVERTERS[name].__module__
-        doc = (sys.modules[module].__doc__ or "").strip().splitlines()
-        oracles = getattr(sys.modules[module], "ORACLES", ("litert", "tflm"))
+        doc = (sys.modules[module].__doc__ or "").strip()
         rows.append(
-            {"operator": name, "file": module.replace(".", "/") + ".py", "oracles": list(oracles), "doc": doc[0] if doc else ""}
+            {
+                "operator": name,
+                "types": list(SUPPORT[name].types),
+                "kernels": _kernel_classes(SUPPORT[name].through),
+                "oracles": list(getattr(sys.modules[module], "ORACLES", ("litert", "tflm"))),
+                "oracle": SUPPORT[name].oracle,
+                "file": module.replace(".", "/") + ".py",
+                "doc": doc.splitlines()[0] if doc else "",
+            }
         )
     return rows
 
 
-def command(*, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
-    """List the TensorFlow Lite operators that can be compiled."""
+def _kernel_classes(through: Sequence[str]) -> list[str]:
+    """Which kinds of kernels there are for the relay operators that one is made of."""
+    from aot.ir.op import F_IS_VIEW
+    from aot.op.impl import implementations
+    from aot.op.te_rule import F_TE
+
+    if not through:
+        return ["folded"]
+    if all(F_IS_VIEW.find(n) for n in through):
+        return ["view"]
+    own = {i.name.partition(".")[0] for n in through for i in implementations(n) if i.anchor != "*"}
+    return [*sorted(own), *(["te"] if any(n in F_TE for n in through) else [])]
+
+
+def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """docs/operators.md."""
+    lines = ["| operator | types | kernels | oracle | file |", "|---|---|---|---|---|"]
+    for r in rows:
+        link = f"[{r['file'].rpartition('/')[2]}](../{r['file']})"
+        types = ", ".join(r["types"]).replace("*", "×")
+        lines.append(f"| {r['operator']} | {types} | {', '.join(r['kernels'])} | {r['oracle']} | {link} |")
+    builtin = sum(not r["operator"].startswith("CUSTOM:") for r in rows)
+    return _HEAD + "\n".join(lines) + f"\n\n{builtin} builtin operators, {len(rows) - builtin} custom.\n"
+
+
+def command(
+    *,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the page docs/operators.md.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """List the TensorFlow Lite operators that can be compiled, with their types."""
     out = Output(json=as_json, quiet=quiet)
     rows = operator_rows()
-    out.table(("operator", "exact to", "what"), [(r["operator"], ", ".join(r["oracles"]), r["doc"]) for r in rows])
-    out.line(f"{len(rows)} operators")
+    if markdown:
+        out.line(to_markdown(rows).rstrip("\n"))
+    else:
+        table = [(r["operator"], ", ".join(r["kernels"]), ", ".join(r["oracles"]), ", ".join(r["types"])) for r in rows]
+        out.table(("operator", "kernels", "exact to", "types"), table)
+        out.line(f"{len(rows)} operators")
     out.result({"operators": rows})

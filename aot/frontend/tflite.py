@@ -214,7 +214,8 @@ class GraphWalk:
         converter = CONVERTERS.get(op.kind)
         if converter is None:
             if op.opcode != "CUSTOM" or check.is_known_custom(op):  # else check has said what it is
-                self._problems.add("E1201", "this operator is not supported yet (aot ops lists those that are)", op.where)
+                message = f"this operator is not supported yet (aot explain {op.kind} tells what it would take)"
+                self._problems.add("E1201", message, op.where)
             return None
         try:
             found = converter(self, op)

@@ -64,7 +64,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: NegateAttrs, out_typ
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("TEMPLATE_NEGATE")
+@from_tflite("TEMPLATE_NEGATE", "int8", "template.negate")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """Check what this version supports, compute the attributes in double precision as the reference does, build the calls."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)

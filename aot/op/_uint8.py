@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 
@@ -92,6 +93,7 @@ def _shifted(data: Array) -> Array:
 def legacy_uint8(convert: Converter) -> Converter:
     """The converter for int8, which thereby takes quantised uint8 operands and results too."""
 
+    @wraps(convert)
     def converter(ctx: ConvertContext, op: OperatorView) -> Expr | Sequence[Expr]:
         inputs = [ctx.input_type(op, i) for i in range(len(op.inputs)) if op.input(i) >= 0]
         outputs = [ctx.output_type(op, i) for i in range(len(op.outputs))]

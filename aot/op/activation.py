@@ -99,7 +99,7 @@ def _convert_sigmoid(ctx: ConvertContext, op: OperatorView, *, function: str, sh
     return call("qnn.sigmoid16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
-@from_tflite("LOGISTIC")
+@from_tflite("LOGISTIC", "int8 uint8 int16 float32", "qnn.lut qnn.sigmoid16 sigmoid")
 @legacy_uint8
 def convert_logistic(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """1 / (1 + e^-x)."""
@@ -111,7 +111,7 @@ def convert_logistic(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return real_call(ctx, op, sigmoid, ("int8",))
 
 
-@from_tflite("TANH")
+@from_tflite("TANH", "int8 uint8 int16 float32", "qnn.lut qnn.sigmoid16 tanh")
 @legacy_uint8
 def convert_tanh(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The hyperbolic tangent."""
@@ -126,7 +126,7 @@ def convert_tanh(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 # --- other real functions
 
 
-@from_tflite("ELU")
+@from_tflite("ELU", "int8 float32", "elu qnn.lut")
 def convert_elu(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """x, or e^x - 1 below 0."""
     if is_plain(ctx.input_type(op, 0)):
@@ -134,7 +134,7 @@ def convert_elu(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return real_call(ctx, op, lambda x: np.where(x < 0, apply("expm1", x), x), ("int8",))
 
 
-@from_tflite("GELU")
+@from_tflite("GELU", "int8 uint8 int16 float32", "gelu qnn.lut qnn.lut16")
 @legacy_uint8
 def convert_gelu(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """x times the normal distribution's probability of less than x."""
@@ -144,7 +144,7 @@ def convert_gelu(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return real_call(ctx, op, lambda x: gelu(x, approximate=approximate))
 
 
-@from_tflite("EXP")
+@from_tflite("EXP", "int8 int16 float32", "exp qnn.lut qnn.lut16")
 def convert_exp(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """e^x."""
     if is_plain(ctx.input_type(op, 0)):
@@ -152,7 +152,7 @@ def convert_exp(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return real_call(ctx, op, lambda x: apply("exp", x))
 
 
-@from_tflite("LOG")
+@from_tflite("LOG", "int8 int16 float32", "log qnn.lut qnn.lut16")
 def convert_log(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The natural logarithm; of codes that are not positive the smallest result."""
     if is_plain(ctx.input_type(op, 0)):
@@ -162,7 +162,7 @@ def convert_log(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return real_call(ctx, op, lambda x: np.where(x <= 0, lowest, apply("log", np.where(x <= 0, np.float32(1), x))))
 
 
-@from_tflite("SQRT")
+@from_tflite("SQRT", "float32", "sqrt")
 def convert_sqrt(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The square root, of float32."""
     if not is_plain(ctx.input_type(op, 0)):
@@ -170,7 +170,7 @@ def convert_sqrt(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return convert_unary(ctx, op, "sqrt")
 
 
-@from_tflite("RSQRT")
+@from_tflite("RSQRT", "int8 int16 float32", "qnn.lut qnn.lut16 rsqrt")
 def convert_rsqrt(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """1 / sqrt(x); of 0 the largest code.  (The reference reports negative numbers as errors; here they are as 0.)"""
     if is_plain(ctx.input_type(op, 0)):
@@ -209,7 +209,7 @@ _BOUNDS: dict[str, tuple[float | None, float | None]] = {
 def _register_relu(opcode: str) -> None:
     low, high = _BOUNDS[opcode]
 
-    @from_tflite(opcode)
+    @from_tflite(opcode, "int8 uint8 int16 float32", "clip relu")
     @legacy_uint8
     def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         """A clip where input and output have one quantisation, else rescaled codes."""
@@ -243,7 +243,7 @@ for _opcode in _BOUNDS:
     _register_relu(_opcode)
 
 
-@from_tflite("ABS")
+@from_tflite("ABS", "int8 int32 float32", "abs qnn.lut")
 def convert_abs(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The absolute value; codes of int8 by table."""
     if is_plain(ctx.input_type(op, 0)):
@@ -259,7 +259,7 @@ def convert_abs(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 # --- HARD_SWISH
 
 
-@from_tflite("HARD_SWISH")
+@from_tflite("HARD_SWISH", "int8 uint8 float32", "hard_swish qnn.lut")
 @legacy_uint8
 def convert_hard_swish(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """x * relu6(x + 3) / 6; codes in the reference's 16-bit fixed point."""

@@ -186,7 +186,7 @@ def _through_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call("qnn.quantize", [total], QuantizeAttrs(scale, zp, *int_range(out.dtype), out.dtype), span=span)
 
 
-@from_tflite("ADD")
+@from_tflite("ADD", "int8 uint8 int16 int32 int64 float32", "add qnn.add")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """add of numbers, qnn.add of codes."""
@@ -198,7 +198,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call("qnn.add", [operand(ctx, op, 0), operand(ctx, op, 1)], _attrs(ctx, op, sign=1), span=ctx.span(op))
 
 
-@from_tflite("SUB")
+@from_tflite("SUB", "int8 uint8 int16 int32 int64 float32", "qnn.add subtract")
 @legacy_uint8
 def convert_sub(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """subtract of numbers, qnn.add with a negative second operand of codes."""

@@ -13,7 +13,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.relay.expr import Expr, call
 
 
-@from_tflite("ADD_N")
+@from_tflite("ADD_N", "int32 float32", "add")
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """add of add of ..."""
     types = [ctx.input_type(op, i) for i in range(len(op.inputs))]

@@ -16,7 +16,7 @@ from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._fixed_point import named
 from aot.op._move import MOVABLE, normalized_axis, one_int, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -68,8 +68,8 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ArgReduceAttrs, out_
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("ARG_MAX")
-@from_tflite("ARG_MIN")
+@from_tflite("ARG_MAX", EVERY, "argmax")
+@from_tflite("ARG_MIN", EVERY, "argmin")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """argmax or argmin along a constant axis."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)

@@ -306,7 +306,7 @@ def _same_codes(ctx: ConvertContext, op: OperatorView) -> None:
 
 
 def _converter(opcode: str, name: str) -> None:
-    @from_tflite(opcode)
+    @from_tflite(opcode, " ".join(BINARY[name].dtypes), name)
     def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         if name in ("maximum", "minimum"):
             _same_codes(ctx, op)

@@ -64,7 +64,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PoolAttrs, out_type:
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("AVERAGE_POOL_2D")
+@from_tflite("AVERAGE_POOL_2D", "int8 uint8 int16", "nn.avg_pool2d")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """nn.avg_pool2d."""
     return convert_pool(ctx, op, name="nn.avg_pool2d", dtypes=("int8", "int16", "uint8"))

@@ -97,7 +97,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: BatchMatmulAttrs, ou
 _KINDS = (("int8", "int8", "int8"), ("int16", "int16", "int16"), ("int16", "int8", "int16"))
 
 
-@from_tflite("BATCH_MATMUL")
+@from_tflite("BATCH_MATMUL", "int8 int16 float32", "nn.batch_matmul")
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """batch_matmul + requantize; a fully connected layer where the right side is one constant matrix."""
     a, b, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)

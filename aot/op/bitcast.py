@@ -50,7 +50,7 @@ def evaluate(data: Array, *, attrs: BitcastAttrs, out_type: TensorType) -> Array
     return np.frombuffer(np.ascontiguousarray(data).tobytes(), numpy_dtype(attrs.dtype)).reshape(attrs.shape)
 
 
-@from_tflite("BITCAST")
+@from_tflite("BITCAST", "int8 uint8 int16 uint16 int32 uint32 int64 float32", "bitcast")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """bitcast to the declared type of the result."""
     out = ctx.output_type(op)

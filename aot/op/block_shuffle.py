@@ -13,7 +13,7 @@ from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.op._check import require_dtype
 from aot.op._move import MOVABLE, constant_ints, reshaped
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.pad import PadAttrs
 from aot.op.strided_slice import slice_of
 from aot.op.transpose import TransposeAttrs
@@ -39,7 +39,7 @@ def _image(ctx: ConvertContext, op: OperatorView) -> tuple[TensorType, int]:
     return data, block
 
 
-@from_tflite("SPACE_TO_DEPTH")
+@from_tflite("SPACE_TO_DEPTH", EVERY, "transpose")
 def convert_space_to_depth(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """[N, H*b, W*b, C] -> [N, H, W, b*b*C]."""
     data, b = _image(ctx, op)
@@ -50,7 +50,7 @@ def convert_space_to_depth(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return _shuffled(ctx, op, operand(ctx, op, 0), split=split, axes=(0, 1, 3, 2, 4, 5), shape=shape)
 
 
-@from_tflite("DEPTH_TO_SPACE")
+@from_tflite("DEPTH_TO_SPACE", EVERY, "transpose")
 def convert_depth_to_space(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """[N, H, W, b*b*C] -> [N, H*b, W*b, C]."""
     data, b = _image(ctx, op)
@@ -71,7 +71,7 @@ def _blocks(ctx: ConvertContext, op: OperatorView) -> tuple[TensorType, list[int
     return data, blocks, pairs
 
 
-@from_tflite("SPACE_TO_BATCH_ND")
+@from_tflite("SPACE_TO_BATCH_ND", EVERY, "transpose")
 def convert_space_to_batch(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """[N, S*b, C] -> [b*N, S, C] after a padding of S."""
     data, blocks, pairs = _blocks(ctx, op)
@@ -95,7 +95,7 @@ def convert_space_to_batch(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return _shuffled(ctx, op, x, split=split, axes=axes, shape=(count, *outer, *tail))
 
 
-@from_tflite("BATCH_TO_SPACE_ND")
+@from_tflite("BATCH_TO_SPACE_ND", EVERY, "transpose")
 def convert_batch_to_space(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """[b*N, S, C] -> [N, S*b, C], of which the crops are cut off."""
     data, blocks, pairs = _blocks(ctx, op)

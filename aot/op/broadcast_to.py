@@ -15,7 +15,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._move import MOVABLE, broadcast_index, constant_ints, reshaped, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -82,7 +82,7 @@ def te_tile(_ctx: TeContext, args: Sequence[Tensor], attrs: TileAttrs, out_type:
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("BROADCAST_TO")
+@from_tflite("BROADCAST_TO", EVERY, "broadcast_to")
 def convert_broadcast_to(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """broadcast_to, or a reshape where nothing is repeated."""
     data, shape = ctx.input_type(op, 0), tuple(constant_ints(ctx, op, 1))
@@ -95,7 +95,7 @@ def convert_broadcast_to(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call("broadcast_to", [x], BroadcastToAttrs(shape), span=ctx.span(op))
 
 
-@from_tflite("TILE")
+@from_tflite("TILE", EVERY, "tile")
 def convert_tile(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """tile, or the data themselves where they come once."""
     data, reps = ctx.input_type(op, 0), tuple(constant_ints(ctx, op, 1))

@@ -17,7 +17,7 @@ from aot.ir.type import TensorType, Type, per_tensor
 from aot.op._check import require_dtype, require_quant, require_same_quant
 from aot.op._fixed_point import round_half_away
 from aot.op._move import MOVABLE
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.lut import LutAttrs
 from aot.op.quantize import Requantize8Attrs
 from aot.op.te_rule import F_TE, TeContext
@@ -106,7 +106,7 @@ def _rescaled(ctx: ConvertContext, op: OperatorView, i: int, out: TensorType) ->
     return call("qnn.requantize8", [call("qnn.lut", [codes], table, span=span)], back, span=span)
 
 
-@from_tflite("CONCATENATION")
+@from_tflite("CONCATENATION", EVERY, "concatenate")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """concatenate; a single operand is passed on."""
     out = ctx.output_type(op)

@@ -133,7 +133,7 @@ def tap_value(
     return inside - int(attrs.input_zp)
 
 
-@from_tflite("CONV_2D")
+@from_tflite("CONV_2D", "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*float32", "nn.conv2d nn.conv2d_float")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """conv2d + bias_add + requantize (+ clip). Grouped convolutions (fewer weight channels than data channels) are refused."""

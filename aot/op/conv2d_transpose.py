@@ -142,7 +142,7 @@ class _AsConvolution:
         return self._ctx.output_type(op, i)
 
 
-@from_tflite("TRANSPOSE_CONV")
+@from_tflite("TRANSPOSE_CONV", "int8*int8 int8*int4 int16*int8 uint8*uint8", "nn.conv2d_transpose")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """conv2d_transpose + bias_add + requantize (+ clip); a size that is not constant is taken to be the declared one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from aot.errors import Problem, UnsupportedError
@@ -18,7 +19,7 @@ class ConvertContext(Protocol):
 
     @property
     def oracle(self) -> str:
-        """"litert" or "tflm": whose rounding is asked for."""
+        """ "litert" or "tflm": whose rounding is asked for."""
 
     def input(self, op: OperatorView, i: int) -> Expr | None:
         """Operand i as a relay expression; None where the operator leaves it out."""
@@ -38,17 +39,43 @@ class ConvertContext(Protocol):
 
 Converter = Callable[[ConvertContext, OperatorView], Expr | Sequence[Expr]]
 
+EVERY = "bool int8 uint8 int16 int32 int64 float32"
+"""Types whose elements are moved, whatever they mean."""
+
+EVERY_WIDTH = "bool int8 uint8 int16 uint16 int32 uint32 int64 float32"
+
+
+def _order(types: str) -> tuple[int, ...]:
+    """Types in the order of EVERY_WIDTH, by data first."""
+    return tuple(EVERY_WIDTH.split().index(t) if t != "int4" else -1 for t in types.split("*"))
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """What is said of a TFLite operator: the element types of its data (`int8*int4`: data and weights), the relay operators that
+    it becomes, and whose results are reproduced.
+    """
+
+    types: tuple[str, ...]
+    through: tuple[str, ...]
+    oracle: str = "LiteRT"
+
+
 CONVERTERS: dict[str, Converter] = {}
 """TFLite operator name -> converter."""
 
+SUPPORT: dict[str, Support] = {}
+"""TFLite operator name -> what is supported of it."""
 
-def from_tflite(opcode: str) -> Callable[[Converter], Converter]:
-    """Register a converter for a builtin operator."""
+
+def from_tflite(opcode: str, types: str, through: str, *, oracle: str = "LiteRT") -> Callable[[Converter], Converter]:
+    """Register a converter of a builtin operator; `types` and `through` are words, as in `Support`."""
 
     def register(func: Converter) -> Converter:
         if opcode in CONVERTERS:
             raise ValueError(f"two converters for {opcode}")
         CONVERTERS[opcode] = func
+        SUPPORT[opcode] = Support(tuple(sorted(types.split(), key=_order)), tuple(through.split()), oracle)
         return func
 
     return register

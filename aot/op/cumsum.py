@@ -49,7 +49,7 @@ def evaluate(data: Array, *, attrs: CumSumAttrs, out_type: TensorType) -> Array:
     return np.ascontiguousarray(np.moveaxis(sums, -1, attrs.axis))
 
 
-@from_tflite("CUMSUM")
+@from_tflite("CUMSUM", "int32 int64 float32", "cumsum")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """cumsum."""
     data = ctx.input_type(op, 0)

@@ -70,7 +70,12 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DenseAttrs, out_type
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("FULLY_CONNECTED")
+@from_tflite(
+    "FULLY_CONNECTED",
+    "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*float32",
+    "nn.dense nn.dense_float",
+    oracle="LiteRT, or TFLM with `--oracle tflm`",
+)
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """reshape to rows, dense + bias_add + requantize (+ clip), reshape to the output's shape."""

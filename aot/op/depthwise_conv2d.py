@@ -83,7 +83,11 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DepthwiseConv2DAttrs
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("DEPTHWISE_CONV_2D")
+@from_tflite(
+    "DEPTHWISE_CONV_2D",
+    "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*float32",
+    "nn.depthwise_conv2d nn.depthwise_conv2d_float",
+)
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """depthwise_conv2d + bias_add + requantize (+ clip).

@@ -54,7 +54,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DequantizeAttrs, out
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("DEQUANTIZE")
+@from_tflite("DEQUANTIZE", "int8 uint8 int16", "qnn.dequantize")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """qnn.dequantize."""
     data = ctx.input_type(op, 0)

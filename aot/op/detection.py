@@ -179,7 +179,7 @@ def score_limit(threshold: float, dtype: str, quant: Real) -> float:
     return float(reached[0]) if reached.size else float(limits.max + 1)
 
 
-@from_tflite("CUSTOM:TFLite_Detection_PostProcess")
+@from_tflite("CUSTOM:TFLite_Detection_PostProcess", "float32", "vision.decode_boxes vision.nms")
 def convert(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
     """Boxes, classes, scores and their number, all float32; anchors may be constants."""
     options, span = _options(ctx, op), ctx.span(op)

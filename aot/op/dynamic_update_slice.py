@@ -16,7 +16,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._move import MOVABLE, clamped_index, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -70,7 +70,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DynamicUpdateSliceAt
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("DYNAMIC_UPDATE_SLICE")
+@from_tflite("DYNAMIC_UPDATE_SLICE", EVERY, "dynamic_update_slice")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """dynamic_update_slice; scalars are left as they are by TFLite too."""
     require_dtype(ctx, op, ctx.input_type(op, 0), MOVABLE)

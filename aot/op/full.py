@@ -15,7 +15,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._move import MOVABLE, constant_ints, reshaped, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -50,7 +50,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: FullAttrs, out_type:
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("FILL")
+@from_tflite("FILL", EVERY, "full")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """full in the shape of operand 0."""
     value, shape = ctx.input_type(op, 1), tuple(constant_ints(ctx, op, 0))

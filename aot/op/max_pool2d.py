@@ -72,7 +72,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PoolAttrs, out_type:
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("MAX_POOL_2D")
+@from_tflite("MAX_POOL_2D", "int8 uint8 int16 float32", "nn.max_pool2d")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """nn.max_pool2d."""
     return convert_pool(ctx, op, name="nn.max_pool2d", dtypes=("int8", "int16", "uint8", "float32"))

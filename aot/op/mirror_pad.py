@@ -17,7 +17,7 @@ from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._fixed_point import named
 from aot.op._move import MOVABLE, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -72,7 +72,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: MirrorPadAttrs, out_
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("MIRROR_PAD")
+@from_tflite("MIRROR_PAD", EVERY, "mirror_pad")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """mirror_pad."""
     data, amounts = ctx.input_type(op, 0), ctx.constant(op, 1)

@@ -77,7 +77,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: MultiplyAttrs, out_t
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("MUL")
+@from_tflite("MUL", "int8 uint8 int16 int32 uint32 int64 float32", "multiply qnn.multiply")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """multiply of numbers, qnn.multiply of codes."""

@@ -15,7 +15,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._move import MOVABLE, normalized_axis, one_int, reshaped, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -58,7 +58,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: OneHotAttrs, out_typ
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("ONE_HOT")
+@from_tflite("ONE_HOT", EVERY, "one_hot")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """one_hot; an axis of -1 puts the new dimension last."""
     indices, on = ctx.input_type(op, 0), ctx.input_type(op, 2)

@@ -9,12 +9,12 @@ from aot.frontend.view import OperatorView
 from aot.op._check import require_dtype
 from aot.op._move import MOVABLE, normalized_axis, reshaped
 from aot.op.concatenate import ConcatenateAttrs
-from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 
 
-@from_tflite("PACK")
+@from_tflite("PACK", EVERY, "concatenate")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """Each operand with an extent of 1 at the axis, concatenated."""
     out, data = ctx.output_type(op), ctx.input_type(op, 0)

@@ -87,7 +87,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PreluAttrs, out_type
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("PRELU")
+@from_tflite("PRELU", "int8 uint8 int16 float32", "add maximum minimum multiply qnn.prelu")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """qnn.prelu; the multipliers in float32 as PreluPrepare computes them. float32: max(x, 0) + alpha * min(x, 0)."""
@@ -115,7 +115,7 @@ def _float_prelu(x: RelayExpr, slope: RelayExpr, ctx: ConvertContext, op: Operat
     return call("add", [above, call("multiply", [below, slope], BinaryAttrs(), span=span)], BinaryAttrs(), span=span)
 
 
-@from_tflite("LEAKY_RELU")
+@from_tflite("LEAKY_RELU", "int8 uint8 int16 float32", "leaky_relu qnn.lut qnn.prelu")
 @legacy_uint8
 def convert_leaky(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """x, or alpha * x below 0."""

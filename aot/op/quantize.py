@@ -144,7 +144,7 @@ def te_requantize8(_ctx: TeContext, args: Sequence[Tensor], attrs: Requantize8At
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("QUANTIZE")
+@from_tflite("QUANTIZE", "int8 uint8 int16 int32 float32", "qnn.quantize")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """qnn.quantize of float32, qnn.requantize8 of codes."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)

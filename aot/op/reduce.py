@@ -154,8 +154,12 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call(kind, [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
+_CODES = "int8 uint8 int16 int32 int64 float32"
+_SUPPORT = {"SUM": (_CODES, "qnn.sum sum"), "MEAN": (_CODES, "average mean")}
+_ORACLE = {"SUM": "LiteRT; TFLM for int8 and int16"}
+
 for _opcode, (_kind, _dtypes) in OPERATORS.items():
-    from_tflite(_opcode)(convert)
+    from_tflite(_opcode, *_SUPPORT.get(_opcode, (" ".join(_dtypes), _kind)), oracle=_ORACLE.get(_opcode, "LiteRT"))(convert)
     register_op(
         _kind,
         pattern=OpPattern.COMM_REDUCE,

@@ -160,7 +160,7 @@ def float_line(size: int, new_size: int, *, align_corners: bool, half_pixel_cent
     return Line(*zip(*rows, strict=True))
 
 
-@from_tflite("RESIZE_BILINEAR")
+@from_tflite("RESIZE_BILINEAR", "int8 uint8 int16 float32", "image.resize_bilinear")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """image.resize_bilinear; the new size has to be constant."""
     data = ctx.input_type(op, 0)

@@ -86,7 +86,7 @@ def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: ResizeNearestAttrs, o
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("RESIZE_NEAREST_NEIGHBOR")
+@from_tflite("RESIZE_NEAREST_NEIGHBOR", "int8 uint8 int16 int32 float32", "image.resize_nearest")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """image.resize_nearest; the new size has to be constant."""
     data = ctx.input_type(op, 0)

@@ -17,7 +17,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._move import MOVABLE, constant_ints, normalized_axis, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -91,7 +91,7 @@ def te_reverse_sequence(_ctx: TeContext, args: Sequence[Tensor], attrs: ReverseS
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("REVERSE_V2")
+@from_tflite("REVERSE_V2", EVERY, "reverse")
 def convert_reverse(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """reverse along constant axes."""
     data = ctx.input_type(op, 0)
@@ -100,7 +100,7 @@ def convert_reverse(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call("reverse", [operand(ctx, op, 0)], ReverseAttrs(axes), span=ctx.span(op))
 
 
-@from_tflite("REVERSE_SEQUENCE")
+@from_tflite("REVERSE_SEQUENCE", EVERY, "reverse_sequence")
 def convert_reverse_sequence(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """reverse_sequence; the lengths may come at run time."""
     data = ctx.input_type(op, 0)

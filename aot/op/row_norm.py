@@ -42,7 +42,7 @@ def _rows(ctx: ConvertContext, op: OperatorView) -> Expr:
     return operand(ctx, op, 0)
 
 
-@from_tflite("LOG_SOFTMAX")
+@from_tflite("LOG_SOFTMAX", "float32", "exp log reduce_max subtract sum")
 def convert_log_softmax(ctx: ConvertContext, op: OperatorView) -> Expr:
     """float32 only."""
     x, span = _rows(ctx, op), ctx.span(op)
@@ -61,7 +61,7 @@ def convert_softmax(ctx: ConvertContext, op: OperatorView) -> Expr:
     return _binary("divide", exps, _reduced("sum", exps, span), span)
 
 
-@from_tflite("L2_NORMALIZATION")
+@from_tflite("L2_NORMALIZATION", "float32", "divide maximum sqrt square sum")
 def convert_l2(ctx: ConvertContext, op: OperatorView) -> Expr:
     """float32 only."""
     if op.option("fused_activation_function") != "NONE":

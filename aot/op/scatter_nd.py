@@ -18,7 +18,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._move import MOVABLE, constant_ints, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
 from aot.op.take import check_constant_indices
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -54,7 +54,7 @@ def evaluate(indices: Array, updates: Array, *, attrs: ScatterNdAttrs, out_type:
     return out.reshape(attrs.shape)
 
 
-@from_tflite("SCATTER_ND")
+@from_tflite("SCATTER_ND", EVERY, "scatter_nd")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """scatter_nd."""
     indices, updates = ctx.input_type(op, 0), ctx.input_type(op, 1)

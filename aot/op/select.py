@@ -15,7 +15,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._move import MOVABLE, broadcast_index, reshaped, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -62,8 +62,8 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: SelectAttrs, out_typ
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("SELECT")
-@from_tflite("SELECT_V2")
+@from_tflite("SELECT", EVERY, "select")
+@from_tflite("SELECT_V2", EVERY, "select")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """select; the older SELECT's vector of conditions chooses along the first dimension."""
     cond, data, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)

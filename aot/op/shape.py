@@ -11,14 +11,14 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.op._check import require_dtype
 from aot.op._move import INDEX_TYPES, MOVABLE, constant_ints
-from aot.op.convert import ConvertContext, from_tflite, unsupported
+from aot.op.convert import EVERY, EVERY_WIDTH, ConvertContext, from_tflite, unsupported
 from aot.op.full import FullAttrs
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call, const
 from aot.support.dtype import numpy_dtype
 
 
-@from_tflite("SHAPE")
+@from_tflite("SHAPE", EVERY_WIDTH, "")
 def convert_shape(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The extents of the operand."""
     out = ctx.output_type(op)
@@ -26,7 +26,7 @@ def convert_shape(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return const(np.array(ctx.input_type(op, 0).shape, numpy_dtype(out.dtype)), span=ctx.span(op))
 
 
-@from_tflite("RANK")
+@from_tflite("RANK", EVERY_WIDTH, "")
 def convert_rank(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The number of dimensions, a scalar."""
     out = ctx.output_type(op)
@@ -34,7 +34,7 @@ def convert_rank(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return const(np.array(len(ctx.input_type(op, 0).shape), numpy_dtype(out.dtype)), span=ctx.span(op))
 
 
-@from_tflite("RANGE")
+@from_tflite("RANGE", "int32 int64 float32", "")
 def convert_range(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """start, start + delta, ... up to limit (exclusive), all of them constants."""
     out = ctx.output_type(op)
@@ -57,7 +57,7 @@ def convert_range(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return const(values, span=ctx.span(op))
 
 
-@from_tflite("BROADCAST_ARGS")
+@from_tflite("BROADCAST_ARGS", EVERY_WIDTH, "")
 def convert_broadcast_args(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The shape that two shapes broadcast to."""
     a, b = constant_ints(ctx, op, 0), constant_ints(ctx, op, 1)
@@ -68,7 +68,7 @@ def convert_broadcast_args(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return const(np.array(shape, numpy_dtype(ctx.output_type(op).dtype)), span=ctx.span(op))
 
 
-@from_tflite("ZEROS_LIKE")
+@from_tflite("ZEROS_LIKE", EVERY, "full")
 def convert_zeros_like(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """full of 0 (of the code 0 where the type is quantised, as the reference does)."""
     data = ctx.input_type(op, 0)

@@ -74,7 +74,7 @@ def evaluate(data: Array, *, attrs: SoftmaxAttrs, out_type: TensorType) -> Array
     return np.clip(result + OUTPUT_ZERO_POINT, -128, 127).astype(np.int8)
 
 
-@from_tflite("SOFTMAX")
+@from_tflite("SOFTMAX", "int8 uint8 int16 float32", "divide exp qnn.softmax qnn.softmax16 reduce_max subtract sum")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """qnn.softmax with the integers of SoftmaxPrepare, qnn.softmax16, or float32 arithmetic."""

@@ -87,7 +87,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: SquaredDifferenceAtt
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("SQUARED_DIFFERENCE")
+@from_tflite("SQUARED_DIFFERENCE", "int8 int32 float32", "qnn.squared_difference squared_difference")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """squared_difference of numbers, qnn.squared_difference of codes."""
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))

@@ -17,7 +17,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._move import MOVABLE, constant_ints, normalized_axis, one_int, reshaped, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call, tensor_type
@@ -94,7 +94,7 @@ def _pieces(ctx: ConvertContext, op: OperatorView, i: int, axis: int, sizes: Seq
     return pieces
 
 
-@from_tflite("SPLIT")
+@from_tflite("SPLIT", EVERY, "strided_slice")
 def convert_split(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
     """Equal pieces, one slice each; operand 0 is the axis."""
     shape, count = ctx.input_type(op, 1).shape, len(op.outputs)
@@ -104,7 +104,7 @@ def convert_split(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
     return _pieces(ctx, op, 1, axis, [shape[axis] // count] * count)
 
 
-@from_tflite("SPLIT_V")
+@from_tflite("SPLIT_V", EVERY, "strided_slice")
 def convert_split_v(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
     """Pieces of the given sizes, of which one may be -1."""
     shape = ctx.input_type(op, 0).shape
@@ -115,7 +115,7 @@ def convert_split_v(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
     return _pieces(ctx, op, 0, axis, sizes)
 
 
-@from_tflite("UNPACK")
+@from_tflite("UNPACK", EVERY, "strided_slice")
 def convert_unpack(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
     """One slice of extent 1 for each result, without that dimension."""
     shape = ctx.input_type(op, 0).shape
@@ -124,7 +124,7 @@ def convert_unpack(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
     return [reshaped(p, shape[:axis] + shape[axis + 1 :], ctx.span(op)) for p in pieces]
 
 
-@from_tflite("SLICE")
+@from_tflite("SLICE", EVERY, "strided_slice")
 def convert_slice(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """`size` elements from `begin` on; a size of -1 is all that follow."""
     data = ctx.input_type(op, 0)
@@ -195,7 +195,7 @@ def _entries(spec: _Spec, rank: int) -> tuple[list[int | None], list[int]]:
     return entries + [None] * (rank - len(entries)), new
 
 
-@from_tflite("STRIDED_SLICE")
+@from_tflite("STRIDED_SLICE", EVERY, "strided_slice")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """strided_slice with all masks resolved, then a reshape to the declared dimensions."""
     data = ctx.input_type(op, 0)

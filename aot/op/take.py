@@ -18,7 +18,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._move import INDEX_TYPES, MOVABLE, clamped_index, normalized_axis, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, call
 from aot.relay.expr import Expr as RelayExpr
@@ -109,7 +109,7 @@ def check_constant_indices(ctx: ConvertContext, op: OperatorView, i: int, extent
         unsupported(ctx, op, f"operand {i} holds an index outside {list(extents)}", code="E1122")
 
 
-@from_tflite("GATHER")
+@from_tflite("GATHER", EVERY, "take")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """take; axis and batch_dims may be negative."""
     data, indices = ctx.input_type(op, 0), ctx.input_type(op, 1)
@@ -122,7 +122,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call("take", [operand(ctx, op, 0), operand(ctx, op, 1)], TakeAttrs(axis, batch), span=ctx.span(op))
 
 
-@from_tflite("EMBEDDING_LOOKUP")
+@from_tflite("EMBEDDING_LOOKUP", EVERY, "take")
 def convert_embedding(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """take of rows: operand 0 are the indices, operand 1 the table."""
     table = ctx.input_type(op, 1)
@@ -132,7 +132,7 @@ def convert_embedding(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call("take", [operand(ctx, op, 1), operand(ctx, op, 0)], TakeAttrs(0), span=ctx.span(op))
 
 
-@from_tflite("GATHER_ND")
+@from_tflite("GATHER_ND", EVERY, "gather_nd")
 def convert_nd(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """gather_nd."""
     data, indices = ctx.input_type(op, 0), ctx.input_type(op, 1)

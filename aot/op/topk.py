@@ -47,7 +47,7 @@ def evaluate(data: Array, *, attrs: TopKAttrs, out_type: TensorType) -> Array:
     return np.ascontiguousarray(order[..., : attrs.k]).astype(numpy_dtype(attrs.dtype))
 
 
-@from_tflite("TOPK_V2")
+@from_tflite("TOPK_V2", "int8 uint8 int16 int32 int64 float32", "take topk")
 def convert(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
     """The values and their positions; k has to be constant."""
     data, positions = ctx.input_type(op, 0), ctx.output_type(op, 1)

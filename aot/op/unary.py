@@ -203,7 +203,7 @@ def convert_unary(ctx: ConvertContext, op: OperatorView, name: str, attrs: Unary
 
 
 def _converter(opcode: str, name: str) -> None:
-    @from_tflite(opcode)
+    @from_tflite(opcode, " ".join(UNARY[name].dtypes), name)
     def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         return convert_unary(ctx, op, name)
 

@@ -1,0 +1,60 @@
+"""What it would take to compile the TensorFlow Lite operators that are not supported; `aot explain OPERATOR` prints it."""
+
+from __future__ import annotations
+
+_STATE = (
+    "It keeps a state between runs. Needed: state tensors that the memory plan keeps for the whole life of the model, a reset\n"
+    "function, and TFLM as the reference, since TensorFlow Lite's own kernels are not exact for it."
+)
+_CONTROL = (
+    "It runs other subgraphs. Needed: subgraphs as functions of their own that share the workspace, and for loops a bound on\n"
+    "the number of turns, without which no worst case can be stated. Until then convert with the loop unrolled."
+)
+_SHAPE = (
+    "The shape of its result depends on the data. All memory is planned at compile time here, so this is not going to be\n"
+    "supported; cut the model before this operator and do the rest in C."
+)
+_STRINGS = "It works on strings or tables of them, which firmware has no use for here. Do this step outside of the model."
+_RANDOM = "Its results are random by definition, so nothing can be verified. Pass the numbers to the model as an input."
+_STABLEHLO = (
+    "StableHLO operators stand in files for other runtimes. Convert the model again for TensorFlow Lite's builtin operators."
+)
+_FREQUENCY = (
+    "Needed: complex numbers (as pairs of float32) and an FFT kernel. Until then compute the spectrum in C, before the model."
+)
+_TABLE = {
+    _STATE: "LSTM RNN SVDF UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN BIDIRECTIONAL_SEQUENCE_LSTM"
+    " BIDIRECTIONAL_SEQUENCE_RNN VAR_HANDLE READ_VARIABLE ASSIGN_VARIABLE",
+    _CONTROL: "IF WHILE CALL CALL_ONCE",
+    _SHAPE: "WHERE UNIQUE SEGMENT_SUM NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5",
+    _STRINGS: "HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_LOOKUP HASHTABLE_SIZE LSH_PROJECTION SKIP_GRAM",
+    _RANDOM: "RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR",
+    _FREQUENCY: "RFFT2D REAL IMAG COMPLEX_ABS",
+    "Needed: three-dimensional windows in the convolution's loop nest. Rank-5 images are rare on such devices; a sequence of\n"
+    "CONV_2D over the frames says the same.": "CONV_3D CONV_3D_TRANSPOSE",
+    "Needed: decoding of sparse constants at compile time (the view reads their layout already), which gives up the smaller\n"
+    "file. Convert without sparsity.": "DENSIFY SPARSE_TO_DENSE EMBEDDING_LOOKUP_SPARSE CONCAT_EMBEDDINGS",
+    "Needed: one file in aot/op with its meaning on float32, from aot/op/_template.py; integer models do not have it.": (
+        "L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION FAKE_QUANT BUCKETIZE MATRIX_DIAG MATRIX_SET_DIAG DILATE REDUCE_WINDOW"
+        " UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_SUM"
+    ),
+    "It stands for a part of the graph that a delegate took over; use the model from before that step.": "DELEGATE",
+    "The Signal operators of TFLM's audio front end are not supported yet: they are stateful, and TFLM is their only\n"
+    "reference. Compute the features in C, before the model.": "CUSTOM:Signal",
+}
+
+_NEEDS = {name: text for text, names in _TABLE.items() for name in names.split()}
+
+_UNKNOWN = (
+    "A custom operator without a public definition. Replace it by builtin operators, or cut the model there: the part before\n"
+    "and the part after compile as two models, and the operator becomes C code of yours between them."
+)
+
+
+def needs_of(opcode: str) -> str | None:
+    """What an unsupported operator would take; None for a name that is not TensorFlow Lite's."""
+    if opcode.startswith("CUSTOM:Signal"):
+        return _NEEDS["CUSTOM:Signal"]
+    if opcode.startswith("CUSTOM"):
+        return _UNKNOWN
+    return _NEEDS.get(opcode) or (_STABLEHLO if opcode.startswith("STABLEHLO_") else None)

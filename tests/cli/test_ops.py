@@ -1,0 +1,65 @@
+"""`aot ops` and `aot explain OPERATOR`: what is said of operators is what the converters do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aot.cli.ops import operator_rows, to_markdown
+from aot.errors import UsageError
+from aot.frontend import schema
+from aot.frontend.tflite import check_model, from_tflite
+from aot.op._missing import needs_of
+from aot.op.convert import CONVERTERS, SUPPORT
+from aot.relay.expr import Call, post_order
+from tests.op._forms import DTYPES, FORMS, LAYERS
+
+PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
+HELPERS = {"reshape", "clip", "nn.bias_add", "qnn.requantize", "qnn.requantize8"}
+"""Relay operators that may come with any other."""
+
+
+def test_page_is_up_to_date() -> None:
+    rows = operator_rows()
+    assert PAGE.read_text(encoding="utf-8") == to_markdown(rows), "run: aot ops --markdown > docs/operators.md"
+    assert sum(not r["operator"].startswith("CUSTOM:") for r in rows) >= 100
+
+
+def test_every_other_operator_says_what_it_would_take() -> None:
+    operator_rows()
+    known = {n for n in schema.enums()["BuiltinOperator"] if n not in ("CUSTOM", "PLACEHOLDER_FOR_GREATER_OP_CODES")}
+    assert [n for n in sorted(known - set(CONVERTERS)) if needs_of(n) is None] == []
+
+
+def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    from aot.cli.explain import command
+
+    command("while")
+    command("CUSTOM:SignalPCAN")
+    command("Mul")
+    text = capsys.readouterr().out
+    assert "WHILE: an operator that is not supported" in text
+    assert "MUL: an operator that is supported\n\nTypes: int8, uint8, int16, int32" in text
+    with pytest.raises(UsageError, match="E5008"):
+        command("MULL")
+
+
+def relay_operators(model: bytes) -> set[str]:
+    """Names of the operators that a model of one operator becomes."""
+    function = from_tflite(model)["main"]
+    return {str(e.op) for e in post_order(function.body) if isinstance(e, Call)}  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_types_are_those_that_are_accepted() -> None:
+    operator_rows()
+    assert set(CONVERTERS) - set(FORMS) - set(LAYERS) == {"STABLEHLO_COMPOSITE", "CUSTOM:TFLite_Detection_PostProcess"}
+    pairs = ("int8*int4", "int8*int8", "uint8*uint8", "int16*int4", "int16*int8", "float32*int8", "float32*float32")
+    for name in (*FORMS, *LAYERS):
+        types = DTYPES if name in FORMS else pairs
+        models = {t: FORMS[name](t) if name in FORMS else LAYERS[name](*t.split("*")) for t in types}
+        accepted = [t for t, model in models.items() if not check_model(model)]
+        assert tuple(accepted) == SUPPORT[name].types, name
+        found = set().union(*(relay_operators(models[t]) for t in accepted))
+        assert found - HELPERS == set(SUPPORT[name].through) - HELPERS, name

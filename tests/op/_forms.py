@@ -1,0 +1,163 @@
+"""The smallest model of each operator, given the element type of its data: what `aot ops` says of types is tried out on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.op._one_op import Spec, const, moving, one_op, same_quant
+from tests.writer import Quant
+
+DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32")
+Form = Callable[[str], bytes]
+SHAPE = (2, 4)
+IMAGE = (1, 4, 4, 4)
+
+
+def codes(shape: Sequence[int], dtype: str, scale: float = 0.5) -> Spec:
+    """A tensor, with quantisation where the type has it."""
+    quant = same_quant(dtype)
+    return Spec(tuple(shape), dtype, None if quant is None else Quant(scale, quant.zero_point))
+
+
+def unary(name: str, scale: float = 0.5, **options: Any) -> Form:
+    return lambda dtype: one_op(name, [codes(SHAPE, dtype)], [codes(SHAPE, dtype, scale)], **options)
+
+
+def binary(name: str, result: str = "", **options: Any) -> Form:
+    """Two tensors; a result of `result`'s type, or the operands'."""
+    return lambda dtype: one_op(name, [codes(SHAPE, dtype)] * 2, [codes(SHAPE, result or dtype)], **options)
+
+
+def plain(name: str) -> Form:
+    """Two tensors of numbers as they stand."""
+    return lambda dtype: one_op(name, [Spec(SHAPE, dtype)] * 2, [Spec(SHAPE, dtype)])
+
+
+def move(name: str, *shapes: Sequence[int], operands: Sequence[Spec] = (), **options: Any) -> Form:
+    return lambda dtype: moving(name, dtype, shapes, operands, **options)
+
+
+def indices(name: str, result: str, operand: Spec) -> Form:
+    return lambda dtype: one_op(name, [codes(SHAPE, dtype), operand], [Spec((2,), result)], output_type=result.upper())
+
+
+def reduction(name: str) -> Form:
+    return lambda dtype: one_op(name, [codes(SHAPE, dtype), const([1])], [codes((2,), dtype)], keep_dims=False)
+
+
+def window(name: str, *, weight: tuple[int, ...] = (), bias: bool = True, **options: Any) -> Callable[[str, str], bytes]:
+    """A layer of data and weights of given types."""
+
+    def build(dtype: str, weights: str) -> bytes:
+        per_tensor = Quant(0.5, 0)
+        w = Spec(weight, weights, None if weights == "float32" else per_tensor, np.ones(weight, weights.replace("int4", "int8")))
+        bias_type = {"float32": "float32", "int16": "int64"}.get(dtype, "int32")
+        b = Spec(weight[-1:], bias_type, Quant(0.25, 0) if dtype != "float32" else None, np.zeros(weight[-1:], bias_type))
+        x, y = codes(options["shape"], dtype), codes(options["result"], dtype)
+        rest = {k: v for k, v in options.items() if k not in ("shape", "result", "first")}
+        return one_op(
+            name, [*options.get("first", ()), x, w, b] if not options.get("first") else [*options["first"], w, x, b], [y], **rest
+        )
+
+    return build
+
+
+_STEPS = {"stride_h": 1, "stride_w": 1, "padding": "SAME"}
+_POOL = {**_STEPS, "filter_height": 2, "filter_width": 2}
+
+LAYERS: dict[str, Callable[[str, str], bytes]] = {
+    "CONV_2D": window("CONV_2D", weight=(4, 1, 1, 4), shape=IMAGE, result=IMAGE, **_STEPS),
+    "DEPTHWISE_CONV_2D": window(
+        "DEPTHWISE_CONV_2D", weight=(1, 1, 1, 4), shape=IMAGE, result=IMAGE, depth_multiplier=1, **_STEPS
+    ),
+    "FULLY_CONNECTED": window("FULLY_CONNECTED", weight=(4, 4), shape=(2, 4), result=(2, 4)),
+    "TRANSPOSE_CONV": window("TRANSPOSE_CONV", weight=(4, 1, 1, 4), shape=IMAGE, result=IMAGE, first=[const(IMAGE)], **_STEPS),
+}
+"""Operators of data and weights."""
+
+FORMS: dict[str, Form] = {
+    **{n: unary(n) for n in ("ABS", "CEIL", "COS", "ELU", "FLOOR", "GELU", "HARD_SWISH", "LEAKY_RELU", "LOG", "LOGICAL_NOT")},
+    **{
+        n: unary(n)
+        for n in ("NEG", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "ROUND", "RSQRT", "SIGN", "SIN", "SQRT", "SQUARE")
+    },
+    **{n: unary(n, 2.0**-15) for n in ("LOGISTIC", "TANH")},
+    "SOFTMAX": lambda d: one_op(
+        "SOFTMAX",
+        [codes(SHAPE, d)],
+        [Spec(SHAPE, d, {"int8": Quant(1 / 256, -128), "uint8": Quant(1 / 256, 0), "int16": Quant(2.0**-15, 0)}.get(d))],
+        beta=1.0,
+    ),
+    "EXP": lambda d: one_op("EXP", [codes(SHAPE, d, 1e-4)], [codes(SHAPE, d)]),
+    "LOG_SOFTMAX": unary("LOG_SOFTMAX"),
+    "L2_NORMALIZATION": unary("L2_NORMALIZATION"),
+    **{n: binary(n) for n in ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "POW", "ATAN2", "ADD_N")},
+    **{n: binary(n) for n in ("SQUARED_DIFFERENCE", "LOGICAL_AND", "LOGICAL_OR")},
+    **{n: plain(n) for n in ("FLOOR_DIV", "FLOOR_MOD", "BITWISE_XOR", "RIGHT_SHIFT")},
+    "PRELU": lambda d: one_op("PRELU", [codes(SHAPE, d), codes((4,), d.replace("int16", "int8"))], [codes(SHAPE, d)]),
+    **{n: binary(n, "bool") for n in ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")},
+    **{n: reduction(n) for n in ("SUM", "MEAN", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL")},
+    "ARG_MAX": indices("ARG_MAX", "int32", const([1])),
+    "ARG_MIN": indices("ARG_MIN", "int32", const([1])),
+    "AVERAGE_POOL_2D": move("AVERAGE_POOL_2D", IMAGE, IMAGE, **_POOL),
+    "MAX_POOL_2D": move("MAX_POOL_2D", IMAGE, IMAGE, **_POOL),
+    "BATCH_MATMUL": lambda d: one_op("BATCH_MATMUL", [codes((1, 2, 4), d), codes((1, 4, 3), d)], [codes((1, 2, 3), d)]),
+    "BATCH_TO_SPACE_ND": move("BATCH_TO_SPACE_ND", (4, 1, 1, 2), (1, 2, 2, 2), operands=[const([2, 2]), const([[0, 0], [0, 0]])]),
+    "SPACE_TO_BATCH_ND": move("SPACE_TO_BATCH_ND", (1, 2, 2, 2), (4, 1, 1, 2), operands=[const([2, 2]), const([[0, 0], [0, 0]])]),
+    "BITCAST": lambda d: one_op("BITCAST", [codes(SHAPE, d)], [Spec(SHAPE, d)]),
+    "BROADCAST_ARGS": lambda d: one_op("BROADCAST_ARGS", [const([2, 1], d), const([3], d)], [Spec((2,), d)]),
+    "BROADCAST_TO": move("BROADCAST_TO", (4,), SHAPE, operands=[const(SHAPE)]),
+    "CAST": lambda d: one_op("CAST", [Spec(SHAPE, d)], [Spec(SHAPE, "int32" if d != "int32" else "float32")]),
+    "CONCATENATION": lambda d: one_op("CONCATENATION", [codes(SHAPE, d)] * 2, [codes((4, 4), d)], axis=0),
+    "CUMSUM": move("CUMSUM", SHAPE, SHAPE, operands=[const(0)]),
+    "DEPTH_TO_SPACE": move("DEPTH_TO_SPACE", (1, 1, 1, 4), (1, 2, 2, 1), block_size=2),
+    "SPACE_TO_DEPTH": move("SPACE_TO_DEPTH", (1, 2, 2, 1), (1, 1, 1, 4), block_size=2),
+    "DEQUANTIZE": lambda d: one_op("DEQUANTIZE", [codes(SHAPE, d)], [Spec(SHAPE, "float32")]),
+    "DYNAMIC_UPDATE_SLICE": lambda d: one_op(
+        "DYNAMIC_UPDATE_SLICE", [codes(SHAPE, d), codes((1, 4), d), Spec((2,), "int32")], [codes(SHAPE, d)]
+    ),
+    "EMBEDDING_LOOKUP": lambda d: one_op("EMBEDDING_LOOKUP", [Spec((3,), "int32"), codes(SHAPE, d)], [codes((3, 4), d)]),
+    "EXPAND_DIMS": move("EXPAND_DIMS", SHAPE, (1, 2, 4), operands=[const(0)]),
+    "FILL": lambda d: one_op("FILL", [const(SHAPE), codes((), d)], [codes(SHAPE, d)]),
+    "GATHER": lambda d: one_op("GATHER", [codes(SHAPE, d), Spec((3,), "int32")], [codes((3, 4), d)], axis=0),
+    "GATHER_ND": lambda d: one_op("GATHER_ND", [codes(SHAPE, d), Spec((3, 1), "int32")], [codes((3, 4), d)]),
+    "MIRROR_PAD": move("MIRROR_PAD", (3, 4), (5, 4), operands=[const([[1, 1], [0, 0]])], mode="REFLECT"),
+    "ONE_HOT": lambda d: one_op("ONE_HOT", [Spec((3,), "int32"), const(4), Spec((), d), Spec((), d)], [Spec((3, 4), d)], axis=-1),
+    "PACK": lambda d: one_op("PACK", [codes(SHAPE, d)] * 2, [codes((2, 2, 4), d)], axis=0, values_count=2),
+    "PAD": move("PAD", SHAPE, (4, 4), operands=[const([[1, 1], [0, 0]])]),
+    "PADV2": lambda d: one_op(
+        "PADV2",
+        [codes(SHAPE, d), const([[1, 1], [0, 0]]), Spec((), d, same_quant(d), np.zeros((), d))],
+        [codes((4, 4), d)],
+    ),
+    "QUANTIZE": lambda d: one_op(
+        "QUANTIZE", [Spec(SHAPE, d, same_quant(d) or (Quant(0.5, 0) if d == "int32" else None))], [codes(SHAPE, "int8")]
+    ),
+    "RANGE": lambda d: one_op("RANGE", [const(0, d), const(4, d), const(1, d)], [Spec((4,), d)]),
+    "RANK": lambda d: one_op("RANK", [codes(SHAPE, d)], [Spec((), "int32")]),
+    "SHAPE": lambda d: one_op("SHAPE", [codes(SHAPE, d)], [Spec((2,), "int32")], out_type="INT32"),
+    "RESHAPE": move("RESHAPE", SHAPE, (8,), operands=[const([8])]),
+    "SQUEEZE": move("SQUEEZE", (1, 4), (4,), squeeze_dims=[0]),
+    "RESIZE_BILINEAR": move("RESIZE_BILINEAR", IMAGE, (1, 8, 8, 4), operands=[const([8, 8])]),
+    "RESIZE_NEAREST_NEIGHBOR": move("RESIZE_NEAREST_NEIGHBOR", IMAGE, (1, 8, 8, 4), operands=[const([8, 8])]),
+    "REVERSE_SEQUENCE": move("REVERSE_SEQUENCE", SHAPE, SHAPE, operands=[Spec((2,), "int32")], seq_dim=1, batch_dim=0),
+    "REVERSE_V2": move("REVERSE_V2", SHAPE, SHAPE, operands=[const([1])]),
+    "SCATTER_ND": lambda d: one_op("SCATTER_ND", [const([[0], [1]]), codes(SHAPE, d), const(SHAPE)], [codes(SHAPE, d)]),
+    **{
+        n: lambda d, n=n: one_op(n, [Spec(SHAPE, "bool"), codes(SHAPE, d), codes(SHAPE, d)], [codes(SHAPE, d)])  # type: ignore[misc]
+        for n in ("SELECT", "SELECT_V2")
+    },
+    "SLICE": move("SLICE", SHAPE, (1, 4), operands=[const([0, 0]), const([1, 4])]),
+    "SPLIT": lambda d: one_op("SPLIT", [const(0), codes(SHAPE, d)], [codes((1, 4), d)] * 2, num_splits=2),
+    "SPLIT_V": lambda d: one_op("SPLIT_V", [codes(SHAPE, d), const([1, 1]), const(0)], [codes((1, 4), d)] * 2, num_splits=2),
+    "STRIDED_SLICE": move("STRIDED_SLICE", SHAPE, (1, 4), operands=[const([0, 0]), const([1, 4]), const([1, 1])]),
+    "TILE": move("TILE", SHAPE, (4, 4), operands=[const([2, 1])]),
+    "TOPK_V2": lambda d: one_op("TOPK_V2", [codes(SHAPE, d), const(2)], [codes((2, 2), d), Spec((2, 2), "int32")]),
+    "TRANSPOSE": move("TRANSPOSE", SHAPE, (4, 2), operands=[const([1, 0])]),
+    "UNPACK": move("UNPACK", SHAPE, (4,), (4,), num=2, axis=0),
+    "ZEROS_LIKE": move("ZEROS_LIKE", SHAPE, SHAPE),
+}
+"""Operators of one data type; STABLEHLO_COMPOSITE and the custom one are left out."""
