@@ -487,7 +487,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E5046": (
         "not a project of this kind",
-        "Some kinds of projects take certain models or boards only: mlperf-tiny needs one model with one input and one\n"
+        "Some kinds of projects take certain models or boards only: mlperf-tiny needs models with one input and one\n"
         "output, and a board whose board.toml has a [uart]. The message says what is in the way; docs/projects.md has more.",
     ),
     "E5050": (

@@ -16,6 +16,8 @@ from aot.errors import Problem, UsageError
 
 UARTS = ("cmsdk",)
 """Serial ports that aot/template/project has a driver for."""
+GPIOS = ("cmsdk",)
+"""Output pins that aot/template/project has a driver for."""
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -45,6 +47,15 @@ class Uart:
 
 
 @dataclass(frozen=True, slots=True)
+class Gpio:
+    """An output pin: `kind` names a driver (cmsdk), `base` the port's registers, `pin` is 0 to 7."""
+
+    kind: str
+    base: int
+    pin: int
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """What is needed to build for a board and to run on it.
 
@@ -68,6 +79,7 @@ class Board:
     stack: int
     timeout: float
     uart: Uart | None = None
+    gpio: Gpio | None = None
 
     @property
     def is_host(self) -> bool:
@@ -141,6 +153,16 @@ def _uart(table: _Reader) -> Uart:
     return port
 
 
+def _gpio(table: _Reader) -> Gpio:
+    port = Gpio(table.take("kind", str, None), table.take("base", int, None), table.take("pin", int, None))
+    table.finish()
+    if port.kind not in GPIOS:
+        table.note(f"kind must be one of {', '.join(GPIOS)}")
+    if not 0 <= port.pin <= 7:
+        table.note("pin must be 0 to 7")
+    return port
+
+
 def _memories(top: _Reader, path: str) -> tuple[Memory, ...]:
     regions: list[Memory] = []
     for i, table in enumerate(top.take("memory", list, None)):
@@ -198,6 +220,7 @@ def parse_board(text: str, path: str) -> Board:
     run.finish()
     machine, qemu_cpu, tick = "", "", None
     uart: Uart | None = None
+    gpio: Gpio | None = None
     memory: tuple[Memory, ...] = ()
     code, data = "", ""
     constants: tuple[str, ...] = ()
@@ -208,6 +231,7 @@ def parse_board(text: str, path: str) -> Board:
         qemu.finish()
         tick = _tick(_sub(top, "systick", path, required=True))
         uart = _uart(_sub(top, "uart", path, required=False)) if "uart" in document else None
+        gpio = _gpio(_sub(top, "gpio", path, required=False)) if "gpio" in document else None
         memory = _memories(top, path)
         place = _sub(top, "placement", path, required=True)
         code, data = place.take("code", str, None), place.take("data", str, None)
@@ -223,7 +247,7 @@ def parse_board(text: str, path: str) -> Board:
     return Board(
         name=name, title=title, kind=kind, cpu=cpu, flags=flags, machine=machine, qemu_cpu=qemu_cpu, tick=tick,
         memory=memory, code=code, constants=constants, data=data, workspace=workspace, stack=stack, timeout=timeout,
-        uart=uart,
+        uart=uart, gpio=gpio,
     )  # fmt: skip
 
 

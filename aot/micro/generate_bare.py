@@ -74,6 +74,7 @@ def bare_values(spec: Spec, files: dict[str, Text]) -> dict[str, Any]:
         "small": [n for n in sources if n not in fast],
         "fast": fast,
         "includes": ["aot/include", "aot/models"],
+        "own_sources": ["src/main.c"],
         "flags": list(spec.board.flags),
         "warnings": [w for w in build.WARNINGS if w != "-Werror"],
         "defines": _defines(spec.board),

@@ -94,3 +94,13 @@ def test_serial_port() -> None:
         parse_board(text.replace('"cmsdk"', '"pl011"'), "board.toml")
     with pytest.raises(UsageError, match="clock is missing"):
         parse_board(text.replace("clock = 25000000", ""), "board.toml")
+
+
+def test_output_pin() -> None:
+    text = (data_folder("boards") / "mps2-an386" / "board.toml").read_text()
+    pin = parse_board(text, "board.toml").gpio
+    assert pin is not None
+    assert (pin.kind, pin.base, pin.pin) == ("cmsdk", 0x40010000, 0)
+    assert load_board("microbit").gpio is None
+    with pytest.raises(UsageError, match="pin must be 0 to 7"):
+        parse_board(text.replace("pin = 0", "pin = 8"), "board.toml")
