@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from aot.executor.schedule import Schedule, TensorRef
+from aot.executor.distances import call_distances
+from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.memory.liveness import Program, Step, Storage, liveness, program_conflicts
 from aot.memory.plan import BufferInfo, Kind, MemoryPlan
 from aot.memory.planner import plan
@@ -155,7 +156,11 @@ def _program(
     def keys(tensors: tuple[TensorRef, ...]) -> tuple[str, ...]:
         return tuple(p.key for p in (places[schedule.root(t)] for t in tensors) if p.where == "workspace")
 
-    steps = tuple(Step(keys(c.inputs), keys(c.outputs) + s) for c, s in zip(schedule.calls, scratch, strict=True))
+    def step(call: LayerCall, scratch: tuple[str, ...]) -> Step:
+        operands = [places[schedule.root(t)].key for t in (*call.inputs, *call.outputs)]
+        return Step(keys(call.inputs), keys(call.outputs) + scratch, call_distances(call, (*operands, *scratch), call.called))
+
+    steps = tuple(map(step, schedule.calls, scratch))
     moves = tuple((place.key, slots[k].key) for place, k in copies if slots[k].where == "workspace")
     leaving = tuple((place.key, place.key) for place, k in copies if slots[k].where != "workspace" and place.key)
     outputs = tuple(dict.fromkeys(s.key for s in slots if s.where == "workspace"))

@@ -129,7 +129,8 @@ def test_metadata_follows_the_contract() -> None:
         "arrays": ["small_params_1"], "output": {"shape": [16], "dtype": "int8", "tensor": -1},
     }  # fmt: skip
     workspace = meta["workspace"]
-    assert workspace["size"] == workspace["lower_bound"] == 64
+    assert workspace["size"] == 64
+    assert workspace["lower_bound"] <= 64
     assert {b["kind"] for b in workspace["buffers"]} == {"input", "output", "tensor", "scratch"}
     text = exe.artifact.files["small.h"]
     assert "#define SMALL_WORKSPACE_SIZE 64u\n" in text

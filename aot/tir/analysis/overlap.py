@@ -1,0 +1,420 @@
+"""How far may a kernel's output lie over its input?  The smallest safe distance, from the accesses of the final TIR.
+
+With B written and A consumed (an input, or scratch memory), both at given starts, a run is right exactly if no byte of B is
+written before a byte of A at the same address is used for the last time.  In offsets from the two starts, with w the end of what
+was written so far and r the least that is still used, A may start at any place with
+
+    start(A) - start(B) >= max over time of (w - r)       (`up`: for kernels that run upward through memory)
+
+and with w the least offset written so far and r the end of what is still used, B may start at any place with
+
+    start(B) - start(A) >= max over time of (r - w)       (`down`).
+
+Time is the order of the statements, each loop taken iteration by iteration while their number stays below `LIMIT`, then in
+chunks.  Within a chunk, a tensor intrinsic or a call, and only there, everything is assumed to be used after everything is
+written.  The ranges come from interval arithmetic, so the answer is never too small, and exact where loops are taken one by one
+and indices depend on nothing but loop variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.support.dtype import itemsize
+from aot.tir.analysis.overlap_span import Cell, Span, Value, evaluate, exact, narrowed, point
+from aot.tir.buffer import Buffer, flat_index
+from aot.tir.expr import LOGICAL, BinOp, Expr, Imm, Load, Select, Var
+from aot.tir.function import PrimFunc
+from aot.tir.functor import children, walk
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
+
+LIMIT = 100_000
+"""Instants that a loop nest is divided into at most."""
+
+EXACT_LIMIT = 4_096
+"""Instants up to which loops without writes are taken iteration by iteration too, which tells padding exactly."""
+
+_WORK = 2_000_000
+"""Instants times accesses in the text: kernels with long bodies get fewer instants."""
+
+_FAR = 1 << 40
+"""Beyond any offset."""
+
+Pair = tuple[Buffer, Buffer]
+Ranges = dict[Buffer, tuple[Value, Value]]
+"""Bytes from the first to behind the last, at each instant; (_FAR, -_FAR) where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """Bytes; `up`: start(A) - start(B) is safe from there on; `down`: start(B) - start(A) is."""
+
+    up: int
+    down: int
+
+
+def safe_distances(func: PrimFunc, funcs: Mapping[str, PrimFunc] | None = None, *, limit: int = LIMIT) -> dict[Pair, Distance]:
+    """The distances of each pair (A, B) of the function's own buffers: (input, output), (input, scratch), (scratch, output).
+
+    A distance of the size of the buffer that lies first says that they may not overlap on that side.  `funcs` holds what
+    the body calls; a callee that is not there is taken to use its operands whole.
+    """
+    watched = [(a, b) for a in func.inputs for b in func.outputs + func.scratch]
+    watched += [(a, b) for a in func.scratch for b in func.outputs]
+    pairs = frozenset(p for p in watched if not _type_based(*p))
+    if any(not b.is_sized for p in pairs for b in p):
+        return {}
+    accesses = sum(1 for s in walk(func.body) if isinstance(s, (Store, Let, Block, CallPrim)))
+    walker = _Walker(pairs, funcs or {}, max(64, min(limit, _WORK // max(1, accesses))))
+    trace = _Trace(pairs)
+    walker.body(func.body, _Scope({}, 1), trace)
+    none = (-_FAR, -_FAR)
+    found = {p: trace.distance.get(p, none) for p in pairs}
+    return {p: Distance(*(_whole(p, int(np.max(v)), k) for k, v in enumerate(found[p]))) for p in watched if p in pairs}
+
+
+def _whole(pair: Pair, value: int, side: int) -> int:
+    """No distance beyond the one at which nothing overlaps, on either side."""
+    a, b = pair
+    first, second = (b, a) if side == 0 else (a, b)
+    return max(-second.nbytes, min(first.nbytes, value))
+
+
+def _type_based(a: Buffer, b: Buffer) -> bool:
+    """Whether a C compiler may take accesses through the two for independent: elements of different types, neither bytes."""
+    return a.dtype != b.dtype and itemsize(a.dtype) > 1 and itemsize(b.dtype) > 1
+
+
+@dataclass(slots=True)
+class _Trace:
+    """What happened from some instant on, one entry a row: used and written ranges, and distances (up, down) found so far."""
+
+    pairs: frozenset[Pair]
+    used: Ranges = field(default_factory=dict)
+    written: Ranges = field(default_factory=dict)
+    distance: dict[Pair, tuple[Value, Value]] = field(default_factory=dict)
+
+    def use(self, buffer: Buffer, low: Value, high: Value) -> None:
+        for b, (first, end) in self.written.items():
+            if (buffer, b) in self.pairs:
+                self._raise((buffer, b), end - low, high - first)
+        _widen(self.used, buffer, low, high)
+
+    def write(self, buffer: Buffer, low: Value, high: Value) -> None:
+        if buffer.scope == "arena":
+            self.use(buffer, low, high)  # scratch that is written is in use from here on
+        _widen(self.written, buffer, low, high)
+
+    def then(self, later: _Trace) -> None:
+        for a, (low, high) in later.used.items():
+            self.use(a, low, high)
+        for pair, (up, down) in later.distance.items():
+            self._raise(pair, up, down)
+        for b, (low, high) in later.written.items():
+            _widen(self.written, b, low, high)
+
+    def _raise(self, pair: Pair, up: Value, down: Value) -> None:
+        old = self.distance.get(pair)
+        self.distance[pair] = (up, down) if old is None else (np.maximum(old[0], up), np.maximum(old[1], down))
+
+    def unordered(self) -> None:
+        """Forget the order: everything may be used after everything was written."""
+        for a, b in self.pairs:
+            if a in self.used and b in self.written:
+                (low, high), (first, end) = self.used[a], self.written[b]
+                self._raise((a, b), end - low, high - first)
+
+    def where(self, mask: Array) -> None:
+        """Nothing happened in the rows where the mask is false."""
+        for ranges in (self.used, self.written):
+            for b, (low, high) in ranges.items():
+                ranges[b] = np.where(mask, low, _FAR), np.where(mask, high, -_FAR)
+        for pair, sides in self.distance.items():
+            up, down = (np.where(mask, v, -_FAR) for v in sides)
+            self.distance[pair] = up, down
+
+    def joined(self, rows: int, times: int) -> _Trace:
+        """The trace of `rows` loops of `times` iterations each, from that of rows * times iterations."""
+
+        def table(value: Value) -> Array:
+            return np.broadcast_to(value, (rows * times,)).reshape(rows, times)
+
+        out = _Trace(self.pairs)
+        used = {b: (table(low), table(high)) for b, (low, high) in self.used.items()}
+        written = {b: (table(low), table(high)) for b, (low, high) in self.written.items()}
+        for ranges, source in ((out.used, used), (out.written, written)):
+            for b, (low, high) in source.items():
+                ranges[b] = low.min(axis=1), high.max(axis=1)
+        for pair, (up, down) in self.distance.items():
+            out._raise(pair, table(up).max(axis=1), table(down).max(axis=1))
+        for a, b in self.pairs if times > 1 else ():
+            if a in used and b in written:
+                end = np.maximum.accumulate(written[b][1], axis=1)[:, :-1]
+                first = np.minimum.accumulate(written[b][0], axis=1)[:, :-1]
+                low, high = used[a][0][:, 1:], used[a][1][:, 1:]
+                out._raise((a, b), (end - low).max(axis=1), (high - first).max(axis=1))
+        return out
+
+
+def _widen(ranges: Ranges, buffer: Buffer, low: Value, high: Value) -> None:
+    old = ranges.get(buffer)
+    ranges[buffer] = (low, high) if old is None else (np.minimum(old[0], low), np.maximum(old[1], high))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """`env` has one entry a row; `places` says where a callee's parameters lie: buffer and bytes from its start.
+
+    `divided` is false inside of a chunk, where loops are not told apart any more.
+    """
+
+    env: dict[Var | Cell, Span]
+    rows: int
+    places: Mapping[Buffer, tuple[Buffer, Span]] = field(default_factory=dict)
+    divided: bool = True
+
+    def bind(self, var: Var | Cell, span: Span) -> _Scope:
+        return replace(self, env={**self.env, var: span})
+
+    def repeated(self, times: int) -> _Scope:
+        def repeat(span: Span) -> Span:
+            if exact(span):
+                return point(span[0] if isinstance(span[0], int) else np.repeat(_vector(span[0], self.rows), times))
+            low, high = (v if isinstance(v, int) else np.repeat(_vector(v, self.rows), times) for v in span)
+            return low, high
+
+        env = {v: repeat(s) for v, s in self.env.items()}
+        places = {p: (b, repeat(s)) for p, (b, s) in self.places.items()}
+        return replace(self, env=env, rows=self.rows * times, places=places)
+
+
+def _vector(value: Value, rows: int) -> Array:
+    return np.broadcast_to(value, (rows,))
+
+
+class _Walker:
+    """Follows the statements of a body in order and tells a trace what they touch."""
+
+    def __init__(self, pairs: frozenset[Pair], funcs: Mapping[str, PrimFunc], limit: int) -> None:
+        self._pairs = pairs
+        self._funcs = funcs
+        self._limit = limit
+        self._watched = {b for p in pairs for b in p}
+        self._scratch = {b for b in self._watched if b.scope == "arena"}
+        self._mixed: dict[int, tuple[bool, For]] = {}
+        self._relative: dict[tuple[Value, ...], tuple[_Trace, PrimFunc]] = {}
+
+    def body(self, stmts: Iterable[Stmt], scope: _Scope, trace: _Trace) -> None:
+        for stmt in stmts:
+            if isinstance(stmt, Let):
+                self._expr(stmt.value, scope, trace)
+                scope = scope.bind(stmt.var, evaluate(stmt.value, scope.env))
+            elif not isinstance(stmt, Allocate):
+                inner = _forgotten(stmt, scope) if isinstance(stmt, For) else scope
+                self._stmt(stmt, inner, trace)
+                scope = self._remembered(stmt, scope)
+
+    def _remembered(self, stmt: Stmt, scope: _Scope) -> _Scope:
+        """Scratch memory may hold numbers that places are computed from; they are followed where the element is a constant."""
+        match stmt:
+            case Store(buffer, (Imm(index),), value, dtype) if buffer in self._scratch and dtype == buffer.dtype == "int32":
+                return scope.bind((buffer, int(index)), evaluate(value, scope.env))
+        return _forgotten(stmt, scope)
+
+    def _stmt(self, stmt: Stmt, scope: _Scope, trace: _Trace) -> None:
+        match stmt:
+            case For():
+                self._expr(stmt.start, scope, trace)
+                self._expr(stmt.stop, scope, trace)
+                self._loop(stmt, scope, trace)
+            case Store(buffer, indices, value, dtype):
+                for expr in (*indices, value):
+                    self._expr(expr, scope, trace)
+                self._access(trace.write, buffer, indices, dtype, scope=scope)
+            case If(cond, then, orelse):
+                self._expr(cond, scope, trace)
+                holds = evaluate(cond, scope.env)
+                self._branch(then, replace(scope, env=narrowed(cond, scope.env)), trace, np.asarray(holds[1]) != 0)
+                self._branch(orelse, scope, trace, np.asarray(holds[0]) == 0)
+            case Block(intrin, operands):
+                self._call(intrin.desc, operands, scope, trace)
+            case CallPrim(name, operands):
+                self._call(self._funcs.get(name), operands, scope, trace)
+            case _:
+                raise TypeError(f"not a statement: {stmt!r}")
+
+    def _branch(self, stmts: tuple[Stmt, ...], scope: _Scope, trace: _Trace, mask: Array) -> None:
+        if stmts and mask.any():
+            inner = _Trace(self._pairs)
+            self.body(stmts, scope, inner)
+            if not mask.all():
+                inner.where(mask)
+            trace.then(inner)
+
+    # ---- loops
+
+    def _loop(self, loop: For, scope: _Scope, trace: _Trace) -> None:
+        start, stop = evaluate(loop.start, scope.env), evaluate(loop.stop, scope.env)
+        trips = -((start[0] - np.asarray(stop[1])) // loop.step)  # the most that are possible
+        most = int(np.max(trips))
+        if most <= 0:
+            return
+        limit = self._limit if self._mixes(loop) else EXACT_LIMIT
+        parts = min(most, max(1, limit // scope.rows))
+        if not (scope.divided and exact(start) and exact(stop)) or 1 == parts < most:
+            self._collapsed(loop, scope, trace, (start, trips))
+            return
+        size = -(-most // parts)
+        parts = -(-most // size)
+        inner = scope.repeated(parts)
+        first = np.tile(np.arange(parts, dtype=np.int64) * size, scope.rows)
+        trips, begin = (np.repeat(_vector(v, scope.rows), parts) for v in (trips, start[0]))
+        low = begin + first * loop.step
+        span = point(low) if size == 1 else (low, begin + (np.minimum(first + size, trips) - 1) * loop.step)
+        body = _Trace(self._pairs)
+        self.body(loop.body, replace(inner.bind(loop.var, span), divided=size == 1), body)
+        if size > 1:
+            body.unordered()
+        alive = first < trips
+        if not alive.all():
+            body.where(alive)
+        trace.then(body.joined(scope.rows, parts))
+
+    def _collapsed(self, loop: For, scope: _Scope, trace: _Trace, bounds: tuple[Span, Array]) -> None:
+        """All iterations as one instant."""
+        start, trips = bounds
+        span = (start[0], start[1] + (np.maximum(trips, 1) - 1) * loop.step)
+        body = _Trace(self._pairs)
+        self.body(loop.body, replace(scope.bind(loop.var, span), divided=False), body)
+        body.unordered()
+        alive = np.asarray(trips) > 0
+        if not alive.all():
+            body.where(alive)
+        trace.then(body)
+
+    def _mixes(self, loop: For) -> bool:
+        """Whether the loop both uses and writes something that is watched."""
+        known = self._mixed.get(id(loop))
+        if known is None:
+            known = self._mixed[id(loop)] = self._writes(loop.body), loop
+        return known[0]
+
+    def _writes(self, stmts: tuple[Stmt, ...]) -> bool:
+        return any(isinstance(s, (Store, Block, CallPrim)) and _stores(s) for s in walk(stmts))
+
+    # ---- accesses
+
+    def _expr(self, expr: Expr, scope: _Scope, trace: _Trace) -> None:
+        match expr:
+            case Load(buffer, indices, dtype):
+                for index in indices:
+                    self._expr(index, scope, trace)
+                self._access(trace.use, buffer, indices, dtype, scope=scope)
+            case Select(cond, then, orelse):
+                self._expr(cond, scope, trace)
+                holds = evaluate(cond, scope.env)
+                self._side(then, replace(scope, env=narrowed(cond, scope.env)), trace, np.asarray(holds[1]) != 0)
+                self._side(orelse, scope, trace, np.asarray(holds[0]) == 0)
+            case BinOp(op, a, b) if op in LOGICAL:
+                self._expr(a, scope, trace)
+                self._side(b, scope, trace, np.asarray(True))
+            case _:
+                for child in children(expr):
+                    self._expr(child, scope, trace)
+
+    def _side(self, expr: Expr, scope: _Scope, trace: _Trace, mask: Array) -> None:
+        if mask.any():
+            inner = _Trace(self._pairs)
+            self._expr(expr, scope, inner)
+            if inner.used and not mask.all():
+                inner.where(mask)
+            trace.then(inner)
+
+    def _access(
+        self, note: Callable[[Buffer, Value, Value], None], buffer: Buffer, indices: tuple[Expr, ...], dtype: str,
+        *, scope: _Scope,
+    ) -> None:  # fmt: skip
+        root, base = scope.places.get(buffer, (buffer, point(0)))
+        if root in self._watched:
+            low, high = evaluate(flat_index(buffer, indices), scope.env)
+            size = itemsize(dtype)
+            self._note(note, root, (base[0] + low * size, base[1] + high * size + size))
+
+    def _note(self, note: Callable[[Buffer, Value, Value], None], root: Buffer, span: Span) -> None:
+        end = root.nbytes if root.is_sized else _FAR
+        note(root, np.maximum(span[0], 0), np.minimum(span[1], end))
+
+    def _call(self, callee: PrimFunc | None, operands: tuple[Region | Expr, ...], scope: _Scope, trace: _Trace) -> None:
+        """A tensor intrinsic or a function, as one instant."""
+        inner = _Trace(self._pairs)
+        env: dict[Var | Cell, Span] = {}
+        places: dict[Buffer, tuple[Buffer, Span]] = {}
+        for i, operand in zip(count(), operands):
+            param = callee.params[i] if callee is not None else None
+            if not isinstance(operand, Region):
+                self._expr(operand, scope, trace)
+                if isinstance(param, Var):
+                    env[param] = evaluate(operand, scope.env)
+                continue
+            self._expr(operand.index, scope, trace)
+            place = self._place(operand, scope)
+            if isinstance(param, Buffer):
+                places[param] = place
+            elif place[0] in self._watched:  # nothing is known of the callee
+                self._note(inner.use, place[0], (place[1][0], _FAR))
+                self._note(inner.write, place[0], (place[1][0], _FAR))
+        if callee is not None and any(root in self._watched for root, _ in places.values()):
+            if all(exact(s) and isinstance(s[0], int) for s in env.values()):
+                self._shifted(callee, env, places, inner)
+            else:
+                self.body(callee.body, _Scope(env, scope.rows, places, divided=False), inner)
+        inner.unordered()
+        trace.then(inner)
+
+    def _shifted(
+        self, callee: PrimFunc, env: dict[Var | Cell, Span], places: Mapping[Buffer, tuple[Buffer, Span]], trace: _Trace
+    ) -> None:
+        """What a callee with constant scalars touches, which is always the same part of its parameters."""
+        key = (id(callee), *(s[0] for s in env.values()))
+        known = self._relative.get(key)
+        if known is None:
+            alone = _Walker(frozenset(), self._funcs, 1)
+            alone._watched = set(places)
+            known = self._relative[key] = _Trace(frozenset()), callee
+            alone.body(callee.body, _Scope(env, 1, divided=False), known[0])
+        for note, ranges in ((trace.use, known[0].used), (trace.write, known[0].written)):
+            for param, (low, high) in ranges.items():
+                root, base = places[param]
+                if root in self._watched:
+                    self._note(note, root, (base[0] + low, base[1] + high))
+
+    def _place(self, operand: Region, scope: _Scope) -> tuple[Buffer, Span]:
+        root, base = scope.places.get(operand.buffer, (operand.buffer, point(0)))
+        index, size = evaluate(operand.index, scope.env), itemsize(operand.dtype)
+        if exact(index) and exact(base):
+            return root, point(base[0] + index[0] * size)
+        return root, (base[0] + index[0] * size, base[1] + index[1] * size)
+
+
+def _forgotten(stmt: Stmt, scope: _Scope) -> _Scope:
+    """The scope without what was known of scratch memory that the statement may write."""
+    cells = [c for c in scope.env if isinstance(c, tuple)]
+    if not cells:
+        return scope
+    inside = [s for s in walk((stmt,)) if isinstance(s, (Store, Block, CallPrim))]
+    stored = {s.buffer for s in inside if isinstance(s, Store)}
+    stored |= {o.buffer for s in inside if not isinstance(s, Store) for o in s.operands if isinstance(o, Region)}
+    gone = [c for c in cells if c[0] in stored]
+    return replace(scope, env={v: s for v, s in scope.env.items() if v not in gone}) if gone else scope
+
+
+def _stores(stmt: Store | Block | CallPrim) -> bool:
+    """Whether a statement writes memory, not registers only."""
+    if isinstance(stmt, Store):
+        return stmt.buffer.scope != "local"
+    return any(isinstance(o, Region) and o.buffer.scope in ("param", "arena") for o in stmt.operands)
