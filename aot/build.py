@@ -13,11 +13,13 @@ from aot import topi
 from aot.errors import Problem, UsageError
 from aot.executor.aot import Executable, compile_schedule
 from aot.executor.artifact import Artifact
+from aot.executor.bounds import memory_bounds
 from aot.executor.layout import Io
 from aot.executor.metadata import BuildInfo
 from aot.executor.sharing import share_functions
 from aot.executor.te_compiler import Policy, compile_main, lower_group
-from aot.frontend.macs import nominal_macs
+from aot.frontend.macs import nominal_macs, nominal_shapes
+from aot.frontend.specialize import FIRST_GRAPH, Choice, specialize
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
@@ -38,7 +40,8 @@ class Options:
     """How to compile: whose rounding (`oracle`), what to favour (`opt`), and where inputs and outputs live (`io`).
 
     `kernels` "generic" uses portable C only, "native" the target's instructions too.  `flash_budget` (constants and
-    code) and `ram_budget` (workspace) are limits in bytes for the choice of kernels.
+    code) and `ram_budget` (workspace) are limits in bytes for the choice of kernels.  `choice` is the graph to compile and
+    the shapes of its inputs.
     """
 
     oracle: str = "litert"
@@ -47,6 +50,7 @@ class Options:
     kernels: str = "native"
     flash_budget: int | None = None
     ram_budget: int | None = None
+    choice: Choice = FIRST_GRAPH
 
     def __post_init__(self) -> None:
         choices = (
@@ -86,7 +90,8 @@ def compile_model(
     options = options or Options()
     cpu = find_target(target) if isinstance(target, str) else target
     _load()
-    data = model.read_bytes() if isinstance(model, Path) else model
+    source = model.read_bytes() if isinstance(model, Path) else model
+    data = source if isinstance(source, IRModule) else specialize(source, options.choice)
     name = c_identifier(name or (model.stem if isinstance(model, Path) else "model"), default="model")
     module = data if isinstance(data, IRModule) else from_tflite(data, oracle=options.oracle, name=name)
     module = relay_pipeline(PassContext.current().opt_level)(module)
@@ -98,11 +103,12 @@ def compile_model(
     if options.opt != "speed":  # where speed counts, numbers stay constants
         schedule = share_functions(schedule)
     info = BuildInfo(
-        model_sha256=hashlib.sha256(data).hexdigest() if isinstance(data, bytes) else "",
+        model_sha256=hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else "",
         model_file=model.name if isinstance(model, Path) else "",
         oracle=options.oracle,
         opt=options.opt,
         macs_nominal=nominal_macs(data) if isinstance(data, bytes) else None,
+        bounds=memory_bounds(main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io),
         options=asdict(options),
     )
     return compile_schedule(schedule, target=cpu, io=options.io, info=info)

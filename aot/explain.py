@@ -232,8 +232,8 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E1214": (
         "unknown dimension",
-        "A dimension other than the batch is -1. Fix it at conversion: set the input's shape in the concrete\n"
-        "function, or resize the input before saving.",
+        "A dimension other than the batch is -1, and all shapes are fixed at compile time. Give the input's:\n"
+        "--shape image=1,96,96,3 (aot check MODEL names the inputs), or fix it at conversion.",
     ),
     "E1215": (
         "sparse tensor",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, Oracle, QuietFlag, TargetName, VerboseFlag
+from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, QuietFlag, TargetName, VerboseFlag, compiles
 from aot.cli.output import Output
 
 NAME = "check"
@@ -30,12 +30,13 @@ def fitting_boards(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+@compiles(leave_out=("name", "opt", "kernels", "flash_budget", "ram_budget", "io"))
 def command(
     model: ModelPath,
     *,
+    options: CompileOptions,
     target: TargetName = None,
     board: BoardName = None,
-    oracle: Oracle = "litert",
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
@@ -49,8 +50,8 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board) if board else None
-    wanted = request(model, CompileOptions(oracle=oracle), target=choose_target(target, place))
-    error = error_of(check_model(wanted.data, oracle=oracle))
+    wanted = request(model, options, target=choose_target(target, place))
+    error = error_of(check_model(wanted.data, oracle=wanted.oracle))
     if error is not None:
         raise error
     with out.working(f"compiling {model.name}"):

@@ -14,6 +14,7 @@ from aot.errors import Problem, UsageError
 if TYPE_CHECKING:
     from aot.build import Options
     from aot.executor.artifact import Artifact
+    from aot.frontend.specialize import Choice
     from aot.micro.board import Board
 
 _UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB": 1 << 20, "MB": 1_000_000}
@@ -21,7 +22,7 @@ _UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A compilation as the command line asks for it; `target` is a core's name."""
+    """A compilation as the command line asks for it; `target` is a core's name, `data` the model with the chosen shapes."""
 
     path: Path
     data: bytes
@@ -62,7 +63,11 @@ def parse_bytes(text: str, option: str) -> int:
 
 def request(model: Path, options: CompileOptions, *, target: str) -> Request:
     """Check the options and read the file (E5001, E5003, E5009)."""
-    return Request(model, read_file(model), model_name(model, options.name), target, build_options(options))
+    from aot.frontend.specialize import specialize
+
+    chosen = build_options(options)
+    data = specialize(read_file(model), chosen.choice)
+    return Request(model, data, model_name(model, options.name), target, chosen)
 
 
 def build_options(given: CompileOptions) -> Options:
@@ -84,7 +89,22 @@ def build_options(given: CompileOptions) -> Options:
         kernels=given.kernels,
         flash_budget=None if given.flash_budget is None else parse_bytes(given.flash_budget, "--flash-budget"),
         ram_budget=None if given.ram_budget is None else parse_bytes(given.ram_budget, "--ram-budget"),
+        choice=model_choice(given),
     )
+
+
+def model_choice(given: CompileOptions) -> Choice:
+    """The graph and the shapes that were asked for (E5009)."""
+    from aot.frontend.specialize import Choice
+
+    shapes = []
+    for text in given.shape or ():
+        name, _, numbers = text.rpartition("=")
+        if not name or not re.fullmatch(r"\d+(,\d+)*", numbers):
+            message = f"--shape {text}: give the input's name and its dimensions, such as image=1,96,96,3"
+            raise UsageError(Problem("E5009", message))
+        shapes.append((name, tuple(map(int, numbers.split(",")))))
+    return Choice(given.subgraph, given.signature, tuple(shapes), given.batch)
 
 
 def compile_model(wanted: Request) -> Artifact:

@@ -27,6 +27,12 @@ FlashBudget = Annotated[
 RamBudget = Annotated[
     str | None, typer.Option("--ram-budget", metavar="SIZE", help="Workspace that scratch memory may not exceed, such as 20KiB.")
 ]
+Shapes = Annotated[
+    list[str] | None, typer.Option("--shape", metavar="NAME=N,N,..", help="Fix an input's dynamic dimensions; may be repeated.")
+]
+Batch = Annotated[int | None, typer.Option("--batch", metavar="N", help="The first dimension of inputs where it is dynamic.")]
+Signature = Annotated[str | None, typer.Option("--signature", metavar="KEY", help="Which graph, by its signature's key.")]
+Subgraph = Annotated[int | None, typer.Option("--subgraph", metavar="N", help="Which graph, by its number; default 0.")]
 Io = Annotated[str, typer.Option("--io", metavar="arena|user", help="Input and output inside the workspace or at the caller's.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output folder that an earlier run of aot wrote.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -49,6 +55,10 @@ class CompileOptions:
     flash_budget: FlashBudget = None
     ram_budget: RamBudget = None
     io: Io = "arena"
+    shape: Shapes = None
+    batch: Batch = None
+    signature: Signature = None
+    subgraph: Subgraph = None
 
 
 def compiles(*, leave_out: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

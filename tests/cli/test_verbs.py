@@ -125,7 +125,7 @@ def test_compile_that_does_not_fit_writes_nothing(cli: Cli) -> None:
 
 def test_compile_is_quick(cli: Cli) -> None:
     start = time.process_time()
-    assert cli("compile", MODELS / "net_kws_dscnn.tflite", "-q").code == 0
+    assert cli("compile", MODELS / "net_kws_dscnn.tflite", "-q", "-n", "never_compiled_before").code == 0
     assert time.process_time() - start < 3
 
 
@@ -283,3 +283,17 @@ def test_run_with_a_profile(cli: Cli) -> None:
     found = cli("run", MODEL, "--inputs", DIGITS / "digit_3.png", "--profile", "--json").json
     assert int(np.argmax(found["outputs"][0][0]["values"])) == 3
     assert all(layer["instructions"] > 0 for layer in found["layers"])
+
+
+GRAPH = MODELS / "graph_signature.tflite"
+
+
+@needs_gcc
+def test_shapes_and_graphs_are_chosen_alike_everywhere(cli: Cli) -> None:
+    """`--batch` in check, verify and compile; a choice that the model does not have ends in a usage error."""
+    assert cli("check", GRAPH, "--batch", "2", "--json").json["inputs"][0]["shape"][0] == 2
+    done = cli("verify", GRAPH, "--board", "host", "--batch", "2", "--random", "1", "--json")
+    assert (done.code, done.json["exact"]) == (0, True)
+    for option in (("--shape", "nothing=1"), ("--shape", "1,2"), ("--signature", "none"), ("--subgraph", "7")):
+        done = cli("check", GRAPH, *option)
+        assert (done.code, done.err[:6]) == (2, "E5009 "), option
