@@ -4,6 +4,8 @@
     python scripts/corpus.py                            the models of issue 2 in ../shared/models, or our own without that folder
     python scripts/corpus.py --models tests/models      another folder
     python scripts/corpus.py --only kws --boards host   a part
+    python scripts/corpus.py --integer --boards mps2-an386 --table FILE.md
+                                                        all 132 integer models of the shared corpus, and a table of them
     python scripts/corpus.py --update-baseline          accept the figures
 
 Exit code 1 when a byte differs, a figure has become worse, or something failed; a model that is too large for a board is refused,
@@ -109,6 +111,26 @@ def _verify_on(path: Path, board_name: str, compiled: Any, oracle: str) -> tuple
     )
 
 
+def integer_models(folder: Path, only: str) -> Iterator[Path]:
+    """The models of the shared manifest without float weights, state and control flow."""
+    sys.path.insert(0, str(ROOT))
+    from tests.corpus.test_corpus import is_integer
+
+    entries = json.loads((folder / "MANIFEST.json").read_text(encoding="utf-8"))["models"]
+    return (folder / e["file"] for e in entries if is_integer(e) and only in e["name"])
+
+
+def write_table(path: Path, rows: Sequence[Row]) -> None:
+    """A Markdown table: a line for each model and board."""
+    head = ["model", "result", "instructions", "code B", "constants B", "workspace B", "stack B"]
+    lines = [f"| {' | '.join(head)} |", "|---|---|" + "--:|" * (len(head) - 2)]
+    for row in rows:
+        figures = [f"{row.figures[k]:,}" if k in row.figures else "" for k in WATCHED]
+        note = row.verdict if row.verdict == "exact" else f"{row.verdict}: {row.detail}".replace("|", "/")
+        lines.append(f"| {row.model} | {note} | {' | '.join(figures)} |")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def find_models(folder: Path, only: str) -> Iterator[Path]:
     """The corpus of the issue in a folder that has `nets`, else every model there with a golden file."""
     if (folder / "nets").is_dir():
@@ -164,6 +186,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--limit", type=float, default=1500, metavar="SECONDS")
     parser.add_argument("--update-baseline", action="store_true")
+    parser.add_argument("--integer", action="store_true", help="all integer models of the shared manifest")
+    parser.add_argument("--table", type=Path, help="write a Markdown table of all rows to this file")
     parser.add_argument("--json", type=Path, help="write all rows to this file")
     return parser.parse_args()
 
@@ -191,7 +215,7 @@ def run(paths: Sequence[Path], boards: Sequence[str], *, oracle: str, processes:
 def main() -> int:
     wanted = _arguments()
     boards = wanted.boards.split(",")
-    paths = list(find_models(wanted.models, wanted.only))
+    paths = list((integer_models if wanted.integer else find_models)(wanted.models, wanted.only))
     if not paths:
         print(f"no model in {wanted.models}", file=sys.stderr)
         return 1
@@ -206,6 +230,8 @@ def main() -> int:
     elif BASELINE.exists():
         worse = regressions(rows, json.loads(BASELINE.read_text(encoding="utf-8")))
         print("\n".join(f"WORSE {text}" for text in worse), end="\n" if worse else "")
+    if wanted.table:
+        write_table(wanted.table, rows)
     if wanted.json:
         wanted.json.write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n", encoding="utf-8")
     counts = {v: sum(r.verdict == v for r in rows) for v in ("exact", "refused", "DIFFERS", "FAILED")}
