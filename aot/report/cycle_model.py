@@ -1,0 +1,289 @@
+"""Cycles of Cortex-M instructions: a table a core, and what neighbours change.
+
+Cortex-M0, -M0+, -M3 and -M4: Arm's Technical Reference Manuals.  Cortex-M7, -M33 and -M55 have no published tables; their
+rows are approximations from measurements and descriptions of others (docs/cycles.md names the sources and what they come to).
+Memory is taken to have no wait states.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Cycles of a core.
+
+    `load` alone, `paired_load` and `paired_store` (register offset) directly behind a load that they do not wait for; `taken`
+    on top of a taken branch's 1, `wide_target` on top where the target is a 32-bit instruction across a word's boundary;
+    LDM, STM, LDRD take `transfer_start` and move `transfer` words a cycle; `load_use` where the next instruction reads
+    what was loaded; `pairing` which neighbours issue together: "" none, "narrow" 16-bit ones, "any" most.
+    """
+
+    load: int = 2
+    paired_load: int = 1
+    store_register: int = 2
+    paired_store: int = 1
+    store: int = 1
+    taken: int = 1
+    wide_target: int = 1
+    call: int = 2
+    divide: int = 6
+    multiply_add: int = 1
+    long_multiply: int = 1
+    long_accumulate: int = 1
+    transfer: int = 1
+    transfer_start: int = 1
+    load_use: int = 0
+    pairing: str = ""
+
+
+_V6 = Core(paired_load=2, store=2, paired_store=2, wide_target=0, taken=2, call=3, divide=1)
+CORES: Mapping[str, Core] = {
+    "cortex-m0": _V6,
+    "cortex-m0plus": Core(paired_load=2, store=2, paired_store=2, wide_target=0, taken=1, call=2, divide=1),
+    "cortex-m3": Core(multiply_add=2, long_multiply=4, long_accumulate=5),
+    "cortex-m4": Core(),
+    "cortex-m7": Core(
+        load=1, store_register=1, taken=0, wide_target=0, call=1, transfer=2, transfer_start=0, load_use=1, pairing="any"
+    ),
+    "cortex-m33": Core(load=1, store_register=1, transfer_start=0, load_use=1, pairing="narrow"),
+    "cortex-m55": Core(load=1, store_register=1, transfer=2, transfer_start=0, load_use=1, pairing="narrow"),
+}
+"""by target"""
+
+APPROXIMATE = frozenset({"cortex-m7", "cortex-m33", "cortex-m55"})
+"""Cores whose rows no manual gives."""
+
+_CONDITIONAL = re.compile(r"^(b(eq|ne|cs|cc|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|hs|lo)|cbn?z|le|letp)$")
+_MULTIPLE = ("ldm", "stm", "push", "pop", "vldm", "vstm", "vpush", "vpop")
+_JUMPS = frozenset({"b", "bx", "bl", "blx", "tbb", "tbh"})
+_NO_RESULT = frozenset({"cmp", "cmn", "tst", "teq", "nop", "it", "vcmp.f32", "vcmpe.f32"})
+_DSP = re.compile(
+    r"^(s|u|q|sh|uh)(add|sub|asx|sax)(8|16)?$|^[su]xta?[bh]|^pkh|^[su]sat|^sml|^smu|^smm|^sel$|^rev|^[us]bfx$|^bfi$"
+)
+_MULTIPLY = re.compile(r"^(mul|mla|mls|sm(la|lal|ls|lsl|ul|us|ua|ml|mla|mls|mul)|um(ull|lal|aal)|smull|smlal)")
+_VECTOR = re.compile(r"^(v.*\.[usifp]?(8|16|32|64)\b|v(and|orr|eor|bic|orn|mvn|psel|pnot|pst)|ldc|stc|cdp|mcr|mrc)")
+_SHIFTED = re.compile(r"\b(lsl|lsr|asr|ror)\b")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One line of a disassembly; `mnemonic` without width suffix, `width` in bytes, `target` of a direct branch."""
+
+    mnemonic: str
+    operands: str
+    width: int = 2
+
+    @cached_property
+    def is_load(self) -> bool:
+        """A single load."""
+        return self.mnemonic.startswith(("ldr", "vldr")) and not self.mnemonic.startswith("ldrd")
+
+    @cached_property
+    def is_store(self) -> bool:
+        return self.mnemonic.startswith(("str", "vstr")) and not self.mnemonic.startswith("strd")
+
+    @cached_property
+    def is_multiple(self) -> bool:
+        """Moves several words."""
+        return self.mnemonic.startswith((*_MULTIPLE, "ldrd", "strd"))
+
+    @cached_property
+    def is_branch(self) -> bool:
+        return bool(_CONDITIONAL.match(self.mnemonic)) or self.mnemonic in _JUMPS
+
+    @cached_property
+    def is_conditional_branch(self) -> bool:
+        return bool(_CONDITIONAL.match(self.mnemonic))
+
+    @cached_property
+    def is_multiply(self) -> bool:
+        return bool(_MULTIPLY.match(self.mnemonic))
+
+    @cached_property
+    def is_shifted(self) -> bool:
+        """Goes through the shifter or the DSP unit, of which there is one."""
+        return bool(_DSP.match(self.mnemonic)) or (bool(_SHIFTED.search(self.operands)) and not (self.is_load or self.is_store))
+
+    @cached_property
+    def is_vector(self) -> bool:
+        """An instruction on 128-bit vectors; an old disassembler shows some as those of a coprocessor."""
+        if not _VECTOR.match(self.mnemonic):
+            return False
+        return "q" in re.sub(r"[^a-z0-9]", " ", self.operands).replace("pq", "") or self.mnemonic[0] != "v"
+
+    @cached_property
+    def writes_back(self) -> bool:
+        """Whether the access moves its base register."""
+        return self.operands.endswith("!") or bool(re.search(r"\], ", self.operands))
+
+    @cached_property
+    def _registers(self) -> tuple[str, ...]:
+        named = {"sb": "r9", "sl": "r10", "fp": "r11", "ip": "r12"}
+        found = re.findall(r"\b(r\d+|s\d+|d\d+|q\d+|sp|lr|pc|sb|sl|fp|ip)\b", self.operands.partition(";")[0])
+        return tuple(named.get(r, r) for r in found)
+
+    @cached_property
+    def writes(self) -> frozenset[str]:
+        """The register of the result, and the base of an access that moves it."""
+        if self.is_branch or self.mnemonic in _NO_RESULT or not self._registers or self.is_store:
+            return frozenset(self._registers[1:2]) if self.is_store and self.writes_back else frozenset()
+        two = self.mnemonic.startswith(("smull", "umull", "smlal", "umlal", "umaal", "ldrd"))
+        base = self._registers[1:2] if self.is_load and self.writes_back else ()
+        return frozenset((*self._registers[: 2 if two else 1], *base))
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The registers that it needs, its own result where that is an operand as well (`add r0, r1`, accumulators of SMLAL)."""
+        if self.is_store or self.is_branch or self.mnemonic in _NO_RESULT:
+            return frozenset(self._registers)
+        both = len(self._registers) == 2 and not self.mnemonic.startswith(
+            ("mov", "mvn", "ldr", "vmov", "sxt", "uxt", "rev", "clz")
+        )
+        both = both or self.mnemonic.startswith(("smlal", "umlal", "umaal", "bfi", "movt", "vmla", "vfma"))
+        return frozenset(self._registers if both else self._registers[1:])
+
+    @cached_property
+    def address(self) -> frozenset[str]:
+        """The registers of an access' address."""
+        inside = self.operands.partition("[")[2].partition("]")[0]
+        return frozenset(re.findall(r"\b(r\d+|sp|pc|sb|sl|fp|ip)\b", inside))
+
+    @cached_property
+    def words(self) -> int:
+        """How many words the register list of a transfer names."""
+        found = re.search(r"\{([^}]*)\}", self.operands)
+        total = 0
+        for item in found.group(1).split(",") if found else []:
+            ends = [e for e in item.strip().split("-") if e]
+            if len(ends) == 2 and ends[0][1:].isdigit() and ends[1][1:].isdigit():
+                count = int(ends[1][1:]) - int(ends[0][1:]) + 1
+            else:
+                count = 1
+            total += count * (2 if ends and ends[0].startswith("d") else 1)
+        return total
+
+
+def base_cycles(here: Instruction, previous: Instruction | None, core: Core) -> int:
+    """Cycles of one execution behind `previous`, the refill after a conditional branch that is taken left out."""
+    name, operands = here.mnemonic, here.operands
+    if here.is_vector:
+        return 1
+    if name.startswith(_MULTIPLE):
+        jump = core.call if "pc" in operands and name.startswith(("pop", "ldm")) else 0
+        return core.transfer_start - (-here.words // core.transfer) + jump
+    if here.is_multiple:
+        return core.transfer_start + 2 // core.transfer
+    if here.is_load:
+        return _load_cycles(here, previous, core)
+    if here.is_store:
+        return _store_cycles(here, previous, core)
+    if here.is_conditional_branch:
+        return 0 if name in ("le", "letp") else 1  # the end of a hardware loop is no instruction once the loop runs
+    if name in ("bl", "blx"):
+        return 1 + core.call
+    if name in _JUMPS:
+        return 1 + core.taken + (1 if name.startswith("tb") else 0)
+    if name.startswith(("sdiv", "udiv")):
+        return core.divide
+    if name.startswith(("vdiv", "vsqrt")):
+        return 14
+    if name.startswith(("vmla", "vmls", "vfma", "vfms", "vnmla")) and core.pairing != "any":
+        return 3
+    if name in ("smull", "umull"):
+        return core.long_multiply
+    if name in ("smlal", "umlal", "umaal"):
+        return core.long_accumulate
+    return core.multiply_add if name in ("mla", "mls") else 1
+
+
+def _behind_a_load(here: Instruction, previous: Instruction | None) -> bool:
+    """Whether the access can be pipelined: it follows a load and does not wait for what was loaded."""
+    return previous is not None and previous.is_load and not previous.writes & here.address
+
+
+def _load_cycles(here: Instruction, previous: Instruction | None, core: Core) -> int:
+    if here.operands.startswith("pc"):
+        return core.load + core.taken + 1
+    if here.mnemonic.startswith("vldr") and re.match(r"d\d", here.operands):
+        return core.load + 1
+    pipelined = _behind_a_load(here, previous) and not here.writes_back
+    return core.paired_load if pipelined else core.load
+
+
+def _store_cycles(here: Instruction, previous: Instruction | None, core: Core) -> int:
+    if here.mnemonic.startswith("vstr"):
+        return (2 if core.load > 1 else 1) + (1 if re.match(r"d\d", here.operands) else 0)
+    if re.search(r"\[[^,\]]+, [a-z]", here.operands):
+        return core.paired_store if _behind_a_load(here, previous) else core.store_register
+    return core.store
+
+
+def can_pair(first: Instruction, second: Instruction, core: Core) -> bool:
+    """Whether two neighbours issue in the same cycle."""
+    if not core.pairing or first.is_branch or second.mnemonic in ("bl", "blx", "tbb", "tbh"):
+        return False
+    if any(x.is_multiple or x.is_vector or x.mnemonic.startswith(("sdiv", "udiv", "vdiv", "it")) for x in (first, second)):
+        return False
+    if first.writes & (second.reads | second.writes):
+        return False
+    accesses = [x for x in (first, second) if x.is_load or x.is_store]
+    if core.pairing == "narrow":
+        return first.width == second.width == 2 and len(accesses) < 2 and not (first.is_multiply and second.is_multiply)
+    if len(accesses) == 2 and not all(x.is_load for x in accesses):
+        return False
+    if first.is_multiply and second.is_multiply:
+        return False
+    return not second.is_shifted or (not first.is_shifted and not _DSP.match(second.mnemonic))
+
+
+def _target(here: Instruction) -> int | None:
+    """Where a direct branch goes."""
+    found = re.search(r"\b([0-9a-f]+) <", here.operands)
+    return int(found.group(1), 16) if found else None
+
+
+def _refill(here: Instruction, code: Mapping[int, Instruction], core: Core) -> int:
+    """Cycles on top of a taken conditional branch."""
+    if here.mnemonic in ("le", "letp"):
+        return 0
+    goal = _target(here)
+    across = goal is not None and goal % 4 == 2 and goal in code and code[goal].width == 4
+    return core.taken + (core.wide_target if across else 0)
+
+
+def estimate(code: Mapping[int, Instruction], counts: Mapping[int, tuple[int, int]], core: Core) -> dict[int, int]:
+    """Cycles by address, from (executions, times that control went elsewhere) by address."""
+    result: dict[int, int] = {}
+    previous: Instruction | None = None
+    fell, single = 0, False
+    for address in sorted(code):
+        here = code[address]
+        executed, taken = counts.get(address, (0, 0))
+        if executed:
+            spent = executed * base_cycles(here, previous, core)
+            spent += taken * _refill(here, code, core) if here.is_conditional_branch else 0
+            together = min(fell, executed)
+            if (
+                here.is_vector
+            ):  # two beats; the second runs beside the next vector instruction's first where that has another unit
+                overlaps = previous is not None and previous.is_vector and _unit(previous) != _unit(here)
+                spent += executed - (together if overlaps else 0)
+            elif previous is not None and previous.is_load and previous.writes & here.reads:
+                spent += core.load_use * together
+            paired = previous is not None and together > 0 and single and can_pair(previous, here, core)
+            if paired:
+                spent -= together
+            result[address] = spent
+            single = not paired
+        previous, fell = here, executed - taken if executed else 0
+    return result
+
+
+def _unit(here: Instruction) -> str:
+    """Which half of the vector pipeline: memory or arithmetic."""
+    return "memory" if here.mnemonic.startswith(("vld", "vst", "ldc", "stc")) else "arithmetic"
