@@ -73,7 +73,7 @@ case "${1:-}" in
   test)
     shift
     install_python "[test]"
-    exec .venv/bin/python -m pytest -n auto "$@"
+    exec .venv/bin/python -m pytest -n auto --dist loadfile "$@"
     ;;
   "")
     install_python "[test,tflm,dev,examples]"

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from aot.cli import common
+from aot.executor.artifact import Artifact
+from aot.ir.transform import PassContext
 
 Golden = Callable[[str, str], None]
 
@@ -33,3 +38,26 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         assert text == path.read_text(encoding="utf-8"), f"{path.name} differs; --update-golden accepts the new text"
 
     return compare
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compile_once() -> Iterator[None]:
+    """The verbs, when run in this process, take what an earlier test compiled from the same file with the same options.
+
+    Most tests of verbs are about what comes after the compiler; those about the compiler start a process or give a name of
+    their own.
+    """
+    known: dict[Any, Artifact] = {}
+    compile_model = common.compile_model
+
+    def remembered(wanted: common.Request) -> Artifact:
+        if PassContext.current() != PassContext():
+            return compile_model(wanted)
+        key = (wanted.data, wanted.path.name, wanted.name, wanted.target, wanted.options)
+        if key not in known:
+            known[key] = compile_model(wanted)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(common, "compile_model", remembered)
+        yield

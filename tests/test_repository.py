@@ -35,6 +35,13 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """The nodes of a file that one of the rules looks at: one walk for all rules."""
+    kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.Call, ast.Constant)
+    return tuple(node for node in ast.walk(tree(path)) if isinstance(node, kinds))
+
+
 def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -98,7 +105,7 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
     """(line, module of this package) of every import anywhere in the file: also in functions and under TYPE_CHECKING."""
     here = module_name(path)
     package = here if path.name == "__init__.py" else here.rpartition(".")[0]
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found = [a.name for a in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -174,9 +181,9 @@ def test_imports_sees_hidden_imports(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_functions_are_short() -> None:
     long = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {node.end_lineno - node.lineno + 1} lines"
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {(node.end_lineno or 0) - node.lineno + 1} lines"
         for path in sources("aot", "tests", "examples")
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES
     ]
     assert not long, "\n".join(long)
@@ -213,7 +220,7 @@ def test_only_the_command_line_prints() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in sources("aot")
         if part_of(module_name(path)) not in ("cli", "")
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
     assert not printing, "\n".join(printing)
@@ -249,7 +256,7 @@ def test_every_code_that_is_raised_is_explained() -> None:
         (node.value, f"{path.relative_to(ROOT)}:{node.lineno}")
         for path in sources("aot")
         if path.name != "explain.py"
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"E[1-59]\d{3}", node.value)
     }
     missing = sorted(f"{where}: {code} is not in aot/explain.py" for code, where in raised if code not in EXPLANATIONS)

@@ -48,10 +48,10 @@ def test_check_tells_memory_and_boards(cli: Cli) -> None:
 
 
 def test_check_of_a_model_that_does_not_fit_exits_4(cli: Cli) -> None:
-    done = cli("check", MODELS / "net_kws_dscnn.tflite", "--board", "microbit")
+    done = cli("check", MODELS / "net_ic_resnet.tflite", "--board", "microbit")
     assert done.code == 4
     assert done.err.startswith("E2010 ")
-    assert cli("check", MODELS / "net_kws_dscnn.tflite").code == 0
+    assert cli("check", MODELS / "net_ic_resnet.tflite").code == 0
 
 
 REJECTED = sorted(
@@ -118,7 +118,7 @@ def test_compile_does_not_overwrite(cli: Cli) -> None:
 
 
 def test_compile_that_does_not_fit_writes_nothing(cli: Cli) -> None:
-    done = cli("compile", MODELS / "net_kws_dscnn.tflite", "--board", "microbit", "-o", "c")
+    done = cli("compile", MODELS / "net_ic_resnet.tflite", "--board", "microbit", "-o", "c")
     assert done.code == 4
     assert not Path("c").exists()
 
