@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from aot.errors import Problem, UnsupportedError, internal
+from aot.executor.cascade.search import Limits, use_cascades
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.executor.selection import Budget, Candidate, choose
 from aot.ir.op import F_IS_VIEW, T_OP_PATTERN, Array, Op
@@ -15,6 +16,7 @@ from aot.op.impl import Group, Impl, Lowered, implementations
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
 from aot.support.names import NameSupply, c_identifier
 from aot.target.target import Target
+from aot.tir.function import PrimFunc
 from aot.tir.transform import flatten, sharing_key, simplified, structural_key
 
 
@@ -54,9 +56,14 @@ def lower_group(func: Function, target: Target, name: str) -> Lowered:
     return _accepting(group, target)[0].lower(group, target, name)
 
 
-def candidates(func: Function, target: Target, name: str, policy: Policy) -> list[Candidate]:
-    """Every kernel that takes the group, lowered, best plevel first; the generic path only where there is nothing else."""
-    code_key = structural_key if policy.opt == "speed" else lambda f: sharing_key(flatten(simplified(f)))
+def candidates(func: Function, target: Target, name: str, policy: Policy, *, keyed: bool = True) -> list[Candidate]:
+    """Every kernel that takes the group, lowered, best plevel first; the generic path only where there is nothing else.
+
+    Without `keyed` their keys tell nothing of shared code, which saves most of the time.
+    """
+    code_key: Callable[[PrimFunc], Hashable] = id
+    if keyed:
+        code_key = structural_key if policy.opt == "speed" else lambda f: sharing_key(flatten(simplified(f)))
     group = group_of(func)
     found: list[Candidate] = []
     for impl in _accepting(group, target):
@@ -135,6 +142,7 @@ class _Compiler:
         self._views: dict[TensorRef, TensorRef] = {}
         self._constants: dict[TensorRef, Array] = {}
         self._calls: list[LayerCall] = []
+        self._functions: list[Function] = []
         self._candidates: list[list[Candidate]] = []
 
     def schedule(self) -> Schedule:
@@ -146,7 +154,15 @@ class _Compiler:
                 self._refs[id(expr)] = self._visit(expr)
         outputs = self._refs[id(self._func.body)]
         draft = Schedule(self._name, inputs, outputs, tuple(self._calls), self._views, self._constants)
-        return replace(draft, calls=choose_kernels(draft, self._candidates, self._policy))
+        found: Sequence[Sequence[Candidate]] = self._candidates
+        if self._policy.opt == "ram" or self._policy.ram_budget is not None:
+            usual = _selected(found, replace(self._policy, opt="balanced") if self._policy.opt == "ram" else self._policy)
+            limits = Limits(self._policy.ram_budget, sum(c[k].instructions for c, k in zip(found, usual, strict=True)))
+            draft, found = use_cascades(draft, self._functions, found, lower=self._lower, limits=limits)
+        return replace(draft, calls=choose_kernels(draft, found, self._policy))
+
+    def _lower(self, func: Function, name: str) -> list[Candidate]:
+        return candidates(func, self._target, name, self._policy, keyed=False)
 
     def _ref(self, expr: Expr, type_: TensorType, name: str) -> TensorRef:
         kept = self._func.attrs.get("channels", {}).get(expr.span.tensor, ())
@@ -182,6 +198,7 @@ class _Compiler:
         name = c_identifier(str(func.attrs.get("name", "layer")))
         found = candidates(func, self._target, name, self._policy)
         self._candidates.append(found)
+        self._functions.append(func)
         lowered = found[0].lowered
         types = call.type.fields if isinstance(call.type, TupleType) else (call.type,)
         outputs = tuple(self._ref(call, t, call.span.name or "layer") for t in types)
@@ -209,11 +226,21 @@ MAIN_CODE = 1536
 
 
 def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[LayerCall, ...]:
-    """The calls of `draft` with the kernels that the policy's budget selects.
+    """The calls of `draft` with the kernels that the policy's budget selects."""
+    picked = [layer[k] for layer, k in zip(found, _selected(found, policy), strict=True)]
+    return tuple(
+        replace(call, func=c.lowered.func, constants=dict(c.lowered.constants), candidates=tuple(layer))
+        for call, c, layer in zip(draft.calls, picked, found, strict=True)
+    )
+
+
+def _selected(found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[int, ...]:
+    """The number of each layer's kernel.
 
     speed: no limit.  balanced: constants and code within twice the smallest constants plus 12 KiB, of which code may take
     12 KiB, and in large models one byte for 16 bytes of constants more.  size: constants within 6 % of the smallest,
-    code within 12 KiB.  ram: as balanced, without scratch at the peak of the plan. Explicit budgets come on top.
+    code within 12 KiB.  ram: as balanced; `found` then holds only kernels whose scratch the workspace has room for.
+    An explicit budget for flash comes on top.
     """
     smallest = sum(min(c.constants for c in layer) for layer in found)
     code = None if policy.opt == "speed" else CODE_ALLOWANCE - MAIN_CODE
@@ -223,28 +250,4 @@ def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy
     flash = None if factor is None else int(factor * smallest) + CODE_ALLOWANCE - MAIN_CODE
     if policy.flash_budget is not None:
         flash = min(f for f in (flash, policy.flash_budget - MAIN_CODE) if f is not None)
-    live = live_bytes(draft)
-    ram = max(live, default=0) if policy.opt == "ram" else None
-    if policy.ram_budget is not None:
-        ram = policy.ram_budget
-    scratch = None if ram is None else [max(0, ram - n) for n in live]
-    chosen = choose(found, Budget(flash, code, scratch))
-    picked = [layer[k] for layer, k in zip(found, chosen, strict=True)]
-    return tuple(
-        replace(call, func=c.lowered.func, constants=dict(c.lowered.constants), candidates=tuple(layer))
-        for call, c, layer in zip(draft.calls, picked, found, strict=True)
-    )
-
-
-def live_bytes(schedule: Schedule) -> list[int]:
-    """Bytes of the tensors that are alive during each call, scratch not counted."""
-    last = {schedule.root(t): len(schedule.calls) for t in schedule.outputs}
-    first = {t: 0 for t in schedule.inputs}
-    for i, call in enumerate(schedule.calls):
-        for t in call.outputs:
-            first[t] = i
-        for t in (*call.inputs, *call.outputs):
-            last[schedule.root(t)] = max(last.get(schedule.root(t), 0), i)
-    return [
-        sum(t.type.nbytes for t, start in first.items() if start <= i <= last.get(t, start)) for i in range(len(schedule.calls))
-    ]
+    return choose(found, Budget(flash, code))

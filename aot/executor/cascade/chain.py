@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aot.executor.cascade.nest import Link, Nest, Node, make_nest
-from aot.executor.cascade.rows import RowForm, divisors
+from aot.executor.cascade.rows import RowForm, Rows, divisors
 from aot.executor.schedule import TensorRef
 from aot.ir.type import TensorType
 from aot.relay.expr import Function
-from aot.support.dtype import itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +35,15 @@ class Chain:
     types: tuple[TensorType, ...]
 
 
-def make_chain(parts: Sequence[Part], limit: int, *, copy_rows: int = 1) -> Chain | None:
-    """The cascade of `parts`, the last of which makes the result, with at most `limit` rows at a time (None: there is none).
+def make_chain(parts: Sequence[Part], limits: Sequence[int], *, copy_rows: int = 1) -> Chain | None:
+    """The cascade of `parts`, the last of which makes the result, each with at most so many rows at a time (None: there is none).
 
     A part makes a common divisor of its tensor's height and of the rows that its driver wants for a block.
     """
     made = {p.outputs[0]: k for k, p in enumerate(parts)}
     if any(p.form is None or len(p.outputs) != 1 for p in parts):
         return None
-    rows = _rows(parts, made, limit)
+    rows = _rows(parts, made, limits)
     if rows is None:
         return None
     nodes: list[Node] = []
@@ -64,11 +63,11 @@ def make_chain(parts: Sequence[Part], limit: int, *, copy_rows: int = 1) -> Chai
                 externals.append(ref)
             number = externals.index(ref)
             if form.fill is None:
-                links.append(Link(form, None, number))
+                links.append(Link(form, None, number, _row_bytes(ref)))
                 continue
             if ref not in copies:
                 copies[ref] = len(nodes)
-                nodes.append(_node(ref, copy_rows, (Link(replace(form, extent=1, stride=1, before=0, fill=None), None, number),)))
+                nodes.append(_node(ref, copy_rows, (Link(Rows(), None, number, _row_bytes(ref)),)))
                 makers.append(None)
                 types.append(ref.type)
             links.append(Link(form, copies[ref]))
@@ -82,11 +81,14 @@ def make_chain(parts: Sequence[Part], limit: int, *, copy_rows: int = 1) -> Chai
 
 
 def _node(ref: TensorRef, rows: int, links: tuple[Link, ...]) -> Node:
-    _, height, width, channels = ref.type.shape
-    return Node(ref.name, height, width * channels * itemsize(ref.type.dtype), rows, links)
+    return Node(ref.name, ref.type.shape[1], _row_bytes(ref), rows, links)
 
 
-def _rows(parts: Sequence[Part], made: Mapping[TensorRef, int], limit: int) -> list[int] | None:
+def _row_bytes(ref: TensorRef) -> int:
+    return ref.type.nbytes // ref.type.shape[1]
+
+
+def _rows(parts: Sequence[Part], made: Mapping[TensorRef, int], most: Sequence[int]) -> list[int] | None:
     """Rows at a time of each part, from the last to the first."""
     rows = [0] * len(parts)
     for k in range(len(parts) - 1, -1, -1):
@@ -103,7 +105,7 @@ def _rows(parts: Sequence[Part], made: Mapping[TensorRef, int], limit: int) -> l
         fitting = [d for d in divisors(*limits) if d % granule == 0]
         if not fitting:
             return None
-        rows[k] = max([d for d in fitting if d <= max(limit, granule)] or [fitting[0]])
+        rows[k] = max([d for d in fitting if d <= max(most[k], granule)] or [fitting[0]])
     return rows
 
 

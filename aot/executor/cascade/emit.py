@@ -9,6 +9,7 @@ import numpy as np
 
 from aot.executor.cascade.moves import fill_rows, move_rows
 from aot.executor.cascade.nest import Nest, reading
+from aot.executor.cascade.trace import OUT, WINDOWS, distances, external_name
 from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
@@ -39,8 +40,6 @@ class Cascade:
     func: PrimFunc
     callees: Mapping[str, PrimFunc]
     constants: Mapping[str, Array]
-    windows: tuple[tuple[int, int], ...]
-    """(offset, bytes) in the scratch of each node's window; the result's is empty."""
 
 
 @dataclass(slots=True)
@@ -50,11 +49,10 @@ class _Emitter:
     externals: Sequence[Buffer]
     out: Buffer
     params: Buffer | None
-    scratch: Buffer | None
+    windows: Buffer | None
+    work_space: Buffer | None
     offsets: Sequence[int]
     streams: Sequence[Mapping[str, int]]
-    shared: int
-    """Offset of the row kernels' own scratch."""
     b: IRBuilder
     callees: dict[str, PrimFunc] = field(default_factory=dict)
 
@@ -117,11 +115,11 @@ class _Emitter:
         for buffer in func.consts:
             assert self.params is not None
             operands.append(Region(self.params, imm(self.streams[n][buffer.name] // itemsize(buffer.dtype)), buffer.dtype))
-        at = self.shared
+        at = 0
         for buffer in func.scratch:
-            assert self.scratch is not None
+            assert self.work_space is not None
             at = align_to(at, max(ALIGN, buffer.align))
-            operands.append(Region(self.scratch, imm(at // itemsize(buffer.dtype)), buffer.dtype))
+            operands.append(Region(self.work_space, imm(at // itemsize(buffer.dtype)), buffer.dtype))
             at += buffer.nbytes
         self._call(func, operands)
 
@@ -144,8 +142,8 @@ class _Emitter:
         return buffer.nbytes // rows // itemsize(dtype)
 
     def _window(self, n: int, offset: int, _size: int, dtype: str = "int8") -> Region:
-        assert self.scratch is not None
-        return Region(self.scratch, imm((self.offsets[n] + offset) // itemsize(dtype)), dtype)
+        assert self.windows is not None
+        return Region(self.windows, imm((self.offsets[n] + offset) // itemsize(dtype)), dtype)
 
     def _slot(self, n: int, dtype: str, first: Expr) -> Region:
         """Where a node's new rows go: the end of its window, or their place in the result."""
@@ -192,33 +190,33 @@ def fits_alignment(nest: Nest, n: int, func: PrimFunc) -> bool:
     return all(size % align == 0 and align <= ALIGN for size, align in pairs) and all(b.align <= ALIGN for b in func.scratch)
 
 
-def emit(
-    nest: Nest, work: Sequence[Work], externals: Sequence[TensorType], *, name: str, span: Span = NO_SPAN
-) -> Cascade:
+def emit(nest: Nest, work: Sequence[Work], externals: Sequence[TensorType], *, name: str, span: Span = NO_SPAN) -> Cascade:
     """The cascade over whole tensors `externals` to the whole tensor of the last node.
 
-    Its parameters: external_0 ..., out, params (all constants, where there are any), windows (scratch, where there is any).
+    Its parameters: external_0 ..., out, params (all constants), and scratch: windows, and work for the row kernels' own.
+    Those that would be empty are left out.
     """
     b = IRBuilder(name)
     funcs = [w.lowered.func for w in work if w.lowered is not None]
     needs = [max((f.align for g in funcs for f in (*g.inputs, *g.outputs)), default=1), ALIGN]
-    inputs = [b.input(f"external_{i}", t.shape, t.dtype, align=max(needs)) for i, t in enumerate(externals)]
+    inputs = [b.input(external_name(i), t.shape, t.dtype, align=max(needs)) for i, t in enumerate(externals)]
     result = work[-1].type
-    out = b.output("out", result.shape, result.dtype, align=max(needs))
+    out = b.output(OUT, result.shape, result.dtype, align=max(needs))
     stream, places = _stream(work)
     params = b.const("params", (stream.size,), "int8", align=8) if stream.size else None
     offsets, total = place_windows(nest)
-    shared = total
-    total += max((scratch_bytes(f) for f in funcs), default=0)
-    scratch = b.scratch("windows", (total,), "int8", align=ALIGN) if total else None
-    emitter = _Emitter(nest, work, inputs, out, params, scratch, offsets, places, shared, b)
+    space = max((scratch_bytes(f) for f in funcs), default=0)
+    scratch = b.scratch(WINDOWS, (total,), "int8", align=ALIGN) if total else None
+    work_space = b.scratch("work", (space,), "int8", align=ALIGN) if space else None
+    emitter = _Emitter(nest, work, inputs, out, params, scratch, work_space, offsets, places, b)
     rows = nest.nodes[-1].rows
     with b.for_("y", nest.nodes[-1].height, start=-nest.lead * rows, step=rows) as y:
         emitter.block(len(nest.nodes) - 1, y)
-    kernels = ", ".join(f.attrs.kernel for f in funcs)
-    func = b.finish(FuncAttrs(kernel=f"cascade({kernels})", span=span, macs=_macs(nest, work), opt="size"))
-    windows = tuple((o, nest.window_bytes(n)) for n, o in enumerate(offsets))
-    return Cascade(func, emitter.callees, {"params": stream} if stream.size else {}, windows)
+    kernels = ", ".join(f.attrs.kernel.partition("(")[0].rpartition(".")[2] for f in funcs)
+    parts = tuple((o, nest.window_bytes(n)) for n, o in enumerate(offsets))
+    extra = {"distances": distances(nest, [t.nbytes for t in externals], parts)}
+    attrs = FuncAttrs(kernel=f"cascade({kernels})", span=span, macs=_macs(nest, work), opt="size", extra=extra)
+    return Cascade(b.finish(attrs), emitter.callees, {"params": stream} if stream.size else {})
 
 
 def _macs(nest: Nest, work: Sequence[Work]) -> int:

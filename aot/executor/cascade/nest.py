@@ -17,11 +17,15 @@ from aot.executor.cascade.rows import Rows
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An input of a node: the result of node `node`, or where that is None rows of external tensor `external` in place."""
+    """An input of a node: the result of node `node`, or where that is None rows of external tensor `external` in place.
+
+    `row_bytes`: of a row of the external tensor.
+    """
 
     rows: Rows
     node: int | None = None
     external: int = -1
+    row_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

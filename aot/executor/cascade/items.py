@@ -1,0 +1,260 @@
+"""What the search may choose from: a layer as a whole, or a run of layers as a cascade, with its bytes and instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from aot.executor.cascade.chain import Chain, Part, make_chain
+from aot.executor.cascade.emit import fits_alignment, place_windows, scratch_bytes
+from aot.executor.cascade.moves import move_instructions
+from aot.executor.cascade.rows import row_form, row_variant
+from aot.executor.cascade.trace import OUT, WINDOWS, distances, external_name
+from aot.executor.distances import call_distances
+from aot.executor.schedule import LayerCall, Schedule, TensorRef
+from aot.executor.selection import Candidate
+from aot.memory.plan import BufferInfo, Conflict
+from aot.memory.planner import plan
+from aot.relay.expr import Function
+from aot.tir.transform import optimize
+
+ROWS = (1, 2, 4)
+"""Most rows at a time that are tried."""
+
+EFFORT = 2_000
+"""Work of the planner for the few buffers of one item."""
+
+CALL_INSTRUCTIONS = 40
+"""Of calling a row kernel: guards, arguments, saved registers."""
+
+Lower = Callable[[Function, str], Sequence[Candidate]]
+"""(primitive function, name) -> all kernels for it"""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Layers first .. last: `chain` None means one layer as a whole, by one of `kernels`, else one for each node."""
+
+    first: int
+    last: int
+    peak: int
+    instructions: int
+    kernels: tuple[Candidate, ...] = ()
+    chain: Chain | None = None
+
+
+class Items:
+    """The items of a schedule; everything that is computed is kept."""
+
+    def __init__(
+        self, schedule: Schedule, functions: Sequence[Function], found: Sequence[Sequence[Candidate]], *, lower: Lower
+    ) -> None:
+        self._schedule, self._found, self._lower = schedule, found, lower
+        self.parts = [Part(f, c.inputs, c.outputs, row_form(f)) for c, f in zip(schedule.calls, functions, strict=True)]
+        self._lives = _lives(schedule)
+        self._wholes: dict[tuple[int, int], int] = {}
+        self._rows: dict[tuple[int, int], tuple[Candidate, ...]] = {}
+        self._bases: dict[tuple[int, int], dict[tuple[int, ...], tuple[int, Chain]]] = {}
+        self._least: dict[tuple[int, int], int] = {}
+
+    # ---- whole layers
+
+    def whole(self, i: int, limit: int) -> Item | None:
+        """Layer i by its fastest kernel under the limit; `kernels` are all that fit."""
+        call = self._schedule.calls[i]
+        rest = self._others(i, i, {*map(self._schedule.root, call.inputs), *call.outputs})
+        fitting = [c for k, c in enumerate(self._found[i]) if self._whole_peak(i, k, rest, limit) <= limit]
+        if not fitting:
+            return None
+        return Item(i, i, 0, min(c.instructions for c in fitting), tuple(fitting))
+
+    def _whole_peak(self, i: int, k: int, rest: int, limit: int) -> int:
+        """An upper bound of the bytes with kernel k; overlaps are looked for only where it takes them to meet the limit."""
+        call, candidate = self._schedule.calls[i], self._found[i][k]
+        root = self._schedule.root
+        sizes = [t.type.nbytes for t in dict.fromkeys((*map(root, call.inputs), *call.outputs))]
+        apart = rest + sum(sizes) + candidate.scratch
+        if apart <= limit or rest + max(sizes) > limit:
+            return apart
+        if (i, k) not in self._wholes:
+            self._wholes[i, k] = self._peak_of(i, i, replace(call, func=optimize(candidate.lowered.func)))
+        return self._wholes[i, k]
+
+    def _peak_of(self, first: int, last: int, call: LayerCall) -> int:
+        """What the planner needs while a call runs in place of layers first .. last."""
+        root = self._schedule.root
+        tensors = list(dict.fromkeys((*(root(t) for t in call.inputs if t not in self._schedule.constants), *call.outputs)))
+        names = {t: f"t{k}" for k, t in enumerate(tensors)}
+        scratch = [f"s{k}" for k in range(len(call.func.scratch))]
+        keys = [names.get(root(t), "") for t in (*call.inputs, *call.outputs)] + scratch
+        ending = {names[t] for t in tensors if t in call.outputs or self._lives[t][1] <= last}
+        buffers = [BufferInfo(names[t], t.type.nbytes, 4, 0, 0) for t in tensors]
+        buffers += [BufferInfo(n, b.nbytes, max(4, b.align), 0, 0) for n, b in zip(scratch, call.func.scratch, strict=True)]
+        allowed = {(c.a, c.b): c for c in call_distances(call, keys) if {c.a, c.b} <= ending | set(scratch)}
+        return self._others(first, last, set(tensors)) + _planned(buffers, allowed)
+
+    def _others(self, first: int, last: int, own: set[TensorRef]) -> int:
+        """Bytes of other tensors that live while layers first .. last run."""
+        return sum(-(-t.type.nbytes // 4) * 4 for t, (a, b) in self._lives.items() if a <= last and b >= first and t not in own)
+
+    @property
+    def everything(self) -> int:
+        """Bytes that are enough for any cover of whole layers."""
+        return sum(t.type.nbytes + 3 for t in self._lives) + sum(max(c.scratch for c in own) for own in self._found)
+
+    def fastest(self, i: int) -> int:
+        """Instructions of layer i without any limit."""
+        return min(c.instructions for c in self._found[i])
+
+    # ---- cascades
+
+    def cascades(self, i: int, j: int, limit: int) -> list[Item]:
+        """Cascades of layers i .. j under the limit, each with its fastest kernels."""
+        if not self._closed(i, j) or self._least_bytes(i, j) > limit:
+            return []
+        if (i, j) not in self._bases:
+            self._bases[i, j] = {}
+            for rows in ROWS:
+                self._add(i, j, [rows] * (j - i + 1))
+        chosen = (self._choose(i, j, base, chain, limit) for base, chain in self._bases[i, j].values() if base <= limit)
+        return [item for item in chosen if item is not None]
+
+    def _add(self, i: int, j: int, limits: Sequence[int]) -> tuple[int, Chain] | None:
+        """Make the cascade with at most so many rows at a time of each layer, and keep it."""
+        chain = make_chain(self.parts[i : j + 1], limits)
+        if chain is None or not self._admissible(chain):
+            return None
+        return self._bases[i, j].setdefault(tuple(n.rows for n in chain.nest.nodes), (self._base(i, j, chain), chain))
+
+    def refine(self, item: Item, limit: int) -> bool:
+        """Look for other numbers of rows at a time that make a cascade faster under the limit; whether there are."""
+        i, j = item.first, item.last
+        limits, best, better = self._limits(item), item, True
+        while better:
+            better = False
+            for k in range(len(limits)):
+                for rows in ROWS:
+                    trial = [*limits[:k], rows, *limits[k + 1 :]]
+                    made = self._add(i, j, trial) if trial != limits else None
+                    new = self._choose(i, j, *made, limit) if made is not None and made[0] <= limit else None
+                    if new is not None and new.instructions < best.instructions:
+                        limits, best, better = trial, new, True
+        return best is not item
+
+    def _limits(self, item: Item) -> list[int]:
+        assert item.chain is not None
+        rows = {k: n.rows for k, n in zip(item.chain.makers, item.chain.nest.nodes, strict=True) if k is not None}
+        return [rows[k] for k in range(item.last - item.first + 1)]
+
+    def _least_bytes(self, i: int, j: int) -> int:
+        """A quick lower bound: what else lives, the larger of input and result, and the rows that every layer reads."""
+        if (i, j) not in self._least:
+            made = {p.outputs[0] for p in self.parts[i : j + 1]}
+            outside = {self._schedule.root(t) for p in self.parts[i : j + 1] for t in p.inputs} - made
+            rows: dict[TensorRef, int] = {}
+            for part in self.parts[i + 1 : j + 1]:
+                assert part.form is not None
+                for t, r in zip(part.inputs, part.form.inputs, strict=True):
+                    if t in made:
+                        rows[t] = max(rows.get(t, 0), r.window(part.form.granule) * (t.type.nbytes // t.type.shape[1]))
+            result = self.parts[j].outputs[0].type.nbytes
+            self._least[i, j] = (
+                self._others(i, j, outside | made) + max([result, *(t.type.nbytes for t in outside)]) + sum(rows.values())
+            )
+        return self._least[i, j]
+
+    def _closed(self, i: int, j: int) -> bool:
+        """Whether only the last layer's result is read outside of the run, and all are row-local."""
+        parts = self.parts[i : j + 1]
+        if any(p.form is None or len(p.outputs) != 1 for p in parts):
+            return False
+        inner = {p.outputs[0] for p in parts[:-1]}
+        return all(self._lives[t][1] <= j for t in inner) and not inner & set(self._schedule.views.values())
+
+    def _admissible(self, chain: Chain) -> bool:
+        constants = self._schedule.constants
+        return all(t not in constants and self._schedule.root(t) is t for t in chain.externals)
+
+    def _base(self, i: int, j: int, chain: Chain) -> int:
+        """Peak without the row kernels' scratch."""
+        nest, externals = chain.nest, chain.externals
+        offsets, total = place_windows(nest)
+        windows = tuple((o, nest.window_bytes(n)) for n, o in enumerate(offsets))
+        known = distances(nest, [t.type.nbytes for t in externals], windows)
+        out = self.parts[j].outputs[0]
+        ending = {external_name(e) for e, t in enumerate(externals) if self._lives[t][1] <= j} | {OUT, WINDOWS}
+        buffers = [BufferInfo(external_name(e), t.type.nbytes, 4, 0, 0) for e, t in enumerate(externals)]
+        buffers += [BufferInfo(OUT, out.type.nbytes, 4, 0, 0)]
+        buffers += [BufferInfo(WINDOWS, total, 4, 0, 0)] if total else []
+        allowed = {(a, b): Conflict(a, b, d) for (a, b), d in known.items() if {a, b} <= ending}
+        own = {t for p in self.parts[i : j + 1] for t in p.outputs}
+        return self._others(i, j, {*externals, *own}) + _planned(buffers, allowed)
+
+    def _row_kernels(self, layer: int, rows: int) -> tuple[Candidate, ...]:
+        key = (layer, rows)
+        if key not in self._rows:
+            part = self.parts[layer]
+            assert part.form is not None
+            self._rows[key] = tuple(self._lower(row_variant(part.func, part.form, rows), f"rows_{layer}"))
+        return self._rows[key]
+
+    def _choose(self, i: int, j: int, base: int, chain: Chain, limit: int) -> Item | None:
+        """The fastest kernels whose scratch finds room under the limit."""
+        kernels, total = [], _overhead(chain)
+        for n, k in enumerate(chain.makers):
+            if k is None:
+                continue
+            node = chain.nest.nodes[n]
+            fitting = [
+                c
+                for c in self._row_kernels(i + k, node.rows)
+                if scratch_bytes(c.lowered.func) <= limit - base and fits_alignment(chain.nest, n, c.lowered.func)
+            ]
+            if not fitting:
+                return None
+            best = min(fitting, key=lambda c: (c.instructions, c.scratch, c.constants))
+            kernels.append(best)
+            total += (best.instructions + CALL_INSTRUCTIONS) * (node.height // node.rows)
+        return Item(i, j, base + max(scratch_bytes(c.lowered.func) for c in kernels), total, tuple(kernels), chain)
+
+
+def _planned(buffers: Sequence[BufferInfo], allowed: dict[tuple[str, str], Conflict]) -> int:
+    """The size of a plan for buffers that all live at once."""
+    clashes = []
+    for k, a in enumerate(buffers):
+        for b in buffers[k + 1 :]:
+            clashes.append(allowed.get((a.name, b.name)) or allowed.get((b.name, a.name)) or Conflict(a.name, b.name))
+    size = plan(buffers, clashes, effort=EFFORT).size
+    return -(-size // 4) * 4
+
+
+def _overhead(chain: Chain) -> int:
+    """Instructions of moving rows."""
+    total, nest = 0, chain.nest
+    for n, node in enumerate(nest.nodes):
+        blocks = (nest.guards[n][1] - nest.guards[n][0]) // node.rows + 1
+        keep = (nest.windows[n] - node.rows) * node.row_bytes
+        words = node.row_bytes % 4 == 0
+        if keep > 0:
+            total += blocks * move_instructions(keep, words=words)
+        if chain.makers[n] is None:
+            total += blocks * move_instructions(node.rows * node.row_bytes, words=words)
+    return total
+
+
+def _lives(schedule: Schedule) -> dict[TensorRef, tuple[int, int]]:
+    """First and last call of each tensor that takes memory."""
+    end = len(schedule.calls)
+    lives = {t: (-1, -1) for t in schedule.inputs}
+    for i, call in enumerate(schedule.calls):
+        for t in call.outputs:
+            lives[t] = (i, i)
+        for t in (*call.inputs, *call.outputs):
+            root = schedule.root(t)
+            if root in lives:
+                lives[root] = lives[root][0], i
+    for t in schedule.outputs:
+        root = schedule.root(t)
+        if root in lives:
+            lives[root] = lives[root][0], end
+    return lives

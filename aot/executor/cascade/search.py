@@ -1,0 +1,151 @@
+"""Which layers become cascades: dynamic programming over cut points of the order of execution.
+
+Under a limit for the bytes the items with the fewest instructions that cover all layers are found exactly; `ram` asks for the
+smallest limit whose plan stays within SLOWDOWN of the usual one.  An item's bytes are those of the planner for its own buffers,
+everything else that is alive packed beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from aot.executor.cascade.chain import Part
+from aot.executor.cascade.emit import Work, emit
+from aot.executor.cascade.items import Item, Items, Lower
+from aot.executor.schedule import Callee, LayerCall, Schedule
+from aot.executor.selection import Candidate
+from aot.op.impl import Lowered
+from aot.relay.expr import Function
+
+SLOWDOWN = 1.2
+"""How many times the instructions of a plan without cascades `ram` may take, by the estimates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`budget`: bytes that the workspace may take (None: as few as possible); `usual`: instructions without cascades."""
+
+    budget: int | None
+    usual: int
+
+
+LONGEST = 20
+"""Layers of a cascade at most."""
+
+STEP = 64
+"""Bytes to which the limit is searched."""
+
+
+def cover(items: Items, limit: int) -> list[Item] | None:
+    """Items that cover all layers under the limit with the fewest instructions; None where there are none."""
+    n = len(items.parts)
+    wholes = [items.whole(i, limit) for i in range(n)]
+    settled = [w is not None and w.instructions == items.fastest(i) for i, w in enumerate(wholes)]
+    cost: list[int | None] = [0] + [None] * n
+    taken: list[Item | None] = [None] * (n + 1)
+
+    def offer(item: Item) -> None:
+        before, known = cost[item.first], cost[item.last + 1]
+        if before is not None and (known is None or before + item.instructions < known):
+            cost[item.last + 1], taken[item.last + 1] = before + item.instructions, item
+
+    for j in range(n):
+        whole = wholes[j]
+        if whole is not None:
+            offer(whole)
+        for i in range(j, max(-1, j - LONGEST), -1):
+            if items.parts[i].form is None:
+                break
+            if cost[i] is not None and not all(settled[i : j + 1]):
+                for item in items.cascades(i, j, limit):
+                    offer(item)
+    if cost[n] is None:
+        return None
+    found: list[Item] = []
+    while n:
+        last = taken[n]
+        assert last is not None
+        found.insert(0, last)
+        n = last.first
+    return found
+
+
+def best_cover(items: Items, limit: int) -> list[Item] | None:
+    """As `cover`, with the numbers of rows at a time of the cascades in it refined until nothing gets faster."""
+    found = cover(items, limit)
+    while found is not None and any([items.refine(item, limit) for item in found if item.chain is not None]):
+        found = cover(items, limit)
+    return found
+
+
+def cost_of(found: Sequence[Item]) -> int:
+    return sum(item.instructions for item in found)
+
+
+def smallest(items: Items, high: int, *, most: int) -> list[Item]:
+    """The cover of at most `most` instructions under the least limit, within STEP bytes; `high` must be enough."""
+    low, best = 0, cover(items, high)
+    assert best is not None, "whole layers fit into the sum of everything"
+    while high - low > STEP:
+        middle = (low + high) // 2
+        found = cover(items, middle)
+        if found is not None and cost_of(found) > most:
+            found = best_cover(items, middle)
+        if found is not None and cost_of(found) <= most:
+            high, best = middle, found
+        else:
+            low = middle
+    return best
+
+
+def build_cascade(schedule: Schedule, item: Item, parts: Sequence[Part]) -> tuple[LayerCall, Candidate]:
+    """The call that takes the place of the item's layers, and the one kernel that it can have."""
+    assert item.chain is not None
+    chain = item.chain
+    kernels = iter(item.kernels)
+    work = [Work(t) if k is None else Work(t, next(kernels).lowered) for k, t in zip(chain.makers, chain.types, strict=True)]
+    calls = schedule.calls[item.first : item.last + 1]
+    span = calls[-1].span
+    cascade = emit(chain.nest, work, [t.type for t in chain.externals], name=f"cascade_{item.first}", span=span)
+    func = cascade.func
+    call = LayerCall(
+        func, chain.externals, calls[-1].outputs, cascade.constants, span=span,
+        ops=tuple(sorted({op for c in calls for op in c.ops})), callees={k: Callee(f) for k, f in cascade.callees.items()},
+    )  # fmt: skip
+    code = {c.key: c.code for c in item.kernels}
+    candidate = Candidate(
+        func.attrs.kernel,
+        Lowered(func, cascade.constants, item.instructions),
+        ("cascade", item.first),
+        item.instructions,
+        sum(c.nbytes for c in cascade.constants.values()),
+        sum(code.values()),
+        sum(b.nbytes for b in func.scratch),
+    )
+    return call, candidate
+
+
+def use_cascades(
+    schedule: Schedule, functions: Sequence[Function], found: Sequence[Sequence[Candidate]], *, lower: Lower, limits: Limits
+) -> tuple[Schedule, list[Sequence[Candidate]]]:
+    """The schedule with cascades where they pay, and for each of its calls the kernels that may be chosen.
+
+    With a budget: the fewest instructions within it.  Without one, or where nothing fits it: the smallest workspace whose
+    instructions stay within SLOWDOWN of the usual ones.
+    """
+    items = Items(schedule, functions, found, lower=lower)
+    chosen = None if limits.budget is None else best_cover(items, limits.budget)
+    if chosen is None:
+        chosen = smallest(items, items.everything, most=int(SLOWDOWN * limits.usual))
+    calls: list[LayerCall] = []
+    kernels: list[Sequence[Candidate]] = []
+    for item in chosen:
+        if item.chain is None:
+            calls.append(schedule.calls[item.first])
+            kernels.append(item.kernels)
+        else:
+            call, candidate = build_cascade(schedule, item, items.parts)
+            calls.append(call)
+            kernels.append([candidate])
+    return replace(schedule, calls=tuple(calls)), kernels
