@@ -345,6 +345,12 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "The linked image of the model holds a heap, recursion, an unbounded stack or, for an integer model,\n"
         "parts of the C library. This is our fault: please report it with the model and the message.",
     ),
+    "E4040": (
+        "a result depends on dead memory",
+        "With --poison, every byte of the workspace that holds nothing by the memory plan is overwritten after\n"
+        "each layer. The outputs of that run differ from those of the plain one, so a layer reads memory that\n"
+        "the plan gave away. This is our fault: please report it with the model.",
+    ),
     "E5000": (
         "wrong command line",
         "A verb or an option does not exist, lacks its value or has one too many. aot VERB --help shows them with\n"

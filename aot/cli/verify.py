@@ -19,7 +19,7 @@ from aot.cli.options import (
     compiles,
 )
 from aot.cli.output import Output, paint
-from aot.errors import EXIT_VERIFICATION, Problem, UsageError
+from aot.errors import EXIT_VERIFICATION, Problem, UsageError, VerificationError
 
 if TYPE_CHECKING:
     from aot.executor.artifact import Artifact
@@ -40,6 +40,7 @@ RandomCount = Annotated[
 ReproducerFolder = Annotated[
     Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files that reproduce a difference.")
 ]
+PoisonFlag = Annotated[bool, typer.Option("--poison", help="Run again with all dead memory overwritten between layers.")]
 ProfileFlag = Annotated[bool, typer.Option("--profile/--no-profile", help="Count the instructions of each layer, too.")]
 
 
@@ -75,6 +76,8 @@ def _show(out: Output, found: Verification, artifact: Artifact) -> None:
         "RAM",
         ram_of(artifact.metadata, touched=found.workspace_extent, stack_bytes=found.stack_bytes, stack_bound=found.stack_bound),
     )
+    if found.poisoned_exact is not None:
+        out.row("poison", "outputs unchanged" if found.poisoned_exact else paint("outputs CHANGE: dead memory is read", "red"))
     if found.instructions is not None:
         out.row("time", time_of(found.instructions, found.macs, found.macs_nominal))
     if slowest_of(found.layers):
@@ -134,6 +137,7 @@ def command(
     options: CompileOptions,
     output: ReproducerFolder = Path("out/verify"),
     profile: ProfileFlag = True,
+    poison: PoisonFlag = False,
     timeout: Timeout = 0.0,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -157,8 +161,9 @@ def command(
     with out.working(f"running {model.name} on {place.name}"):
         project = prepare(artifact, place)
         found = verify(
-            wanted.data, artifact, project, sets, profile=profile, timeout=timeout or None, folder=output, progress=out.row
-        )
+            wanted.data, artifact, project, sets, profile=profile, poison=poison, timeout=timeout or None, folder=output,
+            progress=out.row,
+        )  # fmt: skip
     _show(out, found, artifact)
     for line in reproducer_text(found.divergence, output, model=model, board=place.name) if found.divergence else ():
         out.row("again", line)
@@ -168,6 +173,8 @@ def command(
             where = divergence_text(found.first_divergence) if found.first_divergence else ""
             _complain(where, found)
         raise typer.Exit(EXIT_VERIFICATION)
+    if found.poisoned_exact is False:
+        raise VerificationError(Problem("E4040", "the outputs change when dead memory is overwritten", found.model))
 
 
 def _complain(where: str, found: Verification) -> None:

@@ -24,6 +24,7 @@ import jinja2
 from aot.errors import Problem, TargetError, ToolchainError
 from aot.executor.artifact import Artifact
 from aot.micro.board import Board, Memory, data_folder
+from aot.micro.poison import dead_intervals
 from aot.micro.toolchain import Tool, find_tool, run_tool
 
 WARNINGS = (
@@ -31,7 +32,7 @@ WARNINGS = (
     "-Wdouble-promotion", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Werror",
 )  # fmt: skip
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
-MODES = {"measure": 0, "profile": 1, "trace": 2}
+MODES = {"measure": 0, "profile": 1, "trace": 2, "poison": 3}
 HOST_ONLY = frozenset({"hosted.c"})
 BOARD_ONLY = frozenset({"startup.c", "semihosting.c", "systick.c", "memory.c"})
 HARNESS = frozenset({"startup.c", "semihosting.c", "systick.c", "harness.c", "hosted.c"})
@@ -68,7 +69,7 @@ class Project:
     """extra -D for the harness; for tests"""
 
     def image(self, mode: str = "measure") -> Path:
-        """The program that runs the model in `mode`: measure, profile or trace.
+        """The program that runs the model in `mode`: measure, profile, trace or poison.
 
         Raises ToolchainError E3001 (missing), E3002 (compiler), E3003 (linker); TargetError E2012 (does not fit).
         """
@@ -182,6 +183,7 @@ def _project_files(artifact: Artifact, board: Board, places: Places | None) -> d
     files["main.c"] = render(
         "harness_main.c.j2", name=artifact.name, inputs=meta["inputs"], outputs=meta["outputs"], layers=len(meta["layers"]),
         workspace=meta["workspace"]["size"], io=meta.get("io", "arena"), stateful=bool(meta.get("stateful", False)),
+        dead=dead_intervals(meta["workspace"], len(meta["layers"])),
     )  # fmt: skip
     crt = data_folder("crt")
     for path in sorted(crt.glob("include/aot/*.h")):
@@ -214,6 +216,8 @@ def _flags(project: Project, source: str, mode: str) -> list[str]:
         flags += ["-fno-tree-loop-distribute-patterns"]
     if name == "harness.c":
         flags += [f"-DAOT_MODE={MODES[mode]}", *(f"-D{k}={v}" for k, v in sorted(project.defines.items()))]
+    if name == "main.c" and mode == "poison":
+        flags += ["-DAOT_POISON=1"]
     if name in ("harness.c", f"{project.artifact.name}.c") and mode != "measure":
         flags += ["-DAOT_HOOKS=1"]
     if name == "systick.c" and project.board.tick is not None:

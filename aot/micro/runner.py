@@ -49,7 +49,8 @@ def run(
 ) -> RunResult:
     """Run all `input_sets` (arrays of the inputs' dtypes and sizes, in their order) on the project's board.
 
-    `mode`: "measure"; "profile" adds instructions per layer; "trace" runs set 0 only and adds every layer's output.
+    `mode`: "measure"; "profile" adds instructions per layer; "trace" runs set 0 only and adds every layer's output; "poison"
+    overwrites between any two layers what the plan says is dead, and measures nothing.
     Raises UsageError E5022 (inputs do not match the model), ToolchainError and VerificationError as aot.micro.qemu does.
     """
     meta = project.artifact.metadata

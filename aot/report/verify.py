@@ -58,11 +58,14 @@ class Verification:
     constant_bytes: int
     workspace_bytes: int
     workspace_lower_bound: int
+    workspace_streaming_bound: int | None
+    workspace_optimal: bool
     workspace_touched: int | None
     workspace_extent: int | None
     stack_bytes: int | None
     stack_bound: int | None
     heap_bytes: int | None
+    poisoned_exact: bool | None = None
     layers: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
     def to_json(self) -> dict[str, Any]:
@@ -77,6 +80,7 @@ def verify(
     sets: Sets,
     *,
     profile: bool = True,
+    poison: bool = False,
     timeout: float | None = None,
     folder: Path | None = None,
     progress: Progress = _quiet,
@@ -85,7 +89,8 @@ def verify(
 
     `model` is the .tflite that `artifact` was built from.  Raises ToolchainError when something cannot be built or run,
     VerificationError when the program faults; outputs that differ are a result, not an error.  Then files that reproduce it
-    are written to `folder`, if one is given.
+    are written to `folder`, if one is given.  `poison` adds a run in which all dead bytes of the workspace change after every
+    layer: its outputs must be those of the plain run.
     """
     meta = artifact.metadata
     expected, by = expected_outputs(model, sets, oracle=meta["oracle"], outputs=len(meta["outputs"]))
@@ -97,6 +102,7 @@ def verify(
     comparison = compare_sets(expected, result.outputs)
     timed = run(project, sets.inputs[:1], mode="profile", timeout=timeout).layers if profile and project.board.tick else ()
     progress("run", run_text(project.board, len(sets)))
+    poisoned = _poisoned(project, sets, result, timeout=timeout) if poison else None
     first, rest = None, None
     if not comparison.exact:
         progress("search", "the first operator that differs")
@@ -105,7 +111,13 @@ def verify(
         )
     print_ = fingerprint(project, sets, result.outputs)
     found = _summary(artifact, project.board, comparison, result, by=by, facts=facts, timed=timed, fingerprint=print_)
-    return replace(found, first_divergence=first, divergence=rest)
+    return replace(found, first_divergence=first, divergence=rest, poisoned_exact=poisoned)
+
+
+def _poisoned(project: Project, sets: Sets, plain: RunResult, *, timeout: float | None) -> bool:
+    """Whether the outputs stay the same when every byte that is dead by the plan is overwritten between layers."""
+    outputs = run(project, sets.inputs, mode="poison", timeout=timeout).outputs
+    return compare_sets(plain.outputs, outputs).exact
 
 
 def expected_outputs(model: bytes, sets: Sets, *, oracle: str, outputs: int) -> tuple[Sequence[Sequence[Array]], str]:
@@ -185,6 +197,8 @@ def _summary(
         constant_bytes=meta["constants"]["size"] if facts.constant_bytes is None else facts.constant_bytes,
         workspace_bytes=meta["workspace"]["size"],
         workspace_lower_bound=meta["workspace"]["lower_bound"],
+        workspace_streaming_bound=meta["workspace"]["streaming_bound"],
+        workspace_optimal=meta["workspace"]["optimal"],
         workspace_touched=result.workspace_touched,
         workspace_extent=result.workspace_extent,
         stack_bytes=result.stack_bytes,

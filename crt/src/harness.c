@@ -82,12 +82,26 @@ static int32_t store(void) {
   return 0;
 }
 
+#if AOT_MODE == AOT_MODE_POISON
+static uint8_t poison_value = 0xA5u;
+
+static void poison(uint32_t start, uint32_t end) {
+  uint8_t *const p = aot_model_workspace();
+  for (uint32_t i = start; i < end; i++) p[i] = poison_value;
+}
+#endif
+
 #if AOT_HOOKS
 void aot_layer_hook(int32_t layer, const void *out, uint32_t bytes) {
 #if AOT_MODE == AOT_MODE_TRACE
   const uint32_t header[2] = {(uint32_t)layer, bytes};
   trace_failed |= (int32_t)aot_write(trace_file, header, sizeof header);
   trace_failed |= (int32_t)aot_write(trace_file, out, bytes);
+#elif AOT_MODE == AOT_MODE_POISON
+  const uint32_t end = aot_model_dead_first[layer + 1];
+  (void)out;
+  (void)bytes;
+  for (uint32_t i = aot_model_dead_first[layer]; i < end; i++) poison(aot_model_dead[i].start, aot_model_dead[i].end);
 #else
   (void)layer;
   (void)out;
@@ -112,6 +126,23 @@ static int32_t run_all(uint32_t sets) {
   if (trace_failed != 0 || aot_close(trace_file) != 0) return fail("cannot write trace.bin");
   if (store() != 0) return fail("cannot write outputs.bin");
   aot_puts("{\"aot\": 1, \"status\": 0, \"sets\": 1}\n");
+  return EXIT_DONE;
+}
+#elif AOT_MODE == AOT_MODE_POISON
+/* Nothing is measured: what the plan says is dead changes after every layer, to another value in each set. */
+static int32_t run_all(uint32_t sets) {
+  poison(0, aot_model_workspace_bytes);
+  aot_model_reset();
+  for (uint32_t set = 0; set < sets; set++) {
+    if (set > 0u && aot_model_stateful == 0u) poison(0, aot_model_workspace_bytes);
+    if (load(set) != 0) return fail("inputs.bin is too short");
+    const int32_t status = aot_model_run();
+    if (status != 0) return fail_run(set, status);
+    if (store() != 0) return fail("cannot write outputs.bin");
+    poison_value = (uint8_t)(poison_value + 0x35u);
+  }
+  put_number("{\"aot\": 1, \"status\": 0, \"sets\": ", sets);
+  aot_puts("}\n");
   return EXIT_DONE;
 }
 #else

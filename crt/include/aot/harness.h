@@ -7,6 +7,7 @@
 #define AOT_MODE_MEASURE 0
 #define AOT_MODE_PROFILE 1
 #define AOT_MODE_TRACE 2
+#define AOT_MODE_POISON 3
 
 struct aot_slot {
   void *data;
@@ -18,6 +19,15 @@ extern const uint32_t aot_model_outputs;
 extern const uint32_t aot_model_layers;
 extern const uint32_t aot_model_workspace_bytes;
 extern uint64_t aot_model_stamps[]; /* aot_model_layers + 1 readings of the counter, profile mode only */
+
+/* Bytes of the workspace that hold nothing after a layer, by the plan; poison mode only. Those of layer i are the entries
+   aot_model_dead_first[i] up to aot_model_dead_first[i + 1]. */
+struct aot_interval {
+  uint32_t start, end;
+};
+extern const struct aot_interval aot_model_dead[];
+extern const uint32_t aot_model_dead_first[];
+extern const uint32_t aot_model_stateful;
 
 struct aot_slot aot_model_input(uint32_t index);
 struct aot_slot aot_model_output(uint32_t index);

@@ -1,0 +1,34 @@
+"""Which bytes of the workspace hold nothing after each layer, so that a test run may overwrite them.
+
+They follow from the plan in the metadata alone: what lies between the first and the last step of no buffer is dead.  Scratch
+memory and results that are not written yet count as dead, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Interval = tuple[int, int]
+"""First byte and end."""
+
+
+def dead_intervals(workspace: Mapping[str, Any], layers: int) -> list[list[Interval]]:
+    """For each layer the bytes of the workspace that are dead when it has run, in ascending order.
+
+    `workspace` is that of the metadata; without a list of buffers nothing is taken for dead.
+    """
+    if "buffers" not in workspace:
+        return [[] for _ in range(layers)]
+    return [_dead(workspace, after=layer) for layer in range(layers)]
+
+
+def _dead(workspace: Mapping[str, Any], *, after: int) -> list[Interval]:
+    live = [b for b in workspace["buffers"] if b["first"] <= after < b["last"] and b["size"]]
+    found: list[Interval] = []
+    at = 0
+    for start, size in sorted((b["offset"], b["size"]) for b in live):
+        if start > at:
+            found.append((at, start))
+        at = max(at, start + size)
+    return [*found, (at, workspace["size"])] if at < workspace["size"] else found
