@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from aot.executor.bounds import Bounds
 from aot.executor.layout import Layout
 from aot.executor.names import Names
 from aot.executor.schedule import Schedule, TensorRef
 from aot.ir.type import TensorType
+from aot.memory.bounds import liveness_bound
 from aot.support.dtype import ctype
 from aot.support.text import printable
 from aot.target.source_module import ConstArray
@@ -26,7 +28,8 @@ SCHEMA = "aot-metadata/1"
 class BuildInfo:
     """What the executor cannot know itself: the model's file name (no folder) and SHA-256, and the options of the build.
 
-    `macs_nominal` are those of the model as its file has it (None: not built from a file); `options` are all of the build's.
+    `macs_nominal` are those of the model as its file has it (None: not built from a file), `bounds` those of its graph (None:
+    there is none); `options` are all of the build's.
     """
 
     model_file: str = ""
@@ -34,6 +37,7 @@ class BuildInfo:
     oracle: str = "litert"
     opt: str = "balanced"
     macs_nominal: int | None = None
+    bounds: Bounds | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -60,7 +64,7 @@ def make_metadata(
         "options": dict(info.options),
         "inputs": _tensors(schedule.inputs, names.inputs, [layout.aligns[schedule.root(t)] for t in schedule.inputs]),
         "outputs": _tensors(schedule.outputs, names.outputs, [layout.aligns[schedule.root(t)] for t in schedule.outputs]),
-        "workspace": _workspace(layout),
+        "workspace": _workspace(layout, info.bounds),
         "constants": {"size": sum(a.data.nbytes for a in arrays)},
         "macs": sum(layer.call.func.attrs.macs for layer in layers),
         "macs_nominal": info.macs_nominal,
@@ -93,12 +97,23 @@ def _quant(type_: TensorType) -> dict[str, Any]:
     return {"scale": quant.scale[0], "zero_point": quant.zero_point[0]}
 
 
-def _workspace(layout: Layout) -> dict[str, Any]:
+def _workspace(layout: Layout, bounds: Bounds | None) -> dict[str, Any]:
+    """The plan with its bounds: of whole tensors, of rows (inputs resident; fed row by row), and of this plan's own buffers."""
+    plan = layout.plan
     buffers = [
         {"name": b.name, "size": b.size, "offset": layout.plan.offset[b.name], "first": b.first, "last": b.last, "kind": b.kind}
         for b in layout.buffers
     ]
-    return {"size": layout.plan.size, "align": 16, "lower_bound": layout.plan.lower_bound, "buffers": buffers}
+    return {
+        "size": plan.size,
+        "align": 16,
+        "lower_bound": bounds.liveness if bounds else liveness_bound(layout.buffers),
+        "streaming_bound": bounds.streaming if bounds else None,
+        "fed_bound": bounds.fed if bounds else None,
+        "plan_bound": plan.lower_bound,
+        "optimal": plan.optimal,
+        "buffers": buffers,
+    }
 
 
 def _layer(index: int, layer: Layer, arrays: Sequence[ConstArray]) -> dict[str, Any]:

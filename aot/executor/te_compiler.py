@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aot.errors import Problem, UnsupportedError, internal
@@ -12,6 +12,7 @@ from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.executor.selection import Budget, Candidate, choose
 from aot.ir.op import F_IS_VIEW, T_OP_PATTERN, Array, Op
 from aot.ir.type import TensorType, TupleType
+from aot.memory.order import Work, lowest_peak_order
 from aot.op.impl import Group, Impl, Lowered, implementations
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
 from aot.support.names import NameSupply, c_identifier
@@ -98,15 +99,50 @@ def compile_main(func: Function, target: Target, *, name: str, policy: Policy | 
 
 
 def execution_order(func: Function) -> list[Expr]:
-    """All nodes, operands before users; among those that are ready, the one that stands first in the file."""
-    order = post_order(func.body)
+    """All nodes, operands before users: in the order of the file, unless another one has less memory alive at its peak."""
+    nodes = post_order(func.body)
+    order = _sorted(nodes, {id(e): _rank(e) for e in nodes})
+    layers = [e for e in order if isinstance(e, Call) and isinstance(e.op, Function)]
+    best = _lowest_peak(func, order, layers)
+    if best == layers:
+        return order
+    return _sorted(nodes, {id(e): -1 for e in nodes} | {id(e): i for i, e in enumerate(best)})
+
+
+def _lowest_peak(func: Function, order: Sequence[Expr], layers: Sequence[Call]) -> list[Call]:
+    """The layers in the order that needs the least memory."""
+    tensors: dict[int, tuple[int, ...]] = {}
+    sizes: list[int] = []
+    for e in (*func.params, *order):
+        if id(e) in tensors:
+            continue
+        match e:
+            case Constant():
+                tensors[id(e)] = ()
+            case TupleGetItem():
+                tensors[id(e)] = (tensors[id(e.value)][e.index],)
+            case Tuple():
+                tensors[id(e)] = tuple(t for f in e.fields for t in tensors[id(f)])
+            case Call(op=Op()):
+                tensors[id(e)] = tensors[id(e.args[0])]
+            case Var() | Call():
+                types = e.type.fields if isinstance(e.type, TupleType) else (e.type,)
+                tensors[id(e)] = tuple(range(len(sizes), len(sizes) + len(types)))
+                sizes += [t.nbytes if isinstance(t, TensorType) else 0 for t in types]
+    work = [Work(tuple(t for a in e.args for t in tensors[id(a)]), tensors[id(e)]) for e in layers]
+    inputs = [t for v in func.params for t in tensors[id(v)]]
+    return [layers[k] for k in lowest_peak_order(work, sizes, inputs=inputs, outputs=tensors[id(func.body)])]
+
+
+def _sorted(order: Sequence[Expr], rank: Mapping[int, int]) -> list[Expr]:
+    """Operands before users; among those that are ready, the one with the smallest rank."""
     position = {id(e): i for i, e in enumerate(order)}
     waiting = {id(e): len({id(o) for o in operands(e)}) for e in order}
     readers: dict[int, list[Expr]] = {}
     for e in order:
         for o in {id(o): o for o in operands(e)}.values():
             readers.setdefault(id(o), []).append(e)
-    heap = [(_rank(e), position[id(e)]) for e in order if not waiting[id(e)]]
+    heap = [(rank[id(e)], position[id(e)]) for e in order if not waiting[id(e)]]
     heapq.heapify(heap)
     result: list[Expr] = []
     while heap:
@@ -115,7 +151,7 @@ def execution_order(func: Function) -> list[Expr]:
         for reader in readers.get(id(e), ()):
             waiting[id(reader)] -= 1
             if not waiting[id(reader)]:
-                heapq.heappush(heap, (_rank(reader), position[id(reader)]))
+                heapq.heappush(heap, (rank[id(reader)], position[id(reader)]))
     return result
 
 

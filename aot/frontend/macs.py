@@ -1,4 +1,4 @@
-"""Multiply-accumulates of a model as its file has it, before any operator is fused, rewritten or left out."""
+"""Multiply-accumulates and shapes of a model as its file has it, before any operator is fused, rewritten or left out."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ def nominal_macs(model: bytes) -> int:
     if view is None or not view.subgraphs:
         return 0
     return sum(operator_macs(view.subgraphs[0], op) for op in view.subgraphs[0].operators)
+
+
+def nominal_shapes(model: bytes) -> dict[int, tuple[int, ...]]:
+    """The shapes of the first graph's tensors as the file has them, by index; empty for what is no model."""
+    view = parse(model, Problems())
+    return {i: tuple(t.shape) for i, t in enumerate(view.subgraphs[0].tensors)} if view is not None and view.subgraphs else {}
 
 
 def operator_macs(graph: SubgraphView, op: OperatorView) -> int:

@@ -141,7 +141,7 @@ def _chapter(report: Report, pair: Mapping[str, Any] | None) -> str:
     per_mac = totals["instructions"] / totals["macs"] if totals["instructions"] and totals["macs"] else None
     cards = [
         (short(totals["instructions"]), "instructions" if per_mac is None else f"instructions, {per_mac:.2f} a MAC"),
-        (short(totals["estimated_cycles"]), "cycles, estimated from the manuals"),
+        (short(totals["estimated_cycles"]), "cycles, estimated"),
         (kib(totals["flash"]), f"flash: code {kib(totals['code'])}, constants {kib(totals['constants'])}"),
         (kib(totals["ram"]), f"RAM: workspace {kib(totals['workspace'])}, stack {kib(totals['stack_bound'])}"),
         (short(totals["macs"]), macs_label(totals)),
@@ -194,8 +194,10 @@ def _memory(report: Report) -> str:
 
 def _plan_text(report: Report) -> str:
     plan = report["plan"]
-    over = plan["size"] - plan["lower_bound"]
-    verdict = "which no plan can undercut" if over <= 0 else f"{over:,} B above the lower bound of any plan"
+    over = plan["size"] - plan["plan_bound"]
+    verdict = "which no plan can undercut" if plan["optimal"] else f"{over:,} B above the lower bound of any plan"
+    rows = "" if plan["streaming_bound"] is None else f", rows {plan['streaming_bound']:,} B"
+    verdict += f"; whole tensors need {plan['lower_bound']:,} B{rows}"
     axes = "layers from left to right, addresses from top to bottom"
     return f'<p class="dim">{plan["size"]:,} B of workspace, {verdict}; {axes}.</p>'
 

@@ -26,6 +26,8 @@ from aot.report.sets import Sets
 from aot.report.verify import expected_outputs
 
 SCHEMA = "aot-report/3"
+PLAN = ("size", "lower_bound", "streaming_bound", "fed_bound", "plan_bound", "optimal", "buffers")
+"""What of the metadata's workspace is in a report."""
 
 Report = Mapping[str, Any]
 """A report of one model on one board."""
@@ -73,13 +75,13 @@ def make_report(
         "cpu": project.board.cpu,
         "verdict": verdict,
         "fingerprint": fingerprint(project, sets, result.outputs),
-        "totals": _totals(meta, result, flash=flash, ram=ram) | {"estimated_cycles": None if cycles is None else cycles.total},
+        "totals": _totals(meta, result, image=image, ram=ram) | {"estimated_cycles": None if cycles is None else cycles.total},
         "flash": flash,
         "firmware": None if image is None else _firmware(project),
         "ram": ram,
         "memory": [] if image is None else _memory(project),
         "layers": _layers(meta, counts, flash, cycles),
-        "plan": {"layers": len(meta["layers"]), **{k: meta["workspace"][k] for k in ("size", "lower_bound", "buffers")}},
+        "plan": {"layers": len(meta["layers"]), **{k: meta["workspace"][k] for k in PLAN}},
     }
 
 
@@ -164,18 +166,16 @@ def _ram(project: Project, result: RunResult, image: ImageReport | None) -> dict
 
 
 def _totals(
-    meta: Mapping[str, Any], result: RunResult, *, flash: Mapping[str, Any] | None, ram: Mapping[str, Any]
+    meta: Mapping[str, Any], result: RunResult, *, image: ImageReport | None, ram: Mapping[str, Any]
 ) -> dict[str, int | None]:
-    """The figures that budgets and baselines know; None where the board cannot tell."""
-    groups = flash["groups"] if flash is not None else None
-    code = None if groups is None else groups["kernels"] + groups["main"] + groups["runtime"] + groups["other"]
+    """The figures that budgets and baselines know, those of flash as `aot verify` has them; None where the board cannot tell."""
     return {
         "instructions": result.instructions,
         "macs": meta["macs"],
         "macs_nominal": meta["macs_nominal"],
-        "flash": None if flash is None else flash["bytes"],
-        "code": code,
-        "constants": meta["constants"]["size"] if groups is None else groups["weights"] + groups["tables"],
+        "flash": None if image is None else image.flash,
+        "code": None if image is None else image.flash - image.constants,
+        "constants": meta["constants"]["size"] if image is None else image.constants,
         "ram": ram["bytes"],
         "workspace": ram["workspace"]["bytes"],
         "stack": ram["stack"]["measured"],

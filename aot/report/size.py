@@ -25,11 +25,18 @@ def macs_of(macs: int, nominal: int | None = None) -> str:
 
 
 def plan_of(metadata: Metadata) -> str:
-    """`workspace 16,000 B · lower bound 16,000 B (optimal)`."""
+    """`workspace 16,000 B (optimal) · whole tensors 16,000 B · rows 8,640 B`.
+
+    The plan, and whether it is proven optimal or how far it may be above the optimum; the bounds of whole tensors and of
+    rows (docs/memory.md).
+    """
     workspace = metadata["workspace"]
-    size, bound = workspace["size"], workspace["lower_bound"]
-    verdict = "optimal" if size <= bound else f"{100 * (size - bound) / bound:.1f} % above"
-    return f"workspace {_bytes(size)} · lower bound {_bytes(bound)} ({verdict})"
+    size, own = workspace["size"], workspace["plan_bound"]
+    verdict = "optimal" if workspace["optimal"] else f"at most {100 * (size - own) / max(own, 1):.1f} % above the optimum"
+    parts = [f"workspace {_bytes(size)} ({verdict})", f"whole tensors {_bytes(workspace['lower_bound'])}"]
+    if workspace["streaming_bound"] is not None:
+        parts.append(f"rows {_bytes(workspace['streaming_bound'])}")
+    return " · ".join(parts)
 
 
 def flash_of(*, code_bytes: int | None, constant_bytes: int) -> str:

@@ -1,0 +1,161 @@
+"""The order of execution with the lowest peak of live bytes.
+
+A state is the set of operators that have run (a downset of the graph); what is alive, and so every later peak, depends on no
+more.  `lowest_peak_order` asks for orders whose peak stays below a limit, by depth-first search with a memory of the states that
+lead nowhere: dynamic programming over downsets, which is exact.  Where there are too many states, a beam search takes over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+STATES = 5_000
+"""States that the exact search may visit; then the beam search takes over."""
+
+BEAM = 32
+"""States that the beam search keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One operator by the numbers of its tensors."""
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+def lowest_peak_order(work: Sequence[Work], sizes: Sequence[int], *, inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
+    """Indices of `work`, each after those that write what it reads; `sizes` are the tensors' bytes.
+
+    `inputs` are there at the start, `outputs` stay until the end.  The given order, which must be a valid one, stays as it is
+    unless another one has a lower peak.
+    """
+    graph = _Graph(work, sizes, inputs, outputs)
+    best = list(range(len(work)))
+    peak = graph.peak(best)
+    floor = graph.floor()
+    search = _Search(graph)
+    while peak > floor:
+        found = search.below(peak)
+        if found is None:
+            break
+        best, peak = found, graph.peak(found)
+    if search.states > STATES:
+        found = _beam(graph, peak)
+        if found is not None:
+            best = found
+    return best
+
+
+def peak_of_order(
+    work: Sequence[Work], sizes: Sequence[int], order: Sequence[int], *, inputs: Sequence[int], outputs: Sequence[int]
+) -> int:
+    """Bytes of the tensors that are alive at the busiest operator."""
+    return _Graph(work, sizes, inputs, outputs).peak(order)
+
+
+class _Graph:
+    """Who reads each tensor, and which operators must run before which."""
+
+    def __init__(self, work: Sequence[Work], sizes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        self.work = work
+        self.sizes = sizes
+        self.reads = [tuple(dict.fromkeys(w.reads)) for w in work]
+        self.readers: dict[int, int] = {}
+        writer = {t: k for k, w in enumerate(work) for t in w.writes}
+        self.needs = [0] * len(work)
+        for k, reads in enumerate(self.reads):
+            for t in reads:
+                self.readers[t] = self.readers.get(t, 0) | 1 << k
+                if t in writer:
+                    self.needs[k] |= 1 << writer[t]
+        self.kept = frozenset(outputs)
+        touched = {t for w in work for t in (*w.reads, *w.writes)}
+        self.start = sum(sizes[t] for t in set(inputs) if t in touched or t in self.kept)
+        self.made = [sum(sizes[t] for t in w.writes) for w in work]
+
+    def after(self, k: int, done: int, live: int) -> tuple[int, int]:
+        """Peak during operator k and bytes alive after it, where `done` is the set of those that ran before."""
+        peak = live + self.made[k]
+        now = done | 1 << k
+        gone = sum(
+            self.sizes[t] for t in self.reads[k] if t not in self.kept and self.readers[t] & ~now == 0
+        ) + sum(self.sizes[t] for t in self.work[k].writes if t not in self.kept and t not in self.readers)  # fmt: skip
+        return peak, peak - gone
+
+    def peak(self, order: Sequence[int]) -> int:
+        done, live, peak = 0, self.start, self.start
+        for k in order:
+            top, live = self.after(k, done, live)
+            peak = max(peak, top)
+            done |= 1 << k
+        return peak
+
+    def floor(self) -> int:
+        """What some operator needs alone, in any order."""
+        return max([self.start, *(made + sum(self.sizes[t] for t in r) for made, r in zip(self.made, self.reads, strict=True))])
+
+    def ready(self, done: int) -> list[int]:
+        return [k for k in range(len(self.work)) if not done >> k & 1 and self.needs[k] & ~done == 0]
+
+
+class _Search:
+    """Depth first with a memory of dead states."""
+
+    def __init__(self, graph: _Graph) -> None:
+        self.graph = graph
+        self.states = 0
+
+    def below(self, limit: int) -> list[int] | None:
+        """The first order, by the given one, whose peak is below `limit`; None where there is none or the effort is spent."""
+        graph, full = self.graph, (1 << len(self.graph.work)) - 1
+        dead: set[int] = set()
+        path: list[int] = []
+        stack = [(0, graph.start, self.choices(0, graph.start, limit))]
+        while stack and self.states <= STATES:
+            done, live, options = stack[-1]
+            if done == full:
+                return path
+            if not options:
+                dead.add(done)
+                stack.pop()
+                if path:
+                    path.pop()
+                continue
+            k = options.pop(0)
+            now = done | 1 << k
+            if now in dead:
+                continue
+            self.states += 1
+            _, left = graph.after(k, done, live)
+            path.append(k)
+            stack.append((now, left, self.choices(now, left, limit)))
+        return None
+
+    def choices(self, done: int, live: int, limit: int) -> list[int]:
+        """Operators to try; one alone where it leaves no more bytes alive than before, since nothing is better than to run it."""
+        fitting = []
+        for k in self.graph.ready(done):
+            peak, left = self.graph.after(k, done, live)
+            if peak < limit:
+                if left <= live:
+                    return [k]
+                fitting.append(k)
+        return fitting
+
+
+def _beam(graph: _Graph, limit: int) -> list[int] | None:
+    """An order with a peak below `limit`, from the states with the least peak and the fewest live bytes at each length."""
+    states: dict[int, tuple[int, int, tuple[int, ...]]] = {0: (graph.start, graph.start, ())}
+    for _ in graph.work:
+        following: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+        for done, (peak, live, order) in states.items():
+            for k in graph.ready(done):
+                top, left = graph.after(k, done, live)
+                entry = (max(peak, top), left, (*order, k))
+                now = done | 1 << k
+                if entry[0] < limit and (now not in following or entry < following[now]):
+                    following[now] = entry
+        states = dict(sorted(following.items(), key=lambda item: item[1])[:BEAM])
+    return list(next(iter(states.values()))[2]) if states else None

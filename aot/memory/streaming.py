@@ -1,0 +1,211 @@
+"""How little memory a graph needs when its row-local operators run row by row: the limit that cascades approach.
+
+The *streaming bound* is the smallest possible peak of live rows when chains of row-local operators run row by row on demand,
+nothing is computed twice, chains are cut at the best places, rows are packed perfectly, and the inputs are resident at the start;
+scratch memory does not count.
+
+* A chain is a run of operators in the order of execution.  What it reads from outside lies there whole when it starts, what is
+  needed after it lies there whole when it ends.  An operator that is not row-local is a chain of its own and runs at once.
+* Inside, the rows of the last operator are asked for one by one; an operator asks for the rows that its next row needs, those of
+  its first operand first.  A row takes its place before the rows it is made from go, and a row goes when all of its readers are
+  past it.  Rows that nobody reads are not made.
+* Chains are chosen so that the largest peak is as small as it can be: the bottleneck path from the first operator to the last.
+
+This is a bound for whole rows: a kernel that overlaps pixels inside a row, or works in place, may go below it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+NEVER = 1 << 40
+"""Later than every step and every row."""
+
+CHAIN_LENGTH = 400
+"""Operators in one chain at most: rows are asked for recursively."""
+
+WORK = 400_000
+"""Rows to make in all, over all chains that are looked at; then the best bound so far is returned as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowTensor:
+    """`rows` of `row_bytes` bytes each; what has no rows is one."""
+
+    name: str
+    rows: int
+    row_bytes: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows * self.row_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Row y of the result needs the `extent` rows from y * stride // repeat - before on, as far as they exist."""
+
+    tensor: int
+    extent: int = 1
+    stride: int = 1
+    before: int = 0
+    repeat: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RowOp:
+    """An operator by the indices of its tensors.  One that is not row-local reads and writes whole tensors."""
+
+    reads: tuple[Read, ...]
+    writes: tuple[int, ...]
+    row_local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowGraph:
+    """Operators in the order of execution; `inputs` hold values at the start, `outputs` are needed at the end."""
+
+    tensors: tuple[RowTensor, ...]
+    ops: tuple[RowOp, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def whole_tensor_bound(graph: RowGraph) -> int:
+    """The liveness bound: bytes of all tensors that are alive during the busiest operator, as they are with whole tensors."""
+    lives = _Lives(graph)
+    return max((lives.during(k) for k in range(len(graph.ops))), default=sum(graph.tensors[t].nbytes for t in graph.inputs))
+
+
+def fed_by_rows(graph: RowGraph) -> RowGraph:
+    """The same graph where the rows of its inputs are delivered when they are asked for, instead of being resident."""
+    feeds = tuple(RowOp((), (t,), row_local=True) for t in graph.inputs)
+    return RowGraph(graph.tensors, feeds + graph.ops, (), graph.outputs)
+
+
+def streaming_bound(graph: RowGraph) -> int:
+    """The bound in bytes; at most the liveness bound."""
+    lives = _Lives(graph)
+    count = len(graph.ops)
+    best = [NEVER] * count + [whole_tensor_bound(graph) + 1]
+    best[0] = 0
+    heap, done, work = [(0, 0)], set[int](), 0
+    while heap:
+        peak, i = heapq.heappop(heap)
+        if i in done or i == count:
+            continue
+        done.add(i)
+        for j in range(i, min(count, i + CHAIN_LENGTH)):
+            op = graph.ops[j]
+            if j > i and not (op.row_local and graph.ops[i].row_local):
+                break
+            limit = min(best[j + 1], best[count])
+            if max(peak, lives.before(i), lives.before(j + 1)) >= limit:
+                continue
+            if op.row_local and work < WORK:
+                chain = _Chain(graph, lives, i, j)
+                found = max(peak, chain.run(limit))
+                work += chain.made_rows
+            else:
+                found = max(peak, lives.during(j)) if j == i else NEVER
+            if found < best[j + 1]:
+                best[j + 1] = found
+                heapq.heappush(heap, (found, j + 1))
+    return min(best[count], whole_tensor_bound(graph))
+
+
+class _Lives:
+    """From which operator on and to which one each tensor is needed; -1 and NEVER outside of the graph."""
+
+    def __init__(self, graph: RowGraph) -> None:
+        self.graph = graph
+        self.first = [NEVER] * len(graph.tensors)
+        self.last = [-1] * len(graph.tensors)
+        for t in graph.inputs:
+            self.first[t] = -1
+        for k, op in enumerate(graph.ops):
+            for t in op.writes:
+                self.first[t] = min(self.first[t], k)
+                self.last[t] = max(self.last[t], k)
+            for read in op.reads:
+                self.last[read.tensor] = max(self.last[read.tensor], k)
+        for t in graph.outputs:
+            self.last[t] = NEVER
+
+        steps = range(len(graph.ops) + 1)
+        lives = [(t.nbytes, a, b) for t, a, b in zip(graph.tensors, self.first, self.last, strict=True)]
+        self._during = [sum(n for n, a, b in lives if a <= k <= b) for k in steps]
+        self._before = [sum(n for n, a, b in lives if a < k <= b) for k in steps]
+
+    def during(self, k: int) -> int:
+        """Bytes that are alive while operator k runs as a whole."""
+        return self._during[k]
+
+    def before(self, k: int) -> int:
+        """Bytes that are there when operator k starts and needed by it or later."""
+        return self._before[k]
+
+
+class _Chain:
+    """The rows of the operators from i to j, made on demand."""
+
+    def __init__(self, graph: RowGraph, lives: _Lives, i: int, j: int) -> None:
+        self.live = self.peak = lives.before(i)
+        self.limit = NEVER
+        self.made_rows = 0
+        self.ops = range(i, j + 1)
+        self.reads = {k: graph.ops[k].reads for k in self.ops}
+        self.out = {k: graph.ops[k].writes[0] for k in self.ops}
+        self.maker = {t: k for k, t in self.out.items()}
+        self.next = dict.fromkeys(self.ops, 0)
+        self.tensors = graph.tensors
+        self.height = {k: graph.tensors[t].rows for k, t in self.out.items()}
+        touched = {read.tensor for reads in self.reads.values() for read in reads} | set(self.maker)
+        self.stays = {t for t in touched if lives.last[t] > j}
+        self.wanted = {t: [1 if t in self.stays else 0] * graph.tensors[t].rows for t in touched}
+        for k in self.ops:
+            for read in self.reads[k]:
+                wanted = self.wanted[read.tensor]
+                for y in range(self.height[k]):
+                    for row in self.window(read, y):
+                        wanted[row] += 1
+        # what nobody in the chain reads goes when it starts
+        for t in touched - set(self.maker):
+            self.live -= sum(not n for n in self.wanted[t]) * graph.tensors[t].row_bytes
+
+    def window(self, read: Read, y: int) -> range:
+        """The rows of a tensor that row y of its reader needs."""
+        first = y * read.stride // read.repeat - read.before
+        return range(max(first, 0), min(first + read.extent, self.tensors[read.tensor].rows))
+
+    def run(self, limit: int) -> int:
+        """The peak in bytes, or something >= `limit` as soon as that is certain."""
+        self.limit = limit
+        for k in reversed(self.ops):
+            if self.out[k] in self.stays:
+                while self.next[k] < self.height[k] and self.peak < limit:
+                    self.make(k)
+        return self.peak
+
+    def make(self, k: int) -> None:
+        """The next row of operator k, where it is wanted, with the rows that it needs."""
+        y, t = self.next[k], self.out[k]
+        if self.wanted[t][y]:
+            for read in self.reads[k]:
+                maker = self.maker.get(read.tensor)
+                if maker is not None:
+                    top = self.window(read, y).stop
+                    while self.next[maker] < top and self.peak < self.limit:
+                        self.make(maker)
+            self.live += self.tensors[t].row_bytes
+            self.peak = max(self.peak, self.live)
+            self.made_rows += 1
+        self.next[k] = y + 1
+        for read in self.reads[k]:
+            wanted, size = self.wanted[read.tensor], self.tensors[read.tensor].row_bytes
+            made = self.next.get(self.maker.get(read.tensor, -1), NEVER)
+            for row in self.window(read, y):
+                wanted[row] -= 1
+                if not wanted[row] and row < made:
+                    self.live -= size

@@ -1,0 +1,78 @@
+"""The order of execution against all orders of small graphs."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+
+import pytest
+
+from aot.memory import order as module
+from aot.memory.order import Work, lowest_peak_order, peak_of_order
+
+
+def random_graph(seed: int, count: int) -> tuple[list[Work], list[int], tuple[int, ...], tuple[int, ...]]:
+    rng = random.Random(seed)
+    sizes = [rng.randint(1, 50) for _ in range(2)]
+    work: list[Work] = []
+    for _ in range(count):
+        reads = tuple(sorted({rng.randrange(len(sizes)) for _ in range(rng.randint(1, 3))}))
+        made = rng.randint(1, 2)
+        work.append(Work(reads, tuple(range(len(sizes), len(sizes) + made))))
+        sizes += [rng.randint(0, 90) for _ in range(made)]
+    return work, sizes, (0, 1), (len(sizes) - 1,)
+
+
+def valid(work: list[Work], order: list[int], inputs: tuple[int, ...]) -> bool:
+    known = set(inputs)
+    for k in order:
+        if not known >= set(work[k].reads):
+            return False
+        known |= set(work[k].writes)
+    return sorted(order) == list(range(len(work)))
+
+
+def live_peak(work: list[Work], sizes: list[int], order: list[int], *, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> int:
+    """By the definition: a tensor is alive from its writer to its last reader."""
+    first = dict.fromkeys(inputs, -1) | {t: i for i, k in enumerate(order) for t in work[k].writes}
+    last = dict(first)
+    for i, k in enumerate(order):
+        last |= dict.fromkeys(work[k].reads, i)
+    last |= dict.fromkeys(outputs, len(order))
+    used = {t for w in work for t in (*w.reads, *w.writes)} | set(outputs)
+    return max(sum(sizes[t] for t in used if first[t] <= i <= last[t]) for i in range(-1, len(order)))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_small_graphs_get_the_best_order(seed: int) -> None:
+    work, sizes, inputs, outputs = random_graph(seed, 6)
+    order = lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs)
+    assert valid(work, order, inputs)
+    peak = live_peak(work, sizes, order, inputs=inputs, outputs=outputs)
+    assert peak == peak_of_order(work, sizes, order, inputs=inputs, outputs=outputs)
+    every = (list(p) for p in itertools.permutations(range(6)))
+    assert peak == min(live_peak(work, sizes, p, inputs=inputs, outputs=outputs) for p in every if valid(work, p, inputs))
+
+
+def test_order_of_the_file_stays_unless_the_peak_falls() -> None:
+    work = [Work((0,), (1,)), Work((0,), (2,)), Work((1, 2), (3,))]
+    assert lowest_peak_order(work, [9, 9, 9, 9], inputs=(0,), outputs=(3,)) == [0, 1, 2]
+    # two branches that shrink: the second one must not start before the first has ended
+    work = [Work((0,), (1,)), Work((0,), (2,)), Work((1,), (3,)), Work((2,), (4,)), Work((3, 4), (5,))]
+    assert lowest_peak_order(work, [10, 100, 100, 1, 1, 1], inputs=(0,), outputs=(5,)) == [0, 2, 1, 3, 4]
+
+
+def test_too_many_states_leave_it_to_the_beam(monkeypatch: pytest.MonkeyPatch) -> None:
+    work, sizes, inputs, outputs = random_graph(5, 60)
+    monkeypatch.setattr(module, "STATES", 50)
+    start = time.process_time()
+    order = lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs)
+    assert time.process_time() - start < 5
+    assert valid(work, order, inputs)
+    before = peak_of_order(work, sizes, list(range(60)), inputs=inputs, outputs=outputs)
+    assert peak_of_order(work, sizes, order, inputs=inputs, outputs=outputs) <= before
+
+
+def test_no_work() -> None:
+    assert lowest_peak_order([], [5], inputs=(0,), outputs=(0,)) == []
