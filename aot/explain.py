@@ -318,6 +318,20 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "message holds the last lines that it printed. A full disk and an emulator without semihosting are the\n"
         "usual reasons.",
     ),
+    "E3020": (
+        "no Zephyr",
+        "--board zephyr:BOARD builds with Zephyr: set ZEPHYR_BASE to its tree (and ZEPHYR_TOOLCHAIN_VARIANT and so on, as for\n"
+        "any application of Zephyr's); cmake and ninja must be there. Without west, ZEPHYR_MODULES lists the modules.",
+    ),
+    "E3021": (
+        "Zephyr does not build the application",
+        "Zephyr's CMake or compiler refused. The message holds the last lines: an unknown board, a Python package or a\n"
+        "tool chain that Zephyr misses, or a model with float operators and a C library without libm are the usual reasons.",
+    ),
+    "E3022": (
+        "not a board that can be used here",
+        "Zephyr does not run this board in an emulator, or its core is none that aot compiles for (aot targets).",
+    ),
     "E4001": (
         "outputs differ from the reference",
         "The model ran, but not every output byte is the reference's. The message names the first layer whose\n"

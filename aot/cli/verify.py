@@ -64,7 +64,8 @@ def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None, *, o
     return load_samples([inputs], meta["inputs"], Conversion()).sets
 
 
-def _show(out: Output, found: Verification, artifact: Artifact) -> None:
+def show(out: Output, found: Verification, artifact: Artifact) -> None:
+    """The figures of a verification, as rows."""
     from aot.report.size import LAYER_HEADERS, flash_of, layer_rows, ram_of, slowest_of, time_of
 
     out.rule()
@@ -145,11 +146,15 @@ def command(
 ) -> None:
     """Run MODEL on a board and compare every output byte with the reference; exit 5 and name the first operator that differs."""
     from aot.cli.common import compile_model, find_board, import_text, request
+    from aot.cli.zephyr import verify_with_zephyr
     from aot.micro.project import prepare
     from aot.report.size import operators_of, plan_of
     from aot.report.verify import verify
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
+    if board is not None and board.startswith("zephyr:"):
+        verify_with_zephyr(out, model, board.removeprefix("zephyr:"), options, inputs=inputs, random=random, timeout=timeout)
+        return
     place = find_board(board)
     wanted = request(model, options, target=place.cpu)
     with out.working(f"compiling {model.name}"):
@@ -164,20 +169,21 @@ def command(
             wanted.data, artifact, project, sets, profile=profile, poison=poison, timeout=timeout or None, folder=output,
             progress=out.row,
         )  # fmt: skip
-    _show(out, found, artifact)
+    show(out, found, artifact)
     for line in reproducer_text(found.divergence, output, model=model, board=place.name) if found.divergence else ():
         out.row("again", line)
     out.result(found.to_json())
     if not found.exact:
         if not as_json:
             where = divergence_text(found.first_divergence) if found.first_divergence else ""
-            _complain(where, found)
+            complain(where, found)
         raise typer.Exit(EXIT_VERIFICATION)
     if found.poisoned_exact is False:
         raise VerificationError(Problem("E4040", "the outputs change when dead memory is overwritten", found.model))
 
 
-def _complain(where: str, found: Verification) -> None:
+def complain(where: str, found: Verification) -> None:
+    """The error that outputs differ (E4001), to stderr."""
     import sys
 
     bad = found.sets - found.sets_exact

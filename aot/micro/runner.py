@@ -54,7 +54,7 @@ def run(
     Raises UsageError E5022 (inputs do not match the model), ToolchainError and VerificationError as aot.micro.qemu does.
     """
     meta = project.artifact.metadata
-    data = b"".join(_encode(meta["inputs"], arrays, number) for number, arrays in enumerate(input_sets))
+    data = b"".join(b"".join(encode_inputs(meta["inputs"], arrays, number)) for number, arrays in enumerate(input_sets))
     if not input_sets:
         raise UsageError(Problem("E5022", "no input set was given"))
     elf = project.image(mode)
@@ -63,7 +63,7 @@ def run(
         (folder / "inputs.bin").write_bytes(data)
         done = qemu.execute(project.board, elf, cwd=folder, timeout=project.board.timeout if timeout is None else timeout)
         result = qemu.result_of(project.board, elf, done)
-        outputs = _decode(meta["outputs"], (folder / "outputs.bin").read_bytes(), result["sets"])
+        outputs = decode_outputs(meta["outputs"], (folder / "outputs.bin").read_bytes(), result["sets"])
         trace = _read_trace(meta["layers"], (folder / "trace.bin").read_bytes()) if mode == "trace" else ()
     expected = 1 if mode == "trace" else len(input_sets)
     if result["sets"] != expected:
@@ -98,7 +98,8 @@ def _count(units: int, tick: Fraction) -> int:
     return units // tick.denominator
 
 
-def _encode(inputs: Sequence[Mapping[str, Any]], arrays: Sequence[Array], number: int) -> bytes:
+def encode_inputs(inputs: Sequence[Mapping[str, Any]], arrays: Sequence[Array], number: int) -> list[bytes]:
+    """The bytes of each input of set `number`, little-endian (UsageError E5022: not the model's shapes and types)."""
     if len(arrays) != len(inputs):
         raise UsageError(Problem("E5022", f"set {number} has {len(arrays)} arrays, the model has {len(inputs)} inputs"))
     parts = []
@@ -108,13 +109,14 @@ def _encode(inputs: Sequence[Mapping[str, Any]], arrays: Sequence[Array], number
             message = f"set {number}: {array.dtype}{list(array.shape)} given, {wanted}{list(info['shape'])} wanted"
             raise UsageError(Problem("E5022", message, f'input {info["index"]} "{info["name"]}"'))
         parts.append(np.ascontiguousarray(array).astype(wanted.newbyteorder("<"), copy=False).tobytes())
-    return b"".join(parts)
+    return parts
 
 
-def _decode(outputs: Sequence[Mapping[str, Any]], data: bytes, sets: int) -> list[list[Array]]:
+def decode_outputs(outputs: Sequence[Mapping[str, Any]], data: bytes, sets: int) -> list[list[Array]]:
+    """The outputs of `sets` runs from their bytes, one after the other (ToolchainError E3011: too few or too many)."""
     size = sum(int(o["size"]) for o in outputs)
     if len(data) != size * sets:
-        raise ToolchainError(Problem("E3011", f"outputs.bin has {len(data)} bytes instead of {size * sets}"))
+        raise ToolchainError(Problem("E3011", f"the outputs have {len(data)} bytes instead of {size * sets}"))
     result, at = [], 0
     for _ in range(sets):
         arrays = []

@@ -110,7 +110,7 @@ def verify(
             model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
         )
     print_ = fingerprint(project, sets, result.outputs)
-    found = _summary(artifact, project.board, comparison, result, by=by, facts=facts, timed=timed, fingerprint=print_)
+    found = summary(artifact, project.board, comparison, result, by=by, facts=facts, timed=timed, fingerprint=print_)
     return replace(found, first_divergence=first, divergence=rest, poisoned_exact=poisoned)
 
 
@@ -164,7 +164,7 @@ def run_text(board: Board, sets: int) -> str:
     return f"{how}, {sets} sets"
 
 
-def _summary(
+def summary(
     artifact: Artifact,
     board: Board,
     comparison: Comparison,
@@ -175,6 +175,7 @@ def _summary(
     timed: Sequence[LayerResult],
     fingerprint: Mapping[str, Any],
 ) -> Verification:
+    """All that is known of a run, without where it differs."""
     meta = artifact.metadata
     instructions = {layer.index: layer.instructions for layer in timed}
     return Verification(

@@ -1,6 +1,6 @@
 """golden.h of the Zephyr test: inputs, and the outputs that TensorFlow Lite's reference kernels give for them.
 
-    python -m tests.zephyr.golden        writes tests/zephyr/models/src/golden.h
+python -m tests.zephyr.golden        writes tests/zephyr/models/src/golden.h
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Without, that part is skipped; AOT_REQUIRE_ZEPHYR=1 turns the skip into a failur
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -19,7 +20,8 @@ import pytest
 from aot.cli.__main__ import run
 from aot.micro.board import load_board
 from aot.micro.project import Places, render
-from tests.micro.projects import need, new
+from aot.micro.zephyr import zephyr_version
+from tests.micro.projects import DIGITS, need, new
 from tests.zephyr.golden import HEADER, arrays, header
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -169,24 +171,71 @@ def test_glue_check_notices(module: Path, tmp_path: Path, fault: str) -> None:
     assert message in " ".join((done.stdout + done.stderr).split()), done.stdout + done.stderr
 
 
-def _zephyr_version(base: Path) -> tuple[int, int]:
-    values = dict(line.split(" = ", 1) for line in (base / "VERSION").read_text().splitlines() if " = " in line)
-    return int(values["VERSION_MAJOR"]), int(values["VERSION_MINOR"])
-
-
-@pytest.mark.slow
-def test_real_zephyr(tmp_path: Path) -> None:
-    """twister on samples/ and tests/zephyr, on the boards by the names that this version of Zephyr knows."""
+def _base() -> Path:
+    """The Zephyr tree; without one the test is skipped, or fails where AOT_REQUIRE_ZEPHYR=1 says so."""
     base = os.environ.get("ZEPHYR_BASE", "")
     if not base:
         reason = "ZEPHYR_BASE is not set: the module was not built with Zephyr"
         pytest.fail(reason) if os.environ.get("AOT_REQUIRE_ZEPHYR") == "1" else pytest.skip(reason)
-    boards = BOARDS if _zephyr_version(Path(base)) < (3, 7) else BOARDS_V2
-    command = [sys.executable, f"{base}/scripts/twister", "-T", ROOT / "samples", "-T", ROOT / "tests/zephyr", "--inline-logs"]
-    command += ["-O", tmp_path / "twister"]
-    for board in boards:
-        command += ["-p", board]
+    return Path(base)
+
+
+def _boards(base: Path) -> tuple[str, ...]:
+    """The boards by the names that this version of Zephyr knows."""
+    return BOARDS if zephyr_version(base) < (3, 7, 0) else BOARDS_V2
+
+
+def _twister(base: Path, folder: Path, roots: list[Path], boards: tuple[str, ...], *defines: str) -> tuple[int, dict[str, str]]:
+    """Exit code, and "board test" -> status."""
     modules = ";".join([*filter(None, [os.environ.get("ZEPHYR_MODULES", "")]), str(ROOT)])
-    command += ["-x", f"ZEPHYR_MODULES={modules}" if "ZEPHYR_MODULES" in os.environ else f"EXTRA_ZEPHYR_MODULES={ROOT}"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=3600)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    defines = (f"ZEPHYR_MODULES={modules}" if "ZEPHYR_MODULES" in os.environ else f"EXTRA_ZEPHYR_MODULES={ROOT}", *defines)
+    python = shutil.which(os.environ.get("ZEPHYR_PYTHON", sys.executable)) or sys.executable
+    command = [python, base / "scripts" / "twister", "--inline-logs", "-O", folder]
+    command += [word for root in roots for word in ("-T", root)] + [word for board in boards for word in ("-p", board)]
+    command += [word for define in defines for word in ("-x", define)]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=7200)
+    report = folder / "twister.json"
+    assert report.is_file(), done.stdout[-5000:] + done.stderr[-2000:]
+    suites = json.loads(report.read_text())["testsuites"]
+    return done.returncode, {f"{s['platform']} {s['name'].rsplit('/', 1)[-1]}": s["status"] for s in suites}
+
+
+@pytest.mark.slow
+def test_real_zephyr(tmp_path: Path) -> None:
+    """twister on samples/ and tests/zephyr, on every board."""
+    base = _base()
+    boards = _boards(base)
+    code, status = _twister(base, tmp_path / "twister", [ROOT / "samples", ROOT / "tests/zephyr"], boards)
+    wanted = {f"{b} {t}" for b in boards for t in ("aot.sample.digits", "aot.models")}
+    helium = f"{boards[-1]} aot.sample.digits.helium"
+    assert status == dict.fromkeys({*wanted, helium}, "passed")
+    assert code == 0
+
+
+@pytest.mark.slow
+def test_real_zephyr_notices_a_wrong_expectation(tmp_path: Path) -> None:
+    base = _base()
+    boards = _boards(base)[:2]
+    code, status = _twister(base, tmp_path / "twister", [ROOT / "tests/zephyr"], boards, "AOT_TEST_WRONG=ON")
+    assert status == {f"{b} aot.models": "failed" for b in boards}
+    assert code != 0
+
+
+@pytest.mark.slow
+def test_real_zephyr_runs_verify_and_a_generated_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = _base()
+    board = _boards(base)[0]
+    assert run(["verify", str(DIGITS), "--board", f"zephyr:{board}", "--json", "--random", "2"]) == 0
+    assert json.loads(capsys.readouterr().out)["exact"]
+    pair = ROOT / "tests/models/graph_two_inputs_two_outputs.tflite"
+    new(tmp_path / "p", DIGITS, pair, "--kind", "zephyr", "--board", "mps2-an385")
+    configure = ["cmake", "-S", tmp_path / "p", "-B", tmp_path / "b", "-GNinja", f"-DBOARD={board}"]
+    modules = os.environ.get("ZEPHYR_MODULES", "")
+    for command in ([*configure, f"-DZEPHYR_MODULES={modules}"] if modules else configure, ["ninja", "-C", tmp_path / "b"]):
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=1800)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert "warning:" not in done.stdout
+    command = ["timeout", "20", "ninja", "-C", tmp_path / "b", "run"]  # QEMU does not end by itself
+    text = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=60).stdout
+    assert re.search(r"PASS digits: \d+ cycles, 0 outputs differ", text), text
+    assert "PASS graph_two_inputs_two_outputs" in text

@@ -1,0 +1,110 @@
+"""`aot verify --board zephyr:BOARD`, with the stand-in for a Zephyr tree; test_zephyr.py has the real one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aot.cli.__main__ import run
+from aot.errors import ToolchainError
+from aot.micro.board import load_board
+from aot.micro.project import Places, render
+from aot.micro.zephyr import cpu_of, zephyr_version
+from tests.micro.projects import DIGITS, ROOT, TWO_IO, need
+
+STANDIN = ROOT / "tests" / "zephyr" / "standin"
+CONFIG = """\
+set(EXTRA_ZEPHYR_MODULES {root})
+set(STANDIN_RUNTIME {root}/crt)
+set(STANDIN_SCRIPT ${{CMAKE_CURRENT_LIST_DIR}}/board.ld)
+set(Python3_EXECUTABLE {python})
+include({standin}/ZephyrConfig.cmake)
+file(WRITE ${{CMAKE_BINARY_DIR}}/zephyr/.config "CONFIG_CPU_CORTEX_M3=y\\n")
+add_custom_target(run DEPENDS zephyr.elf USES_TERMINAL COMMAND qemu-system-arm -M mps2-an385 -display none -monitor none
+  -serial none -icount shift=0,sleep=off -semihosting-config enable=on,target=native -kernel ${{CMAKE_BINARY_DIR}}/zephyr.elf)
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that find_package(Zephyr HINTS $ENV{ZEPHYR_BASE}) takes the stand-in from."""
+    pytest.importorskip("kconfiglib", reason="kconfiglib is not installed")
+    pytest.importorskip("yaml", reason="PyYAML is not installed")
+    need("cmake", "ninja", "arm-none-eabi-gcc", "qemu-system-arm")
+    (tmp_path / "VERSION").write_text("VERSION_MAJOR = 3\nVERSION_MINOR = 4\nPATCHLEVEL = 99\n")
+    (tmp_path / "ZephyrConfig.cmake").write_text(CONFIG.format(root=ROOT, python=sys.executable, standin=STANDIN))
+    place = Places("SSRAM1", "SSRAM1", "SSRAM23", "SSRAM23")
+    (tmp_path / "board.ld").write_text(render("board.ld.j2", board=load_board("mps2-an385"), place=place))
+    monkeypatch.setenv("ZEPHYR_BASE", str(tmp_path))
+    monkeypatch.delenv("ZEPHYR_MODULES", raising=False)
+    return tmp_path
+
+
+def test_without_a_tree(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    monkeypatch.delenv("ZEPHYR_BASE", raising=False)
+    assert run(["verify", str(DIGITS), "--board", "zephyr:qemu_cortex_m3"]) == 6
+    assert "E3020 ZEPHYR_BASE is not set" in capsys.readouterr().err
+    monkeypatch.setenv("ZEPHYR_BASE", str(tmp_path))
+    assert run(["verify", str(DIGITS), "--board", "zephyr:qemu_cortex_m3"]) == 6
+    assert "there is no Zephyr" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("config", "cpu"),
+    [
+        ("CPU_CORTEX_M3", "cortex-m3"),
+        ("CPU_CORTEX_M4", "cortex-m4+nofpu"),
+        ("CPU_CORTEX_M4 FPU", "cortex-m4"),
+        ("CPU_CORTEX_M33 ARMV8_M_MAINLINE", "cortex-m3"),
+        ("CPU_CORTEX_M33 ARMV8_M_MAINLINE ARMV8_M_DSP", "cortex-m33+nofpu"),
+        ("CPU_CORTEX_M55 ARMV8_M_MAINLINE ARMV8_M_DSP ARMV8_1_M_MVEI", "cortex-m33+nofpu"),
+        ("CPU_CORTEX_M55 ARMV8_M_MAINLINE ARMV8_M_DSP ARMV8_1_M_MVEI FPU", "cortex-m55"),
+        ("CPU_CORTEX_M23 ARMV8_M_BASELINE", "cortex-m0plus"),
+    ],
+)
+def test_core_of_a_configuration(config: str, cpu: str) -> None:
+    assert cpu_of("".join(f"CONFIG_{name}=y\n" for name in config.split())) == cpu
+
+
+def test_other_cores() -> None:
+    with pytest.raises(ToolchainError, match="none that aot compiles for"):
+        cpu_of("CONFIG_RISCV=y\n# CONFIG_CPU_CORTEX_M3 is not set\n")
+
+
+def test_version(tmp_path: Path) -> None:
+    (tmp_path / "VERSION").write_text("VERSION_MAJOR = 4\nVERSION_MINOR = 1\nPATCHLEVEL = 0\nVERSION_TWEAK = 0\nEXTRAVERSION =\n")
+    assert zephyr_version(tmp_path) == (4, 1, 0)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("model", [DIGITS, TWO_IO], ids=lambda m: m.stem)
+@pytest.mark.parametrize("options", [[], ["--io", "user", "--opt", "size"]], ids=["default", "user"])
+def test_exact(tree: Path, capsys: pytest.CaptureFixture[str], model: Path, options: list[str]) -> None:
+    assert run(["verify", str(model), "--board", "zephyr:any", "--json", "--random", "2", *options]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["exact"], found["sets_exact"], found["board"], found["instructions"]) == (True, 2, "zephyr:any", None)
+    assert found["fingerprint"]["compiler"] == "Zephyr 3.4.99"
+    validator = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    validator.validate(found, json.loads((ROOT / "aot/report/schema/aot-verify-1.schema.json").read_text()))
+
+
+@pytest.mark.qemu
+def test_a_wrong_byte_is_found(tree: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    golden = dict(np.load(TWO_IO.with_suffix(".golden.npz")))
+    golden["out0_0"] = golden["out0_0"].copy()
+    golden["out0_0"].reshape(-1)[3] ^= 1
+    np.savez(tmp_path / "wrong.npz", **golden)
+    assert run(["verify", str(TWO_IO), "--board", "zephyr:any", "--inputs", str(tmp_path / "wrong.npz")]) == 5
+    assert "output 0 of set 0: element 3 of" in capsys.readouterr().err
+
+
+@pytest.mark.qemu
+def test_what_does_not_build(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tree / "ZephyrConfig.cmake").write_text('message(FATAL_ERROR "No board named nothing")\n')
+    assert run(["verify", str(DIGITS), "--board", "zephyr:nothing"]) == 6
+    assert "E3021" in (text := capsys.readouterr().err)
+    assert "No board named nothing" in text
