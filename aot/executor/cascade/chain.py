@@ -35,15 +35,23 @@ class Chain:
     types: tuple[TensorType, ...]
 
 
-def make_chain(parts: Sequence[Part], limits: Sequence[int], *, copy_rows: int = 1) -> Chain | None:
-    """The cascade of `parts`, the last of which makes the result, each with at most so many rows at a time (None: there is none).
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a part of a cascade works: at most `rows` rows at a time; `wide`: its input rows have the columns outside."""
+
+    rows: int
+    wide: bool = False
+
+
+def make_chain(parts: Sequence[Part], styles: Sequence[Style]) -> Chain | None:
+    """The cascade of `parts`, the last of which makes the result (None: there is none).
 
     A part makes a common divisor of its tensor's height and of the rows that its driver wants for a block.
     """
     made = {p.outputs[0]: k for k, p in enumerate(parts)}
     if any(p.form is None or len(p.outputs) != 1 for p in parts):
         return None
-    rows = _rows(parts, made, limits)
+    rows = _rows(parts, made, styles)
     if rows is None:
         return None
     nodes: list[Node] = []
@@ -67,7 +75,7 @@ def make_chain(parts: Sequence[Part], limits: Sequence[int], *, copy_rows: int =
                 continue
             if ref not in copies:
                 copies[ref] = len(nodes)
-                nodes.append(_node(ref, copy_rows, (Link(Rows(), None, number, _row_bytes(ref)),)))
+                nodes.append(_node(ref, 1, (Link(Rows(), None, number, _row_bytes(ref)),)))
                 makers.append(None)
                 types.append(ref.type)
             links.append(Link(form, copies[ref]))
@@ -76,7 +84,7 @@ def make_chain(parts: Sequence[Part], limits: Sequence[int], *, copy_rows: int =
         makers.append(k)
         types.append(part.outputs[0].type)
     filled = _with_fills(nodes)
-    nest = None if filled is None else make_nest(filled)
+    nest = None if filled is None else make_nest(_with_margins(filled, types, [k is not None and styles[k].wide for k in makers]))
     return None if nest is None else Chain(nest, tuple(externals), tuple(makers), tuple(types))
 
 
@@ -88,7 +96,7 @@ def _row_bytes(ref: TensorRef) -> int:
     return ref.type.nbytes // ref.type.shape[1]
 
 
-def _rows(parts: Sequence[Part], made: Mapping[TensorRef, int], most: Sequence[int]) -> list[int] | None:
+def _rows(parts: Sequence[Part], made: Mapping[TensorRef, int], styles: Sequence[Style]) -> list[int] | None:
     """Rows at a time of each part, from the last to the first."""
     rows = [0] * len(parts)
     for k in range(len(parts) - 1, -1, -1):
@@ -105,7 +113,7 @@ def _rows(parts: Sequence[Part], made: Mapping[TensorRef, int], most: Sequence[i
         fitting = [d for d in divisors(*limits) if d % granule == 0]
         if not fitting:
             return None
-        rows[k] = max([d for d in fitting if d <= max(most[k], granule)] or [fitting[0]])
+        rows[k] = max([d for d in fitting if d <= max(styles[k].rows, granule)] or [fitting[0]])
     return rows
 
 
@@ -119,3 +127,31 @@ def _with_fills(nodes: Sequence[Node]) -> list[Node] | None:
     if any(len(f) > 1 for f in fills):
         return None
     return [replace(node, fill=next(iter(f), None)) for node, f in zip(nodes, fills, strict=True)]
+
+
+def _with_margins(nodes: Sequence[Node], types: Sequence[TensorType], wanted: Sequence[bool]) -> list[Node]:
+    """Where the readers of a window want and agree on the columns outside, its rows have them; row kernels then need no padding.
+
+    A node that makes several rows at a time writes them without gaps, so it cannot.  Readers of one row take it without margins.
+    """
+    new = list(nodes)
+    for t, node in enumerate(nodes):
+        reads = [(c, k, link) for c, other in enumerate(nodes) for k, link in enumerate(other.links) if link.node == t]
+        wide = [(c, k, link) for c, k, link in reads if link.rows.sides != (0, 0)]
+        values = {link.rows.edge for _, _, link in wide} | ({node.fill} if node.fill is not None else set())
+        column = node.row_bytes // types[t].shape[2]
+        margins = {(link.rows.sides[0] * column, link.rows.sides[1] * column) for _, _, link in wide}
+        narrow = [link.rows.window(nodes[c].rows) for c, _, link in reads if link.rows.sides == (0, 0)]
+        if not all(wanted[c] for c, _, _ in wide):
+            continue
+        if node.rows > 1 or len(margins) != 1 or len(values) != 1 or any(rows > 1 for rows in narrow):
+            continue
+        (sides,) = margins
+        if node.row_bytes % 4 == 0 and (sum(sides) % 4 or sides[0] % 4):
+            continue  # whole words move faster
+        new[t] = replace(new[t], margins=sides, fill=values.pop())
+        for c, k, link in wide:
+            links = list(new[c].links)
+            links[k] = replace(link, wide=True)
+            new[c] = replace(new[c], links=tuple(links))
+    return new

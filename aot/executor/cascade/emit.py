@@ -17,7 +17,7 @@ from aot.op.impl import Lowered
 from aot.support.dtype import itemsize
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, imm, logical_and
+from aot.tir.expr import Expr, equal, imm, logical_and
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.stmt import CallPrim, Region
 
@@ -70,17 +70,28 @@ class _Emitter:
                     self.block(source, self.b.let(f"row{source}", start + k * self.nest.nodes[source].rows))
         low, high = self.nest.guards[n]
         with self.b.if_(logical_and(first >= low, first <= high)):
-            self._roll(n)
+            if any(node.margins):
+                with self.b.if_(equal(first, low)):
+                    self._clear(n)
+                with self.b.else_():
+                    self._roll(n)
+            else:
+                self._roll(n)
             self._make(n, first)
 
     def _roll(self, n: int) -> None:
         node, window = self.nest.nodes[n], self.nest.windows[n]
-        keep = (window - node.rows) * node.row_bytes
+        keep = (window - node.rows) * node.pitch
         if keep > 0:
-            shift = node.rows * node.row_bytes
-            words = node.row_bytes % 4 == 0
-            func = move_rows(keep, words=words)
-            self._call(func, [self._window(n, shift, keep), self._window(n, 0, keep)])
+            func = move_rows(keep, words=node.pitch % 4 == 0)
+            self._call(func, [self._window(n, node.rows * node.pitch), self._window(n, 0)])
+
+    def _clear(self, n: int) -> None:
+        """The margins, and with them the whole window, before its first rows are made."""
+        node, dtype = self.nest.nodes[n], self.work[n].type.dtype
+        assert node.fill is not None
+        func = fill_rows(self.nest.window_bytes(n) // itemsize(dtype), dtype, node.fill)
+        self._call(func, [self._window(n, 0, dtype)])
 
     def _make(self, n: int, first: Expr) -> None:
         node = self.nest.nodes[n]
@@ -103,7 +114,7 @@ class _Emitter:
         if lowered is None:
             (link,) = node.links
             size = node.rows * node.row_bytes
-            words = node.row_bytes % 4 == 0
+            words = node.row_bytes % 4 == 0 and node.pitch % 4 == 0 and node.margins[0] % 4 == 0
             source = Region(self.externals[link.external], first * node.row_bytes, "int8")
             self._call(move_rows(size, words=words), [source, self._slot(n, "int8", first)])
             return
@@ -131,8 +142,8 @@ class _Emitter:
             row = first / rows.repeat if rows.repeat > 1 else first * rows.stride
             return Region(self.externals[link.external], (row - rows.before) * self._row_elements(n, k, dtype), dtype)
         source = self.nest.nodes[link.node]
-        offset = (self.nest.windows[link.node] - self.nest.lags[n][k]) * source.row_bytes
-        return self._window(link.node, offset, 0, dtype)
+        offset = (self.nest.windows[link.node] - self.nest.lags[n][k]) * source.pitch
+        return self._window(link.node, offset if link.wide else offset + source.margins[0], dtype)
 
     def _row_elements(self, n: int, k: int, dtype: str) -> int:
         lowered = self.work[n].lowered
@@ -141,7 +152,7 @@ class _Emitter:
         rows = self.nest.nodes[n].links[k].rows.window(self.nest.nodes[n].rows)
         return buffer.nbytes // rows // itemsize(dtype)
 
-    def _window(self, n: int, offset: int, _size: int, dtype: str = "int8") -> Region:
+    def _window(self, n: int, offset: int, dtype: str = "int8") -> Region:
         assert self.windows is not None
         return Region(self.windows, imm((self.offsets[n] + offset) // itemsize(dtype)), dtype)
 
@@ -150,7 +161,7 @@ class _Emitter:
         node = self.nest.nodes[n]
         if n == len(self.nest.nodes) - 1:
             return Region(self.out, first * (node.row_bytes // itemsize(dtype)), dtype)
-        return self._window(n, (self.nest.windows[n] - node.rows) * node.row_bytes, 0, dtype)
+        return self._window(n, (self.nest.windows[n] - node.rows) * node.pitch + node.margins[0], dtype)
 
     def _call(self, func: PrimFunc, operands: Sequence[Region | Expr]) -> None:
         key = next((k for k, f in self.callees.items() if f is func), None)
@@ -184,9 +195,12 @@ def place_windows(nest: Nest) -> tuple[tuple[int, ...], int]:
 def fits_alignment(nest: Nest, n: int, func: PrimFunc) -> bool:
     """Whether a row kernel's tensors are aligned as it wants wherever rows may start."""
     node = nest.nodes[n]
-    pairs = [(node.row_bytes, func.outputs[0].align)]
+    out = func.outputs[0].align
+    pairs = [(node.row_bytes, out), (node.pitch, out), (node.margins[0], out)]
     for link, buffer in zip(node.links, func.inputs, strict=True):
-        pairs.append((buffer.nbytes // max(1, link.rows.window(node.rows)), buffer.align))
+        pairs.append((buffer.nbytes // link.rows.window(node.rows), buffer.align))
+        if link.node is not None and not link.wide:
+            pairs += [(nest.nodes[link.node].pitch, buffer.align), (nest.nodes[link.node].margins[0], buffer.align)]
     return all(size % align == 0 and align <= ALIGN for size, align in pairs) and all(b.align <= ALIGN for b in func.scratch)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from aot.executor.cascade.chain import Chain, Part, make_chain
+from aot.executor.cascade.chain import Chain, Part, Style, make_chain
 from aot.executor.cascade.emit import fits_alignment, place_windows, scratch_bytes
 from aot.executor.cascade.moves import move_instructions
+from aot.executor.cascade.nest import Node
 from aot.executor.cascade.rows import row_form, row_variant
 from aot.executor.cascade.trace import OUT, WINDOWS, distances, external_name
-from aot.executor.distances import call_distances
+from aot.executor.distances import Operand, call_distances
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.executor.selection import Candidate
 from aot.memory.plan import BufferInfo, Conflict
@@ -18,8 +19,8 @@ from aot.memory.planner import plan
 from aot.relay.expr import Function
 from aot.tir.transform import optimize
 
-ROWS = (1, 2, 4)
-"""Most rows at a time that are tried."""
+STYLES = (Style(1), Style(1, wide=True), Style(2), Style(4))
+"""What is tried for each layer of a cascade."""
 
 EFFORT = 2_000
 """Work of the planner for the few buffers of one item."""
@@ -53,8 +54,8 @@ class Items:
         self.parts = [Part(f, c.inputs, c.outputs, row_form(f)) for c, f in zip(schedule.calls, functions, strict=True)]
         self._lives = _lives(schedule)
         self._wholes: dict[tuple[int, int], int] = {}
-        self._rows: dict[tuple[int, int], tuple[Candidate, ...]] = {}
-        self._bases: dict[tuple[int, int], dict[tuple[int, ...], tuple[int, Chain]]] = {}
+        self._rows: dict[tuple[int, int, tuple[bool, ...]], tuple[Candidate, ...]] = {}
+        self._bases: dict[tuple[int, int], dict[tuple[tuple[int, int], ...], tuple[int, Chain]]] = {}
         self._least: dict[tuple[int, int], int] = {}
 
     # ---- whole layers
@@ -90,7 +91,7 @@ class Items:
         ending = {names[t] for t in tensors if t in call.outputs or self._lives[t][1] <= last}
         buffers = [BufferInfo(names[t], t.type.nbytes, 4, 0, 0) for t in tensors]
         buffers += [BufferInfo(n, b.nbytes, max(4, b.align), 0, 0) for n, b in zip(scratch, call.func.scratch, strict=True)]
-        allowed = {(c.a, c.b): c for c in call_distances(call, keys) if {c.a, c.b} <= ending | set(scratch)}
+        allowed = {(c.a, c.b): c for c in call_distances(call, [Operand(k) for k in keys]) if {c.a, c.b} <= ending | set(scratch)}
         return self._others(first, last, set(tensors)) + _planned(buffers, allowed)
 
     def _others(self, first: int, last: int, own: set[TensorRef]) -> int:
@@ -114,37 +115,40 @@ class Items:
             return []
         if (i, j) not in self._bases:
             self._bases[i, j] = {}
-            for rows in ROWS:
-                self._add(i, j, [rows] * (j - i + 1))
+            for style in STYLES:
+                self._add(i, j, [style] * (j - i + 1))
         chosen = (self._choose(i, j, base, chain, limit) for base, chain in self._bases[i, j].values() if base <= limit)
         return [item for item in chosen if item is not None]
 
-    def _add(self, i: int, j: int, limits: Sequence[int]) -> tuple[int, Chain] | None:
-        """Make the cascade with at most so many rows at a time of each layer, and keep it."""
-        chain = make_chain(self.parts[i : j + 1], limits)
+    def _add(self, i: int, j: int, styles: Sequence[Style]) -> tuple[int, Chain] | None:
+        """Make the cascade with a style for each layer, and keep it."""
+        chain = make_chain(self.parts[i : j + 1], styles)
         if chain is None or not self._admissible(chain):
             return None
-        return self._bases[i, j].setdefault(tuple(n.rows for n in chain.nest.nodes), (self._base(i, j, chain), chain))
+        key = tuple((n.rows, sum(n.margins)) for n in chain.nest.nodes)
+        if key not in self._bases[i, j]:
+            self._bases[i, j][key] = self._base(i, j, chain), chain
+        return self._bases[i, j][key]
 
     def refine(self, item: Item, limit: int) -> bool:
-        """Look for other numbers of rows at a time that make a cascade faster under the limit; whether there are."""
+        """Look for other styles that make a cascade faster under the limit; whether there are."""
         i, j = item.first, item.last
-        limits, best, better = self._limits(item), item, True
+        styles, best, better = self._styles(item), item, True
         while better:
             better = False
-            for k in range(len(limits)):
-                for rows in ROWS:
-                    trial = [*limits[:k], rows, *limits[k + 1 :]]
-                    made = self._add(i, j, trial) if trial != limits else None
+            for k in range(len(styles)):
+                for style in STYLES:
+                    trial = [*styles[:k], style, *styles[k + 1 :]]
+                    made = self._add(i, j, trial) if trial != styles else None
                     new = self._choose(i, j, *made, limit) if made is not None and made[0] <= limit else None
                     if new is not None and new.instructions < best.instructions:
-                        limits, best, better = trial, new, True
+                        styles, best, better = trial, new, True
         return best is not item
 
-    def _limits(self, item: Item) -> list[int]:
+    def _styles(self, item: Item) -> list[Style]:
         assert item.chain is not None
-        rows = {k: n.rows for k, n in zip(item.chain.makers, item.chain.nest.nodes, strict=True) if k is not None}
-        return [rows[k] for k in range(item.last - item.first + 1)]
+        nodes = {k: n for k, n in zip(item.chain.makers, item.chain.nest.nodes, strict=True) if k is not None}
+        return [Style(n.rows, any(link.wide for link in n.links)) for _, n in sorted(nodes.items())]
 
     def _least_bytes(self, i: int, j: int) -> int:
         """A quick lower bound: what else lives, the larger of input and result, and the rows that every layer reads."""
@@ -190,12 +194,13 @@ class Items:
         own = {t for p in self.parts[i : j + 1] for t in p.outputs}
         return self._others(i, j, {*externals, *own}) + _planned(buffers, allowed)
 
-    def _row_kernels(self, layer: int, rows: int) -> tuple[Candidate, ...]:
-        key = (layer, rows)
+    def _row_kernels(self, layer: int, node: Node) -> tuple[Candidate, ...]:
+        wide = tuple(link.wide for link in node.links)
+        key = (layer, node.rows, wide)
         if key not in self._rows:
             part = self.parts[layer]
             assert part.form is not None
-            self._rows[key] = tuple(self._lower(row_variant(part.func, part.form, rows), f"rows_{layer}"))
+            self._rows[key] = tuple(self._lower(row_variant(part.func, part.form, node.rows, wide), f"rows_{layer}"))
         return self._rows[key]
 
     def _choose(self, i: int, j: int, base: int, chain: Chain, limit: int) -> Item | None:
@@ -207,7 +212,7 @@ class Items:
             node = chain.nest.nodes[n]
             fitting = [
                 c
-                for c in self._row_kernels(i + k, node.rows)
+                for c in self._row_kernels(i + k, node)
                 if scratch_bytes(c.lowered.func) <= limit - base and fits_alignment(chain.nest, n, c.lowered.func)
             ]
             if not fitting:
@@ -233,8 +238,8 @@ def _overhead(chain: Chain) -> int:
     total, nest = 0, chain.nest
     for n, node in enumerate(nest.nodes):
         blocks = (nest.guards[n][1] - nest.guards[n][0]) // node.rows + 1
-        keep = (nest.windows[n] - node.rows) * node.row_bytes
-        words = node.row_bytes % 4 == 0
+        keep = (nest.windows[n] - node.rows) * node.pitch
+        words = node.pitch % 4 == 0
         if keep > 0:
             total += blocks * move_instructions(keep, words=words)
         if chain.makers[n] is None:

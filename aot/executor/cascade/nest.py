@@ -19,18 +19,22 @@ from aot.executor.cascade.rows import Rows
 class Link:
     """An input of a node: the result of node `node`, or where that is None rows of external tensor `external` in place.
 
-    `row_bytes`: of a row of the external tensor.
+    `row_bytes`: of a row of the external tensor.  `wide`: rows are read with the node's margins.
     """
 
     rows: Rows
     node: int | None = None
     external: int = -1
     row_bytes: int = 0
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A tensor of `height` rows of `row_bytes`, made `rows` at a time; `fill` is the value of rows outside of the image."""
+    """A tensor of `height` rows of `row_bytes`, made `rows` at a time; `fill` is the value of all that is outside of the image.
+
+    `margins`: bytes left and right of each row in its window, for the columns outside.
+    """
 
     name: str
     height: int
@@ -38,6 +42,12 @@ class Node:
     rows: int
     links: tuple[Link, ...]
     fill: int | float | None = None
+    margins: tuple[int, int] = (0, 0)
+
+    @property
+    def pitch(self) -> int:
+        """Bytes between two rows of the window."""
+        return self.row_bytes + sum(self.margins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,7 @@ class Nest:
         return self.nodes[-1].height // self.nodes[-1].rows
 
     def window_bytes(self, n: int) -> int:
-        return self.windows[n] * self.nodes[n].row_bytes
+        return self.windows[n] * self.nodes[n].pitch
 
     def events(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """(node, first row of its block) in order of execution, from step `start` to `stop`, without guards."""

@@ -20,7 +20,8 @@ from aot.relay.expr import Call, Constant, Expr, Function, Var, call, post_order
 class Rows:
     """Output row y reads the `extent` input rows from y * stride // repeat - before on; one of stride and repeat is 1.
 
-    Rows outside the image have all elements `fill` (None: there are no such rows).
+    Rows outside the image have all elements `fill` (None: there are no such rows), as have the columns outside that the
+    window covers: `sides` (left, right), with the value `edge`.
     """
 
     extent: int = 1
@@ -28,6 +29,8 @@ class Rows:
     before: int = 0
     repeat: int = 1
     fill: int | float | None = None
+    sides: tuple[int, int] = (0, 0)
+    edge: int | float = 0
 
     def window(self, rows: int) -> int:
         """Input rows that `rows` output rows need, where those start at a multiple of `repeat`."""
@@ -83,12 +86,17 @@ def row_form(func: Function) -> RowForm | None:
     return RowForm(tuple(found.get(id(v), Rows()) for v in func.params))
 
 
-def row_variant(func: Function, form: RowForm, rows: int) -> Function:
-    """`func` for `rows` output rows at a time: inputs [1, window, W, C], no vertical padding."""
-    params = tuple(
-        Var(v.name, replace(v.type, shape=(1, r.window(rows), *v.type.shape[2:])), v.span)
-        for v, r in zip(func.params, form.inputs, strict=True)
-    )
+def row_variant(func: Function, form: RowForm, rows: int, wide: Sequence[bool] = ()) -> Function:
+    """`func` for `rows` output rows at a time: inputs [1, window, W, C], no vertical padding.
+
+    Where `wide` says so of an input, its rows come with the columns outside (`Rows.sides`), and there is no padding at all.
+    """
+    params, widened = [], False
+    for k, (v, r) in enumerate(zip(func.params, form.inputs, strict=True)):
+        _, _, width, channels = v.type.shape
+        if wide and wide[k]:
+            width, widened = width + sum(r.sides), True
+        params.append(Var(v.name, replace(v.type, shape=(1, r.window(rows), width, channels)), v.span))
     done: dict[int, Expr] = {id(old): new for old, new in zip(func.params, params, strict=True)}
     for expr in post_order(func.body):
         if isinstance(expr, Constant):
@@ -97,8 +105,10 @@ def row_variant(func: Function, form: RowForm, rows: int) -> Function:
             assert isinstance(expr.op, Op)
             change = _ATTRS.get(expr.op.name)
             attrs = expr.attrs if change is None else change(expr.attrs, rows)
+            if widened and expr.op.name in _WINDOWS:
+                attrs = replace(attrs, padding=(0, 0, 0, 0))
             done[id(expr)] = call(expr.op, [done[id(a)] for a in expr.args], attrs, span=expr.span)
-    return Function(params, done[id(func.body)], func.attrs)
+    return Function(tuple(params), done[id(func.body)], func.attrs)
 
 
 def _is_image(type_: Type) -> bool:
@@ -132,15 +142,16 @@ def _windows_alone(func: Function, windows: Mapping[int, Rows]) -> bool:
 
 def _layer(expr: Call) -> Rows | None:
     kernel = tensor_type(expr.args[1]).shape[1]
-    top, _, bottom, _ = expr.attrs.padding
-    reach = (kernel - 1) * expr.attrs.dilation[0] + 1
-    return _clean(expr, Rows(reach, expr.attrs.strides[0], top, fill=expr.attrs.pad_value), bottom)
+    top, left, bottom, right = expr.attrs.padding
+    reach, value = (kernel - 1) * expr.attrs.dilation[0] + 1, expr.attrs.pad_value
+    return _clean(expr, Rows(reach, expr.attrs.strides[0], top, fill=value, sides=(left, right), edge=value), bottom)
 
 
 def _max_pool(expr: Call) -> Rows | None:
-    top, _, bottom, _ = expr.attrs.padding
+    top, left, bottom, right = expr.attrs.padding
     fill = lowest(tensor_type(expr).dtype)
-    return _clean(expr, Rows(expr.attrs.pool_size[0], expr.attrs.strides[0], top, fill=fill), bottom)
+    rows = Rows(expr.attrs.pool_size[0], expr.attrs.strides[0], top, fill=fill, sides=(left, right), edge=fill)
+    return _clean(expr, rows, bottom)
 
 
 def _avg_pool(expr: Call) -> Rows | None:

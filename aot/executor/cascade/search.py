@@ -18,7 +18,7 @@ from aot.executor.selection import Candidate
 from aot.op.impl import Lowered
 from aot.relay.expr import Function
 
-SLOWDOWN = 1.2
+SLOWDOWN = 1.25
 """How many times the instructions of a plan without cascades `ram` may take, by the estimates."""
 
 
@@ -72,7 +72,7 @@ def cover(items: Items, limit: int) -> list[Item] | None:
 
 
 def best_cover(items: Items, limit: int) -> list[Item] | None:
-    """As `cover`, with the numbers of rows at a time of the cascades in it refined until nothing gets faster."""
+    """As `cover`, with the styles of the cascades in it refined until nothing gets faster."""
     found = cover(items, limit)
     while found is not None and any([items.refine(item, limit) for item in found if item.chain is not None]):
         found = cover(items, limit)
