@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 NAME = "compile"
 Format = Annotated[str, typer.Option("--format", metavar="c|mlf", help="A folder of C, or one tar in Model Library Format.")]
+PlanFile = Annotated[
+    Path | None, typer.Option("--plan", metavar="FILE", help="Draw the memory plan as .svg, or write it as .json; replaces FILE.")
+]
 _INCLUDE = re.compile(r'^\s*#\s*include "(aot/\w+\.h)"', re.MULTILINE)
 
 
@@ -112,6 +115,21 @@ def write_library(path: Path, artifact: Artifact, wanted: Request) -> list[str]:
     return sorted(unpack(data).files)
 
 
+def write_plan(path: Path, artifact: Artifact) -> None:
+    """The memory plan as a drawing or as data, by the file's ending (E5007, E5009)."""
+    from aot.report.plan_svg import plan_data, standalone
+
+    plan = plan_data(artifact.metadata["workspace"], artifact.metadata["layers"])
+    title = f"{artifact.name}: {plan['size']:,} B of workspace"
+    if path.suffix not in (".svg", ".json"):
+        raise UsageError(Problem("E5009", f"--plan {path}: name a file that ends in .svg or .json"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(standalone(plan, title=title) if path.suffix == ".svg" else to_json(plan), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(Problem("E5007", f"cannot write '{path}': {error.strerror}")) from None
+
+
 @compiles()
 def command(
     model: ModelPath,
@@ -121,6 +139,7 @@ def command(
     board: BoardName = None,
     options: CompileOptions,
     form: Format = "c",
+    plan: PlanFile = None,
     force: Force = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -144,6 +163,8 @@ def command(
             from aot.micro.project import choose_places
 
             choose_places(place, artifact.metadata)
+    if plan is not None:
+        write_plan(plan, artifact)
     written = write_library(path, artifact, wanted) if form == "mlf" else write_sources(path, artifact, force=force)
     meta = artifact.metadata
     out.row("import", import_text(wanted))

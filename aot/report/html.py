@@ -10,8 +10,9 @@ from aot.report.budget import Finding
 from aot.report.choice import next_text
 from aot.report.diff import change_text
 from aot.report.formats import kib, short
-from aot.report.html_svg import flash_map, layer_bars, legend, memory_plan
+from aot.report.html_svg import flash_map, layer_bars, legend
 from aot.report.markdown import headline
+from aot.report.plan_svg import memory_plan
 from aot.report.report import Report, key_of
 
 _CSS = """
@@ -158,6 +159,7 @@ def _chapter(report: Report, pair: Mapping[str, Any] | None) -> str:
         _plan_text(report),
         _legend("plan", {b["kind"] for b in report["plan"]["buffers"]}),
         memory_plan(report["plan"]),
+        _peak_text(report["plan"]),
         "<h3>Layers</h3>",
         layer_bars(report["layers"]),
         _layer_table(report),
@@ -200,6 +202,12 @@ def _plan_text(report: Report) -> str:
     verdict += f"; whole tensors need {plan['lower_bound']:,} B{rows}"
     axes = "layers from left to right, addresses from top to bottom"
     return f'<p class="dim">{plan["size"]:,} B of workspace, {verdict}; {axes}.</p>'
+
+
+def _peak_text(plan: Mapping[str, Any]) -> str:
+    """Which layers set the peak."""
+    at = ", ".join(f"{s['step']} ({s['what']})" if s["step"] >= 0 else s["what"] for s in plan["peak"]["steps"][:4])
+    return f'<p class="dim">The peak is set by {escape(at)}.</p>' if at else ""
 
 
 def _legend(kind: str, used: set[str]) -> str:

@@ -1,4 +1,4 @@
-"""Drawings of a report as SVG text: the memory plan, bars per layer, a tree map of the flash."""
+"""Drawings of a report as SVG text: bars per layer, a tree map of the flash."""
 
 from __future__ import annotations
 
@@ -56,31 +56,6 @@ def fitting(name: str, width: float) -> str:
     if len(name) <= room:
         return name
     return name[: room - 1] + "…" if room >= 5 else ""
-
-
-def memory_plan(plan: Mapping[str, Any]) -> str:
-    """Time (a column a layer) by address (from the top): one rectangle a buffer, from its first write to its last read."""
-    size, layers = max(1, plan["size"]), plan["layers"]
-    left, top, height = 76.0, 20.0, 300.0
-    steps = layers + 2  # inputs are there at step -1, outputs until step `layers`
-    column, scale = (WIDTH - left - 8) / steps, height / size
-    body = [f'<rect x="{_n(left)}" y="{_n(top)}" width="{_n(column * steps)}" height="{_n(height)}" class="ground"/>']
-    for i in range(5):
-        y = top + height * i / 4
-        body.append(f'<line x1="{_n(left)}" y1="{_n(y)}" x2="{_n(WIDTH - 8)}" y2="{_n(y)}" class="grid"/>')
-        body.append(text(left - 6, y + 4, f"{size * i // 4:,}", anchor="end", css="small"))
-    every = max(1, -(-layers // 30))
-    body += [text(left + (i + 1.5) * column, top - 6, str(i), anchor="middle", css="small") for i in range(0, layers, every)]
-    for b in plan["buffers"]:
-        first, last = b["first"], b["last"]
-        box = Box(left + (first + 1) * column, top + b["offset"] * scale, (last - first + 1) * column, b["size"] * scale)
-        where = f"{b['size']:,} B at {b['offset']:,} to {b['offset'] + b['size']:,}"
-        title = f"{b['name']}\n{b['kind']}, {where}\nsteps {first} to {last}"
-        body.append(rect(box, _KIND.get(b["kind"], "c6"), title))
-        name = fitting(b["name"], box.w)
-        if box.h >= 14 and name:
-            body.append(text(box.x + box.w / 2, box.y + box.h / 2 + 4, name, anchor="middle", css="in"))
-    return _svg(top + height + 8, "memory plan: layers from left to right, addresses from top to bottom", body)
 
 
 def layer_bars(layers: Sequence[Mapping[str, Any]]) -> str:

@@ -20,14 +20,13 @@ from aot.report.attribution import attribute, berkeley, by_layer, group_sizes, s
 from aot.report.choice import next_faster
 from aot.report.compare import compare_sets
 from aot.report.fingerprint import fingerprint
+from aot.report.plan_svg import plan_data
 from aot.report.report_cycles import Profile, profile_cycles
 from aot.report.report_divergence import find_divergence
 from aot.report.sets import Sets
 from aot.report.verify import expected_outputs
 
 SCHEMA = "aot-report/3"
-PLAN = ("size", "lower_bound", "streaming_bound", "fed_bound", "plan_bound", "optimal", "buffers")
-"""What of the metadata's workspace is in a report."""
 
 Report = Mapping[str, Any]
 """A report of one model on one board."""
@@ -81,7 +80,7 @@ def make_report(
         "ram": ram,
         "memory": [] if image is None else _memory(project),
         "layers": _layers(meta, counts, flash, cycles),
-        "plan": {"layers": len(meta["layers"]), **{k: meta["workspace"][k] for k in PLAN}},
+        "plan": plan_data(meta["workspace"], meta["layers"]),
     }
 
 

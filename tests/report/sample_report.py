@@ -62,7 +62,8 @@ def sample(name: str = "net", board: str = "mps2-an386") -> dict[str, Any]:
                    {"region": "RAM", "size": 640, "used": 96, "sections": [".stack", ".workspace"]}],
         "layers": [layer(0), layer(1)],
         "plan": {"layers": 2, "size": 64, "lower_bound": 64, "streaming_bound": 40, "fed_bound": 30, "plan_bound": 64,
-                 "optimal": True, "buffers": buffers},
+                 "optimal": True, "overlaps": [], "buffers": buffers,
+                 "peak": {"bytes": 64, "steps": [{"step": 1, "what": "ADD b", "live": ["t0", "t1"]}]}},
     })  # fmt: skip
 
 
