@@ -142,7 +142,7 @@ def _calls(
             args.append(text if plain else f"(void *){text}" if place.where == "output" else f"(const void *){text}")
         args += [arrays[k].name for k in layer.constants]
         args += [f"AT({layout.plan.offset[key]})" for key in layer.scratch]
-        args += [str(v) for v in call.scalars]
+        args += [str(v) if isinstance(v, int) else float_literal(v, "float32") for v in call.scalars]
         shapes = f"{', '.join(str(t.type) for t in call.inputs)} -> {', '.join(str(t.type) for t in call.outputs)}"
         rows.append(
             {

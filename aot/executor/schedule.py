@@ -55,7 +55,7 @@ class LayerCall:
     inputs: tuple[TensorRef, ...]
     outputs: tuple[TensorRef, ...]
     constants: Mapping[str, Array] = field(default_factory=dict)
-    scalars: tuple[int, ...] = ()
+    scalars: tuple[int | float, ...] = ()
     span: Span = NO_SPAN
     ops: tuple[int, ...] = ()
     candidates: tuple[Candidate, ...] = ()

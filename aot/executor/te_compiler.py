@@ -260,6 +260,14 @@ LARGE_MODEL = 96 * 1024
 MAIN_CODE = 1536
 """Bytes of the main function and the runtime, which no kernel's estimate counts."""
 
+CALL_CODE = 32
+"""Of which a layer's call takes so many."""
+
+
+def main_code(calls: int) -> int:
+    """Bytes of the main function and the runtime for so many layers; those of up to 32 are taken together."""
+    return MAIN_CODE + CALL_CODE * max(0, calls - 32)
+
 
 def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[LayerCall, ...]:
     """The calls of `draft` with the kernels that the policy's budget selects."""
@@ -279,11 +287,12 @@ def _selected(found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[int
     An explicit budget for flash comes on top.
     """
     smallest = sum(min(c.constants for c in layer) for layer in found)
-    code = None if policy.opt == "speed" else CODE_ALLOWANCE - MAIN_CODE
+    main = main_code(len(found))
+    code = None if policy.opt == "speed" else CODE_ALLOWANCE - main
     if code is not None and policy.opt != "size":
         code += max(0, smallest - LARGE_MODEL) // 16
     factor = {"speed": None, "size": 1.06}.get(policy.opt, 2)
-    flash = None if factor is None else int(factor * smallest) + CODE_ALLOWANCE - MAIN_CODE
+    flash = None if factor is None else int(factor * smallest) + CODE_ALLOWANCE - main
     if policy.flash_budget is not None:
-        flash = min(f for f in (flash, policy.flash_budget - MAIN_CODE) if f is not None)
+        flash = min(f for f in (flash, policy.flash_budget - main) if f is not None)
     return choose(found, Budget(flash, code))

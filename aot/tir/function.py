@@ -31,7 +31,7 @@ class PrimFunc:
     """A loop nest over buffers.
 
     `inputs` are read, `outputs` written, `consts` are packed streams in flash, `scratch` is planned memory without contents
-    before or after the call, `scalars` are integer parameters (from merging kernels that differ in numbers only).
+    before or after the call, `scalars` are parameters that are numbers (from merging kernels that differ in numbers only).
     """
 
     name: str

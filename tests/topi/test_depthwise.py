@@ -16,7 +16,8 @@ from aot.topi.arm_dsp.depthwise import BAND_BYTES, Axis, band_height
 from tests.topi.layers import Layer, build, check, data_for, interpret
 
 IMPLS = {i.name: i for i in implementations("nn.depthwise_conv2d")}
-DEPTHWISE, PACKED, COMMON = (IMPLS[f"arm_dsp.depthwise{kind}"] for kind in ("", "_w8", "_common"))
+DEPTHWISE, PACKED, COMMON, PAIRS = (IMPLS[f"arm_dsp.depthwise{kind}"] for kind in ("", "_w8", "_common", "_pairs"))
+RESIDENT = IMPLS["arm_dsp.depthwise_3x3_common"]
 
 
 def dw(data: tuple[int, int, int], kernel: tuple[int, int], *, multiplier: int = 1, batch: int = 1, **rest: object) -> Layer:
@@ -69,6 +70,29 @@ SMALL = [layer for layer in CASES if max(layer.weight[1:3]) <= 3 and layer.strid
 @pytest.mark.parametrize("layer", SMALL)
 def test_chain_equals_meaning(layer: Layer) -> None:
     assert check(CHAIN, layer, find_target("cortex-m3")) > 1
+
+
+NARROW = [
+    layer
+    for layer in CASES
+    if layer.weight[2] <= 7 and layer.strides[1] <= 2 and layer.dilation == (1, 1) and layer.multiplier * layer.data[0] == 1
+]
+NARROW += [
+    dw((9, 13, 2), (5, 5), padding=(2, 2, 2, 2), strides=(2, 2)),
+    dw((40, 41, 2), (3, 3), padding=SAME),
+    dw((50, 62, 1), (4, 6), strides=(3, 2), clip=(-128, 100)),
+    dw((5, 6, 2), (2, 2), padding=(0, 0, 1, 1), out_zp=3),
+]
+
+
+@pytest.mark.parametrize("layer", NARROW)
+def test_pairs_equal_meaning(layer: Layer) -> None:
+    assert check(PAIRS, layer, find_target("cortex-m4")) > 1
+
+
+@pytest.mark.parametrize("layer", [x for x in NARROW if x.weight[1:3] == (3, 3) and x.strides in ((1, 1), (2, 2))])
+def test_3x3_equals_meaning(layer: Layer) -> None:
+    assert check(RESIDENT, layer, find_target("cortex-m4")) > 1
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 80, 89, 160, 1000])

@@ -6,6 +6,7 @@ indices of local buffers and bounds of loops that must be unrolled, steps, and t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,7 +26,7 @@ class Merged:
     """`func` does the work of a group; `scalars[i]` are the arguments that make it the i-th member."""
 
     func: PrimFunc
-    scalars: tuple[tuple[int, ...], ...]
+    scalars: tuple[tuple[int | float, ...], ...]
 
 
 def structural_key(func: PrimFunc) -> str:
@@ -37,7 +38,7 @@ def structural_key(func: PrimFunc) -> str:
 
 def sharing_key(func: PrimFunc) -> str:
     """Text that two flattened functions share exactly when `merge_functions` may make one of them."""
-    return _Key(keep_numbers=False).function(func)
+    return _Key(keep_numbers=False).function(_without_differences(func))
 
 
 def few_scalars(funcs: Sequence[PrimFunc], scalars: int) -> bool:
@@ -53,13 +54,14 @@ def merge_functions(funcs: Sequence[PrimFunc], worth: Worth = few_scalars) -> li
     """
     by_key: dict[str, list[int]] = {}
     numbers: list[list[Imm]] = []
-    for i, func in enumerate(funcs):
+    sums = [_without_differences(f) for f in funcs]
+    for i, func in enumerate(sums):
         key = _Key(keep_numbers=False)
         by_key.setdefault(key.function(func), []).append(i)
         numbers.append(key.numbers)
     out: list[tuple[tuple[int, ...], Merged]] = []
     for members in by_key.values():
-        group = [funcs[i] for i in members]
+        group = [sums[i] for i in members]
         slots = _slots([numbers[i] for i in members])
         table = affine_columns(c for c in slots if c is not None)
         if len(group) > 1 and worth(group, len({a.base for a in table.values()})):
@@ -69,15 +71,37 @@ def merge_functions(funcs: Sequence[PrimFunc], worth: Worth = few_scalars) -> li
     return sorted(out, key=lambda entry: entry[0])
 
 
-Column = tuple[str, tuple[int, ...]]
+def _without_differences(func: PrimFunc) -> PrimFunc:
+    """`x - 5` as `x + (-5)`, so that numbers of either sign are one form."""
+    return replace(func, body=_Sums().body(func.body))
+
+
+class _Sums(Cloner):
+    def expr(self, expr: Expr) -> Expr:
+        new = super().expr(expr)
+        match new:
+            case BinOp("-", a, Imm(value, "int32")) if isinstance(value, int) and abs(value) < 1 << 31:
+                return BinOp("+", a, Imm(-value, "int32"))
+            case _:
+                return new
+
+
+Column = tuple[str, tuple[int | float, ...]]
 """Type and values, one a member."""
+
+
+def _may_vary(number: Imm) -> bool:
+    """Integers, and floats but for zeros, whose sign a comparison would not see, and what is not finite."""
+    if is_int(number.dtype):
+        return True
+    return number.dtype == "float32" and math.isfinite(number.value) and number.value != 0
 
 
 def _slots(numbers: Sequence[Sequence[Imm]]) -> list[Column | None]:
     """For each number in order of the text: None where all members agree, else its column."""
     slots: list[Column | None] = []
     for column in zip(*numbers, strict=True):
-        values = tuple(int(n.value) for n in column)
+        values = tuple(int(n.value) if is_int(n.dtype) else float(n.value) for n in column)
         slots.append(None if len(set(values)) == 1 else (column[0].dtype, values))
     return slots
 
@@ -116,9 +140,10 @@ def affine_columns(columns: Iterable[Column]) -> dict[Column, Affine]:
 
 
 def _as_affine(column: Column, base: Column) -> Iterator[Affine]:
-    (dtype, values), (base_dtype, base_values) = column, base
+    dtype, base_dtype = column[0], base[0]
     if dtype != "int32" or base_dtype != dtype:
         return
+    values, base_values = ([int(v) for v in c[1]] for c in (column, base))
     for factor in FACTORS:
         offset = values[0] - factor * base_values[0]
         if all(v == factor * b + offset for v, b in zip(values, base_values, strict=True)):
@@ -221,7 +246,7 @@ class _Key:
     def _expr(self, expr: Expr, *, fixed: bool = False) -> str:
         match expr:
             case Imm(value, dtype):
-                if fixed or self._keep or not is_int(dtype):
+                if fixed or self._keep or not _may_vary(expr):
                     return f"{value!r}:{dtype}"
                 self.numbers.append(expr)
                 return f"#:{dtype}"
@@ -299,13 +324,15 @@ class _Parametrise:
     def _expr(self, expr: Expr, *, fixed: bool = False) -> Expr:
         """Nodes are built as they are, without folding, which could reorder the text."""
         match expr:
-            case Imm(_, dtype):
-                if fixed or not is_int(dtype):
+            case Imm():
+                if fixed or not _may_vary(expr):
                     return expr
                 return next(self._slots) or expr
             case BinOp(op, a, b):
-                x = self._expr(a, fixed=fixed)
-                return BinOp(op, x, self._expr(b, fixed=fixed))
+                x, y = self._expr(a, fixed=fixed), self._expr(b, fixed=fixed)
+                if op == "+" and isinstance(y, Imm) and isinstance(y.value, int) and y.value < 0:
+                    return BinOp("-", x, Imm(-y.value, y.dtype))
+                return BinOp(op, x, y)
             case Cast(dtype, value):
                 return Cast(dtype, self._expr(value, fixed=fixed))
             case Select(cond, then, orelse):

@@ -38,9 +38,10 @@ def lower(group: Group, target: Target, name: str, *, common: bool) -> Lowered:
     runs = WindowRuns(layer)
     plan = plan_quads(runs.count * runs.quads, cost=18, common=common)
     matrix = arrange(layer.weight.reshape(layer.channels, -1), runs.count, plan)
-    stream = W8Stream(matrix, layer.bias, requant, block=CHANNELS, whole=True, common=common)
-    b = IRBuilder(name)
     rows = prod(layer.out_type.shape[:-1])
+    lead = (rows - PIXELS,) if common else ()
+    stream = W8Stream(matrix, layer.bias, requant, block=CHANNELS, whole=True, common=common, lead=lead)
+    b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
     kernel = _Kernel(b, io, layer, stream, plan)
     kernel.tiles(rows)
@@ -55,7 +56,8 @@ class _Kernel:
 
     def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, stream: W8Stream, plan: QuadPlan) -> None:
         self._b, self._io, self._layer, self._stream, self._plan = b, io, layer, stream, plan
-        self._pack_unroll = 1 if plan.rest else 4
+        self._common = bool(plan.rest)
+        self._pack_unroll = 1 if self._common else 4
         self._params = io.constant("params", stream.data(), "int32")
         self._words = b.scratch("words", (TAPS * PIXELS * stream.quads,), "int16", align=4)
         self._runs = WindowRuns(layer)
@@ -69,9 +71,13 @@ class _Kernel:
         if used < stream.quads:
             with b.for_("z", TAPS * PIXELS * stream.quads, start=TAPS * PIXELS * used) as z:
                 b.store(self._words, z, 0)
+        last = b.let("last", self._params[0]) if self._common else imm(0)
         with b.for_("t", -(-rows // PIXELS)) as t:
             # The last group starts early enough to be whole; the pixels that it shares with the one before are computed twice.
-            first = b.let("pixel", minimum(t * PIXELS, rows - PIXELS)) if rows % PIXELS else t * PIXELS
+            if self._common:  # a number of the stream, so that one text serves all sizes
+                first: Expr = b.let("pixel", minimum(t * PIXELS, last))
+            else:
+                first = b.let("pixel", minimum(t * PIXELS, rows - PIXELS)) if rows % PIXELS else t * PIXELS
             self._pack(first)
             if stream.blocks:
                 with b.for_("n", stream.blocks) as n:
@@ -123,7 +129,8 @@ class _Kernel:
         """Bytes."""
         pack = 50 + 24 * (min(self._pack_unroll, pack_unroll(self._runs.quads)) + bool(self._runs.length % TAPS))
         window = 0 if self._window is None else 60 + (90 + pack) * any(self._layer.attrs.padding)
-        stores = 25 * CHANNELS * PIXELS * len(self._layer.tail)
+        stores = 28 * CHANNELS * PIXELS * len(self._layer.tail)
+        stores += 68 + 44 * self._stream.requant.signed if self._common else 0
         return 70 + pack + window + (self._plan.code(72) + 230 + stores) * (1 + bool(self._stream.tail))
 
 

@@ -39,7 +39,9 @@ def dw_strip(strip: Strip) -> TensorIntrin:
     places = [[layout.half((r, k)) for k in range(layout.kw)] for r in range(layout.kh)]
     pitch = places[1][0] - places[0][0] if layout.kh > 1 else 0
     regular = not strip.packed and all(p == r * pitch + places[0][k] for r, row in enumerate(places) for k, p in enumerate(row))
-    with b.for_("y", rows) as y, b.for_("x", strip.outputs) as x:
+    with b.for_("y", rows) as y, b.for_("i", strip.outputs) as i:
+        # a shared strip stores its first result last, so that a column step of 0 leaves just that one
+        x: Expr = strip.outputs - 1 - i if strip.shared else i
         acc = b.local("acc", (1,), "int32", init=numbers[0])
         at = b.let("at", y * (sy * strip.pitch) + x * sx)
 
@@ -192,10 +194,10 @@ class _Emitter:
     def shared_stores(self, accs: Sequence[str], out: str, spare: str, *, last: bool) -> list[str]:
         """Stores by pairs, the step being in memory; then to the next pair, or after the last one to the next line."""
         lines = [f"ldr {spare}, %[step]"] if len(accs) > 1 else []
-        for j, a in enumerate(accs):
-            if j and j % 2 == 0:
+        for j in range(0, len(accs), 2):
+            if j:
                 lines.append(f"add {out}, {out}, {spare}, lsl #1")
-            lines.append(f"strb {a}, [{out}, {spare}]" if j % 2 else f"strb {a}, [{out}]")
+            lines += [f"strb {a}, [{out}, {spare}]" for a in accs[j + 1 : j + 2]] + [f"strb {accs[j]}, [{out}]"]
         if last:
             return [*lines, f"ldr {spare}, %[back]", f"add {out}, {out}, {spare}"]
         return [*lines, f"add {out}, {out}, {spare}, lsl #1"]

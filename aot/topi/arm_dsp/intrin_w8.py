@@ -80,7 +80,7 @@ def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: _Loop) -> st
         "ssub16 %[y], %[y], %[x]",
         f"strd %[x], %[y], [%[d]], #{8 * pixels}",
     ]
-    return _block(
+    return asm_block(
         [
             f"const void *aot_s = {operands['x'].pointer};",
             f"void *aot_d = {operands['words'].pointer};",
@@ -147,7 +147,7 @@ def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: _Loop) -> s
     step = [load, "ldrd r12, lr, [%[xp]], #8"]
     for c, word in enumerate(words):
         step += [f"smlad %[a{c}], {word}, r12, %[a{c}]", f"sxtb16 {word}, {word}", f"smlad %[a{c}], {word}, lr, %[a{c}]"]
-    return _block(
+    return asm_block(
         [*_pointers(operands), *loop.ends("aot_xp", 8)],
         loop.text(step, "xp", "" if loop.single else "r8"),
         outs=_accumulators(operands),
@@ -163,7 +163,7 @@ def _emit_matmul(operands: Mapping[str, COperand], loop: _Loop) -> str:
             step.append(f"ldrd %[x0], %[x1], [%[xp], #{8 * p - 24}]")
         step += [f"smlad %[a{3 * c + p}], %[{v}{c}], %[x{i}], %[a{3 * c + p}]" for i, v in enumerate("ws") for c in range(2)]
     temporaries = ("w0", "w1", "s0", "s1", "x0", "x1")
-    return _block(
+    return asm_block(
         [*_pointers(operands), *loop.ends("aot_xp", 24), f"uint32_t {', '.join('aot_' + t for t in temporaries)};"],
         loop.text(step, "xp", "%[w0]"),
         outs=[*_accumulators(operands), *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)],
@@ -231,7 +231,7 @@ def _accumulators(operands: Mapping[str, COperand]) -> list[str]:
     return [*named, '[wp] "+r"(aot_wp)', '[xp] "+r"(aot_xp)']
 
 
-def _block(
+def asm_block(
     declarations: Sequence[str],
     text: Sequence[str | Repeat],
     *,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,11 +113,19 @@ class W8Stream:
 
     Layout of a block of n channels, in words: bias[n], non-uniform fields of the requantisation [n][fields], weights [quads][n].
     `whole`: the last block is filled up with channels of zero weights; only `tail` of its channels mean something.  `common`: no
-    number becomes an immediate; where the fields are uniform they are the first words of the stream.
+    number becomes an immediate; where the fields are uniform they are the first words of the stream, after `lead`.
     """
 
     def __init__(
-        self, weights: Array, bias: Array, requant: HighMultiply, *, block: int, whole: bool = False, common: bool = False
+        self,
+        weights: Array,
+        bias: Array,
+        requant: HighMultiply,
+        *,
+        block: int,
+        whole: bool = False,
+        common: bool = False,
+        lead: Sequence[int] = (),
     ) -> None:
         self.channels, taps = (int(n) for n in weights.shape)
         self.quads = taps // TAPS
@@ -126,6 +134,7 @@ class W8Stream:
         self.requant = requant
         uniform = all(f.uniform for f in requant.fields)
         self._head = [int(f.values[0]) for f in requant.fields] if common and uniform else []
+        self._lead = list(lead)
         self._loaded = [not f.uniform or (common and not uniform) for f in requant.fields]
         pairs = zip(requant.fields, self._loaded, strict=True)
         arrays = [bias_words(bias, weights)] + [f.values for f, loaded in pairs if loaded]
@@ -148,7 +157,7 @@ class W8Stream:
     def data(self) -> Array:
         """The stream as int32."""
         words = weight_words(self._weights).reshape(self._packed, self.quads, 2)
-        parts: list[Array] = [np.asarray(self._head, np.int32)]
+        parts: list[Array] = [np.asarray(self._lead + self._head, np.int32)]
         for first in range(0, self._packed, self.block):
             last = min(first + self.block, self._packed)
             parts.append(self._arrays[0][first:last].astype(np.int32))
@@ -159,7 +168,7 @@ class W8Stream:
 
     def start(self, n: Expr) -> Expr:
         """Index in words of block `n`, which may be the last one."""
-        return n * self.block_words(self.block) + len(self._head)
+        return n * self.block_words(self.block) + (len(self._lead) + len(self._head))
 
     def bias(self, params: Buffer, start: Expr, j: int) -> Expr:
         return params[start + j]
@@ -171,7 +180,7 @@ class W8Stream:
     def fields(self, b: IRBuilder, params: Buffer, start: Expr, *, count: int) -> Callable[[int], tuple[Expr, ...]]:
         """The requantisation numbers of channel j of the block of `count` channels at `start`; emits their loads."""
         if self._head:
-            shared = tuple(b.let("field", params[i]) for i in range(len(self._head)))
+            shared = tuple(b.let("field", params[len(self._lead) + i]) for i in range(len(self._head)))
             return lambda _j: shared
 
         def own(j: int) -> tuple[Expr, ...]:

@@ -51,7 +51,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
         channel_blocks(b, stream, lambda block: matrix_tile(b, tile_of, block))
     kernel = "generic.dense" if layer.weight.ndim == 2 else "generic.pointwise"
     described = describe(kernel, rows=pixels, channels=stream.block)
-    code = 520 + 200 * bool(stream.tail)
+    code = (520 if layer.weight.ndim == 2 else 640) + 220 * bool(stream.tail)
     return finish(b, buffers, layer, kernel=described, per_mac=1.9 if pixels == 2 else 2.6, code=code)
 
 
