@@ -63,7 +63,7 @@ def test_our_networks_are_exact_when_poisoned(name: str, opt: str, tmp_path: Pat
     )  # fmt: skip
     assert sets.expected is not None
     project = prepare(artifact, load_board("mps2-an386"), folder=tmp_path)
-    plain, poisoned = (run(project, sets.inputs, mode=mode) for mode in ("measure", "poison"))
+    plain, poisoned = (run(project, sets.inputs[:2], mode=mode) for mode in ("measure", "poison"))
     for got in (plain, poisoned):
-        assert compare_sets(sets.expected, got.outputs).exact
+        assert compare_sets(sets.expected[:2], got.outputs).exact
     assert plain.workspace_extent == meta["workspace"]["size"], "the plan is touched to its last byte"

@@ -24,7 +24,6 @@ Env = Mapping[Var | Cell, Span]
 
 
 _MOST = 1 << 40
-_FACTOR = 1 << 31
 
 
 def exact(span: Span) -> bool:
@@ -62,7 +61,7 @@ def evaluate(expr: Expr, env: Env) -> Span:
 
 
 def _type_range(dtype: str) -> Span:
-    """All values of a type, as far as they can be multiplied once more in 64 bits; beyond, no offset of a buffer lies."""
+    """All values of a type, as far as sums of many stay within 64 bits; beyond, no offset of a buffer lies."""
     if is_float(dtype):
         return 0, 0
     low, high = int_range(dtype)
@@ -97,19 +96,23 @@ def _binop(op: str, a: Span, b: Span, *, dtype: str) -> Span:
             return a[0] + b[0], a[1] + b[1]
         case "-":
             return a[0] - b[1], a[1] - b[0]
-        case "*":
-            small = all(np.max(np.abs(v)) <= _FACTOR for v in (*a, *b))
-            return _corners([x * y for x in a for y in b]) if small else _type_range(dtype)
+        case "*" if _largest(a) * _largest(b) <= _MOST:
+            return _corners([x * y for x in a for y in b])
         case "min":
             return np.minimum(a[0], b[0]), np.minimum(a[1], b[1])
         case "max":
             return np.maximum(a[0], b[0]), np.maximum(a[1], b[1])
-        case "/" | "%" | ">>" | "<<" if isinstance(b[0], int) and b[0] > 0 and exact(b):
+        case "/" | "%" | ">>" if isinstance(b[0], int) and b[0] > 0 and exact(b):
             return _by_constant(op, a, b[0])
         case "&" if isinstance(b[0], int) and b[0] >= 0 and exact(b):
             return 0, b[0]
         case _:
             return _type_range(dtype)
+
+
+def _largest(span: Span) -> int:
+    """The largest magnitude."""
+    return max(abs(int(f(v))) for v in span for f in (np.min, np.max))
 
 
 def _by_constant(op: str, a: Span, b: int) -> Span:
@@ -119,8 +122,6 @@ def _by_constant(op: str, a: Span, b: int) -> Span:
             return _quotient(a[0], b), _quotient(a[1], b)
         case ">>":
             return a[0] >> b, a[1] >> b
-        case "<<":
-            return a[0] << b, a[1] << b
         case _:
             low, high = _quotient(a[0], b), _quotient(a[1], b)
             same = (np.asarray(low) == high) & ((np.asarray(a[0]) >= 0) | (np.asarray(a[1]) < 0))
@@ -144,7 +145,7 @@ def _exact(op: str, a: Value, b: Value, *, dtype: str) -> Span:
             return point(a + b)
         case "-":
             return point(a - b)
-        case "*":
+        case "*" if _largest((a, a)) * _largest((b, b)) <= _MOST:
             return point(a * b)
         case "min":
             return point(np.minimum(a, b))
@@ -156,8 +157,10 @@ def _exact(op: str, a: Value, b: Value, *, dtype: str) -> Span:
             return point(a | b)
         case "^":
             return point(a ^ b)
-        case "<<" | ">>" if np.min(b) >= 0 and np.max(b) < 32:
-            return point(a << b if op == "<<" else a >> b)
+        case ">>" if np.min(b) >= 0 and np.max(b) < 32:
+            return point(a >> b)
+        case "<<" if np.min(b) >= 0 and _largest((a, a)) << min(int(np.max(b)), 64) <= _MOST:
+            return point(a << b)
         case "/" | "%" if np.all(b):
             return point(_quotient(a, b) if op == "/" else a - b * _quotient(a, b))
         case _:
