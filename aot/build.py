@@ -41,7 +41,8 @@ class Options:
 
     `kernels` "generic" uses portable C only, "native" the target's instructions too.  `flash_budget` (constants and
     code) and `ram_budget` (workspace) are limits in bytes for the choice of kernels.  `choice` is the graph to compile and
-    the shapes of its inputs.
+    the shapes of its inputs.  With `share_workspace` the model uses the workspace that several models share
+    (aot.executor.shared).
     """
 
     oracle: str = "litert"
@@ -51,6 +52,7 @@ class Options:
     flash_budget: int | None = None
     ram_budget: int | None = None
     choice: Choice = FIRST_GRAPH
+    share_workspace: bool = False
 
     def __post_init__(self) -> None:
         choices = (

@@ -16,7 +16,6 @@ from aot.cli.options import (
     CompileOptions,
     Force,
     JsonFlag,
-    ModelPath,
     OutputFolder,
     QuietFlag,
     TargetName,
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 
 NAME = "compile"
 Format = Annotated[str, typer.Option("--format", metavar="c|mlf", help="A folder of C, or one tar in Model Library Format.")]
+Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="The models, .tflite files.", show_default=False)]
+Share = Annotated[bool, typer.Option("--share-workspace", help="One workspace for all models, which run one at a time.")]
 PlanFile = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="Draw the memory plan as .svg, or write it as .json; replaces FILE.")
 ]
@@ -132,7 +133,7 @@ def write_plan(path: Path, artifact: Artifact) -> None:
 
 @compiles()
 def command(
-    model: ModelPath,
+    models: Models,
     *,
     output: OutputFolder = None,
     target: TargetName = None,
@@ -140,12 +141,22 @@ def command(
     options: CompileOptions,
     form: Format = "c",
     plan: PlanFile = None,
+    share: Share = False,
     force: Force = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Compile MODEL to C. With --board, refuse what does not fit its memory."""
+    """Compile MODEL to C, or several into one folder. With --board, refuse what does not fit its memory."""
+    if len(models) > 1 or share:
+        from aot.cli.compile_several import compile_several
+
+        compile_several(
+            models, options=options, target=target, board=board, output=output, share=share, force=force, form=form, plan=plan,
+            out=Output(json=as_json, quiet=quiet, verbose=verbose),
+        )  # fmt: skip
+        return
+    (model,) = models
     from aot.cli.common import choose_target, compile_model, find_board, import_text, request
     from aot.report.choice import CHOICE_HEADERS, choice_rows
     from aot.report.size import flash_of, operators_of, plan_of

@@ -61,6 +61,7 @@ def command(
     wanted = [
         request(path, replace(options, name=names[i] if names else None), target=cpu) for i, path in enumerate(models)
     ]
+    wanted = [replace(w, options=replace(w.options, share_workspace=share)) for w in wanted]
     old = read_manifest(folder, force=force)
     with out.working(f"compiling {len(wanted)} models"):
         parts = tuple(make_part(w) for w in wanted)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 @cache
-def _templates() -> jinja2.Environment:
+def templates() -> jinja2.Environment:
+    """The templates of generated C files."""
     folder = Path(__file__).resolve().parent.parent / "template"
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder), undefined=jinja2.StrictUndefined, keep_trailing_newline=True,
@@ -55,8 +56,8 @@ def interface_files(
     ]
     header = f"{name}_internal.h"
     return {
-        f"{name}.h": _templates().get_template("model.h.j2").render(values),
-        f"{name}.c": _templates().get_template("model.c.j2").render(values),
+        f"{name}.h": templates().get_template("model.h.j2").render(values),
+        f"{name}.c": templates().get_template("model.c.j2").render(values),
         header: internal_header(functions, arrays, banner=banner, guard=f"{name.upper()}_INTERNAL_H", target=target),
         f"{name}_kernels.c": kernels_source(functions, banner=banner, header=header, target=target),
         f"{name}_params.c": params_source(arrays, banner=banner, header=header),
@@ -87,6 +88,7 @@ def _values(schedule: Schedule, *, layout: Layout, names: Names, metadata: Mappi
         "workspace": commas(workspace["size"]),
         "workspace_bytes": workspace["size"],
         "lower_bound": commas(workspace["lower_bound"]),
+        "shared": bool(metadata["options"].get("share_workspace")) and workspace["size"] > 0,
         "macs": commas(metadata["macs"]),
         "layers": len(metadata["layers"]),
         "inputs": inputs,

@@ -19,6 +19,7 @@ import numpy as np
 
 from aot.errors import Problem, UsageError, internal
 from aot.executor.artifact import Artifact
+from aot.executor.shared import shared_files
 from aot.micro.board import Board, data_folder
 from aot.micro.image import is_integer_model
 from aot.micro.project import Places, choose_places
@@ -29,7 +30,6 @@ Array = np.ndarray[Any, Any]
 Text = str | bytes
 
 MANIFEST = "aot-project.json"
-SHARED_WORKSPACE = "aot_workspace"
 _PER_LINE = 16
 
 
@@ -52,7 +52,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What `aot new` was asked for.  `title` is the name of the folder; with `share` all models use one workspace.
+    """What `aot new` was asked for.  `title` is the name of the folder; with `share` all models were compiled to use one
+    workspace (`Options.share_workspace`).
 
     `board_file` is the text of board.toml for a board that aot does not bring along; the project then keeps a copy.
     """
@@ -178,37 +179,10 @@ def render(template: str, **values: Any) -> str:
 
 def model_files(spec: Spec, *, sources: str = "", headers: str = "") -> dict[str, Text]:
     """The C files of all models, sources below the folder `sources` and headers below `headers` (each "" or ending in /)."""
-    files: dict[str, Text] = {}
+    texts: dict[str, Text] = dict(shared_files([p.artifact for p in spec.parts], note=common_values(spec)["note"]))
     for part in spec.parts:
-        texts = dict(part.artifact.files)
-        if spec.share:
-            texts[f"{part.name}.c"] = use_shared_workspace(texts[f"{part.name}.c"], part.name)
         texts.update(vector_files(part))
-        for name, text in texts.items():
-            files[(headers if name.endswith(".h") else sources) + name] = text
-    if spec.share:
-        sizes = [p.artifact.metadata["workspace"]["size"] for p in spec.parts]
-        values = {"size": max(1, *sizes), **common_values(spec)}
-        files[f"{headers}{SHARED_WORKSPACE}.h"] = render("aot_workspace.h.j2", **values)
-        files[f"{sources}{SHARED_WORKSPACE}.c"] = render("aot_workspace.c.j2", **values)
-    return files
-
-
-def use_shared_workspace(text: str, name: str) -> str:
-    """`<name>.c` with its own workspace replaced by the one that all models of the project share."""
-    lines = text.splitlines(keepends=True)
-    mine = f"uint8_t {name}_workspace[{name.upper()}_WORKSPACE_SIZE];\n"
-    at = [i for i, line in enumerate(lines) if line.endswith(mine)]
-    if not at and f"{name}_workspace" not in text:
-        return text  # a model of views only has none
-    if len(at) != 2 or at[1] != at[0] + 1:
-        raise internal(f"the workspace of {name} is not where it was expected")
-    lines[at[0] : at[1] + 1] = [
-        f"/* shared with the other models of this project: see {SHARED_WORKSPACE}.h */\n",
-        f'#include "{SHARED_WORKSPACE}.h"\n',
-        f"#define {name}_workspace {SHARED_WORKSPACE}\n",
-    ]
-    return "".join(lines)
+    return {(headers if name.endswith(".h") else sources) + name: text for name, text in texts.items()}
 
 
 def runtime_headers(texts: Mapping[str, Text], *, more: Sequence[str] = ()) -> dict[str, Text]:

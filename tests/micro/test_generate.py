@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.errors import InternalError
-from aot.micro.generate import _literal, digest, project_kinds, use_shared_workspace
+from aot.micro.generate import _literal, digest, project_kinds
 from tests.micro.projects import DIGITS, ROOT, TWO_IO, need, new, sh, snapshot
 
 
@@ -149,16 +148,6 @@ def test_a_board_of_ones_own_goes_along(tmp_path: Path) -> None:
 
 def test_kinds() -> None:
     assert {"make", "cmake", "mlperf-tiny"} <= set(project_kinds())
-
-
-def test_shared_workspace_is_only_put_where_one_was() -> None:
-    text = "extern uint8_t kws_workspace[KWS_WORKSPACE_SIZE];\nAOT_ALIGN(16) uint8_t kws_workspace[KWS_WORKSPACE_SIZE];\nrest\n"
-    shared = use_shared_workspace(text, "kws")
-    assert "#define kws_workspace aot_workspace" in shared
-    assert "KWS_WORKSPACE_SIZE" not in shared
-    assert use_shared_workspace("no workspace at all\n", "kws") == "no workspace at all\n"
-    with pytest.raises(InternalError):
-        use_shared_workspace("uint8_t kws_workspace[7];\n", "kws")
 
 
 def test_literals_are_exact() -> None:
