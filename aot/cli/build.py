@@ -57,6 +57,7 @@ def command(
     from aot.cli.common import compile_model, find_board, import_text, request
     from aot.cli.files import check_replaceable, write_folder
     from aot.micro.project import prepare
+    from aot.micro.stack import with_stack_bound
     from aot.report.size import LAYER_HEADERS, flash_of, layer_rows, plan_of, ram_of
     from aot.report.verify import image_facts
 
@@ -70,7 +71,13 @@ def command(
         project = prepare(artifact, place, folder=Path(scratch))
         image = project.image("measure")
         facts = image_facts(project)
-        write_folder(folder, project_files(project, image), force=force)
+        files = project_files(project, image)
+        if facts.stack_bound is not None:
+            header = f"{artifact.name}.h"
+            files[header] = with_stack_bound(
+                artifact.files[header], name=artifact.name, bound=facts.stack_bound, tool=facts.compiler.split()[0]
+            )
+        write_folder(folder, files, force=force)
     meta = artifact.metadata
     constants = meta["constants"]["size"] if facts.constant_bytes is None else facts.constant_bytes
     out.row("import", import_text(wanted))

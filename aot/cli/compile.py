@@ -28,6 +28,7 @@ from aot.errors import Problem, UsageError
 if TYPE_CHECKING:
     from aot.cli.common import Request
     from aot.executor.artifact import Artifact
+    from aot.micro.board import Board
 
 NAME = "compile"
 Format = Annotated[str, typer.Option("--format", metavar="c|mlf", help="A folder of C, or one tar in Model Library Format.")]
@@ -35,6 +36,9 @@ Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="The mode
 Share = Annotated[bool, typer.Option("--share-workspace", help="One workspace for all models, which run one at a time.")]
 PlanFile = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="Draw the memory plan as .svg, or write it as .json; replaces FILE.")
+]
+StackFlag = Annotated[
+    bool, typer.Option("--stack-bound", help="State the worst-case stack in the header; takes the cross compiler.")
 ]
 _INCLUDE = re.compile(r'^\s*#\s*include "(aot/\w+\.h)"', re.MULTILINE)
 
@@ -131,6 +135,16 @@ def write_plan(path: Path, artifact: Artifact) -> None:
         raise UsageError(Problem("E5007", f"cannot write '{path}': {error.strerror}")) from None
 
 
+def add_stack_bound(artifact: Artifact, place: Board | None, target: str) -> Artifact:
+    """The artifact with the worst-case stack in its header; E5009 where there is no board with the core to link for."""
+    from aot.micro.stack import board_of, state_stack_bound
+
+    board = place or board_of(target)
+    if board is None or board.is_host:
+        raise UsageError(Problem("E5009", f"--stack-bound: no board with a {target} to link for"))
+    return state_stack_bound(artifact, board)
+
+
 @compiles()
 def command(
     models: Models,
@@ -142,6 +156,7 @@ def command(
     form: Format = "c",
     plan: PlanFile = None,
     share: Share = False,
+    stack_bound: StackFlag = False,
     force: Force = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -174,6 +189,8 @@ def command(
             from aot.micro.project import choose_places
 
             choose_places(place, artifact.metadata)
+        if stack_bound:
+            artifact = add_stack_bound(artifact, place, wanted.target)
     if plan is not None:
         write_plan(plan, artifact)
     written = write_library(path, artifact, wanted) if form == "mlf" else write_sources(path, artifact, force=force)
