@@ -78,17 +78,27 @@ def check_comparable(a: Mapping[str, Report], b: Mapping[str, Report], *, allow:
     for key in a:
         for change in changed_fields(a[key], b[key]) if key in b else ():
             if change["field"] not in allow:
-                before, after = (_short(change[side]) for side in ("before", "after"))
+                before, after = _texts(change["before"], change["after"])
                 text = f"{change['field']} differs: {before} before, {after} now; --allow {change['field']} compares all the same"
                 problems.append(Problem("E5051", text, key))
     if problems:
         raise UsageError(*problems)
 
 
-def _short(value: object) -> str:
-    if isinstance(value, Mapping):
-        value = " ".join(" ".join(v) if isinstance(v, list) else str(v) for v in value.values())
-    text = str(value)
+def _texts(before: Any, after: Any) -> tuple[str, str]:
+    """Both sides of a difference, without what is the same in them."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        keys = [k for k in {**before, **after} if before.get(k) != after.get(k)]
+        pairs = {k: _texts(before.get(k), after.get(k)) for k in keys}
+        x, y = (" ".join(f"{k} {v[side]}" for k, v in pairs.items()) for side in (0, 1))
+    elif isinstance(before, list) and isinstance(after, list):
+        x, y = (" ".join(str(v) for v in one if v not in other) for one, other in ((before, after), (after, before)))
+    else:
+        x, y = str(before), str(after)
+    return _short(x or "nothing"), _short(y or "nothing")
+
+
+def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -24,14 +25,17 @@ def crc_of(sets: Sequence[Sequence[Array]]) -> str:
 
 
 def fingerprint(project: Project, sets: Sets, outputs: Sequence[Sequence[Array]]) -> dict[str, Any]:
-    """Tool, model, options, compiler, flags, emulator and inputs; and the checksum of the outputs that came of them."""
+    """Tool, model, options, compiler, flags, emulator and inputs; and the checksum of the outputs that came of them.
+
+    In the form in which a file gives it back (lists, no tuples), so that it compares equal to itself.
+    """
     meta = project.artifact.metadata
     name = project.artifact.name
     return {
         "tool": f"{meta['tool']['name']} {meta['tool']['version']}",
         "model": dict(meta["model"]),
         "board": project.board.name,
-        "options": {k: meta[k] for k in ("oracle", "opt", "io")} | dict(meta["options"]),
+        "options": json.loads(json.dumps({k: meta[k] for k in ("oracle", "opt", "io")} | dict(meta["options"]))),
         "compiler": compiler(project.board).version,
         "flags": {"kernels": project.flags(f"{name}_kernels.c"), "main": project.flags(f"{name}.c")},
         "emulator": None if project.board.is_host else find_tool("qemu-system-arm").version,

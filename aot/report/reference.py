@@ -57,7 +57,7 @@ def litert(model: bytes) -> Reference | None:
         return None
     try:
         interpreter = _litert_interpreter(model, preserve=False)
-    except (RuntimeError, ValueError):
+    except (ImportError, RuntimeError, ValueError):  # ImportError: half installed, or built for another machine
         return None
 
     def tensors(inputs: Sequence[Array]) -> dict[int, Array]:

@@ -85,6 +85,22 @@ def test_other_fingerprints_are_refused_unless_allowed(field: str, value: object
     assert field in FIELDS
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("options", {"oracle": "tflm", "opt": "balanced", "io": "arena"}, "options differs: oracle litert before, oracle tflm"),
+        ("flags", {"kernels": ["-O2", "-g"], "main": ["-Os"]}, "flags differs: kernels nothing before, kernels -g now"),
+        ("compiler", "gcc 13", "compiler differs: gcc 12.2.1 before, gcc 13 now"),
+    ],
+)
+def test_the_message_names_what_differs(field: str, value: object, text: str) -> None:
+    b = sample()
+    b["fingerprint"][field] = value
+    with pytest.raises(UsageError) as caught:
+        diff_reports(keyed(sample()), keyed(b))
+    assert caught.value.problems[0].message.startswith(text)
+
+
 def test_inputs_of_another_model_may_have_another_checksum() -> None:
     b = sample()
     b["fingerprint"]["model"]["sha256"] = "cd" * 32

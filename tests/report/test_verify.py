@@ -33,13 +33,13 @@ def artifact() -> Artifact:
 
 
 def broken(artifact: Artifact, layer: int) -> Artifact:
-    """The same model with the third byte of that layer's constants changed, which adds or takes 2^20 from a bias."""
+    """The same model with 16 bytes of that layer's constants changed: numbers of its first channels, however they are packed."""
     source = f"{artifact.name}_params.c"
     text = artifact.files[source]
-    array = re.search(rf"\b{artifact.name}_params_{layer}\[\d+\] = {{\s*(?:-?\d+,\s*){{2}}(-?\d+)", text)
+    array = re.search(rf"\b{artifact.name}_params_{layer}\[\d+\] = {{\s*((?:-?\d+,\s*){{16}})", text)
     assert array
-    changed = text[: array.start(1)] + str(int(array.group(1)) ^ 16) + text[array.end(1) :]
-    return replace(artifact, files={**artifact.files, source: changed})
+    changed = ", ".join(str(int(number) ^ 16) for number in array.group(1).split(",")[:16]) + ", "
+    return replace(artifact, files={**artifact.files, source: text[: array.start(1)] + changed + text[array.end(1) :]})
 
 
 def validate(found: dict[str, Any]) -> None:
