@@ -36,3 +36,44 @@ def sh(command: str, *, cwd: Path) -> str:
 def snapshot(folder: Path) -> dict[str, bytes]:
     """Every file below a folder."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+_ARDUINO = """\
+#pragma once
+#include <cstdint>
+#include "OUTPUT.h"
+struct Port {
+  void begin(long) {}
+  explicit operator bool() const { return true; }
+  void print(const char *text) { put_text(text); }
+  void print(unsigned long value) {
+    char text[21], *digit = text + 20;
+    *digit = 0;
+    do {
+      *--digit = (char)('0' + value % 10);
+    } while ((value /= 10) != 0);
+    put_text(digit);
+  }
+  void println(const char *text) {
+    put_text(text);
+    put_text("\\n");
+  }
+};
+static Port Serial;
+static inline unsigned long micros() { return 0; }
+static inline void delay(int) { finish(); }
+"""
+_OUTPUTS = {
+    "host": ("cstdio>\n#include <cstdlib", "std::fputs(text, stdout)", "std::exit(0)"),
+    "semihosting": ('cstddef>\nextern "C" void aot_puts(const char *text);\n#include <cstdint', "aot_puts(text)", ""),
+}
+
+
+def arduino_header(output: str) -> str:
+    """A stand-in for Arduino.h; its serial port is the program's output, on the "host" or by "semihosting".
+
+    delay(), which ends every loop() of ours, ends the program on the host.
+    """
+    include, put, end = _OUTPUTS[output]
+    helpers = f"#include <{include}>\nstatic inline void put_text(const char *text) {{ {put}; }}\n"
+    return _ARDUINO.replace('#include "OUTPUT.h"\n', f"{helpers}static inline void finish() {{ {end}; }}\n")

@@ -6,24 +6,8 @@ import json
 from pathlib import Path
 
 from aot.micro.generate_library import target_of
-from tests.micro.projects import DIGITS, TWO_IO, need, new, sh, snapshot
+from tests.micro.projects import DIGITS, TWO_IO, arduino_header, need, new, sh, snapshot
 
-ARDUINO_H = """\
-#pragma once
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-struct Port {
-  void begin(long) {}
-  explicit operator bool() const { return true; }
-  void print(const char *text) { std::fputs(text, stdout); }
-  void print(unsigned long value) { std::printf("%lu", value); }
-  void println(const char *text) { std::puts(text); }
-};
-static Port Serial;
-static inline unsigned long micros() { return 0; }
-static inline void delay(int) { std::exit(0); }
-"""
 WARNINGS = "-Wall -Wextra -Werror"
 
 
@@ -44,7 +28,7 @@ def test_arduino_library(tmp_path: Path) -> None:
     sketch = next(library.glob("examples/*/*.ino"))
     assert sketch.stem == sketch.parent.name == "my_demo"
     (tmp_path / "o").mkdir()
-    (tmp_path / "o" / "Arduino.h").write_text(ARDUINO_H)
+    (tmp_path / "o" / "Arduino.h").write_text(arduino_header("host"))
     # the Arduino builder puts the include and a main around a sketch, and compiles src/ with no other include folder
     main = "int main() { setup(); for (;;) loop(); }\n"
     (tmp_path / "o" / "sketch.cpp").write_text(f"#include <Arduino.h>\n{sketch.read_text()}\n{main}")
