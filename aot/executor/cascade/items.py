@@ -11,7 +11,7 @@ from aot.executor.cascade.moves import move_instructions
 from aot.executor.cascade.nest import Node
 from aot.executor.cascade.rows import row_form, row_variant
 from aot.executor.cascade.trace import OUT, WINDOWS, distances, external_name
-from aot.executor.distances import Operand, call_distances
+from aot.executor.distances import call_distances
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.executor.selection import Candidate
 from aot.memory.plan import BufferInfo, Conflict
@@ -21,6 +21,9 @@ from aot.tir.transform import optimize
 
 STYLES = (Style(1), Style(1, wide=True), Style(2), Style(4))
 """What is tried for each layer of a cascade."""
+
+PORTABLE = 1.6
+"""How many times its estimate a portable convolution takes (first layer of a MobileNet: 5.6 instructions a product, not 3.5)."""
 
 EFFORT = 2_000
 """Work of the planner for the few buffers of one item."""
@@ -50,7 +53,8 @@ class Items:
     def __init__(
         self, schedule: Schedule, functions: Sequence[Function], found: Sequence[Sequence[Candidate]], *, lower: Lower
     ) -> None:
-        self._schedule, self._found, self._lower = schedule, found, lower
+        self._schedule, self._lower = schedule, lower
+        self._found = [_weighed(own) for own in found]
         self.parts = [Part(f, c.inputs, c.outputs, row_form(f)) for c, f in zip(schedule.calls, functions, strict=True)]
         self._lives = _lives(schedule)
         self._wholes: dict[tuple[int, int], int] = {}
@@ -200,7 +204,7 @@ class Items:
         if key not in self._rows:
             part = self.parts[layer]
             assert part.form is not None
-            self._rows[key] = tuple(self._lower(row_variant(part.func, part.form, node.rows, wide), f"rows_{layer}"))
+            self._rows[key] = _weighed(self._lower(row_variant(part.func, part.form, node.rows, wide), f"rows_{layer}"))
         return self._rows[key]
 
     def _choose(self, i: int, j: int, base: int, chain: Chain, limit: int) -> Item | None:
@@ -231,6 +235,15 @@ def _planned(buffers: Sequence[BufferInfo], allowed: dict[tuple[str, str], Confl
             clashes.append(allowed.get((a.name, b.name)) or allowed.get((b.name, a.name)) or Conflict(a.name, b.name))
     size = plan(buffers, clashes, effort=EFFORT).size
     return -(-size // 4) * 4
+
+
+def _weighed(found: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Portable kernels count for what they take beside those of the instruction set, whose estimates come from counts."""
+    if all(c.kernel.startswith("generic.") for c in found):
+        return tuple(found)
+    return tuple(
+        replace(c, instructions=int(PORTABLE * c.instructions)) if c.kernel.startswith("generic.") else c for c in found
+    )
 
 
 def _overhead(chain: Chain) -> int:
