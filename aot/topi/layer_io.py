@@ -16,12 +16,16 @@ from aot.topi.fused import Epilogue, FusedLayer, tail_epilogue
 
 @dataclass(frozen=True, slots=True)
 class LayerIo:
-    """`store(indices, value)` runs the tail on a requantised int32 value and stores the result."""
+    """`store(indices, value)` runs the tail on a requantised int32 value and stores the result.
+
+    `operands` are the other tensors of the tail.
+    """
 
     data: Buffer
     out: Buffer
     ctx: TeContext
     epilogue: Epilogue | None
+    operands: tuple[Buffer, ...] = ()
 
     def store(self, indices: tuple[Expr, ...], value: Expr) -> None:
         if self.epilogue is not None:
@@ -46,14 +50,15 @@ def open_io(
 
     `data_align` in bytes is for kernels that read the data by words.
     """
-    data, operands = None, {}
+    data, operands, buffers = None, {}, []
     for var in group.params:
         if var is layer.data and data is None:
             data = b.input("data", data_shape, var.type.dtype, align=data_align)
         else:
-            operands[id(var)] = placeholder(b.input("operand", out_shape, var.type.dtype))
+            buffers.append(b.input("operand", out_shape, var.type.dtype))
+            operands[id(var)] = placeholder(buffers[-1])
     assert data is not None
     ctx = TeContext(b)
     out = b.output("out", out_shape, layer.out_type.dtype)
     epilogue = tail_epilogue(layer, ctx, out_shape, operands) if layer.tail else None
-    return LayerIo(data, out, ctx, epilogue)
+    return LayerIo(data, out, ctx, epilogue, tuple(buffers))

@@ -14,6 +14,7 @@ from aot.executor.te_compiler import group_of
 from aot.ir.op import Array
 from aot.ir.type import per_tensor
 from aot.op.add import AddAttrs
+from aot.op.dequantize import DequantizeAttrs
 from aot.op.impl import Impl, Lowered, implementations
 from aot.relay.expr import Function, Var, call, tensor_type
 from aot.relay.interpreter import evaluate
@@ -32,6 +33,8 @@ KERNELS = {
 }
 """Every kernel of the three operators: "kind name" -> (kind of layer, kernel)."""
 
+TAILS = ("", "", "", "", "", "", "", "", "add", "dequantize")
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -48,11 +51,13 @@ def target_of(impl: Impl) -> Target:
     return find_target("cortex-m3" if impl.name == "arm_dsp.depthwise_chain" else "cortex-m4")
 
 
-def make_case(impl: Impl, layer: Layer, *, residual: bool = False) -> Case | None:
-    """None where the kernel does not take the layer."""
+def make_case(impl: Impl, layer: Layer, *, tail: str = "") -> Case | None:
+    """None where the kernel does not take the layer; `tail` may be add or dequantize."""
     func = build(layer)
-    if residual:
+    if tail == "add":
         func = with_residual(func, layer)
+    elif tail == "dequantize":
+        func = Function(func.params, call("qnn.dequantize", [func.body], DequantizeAttrs(0.0625, layer.out_zp)), {"Primitive": 1})
     group, target = group_of(func), target_of(impl)
     if not impl.accepts(group, target):
         return None
@@ -61,7 +66,7 @@ def make_case(impl: Impl, layer: Layer, *, residual: bool = False) -> Case | Non
     if layer.ends:
         inputs[0] = np.where(inputs[0] < 0, -128, 127).astype(np.int8)
     (expected,) = evaluate(func, inputs)
-    return Case(f"{impl.name}{' + ADD' if residual else ''}: {layer}", impl.lower(group, target, "kernel"), inputs, expected)
+    return Case(f"{impl.name} {tail}: {layer}", impl.lower(group, target, "kernel"), inputs, expected)
 
 
 def with_residual(func: Function, layer: Layer) -> Function:
@@ -78,7 +83,8 @@ def random_cases(name: str, seed: int) -> Iterator[Case]:
     _, impl = KERNELS[name]
     rng = np.random.default_rng(seed)
     for n in range(1 << 30):
-        case = make_case(impl, random_layer(rng, name, seed=(seed << 20) + n), residual=bool(rng.random() < 0.1))
+        tail = TAILS[int(rng.integers(len(TAILS)))]
+        case = make_case(impl, random_layer(rng, name, seed=(seed << 20) + n), tail=tail)
         if case is not None:
             yield case
 

@@ -31,7 +31,8 @@ from aot.topi.arm_dsp.intrin_chain import (
     common_tap_loop,
     smlal_chain,
 )
-from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts, tail_instructions
+from aot.topi.arm_dsp.tail import TailRun, tail_run
+from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer_io import LayerIo, open_io
 from aot.topi.requant import HighMultiply, plan_high_multiply
 from aot.topi.threshold import plan_uniform
@@ -126,17 +127,22 @@ def lower(group: Group, target: Target, name: str, *, schedule: ChainSchedule) -
     source = _source(b, group, layer, stream.segments, rows=rows)
     io = source.io
     params = io.constant("params", stream.data(), "int32")
+    run = tail_run(b, io, layer, target=target, size=PIXELS * layer.channels)
+    place = _Place(io, params, source.words, run)
     with b.for_("t", (rows + PIXELS - 1) // PIXELS) as tile:
         first = b.let("pixel", minimum(tile * PIXELS, rows - PIXELS)) if rows % PIXELS else tile * PIXELS
         source.pack(first)
         with b.for_("n", stream.blocks) as n:
-            _block(b, stream, io, params, source.words, first=first, n=n, count=CHANNELS)
+            _block(b, stream, place, first=first, n=n, count=CHANNELS)
         if stream.tail:
-            _block(b, stream, io, params, source.words, first=first, n=imm(stream.blocks), count=stream.tail)
+            _block(b, stream, place, first=first, n=imm(stream.blocks), count=stream.tail)
+        if run is not None:
+            run.finish(first * layer.channels)
     unroll = stream.schedule.tap_loop(stream.segments.length).unroll
     kernel = describe("arm_dsp.conv2d_chain", segments=stream.segments.count, unroll=unroll)
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
-    return Lowered(func, io.constants, instructions=_estimate(layer, stream, rows), code=_code(layer, stream))
+    tail = 0 if run is None else run.instructions * len(layer.tail) * -(-rows // PIXELS) * PIXELS * layer.channels
+    return Lowered(func, io.constants, instructions=_estimate(layer, stream, rows) + tail, code=_code(layer, stream, run))
 
 
 class ChainStream:
@@ -183,10 +189,19 @@ class ChainStream:
         )
 
 
-def _block(
-    b: IRBuilder, stream: ChainStream, io: LayerIo, params: Buffer, words: Buffer, *, first: Expr, n: Expr, count: int
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a block finds its numbers and the packed pixels, and where its results go."""
+
+    io: LayerIo
+    params: Buffer
+    words: Buffer
+    run: TailRun | None
+
+
+def _block(b: IRBuilder, stream: ChainStream, place: _Place, *, first: Expr, n: Expr, count: int) -> None:
     """Four channels of one pixel triple (`count` of them stored)."""
+    io, params, words = place.io, place.params, place.words
     seg = stream.segments
     base = n * stream.block_words
     sums = b.local("sum", (CHANNELS, PIXELS), "int32", init=0) if seg.count > 1 else None
@@ -211,13 +226,17 @@ def _block(
                 for p, value in enumerate(channel):
                     b.store(sums, (j, p), sums[j, p] + value)
         lanes = [tuple(sums[j, p] for p in range(PIXELS)) for j in range(CHANNELS)]
-    at = b.let("at", first * stream.channels + n * CHANNELS)
+    at = b.let("at", n * CHANNELS if place.run else first * stream.channels + n * CHANNELS)
     for j in range(count):
         bias = b.let("bias", stream.number(params, n, 0, j))
         fields = tuple(f if not isinstance(f, Load) else b.let("field", f) for f in stream.fields(params, n, j))
         for p in range(PIXELS):
             value = stream.requant.emit_scaled(b, bias + lanes[j][p] * stream.scale, fields)
-            io.store((at + (p * stream.channels + j),), value)
+            index = at + (p * stream.channels + j)
+            if place.run is not None:
+                place.run.store(index, value)
+            else:
+                io.store((index,), value)
 
 
 class _Source:
@@ -373,16 +392,16 @@ class _Window:
                 put(b, self._words, (ky * kw + kx) * depth + c, values)
 
 
-def _code(layer: FusedLayer, stream: ChainStream) -> int:
+def _code(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> int:
     """Bytes of code (from sizes under GCC 12 at -O2)."""
     loop = stream.schedule.tap_loop(stream.segments.length)
     block = 350 + 24 * (loop.unroll + loop.rest) + 50 * stream.requant.signed + 120 * (stream.segments.count > 1)
     window = 0 if _is_rows(layer) else 450 if any(layer.attrs.padding) else 200
-    return 240 + block * (1 + bool(stream.tail)) + window + 300 * len(layer.tail)
+    return 240 + block * (1 + bool(stream.tail)) + window + (0 if run is None else run.code * len(layer.tail))
 
 
 def _estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
-    """Instructions of one call: packing, multiply-accumulates, lanes, requantisation (from counts under QEMU)."""
+    """Instructions of one call without its tail: packing, products, lanes, requantisation (from counts under QEMU)."""
     tiles, taps, count = -(-rows // PIXELS), stream.segments.taps, stream.segments.count
     blocks = stream.blocks + bool(stream.tail)
     block = stream.schedule.tap_loop(stream.segments.length).instructions(stream.segments.length)
@@ -390,7 +409,7 @@ def _estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
     if stream.requant.fields[-1].uniform:
         per_block -= 22
     pack = 8 * taps + 40 + (0 if _is_rows(layer) else 40 + 20 * layer.weight.shape[1])
-    return tiles * (pack + blocks * per_block) + 19 * taps * _border_tiles(layer) + tail_instructions(layer)
+    return tiles * (pack + blocks * per_block) + 19 * taps * _border_tiles(layer)
 
 
 def _border_tiles(layer: FusedLayer) -> int:

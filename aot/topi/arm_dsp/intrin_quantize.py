@@ -34,7 +34,7 @@ def quantize_8(dtype: str, zero_point: int, *, reciprocal: bool) -> TensorIntrin
     """
     scale, count = Var("scale", "float32"), Var("count")
     b = IRBuilder(f"quantize_8_{dtype}")
-    x = b.input("x", (UNKNOWN_EXTENT,), "float32", align=4)
+    x = b.input("x", (UNKNOWN_EXTENT,), "float32")
     out = b.output("out", (UNKNOWN_EXTENT,), dtype)
     with b.for_("i", count) as i:
         b.store(out, i, cast(dtype, tir_quantize(b, x[i], scale=scale, zero_point=zero_point, limits=int_range(dtype))))
@@ -100,7 +100,7 @@ def dequantize_8(dtype: str, zero_point: int) -> TensorIntrin:
     scale, count = Var("scale", "float32"), Var("count")
     b = IRBuilder(f"dequantize_8_{dtype}")
     x = b.input("x", (UNKNOWN_EXTENT,), dtype)
-    out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
+    out = b.output("out", (UNKNOWN_EXTENT,), "float32")
     with b.for_("i", count) as i:
         b.store(out, i, cast("float32", cast("int32", x[i]) - zero_point) * scale)
     desc = replace(b.finish(), scalars=(scale, count))

@@ -1,0 +1,124 @@
+"""The tail of a layer in runs: what a kernel computes in a turn is kept in scratch memory, then goes through the tail.
+
+A residual ADD takes four bytes at a time.  As runs are short, its result may still be written over the other tensor from front to
+back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aot.ir.op import Op
+from aot.op.add import AddAttrs, LinearForm, linear_form
+from aot.op.dequantize import DequantizeAttrs
+from aot.relay.expr import Call, Var
+from aot.support.dtype import int_range
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, cast, imm
+from aot.topi.arm_dsp.intrin_add import FACTOR_LIMIT, LANES, add_4
+from aot.topi.arm_dsp.intrin_quantize import LANES as DEQUANTIZE_LANES
+from aot.topi.arm_dsp.intrin_quantize import dequantize_8
+from aot.topi.fused import TAIL_INSTRUCTIONS, FusedLayer
+from aot.topi.layer_io import LayerIo
+
+INSTRUCTIONS = 6
+"""Of one element, four at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """ADD as sat8((x * a + y * b + bias) >> shift)."""
+
+    a: int
+    b: int
+    bias: int
+    shift: int
+
+
+def factors_of(attrs: AddAttrs) -> Factors | None:
+    """The numbers of `add_4`, or None where ADD has no such form."""
+    form: LinearForm | None = linear_form(attrs)
+    if form is None or (attrs.lo, attrs.hi) != int_range("int8") or max(abs(form.a_factor), abs(form.b_factor)) >= FACTOR_LIMIT:
+        return None
+    return Factors(form.a_factor, form.b_factor, form.bias, form.shift)
+
+
+def residual_factors(layer: FusedLayer, target: Target) -> Factors | None:
+    """Those of a layer whose tail is one ADD of another int8 tensor, the layer's result as the first factor's operand."""
+    if len(layer.tail) != 1 or not target.has("dsp"):
+        return None
+    (add,) = layer.tail
+    if not isinstance(add.op, Op) or add.op.name != "qnn.add" or layer.requant.dtype != "int8":
+        return None
+    others = [isinstance(a, Var) and a is not layer.data and a.type.dtype == "int8" for a in add.args]
+    if others not in ([False, True], [True, False]) or not isinstance(add.args[others.index(False)], Call):
+        return None
+    found = factors_of(add.attrs)
+    if found is None or others == [False, True]:
+        return found
+    return Factors(found.b, found.a, found.bias, found.shift)
+
+
+class TailRun:
+    """`size` consecutive elements of the result at a time: `store` all of them, then `finish`.
+
+    Kernels whose blocks of assembly take all registers use it for every tail: behind such a block GCC has none left for the
+    numbers of a tail, and with unlucky schedules refuses the block.
+    """
+
+    def __init__(self, b: IRBuilder, io: LayerIo, plan: Factors | DequantizeAttrs | None, *, size: int) -> None:
+        self._b, self._io, self._plan, self._size = b, io, plan, size
+        self._results: Buffer = b.scratch("results", (size,), "int8")
+
+    @property
+    def instructions(self) -> int:
+        """Of one element, beside those of the kernel without a tail."""
+        return TAIL_INSTRUCTIONS if self._plan is None else INSTRUCTIONS
+
+    @property
+    def code(self) -> int:
+        """Bytes."""
+        return 250 if self._plan is None else 160
+
+    def store(self, index: Expr, value: Expr) -> None:
+        """A requantised value; `index` counts from the start of the run."""
+        self._b.store(self._results, index, value)
+
+    def finish(self, first: Expr) -> None:
+        """Run the tail over the results; `first` is their first element in the output."""
+        b, io = self._b, self._io
+        done = self._block(first)
+        unroll = max(u for u in (4, 3, 2, 1) if (self._size - done) % u == 0)
+        if done < self._size:
+            with b.for_("i", self._size, start=done, step=unroll) as i:
+                for u in range(unroll):
+                    value = b.let("result", cast("int32", self._results.load("int8", i + u)))
+                    io.store((first + i + u,), value)
+
+    def _block(self, first: Expr) -> int:
+        """The part that a block of assembly does; its number of elements."""
+        lanes = DEQUANTIZE_LANES if isinstance(self._plan, DequantizeAttrs) else LANES
+        whole = self._size - self._size % lanes
+        if self._plan is None or not whole:
+            return 0
+        b, io, f = self._b, self._io, self._plan
+        if isinstance(f, DequantizeAttrs):
+            block = dequantize_8("int8", f.zero_point)
+            b.block(block, self._results, region(io.out, first), imm(f.scale, "float32"), imm(whole))
+        else:
+            numbers = (imm(f.a), imm(f.b), imm(f.bias), imm(whole))
+            b.block(add_4(f.shift), self._results, region(io.operands[0], first), region(io.out, first), *numbers)
+        return whole
+
+
+def tail_run(b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int) -> TailRun | None:
+    """None for layers without a tail; `size` as of TailRun."""
+    if not layer.tail:
+        return None
+    attrs = layer.tail[0].attrs
+    plan: Factors | DequantizeAttrs | None = residual_factors(layer, target) if len(io.operands) == 1 else None
+    if len(layer.tail) == 1 and isinstance(attrs, DequantizeAttrs) and target.has("vfp") and layer.requant.dtype == "int8":
+        plan = attrs
+    return TailRun(b, io, plan, size=size)

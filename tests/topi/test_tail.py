@@ -1,0 +1,70 @@
+"""Residual ADDs behind layers, four bytes at a time, against the operators' meaning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aot.executor.te_compiler import group_of
+from aot.op.add import AddAttrs
+from aot.target.target import find_target
+from aot.tir.builder import IRBuilder
+from aot.tir.function import PrimFunc
+from aot.topi.arm_dsp.intrin_add import add_4
+from aot.topi.arm_dsp.tail import Factors, factors_of, residual_factors
+from aot.topi.fused import match_layer
+from tests.topi.drawn import with_residual
+from tests.topi.layers import Layer, build
+from tests.topi.oncore import interpret, run_on
+from tests.topi.test_intrin import needs_board
+
+M4 = find_target("cortex-m4")
+LAYER = Layer("conv", (1, 4, 4, 8), (8, 1, 1, 8), out_zp=3)
+FACTORS = [Factors(3145728, -2097152, 1 << 21, 22), Factors((1 << 23) - 1, 1 - (1 << 23), 0, 20), Factors(0, 1, -5, 0)]
+
+
+def sums(f: Factors, count: int) -> PrimFunc:
+    b = IRBuilder("sums")
+    x, y, out = b.input("x", (count,), "int8"), b.input("y", (count,), "int8"), b.output("out", (count,), "int8")
+    b.block(add_4(f.shift), x, y, out, f.a, f.b, f.bias, count)
+    return b.finish()
+
+
+@pytest.mark.parametrize("factors", FACTORS)
+def test_block_in_the_interpreter(factors: Factors) -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(-128, 128, (2, 64)).astype(np.int8)
+    found = interpret(sums(factors, 64), {"x": x, "y": y})["out"]
+    total = x.astype(np.int64) * factors.a + y.astype(np.int64) * factors.b + factors.bias
+    np.testing.assert_array_equal(found, np.clip(total >> factors.shift, -128, 127))
+
+
+@pytest.mark.qemu
+@needs_board
+@pytest.mark.parametrize("factors", FACTORS)
+def test_every_pair_on_the_core(tmp_path: Path, factors: Factors) -> None:
+    x, y = (v.reshape(-1).astype(np.int8) for v in np.meshgrid(np.arange(-128, 128), np.arange(-128, 128)))
+    func = sums(factors, x.size)
+    actual, result = run_on(func, {"x": x, "y": y}, board="mps2-an386", folder=tmp_path)
+    total = x.astype(np.int64) * factors.a + y.astype(np.int64) * factors.b + factors.bias
+    np.testing.assert_array_equal(actual["out"], np.clip(total >> factors.shift, -128, 127))
+    assert result.instructions is not None
+    assert result.instructions < 6.1 * x.size + 100
+
+
+def test_which_tails_are_sums() -> None:
+    func = with_residual(build(LAYER), LAYER)
+    layer = match_layer(group_of(func))
+    assert layer is not None
+    found = residual_factors(layer, M4)
+    assert found is not None
+    assert found == factors_of(layer.tail[0].attrs)
+    assert residual_factors(layer, find_target("cortex-m3")) is None
+    attrs: AddAttrs = layer.tail[0].attrs
+    assert factors_of(replace(attrs, lo=0)) is None
+    plain = match_layer(group_of(build(LAYER)))
+    assert plain is not None
+    assert residual_factors(plain, M4) is None
