@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -23,6 +23,7 @@ from aot.frontend.specialize import FIRST_GRAPH, Choice, specialize
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
+from aot.memory.pools import ONE_POOL, Pooling, check_pooling
 from aot.relay.expr import Function
 from aot.relay.transform import pipeline as relay_pipeline
 from aot.support.names import c_identifier
@@ -42,7 +43,7 @@ class Options:
     `kernels` "generic" uses portable C only, "native" the target's instructions too.  `flash_budget` (constants and
     code) and `ram_budget` (workspace) are limits in bytes for the choice of kernels.  `choice` is the graph to compile and
     the shapes of its inputs.  With `share_workspace` the model uses the workspace that several models share
-    (aot.executor.shared).
+    (aot.executor.shared); `pooling` spreads it over several memories.
     """
 
     oracle: str = "litert"
@@ -53,6 +54,7 @@ class Options:
     ram_budget: int | None = None
     choice: Choice = FIRST_GRAPH
     share_workspace: bool = False
+    pooling: Pooling = ONE_POOL
 
     def __post_init__(self) -> None:
         choices = (
@@ -61,6 +63,9 @@ class Options:
             ("io", self.io, ("arena", "user")),
             ("kernels", self.kernels, KERNELS),
         )
+        check_pooling(self.pooling)
+        if self.share_workspace and self.pooling.pools:
+            raise UsageError(Problem("E5009", "a workspace that models share cannot be spread over pools"))
         for name, value, known in choices:
             if value not in known:
                 raise UsageError(Problem("E5009", f"unknown {name} '{value}'; known: {', '.join(known)}"))
@@ -104,6 +109,7 @@ def compile_model(
     schedule = schedule.map_functions(optimize)
     if options.opt != "speed":  # where speed counts, numbers stay constants
         schedule = share_functions(schedule)
+    schedule = replace(schedule, pooling=options.pooling)
     info = BuildInfo(
         model_sha256=hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else "",
         model_file=model.name if isinstance(model, Path) else "",

@@ -284,6 +284,17 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "Code, constants and data together exceed a memory region; the linker's figures are in the message. Try\n"
         "--opt size, or a board with more memory.",
     ),
+    "E2013": (
+        "pools too small",
+        "A buffer of the workspace fits into none of the memories given by --pool or [[pool]] in board.toml, beside those\n"
+        "that are alive with it. The message has the sizes and the layer at the peak. A larger pool, --opt ram, or a\n"
+        "--pin less would help; aot compile MODEL --plan plan.svg draws the plan without pools.",
+    ),
+    "E2014": (
+        "no memory at a pool's address",
+        "A pool of the workspace has an address (--pool NAME=SIZE@ADDRESS) that lies in no writable memory region of the\n"
+        "board, or reaches over its end; `aot boards` lists the regions.",
+    ),
     "E2020": (
         "over budget",
         "A figure of the report is above its limit in budget.toml or [tool.aot.budget], or above the baseline. The\n"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aot.build import Options
     from aot.executor.artifact import Artifact
     from aot.frontend.specialize import Choice
+    from aot.memory.pools import Pooling
     from aot.micro.board import Board
 
 _UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB": 1 << 20, "MB": 1_000_000}
@@ -90,7 +91,21 @@ def build_options(given: CompileOptions) -> Options:
         flash_budget=None if given.flash_budget is None else parse_bytes(given.flash_budget, "--flash-budget"),
         ram_budget=None if given.ram_budget is None else parse_bytes(given.ram_budget, "--ram-budget"),
         choice=model_choice(given),
+        pooling=chosen_pools(given),
     )
+
+
+def chosen_pools(given: CompileOptions) -> Pooling:
+    """The memories that were asked for, and what is pinned where (E5009)."""
+    from aot.memory.pools import Pooling, parse_pool
+
+    pins = []
+    for text in given.pin or ():
+        tensor, _, pool = text.rpartition("=")
+        if not tensor:
+            raise UsageError(Problem("E5009", f"--pin {text}: give TENSOR=POOL"))
+        pins.append((tensor, pool))
+    return Pooling(tuple(map(parse_pool, given.pool or ())), tuple(pins))
 
 
 def model_choice(given: CompileOptions) -> Choice:

@@ -34,6 +34,13 @@ Batch = Annotated[int | None, typer.Option("--batch", metavar="N", help="The fir
 Signature = Annotated[str | None, typer.Option("--signature", metavar="KEY", help="Which graph, by its signature's key.")]
 Subgraph = Annotated[int | None, typer.Option("--subgraph", metavar="N", help="Which graph, by its number; default 0.")]
 Io = Annotated[str, typer.Option("--io", metavar="arena|user", help="Input and output inside the workspace or at the caller's.")]
+Pools = Annotated[
+    list[str] | None,
+    typer.Option("--pool", metavar="NAME=SIZE@ADDRESS:SPEED", help="A memory for the workspace; may be repeated."),
+]
+Pins = Annotated[
+    list[str] | None, typer.Option("--pin", metavar="TENSOR=POOL", help="Where a tensor is to lie; may be repeated.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output folder that an earlier run of aot wrote.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
@@ -59,6 +66,8 @@ class CompileOptions:
     batch: Batch = None
     signature: Signature = None
     subgraph: Subgraph = None
+    pool: Pools = None
+    pin: Pins = None
 
 
 def compiles(*, leave_out: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -72,9 +72,9 @@ def _values(schedule: Schedule, *, layout: Layout, names: Names, metadata: Mappi
     outputs = [_tensor(row, t.type) for row, t in zip(metadata["outputs"], schedule.outputs, strict=True)]
     if layout.io == "arena":
         for row, t in zip(inputs, schedule.inputs, strict=True):
-            row["offset"] = layout.offset(layout.places[t])
+            row["at"] = _pointer(layout, layout.places[t], names, ())
         for row, slot in zip(outputs, layout.output_slots, strict=True):
-            row["offset"] = layout.offset(slot)
+            row["at"] = _pointer(layout, slot, names, ())
     return {
         "name": schedule.name,
         "NAME": schedule.name.upper(),
@@ -86,7 +86,9 @@ def _values(schedule: Schedule, *, layout: Layout, names: Names, metadata: Mappi
         "io": layout.io,
         "constants": commas(metadata["constants"]["size"]),
         "workspace": commas(workspace["size"]),
-        "workspace_bytes": workspace["size"],
+        "workspace_bytes": workspace["pools"][0]["used"] if workspace["pools"] else workspace["size"],
+        "section": f".bss.aot_pool_{workspace['pools'][0]['name']}" if workspace["pools"] else ".bss.aot_workspace",
+        "pools": workspace["pools"][1:],
         "lower_bound": commas(workspace["lower_bound"]),
         "shared": bool(metadata["options"].get("share_workspace")) and workspace["size"] > 0,
         "macs": commas(metadata["macs"]),
@@ -119,13 +121,19 @@ def _pointer(layout: Layout, place: Place, names: Names, arrays: Sequence[ConstA
     """The C expression of a place's address."""
     match place.where:
         case "workspace":
-            return f"AT({layout.offset(place)})"
+            return _at(layout, layout.offset(place))
         case "input":
             return f"in->{names.inputs[place.index]}"
         case "output":
             return f"out->{names.outputs[place.index]}"
         case "const":
             return arrays[place.index].name
+
+
+def _at(layout: Layout, offset: int) -> str:
+    """A byte of the plan in C: the first pool is the workspace, the others have arrays of their own."""
+    pool = max((k for k, u in enumerate(layout.pools) if u.base <= offset), default=0)
+    return f"AT_{layout.pools[pool].pool.name}({offset - layout.pools[pool].base})" if pool else f"AT({offset})"
 
 
 def _calls(
@@ -143,7 +151,7 @@ def _calls(
             plain = place.where == "workspace" or ctype(buffer.dtype) == ctype(tensor.type.dtype)
             args.append(text if plain else f"(void *){text}" if place.where == "output" else f"(const void *){text}")
         args += [arrays[k].name for k in layer.constants]
-        args += [f"AT({layout.plan.offset[key]})" for key in layer.scratch]
+        args += [_at(layout, layout.plan.offset[key]) for key in layer.scratch]
         args += [str(v) if isinstance(v, int) else float_literal(v, "float32") for v in call.scalars]
         shapes = f"{', '.join(str(t.type) for t in call.inputs)} -> {', '.join(str(t.type) for t in call.outputs)}"
         rows.append(

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from aot.executor.accesses import count_accesses
 from aot.executor.distances import call_distances
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.memory.liveness import Program, Step, Storage, liveness, program_conflicts
 from aot.memory.plan import BufferInfo, Kind, MemoryPlan
 from aot.memory.planner import plan
+from aot.memory.pools import UsedPool, plan_pools, verify_pools
 from aot.memory.verify import verify_plan
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
@@ -43,6 +45,7 @@ class Layout:
     aligns: Mapping[TensorRef, int]
     buffers: tuple[BufferInfo, ...]
     plan: MemoryPlan
+    pools: tuple[UsedPool, ...] = ()
 
     def offset(self, place: Place) -> int:
         return self.plan.offset.get(place.key, 0)
@@ -140,10 +143,19 @@ def make_layout(schedule: Schedule, io: Io) -> Layout:
     scratch = builder.scratch()
     program = _program(builder, slots=slots, copies=copies, scratch=scratch)
     buffers = liveness(program)
-    memory_plan = plan(buffers, program_conflicts(program, buffers))
+    clashes = program_conflicts(program, buffers)
+    pools: tuple[UsedPool, ...] = ()
+    if schedule.pooling.pools:
+        keys = {t: place.key for t, place in builder.places.items() if place.where == "workspace"}
+        memory_plan, pools = plan_pools(
+            buffers, clashes, schedule.pooling, accesses=count_accesses(schedule, keys, scratch)
+        )  # fmt: skip
+    else:
+        memory_plan = plan(buffers, clashes)
     verify_plan(program, memory_plan)
+    verify_pools(buffers, memory_plan, pools)
     return Layout(
-        io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan
+        io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan, pools
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from aot.executor.selection import Candidate
 from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
+from aot.memory.pools import ONE_POOL, Pooling
 from aot.tir.function import PrimFunc
 
 
@@ -87,6 +88,7 @@ class Schedule:
     calls: tuple[LayerCall, ...]
     views: Mapping[TensorRef, TensorRef] = field(default_factory=dict)
     constants: Mapping[TensorRef, Array] = field(default_factory=dict)
+    pooling: Pooling = ONE_POOL
 
     def root(self, tensor: TensorRef) -> TensorRef:
         """The tensor that owns the bytes."""

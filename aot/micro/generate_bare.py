@@ -60,7 +60,9 @@ def bare_files(spec: Spec) -> dict[str, Text]:
     for name, text in runtime_headers(files, more=("systick.h", "semihosting.h")).items():
         files[f"aot/include/{name}"] = text
     if not spec.board.is_host:
-        files["aot/board.ld"] = build.render("board.ld.j2", board=spec.board, place=places_of(spec))
+        rows = [row for part in spec.parts for row in build.pool_regions(spec.board, part.artifact.metadata)]
+        pools = list({row["name"]: row for row in rows}.values())
+        files["aot/board.ld"] = build.render("board.ld.j2", board=spec.board, place=places_of(spec), pools=pools)
     return files
 
 

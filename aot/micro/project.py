@@ -24,7 +24,7 @@ import jinja2
 from aot.errors import Problem, TargetError, ToolchainError
 from aot.executor.artifact import Artifact
 from aot.micro.board import Board, Memory, data_folder
-from aot.micro.poison import dead_intervals
+from aot.micro.poison import dead_intervals, first_pool
 from aot.micro.toolchain import Tool, find_tool, run_tool
 
 WARNINGS = (
@@ -128,11 +128,36 @@ def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
     if fixed > free[board.data]:
         problems.append(_too_large("E2010", "stack, I/O buffers and harness", fixed, [board.region(board.data)]))
     free[board.data] -= fixed
-    workspace = _place("E2010", "workspace", int(metadata["workspace"]["size"]), board, board.workspace, free, problems)
+    workspace = _place("E2010", "workspace", _unplaced(metadata["workspace"]), board, board.workspace, free, problems)
     constants = _place("E2011", "constants", int(metadata["constants"]["size"]), board, board.constants, free, problems)
     if problems:
         raise TargetError(*problems)
     return Places(board.code, constants, board.data, workspace)
+
+
+def _unplaced(workspace: Mapping[str, Any]) -> int:
+    """Bytes of the workspace that have no address of their own."""
+    pools = workspace.get("pools")
+    return sum(-(-p["used"] // 16) * 16 for p in pools if p["address"] is None) if pools else int(workspace["size"])
+
+
+def pool_regions(board: Board, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The pools for the linker script: name, address as text ("": it has none), and the region that holds it (E2014)."""
+    rows, problems = [], []
+    for p in metadata["workspace"].get("pools") or ():
+        address, region = p["address"], ""
+        if address is not None:
+            end = address + p["used"]
+            holds = [m for m in board.memory if m.access == "rw" and m.origin <= address and end <= m.origin + m.size]
+            if not holds:
+                message = f"pool {p['name']} at {address:#x}: no writable memory of {board.name} is there"
+                problems.append(Problem("E2014", message))
+                continue
+            region = holds[0].name
+        rows.append({"name": p["name"], "address": "" if address is None else f"{address:#010x}", "region": region})
+    if problems:
+        raise TargetError(*problems)
+    return rows
 
 
 def _place(
@@ -182,7 +207,7 @@ def _project_files(artifact: Artifact, board: Board, places: Places | None) -> d
     files = dict(artifact.files)
     files["main.c"] = render(
         "harness_main.c.j2", name=artifact.name, inputs=meta["inputs"], outputs=meta["outputs"], layers=len(meta["layers"]),
-        workspace=meta["workspace"]["size"], io=meta.get("io", "arena"), stateful=bool(meta.get("stateful", False)),
+        workspace=first_pool(meta["workspace"]), io=meta.get("io", "arena"), stateful=bool(meta.get("stateful", False)),
         dead=dead_intervals(meta["workspace"], len(meta["layers"])),
     )  # fmt: skip
     crt = data_folder("crt")
@@ -193,7 +218,7 @@ def _project_files(artifact: Artifact, board: Board, places: Places | None) -> d
         if path.name not in skip:
             files[f"crt/src/{path.name}"] = path.read_text(encoding="utf-8")
     if places is not None:
-        files["board.ld"] = render("board.ld.j2", board=board, place=places)
+        files["board.ld"] = render("board.ld.j2", board=board, place=places, pools=pool_regions(board, meta))
     return files
 
 

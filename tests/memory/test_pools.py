@@ -1,0 +1,133 @@
+"""Several memories: choice, plan, refusals, and the C that comes out."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aot.build import Options, compile_model
+from aot.errors import AotError, TargetError, UsageError
+from aot.memory.liveness import liveness, program_conflicts
+from aot.memory.plan import BufferInfo, conflicts
+from aot.memory.pools import Pool, Pooling, check_pooling, parse_pool, plan_pools, verify_pools
+from aot.memory.verify import verify_plan
+from aot.micro.board import load_board
+from aot.micro.project import prepare
+from aot.micro.runner import run
+from aot.runtime.module import load
+from tests.memory.programs import random_program
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
+
+
+def test_texts_of_pools() -> None:
+    assert parse_pool("DTCM=64K@0x20000000:2") == Pool("DTCM", 65536, 0x20000000, 2.0)
+    assert parse_pool("ext=1MiB") == Pool("ext", 1 << 20)
+    assert parse_pool("a=100:0.5") == Pool("a", 100, None, 0.5)
+    for wrong in ("a", "a=", "a=1G", "a=0", "a=16@3", "a=16@", "1a=16", "a=16:0", "a=16:x"):
+        with pytest.raises(UsageError, match="E5009"):
+            parse_pool(wrong)
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(UsageError, match="two pools a"):
+        check_pooling(Pooling((Pool("a", 16), Pool("a", 32))))
+    with pytest.raises(UsageError, match="share bytes"):
+        check_pooling(Pooling((Pool("a", 32, 0), Pool("b", 32, 16))))
+    with pytest.raises(UsageError, match="no such pool"):
+        check_pooling(Pooling((Pool("a", 32),), (("t", "b"),)))
+
+
+def test_busy_buffers_get_the_fast_pool() -> None:
+    buffers = [BufferInfo("cold", 100, 4, 0, 0), BufferInfo("hot", 100, 4, 0, 0), BufferInfo("later", 100, 4, 1, 1)]
+    pooling = Pooling((Pool("slow", 1000), Pool("fast", 100, speed=4)))
+    plan, used = plan_pools(buffers, conflicts(tuple(buffers)), pooling, accesses={"hot": 900, "cold": 100, "later": 50})
+    assert {u.pool.name: u.buffers for u in used} == {"slow": ("cold",), "fast": ("hot", "later")}
+    assert plan.offset == {"cold": 0, "hot": 112, "later": 112}  # the fast pool begins at the next multiple of 16
+    _, used = plan_pools(
+        buffers, conflicts(tuple(buffers)), Pooling(pooling.pools, (("cold", "fast"),)), accesses={"hot": 900}
+    )
+    assert {u.pool.name: u.buffers for u in used} == {"slow": ("hot",), "fast": ("cold", "later")}
+
+
+def test_what_does_not_fit_is_told_with_numbers() -> None:
+    buffers = [BufferInfo("a", 100, 4, 0, 1), BufferInfo("b", 60, 4, 1, 1)]
+    with pytest.raises(
+        TargetError, match=r"E2013.*b of 60 bytes fits into no pool \(x 120\); the peak is at layer 1 with 160 bytes"
+    ):
+        plan_pools(buffers, conflicts(tuple(buffers)), Pooling((Pool("x", 120),)), accesses={"a": 1000})
+    with pytest.raises(TargetError, match="pinned to y, does not fit there"):
+        plan_pools(buffers, (), Pooling((Pool("x", 500), Pool("y", 50)), (("b", "y"),)), accesses={})
+    with pytest.raises(UsageError, match="no such tensor"):
+        plan_pools(buffers, (), Pooling((Pool("x", 500),), (("c", "x"),)), accesses={})
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_programs_in_three_pools(seed: int) -> None:
+    program = random_program(seed, steps=12)
+    buffers = liveness(program)
+    rng = random.Random(seed)
+    pooling = Pooling((Pool("a", 80, speed=3), Pool("b", 150, speed=2), Pool("c", 2000)))
+    accesses = {b.name: rng.randrange(500) for b in buffers}
+    plan, used = plan_pools(buffers, program_conflicts(program, buffers), pooling, accesses=accesses)
+    verify_plan(program, plan)
+    verify_pools(buffers, plan, used)
+    assert sorted(n for u in used for n in u.buffers) == sorted(b.name for b in buffers)
+    assert all(u.used <= u.pool.size for u in used)
+
+
+def pooled(*pools: Pool, pins: tuple[tuple[str, str], ...] = ()) -> Options:
+    return Options(pooling=Pooling(pools, pins))
+
+
+def test_pools_in_c(tmp_path: Path) -> None:
+    plain = compile_model(DIGITS, name="digits")
+    buffers = plain.artifact.metadata["workspace"]["buffers"]
+    total = plain.artifact.metadata["workspace"]["size"]
+    tensor = next(b["name"] for b in buffers if b["kind"] == "tensor")
+    options = pooled(Pool("FAST", 2 * total, speed=2), Pool("EXT", 1 << 20, 0x21000000), pins=((tensor, "EXT"),))
+    exe = compile_model(DIGITS, name="digits", options=options)
+    text = exe.artifact.files["digits.c"]
+    assert 'AOT_SECTION(".bss.aot_pool_FAST") uint8_t digits_workspace[' in text
+    assert 'AOT_SECTION(".bss.aot_pool_EXT") uint8_t digits_pool_EXT[' in text
+    assert "AT_EXT(0)" in text
+    pools = exe.artifact.metadata["workspace"]["pools"]
+    assert [(p["name"], p["address"]) for p in pools] == [("FAST", None), ("EXT", 0x21000000)]
+    assert tensor in pools[1]["buffers"]
+    (info,) = exe.artifact.metadata["inputs"]
+    x = np.random.default_rng(0).integers(-128, 128, info["shape"]).astype(info["dtype"])
+    (want,) = plain.interpret([x])
+    np.testing.assert_array_equal(exe.interpret([x])[0], want)
+    np.testing.assert_array_equal(load(exe.artifact, cache=tmp_path).run([x])[0], want)
+
+
+def test_a_shared_workspace_has_no_pools() -> None:
+    with pytest.raises(AotError, match="cannot be spread"):
+        Options(share_workspace=True, pooling=Pooling((Pool("a", 100),)))
+
+
+@pytest.mark.qemu
+def test_pools_on_a_board(tmp_path: Path) -> None:
+    board = load_board("mps2-an386")
+    plain = compile_model(DIGITS, name="digits")
+    tensor = next(b["name"] for b in plain.artifact.metadata["workspace"]["buffers"] if b["kind"] == "tensor")
+    pins = ((tensor, "EXT"),)
+    exe = compile_model(
+        DIGITS, name="digits", options=pooled(Pool("FAST", 65536, 0x20100000, 2), Pool("EXT", 4096, 0x21000000), pins=pins)
+    )
+    (info,) = exe.artifact.metadata["inputs"]
+    x = np.random.default_rng(1).integers(-128, 128, info["shape"]).astype(info["dtype"])
+    project = prepare(exe.artifact, board, folder=tmp_path / "p")
+    result = run(project, [[x]])
+    np.testing.assert_array_equal(result.outputs[0][0].reshape(-1), plain.interpret([x])[0].reshape(-1))
+    symbols = project.image("measure").with_suffix(".map").read_text()
+    assert "0x21000000" in symbols.replace("0x0000000021000000", "0x21000000")
+    with pytest.raises(TargetError, match="E2014"):
+        prepare(
+            compile_model(DIGITS, name="digits", options=pooled(Pool("X", 65536, 0x90000000))).artifact,
+            board,
+            folder=tmp_path / "q",
+        )
