@@ -57,6 +57,17 @@ def take_from(revision: str, models: Sequence[Path], folder: Path) -> list[Path]
     return found
 
 
+def check_models(models: Sequence[Path]) -> None:
+    """Paths below the current folder, and no two of one name, as reports are called by it (E5009)."""
+    outside = [m for m in models if m.is_absolute() or ".." in m.parts]
+    if outside:
+        raise UsageError(Problem("E5009", f"--model {outside[0]}: name it relative to a folder of the repository"))
+    named: dict[str, Path] = {}
+    for model in models:
+        if named.setdefault(model.name, model) != model:
+            raise UsageError(Problem("E5009", f"'{named[model.name]}' and '{model}' would both be called {model.stem}"))
+
+
 def reports_of(
     revision: str, models: Sequence[Path], *, board: str | None, jobs: int, out: Output, options: Mapping[str, object]
 ) -> dict[str, Report]:
@@ -106,12 +117,12 @@ def command(
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     parts = frozenset(FIELDS) if force else allowed_parts(allow)
     if models:
-        missing = [str(m) for m in models if m.is_absolute() or ".." in m.parts]
-        if missing:
-            raise UsageError(Problem("E5009", f"--model {missing[0]}: name it relative to a folder of the repository"))
+        check_models(models)
         how = {"compile": options, "inputs": None, "random": random, "timeout": None}
         before, after = (reports_of(r, models, board=board, jobs=jobs, out=out, options=how) for r in (a, b))
         parts |= {"model"}
+        if not before and not after:
+            raise UsageError(Problem("E5001", f"neither '{a}' nor '{b}' has {', '.join(map(str, models))}"))
     else:
         before, after = load_reports(Path(a)), load_reports(Path(b))
     found = diff_reports(before, after, allow=parts)

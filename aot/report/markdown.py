@@ -158,7 +158,9 @@ def _layers(report: Report) -> list[str]:
     left_out = len(report["layers"]) - len(rows)
     flash = report["flash"]
     groups = [] if flash is None else [", ".join(f"{k} {v:,} B" for k, v in flash["groups"].items() if v)]
-    title = f"{report['name']} on {report['board']}: {len(report['layers'])} layers, {short(report['totals']['macs'])} MAC"
+    count = len(report["layers"])
+    layers = f"{count} layer{'s' if count != 1 else ''}"
+    title = f"{report['name']} on {report['board']}: {layers}, {short(report['totals']['macs'])} MAC"
     nominal = report["totals"]["macs_nominal"]
     title += f" ({short(nominal)} in the file)" if nominal not in (None, report["totals"]["macs"]) else ""
     headers = ("layer", "kernel", "MAC", "instructions", "per MAC", "flash, B", "scratch, B")

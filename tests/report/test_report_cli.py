@@ -217,6 +217,11 @@ def test_diff_of_two_revisions(cli: Cli, bench: Bench, monkeypatch: pytest.Monke
     refused = cli("diff", "main", ".", "--model", "a.tflite")
     assert refused.code == 4
     assert "E2010 main a.tflite@mps2-an386: planted (aot explain E2010)" in refused.err
+    assert cli("diff", "main", ".", "--model", "none.tflite").err.startswith("E5001 neither 'main' nor '.' has none.tflite")
+    done = cli("diff", "main", ".", "--model", "a.tflite", "--model", "other/a.tflite")
+    assert (done.code, done.err.splitlines()[0]) == (
+        2, "E5009 'a.tflite' and 'other/a.tflite' would both be called a (aot explain E5009)",
+    )  # fmt: skip
     for revision in ("nowhere", "--all", "-p"):
         done = cli("diff", "--model", "a.tflite", "--", revision, ".")
         assert (done.code, done.err[:6]) == (2, "E5053 ")
