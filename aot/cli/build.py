@@ -63,7 +63,7 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board)
-    wanted = request(model, options, target=place.cpu)
+    wanted = request(model, options, target=place.cpu, board=place)
     folder = output or Path("out") / f"{wanted.name}-{place.name}"
     check_replaceable(folder, force=force)
     with tempfile.TemporaryDirectory(prefix="aot-build-") as scratch, out.working(f"building {model.name} for {place.name}"):

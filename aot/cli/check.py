@@ -50,7 +50,7 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board) if board else None
-    wanted = request(model, options, target=choose_target(target, place))
+    wanted = request(model, options, target=choose_target(target, place), board=place)
     error = error_of(check_model(wanted.data, oracle=wanted.oracle))
     if error is not None:
         raise error

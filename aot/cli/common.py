@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aot.build import Options
     from aot.executor.artifact import Artifact
     from aot.frontend.specialize import Choice
-    from aot.memory.pools import Pooling
+    from aot.memory.pools import Pool, Pooling
     from aot.micro.board import Board
 
 _UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB": 1 << 20, "MB": 1_000_000}
@@ -62,16 +62,16 @@ def parse_bytes(text: str, option: str) -> int:
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
-def request(model: Path, options: CompileOptions, *, target: str) -> Request:
-    """Check the options and read the file (E5001, E5003, E5009)."""
+def request(model: Path, options: CompileOptions, *, target: str, board: Board | None = None) -> Request:
+    """Check the options and read the file (E5001, E5003, E5009); the pools are those of `board` where no others are given."""
     from aot.frontend.specialize import specialize
 
-    chosen = build_options(options)
+    chosen = build_options(options, pools=board.pools if board is not None else ())
     data = specialize(read_file(model), chosen.choice)
     return Request(model, data, model_name(model, options.name), target, chosen)
 
 
-def build_options(given: CompileOptions) -> Options:
+def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Options:
     """The compiler's own form of the options, with all that is wrong reported at once (E5009)."""
     from aot.build import KERNELS, OPTS, ORACLES, Options
 
@@ -91,12 +91,12 @@ def build_options(given: CompileOptions) -> Options:
         flash_budget=None if given.flash_budget is None else parse_bytes(given.flash_budget, "--flash-budget"),
         ram_budget=None if given.ram_budget is None else parse_bytes(given.ram_budget, "--ram-budget"),
         choice=model_choice(given),
-        pooling=chosen_pools(given),
+        pooling=chosen_pools(given, pools),
     )
 
 
-def chosen_pools(given: CompileOptions) -> Pooling:
-    """The memories that were asked for, and what is pinned where (E5009)."""
+def chosen_pools(given: CompileOptions, default: tuple[Pool, ...]) -> Pooling:
+    """The memories that were asked for, or else the board's, and what is pinned where (E5009)."""
     from aot.memory.pools import Pooling, parse_pool
 
     pins = []
@@ -105,7 +105,7 @@ def chosen_pools(given: CompileOptions) -> Pooling:
         if not tensor:
             raise UsageError(Problem("E5009", f"--pin {text}: give TENSOR=POOL"))
         pins.append((tensor, pool))
-    return Pooling(tuple(map(parse_pool, given.pool or ())), tuple(pins))
+    return Pooling(tuple(map(parse_pool, given.pool)) if given.pool else default, tuple(pins))
 
 
 def model_choice(given: CompileOptions) -> Choice:

@@ -180,7 +180,7 @@ def command(
         raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board) if board else None
-    wanted = request(model, options, target=choose_target(target, place))
+    wanted = request(model, options, target=choose_target(target, place), board=place)
     path = output or Path("out") / (wanted.name if form == "c" else f"{wanted.name}.tar")
     (check_library if form == "mlf" else check_folder)(path, force=force)
     with out.working(f"compiling {model.name}"):

@@ -130,7 +130,7 @@ def work(job: Job) -> Report:
 
     o = job.options
     place = find_board(job.board)
-    wanted = request(job.model, o["compile"], target=place.cpu)
+    wanted = request(job.model, o["compile"], target=place.cpu, board=place)
     artifact = compile_model(wanted)
     sets = choose_sets(artifact, o["inputs"], o["random"], oracle=wanted.oracle)
     return make_report(wanted.data, artifact, prepare(artifact, place), sets, timeout=o["timeout"], folder=o.get("folder"))

@@ -170,7 +170,7 @@ def command(
         raise UsageError(Problem("E5009", f"--quantize {quantize}: choose one of auto, always, never"))
     classes = read_labels(labels)
     place = find_board(board)
-    wanted = request(model, options, target=place.cpu)
+    wanted = request(model, options, target=place.cpu, board=place)
     with out.working(f"compiling {model.name}"):
         artifact = compile_model(wanted)
     meta = artifact.metadata

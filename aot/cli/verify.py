@@ -156,7 +156,7 @@ def command(
         verify_with_zephyr(out, model, board.removeprefix("zephyr:"), options, inputs=inputs, random=random, timeout=timeout)
         return
     place = find_board(board)
-    wanted = request(model, options, target=place.cpu)
+    wanted = request(model, options, target=place.cpu, board=place)
     with out.working(f"compiling {model.name}"):
         artifact = compile_model(wanted)
         sets = choose_sets(artifact, inputs, random, oracle=options.oracle)

@@ -5,6 +5,7 @@ Adding a board is adding a folder; nothing in the compiler names one.  docs/boar
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aot.errors import Problem, UsageError
+from aot.memory.pools import Pool, check_pool
 
 UARTS = ("cmsdk",)
 """Serial ports that aot/template/project has a driver for."""
@@ -61,6 +63,7 @@ class Board:
 
     `tick` is the number of instructions per SysTick tick (None: the board cannot count).  `constants` and `workspace` are
     lists of regions in order of preference: the first with enough room is taken.  `stack` is in bytes, `timeout` in seconds.
+    `pools` are the memories that the workspace is spread over (none: it is one array in a region of `workspace`).
     """
 
     name: str
@@ -80,6 +83,7 @@ class Board:
     timeout: float
     uart: Uart | None = None
     gpio: Gpio | None = None
+    pools: tuple[Pool, ...] = ()
 
     @property
     def is_host(self) -> bool:
@@ -185,6 +189,32 @@ def _memories(top: _Reader, path: str) -> tuple[Memory, ...]:
     return tuple(regions)
 
 
+def _pools(top: _Reader, path: str, memory: Sequence[Memory]) -> tuple[Pool, ...]:
+    pools: list[Pool] = []
+    for i, table in enumerate(top.take("pool", list, [])):
+        if not isinstance(table, dict):
+            top.note("pool must be written [[pool]]")
+            continue
+        r = _Reader(table, f"{path} [[pool]] {i}", top.problems)
+        name, size = r.take("name", str, None), r.take("size", int, None)
+        address, speed = r.take("address", int, -1), r.take("speed", float, 1.0)
+        r.finish()
+        pool = Pool(name, size, None if "address" not in table else address, speed)
+        if not re.fullmatch(r"[A-Za-z]\w*", name):
+            r.note("name must be a C identifier")
+        elif pool.address is not None and not any(
+            m.access == "rw" and m.origin <= pool.address and pool.address + size <= m.origin + m.size for m in memory
+        ):
+            r.note("no writable [[memory]] holds it")
+        else:
+            try:
+                check_pool(pool)
+            except UsageError as error:
+                r.note(error.problems[0].message)
+        pools.append(pool)
+    return tuple(pools)
+
+
 def _check_places(table: _Reader, memory: Sequence[Memory], places: Mapping[str, Sequence[str]]) -> None:
     by_name = {m.name: m for m in memory}
     for key, names in places.items():
@@ -221,6 +251,7 @@ def parse_board(text: str, path: str) -> Board:
     machine, qemu_cpu, tick = "", "", None
     uart: Uart | None = None
     gpio: Gpio | None = None
+    pools: tuple[Pool, ...] = ()
     memory: tuple[Memory, ...] = ()
     code, data = "", ""
     constants: tuple[str, ...] = ()
@@ -233,6 +264,7 @@ def parse_board(text: str, path: str) -> Board:
         uart = _uart(_sub(top, "uart", path, required=False)) if "uart" in document else None
         gpio = _gpio(_sub(top, "gpio", path, required=False)) if "gpio" in document else None
         memory = _memories(top, path)
+        pools = _pools(top, path, memory)
         place = _sub(top, "placement", path, required=True)
         code, data = place.take("code", str, None), place.take("data", str, None)
         constants = place.strings("constants", required=True)
@@ -247,7 +279,7 @@ def parse_board(text: str, path: str) -> Board:
     return Board(
         name=name, title=title, kind=kind, cpu=cpu, flags=flags, machine=machine, qemu_cpu=qemu_cpu, tick=tick,
         memory=memory, code=code, constants=constants, data=data, workspace=workspace, stack=stack, timeout=timeout,
-        uart=uart, gpio=gpio,
+        uart=uart, gpio=gpio, pools=pools,
     )  # fmt: skip
 
 

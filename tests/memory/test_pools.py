@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from aot.build import Options, compile_model
+from aot.cli.common import build_options
+from aot.cli.options import CompileOptions
 from aot.errors import AotError, TargetError, UsageError
 from aot.memory.liveness import liveness, program_conflicts
 from aot.memory.plan import BufferInfo, conflicts
 from aot.memory.pools import Pool, Pooling, check_pooling, parse_pool, plan_pools, verify_pools
 from aot.memory.verify import verify_plan
-from aot.micro.board import load_board
+from aot.micro.board import data_folder, load_board, parse_board
 from aot.micro.project import prepare
 from aot.micro.runner import run
 from aot.runtime.module import load
@@ -47,9 +49,7 @@ def test_busy_buffers_get_the_fast_pool() -> None:
     plan, used = plan_pools(buffers, conflicts(tuple(buffers)), pooling, accesses={"hot": 900, "cold": 100, "later": 50})
     assert {u.pool.name: u.buffers for u in used} == {"slow": ("cold",), "fast": ("hot", "later")}
     assert plan.offset == {"cold": 0, "hot": 112, "later": 112}  # the fast pool begins at the next multiple of 16
-    _, used = plan_pools(
-        buffers, conflicts(tuple(buffers)), Pooling(pooling.pools, (("cold", "fast"),)), accesses={"hot": 900}
-    )
+    _, used = plan_pools(buffers, conflicts(tuple(buffers)), Pooling(pooling.pools, (("cold", "fast"),)), accesses={"hot": 900})
     assert {u.pool.name: u.buffers for u in used} == {"slow": ("hot",), "fast": ("cold", "later")}
 
 
@@ -102,6 +102,19 @@ def test_pools_in_c(tmp_path: Path) -> None:
     (want,) = plain.interpret([x])
     np.testing.assert_array_equal(exe.interpret([x])[0], want)
     np.testing.assert_array_equal(load(exe.artifact, cache=tmp_path).run([x])[0], want)
+
+
+def test_pools_of_a_board() -> None:
+    text = (data_folder("boards") / "mps2-an386" / "board.toml").read_text()
+    table = '[[pool]]\nname = "FAST"\nsize = 4096\naddress = 0x20100000\nspeed = 2\n[[pool]]\nname = "REST"\nsize = 65536\n'
+    board = parse_board(text + table, "board.toml")
+    assert board.pools == (Pool("FAST", 4096, 0x20100000, 2.0), Pool("REST", 65536))
+    assert build_options(CompileOptions(), pools=board.pools).pooling == Pooling(board.pools)
+    chosen = build_options(CompileOptions(pool=["X=1K"], pin=["a=b=X"]), pools=board.pools).pooling
+    assert chosen == Pooling((Pool("X", 1024),), (("a=b", "X"),))
+    for wrong in ('name = "A"\nsize = 0', 'name = "1"\nsize = 4', 'name = "A"\nsize = 4\naddress = 0', 'name = "A"\nsize = "4"'):
+        with pytest.raises(UsageError, match="E5021"):
+            parse_board(text + "[[pool]]\n" + wrong + "\n", "board.toml")
 
 
 def test_a_shared_workspace_has_no_pools() -> None:
