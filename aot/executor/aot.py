@@ -23,6 +23,7 @@ from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Expr, Imm, Load, Var
 from aot.tir.function import FuncAttrs, PrimFunc
+from aot.tir.functor import has_calls
 from aot.tir.interpreter import OnCall, run_module
 from aot.tir.stmt import CallPrim, For, If, Region, Stmt, Store
 
@@ -132,7 +133,14 @@ def _merge_functions(schedule: Schedule, target: Target) -> tuple[tuple[NamedFun
     for i, call in enumerate(schedule.calls):
         func = call.emitted
         if call.callees:
-            func = link(func, {key: (enter(c.emitted, i), c) for key, c in call.callees.items()})
+            table: dict[str, tuple[str, Callee]] = {}
+            for key, callee in call.callees.items():  # those that are called come before their callers
+                inner = callee.emitted
+                if has_calls(inner):
+                    inner = link(inner, table)
+                    linked.append(inner)
+                table[key] = enter(inner, i), callee
+            func = link(func, table)
             linked.append(func)
         names.append(enter(func, i))
     return tuple(replace(f, note=_users(users[f.name])) for f in functions), names

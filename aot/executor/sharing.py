@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aot.executor.schedule import Schedule
+from aot.tir.functor import has_calls
 from aot.tir.transform import merge_functions
 
 
@@ -15,7 +16,7 @@ def share_functions(schedule: Schedule) -> Schedule:
     """The schedule with merged functions; the calls give the numbers as scalars.  A cascade's row kernels count as layers."""
     calls = list(schedule.calls)
     plain = [(i, "") for i, c in enumerate(calls) if not c.callees]
-    inner = [(i, name) for i, c in enumerate(calls) for name in c.callees]
+    inner = [(i, name) for i, c in enumerate(calls) for name, f in c.callees.items() if not has_calls(f.func)]
     places = sorted(plain + inner)
     funcs = [calls[i].callees[name].func if name else calls[i].func for i, name in places]
     for members, merged in merge_functions(funcs):

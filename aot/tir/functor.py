@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from aot.tir.buffer import Buffer
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var, binop, cast, select
+from aot.tir.function import PrimFunc
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
 
 
@@ -16,6 +17,11 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
         yield stmt
         for inner in bodies(stmt):
             yield from walk(inner)
+
+
+def has_calls(func: PrimFunc) -> bool:
+    """Whether a function calls others."""
+    return any(isinstance(stmt, CallPrim) for stmt in walk(func.body))
 
 
 def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aot import op as operators
 from aot import topi
-from aot.executor.cascade.chain import Chain, Part, Style, make_chain
+from aot.executor.cascade.chain import Chain, Part, Style, is_fed, make_chain
 from aot.executor.cascade.emit import Cascade, Work, emit, fits_alignment
 from aot.executor.cascade.rows import row_form, row_variant
 from aot.executor.schedule import TensorRef
@@ -145,10 +145,10 @@ class Built:
     callees: Mapping[str, PrimFunc]
 
 
-def build_chain(parts: Sequence[Part], styles: Sequence[Style], *, target: str) -> Built | None:
+def build_chain(parts: Sequence[Part], styles: Sequence[Style], *, target: str, fed: bool = False) -> Built | None:
     """The cascade of all parts with the first kernels that fit; None where there is none."""
-    chain = make_chain(parts, styles)
-    if chain is None:
+    chain = make_chain(parts, styles, parts[0].inputs[0] if fed else None)
+    if chain is None or (fed and not is_fed(chain)):
         return None
     work = []
     for n, k in enumerate(chain.makers):
@@ -164,7 +164,7 @@ def build_chain(parts: Sequence[Part], styles: Sequence[Style], *, target: str) 
         if not fitting:
             return None
         work.append(Work(chain.types[n], fitting[0].lowered))
-    cascade = emit(chain.nest, work, [t.type for t in chain.externals], name="cascade")
+    cascade = emit(chain.nest, work, [t.type for t in chain.externals], name="cascade", fed=fed)
     callees = {name: optimize(f) for name, f in cascade.callees.items()}
     return Built(chain, cascade, optimize(cascade.func), callees)
 

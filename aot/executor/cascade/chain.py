@@ -43,8 +43,10 @@ class Style:
     wide: bool = False
 
 
-def make_chain(parts: Sequence[Part], styles: Sequence[Style]) -> Chain | None:
+def make_chain(parts: Sequence[Part], styles: Sequence[Style], fed: TensorRef | None = None) -> Chain | None:
     """The cascade of `parts`, the last of which makes the result (None: there is none).
+
+    The external tensor `fed` is not in memory: its rows come one by one, so they are copied even where they need no window.
 
     A part makes a common divisor of its tensor's height and of the rows that its driver wants for a block.
     """
@@ -70,7 +72,7 @@ def make_chain(parts: Sequence[Part], styles: Sequence[Style]) -> Chain | None:
             if ref not in externals:
                 externals.append(ref)
             number = externals.index(ref)
-            if form.fill is None:
+            if form.fill is None and ref is not fed:
                 links.append(Link(form, None, number, _row_bytes(ref)))
                 continue
             if ref not in copies:
@@ -86,6 +88,13 @@ def make_chain(parts: Sequence[Part], styles: Sequence[Style]) -> Chain | None:
     filled = _with_fills(nodes)
     nest = None if filled is None else make_nest(_with_margins(filled, types, [k is not None and styles[k].wide for k in makers]))
     return None if nest is None else Chain(nest, tuple(externals), tuple(makers), tuple(types))
+
+
+def is_fed(chain: Chain) -> bool:
+    """Whether external tensor 0 is only copied, row by row, and its rows drive all the rest."""
+    nodes = chain.nest.nodes
+    readers = [n for n, node in enumerate(nodes) if any(k.node is None and k.external == 0 for k in node.links)]
+    return readers == [chain.nest.feeding[0]] and chain.makers[readers[0]] is None
 
 
 def _node(ref: TensorRef, rows: int, links: tuple[Link, ...]) -> Node:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from aot.op.impl import Lowered
 from aot.support.dtype import itemsize
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, equal, imm, logical_and
+from aot.tir.expr import Expr, Var, equal, imm, logical_and, maximum, minimum
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.stmt import CallPrim, Region
 
@@ -54,12 +54,36 @@ class _Emitter:
     offsets: Sequence[int]
     streams: Sequence[Mapping[str, int]]
     b: IRBuilder
+    fed: bool = False
+    """External tensor 0 is one row, the one that the first node of `feeding` takes."""
     callees: dict[str, PrimFunc] = field(default_factory=dict)
+
+    def arrive(self, place: int, first: Expr) -> None:
+        """The rows of a node of `feeding` from `first` on, and all that they make possible."""
+        path = self.nest.feeding
+        n = path[place]
+        self.own_block(n, first)
+        if place + 1 == len(path):
+            return
+        reader = path[place + 1]
+        (_, count, offset), rows = self.nest.drives[reader][0], reading(self.nest.nodes[reader], n)
+        behind = (count - 1) * self.nest.nodes[n].rows + offset - rows.before
+        start = self.b.let(f"start{n}", first - behind)
+        advance = rows.advance(self.nest.nodes[reader].rows)
+        with self.b.if_(equal(start % advance, 0)):
+            own = self.b.let(f"row{reader}", start * rows.repeat if rows.repeat > 1 else start / rows.stride)
+            self.inputs(reader, own, 1)
+            self.arrive(place + 1, own)
 
     def block(self, n: int, first: Expr) -> None:
         """The rows of node n from `first` on, its inputs before."""
+        self.inputs(n, first, 0)
+        self.own_block(n, first)
+
+    def inputs(self, n: int, first: Expr, skip: int) -> None:
+        """What node n drives, without the first `skip` of them."""
         node = self.nest.nodes[n]
-        for source, count, offset in self.nest.drives[n]:
+        for source, count, offset in self.nest.drives[n][skip:]:
             rows = reading(node, source)
             start = first / rows.repeat if rows.repeat > 1 else first * rows.stride
             start = start + (offset - rows.before)
@@ -68,6 +92,10 @@ class _Emitter:
             else:
                 with self.b.for_(f"k{source}", count) as k:
                     self.block(source, self.b.let(f"row{source}", start + k * self.nest.nodes[source].rows))
+
+    def own_block(self, n: int, first: Expr) -> None:
+        """The rows of node n, whose inputs are there."""
+        node = self.nest.nodes[n]
         low, high = self.nest.guards[n]
         with self.b.if_(logical_and(first >= low, first <= high)):
             if any(node.margins):
@@ -115,7 +143,8 @@ class _Emitter:
             (link,) = node.links
             size = node.rows * node.row_bytes
             words = node.row_bytes % 4 == 0 and node.pitch % 4 == 0 and node.margins[0] % 4 == 0
-            source = Region(self.externals[link.external], first * node.row_bytes, "int8")
+            start = imm(0) if self.fed and link.external == 0 else first * node.row_bytes
+            source = Region(self.externals[link.external], start, "int8")
             self._call(move_rows(size, words=words), [source, self._slot(n, "int8", first)])
             return
         func = lowered.func
@@ -204,33 +233,78 @@ def fits_alignment(nest: Nest, n: int, func: PrimFunc) -> bool:
     return all(size % align == 0 and align <= ALIGN for size, align in pairs) and all(b.align <= ALIGN for b in func.scratch)
 
 
-def emit(nest: Nest, work: Sequence[Work], externals: Sequence[TensorType], *, name: str, span: Span = NO_SPAN) -> Cascade:
+def emit(
+    nest: Nest, work: Sequence[Work], externals: Sequence[TensorType], *, name: str, span: Span = NO_SPAN, fed: bool = False
+) -> Cascade:
     """The cascade over whole tensors `externals` to the whole tensor of the last node.
 
     Its parameters: external_0 ..., out, params (all constants), and scratch: windows, and work for the row kernels' own.
-    Those that would be empty are left out.
+    Those that would be empty are left out.  With `fed` all work is done by its callee FEED, which takes one row of external
+    tensor 0 and, as a scalar, the row's number.
     """
-    b = IRBuilder(name)
-    funcs = [w.lowered.func for w in work if w.lowered is not None]
-    needs = [max((f.align for g in funcs for f in (*g.inputs, *g.outputs)), default=1), ALIGN]
-    inputs = [b.input(external_name(i), t.shape, t.dtype, align=max(needs)) for i, t in enumerate(externals)]
-    result = work[-1].type
-    out = b.output(OUT, result.shape, result.dtype, align=max(needs))
     stream, places = _stream(work)
-    params = b.const("params", (stream.size,), "int8", align=8) if stream.size else None
     offsets, total = place_windows(nest)
-    space = max((scratch_bytes(f) for f in funcs), default=0)
-    scratch = b.scratch(WINDOWS, (total,), "int8", align=ALIGN) if total else None
-    work_space = b.scratch("work", (space,), "int8", align=ALIGN) if space else None
-    emitter = _Emitter(nest, work, inputs, out, params, scratch, work_space, offsets, places, b)
-    rows = nest.nodes[-1].rows
-    with b.for_("y", nest.nodes[-1].height, start=-nest.lead * rows, step=rows) as y:
-        emitter.block(len(nest.nodes) - 1, y)
+    funcs = [w.lowered.func for w in work if w.lowered is not None]
+    align = max([ALIGN, *(f.align for g in funcs for f in (*g.inputs, *g.outputs))])
+    sizes = _Sizes(align, stream.size, total, max((scratch_bytes(f) for f in funcs), default=0))
+
+    def emitter(b: IRBuilder, types: Sequence[TensorType]) -> _Emitter:
+        aligns = [align if t.nbytes // t.shape[1] % align == 0 else itemsize(t.dtype) for t in types]
+        inputs = [b.input(external_name(i), t.shape, t.dtype, align=a) for i, (t, a) in enumerate(zip(types, aligns, strict=True))]
+        out = b.output(OUT, work[-1].type.shape, work[-1].type.dtype, align=align)
+        params = b.const("params", (sizes.params,), "int8", align=8) if sizes.params else None
+        windows = b.scratch(WINDOWS, (sizes.windows,), "int8", align=ALIGN) if sizes.windows else None
+        space = b.scratch("work", (sizes.work,), "int8", align=ALIGN) if sizes.work else None
+        return _Emitter(nest, work, inputs, out, params, windows, space, offsets, places, b, fed)
+
+    b = IRBuilder(name)
+    main = emitter(b, externals)
+    if fed:
+        main.callees = _feed(main, emitter, externals, name=name)
+    else:
+        rows = nest.nodes[-1].rows
+        with b.for_("y", nest.nodes[-1].height, start=-nest.lead * rows, step=rows) as y:
+            main.block(len(nest.nodes) - 1, y)
     kernels = ", ".join(f.attrs.kernel.partition("(")[0].rpartition(".")[2] for f in funcs)
     parts = tuple((o, nest.window_bytes(n)) for n, o in enumerate(offsets))
     extra = {"distances": distances(nest, [t.nbytes for t in externals], parts)}
     attrs = FuncAttrs(kernel=f"cascade({kernels})", span=span, macs=_macs(nest, work), opt="size", extra=extra)
-    return Cascade(b.finish(attrs), emitter.callees, {"params": stream} if stream.size else {})
+    return Cascade(b.finish(attrs), main.callees, {"params": stream} if stream.size else {})
+
+
+FEED = "feed"
+"""The callee of a fed cascade that takes one row."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Alignment of the tensors, and bytes of what a cascade needs beside them."""
+
+    align: int
+    params: int
+    windows: int
+    work: int
+
+
+def _feed(
+    main: _Emitter, emitter: Callable[[IRBuilder, Sequence[TensorType]], _Emitter], externals: Sequence[TensorType], *, name: str
+) -> dict[str, PrimFunc]:
+    """Append calls of FEED for all rows to `main`, those outside of the image with the row next to them, which is not read."""
+    nest, whole = main.nest, externals[0]
+    row = replace(whole, shape=(1, 1, *whole.shape[2:]))
+    b = IRBuilder(f"{name}_feed")
+    inner = emitter(b, (row, *externals[1:]))
+    number = Var("number")
+    inner.arrive(0, number)
+    func = replace(b.finish(FuncAttrs(kernel="feed()", opt="size")), scalars=(number,))
+    first, last = nest.arrivals()
+    buffers = [*main.externals[1:], main.out, main.params, main.windows, main.work_space]
+    with main.b.for_("row", last + 1, start=first) as p:
+        inside = maximum(minimum(p, whole.shape[1] - 1), 0)
+        operands: list[Region | Expr] = [Region(main.externals[0], inside * row.size, whole.dtype)]
+        operands += [Region(buffer, imm(0), buffer.dtype) for buffer in buffers if buffer is not None]
+        main.b.append(CallPrim(FEED, (*operands, p)))
+    return {**inner.callees, FEED: func}
 
 
 def _macs(nest: Nest, work: Sequence[Work]) -> int:

@@ -75,6 +75,19 @@ class Nest:
     def window_bytes(self, n: int) -> int:
         return self.windows[n] * self.nodes[n].pitch
 
+    @property
+    def feeding(self) -> tuple[int, ...]:
+        """The nodes that new rows pass first: from the input of inputs that is driven first to the result."""
+        path = [len(self.nodes) - 1]
+        while self.drives[path[0]]:
+            path.insert(0, self.drives[path[0]][0][0])
+        return tuple(path)
+
+    def arrivals(self) -> tuple[int, int]:
+        """First and last row of the first node of `feeding` that is made, rows outside of the image included."""
+        rows = [first for n, first in self.events(-self.lead, self.steps) if n == self.feeding[0]]
+        return rows[0], rows[-1]
+
     def events(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """(node, first row of its block) in order of execution, from step `start` to `stop`, without guards."""
         for step in range(start, stop):
