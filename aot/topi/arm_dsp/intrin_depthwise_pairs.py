@@ -13,8 +13,10 @@ from functools import cache
 
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, Var, cast, imm
+from aot.tir.expr import Var, cast, imm
 from aot.tir.intrin import COperand, TensorIntrin
+from aot.topi.arm_dsp.depthwise_plan import NUMBERS, Rounding
+from aot.topi.arm_dsp.intrin_depthwise import clamp_lines, requantized
 from aot.topi.arm_dsp.intrin_w8 import asm_block
 
 OUTPUTS = 4
@@ -134,78 +136,148 @@ def _emit_copy(operands: Mapping[str, COperand]) -> str:
 
 
 @cache
-def sum_pairs(stride: int) -> TensorIntrin:
-    """acc[j] += the kernel's sum for result j of four, whose windows are `stride` (1 or 2) columns apart.
+def band_pairs(stride: int, rounding: Rounding) -> TensorIntrin:
+    """`lines` rows of `columns` results of one channel, whose windows are `stride` (1 or 2) columns apart.
 
-    Operands: plane int16 (aligned to 4 bytes) from the first window's corner on; weights int16, `rows` * `words` groups of
-    unpack_pairs; acc int32[4]; rows of the kernel; words; pitch of the plane in elements, even.
+    out[y, x] = clamp((hi((bias + sum) * multiplier) + constant) >> shift).  Operands: plane int16 (aligned to 4 bytes) from the
+    first window's corner on; weights int16, `rows` * `words` groups of unpack_pairs; numbers int32: bias, constant, multiplier,
+    shift; out int8 from the first result on; lines; columns; elements of the plane from line to line; bytes of the result from
+    column to column and from line to line; rows of the kernel; words; pitch of the plane in elements, even.
     """
-    b = IRBuilder(f"sum_pairs_s{stride}")
-    rows, words, pitch = (Var(n) for n in ("rows", "words", "pitch"))
+    b = IRBuilder(f"band_pairs_s{stride}" + "_signed" * rounding.signed + f"_{rounding.lo}_{rounding.hi}".replace("-", "m"))
+    names = ("lines", "columns", "line", "column_step", "line_step", "rows", "words", "pitch")
+    scalars = tuple(Var(n) for n in names)
+    lines, columns, line, column_step, line_step, rows, words, pitch = scalars
     plane = b.input("plane", _UNSIZED, "int16", align=4)
     weights = b.input("weights", _UNSIZED, "int16", align=4)
-    acc = b.output("acc", (OUTPUTS,), "int32")
-    with b.for_("r", rows) as r, b.for_("i", words) as i:
-        group = b.let("group", (r * words + i) * 4)
-        for j in range(OUTPUTS):
-            column, kind = (j // 2, j % 2) if stride == 1 else (j, 0)
-            at = b.let("at", r * pitch + (i + column) * 2)
-            total: Expr = acc[imm(j)]
-            for half in range(2):
-                total = total + cast("int32", plane[at + half]) * cast("int32", weights[group + (2 * kind + half)])
-            b.store(acc, j, total)
-    desc = replace(b.finish(), scalars=(rows, words, pitch))
-    emit = _emit_single if stride == 1 else _emit_double
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, emit)
+    params = b.input("numbers", (len(NUMBERS),), "int32", align=4)
+    out = b.output("out", _UNSIZED, "int8")
+    numbers = [b.let(n, params[i]) for i, n in enumerate(NUMBERS)]
+    with b.for_("y", lines) as y, b.for_("x", columns) as x:
+        acc = b.local("acc", (1,), "int32", init=numbers[0])
+        kind = b.let("kind", x % 2 if stride == 1 else imm(0))
+        corner = b.let("corner", y * line + x * stride - kind)
+        with b.for_("r", rows) as r, b.for_("i", words) as i:
+            group = b.let("group", (r * words + i) * 4 + kind * 2)
+            at = b.let("at", corner + r * pitch + i * 2)
+            products = [cast("int32", plane[at + half]) * cast("int32", weights[group + half]) for half in range(2)]
+            b.store(acc, 0, acc[0] + products[0] + products[1])
+        b.store(out, y * line_step + x * column_step, requantized(b, rounding, acc[0], numbers))
+    desc = replace(b.finish(), scalars=scalars)
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit(ops, stride, rounding))
 
 
-def _emit_single(operands: Mapping[str, COperand]) -> str:
-    """Each pixel word is used twice; the third and fourth pair of weights are left out where there are fewer."""
+def _row_single() -> tuple[list[str], list[str]]:
+    """A kernel row of two pairs, and what a third and a fourth add: each pixel word is used twice."""
 
     def step(p: str, q: str) -> list[str]:
-        return [f"smlad %[a{j}], %[{(p, p, q, q)[j]}], %[{'eo'[j % 2]}], %[a{j}]" for j in range(OUTPUTS)]
+        sums = [f"smlad %[a{j}], %[{(p, p, q, q)[j]}], %[{'ef'[j % 2]}], %[a{j}]" for j in range(OUTPUTS)]
+        return ["ldrd %[e], %[f], [%[w]], #8", *sums]
 
-    text = ["1:", "ldrd %[p], %[q], [%[x]]", "ldrd %[e], %[o], [%[w]], #8", *step("p", "q")]
-    text += ["ldr %[p], [%[x], #8]", "ldrd %[e], %[o], [%[w]], #8", *step("q", "p")]
-    text += ["cmp %[words], #3", "blo 2f", "ldr %[q], [%[x], #12]", "ldrd %[e], %[o], [%[w]], #8", *step("p", "q")]
-    text += ["beq 2f", "ldr %[p], [%[x], #16]", "ldrd %[e], %[o], [%[w]], #8", *step("q", "p")]
-    text += ["2:", "add %[x], %[x], %[pitch]", "subs %[rows], %[rows], #1", "bne 1b"]
-    return _emit(operands, text, ("p", "q", "e", "o"), '[pitch] "r"(aot_pitch)')
+    first = ["ldrd %[p], %[q], [%[x]]", *step("p", "q"), "ldr %[p], [%[x], #8]", *step("q", "p")]
+    third = ["ldr %[q], [%[x], #12]", *step("p", "q")]
+    return [*first, *SKIP_THIRD, *third], ["ldr %[p], [%[x], #16]", *step("q", "p")]
 
 
-def _emit_double(operands: Mapping[str, COperand]) -> str:
-    """Four pixel words, of which one is replaced with each pair of weights."""
+def _row_double() -> tuple[list[str], list[str]]:
+    """As _row_single with four pixel words, of which each pair of weights replaces one."""
 
     def step(first: int) -> list[str]:
-        return [f"smlad %[a{j}], %[p{(first + j) % 4}], %[e], %[a{j}]" for j in range(OUTPUTS)]
+        sums = [f"smlad %[a{j}], %[{'pqfg'[(first + j) % 4]}], %[e], %[a{j}]" for j in range(OUTPUTS)]
+        return ["ldr %[e], [%[w]], #8", *sums]
 
-    text = ["1:", "ldrd %[p0], %[p1], [%[x]]", "ldrd %[p2], %[p3], [%[x], #8]", "ldr %[e], [%[w]], #8", *step(0)]
-    text += ["ldr %[p0], [%[x], #16]", "ldr %[e], [%[w]], #8", *step(1)]
-    text += ["cmp %[words], #3", "blo 2f", "ldr %[p1], [%[x], #20]", "ldr %[e], [%[w]], #8", *step(2)]
-    text += ["beq 2f", "ldr %[p2], [%[x], #24]", "ldr %[e], [%[w]], #8", *step(3)]
-    text += ["2:", "ldr %[e], %[pitch]", "add %[x], %[x], %[e]", "subs %[rows], %[rows], #1", "bne 1b"]
-    return _emit(operands, text, ("p0", "p1", "p2", "p3", "e"), '[pitch] "m"(aot_pitch)')
+    first = ["ldrd %[p], %[q], [%[x]]", "ldrd %[f], %[g], [%[x], #8]", *step(0), "ldr %[p], [%[x], #16]", *step(1)]
+    third = ["ldr %[q], [%[x], #20]", *step(2)]
+    return [*first, *SKIP_THIRD, *third], ["ldr %[f], [%[x], #24]", *step(3)]
 
 
-def _emit(operands: Mapping[str, COperand], text: list[str], temporaries: tuple[str, ...], pitch: str) -> str:
-    outs = [f'[a{i}] "+r"({name})' for i, name in enumerate(operands["acc"].scalars)]
-    outs += ['[x] "+r"(aot_x)', '[w] "+r"(aot_w)', '[rows] "+r"(aot_rows)', *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)]
+SKIP_THIRD = ("tst %[rows], #3", "beq 2f")
+SKIP_FOURTH = ("tst %[rows], #2", "beq 2f")
+"""`rows` holds 4 * (rows left - 1) + words - 2."""
+
+
+def _block(stride: int, rounding: Rounding) -> list[str]:
+    """Four results in a0 to a3."""
+    accs = [f"%[a{j}]" for j in range(OUTPUTS)]
+    three, fourth = _row_single() if stride == 1 else _row_double()
+    text = [f"ldr %[a0], {_at('bias')}", *(f"mov {a}, %[a0]" for a in accs[1:])]
+    text += [f"ldr %[w], {_at('weights')}", f"ldr %[rows], {_at('count')}"]
+    text += ["1:", *three, *SKIP_FOURTH, *fourth]
+    text += ["2:", f"ldr %[e], {_at('pitch')}", "add %[x], %[x], %[e]", "subs %[rows], %[rows], #4", "bhs 1b"]
+    text += [f"ldr %[e], {_at('next')}", "add %[x], %[x], %[e]"]
+    text += [f"ldr %[p], {_at('multiplier')}", f"ldr %[q], {_at('constant')}"]
+    for a in accs:
+        if rounding.signed:
+            text += [f"asr %[e], {a}, #31", f"add %[e], %[q], %[e], lsl #{rounding.prescale - 1}"]
+        text.append(f"smmla {a}, {a}, %[p], %[{'e' if rounding.signed else 'q'}]")
+    return [*text, f"ldr %[e], {_at('shift')}", *(f"asr {a}, {a}, %[e]" for a in accs), *clamp_lines(rounding, accs)]
+
+
+def band_text(stride: int, rounding: Rounding) -> list[str]:
+    """The instructions of band_pairs."""
+    text = ["0:", *_block(stride, rounding)]
+    text += [f"ldr %[e], {_at('step')}", f"ldr %[p], {_at('left')}", "subs %[p], %[p], #4", f"str %[p], {_at('left')}", "blo 3f"]
+    for j in (0, 2):
+        text += [f"strb %[a{j}], [%[o]]", f"strb %[a{j + 1}], [%[o], %[e]]", "add %[o], %[o], %[e], lsl #1"]
+    text += ["bne 0b", "b 4f"]
+    text += ["3:", "strb %[a0], [%[o]]", "cmn %[p], #3", "beq 4f", "strb %[a1], [%[o], %[e]]", "cmn %[p], #2", "beq 4f"]
+    text += ["strb %[a2], [%[o], %[e], lsl #1]"]
+    text += ["4:", f"ldr %[e], {_at('columns')}", f"str %[e], {_at('left')}"]
+    for register, step in (("x", "line"), ("o", "line_step")):
+        text += [f"ldr %[{register}], {_at(register + '0')}", f"ldr %[e], {_at(step)}"]
+        text += [f"add %[{register}], %[{register}], %[e]", f"str %[{register}], {_at(register + '0')}"]
+    return [*text, f"ldr %[e], {_at('lines')}", "subs %[e], %[e], #1", f"str %[e], {_at('lines')}", "bne 0b"]
+
+
+CONTEXT = (
+    *("weights", "count", "pitch", "next", "step", "columns", "line", "line_step"),
+    *NUMBERS,
+    *("left", "lines", "x0", "o0"),
+)
+"""Words of memory that the block reads, and writes the last four of: there are not enough registers."""
+
+
+def _at(name: str) -> str:
+    return f"[%[k], #{4 * CONTEXT.index(name)}]"
+
+
+def _emit(operands: Mapping[str, COperand], stride: int, rounding: Rounding) -> str:
+    value = {name: f"({operand.value or operand.pointer})" for name, operand in operands.items()}
+    context = {
+        "weights": f"(int32_t)(intptr_t){value['weights']}",
+        "count": f"4 * {value['rows']} + {value['words']} - 6",
+        "pitch": f"2 * {value['pitch']}",
+        "next": f"{8 * stride} - 2 * {value['rows']} * {value['pitch']}",
+        "step": value["column_step"],
+        "columns": value["columns"],
+        "line": f"2 * {value['line']}",
+        "line_step": value["line_step"],
+        **{n: f"{value['numbers']}[{i}]" for i, n in enumerate(NUMBERS)},
+        "left": value["columns"],
+        "lines": value["lines"],
+        "x0": "(int32_t)(intptr_t)aot_x",
+        "o0": "(int32_t)(intptr_t)aot_o",
+    }
+    temporaries = ["w", "rows", "a0", "a1", "a2", "a3", "p", "q", "e", "f"] + ["g"] * (stride == 2)
+    outs = ['[x] "+r"(aot_x)', '[o] "+r"(aot_o)', *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)]
     return asm_block(
         [
             f"const void *aot_x = {operands['plane'].pointer};",
-            f"const void *aot_w = {operands['weights'].pointer};",
-            f"int32_t aot_rows = {operands['rows'].value};",
-            f"const int32_t aot_pitch = 2 * ({operands['pitch'].value});",
+            f"void *aot_o = {operands['out'].pointer};",
+            "int32_t aot_k[] = {",
+            *(f"  {context[name]}," for name in CONTEXT),
+            "};",
             f"uint32_t {', '.join('aot_' + t for t in temporaries)};",
         ],
-        text,
+        band_text(stride, rounding),
         outs=outs,
-        ins=[pitch, f'[words] "r"({operands["words"].value})'],
+        ins=['[k] "r"(aot_k)'],
     )
 
 
-def sum_instructions(words: int, stride: int, rows: int) -> int:
-    """Of one block (counted from its text)."""
-    if stride == 1:
-        return rows * (17 + 7 * (words - 2) + (words == MAX_WORDS) - (words == MAX_WORDS) + (words > MIN_WORDS))
-    return rows * (19 + 6 * (words - 2) + (words > MIN_WORDS))
+def band_instructions(plan: tuple[int, int, int], *, lines: int, columns: int) -> int:
+    """Of one block, plan: (words, stride, kernel rows), counted from its text."""
+    words, stride, rows = plan
+    row = (18 if stride == 1 else 19) + (6 if words > MIN_WORDS else 0) + (2 + 5) * (words - MIN_WORDS)
+    blocks = -(-columns // OUTPUTS)
+    return 40 + lines * (17 + blocks * (rows * (row + 1) + 37))
