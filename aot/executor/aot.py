@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aot.errors import internal
+from aot.executor.aliases import with_aliases
 from aot.executor.artifact import Artifact
 from aot.executor.interface import interface_files
 from aot.executor.layout import Io, Layout, Place, alignments, make_layout
@@ -15,6 +16,7 @@ from aot.executor.metadata import BuildInfo, make_metadata
 from aot.executor.names import Names
 from aot.executor.schedule import Callee, LayerCall, Schedule, TensorRef, check_schedule
 from aot.ir.op import Array
+from aot.memory.bounds import liveness_bound
 from aot.support.dtype import itemsize, numpy_dtype
 from aot.support.names import NameSupply, c_identifier
 from aot.target.codegen_c import canonical
@@ -68,8 +70,8 @@ def compile_schedule(schedule: Schedule, *, target: Target, io: Io = "arena", in
 
     Raises E9001 for a schedule that contradicts itself and E9005 for a plan that the verifier refuses.
     """
-    check_schedule(schedule)
-    layout = make_layout(schedule, io)
+    info = info or BuildInfo()
+    schedule, layout = _least_copies(schedule, io, tight=info.opt == "ram")
     functions, names = _merge_functions(schedule, target)
     arrays, constants, tensors = _merge_constants(schedule)
     layers = tuple(
@@ -78,14 +80,13 @@ def compile_schedule(schedule: Schedule, *, target: Target, io: Io = "arena", in
             names[i],
             constants[i],
             tuple(_place(schedule, layout, t, tensors) for t in call.inputs),
-            tuple(layout.places[t] for t in call.outputs),
+            tuple(_place(schedule, layout, t, tensors) for t in call.outputs),
             layout.scratch[i],
         )
         for i, call in enumerate(schedule.calls)
     )
     layout = replace(layout, copies=tuple((_array_place(p, tensors), k) for p, k in layout.copies))
     main = make_main(schedule, layout=layout, layers=layers, arrays=arrays)
-    info = info or BuildInfo()
     c_names = Names.of(schedule)
     metadata = make_metadata(schedule, layout=layout, layers=layers, arrays=arrays, names=c_names, target=target, info=info)
     files = interface_files(
@@ -96,8 +97,28 @@ def compile_schedule(schedule: Schedule, *, target: Target, io: Io = "arena", in
     return Executable(schedule, layout, layers, functions, arrays, main, artifact)
 
 
+def _least_copies(schedule: Schedule, io: Io, *, tight: bool) -> tuple[Schedule, Layout]:
+    """Views for copies, within the memory of whole tensors side by side; with `tight` within that of the plan with the copies.
+
+    A tensor that is made part by part has to be there earlier.
+    """
+    check_schedule(schedule)
+    best, layout = schedule, make_layout(schedule, io)
+    limit = layout.plan.size if tight else max(layout.plan.size, liveness_bound(layout.buffers))
+    for kind in ({"slices": True, "parts": True}, {"slices": True, "parts": False}, {"slices": False, "parts": True}):
+        trial = with_aliases(schedule, **kind)
+        if len(trial.calls) >= len(best.calls):
+            continue
+        check_schedule(trial)
+        planned = make_layout(trial, io)
+        if planned.plan.size <= limit:
+            best, layout = trial, planned
+    return best, layout
+
+
 def _place(schedule: Schedule, layout: Layout, tensor: TensorRef, tensors: Sequence[int]) -> Place:
-    return _array_place(layout.places[schedule.root(tensor)], tensors)
+    root, offset = schedule.place_in_root(tensor)
+    return replace(_array_place(layout.places[root], tensors), offset=offset)
 
 
 def _array_place(place: Place, tensors: Sequence[int]) -> Place:
@@ -258,11 +279,11 @@ def _base(buffers: _MainBuffers, layout: Layout, place: Place) -> tuple[Buffer, 
         case "workspace":
             return buffers.workspace, layout.offset(place)
         case "input":
-            return buffers.inputs[place.index], 0
+            return buffers.inputs[place.index], place.offset
         case "output":
-            return buffers.outputs[place.index], 0
+            return buffers.outputs[place.index], place.offset
         case "const":
-            return buffers.arrays[place.index], 0
+            return buffers.arrays[place.index], place.offset
 
 
 def _copy(buffers: _MainBuffers, layout: Layout, source: Place, target: Place, *, size: int) -> list[Stmt]:

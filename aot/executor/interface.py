@@ -123,11 +123,14 @@ def _pointer(layout: Layout, place: Place, names: Names, arrays: Sequence[ConstA
         case "workspace":
             return _at(layout, layout.offset(place))
         case "input":
-            return f"in->{names.inputs[place.index]}"
+            base = f"in->{names.inputs[place.index]}"
         case "output":
-            return f"out->{names.outputs[place.index]}"
+            base = f"out->{names.outputs[place.index]}"
         case "const":
-            return arrays[place.index].name
+            base = arrays[place.index].name
+    if not place.offset:
+        return base
+    return f"((const char *){base} + {place.offset})" if place.where != "output" else f"((char *){base} + {place.offset})"
 
 
 def _at(layout: Layout, offset: int) -> str:
@@ -148,7 +151,7 @@ def _calls(
         args = []
         for place, tensor, buffer in pairs:
             text = _pointer(layout, place, names, arrays)
-            plain = place.where == "workspace" or ctype(buffer.dtype) == ctype(tensor.type.dtype)
+            plain = place.where == "workspace" or (not place.offset and ctype(buffer.dtype) == ctype(tensor.type.dtype))
             args.append(text if plain else f"(void *){text}" if place.where == "output" else f"(const void *){text}")
         args += [arrays[k].name for k in layer.constants]
         args += [_at(layout, layout.plan.offset[key]) for key in layer.scratch]

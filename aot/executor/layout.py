@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from aot.executor.accesses import count_accesses
-from aot.executor.distances import call_distances
+from aot.executor.distances import Operand, call_distances
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.memory.liveness import Program, Step, Storage, liveness, program_conflicts
 from aot.memory.plan import BufferInfo, Kind, MemoryPlan
@@ -23,11 +23,15 @@ Io = Literal["arena", "user"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`workspace`: `key` names a planned storage; `input`, `output`: the caller's tensor `index`; `const`: constant `index`."""
+    """`workspace`: `key` names a planned storage; `input`, `output`: the caller's tensor `index`; `const`: constant `index`.
+
+    `offset` in bytes from its start.
+    """
 
     where: Literal["workspace", "input", "output", "const"]
     key: str = ""
     index: int = 0
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Layout:
     pools: tuple[UsedPool, ...] = ()
 
     def offset(self, place: Place) -> int:
-        return self.plan.offset.get(place.key, 0)
+        return self.plan.offset.get(place.key, 0) + place.offset
 
 
 class _Builder:
@@ -88,7 +92,9 @@ class _Builder:
 
     def results(self, direct: Mapping[TensorRef, int]) -> None:
         for call in self.schedule.calls:
-            for tensor in call.outputs:
+            for tensor in map(self.schedule.root, call.outputs):
+                if tensor in self.places:
+                    continue  # parts of one tensor
                 if tensor in direct and self.io == "user":
                     self.places[tensor] = Place("output", index=direct[tensor])
                 else:
@@ -122,6 +128,7 @@ class _Builder:
 def alignments(schedule: Schedule) -> dict[TensorRef, int]:
     """What each root tensor's users need, at least its element's size; in bytes."""
     tensors = [*schedule.inputs, *schedule.constants, *schedule.outputs, *(t for c in schedule.calls for t in c.outputs)]
+    tensors += schedule.views.values()
     table: dict[TensorRef, int] = {}
     for tensor in tensors:
         root = schedule.root(tensor)
@@ -168,9 +175,20 @@ def _program(
     def keys(tensors: tuple[TensorRef, ...]) -> tuple[str, ...]:
         return tuple(p.key for p in (places[schedule.root(t)] for t in tensors) if p.where == "workspace")
 
+    begun: set[str] = set()
+
     def step(call: LayerCall, scratch: tuple[str, ...]) -> Step:
-        operands = [places[schedule.root(t)].key for t in (*call.inputs, *call.outputs)]
-        return Step(keys(call.inputs), keys(call.outputs) + scratch, call_distances(call, (*operands, *scratch), call.called))
+        # a tensor of which other parts are there already is read too, as it must survive; and nothing may lie over it
+        reads, writes = keys(call.inputs), keys(call.outputs)
+        there = tuple(begun.intersection(writes))
+        begun.update(writes)
+        operands = []
+        for tensor in (*call.inputs, *call.outputs):
+            root, offset = schedule.place_in_root(tensor)
+            key = "" if tensor in call.outputs and places[root].key in there else places[root].key
+            operands.append(Operand(key, offset, root.type.nbytes))
+        operands += [Operand(name) for name in scratch]
+        return Step(reads + there, writes + scratch, call_distances(call, operands, call.called))
 
     steps = tuple(map(step, schedule.calls, scratch))
     moves = tuple((place.key, slots[k].key) for place, k in copies if slots[k].where == "workspace")

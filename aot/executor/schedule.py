@@ -78,8 +78,9 @@ class LayerCall:
 class Schedule:
     """A whole model.
 
-    `views` maps a tensor to the one whose bytes it shows (reshape); `constants` holds the tensors whose values are known and
-    which a layer reads or the model returns as they are.
+    `views` maps a tensor to the one whose bytes it shows (reshape), from byte `offsets` of it on (0 where there is none).
+    Layers may write such views, which then fill the tensor that they are parts of.  `constants` holds the tensors whose values
+    are known and which a layer reads or the model returns as they are.
     """
 
     name: str
@@ -89,12 +90,32 @@ class Schedule:
     views: Mapping[TensorRef, TensorRef] = field(default_factory=dict)
     constants: Mapping[TensorRef, Array] = field(default_factory=dict)
     pooling: Pooling = ONE_POOL
+    offsets: Mapping[TensorRef, int] = field(default_factory=dict)
 
     def root(self, tensor: TensorRef) -> TensorRef:
         """The tensor that owns the bytes."""
         while tensor in self.views:
             tensor = self.views[tensor]
         return tensor
+
+    def place_in_root(self, tensor: TensorRef) -> tuple[TensorRef, int]:
+        """The tensor that owns the bytes, and the first of them."""
+        offset = 0
+        while tensor in self.views:
+            offset += self.offsets.get(tensor, 0)
+            tensor = self.views[tensor]
+        return tensor, offset
+
+    def is_whole(self, tensor: TensorRef) -> bool:
+        """Whether a tensor is all of what owns its bytes."""
+        root, offset = self.place_in_root(tensor)
+        return offset == 0 and root.type.nbytes == tensor.type.nbytes
+
+    def shows(self, tensor: TensorRef, other: TensorRef) -> bool:
+        """Whether `tensor` is `other` or a view of it."""
+        while tensor is not other and tensor in self.views:
+            tensor = self.views[tensor]
+        return tensor is other
 
     def map_functions(self, transform: Callable[[PrimFunc], PrimFunc]) -> Schedule:
         """The schedule with every function transformed; a function that several calls share is transformed once."""
@@ -120,19 +141,32 @@ def check_schedule(schedule: Schedule) -> None:
 
 def _faults(schedule: Schedule) -> Iterator[str]:
     known = set(schedule.inputs) | set(schedule.constants)
+    filled: dict[TensorRef, int] = {}  # bytes that layers have written of a tensor of which they write parts
     for i, call in enumerate(schedule.calls):
         where = f"layer {i} ({call.func.name})"
         for tensor in call.inputs:
-            if schedule.root(tensor) not in known:
+            if not _is_known(schedule, tensor, known):
                 yield f"{where} reads {tensor.name} before it is written"
         for tensor in call.outputs:
-            if tensor in known or tensor in schedule.views:
+            root = schedule.root(tensor)
+            if tensor in known or root in known:
                 yield f"{where} writes {tensor.name} again"
             known.add(tensor)
+            if root is not tensor:
+                filled[root] = filled.get(root, 0) + tensor.type.nbytes
+                if filled[root] == root.type.nbytes:
+                    known.add(root)
         yield from (f"{where}: {fault}" for fault in _call_faults(call))
     for tensor in schedule.outputs:
         if schedule.root(tensor) not in known:
             yield f"output {tensor.name} is never written"
+
+
+def _is_known(schedule: Schedule, tensor: TensorRef, known: set[TensorRef]) -> bool:
+    """Whether a tensor, or one that it is a view of, has its value."""
+    while tensor not in known and tensor in schedule.views:
+        tensor = schedule.views[tensor]
+    return tensor in known
 
 
 def _call_faults(call: LayerCall) -> Iterator[str]:

@@ -11,7 +11,7 @@ from aot.executor.cascade.moves import move_instructions
 from aot.executor.cascade.nest import Node
 from aot.executor.cascade.rows import row_form, row_variant
 from aot.executor.cascade.trace import OUT, WINDOWS, distances, external_name
-from aot.executor.distances import call_distances
+from aot.executor.distances import Operand, call_distances
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.executor.selection import Candidate
 from aot.memory.plan import BufferInfo, Conflict
