@@ -41,12 +41,19 @@ class WeightFormat:
         return np.ascontiguousarray(stored).reshape(-1)
 
 
-class ChannelStream:
-    """Packs `weights` [K, O] and per-channel int32 numbers in blocks of `block` channels, with a smaller last block if need be.
+def _width(values: Array) -> int:
+    """Bytes of the narrowest signed integers that hold all numbers."""
+    low, high = int(values.min()), int(values.max())
+    return next((n for n in (1, 2) if -(1 << (8 * n - 1)) <= low and high < 1 << (8 * n - 1)), 4)
 
-    Layout of a block of n channels: bias int32[n] (where one does not fit, int64 as low words and high words), each non-uniform
-    requantisation field int32[n], weights [K][n] as `stored` says, zeros up to a multiple of four bytes.  Uniform fields become
-    immediates.
+
+class ChannelStream:
+    """Packs `weights` [K, O] and per-channel numbers in blocks of `block` channels, with a smaller last block if need be.
+
+    Layout of a block of n channels: bias [n] (where one does not fit 32 bits, as low words and high words) and each non-uniform
+    requantisation field [n], the widest types first; weights [K][n] as `stored` says; zeros up to a multiple of four bytes.
+    Every array has the narrowest of int32, int16 and int8 that holds all its numbers, which costs no instruction to load.
+    Uniform fields become immediates.
     """
 
     def __init__(self, weights: Array, bias: Array, requant: Requant, *, block: int, stored: WeightFormat | None = None) -> None:
@@ -57,6 +64,9 @@ class ChannelStream:
         self._wide = bool((np.abs(bias) >= 1 << 31).any())
         biases = [(bias & 0xFFFFFFFF).astype(np.uint32).view(np.int32), bias >> 32] if self._wide else [bias]
         self._arrays = biases + [f.values for f in requant.fields if not f.uniform]
+        words = len(biases) if self._wide else 0  # halves of 64 bits stay words
+        self._widths = [4 if i < words else _width(a) for i, a in enumerate(self._arrays)]
+        self._order = sorted(range(len(self._arrays)), key=lambda i: -self._widths[i])
         self._weights = weights
 
     @property
@@ -69,27 +79,33 @@ class ChannelStream:
         return self.channels % self.block
 
     def header_bytes(self, count: int) -> int:
-        return 4 * count * len(self._arrays)
+        return count * sum(self._widths)
+
+    def _column(self, params: Buffer, block: ChannelBlock, i: int, j: int) -> Expr:
+        """Number j of array i of a block, int32."""
+        width = self._widths[i]
+        before = block.count * sum(self._widths[k] for k in self._order[: self._order.index(i)])
+        return cast("int32", params.load(f"int{8 * width}", block.offset // width + (before // width + j)))
 
     def block_bytes(self, count: int) -> int:
-        return self.header_bytes(count) + (self.depth * self._stored.row_bytes(count) + 3) // 4 * 4
+        return (self.header_bytes(count) + self.depth * self._stored.row_bytes(count) + 3) // 4 * 4
 
     def data(self) -> Array:
         """The stream as int8."""
         parts: list[Array] = []
         for first in range(0, self.channels, self.block):
             last = min(first + self.block, self.channels)
-            for values in self._arrays:
-                parts.append(values[first:last].astype("<i4").view(np.int8))
+            for i in self._order:
+                parts.append(self._arrays[i][first:last].astype(f"<i{self._widths[i]}").view(np.int8))
             weights = self._stored.pack(self._weights[:, first:last])
-            parts.append(np.pad(weights, (0, -weights.size % 4)))
+            parts.append(np.pad(weights, (0, -(self.header_bytes(last - first) + weights.size) % 4)))
         return np.concatenate(parts)
 
     def bias(self, params: Buffer, block: ChannelBlock, j: int) -> Expr:
-        low = params.load("int32", block.offset // 4 + j)
+        low = self._column(params, block, 0, j)
         if not self._wide:
             return low
-        high = params.load("int32", block.offset // 4 + (block.count + j))
+        high = self._column(params, block, 1, j)
         return cast("int64", high) * (1 << 32) + cast("int64", cast("uint32", low))
 
     def fields(self, params: Buffer, block: ChannelBlock, j: int) -> tuple[Expr, ...]:
@@ -100,7 +116,7 @@ class ChannelStream:
             if f.uniform:
                 out.append(imm(int(f.values[0])))
             else:
-                out.append(params.load("int32", block.offset // 4 + (row * block.count + j)))
+                out.append(self._column(params, block, row, j))
                 row += 1
         return tuple(out)
 
