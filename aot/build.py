@@ -43,7 +43,8 @@ class Options:
     `kernels` "generic" uses portable C only, "native" the target's instructions too.  `flash_budget` (constants and
     code) and `ram_budget` (workspace) are limits in bytes for the choice of kernels.  `choice` is the graph to compile and
     the shapes of its inputs.  With `share_workspace` the model uses the workspace that several models share
-    (aot.executor.shared); `pooling` spreads it over several memories.
+    (aot.executor.shared); `pooling` spreads it over several memories.  With `feed_rows` the input is not in the
+    workspace but comes row by row.
     """
 
     oracle: str = "litert"
@@ -55,6 +56,7 @@ class Options:
     choice: Choice = FIRST_GRAPH
     share_workspace: bool = False
     pooling: Pooling = ONE_POOL
+    feed_rows: bool = False
 
     def __post_init__(self) -> None:
         choices = (
@@ -66,6 +68,8 @@ class Options:
         check_pooling(self.pooling)
         if self.share_workspace and self.pooling.pools:
             raise UsageError(Problem("E5009", "a workspace that models share cannot be spread over pools"))
+        if self.feed_rows and (self.share_workspace or self.io == "user"):
+            raise UsageError(Problem("E5009", "feeding rows goes neither with a shared workspace nor with --io user"))
         for name, value, known in choices:
             if value not in known:
                 raise UsageError(Problem("E5009", f"unknown {name} '{value}'; known: {', '.join(known)}"))
@@ -104,7 +108,7 @@ def compile_model(
     module = relay_pipeline(PassContext.current().opt_level)(module)
     main = module["main"]
     assert isinstance(main, Function)
-    policy = Policy(options.opt, options.kernels, options.flash_budget, options.ram_budget)
+    policy = Policy(options.opt, options.kernels, options.flash_budget, options.ram_budget, options.feed_rows)
     schedule = compile_main(main, cpu, name=name, policy=policy)
     schedule = schedule.map_functions(optimize)
     if options.opt != "speed":  # where speed counts, numbers stay constants

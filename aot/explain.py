@@ -541,6 +541,12 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "With --model, aot diff takes two revisions (a commit, a branch, a tag, or . for the files on disk) of the git\n"
         "repository of the current folder. In a shallow clone the history must be fetched first.",
     ),
+    "E5054": (
+        "an input that cannot be fed by rows",
+        "With --feed-rows the input comes row by row, so it must be the only one, and the layers that read it must run row by\n"
+        "row: convolutions, pooling, element-wise operators and the like on images of one batch, none of which needs the\n"
+        "whole input at once.",
+    ),
     "E9001": (
         "internal error",
         "A check inside the compiler failed: this is our fault, not yours. Please report it with the model, or with the\n"

@@ -30,7 +30,7 @@ def fitting_boards(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-@compiles(leave_out=("name", "opt", "kernels", "flash_budget", "ram_budget", "io"))
+@compiles(leave_out=("name", "opt", "kernels", "flash_budget", "ram_budget", "io", "feed_rows"))
 def command(
     model: ModelPath,
     *,

@@ -92,6 +92,7 @@ def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Opt
         ram_budget=None if given.ram_budget is None else parse_bytes(given.ram_budget, "--ram-budget"),
         choice=model_choice(given),
         pooling=chosen_pools(given, pools),
+        feed_rows=given.feed_rows,
     )
 
 

@@ -41,6 +41,9 @@ Pools = Annotated[
 Pins = Annotated[
     list[str] | None, typer.Option("--pin", metavar="TENSOR=POOL", help="Where a tensor is to lie; may be repeated.")
 ]
+FeedRows = Annotated[
+    bool, typer.Option("--feed-rows", help="The input comes row by row (NAME_feed_row) and is not in the workspace.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output folder that an earlier run of aot wrote.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
@@ -68,6 +71,7 @@ class CompileOptions:
     subgraph: Subgraph = None
     pool: Pools = None
     pin: Pins = None
+    feed_rows: FeedRows = False
 
 
 def compiles(*, leave_out: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -174,7 +174,8 @@ def link(func: PrimFunc, table: Mapping[str, tuple[str, Callee]]) -> PrimFunc:
         match s:
             case CallPrim(func=key, operands=operands):
                 name, callee = table[key]
-                scalars = zip(callee.scalars, callee.emitted.scalars, strict=True)
+                added = callee.emitted.scalars[len(callee.func.scalars) :]  # its own are operands already
+                scalars = zip(callee.scalars, added, strict=True)
                 return replace(s, func=name, operands=(*operands, *(Imm(v, var.dtype) for v, var in scalars)))
             case For(body=body):
                 return replace(s, body=tuple(map(stmt, body)))

@@ -76,8 +76,10 @@ class _Builder:
         return Place("workspace", key)
 
     def inputs(self) -> None:
+        fed = {call.inputs[0] for call in self.schedule.calls if call.feed}
         for i, tensor in enumerate(self.schedule.inputs):
-            self.places[tensor] = Place("input", index=i) if self.io == "user" else self.planned(tensor, "input")
+            outside = self.io == "user" or tensor in fed
+            self.places[tensor] = Place("input", index=i) if outside else self.planned(tensor, "input")
         for i, tensor in enumerate(self.schedule.constants):
             self.places[tensor] = Place("const", index=i)
 

@@ -62,6 +62,7 @@ def make_metadata(
         "opt": info.opt,
         "io": layout.io,
         "options": dict(info.options),
+        **_feed(layers),
         "inputs": _tensors(schedule.inputs, names.inputs, [layout.aligns[schedule.root(t)] for t in schedule.inputs]),
         "outputs": _tensors(schedule.outputs, names.outputs, [layout.aligns[schedule.root(t)] for t in schedule.outputs]),
         "workspace": _workspace(layout, info.bounds),
@@ -70,6 +71,15 @@ def make_metadata(
         "macs_nominal": info.macs_nominal,
         "layers": [_layer(i, layer, arrays) for i, layer in enumerate(layers)],
     }
+
+
+def _feed(layers: Sequence[Layer]) -> dict[str, Any]:
+    """`feed`: rows of the only input and bytes of one, where it is fed by rows; it is then not in the workspace."""
+    call = layers[0].call if layers else None
+    if call is None or call.feed is None:
+        return {}
+    type_ = call.inputs[0].type
+    return {"feed": {"rows": type_.shape[1], "row_size": type_.nbytes // type_.shape[1]}}
 
 
 def _tensors(tensors: Sequence[TensorRef], c_names: Sequence[str], aligns: Sequence[int]) -> list[dict[str, Any]]:

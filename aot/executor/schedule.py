@@ -50,6 +50,7 @@ class LayerCall:
     `candidates` are the kernels that were in the running.  `shared` is the function that is emitted where layers of
     different numbers share one; `func` stays the layer's own, and `scalars` are the arguments of whichever is
     emitted.  `callees` are the functions that the CallPrim statements of `func` name (a cascade's row kernels).
+    `feed`: (callee that takes one row of the first input and its number, first and last number), where the input is fed by rows.
     """
 
     func: PrimFunc
@@ -62,6 +63,7 @@ class LayerCall:
     candidates: tuple[Candidate, ...] = ()
     shared: PrimFunc | None = None
     callees: Mapping[str, Callee] = field(default_factory=dict)
+    feed: tuple[str, int, int] | None = None
 
     @property
     def emitted(self) -> PrimFunc:

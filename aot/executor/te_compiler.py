@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from aot.errors import Problem, UnsupportedError, internal
+from aot.errors import Problem, UnsupportedError, UsageError, internal
 from aot.executor.cascade.search import Limits, use_cascades
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.executor.selection import Budget, Candidate, choose
@@ -42,13 +42,14 @@ def group_of(func: Function) -> Group:
 class Policy:
     """How kernels are chosen: what to favour, and limits in bytes for flash (constants and kernel code) and RAM (workspace).
 
-    `kernels` "generic" leaves out everything that is made for an instruction set.
+    `kernels` "generic" leaves out everything that is made for an instruction set.  `feed_rows`: the input comes row by row.
     """
 
     opt: str = "balanced"
     kernels: str = "native"
     flash_budget: int | None = None
     ram_budget: int | None = None
+    feed_rows: bool = False
 
 
 def lower_group(func: Function, target: Target, name: str) -> Lowered:
@@ -191,9 +192,16 @@ class _Compiler:
         outputs = self._refs[id(self._func.body)]
         draft = Schedule(self._name, inputs, outputs, tuple(self._calls), self._views, self._constants)
         found: Sequence[Sequence[Candidate]] = self._candidates
-        if self._policy.opt == "ram" or self._policy.ram_budget is not None:
+        if self._policy.feed_rows and len(inputs) != 1:
+            raise UsageError(Problem("E5054", f"{len(inputs)} inputs; only a single one can be fed by rows", self._name))
+        if self._policy.opt == "ram" or self._policy.ram_budget is not None or self._policy.feed_rows:
             usual = _selected(found, replace(self._policy, opt="balanced") if self._policy.opt == "ram" else self._policy)
-            limits = Limits(self._policy.ram_budget, sum(c[k].instructions for c, k in zip(found, usual, strict=True)))
+            limits = Limits(
+                self._policy.ram_budget,
+                sum(c[k].instructions for c, k in zip(found, usual, strict=True)),
+                fed=self._policy.feed_rows,
+                small=self._policy.opt == "ram" or self._policy.ram_budget is not None,
+            )
             draft, found = use_cascades(draft, self._functions, found, lower=self._lower, limits=limits)
         return replace(draft, calls=choose_kernels(draft, found, self._policy))
 

@@ -122,6 +122,7 @@ def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
     problems: list[Problem] = []
     free = {m.name: m.size for m in board.memory}
     tensors = [*metadata["inputs"], *metadata["outputs"]] if metadata.get("io") == "user" else []
+    tensors += metadata["inputs"] if metadata.get("feed") else []
     buffers = sum(-(-int(t["size"]) // 16) * 16 for t in tensors)
     harness = _HARNESS_RAM + 8 * len(metadata["layers"])
     fixed = board.stack + buffers + harness
@@ -208,7 +209,7 @@ def _project_files(artifact: Artifact, board: Board, places: Places | None) -> d
     files["main.c"] = render(
         "harness_main.c.j2", name=artifact.name, inputs=meta["inputs"], outputs=meta["outputs"], layers=len(meta["layers"]),
         workspace=first_pool(meta["workspace"]), io=meta.get("io", "arena"), stateful=bool(meta.get("stateful", False)),
-        dead=dead_intervals(meta["workspace"], len(meta["layers"])),
+        feed=bool(meta.get("feed")), dead=dead_intervals(meta["workspace"], len(meta["layers"])),
     )  # fmt: skip
     crt = data_folder("crt")
     for path in sorted(crt.glob("include/aot/*.h")):
@@ -301,8 +302,9 @@ def interface_symbols(artifact: Artifact) -> list[str]:
     name, meta = artifact.name, artifact.metadata
     symbols = [f"{name}_run"]
     if meta.get("io", "arena") != "user":
-        symbols += [f"{name}_input_{t['index']}" for t in meta["inputs"]]
+        symbols += [f"{name}_input_{t['index']}" for t in meta["inputs"] if not meta.get("feed")]
         symbols += [f"{name}_output_{t['index']}" for t in meta["outputs"]]
+    symbols += [f"{name}_feed_{step}" for step in ("begin", "row", "end")] if meta.get("feed") else []
     if meta.get("stateful", False):
         symbols.append(f"{name}_reset")
     return symbols

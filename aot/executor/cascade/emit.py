@@ -250,7 +250,7 @@ def emit(
 
     def emitter(b: IRBuilder, types: Sequence[TensorType]) -> _Emitter:
         aligns = [align if t.nbytes // t.shape[1] % align == 0 else itemsize(t.dtype) for t in types]
-        inputs = [b.input(external_name(i), t.shape, t.dtype, align=a) for i, (t, a) in enumerate(zip(types, aligns, strict=True))]
+        inputs = [b.input(external_name(i), t.shape, t.dtype, align=aligns[i]) for i, t in enumerate(types)]
         out = b.output(OUT, work[-1].type.shape, work[-1].type.dtype, align=align)
         params = b.const("params", (sizes.params,), "int8", align=8) if sizes.params else None
         windows = b.scratch(WINDOWS, (sizes.windows,), "int8", align=ALIGN) if sizes.windows else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from aot.executor.cascade.chain import Chain, Part, Style, make_chain
+from aot.executor.cascade.chain import Chain, Part, Style, is_fed, make_chain
 from aot.executor.cascade.emit import fits_alignment, place_windows, scratch_bytes
 from aot.executor.cascade.moves import move_instructions
 from aot.executor.cascade.nest import Node
@@ -51,12 +51,20 @@ class Items:
     """The items of a schedule; everything that is computed is kept."""
 
     def __init__(
-        self, schedule: Schedule, functions: Sequence[Function], found: Sequence[Sequence[Candidate]], *, lower: Lower
+        self,
+        schedule: Schedule,
+        functions: Sequence[Function],
+        found: Sequence[Sequence[Candidate]],
+        *,
+        lower: Lower,
+        fed: TensorRef | None = None,
     ) -> None:
         self._schedule, self._lower = schedule, lower
         self._found = [_weighed(own) for own in found]
         self.parts = [Part(f, c.inputs, c.outputs, row_form(f)) for c, f in zip(schedule.calls, functions, strict=True)]
-        self._lives = _lives(schedule)
+        self._lives = {t: life for t, life in _lives(schedule).items() if t is not fed}
+        self._fed = fed
+        self._readers = [i for i, c in enumerate(schedule.calls) if fed is not None and fed in map(schedule.root, c.inputs)]
         self._wholes: dict[tuple[int, int], int] = {}
         self._rows: dict[tuple[int, int, tuple[bool, ...]], tuple[Candidate, ...]] = {}
         self._bases: dict[tuple[int, int], dict[tuple[tuple[int, int], ...], tuple[int, Chain]]] = {}
@@ -67,6 +75,8 @@ class Items:
     def whole(self, i: int, limit: int) -> Item | None:
         """Layer i by its fastest kernel under the limit; `kernels` are all that fit."""
         call = self._schedule.calls[i]
+        if i in self._readers:
+            return None
         rest = self._others(i, i, {*map(self._schedule.root, call.inputs), *call.outputs})
         fitting = [c for k, c in enumerate(self._found[i]) if self._whole_peak(i, k, rest, limit) <= limit]
         if not fitting:
@@ -126,8 +136,10 @@ class Items:
 
     def _add(self, i: int, j: int, styles: Sequence[Style]) -> tuple[int, Chain] | None:
         """Make the cascade with a style for each layer, and keep it."""
-        chain = make_chain(self.parts[i : j + 1], styles)
+        chain = make_chain(self.parts[i : j + 1], styles, self._fed)
         if chain is None or not self._admissible(chain):
+            return None
+        if self._fed in chain.externals and not is_fed(chain):
             return None
         key = tuple((n.rows, sum(n.margins)) for n in chain.nest.nodes)
         if key not in self._bases[i, j]:
@@ -158,7 +170,7 @@ class Items:
         """A quick lower bound: what else lives, the larger of input and result, and the rows that every layer reads."""
         if (i, j) not in self._least:
             made = {p.outputs[0] for p in self.parts[i : j + 1]}
-            outside = {self._schedule.root(t) for p in self.parts[i : j + 1] for t in p.inputs} - made
+            outside = {self._schedule.root(t) for p in self.parts[i : j + 1] for t in p.inputs} - made - {self._fed}
             rows: dict[TensorRef, int] = {}
             for part in self.parts[i + 1 : j + 1]:
                 assert part.form is not None
@@ -174,6 +186,9 @@ class Items:
     def _closed(self, i: int, j: int) -> bool:
         """Whether only the last layer's result is read outside of the run, and all are row-local."""
         parts = self.parts[i : j + 1]
+        inside = [k for k in self._readers if i <= k <= j]
+        if inside and (i > 0 or inside != self._readers or self.parts[0].inputs[0] is not self._fed):
+            return False
         if any(p.form is None or len(p.outputs) != 1 for p in parts):
             return False
         inner = {p.outputs[0] for p in parts[:-1]}
@@ -190,8 +205,9 @@ class Items:
         windows = tuple((o, nest.window_bytes(n)) for n, o in enumerate(offsets))
         known = distances(nest, [t.type.nbytes for t in externals], windows)
         out = self.parts[j].outputs[0]
-        ending = {external_name(e) for e, t in enumerate(externals) if self._lives[t][1] <= j} | {OUT, WINDOWS}
-        buffers = [BufferInfo(external_name(e), t.type.nbytes, 4, 0, 0) for e, t in enumerate(externals)]
+        kept = [(external_name(e), t) for e, t in enumerate(externals) if t is not self._fed]
+        ending = {name for name, t in kept if self._lives[t][1] <= j} | {OUT, WINDOWS}
+        buffers = [BufferInfo(name, t.type.nbytes, 4, 0, 0) for name, t in kept]
         buffers += [BufferInfo(OUT, out.type.nbytes, 4, 0, 0)]
         buffers += [BufferInfo(WINDOWS, total, 4, 0, 0)] if total else []
         allowed = {(a, b): Conflict(a, b, d) for (a, b), d in known.items() if {a, b} <= ending}
@@ -241,9 +257,7 @@ def _weighed(found: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """Portable kernels count for what they take beside those of the instruction set, whose estimates come from counts."""
     if all(c.kernel.startswith("generic.") for c in found):
         return tuple(found)
-    return tuple(
-        replace(c, instructions=int(PORTABLE * c.instructions)) if c.kernel.startswith("generic.") else c for c in found
-    )
+    return tuple(replace(c, instructions=int(PORTABLE * c.instructions)) if c.kernel.startswith("generic.") else c for c in found)
 
 
 def _overhead(chain: Chain) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from aot.errors import Problem, UsageError
 from aot.executor.cascade.chain import Part
-from aot.executor.cascade.emit import Work, emit
+from aot.executor.cascade.emit import FEED, Work, emit
 from aot.executor.cascade.items import Item, Items, Lower
 from aot.executor.schedule import Callee, LayerCall, Schedule
 from aot.executor.selection import Candidate
@@ -24,10 +25,15 @@ SLOWDOWN = 1.25
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`budget`: bytes that the workspace may take (None: as few as possible); `usual`: instructions without cascades."""
+    """`budget`: bytes that the workspace may take (None: as few as possible); `usual`: instructions without cascades.
+
+    `fed`: the model's only input comes row by row and is not in the workspace; `small`: even where that costs instructions.
+    """
 
     budget: int | None
     usual: int
+    fed: bool = False
+    small: bool = True
 
 
 LONGEST = 20
@@ -99,7 +105,7 @@ def smallest(items: Items, high: int, *, most: int) -> list[Item]:
     return best
 
 
-def build_cascade(schedule: Schedule, item: Item, parts: Sequence[Part]) -> tuple[LayerCall, Candidate]:
+def build_cascade(schedule: Schedule, item: Item, parts: Sequence[Part], *, fed: bool) -> tuple[LayerCall, Candidate]:
     """The call that takes the place of the item's layers, and the one kernel that it can have."""
     assert item.chain is not None
     chain = item.chain
@@ -107,11 +113,14 @@ def build_cascade(schedule: Schedule, item: Item, parts: Sequence[Part]) -> tupl
     work = [Work(t) if k is None else Work(t, next(kernels).lowered) for k, t in zip(chain.makers, chain.types, strict=True)]
     calls = schedule.calls[item.first : item.last + 1]
     span = calls[-1].span
-    cascade = emit(chain.nest, work, [t.type for t in chain.externals], name=f"cascade_{item.first}", span=span)
+    types = [t.type for t in chain.externals]
+    cascade = emit(chain.nest, work, types, name=f"cascade_{item.first}", span=span, fed=fed)
     func = cascade.func
+    feed = (FEED, *chain.nest.arrivals()) if fed else None
     call = LayerCall(
         func, chain.externals, calls[-1].outputs, cascade.constants, span=span,
         ops=tuple(sorted({op for c in calls for op in c.ops})), callees={k: Callee(f) for k, f in cascade.callees.items()},
+        feed=feed,
     )  # fmt: skip
     code = {c.key: c.code for c in item.kernels}
     candidate = Candidate(
@@ -132,12 +141,17 @@ def use_cascades(
     """The schedule with cascades where they pay, and for each of its calls the kernels that may be chosen.
 
     With a budget: the fewest instructions within it.  Without one, or where nothing fits it: the smallest workspace whose
-    instructions stay within SLOWDOWN of the usual ones.
+    instructions stay within SLOWDOWN of the usual ones.  E5054 where the model cannot be fed by rows.
     """
-    items = Items(schedule, functions, found, lower=lower)
+    items = Items(schedule, functions, found, lower=lower, fed=schedule.inputs[0] if limits.fed else None)
     chosen = None if limits.budget is None else best_cover(items, limits.budget)
-    if chosen is None:
+    if chosen is None and not limits.small:
+        chosen = best_cover(items, items.everything)
+    if chosen is None and cover(items, items.everything) is not None:
         chosen = smallest(items, items.everything, most=int(SLOWDOWN * limits.usual))
+    if chosen is None:
+        where = schedule.inputs[0].name
+        raise UsageError(Problem("E5054", f"the layers that read {where} cannot run row by row, so it cannot be fed so", where))
     calls: list[LayerCall] = []
     kernels: list[Sequence[Candidate]] = []
     for item in chosen:
@@ -145,7 +159,7 @@ def use_cascades(
             calls.append(schedule.calls[item.first])
             kernels.append(item.kernels)
         else:
-            call, candidate = build_cascade(schedule, item, items.parts)
+            call, candidate = build_cascade(schedule, item, items.parts, fed=limits.fed and item.first == 0)
             calls.append(call)
             kernels.append([candidate])
     return replace(schedule, calls=tuple(calls)), kernels
