@@ -99,7 +99,11 @@ def compiled(func: PrimFunc) -> Compiled:
     return Compiled(func, translation.source, translation.statements, names["entry"])
 
 
-def run(func: PrimFunc, buffers: Mapping[str, Array], scalars: Mapping[str, int] | None = None, *, poison: int = 0xA5) -> None:
+Scalars = Mapping[str, int | float]
+"""The values of a function's scalars by name."""
+
+
+def run(func: PrimFunc, buffers: Mapping[str, Array], scalars: Scalars | None = None, *, poison: int = 0xA5) -> None:
     """Run one PrimFunc on numpy arrays by buffer name; outputs are written in place, arrays may share memory.
 
     Inputs, outputs and consts must be given, C-contiguous and of the buffer's size in bytes; scratch is made here unless given.
@@ -111,7 +115,7 @@ def run_module(
     main: PrimFunc,
     funcs: Mapping[str, PrimFunc],
     buffers: Mapping[str, Array],
-    scalars: Mapping[str, int] | None = None,
+    scalars: Scalars | None = None,
     *,
     poison: int = 0xA5,
     on_call: OnCall | None = None,

@@ -220,6 +220,27 @@ def test_merge_functions_keeps_every_member() -> None:
         np.testing.assert_array_equal(buffers["y"], expected["y"])
 
 
+def test_merge_functions_takes_numbers_of_either_sign_and_floats() -> None:
+    """`x - 5` and `x + 3` are one form; a factor of float32 may vary, but not with a zero, whose sign would be lost."""
+
+    def scaled(offset: int, factor: float) -> PrimFunc:
+        b = IRBuilder("scaled")
+        x, y = b.input("x", (8,), "int8"), b.output("y", (8,), "float32")
+        with b.for_("i", 8) as i:
+            b.store(y, i, cast("float32", cast("int32", x[i]) + offset) * imm(factor, "float32"))
+        return optimize(b.finish())
+
+    funcs = [scaled(-5, 0.25), scaled(3, 1.5), scaled(-7, -2.0)]
+    ((members, merged),) = merge_functions(funcs)
+    assert members == (0, 1, 2)
+    x = np.arange(-4, 4, dtype=np.int8)
+    for (offset, factor), scalars in zip(((-5, 0.25), (3, 1.5), (-7, -2.0)), merged.scalars, strict=True):
+        y = np.zeros(8, np.float32)
+        run(merged.func, {"x": x, "y": y}, {v.name: s for v, s in zip(merged.func.scalars, scalars, strict=True)})
+        np.testing.assert_array_equal(y, (x.astype(np.float32) + offset) * np.float32(factor))
+    assert len(merge_functions([scaled(2, -0.0), scaled(2, 1.0)])) == 2
+
+
 def test_merge_functions_with_lets_streams_and_scratch() -> None:
     """Scratch of a merged function has no size of its own: the caller hands it in."""
     funcs = [optimize(blocked_dense(4, 6, 8)), optimize(blocked_dense(6, 5, 12))]

@@ -22,6 +22,9 @@ from aot.topi.generic.layer import (
 )
 from aot.topi.stream import ChannelBlock, ChannelStream
 
+TAIL_CODE = 360
+"""Bytes of an element-wise call of the tail, at each of a block's results."""
+
 
 def accepts_dense(group: Group, _target: Target) -> bool:
     layer = match_layer(group, EVERY_KIND)
@@ -51,7 +54,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
         channel_blocks(b, stream, lambda block: matrix_tile(b, tile_of, block))
     kernel = "generic.dense" if layer.weight.ndim == 2 else "generic.pointwise"
     described = describe(kernel, rows=pixels, channels=stream.block)
-    code = (520 if layer.weight.ndim == 2 else 640) + 220 * bool(stream.tail)
+    code = (520 if layer.weight.ndim == 2 else 640) + 220 * bool(stream.tail) + TAIL_CODE * len(layer.tail)
     return finish(b, buffers, layer, kernel=described, per_mac=1.9 if pixels == 2 else 2.6, code=code)
 
 

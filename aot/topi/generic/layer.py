@@ -87,10 +87,6 @@ NOT_INT8 = 0.75
 """Instructions that halfwords of data or packed weights cost more for each multiply-accumulate."""
 
 
-TAIL_CODE = 360
-"""Bytes of an element-wise call of the tail, at each of a block's results."""
-
-
 def finish(b: IRBuilder, buffers: LayerBuffers, layer: FusedLayer, *, kernel: str, per_mac: float, code: int) -> Lowered:
     """The kernel that the builder holds, with its constants.
 
@@ -99,7 +95,7 @@ def finish(b: IRBuilder, buffers: LayerBuffers, layer: FusedLayer, *, kernel: st
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
     per_mac += NOT_INT8 * (layer.data_type.dtype != "int8" or layer.weight_dtype != "int8")
     instructions = int(per_mac * layer.macs + 14 * layer.out_type.size)
-    return Lowered(func, dict(buffers.ctx.constants), instructions, code + TAIL_CODE * len(layer.tail))
+    return Lowered(func, dict(buffers.ctx.constants), instructions, code)
 
 
 def unroll_factor(depth: int, *, limit: int = 4) -> int:
