@@ -23,7 +23,10 @@ from aot.op.impl import Lowered
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One kernel for one layer; `key` is equal for candidates that share their code; sizes in bytes."""
+    """One kernel for one layer; `key` is equal for candidates that share their code; sizes in bytes.
+
+    `weights` are those of the layer's weights and biases in the model, whatever the kernel makes of them.
+    """
 
     kernel: str
     lowered: Lowered
@@ -32,6 +35,7 @@ class Candidate:
     constants: int
     code: int
     scratch: int
+    weights: int = 0
 
 
 @dataclass(frozen=True, slots=True)

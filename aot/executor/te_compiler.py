@@ -67,6 +67,7 @@ def candidates(func: Function, target: Target, name: str, policy: Policy, *, key
     if keyed:
         code_key = structural_key if policy.opt == "speed" else lambda f: sharing_key(flatten(simplified(f)))
     group = group_of(func)
+    weights = _weight_bytes(group)
     found: list[Candidate] = []
     for impl in _accepting(group, target):
         if (impl.anchor == "*" and found) or (policy.kernels == "generic" and not impl.name.startswith("generic.")):
@@ -81,9 +82,19 @@ def candidates(func: Function, target: Target, name: str, policy: Policy, *, key
                 sum(c.nbytes for c in lowered.constants.values()),
                 lowered.code,
                 sum(b.nbytes for b in lowered.func.scratch),
+                weights,
             )
         )
     return found
+
+
+WEIGHTED = frozenset({"nn.conv2d", "nn.depthwise_conv2d", "nn.dense", "nn.bias_add"})
+
+
+def _weight_bytes(group: Group) -> int:
+    """Weights and biases as the model has them."""
+    calls = [e for e in post_order(group.result) if isinstance(e, Call) and getattr(e.op, "name", "") in WEIGHTED]
+    return sum(a.data.nbytes for c in calls for a in c.args if isinstance(a, Constant))
 
 
 def _accepting(group: Group, target: Target) -> list[Impl]:
@@ -289,8 +300,8 @@ def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy
 def _selected(found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[int, ...]:
     """The number of each layer's kernel.
 
-    speed: no limit.  balanced: constants and code within twice the smallest constants plus 12 KiB, of which code may take
-    12 KiB, and in large models one byte for 16 bytes of constants more.  size: constants within 6 % of the smallest,
+    speed: no limit.  balanced: constants and code within twice the model's weights plus 12 KiB, of which code may take 12 KiB,
+    and in large models one byte for 16 bytes of constants more.  size: constants within 6 % of the smallest,
     code within 12 KiB.  ram: as balanced; `found` then holds only kernels whose scratch the workspace has room for.
     An explicit budget for flash comes on top.
     """
@@ -300,7 +311,15 @@ def _selected(found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[int
     if code is not None and policy.opt != "size":
         code += max(0, smallest - LARGE_MODEL) // 16
     factor = {"speed": None, "size": 1.06}.get(policy.opt, 2)
+    if policy.opt != "size":
+        smallest = sum(_least(layer) for layer in found)
     flash = None if factor is None else int(factor * smallest) + CODE_ALLOWANCE - main
     if policy.flash_budget is not None:
         flash = min(f for f in (flash, policy.flash_budget - main) if f is not None)
     return choose(found, Budget(flash, code))
+
+
+def _least(layer: Sequence[Candidate]) -> int:
+    """Bytes of a layer's weights in the model, or of its smallest constants where those are fewer (or no weights)."""
+    least = min(c.constants for c in layer)
+    return min(least, layer[0].weights) if layer[0].weights else least
