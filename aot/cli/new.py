@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aot.cli.options import BoardName, CompileOptions, JsonFlag, QuietFlag, compiles
+from aot.cli.options import BoardName, CompileOptions, JsonFlag, QuietFlag, compiles, words_of
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
 
@@ -58,15 +58,14 @@ def command(
     names = list(name or [])
     if names and len(names) != len(models):
         raise UsageError(Problem("E5043", f"{len(names)} names for {len(models)} models; give --name once per model"))
-    wanted = [
-        request(path, replace(options, name=names[i] if names else None), target=cpu) for i, path in enumerate(models)
-    ]
+    wanted = [request(path, replace(options, name=names[i] if names else None), target=cpu) for i, path in enumerate(models)]
     wanted = [replace(w, options=replace(w.options, share_workspace=share)) for w in wanted]
     old = read_manifest(folder, force=force)
     with out.working(f"compiling {len(wanted)} models"):
         parts = tuple(make_part(w) for w in wanted)
         label = title or folder.resolve().name
-        files = generate(Spec(kind, _title(label), place, parts, options.oracle, options.opt, share, board_file(board)))
+        words = words_of(options, leave_out=("name",))
+        files = generate(Spec(kind, _title(label), place, parts, options.oracle, options.opt, share, board_file(board), words))
     written = write_project(folder, files, old=old)
     _report(out, folder, place, kind=kind, files=files, written=written, parts=parts)
 

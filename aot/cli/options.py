@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -72,6 +73,18 @@ class CompileOptions:
     pool: Pools = None
     pin: Pins = None
     feed_rows: FeedRows = False
+
+
+def words_of(options: CompileOptions, *, leave_out: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The options as words of a shell's command line: oracle and opt always, the others where they are not the defaults."""
+    words: list[str] = []
+    for option in fields(CompileOptions):
+        value = getattr(options, option.name)
+        if option.name in leave_out or (value == option.default and option.name not in ("oracle", "opt")):
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            words += [f"--{option.name.replace('_', '-')}", shlex.quote(str(one))]
+    return tuple(words)
 
 
 def compiles(*, leave_out: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

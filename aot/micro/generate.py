@@ -56,6 +56,7 @@ class Spec:
     workspace (`Options.share_workspace`).
 
     `board_file` is the text of board.toml for a board that aot does not bring along; the project then keeps a copy.
+    `options` are the words of the command line that compile the models in the same way again.
     """
 
     kind: str
@@ -66,6 +67,7 @@ class Spec:
     opt: str = "balanced"
     share: bool = False
     board_file: str = ""
+    options: tuple[str, ...] = ()
 
     @property
     def board_argument(self) -> str:

@@ -92,6 +92,16 @@ def test_regenerating_with_the_same_model_changes_nothing(project: Path) -> None
     assert snapshot(project) == before
 
 
+def test_regenerating_repeats_the_options(tmp_path: Path) -> None:
+    """One test for all options that `aot new` has: none may get lost."""
+    new(tmp_path / "p", DIGITS, "--kernels", "generic", "--opt", "ram", "--ram-budget", "96 KiB", "--flash-budget", "1MiB")
+    before = snapshot(tmp_path / "p")
+    script = before["regenerate.sh"].decode()
+    assert "--oracle litert --opt ram --kernels generic --flash-budget 1MiB --ram-budget '96 KiB'" in script
+    sh(f"AOT='{sys.executable} -m aot' PYTHONPATH='{ROOT}' sh regenerate.sh", cwd=tmp_path / "p")
+    assert snapshot(tmp_path / "p") == before
+
+
 def test_a_generated_file_changed_by_hand_is_not_lost(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = project / "aot" / "models" / "digits.c"
     path.write_text(path.read_text() + "/* my fix */\n")

@@ -22,7 +22,8 @@ from tests.micro.projects import DIGITS, ROOT, arduino_header, need, new, sh
 _OFFICIAL = ROOT.parent / "shared" / "models" / "nets" / "mlperf_kws_dscnn_int8.tflite"
 KWS = _OFFICIAL if _OFFICIAL.is_file() else ROOT / "tests" / "models" / "net_kws_dscnn.tflite"
 """The official keyword spotter where it is at hand, else a net of its shape."""
-MODELS = {"kws": {"kws": KWS}, "digits": {"digits": DIGITS}, "two models": {"kws": KWS, "digits": DIGITS}}
+BOTH = {"kws": KWS, "digits": DIGITS}
+MODELS = {"kws": {"kws": KWS}, "digits": {"digits": DIGITS}, "two models": BOTH, "one workspace": BOTH}
 BOARD = "mps2-an386"
 _PASS = re.compile(r"PASS (\w+): [^\n]*\b0 outputs differ")
 
@@ -71,7 +72,8 @@ def _framework(project: Path, program: Path, library: Path) -> set[str]:
     folder = project.parent / "o"
     folder.mkdir()
     (folder / "Arduino.h").write_text(arduino_header("semihosting"))
-    (folder / "board.ld").write_text(render("board.ld.j2", board=board, place=Places(*["SSRAM1"] * 2, *["SSRAM23"] * 2)))
+    place = Places(*["SSRAM1"] * 2, *["SSRAM23"] * 2)
+    (folder / "board.ld").write_text(render("board.ld.j2", board=board, place=place, pools=[]))
     main = "int main() { setup(); loop(); }\n"
     (folder / "sketch.cpp").write_text(f"#include <Arduino.h>\n{program.read_text()}\n{main}")
     crt = data_folder("crt")
@@ -107,6 +109,7 @@ def test_cell(tmp_path: Path, kind: str, models: str) -> None:
     wanted = MODELS[models]
     build, board = KINDS[kind]
     names = [word for name in wanted for word in ("--name", name)]
+    names += ["--share-workspace"] * (models == "one workspace")
     new(tmp_path / "p", *wanted.values(), *names, "--kind", kind, "--board", board)
     assert build(tmp_path / "p", list(wanted)) == set(wanted)
 

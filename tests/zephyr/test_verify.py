@@ -38,7 +38,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "VERSION").write_text("VERSION_MAJOR = 3\nVERSION_MINOR = 4\nPATCHLEVEL = 99\n")
     (tmp_path / "ZephyrConfig.cmake").write_text(CONFIG.format(root=ROOT, python=sys.executable, standin=STANDIN))
     place = Places("SSRAM1", "SSRAM1", "SSRAM23", "SSRAM23")
-    (tmp_path / "board.ld").write_text(render("board.ld.j2", board=load_board("mps2-an385"), place=place))
+    (tmp_path / "board.ld").write_text(render("board.ld.j2", board=load_board("mps2-an385"), place=place, pools=[]))
     monkeypatch.setenv("ZEPHYR_BASE", str(tmp_path))
     monkeypatch.delenv("ZEPHYR_MODULES", raising=False)
     return tmp_path

@@ -71,7 +71,7 @@ def build(application: Path, module: Path, folder: Path, *defines: str) -> subpr
     folder.mkdir(exist_ok=True)
     board = load_board("mps2-an385")
     script = folder / "board.ld"
-    script.write_text(render("board.ld.j2", board=board, place=Places("SSRAM1", "SSRAM1", "SSRAM23", "SSRAM23")))
+    script.write_text(render("board.ld.j2", board=board, place=Places("SSRAM1", "SSRAM1", "SSRAM23", "SSRAM23"), pools=[]))
     settings = [
         f"-DZephyr_DIR={STANDIN}", f"-DEXTRA_ZEPHYR_MODULES={module}", f"-DSTANDIN_RUNTIME={ROOT / 'crt'}",
         f"-DSTANDIN_SCRIPT={script}", f"-DPython3_EXECUTABLE={sys.executable}", *defines,
