@@ -65,7 +65,10 @@ def command(
         parts = tuple(make_part(w) for w in wanted)
         label = title or folder.resolve().name
         words = words_of(options, leave_out=("name",))
-        files = generate(Spec(kind, _title(label), place, parts, options.oracle, options.opt, share, board_file(board), words))
+        workspace = workspace_files(parts) if share else {}
+        files = generate(
+            Spec(kind, _title(label), place, parts, options.oracle, options.opt, workspace, board_file(board), words)
+        )
     written = write_project(folder, files, old=old)
     _report(out, folder, place, kind=kind, files=files, written=written, parts=parts)
 
@@ -73,6 +76,14 @@ def command(
 def board_file(name: str | None) -> str:
     """The text of board.toml for a board in a folder of the user's, which the project keeps."""
     return (Path(name) / "board.toml").read_text(encoding="utf-8") if name and "/" in name else ""
+
+
+def workspace_files(parts: tuple[Part, ...]) -> dict[str, str]:
+    """aot_workspace.h and .c for models that share it; a second model of the same name is an error (E5043)."""
+    from aot.executor.shared import SHARED_WORKSPACE, shared_files
+
+    files = shared_files([p.artifact for p in parts])
+    return {name: text for name, text in files.items() if name.startswith(f"{SHARED_WORKSPACE}.")}
 
 
 def _title(text: str) -> str:
