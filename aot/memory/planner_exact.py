@@ -6,16 +6,17 @@ grows, so one of these orders gives an optimal plan.  An order needs no look whe
 
 * a buffer y not yet placed would fit entirely below the one placed now: then y can sink into that hole;
 * at some step, the bytes still to be placed do not fit between the lowest place left and the limit;
-* its state (what is placed, and the lowest places of the rest) was seen before.
+* its state (what is left, and the lowest places for it) was seen before, in no larger a workspace.
 
 That needs conflicts with distances >= 0 (a kernel that writes behind its reads).  With a negative one a buffer may rest on one
-that lies above it; then all orders are tried, not only those of rising offsets.  Buffers that find a hole wherever the others lie
-are left out and placed at the end.  The effort is counted in nodes, not seconds, so the same input gives the same plan.
+that lies above it, and in a circle of distances 0 each on all others; then all orders are tried, not only rising ones.
+Buffers that find a hole wherever the others lie are left out and placed at the end.  The effort is counted in nodes, not seconds,
+so the same input gives the same plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aot.memory.bounds import possible_savings
@@ -138,7 +139,7 @@ class _Search:
     exhausted: bool = False
     budget: int = 0
     cliques: list[list[int]] = field(default_factory=list)
-    seen: set[tuple[int, ...]] = field(default_factory=set)
+    seen: dict[tuple[int, ...], int] = field(default_factory=dict)
     near: dict[int, list[Neighbour]] = field(default_factory=dict)
     rising: bool = True
 
@@ -147,6 +148,7 @@ class _Search:
         inside = set(self.part)
         self.near = {i: [n for n in self.problem.neighbours[i] if n[0] in inside] for i in self.part}
         self.rising = all(low <= 0 <= high for near in self.near.values() for _, low, high in near)
+        self.rising = self.rising and _acyclic({i: [j for j, _, high in near if high == 0] for i, near in self.near.items()})
         self.cliques = self._cliques()
         self.exhausted = self._visit({}, dict.fromkeys(self.part, 0), level=0, top=0)
 
@@ -177,11 +179,11 @@ class _Search:
                 continue
             left = self._lowest_after(i, at, placed, lowest=lowest)
             placed[i] = at
-            state = self._state(placed, left, at)
-            complete = state in self.seen or not self._fits(left, at if self.rising else 0)
+            state, height = self._state(placed, left, at), max(top, at + size[i])
+            complete = self.seen.get(state, height + 1) <= height or not self._fits(left, at if self.rising else 0)
             if not complete:
-                self.seen.add(state)
-                complete = self._visit(placed, left, level=at, top=max(top, at + size[i]))
+                self.seen[state] = height
+                complete = self._visit(placed, left, level=at, top=height)
             del placed[i]
             if not complete:
                 return False
@@ -224,3 +226,13 @@ class _Search:
                 if floor + total > limit:
                     return False
         return True
+
+
+def _acyclic(below: Mapping[int, Sequence[int]]) -> bool:
+    """Whether no buffer lies, by way of others, on itself."""
+    waiting = {i: set(near) for i, near in below.items()}
+    while True:
+        free = {i for i, near in waiting.items() if not near}
+        if not free:
+            return not waiting
+        waiting = {i: near - free for i, near in waiting.items() if i not in free}

@@ -16,6 +16,7 @@ from aot.memory.planner import plan
 from aot.memory.planner_exact import improve
 from aot.memory.verify import verify_plan
 from tests.memory.programs import random_program
+from tests.scale import cases
 
 
 def with_distances(program: Program, seed: int) -> Program:
@@ -62,7 +63,7 @@ def test_random_programs(block: int) -> None:
 
 @pytest.mark.slow
 def test_a_thousand_programs_come_close_to_their_bound() -> None:
-    found = [check_random(seed, nodes=100) for seed in range(5000, 6000)]
+    found = [check_random(seed, nodes=100) for seed in range(5000, 5000 + cases(1000))]
     ratios = [size / bound for size, bound in found if bound]
     assert sum(ratios) / len(ratios) <= 1.05
 
@@ -129,9 +130,14 @@ def test_tiny_sets_against_all_positions(block: int) -> None:
         check_against_brute_force(seed)
 
 
+@pytest.mark.parametrize("seed", [241, 326])  # a circle of distances 0; a state that is reached a second time, but lower
+def test_sets_that_the_search_once_got_wrong(seed: int) -> None:
+    check_against_brute_force(seed)
+
+
 @pytest.mark.slow
 def test_many_tiny_sets_against_all_positions() -> None:
-    for seed in range(100, 400):
+    for seed in range(100, 250):
         check_against_brute_force(seed)
 
 
