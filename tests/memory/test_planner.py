@@ -14,6 +14,7 @@ from aot.memory.plan import BufferInfo, Conflict, align_up, overlap_in_time
 from aot.memory.planner import plan
 from aot.memory.verify import verify_plan
 from tests.memory.programs import chain, random_program
+from tests.scale import cases
 
 
 @pytest.mark.parametrize(
@@ -58,8 +59,8 @@ def test_random_programs(block: int) -> None:
 
 @pytest.mark.slow
 def test_many_random_programs() -> None:
-    for seed in range(1000, 2000):
-        check_random(seed, effort=100_000, nodes=500)
+    for seed in range(1000, 1000 + cases(1000)):
+        check_random(seed, effort=50_000, nodes=100)
 
 
 def optimum(buffers: tuple[BufferInfo, ...]) -> int:

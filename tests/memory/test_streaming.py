@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from aot import op as operators
+from aot.build import compile_model
+from aot.executor.bounds import memory_bounds
+from aot.frontend.macs import nominal_shapes
+from aot.frontend.tflite import from_tflite
+from aot.memory.planner import plan
 from aot.memory.streaming import Read, RowGraph, RowOp, RowTensor, fed_by_rows, streaming_bound, whole_tensor_bound
+from aot.relay.expr import Function
+from aot.relay.transform import pipeline
 
 NETS = Path(__file__).parents[3] / "shared" / "models" / "nets"
 
@@ -78,15 +88,44 @@ TABLE = {
 }
 
 
+needs_nets = pytest.mark.skipif(not NETS.is_dir(), reason="the shared models are not there")
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(not NETS.is_dir(), reason="the shared models are not there")
+@needs_nets
 @pytest.mark.parametrize("name", TABLE)
 def test_known_networks(name: str) -> None:
     """Counted once by hand from their shapes."""
-    from aot.build import compile_model
-
-    workspace = compile_model(NETS / f"{name}.tflite").artifact.metadata["workspace"]
+    operators.load_all()
+    data = (NETS / f"{name}.tflite").read_bytes()
+    main = pipeline()(from_tflite(data))["main"]
+    assert isinstance(main, Function)
+    found = memory_bounds(main, nominal_shapes(data))
     liveness, rows, fed = TABLE[name]
-    assert (workspace["lower_bound"], workspace["streaming_bound"]) == (liveness, rows)
-    assert fed is None or workspace["fed_bound"] == fed
-    assert workspace["optimal"]
+    assert (found.liveness, found.streaming) == (liveness, rows)
+    assert fed is None or found.fed == fed
+
+
+@pytest.mark.slow
+@needs_nets
+@pytest.mark.parametrize("name", [n for n in TABLE if n.startswith("mlperf")])
+def test_plans_of_mlperf_tiny_are_proven_optimal(name: str) -> None:
+    assert compile_model(NETS / f"{name}.tflite").artifact.metadata["workspace"]["optimal"]
+
+
+@pytest.mark.slow
+@needs_nets
+def test_planning_a_large_network_takes_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent: list[float] = []
+
+    def timed(*args: Any, **options: Any) -> Any:
+        start = time.process_time()
+        try:
+            return plan(*args, **options)
+        finally:
+            spent.append(time.process_time() - start)
+
+    monkeypatch.setattr("aot.executor.layout.plan", timed)
+    compile_model(NETS / "mcunet_320kb_imagenet_int8.tflite")
+    assert spent
+    assert sum(spent) < 10
