@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Collection, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -106,15 +108,33 @@ def show_divergence(out: Output, found: Mapping[str, Any], *, top: int = 10) -> 
         out.row("alone", f"layer {alone['layer']} as a model of its own {words[alone['reproduces']]}")
 
 
-def reproducer_text(found: Mapping[str, Any], folder: Path, *, model: Path, board: str) -> list[str]:
-    """The commands that show the difference again."""
+ANY_MODEL = frozenset({"oracle", "opt", "kernels", "flash_budget", "ram_budget", "io"})
+"""Options that mean something for a layer alone; the others name graphs and tensors of the whole model."""
+
+
+def reproducer_text(found: Mapping[str, Any], folder: Path, *, model: Path, board: str, options: CompileOptions) -> list[str]:
+    """The commands that show the difference again, with the options that are not the defaults."""
     lines = []
     if found["reproducer"] is not None:
-        lines.append(f"aot verify {model} --board {board} --inputs {folder / found['reproducer']}")
+        chosen = " ".join(["", *given_options(options)])
+        lines.append(f"aot verify {model} --board {board}{chosen} --inputs {folder / found['reproducer']}")
     alone = found["one_layer"]
     if alone is not None and alone["model"] is not None:
-        lines.append(f"aot verify {folder / alone['model']} --board {board} --inputs {folder / alone['inputs']}")
+        chosen = " ".join(["", *given_options(options, ANY_MODEL)])
+        lines.append(f"aot verify {folder / alone['model']} --board {board}{chosen} --inputs {folder / alone['inputs']}")
     return lines
+
+
+def given_options(options: CompileOptions, names: Collection[str] | None = None) -> list[str]:
+    """The options that are not the defaults, as the command line takes them; of these names only, where some are given."""
+    words: list[str] = []
+    for field in fields(options):
+        value, flag = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
+        if value == field.default or (names is not None and field.name not in names):
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            words += [flag] if one is True else [flag, shlex.quote(str(one))]
+    return words
 
 
 def divergence_text(place: object) -> str:
@@ -170,7 +190,12 @@ def command(
             progress=out.row,
         )  # fmt: skip
     show(out, found, artifact)
-    for line in reproducer_text(found.divergence, output, model=model, board=place.name) if found.divergence else ():
+    again = (
+        ()
+        if found.divergence is None
+        else reproducer_text(found.divergence, output, model=model, board=place.name, options=options)
+    )
+    for line in again:
         out.row("again", line)
     out.result(found.to_json())
     if not found.exact:

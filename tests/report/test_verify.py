@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from aot.build import build
+from aot.cli.options import CompileOptions
+from aot.cli.verify import given_options, reproducer_text
 from aot.executor.artifact import Artifact
 from aot.micro.board import load_board
 from aot.micro.project import prepare
@@ -81,6 +83,18 @@ def test_the_wrong_layer_becomes_a_model_of_its_own(tmp_path: Path, monkeypatch:
         again = verify(path.read_bytes(), layer, prepare(layer, load_board("host")), sets, profile=False)
         assert again.exact == exact
     assert [x["op"] for x in layer.metadata["layers"]] == ["FULLY_CONNECTED"]
+
+
+def test_the_commands_that_show_it_again_have_the_options() -> None:
+    found = {"reproducer": "n.npz", "one_layer": {"model": "n.tflite", "inputs": "l.npz"}}
+    options = CompileOptions(opt="size", ram_budget="9 KiB", shape=["x=1", "y=3"], feed_rows=True)
+    assert reproducer_text(found, Path("out"), model=Path("m.tflite"), board="host", options=options) == [
+        "aot verify m.tflite --board host --opt size --ram-budget '9 KiB' --shape x=1 --shape y=3 --feed-rows --inputs out/n.npz",
+        "aot verify out/n.tflite --board host --opt size --ram-budget '9 KiB' --inputs out/l.npz",
+    ]
+    assert given_options(CompileOptions()) == []
+    nothing = {"reproducer": None, "one_layer": None}
+    assert reproducer_text(nothing, Path("out"), model=Path("m"), board="host", options=options) == []
 
 
 def golden(path: Path, artifact: Artifact) -> Sets:
