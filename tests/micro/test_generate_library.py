@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
+import tarfile
 from pathlib import Path
+
+import pytest
 
 from aot.micro.generate_library import target_of
 from tests.micro.projects import DIGITS, TWO_IO, arduino_header, need, new, sh, snapshot
@@ -15,6 +20,21 @@ def test_targets() -> None:
     assert target_of("zephyr", "cortex-m4") == "cortex-m4+nofpu"
     assert target_of("zephyr", "cortex-m0") == "cortex-m0"
     assert target_of("make", "cortex-m4") == "cortex-m4"
+
+
+@pytest.mark.slow
+def test_platformio_itself_reads_the_layout(tmp_path: Path) -> None:
+    """What PlatformIO does without its registry: check platformio.ini, and pack the library by its library.json."""
+    if importlib.util.find_spec("platformio") is None:
+        pytest.skip("platformio is not installed (pip install platformio)")
+    new(tmp_path / "p", DIGITS, TWO_IO, "--kind", "platformio")
+    environment = f"export PLATFORMIO_CORE_DIR={tmp_path}/core PLATFORMIO_SETTING_ENABLE_TELEMETRY=0 PYTHONSAFEPATH=1"
+    tool = f"{environment}\n{sys.executable} -m platformio"
+    found = sh(f"{tool} project config --lint --json-output", cwd=tmp_path / "p")
+    assert found.strip().replace("'", '"') == '{"errors": [], "warnings": []}'
+    sh(f"{tool} pkg pack lib/p -o {tmp_path}/p.tar.gz", cwd=tmp_path / "p")
+    with tarfile.open(tmp_path / "p.tar.gz") as archive:
+        assert {"library.json", "src/digits.c", "src/p_models.h"} <= set(archive.getnames())
 
 
 def test_arduino_library(tmp_path: Path) -> None:

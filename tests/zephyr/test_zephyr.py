@@ -155,10 +155,23 @@ FAULTS = {
     "folder that is no model": (_edit(_LISTS, "app model", "app src"), "was not written by aot compile"),
     "wrong include folder": (_edit("zephyr/CMakeLists.txt", "/include)", "/inklude)"), "inklude"),
     "function that is not there": (_edit(_MAIN, "digits_run(&in", "digits_runn(&in"), "digits_runn"),
+    "kernel function that is not there": (_edit(_MAIN, "  int best = 0;", "  k_nap(1);\n  int best = 0;"), "k_nap"),
     "warning": (_edit(_MAIN, "  int best = 0;", "  int unused;\n  int best = 0;"), "unused"),
     "unknown argument": (_edit(_LISTS, "app model", "app model FAST"), "unknown arguments: FAST"),
     "other name": (_edit(_LISTS, "app model", "app model NAME kws"), "holds digits, not kws"),
 }
+
+
+TEN = {
+    "library made in the application", "unknown key", "wrong kconfig path", "wrong cmake path", "undefined symbol",
+    "unmet dependency", "missing source", "wrong include folder", "kernel function that is not there", "tests folder missing",
+}  # fmt: skip
+"""What the check must notice at the least: faults that were seen in modules of others."""
+
+
+def test_the_ten_faults_are_planted() -> None:
+    assert set(FAULTS) >= TEN
+    assert len(TEN) == 10
 
 
 @pytest.mark.slow
