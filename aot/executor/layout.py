@@ -8,6 +8,7 @@ from typing import Literal
 
 from aot.executor.accesses import count_accesses
 from aot.executor.distances import Operand, call_distances
+from aot.executor.in_place import in_place_results, merge_alignments
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.memory.liveness import Program, Step, Storage, liveness, program_conflicts
 from aot.memory.plan import BufferInfo, Kind, MemoryPlan
@@ -58,13 +59,14 @@ class Layout:
 class _Builder:
     """Collects storages while deciding the place of each tensor."""
 
-    def __init__(self, schedule: Schedule, io: Io) -> None:
+    def __init__(self, schedule: Schedule, io: Io, over: Mapping[TensorRef, TensorRef]) -> None:
         self.schedule = schedule
         self.io = io
         self.names = NameSupply()
         self.storages: list[Storage] = []
         self.places: dict[TensorRef, Place] = {}
-        self.aligns = alignments(schedule)
+        self.over = over
+        self.aligns = merge_alignments(alignments(schedule), over)
 
     def reserve(self, name: str, size: int, *, align: int, kind: Kind) -> str:
         key = self.names.fresh(printable(name) or kind)
@@ -99,6 +101,8 @@ class _Builder:
                     continue  # parts of one tensor
                 if tensor in direct and self.io == "user":
                     self.places[tensor] = Place("output", index=direct[tensor])
+                elif tensor in self.over and self.places[self.over[tensor]].where == "workspace":
+                    self.places[tensor] = self.places[self.over[tensor]]
                 else:
                     self.places[tensor] = self.planned(tensor, "output" if tensor in direct else "tensor")
 
@@ -143,8 +147,20 @@ def alignments(schedule: Schedule) -> dict[TensorRef, int]:
 
 
 def make_layout(schedule: Schedule, io: Io) -> Layout:
-    """Decide all places, plan the workspace and have the plan checked (E9005)."""
-    builder = _Builder(schedule, io)
+    """Decide all places, plan the workspace and have the plan checked (E9005).
+
+    Where kernels may write exactly over an operand, the plan with these tensors in one place is tried first, and without where
+    that is not proven to be the smallest.
+    """
+    over = {} if schedule.pooling.pools else in_place_results(schedule)
+    layout = _lay_out(schedule, io, over)
+    if over and not layout.plan.optimal:
+        layout = min(layout, _lay_out(schedule, io, {}), key=lambda x: x.plan.size)
+    return layout
+
+
+def _lay_out(schedule: Schedule, io: Io, over: Mapping[TensorRef, TensorRef]) -> Layout:
+    builder = _Builder(schedule, io, over)
     builder.inputs()
     direct = builder.direct_outputs()
     builder.results(direct)

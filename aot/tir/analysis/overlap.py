@@ -66,7 +66,7 @@ def safe_distances(func: PrimFunc, funcs: Mapping[str, PrimFunc] | None = None, 
     """
     watched = [(a, b) for a in func.inputs for b in func.outputs + func.scratch]
     watched += [(a, b) for a in func.scratch for b in func.outputs]
-    pairs = frozenset(p for p in watched if not _type_based(*p))
+    pairs = frozenset(p for p in watched if not type_based(*p))
     if any(not b.is_sized for p in pairs for b in p):
         return {}
     accesses = sum(1 for s in walk(func.body) if isinstance(s, (Store, Let, Block, CallPrim)))
@@ -85,7 +85,7 @@ def _whole(pair: Pair, value: int, side: int) -> int:
     return max(-second.nbytes, min(first.nbytes, value))
 
 
-def _type_based(a: Buffer, b: Buffer) -> bool:
+def type_based(a: Buffer, b: Buffer) -> bool:
     """Whether a C compiler may take accesses through the two for independent: elements of different types, neither bytes."""
     return a.dtype != b.dtype and itemsize(a.dtype) > 1 and itemsize(b.dtype) > 1
 

@@ -1,0 +1,62 @@
+"""Results that take the storage of an operand: layers whose kernels may write exactly over what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aot.executor.schedule import LayerCall, Schedule, TensorRef
+from aot.tir.analysis.in_place import in_place_pairs
+from aot.tir.analysis.overlap import safe_distances
+
+SMALL = 8
+"""Where a distance of less than a part in so many of the tensor is safe, the planner has more freedom with the distance."""
+
+
+def in_place_results(schedule: Schedule) -> dict[TensorRef, TensorRef]:
+    """Result -> operand whose storage it takes, in the order of the calls; both whole tensors of one size, by root.
+
+    The operand is used for the last time by that call and is neither a constant nor a result of the model.
+    """
+    last = {schedule.root(t): i for i, call in enumerate(schedule.calls) for t in call.inputs}
+    kept = {schedule.root(t) for t in (*schedule.outputs, *schedule.constants)}
+    found: dict[TensorRef, TensorRef] = {}
+    for i, call in enumerate(schedule.calls):
+        free = {schedule.root(t) for t in call.inputs if last[schedule.root(t)] == i} - kept
+        pair = _pair(schedule, call, free)
+        if pair is not None:
+            found[pair[0]] = pair[1]
+    return found
+
+
+def _pair(schedule: Schedule, call: LayerCall, free: set[TensorRef]) -> tuple[TensorRef, TensorRef] | None:
+    """(result, operand) of a call; one with a single result."""
+    if len(call.outputs) != 1 or "distances" in call.func.attrs.extra:
+        return None
+    result = schedule.root(call.outputs[0])
+    (out,) = call.func.outputs
+    if result.type.nbytes != out.nbytes:
+        return None
+    roots = [schedule.root(t) for t in call.inputs]
+    fitting = [
+        (a, root)
+        for a, root in zip(call.func.inputs, roots, strict=True)
+        if root in free and roots.count(root) == 1 and a.nbytes == out.nbytes == root.type.nbytes
+    ]
+    if not fitting:
+        return None
+    known = safe_distances(call.func, call.called)
+    poor = [
+        (a, root) for a, root in fitting if (a, out) in known and min(known[a, out].up, known[a, out].down) > out.nbytes // SMALL
+    ]
+    if not poor or len(poor) < len(fitting):
+        return None  # nothing to gain over the distances
+    proven = in_place_pairs(call.func)
+    return next(((result, root) for a, root in poor if (a, out) in proven), None)
+
+
+def merge_alignments(aligns: Mapping[TensorRef, int], over: Mapping[TensorRef, TensorRef]) -> dict[TensorRef, int]:
+    """`aligns` with what the tensors need that take another one's storage, along whole chains of them."""
+    merged = dict(aligns)
+    for result, operand in reversed(list(over.items())):
+        merged[operand] = max(merged[operand], merged[result])
+    return merged
