@@ -106,7 +106,8 @@ def chosen_pools(given: CompileOptions, default: tuple[Pool, ...]) -> Pooling:
         if not tensor:
             raise UsageError(Problem("E5009", f"--pin {text}: give TENSOR=POOL"))
         pins.append((tensor, pool))
-    return Pooling(tuple(map(parse_pool, given.pool)) if given.pool else default, tuple(pins))
+    pools = tuple(map(parse_pool, given.pool)) if given.pool else default
+    return Pooling(pools, tuple(pins), tuple(map(parse_pool, given.const_pool or ())))
 
 
 def model_choice(given: CompileOptions) -> Choice:

@@ -39,6 +39,10 @@ Pools = Annotated[
     list[str] | None,
     typer.Option("--pool", metavar="NAME=SIZE@ADDRESS:SPEED", help="A memory for the workspace; may be repeated."),
 ]
+ConstPools = Annotated[
+    list[str] | None,
+    typer.Option("--const-pool", metavar="NAME=SIZE@ADDRESS:SPEED", help="A memory for the constants; may be repeated."),
+]
 Pins = Annotated[
     list[str] | None, typer.Option("--pin", metavar="TENSOR=POOL", help="Where a tensor is to lie; may be repeated.")
 ]
@@ -72,6 +76,7 @@ class CompileOptions:
     subgraph: Subgraph = None
     pool: Pools = None
     pin: Pins = None
+    const_pool: ConstPools = None
     feed_rows: FeedRows = False
 
 

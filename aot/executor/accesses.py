@@ -1,10 +1,13 @@
-"""How often the layers touch each buffer of the workspace, as an estimate that ranks buffers."""
+"""How often the layers touch each buffer of the workspace and each constant, as estimates that rank them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from aot.executor.schedule import Schedule, TensorRef
+from aot.memory.pools import Pooling, fill_pools
+from aot.target.source_module import ConstArray
 
 REUSE = 4
 """Multiply-accumulates for one load of an input: kernels keep blocks of two by two and more in registers."""
@@ -26,3 +29,23 @@ def count_accesses(schedule: Schedule, keys: Mapping[TensorRef, str], scratch: S
         for buffer, name in zip(call.func.scratch, names, strict=True):
             count[name] = count.get(name, 0) + 2 * buffer.nbytes
     return count
+
+
+def place_constants(
+    arrays: Sequence[ConstArray], schedule: Schedule, used: Sequence[Sequence[int]], pooling: Pooling
+) -> tuple[ConstArray, ...]:  # fmt: skip
+    """The arrays with their sections, where constants are spread over pools (E2013); `used`: each call's arrays by number.
+
+    The multiply-accumulates of a layer are spread over its constants by their bytes.
+    """
+    if not pooling.constants:
+        return tuple(arrays)
+    reads: dict[str, int] = {}
+    for call, numbers in zip(schedule.calls, used, strict=True):
+        total = max(1, sum(arrays[k].data.nbytes for k in numbers))
+        for k in numbers:
+            share = max(1, call.func.attrs.macs // REUSE * arrays[k].data.nbytes // total)
+            reads[arrays[k].name] = reads.get(arrays[k].name, 0) + share
+    sizes = {a.name: a.data.nbytes + a.align - 1 for a in arrays}
+    chosen = fill_pools(sizes, pooling.constants, reads=reads)
+    return tuple(replace(a, section=f".rodata.aot_pool_{chosen[a.name]}") for a in arrays)

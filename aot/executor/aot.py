@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aot.errors import internal
+from aot.executor.accesses import place_constants
 from aot.executor.aliases import with_aliases
 from aot.executor.artifact import Artifact
 from aot.executor.interface import interface_files
@@ -74,6 +75,7 @@ def compile_schedule(schedule: Schedule, *, target: Target, io: Io = "arena", in
     schedule, layout = _least_copies(schedule, io, tight=info.opt == "ram")
     functions, names = _merge_functions(schedule, target)
     arrays, constants, tensors = _merge_constants(schedule)
+    arrays = place_constants(arrays, schedule, constants, schedule.pooling)
     layers = tuple(
         Layer(
             call,

@@ -66,7 +66,7 @@ def make_metadata(
         "inputs": _tensors(schedule.inputs, names.inputs, [layout.aligns[schedule.root(t)] for t in schedule.inputs]),
         "outputs": _tensors(schedule.outputs, names.outputs, [layout.aligns[schedule.root(t)] for t in schedule.outputs]),
         "workspace": _workspace(layout, info.bounds),
-        "constants": {"size": sum(a.data.nbytes for a in arrays)},
+        "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(schedule, arrays)},
         "macs": sum(layer.call.func.attrs.macs for layer in layers),
         "macs_nominal": info.macs_nominal,
         "layers": [_layer(i, layer, arrays) for i, layer in enumerate(layers)],
@@ -80,6 +80,16 @@ def _feed(layers: Sequence[Layer]) -> dict[str, Any]:
         return {}
     type_ = call.inputs[0].type
     return {"feed": {"rows": type_.shape[1], "row_size": type_.nbytes // type_.shape[1]}}
+
+
+def _constant_pools(schedule: Schedule, arrays: Sequence[ConstArray]) -> list[dict[str, Any]]:
+    """The pools in flash with the arrays that lie there."""
+    rows = []
+    for p in schedule.pooling.constants:
+        inside = [a for a in arrays if a.section == f".rodata.aot_pool_{p.name}"]
+        row = {"name": p.name, "size": p.size, "address": p.address, "speed": p.speed, "arrays": [a.name for a in inside]}
+        rows.append(row | {"used": sum(a.data.nbytes + a.align - 1 for a in inside)})
+    return [row for row in rows if row["arrays"]]
 
 
 def _tensors(tensors: Sequence[TensorRef], c_names: Sequence[str], aligns: Sequence[int]) -> list[dict[str, Any]]:

@@ -34,10 +34,11 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Pooling:
-    """The pools in the order of the user, and pairs (tensor, pool) that must lie together."""
+    """The pools in the order of the user, and pairs (tensor, pool) that must lie together; `constants` are pools in flash."""
 
     pools: tuple[Pool, ...] = ()
     pins: tuple[tuple[str, str], ...] = ()
+    constants: tuple[Pool, ...] = ()
 
 
 ONE_POOL = Pooling()
@@ -58,7 +59,7 @@ def parse_pool(text: str) -> Pool:
     """`NAME=SIZE@ADDRESS:SPEED`, where @ADDRESS and :SPEED may be missing; SIZE such as 65536, 64K or 64KiB (E5009)."""
     match = re.fullmatch(r"([A-Za-z]\w*)=(\d+)(K|KiB|M|MiB)?(?:@(0x[0-9A-Fa-f]+|\d+))?(?::(\d+(?:\.\d+)?))?", text)
     if match is None:
-        raise UsageError(Problem("E5009", f"--pool {text}: give NAME=SIZE@ADDRESS:SPEED, such as DTCM=64K@0x20000000:2"))
+        raise UsageError(Problem("E5009", f"pool {text}: give NAME=SIZE@ADDRESS:SPEED, such as DTCM=64K@0x20000000:2"))
     name, size, unit, address, speed = match.groups()
     pool = Pool(
         name,
@@ -81,9 +82,11 @@ def check_pool(pool: Pool) -> None:
 def check_pooling(pooling: Pooling) -> None:
     """Raise E5009 where two pools have one name or share bytes, or a pin names no pool."""
     names = [p.name for p in pooling.pools]
-    problems = [Problem("E5009", f"there are two pools {n}") for n in sorted({n for n in names if names.count(n) > 1})]
+    every = names + [p.name for p in pooling.constants]
+    problems = [Problem("E5009", f"there are two pools {n}") for n in sorted({n for n in every if every.count(n) > 1})]
     problems += [Problem("E5009", f"--pin {t}={p}: there is no such pool") for t, p in pooling.pins if p not in names]
-    fixed = sorted((p.address, p.address + p.size, p.name) for p in pooling.pools if p.address is not None)
+    both = (*pooling.pools, *pooling.constants)
+    fixed = sorted((p.address, p.address + p.size, p.name) for p in both if p.address is not None)
     for (_, end, a), (start, _, b) in pairwise(fixed):
         if start < end:
             problems.append(Problem("E5009", f"the pools {a} and {b} share bytes"))
@@ -117,6 +120,29 @@ def plan_pools(
         bound, optimal = bound + part.lower_bound, optimal and part.optimal
     size = max((u.base + u.used for u in used), default=0)
     return MemoryPlan({b.name: offset[b.name] for b in buffers}, size, bound, optimal), tuple(used)
+
+
+def fill_pools(sizes: Mapping[str, int], pools: Sequence[Pool], *, reads: Mapping[str, int]) -> dict[str, str]:
+    """The pool of each constant: those with the most reads for each byte choose first, the fastest pool with room (E2013).
+
+    `sizes` in bytes, with what alignment may cost; constants are never moved, so they fill a pool one after the other.
+    """
+    left = {p.name: p.size for p in pools}
+    by_speed = sorted(pools, key=lambda p: -p.speed)
+    chosen: dict[str, str] = {}
+    for name in sorted(sizes, key=lambda n: (-reads.get(n, 0) / max(sizes[n], 1), -sizes[n], n)):
+        fitting = [p.name for p in by_speed if sizes[name] <= left[p.name]]
+        if not fitting:
+            room = ", ".join(f"{p} {n:,}" for p, n in left.items())
+            total = f"all constants need {sum(sizes.values()):,} bytes"
+            message = (
+                f"the constant {name} of {sizes[name]:,} bytes fits into no pool; left are {room}; {total}; "
+                "a larger pool or --opt size would help"
+            )
+            raise TargetError(Problem("E2013", message))
+        chosen[name] = fitting[0]
+        left[fitting[0]] -= sizes[name]
+    return chosen
 
 
 def verify_pools(buffers: Sequence[BufferInfo], memory_plan: MemoryPlan, pools: Sequence[UsedPool]) -> None:

@@ -109,6 +109,7 @@ def inspect_image(project: Project) -> ImageReport:
     bound = stack_bound(elf, [p for p in compiler_files if p.is_file()], f"{name}_run")
     code = sizes.get(".text", 0) + sizes.get(".ARM.exidx", 0)
     constants, data, bss = sizes.get(".rodata", 0), sizes.get(".data", 0), sizes.get(".bss", 0)
+    constants += sum(n for name, n in sizes.items() if name.startswith(".constants_"))
     workspace = sizes.get(".workspace", 0) + sum(n for name, n in sizes.items() if name.startswith(".pool_"))
     return ImageReport(
         code=code, code_kernels=kernels, code_main=main, code_runtime=code - kernels - main, constants=constants, data=data,

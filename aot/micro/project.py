@@ -130,7 +130,7 @@ def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
         problems.append(_too_large("E2010", "stack, I/O buffers and harness", fixed, [board.region(board.data)]))
     free[board.data] -= fixed
     workspace = _place("E2010", "workspace", _unplaced(metadata["workspace"]), board, board.workspace, free, problems)
-    constants = _place("E2011", "constants", int(metadata["constants"]["size"]), board, board.constants, free, problems)
+    constants = _place("E2011", "constants", _unplaced_constants(metadata["constants"]), board, board.constants, free, problems)
     if problems:
         raise TargetError(*problems)
     return Places(board.code, constants, board.data, workspace)
@@ -142,20 +142,28 @@ def _unplaced(workspace: Mapping[str, Any]) -> int:
     return sum(-(-p["used"] // 16) * 16 for p in pools if p["address"] is None) if pools else int(workspace["size"])
 
 
+def _unplaced_constants(constants: Mapping[str, Any]) -> int:
+    """Bytes of constants that have no address of their own."""
+    return int(constants["size"]) - sum(int(p["used"]) for p in constants.get("pools") or () if p["address"] is not None)
+
+
 def pool_regions(board: Board, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The pools for the linker script: name, address as text ("": it has none), and the region that holds it (E2014)."""
     rows, problems = [], []
-    for p in metadata["workspace"].get("pools") or ():
+    workspace, constants = metadata["workspace"].get("pools") or (), metadata["constants"].get("pools") or ()
+    for p, kind in [(p, "bss") for p in workspace] + [(p, "rodata") for p in constants]:
         address, region = p["address"], ""
         if address is not None:
             end = address + p["used"]
-            holds = [m for m in board.memory if m.access == "rw" and m.origin <= address and end <= m.origin + m.size]
+            fitting = [m for m in board.memory if m.access == "rw" or kind == "rodata"]
+            holds = [m for m in fitting if m.origin <= address and end <= m.origin + m.size]
             if not holds:
-                message = f"pool {p['name']} at {address:#x}: no writable memory of {board.name} is there"
+                what = "writable memory" if kind == "bss" else "memory"
+                message = f"pool {p['name']} at {address:#x}: no {what} of {board.name} is there"
                 problems.append(Problem("E2014", message))
                 continue
             region = holds[0].name
-        rows.append({"name": p["name"], "address": "" if address is None else f"{address:#010x}", "region": region})
+        rows.append({"name": p["name"], "kind": kind, "address": "" if address is None else f"{address:#010x}", "region": region})
     if problems:
         raise TargetError(*problems)
     return rows

@@ -19,13 +19,17 @@ _BYTES = {"int8": [str(v if v < 128 else v - 256) for v in range(256)], "uint8":
 
 @dataclass(frozen=True, slots=True)
 class ConstArray:
-    """A constant in flash: `data` is one-dimensional, of `dtype`; `note` says in a comment what it is."""
+    """A constant in flash: `data` is one-dimensional, of `dtype`; `note` says in a comment what it is.
+
+    `section` names where it lies (empty: with all other constants).
+    """
 
     name: str
     dtype: str
     data: Array
     align: int
     note: str = ""
+    section: str = ""
 
     @property
     def declaration(self) -> str:
@@ -52,6 +56,7 @@ def print_array(array: ConstArray) -> str:
     per_line = max(8, LINE // (1 + max(map(len, values[:64]), default=1)))
     lines = [",".join(values[i : i + per_line]) + "," for i in range(0, len(values), per_line)]
     align = f"AOT_ALIGN({array.align}) " if array.align > 1 else ""
+    align += f'AOT_SECTION("{array.section}") ' if array.section else ""
     note = f"/* {comment(array.note)} */\n" if array.note else ""
     return f"{note}{align}{array.declaration} = {{\n" + "\n".join(lines) + "\n};\n"
 

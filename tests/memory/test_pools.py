@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from aot.build import Options, compile_model
 from aot.cli.common import build_options
@@ -104,6 +105,25 @@ def test_pools_in_c(tmp_path: Path) -> None:
     np.testing.assert_array_equal(load(exe.artifact, cache=tmp_path).run([x])[0], want)
 
 
+def test_constants_in_two_flashes(tmp_path: Path) -> None:
+    plain = compile_model(DIGITS, name="digits")
+    total = plain.artifact.metadata["constants"]["size"]
+    assert plain.artifact.metadata["constants"]["pools"] == []
+    pooling = Pooling(constants=(Pool("IN", total // 2, speed=4), Pool("OUT", total)))
+    exe = compile_model(DIGITS, name="digits", options=Options(pooling=pooling))
+    text = exe.artifact.files["digits_params.c"]
+    pools = exe.artifact.metadata["constants"]["pools"]
+    assert [p["name"] for p in pools] == ["IN", "OUT"]
+    assert all(p["used"] <= p["size"] for p in pools)
+    for p in pools:
+        assert text.count(f'AOT_SECTION(".rodata.aot_pool_{p["name"]}")') == len(p["arrays"]) > 0
+    (info,) = exe.artifact.metadata["inputs"]
+    x = np.random.default_rng(0).integers(-128, 128, info["shape"]).astype(info["dtype"])
+    np.testing.assert_array_equal(load(exe.artifact, cache=tmp_path).run([x])[0], plain.interpret([x])[0])
+    with pytest.raises(TargetError, match=r"E2013.*all constants need"):
+        compile_model(DIGITS, options=Options(pooling=Pooling(constants=(Pool("IN", total // 2),))))
+
+
 def test_pools_of_a_board() -> None:
     text = (data_folder("boards") / "mps2-an386" / "board.toml").read_text()
     table = '[[pool]]\nname = "FAST"\nsize = 4096\naddress = 0x20100000\nspeed = 2\n[[pool]]\nname = "REST"\nsize = 65536\n'
@@ -122,22 +142,27 @@ def test_a_shared_workspace_has_no_pools() -> None:
         Options(share_workspace=True, pooling=Pooling((Pool("a", 100),)))
 
 
+def sections(elf: Path) -> dict[str, int]:
+    """Address of each section."""
+    with elf.open("rb") as file:
+        return {s.name: int(s["sh_addr"]) for s in ELFFile(file).iter_sections()}
+
+
 @pytest.mark.qemu
 def test_pools_on_a_board(tmp_path: Path) -> None:
     board = load_board("mps2-an386")
     plain = compile_model(DIGITS, name="digits")
     tensor = next(b["name"] for b in plain.artifact.metadata["workspace"]["buffers"] if b["kind"] == "tensor")
-    pins = ((tensor, "EXT"),)
-    exe = compile_model(
-        DIGITS, name="digits", options=pooled(Pool("FAST", 65536, 0x20100000, 2), Pool("EXT", 4096, 0x21000000), pins=pins)
-    )
+    ram = (Pool("FAST", 65536, 0x20100000, 2), Pool("EXT", 4096, 0x21000000))
+    pooling = Pooling(ram, ((tensor, "EXT"),), (Pool("FLASH2", 1 << 16, 0x00200000),))
+    exe = compile_model(DIGITS, name="digits", options=Options(pooling=pooling))
     (info,) = exe.artifact.metadata["inputs"]
     x = np.random.default_rng(1).integers(-128, 128, info["shape"]).astype(info["dtype"])
     project = prepare(exe.artifact, board, folder=tmp_path / "p")
     result = run(project, [[x]])
     np.testing.assert_array_equal(result.outputs[0][0].reshape(-1), plain.interpret([x])[0].reshape(-1))
-    symbols = project.image("measure").with_suffix(".map").read_text()
-    assert "0x21000000" in symbols.replace("0x0000000021000000", "0x21000000")
+    at = sections(project.image("measure"))
+    assert (at[".pool_FAST"], at[".pool_EXT"], at[".constants_FLASH2"]) == (0x20100000, 0x21000000, 0x00200000)
     with pytest.raises(TargetError, match="E2014"):
         prepare(
             compile_model(DIGITS, name="digits", options=pooled(Pool("X", 65536, 0x90000000))).artifact,
