@@ -16,7 +16,8 @@ from aot.tir.function import PrimFunc
 from aot.topi.arm_dsp.intrin_add import add_4
 from aot.topi.arm_dsp.tail import Factors, factors_of, residual_factors
 from aot.topi.fused import match_layer
-from tests.topi.drawn import with_residual
+from tests.topi.batch import Batch
+from tests.topi.drawn import KERNELS, make_case, with_residual
 from tests.topi.layers import Layer, build
 from tests.topi.oncore import interpret, run_on
 from tests.topi.test_intrin import needs_board
@@ -68,3 +69,14 @@ def test_which_tails_are_sums() -> None:
     plain = match_layer(group_of(build(LAYER)))
     assert plain is not None
     assert residual_factors(plain, M4) is None
+
+
+@pytest.mark.qemu
+@needs_board
+@pytest.mark.parametrize("name", ["conv2d_chain", "conv2d_chain_common", "conv2d_w8", "conv2d_w8_common"])
+def test_blocks_with_a_sum_behind_them_compile(tmp_path: Path, name: str) -> None:
+    """GCC refused the chain's block, which takes all registers, with the constants of a sum in the same expression."""
+    layer = Layer("conv", (1, 2, 7, 7), (5, 1, 3, 7), strides=(3, 2), per_channel=False)
+    cases = [make_case(KERNELS[f"conv arm_dsp.{name}"][1], replace(layer, out_zp=z), tail="add") for z in (-128, 0)]
+    assert Batch([case for case in cases if case is not None]).run("mps2-an386", tmp_path) == []
+    assert any(cases)
