@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from aot.build import Options, compile_model
+from aot.errors import UsageError
 from aot.executor.cascade.chain import Part, Style
 from aot.executor.cascade.nest import Link, Node, make_nest
 from aot.executor.cascade.rows import Rows, row_form
@@ -22,6 +24,7 @@ from aot.op.broadcast_to import BroadcastToAttrs
 from aot.relay.expr import Function, Var, call
 from aot.relay.interpreter import evaluate
 from aot.runtime.module import load
+from tests.c_tools import INCLUDE
 from tests.executor.cascade_nets import Built, build_chain, chains, parts_of, run_chain
 from tests.scale import cases
 
@@ -180,3 +183,69 @@ def test_networks_with_least_memory(model: str, most: int, tmp_path: Path) -> No
     module = load(least.artifact, cache=tmp_path)
     for k in range(sum(name.startswith("in0_") for name in golden)):
         np.testing.assert_array_equal(module.run([golden[f"in0_{k}"]])[0], golden[f"out0_{k}"])
+
+
+FED = ("depthwise_stride3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("graph_pad_then_conv", "conv2d_same")))
+
+
+def feeding_program(name: str, rows: int) -> str:
+    """C that feeds rows of an input and prints the status of each step and the bytes of the output."""
+    return f"""
+#include <stdio.h>
+#include "{name}.h"
+int main(void) {{
+  static int8_t input[{name.upper()}_INPUT_0_SIZE];
+  static int8_t row[{name.upper()}_FEED_ROW_SIZE] __attribute__((aligned(4)));
+  struct {name}_outputs out = {{0}};
+  for (unsigned i = 0; i < sizeof input; ++i) input[i] = (int8_t)(i * 37u + i / 11u);
+  printf("%d ", (int){name}_feed_row(row));
+  for (int round = 0; round < 2; ++round) {{
+    int status = {name}_feed_begin();
+    for (int y = 0; y < {rows}; ++y) {{
+      if (y == 1) printf("%d ", (int){name}_feed_end(&out));
+      for (unsigned i = 0; i < sizeof row; ++i) row[i] = input[y * sizeof row + i];
+      status |= {name}_feed_row(row);
+      for (unsigned i = 0; i < sizeof row; ++i) row[i] = 99;
+    }}
+    printf("%d ", (int){name}_feed_row(row));
+    status |= {name}_feed_end(&out);
+    printf("%d %d ", status, (int){name}_feed_end(&out));
+  }}
+  for (unsigned i = 0; i < {name.upper()}_OUTPUT_0_SIZE; ++i) printf("%d ", {name}_output_0()[i]);
+  return 0;
+}}
+"""
+
+
+@pytest.mark.parametrize("model", FED)
+def test_rows_fed_one_by_one(model: str, tmp_path: Path) -> None:
+    """The same result as from the whole input, twice; rows out of order are refused; the input takes no memory."""
+    path = MODELS / f"{model}.tflite"
+    whole = compile_model(path, target="host", name="m")
+    fed = compile_model(path, target="host", name="m", options=Options(feed_rows=True))
+    assert all(b.kind != "input" for b in fed.layout.buffers)
+    row = whole.artifact.metadata["inputs"][0]
+    size = int(row["size"])
+    i = np.arange(size)
+    x = (i * 37 + i // 11).astype(np.uint8).view(np.int8).reshape(row["shape"])
+    (want,) = whole.interpret([x])
+    np.testing.assert_array_equal(fed.interpret([x])[0], want)
+    for name, text in fed.artifact.files.items():
+        (tmp_path / name).write_text(text)
+    rows = fed.artifact.metadata["feed"]["rows"]
+    assert fed.artifact.metadata["feed"]["row_size"] * rows == size
+    (tmp_path / "main.c").write_text(feeding_program("m", rows))
+    sources = [tmp_path / n for n in ("main.c", "m.c", "m_kernels.c", "m_params.c")]
+    program = tmp_path / "main"
+    flags = ["gcc", "-std=gnu99", "-O1", "-fsanitize=undefined,address", INCLUDE, f"-I{tmp_path}", "-o", str(program)]
+    subprocess.run([*flags, *map(str, sources)], check=True)
+    got = [int(v) for v in subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()]
+    state = -3
+    assert got[:9] == [state] + 2 * [state, state, 0, state]
+    np.testing.assert_array_equal(np.array(got[9:], np.int8), want.reshape(-1))
+
+
+def test_a_model_that_cannot_be_fed() -> None:
+    """A fully connected layer wants all of its input."""
+    with pytest.raises(UsageError, match="E5054"):
+        compile_model(MODELS / "dense.tflite", target="host", options=Options(feed_rows=True))

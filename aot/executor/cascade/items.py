@@ -22,6 +22,9 @@ from aot.tir.transform import optimize
 STYLES = (Style(1), Style(1, wide=True), Style(2), Style(4))
 """What is tried for each layer of a cascade."""
 
+SPARE = 1 << 16
+"""Bytes for the scratch memory of the row kernels of a first cascade."""
+
 PORTABLE = 1.6
 """How many times its estimate a portable convolution takes (first layer of a MobileNet: 5.6 instructions a product, not 3.5)."""
 
@@ -114,8 +117,9 @@ class Items:
 
     @property
     def everything(self) -> int:
-        """Bytes that are enough for any cover of whole layers."""
-        return sum(t.type.nbytes + 3 for t in self._lives) + sum(max(c.scratch for c in own) for own in self._found)
+        """Bytes that are enough for any cover of whole layers, behind a first cascade where the input is fed by rows."""
+        tensors = [t for p in self.parts for t in (*p.inputs, *p.outputs)]
+        return sum(t.type.nbytes + 3 for t in tensors) + sum(max(c.scratch for c in own) for own in self._found) + SPARE
 
     def fastest(self, i: int) -> int:
         """Instructions of layer i without any limit."""
