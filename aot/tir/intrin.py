@@ -53,6 +53,9 @@ class TensorIntrin:
 
     `emit` receives the operands by the names of `desc`'s parameters and returns C statements (usually one asm block).  Where the
     target lacks `requires`, the code generator prints `desc` instead, so host and interpreter run the same meaning.
+
+    `ordered`: the C text writes no byte of memory before the loads that `desc` has in front of that store, so that operands may
+    overlap as they may in `desc`.
     """
 
     name: str
@@ -60,3 +63,4 @@ class TensorIntrin:
     emit: Callable[[Mapping[str, COperand]], str]
     requires: str = "dsp"
     header: str = "aot/kernel.h"
+    ordered: bool = False

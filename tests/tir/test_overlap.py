@@ -61,6 +61,13 @@ def test_kernels_with_intrinsics_are_never_taken_for_too_close(name: str) -> Non
         compare(call)
 
 
+def test_an_intrinsic_that_keeps_its_order_comes_out_exactly() -> None:
+    """The packing of a dense layer's input writes two bytes for each that it reads: the input may lie in the later half."""
+    (call,) = layers("dense_no_bias", "native")
+    assert any(isinstance(s, Block) and s.intrin.ordered for s in walk(call.func.body))
+    assert compare(call)
+
+
 @pytest.mark.slow
 def test_all_layers_of_the_models_against_the_trace() -> None:
     loose = []

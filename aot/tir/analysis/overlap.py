@@ -242,7 +242,7 @@ class _Walker:
                 self._branch(then, replace(scope, env=narrowed(cond, scope.env)), trace, np.asarray(holds[1]) != 0)
                 self._branch(orelse, scope, trace, np.asarray(holds[0]) == 0)
             case Block(intrin, operands):
-                self._call(intrin.desc, operands, scope, trace)
+                self._call(intrin.desc, operands, scope, trace, ordered=intrin.ordered)
             case CallPrim(name, operands):
                 self._call(self._funcs.get(name), operands, scope, trace)
             case _:
@@ -349,8 +349,10 @@ class _Walker:
         end = root.nbytes if root.is_sized else _FAR
         note(root, np.maximum(span[0], 0), np.minimum(span[1], end))
 
-    def _call(self, callee: PrimFunc | None, operands: tuple[Region | Expr, ...], scope: _Scope, trace: _Trace) -> None:
-        """A tensor intrinsic or a function, as one instant."""
+    def _call(
+        self, callee: PrimFunc | None, operands: tuple[Region | Expr, ...], scope: _Scope, trace: _Trace, *, ordered: bool = False
+    ) -> None:
+        """A tensor intrinsic or a function, as one instant unless it keeps the order of its body."""
         inner = _Trace(self._pairs)
         env: dict[Var | Cell, Span] = {}
         places: dict[Buffer, tuple[Buffer, Span]] = {}
@@ -369,6 +371,10 @@ class _Walker:
                 self._note(inner.use, place[0], (place[1][0], _FAR))
                 self._note(inner.write, place[0], (place[1][0], _FAR))
         if callee is not None and any(root in self._watched for root, _ in places.values()):
+            if ordered and scope.divided:
+                self.body(callee.body, _Scope(env, scope.rows, places), inner)
+                trace.then(inner)
+                return
             if all(exact(s) and isinstance(s[0], int) for s in env.values()):
                 self._shifted(callee, env, places, inner)
             else:

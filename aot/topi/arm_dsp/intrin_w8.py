@@ -68,7 +68,8 @@ def pack_w8(pixels: int, unroll: int) -> TensorIntrin:
             b.store(words, q * (4 * pixels) + i, odd)
             b.store(words, q * (4 * pixels) + (2 + i), values[2 * i] * 256 - odd)
     desc = replace(b.finish(), scalars=(quads,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(ops, pixels, _Loop(ops, unroll)))
+    # four bytes are read, then eight written, quad by quad: the order of the description
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(ops, pixels, _Loop(ops, unroll)), ordered=True)
 
 
 def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: _Loop) -> str:
