@@ -12,7 +12,7 @@ from aot.memory.planner_exact import improve
 CLIMB_WORK = 400_000
 """Placements times neighbours that the hill climb may look at by default: well below a second."""
 
-EXACT_NODES = 10_000
+EXACT_NODES = 20_000
 """Nodes that branch and bound may visit by default: a few seconds at most, and none where the bound is met."""
 
 Forbidden = dict[str, list[tuple[str, int, int]]]

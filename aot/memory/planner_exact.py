@@ -71,8 +71,9 @@ class _Problem:
             i, j = index[c.a], index[c.b]
             if self.size[i] and self.size[j]:
                 low, high = forbidden_starts(c, buffers[i], buffers[j])
-                self.neighbours[j].append((i, low, high))
-                self.neighbours[i].append((j, -high, -low))
+                if low < high:  # else they may lie as they like
+                    self.neighbours[j].append((i, low, high))
+                    self.neighbours[i].append((j, -high, -low))
         pairs = possible_savings(buffers, clashes)
         self.saving = {frozenset((index[x], index[y])): s for (x, y), s in pairs.items()}
 
