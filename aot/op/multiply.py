@@ -1,7 +1,7 @@
 """qnn.multiply: MUL of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `arithmetic.py`).
 
 out = clamp(zp + rescale((a - zp_a) * (b - zp_b)), lo, hi) with double rounding.
-Oracle: `reference_integer_ops::Mul` with the parameters of `mul.cc`, which multiplies the scales in float32.
+Oracle: `reference_integer_ops::Mul` with the parameters of `mul.cc`, which multiplies the scales in float32 (TFLM in double).
 """
 
 from __future__ import annotations
@@ -77,7 +77,12 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: MultiplyAttrs, out_t
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("MUL", "int8 uint8 int16 int32 uint32 int64 float32", "multiply qnn.multiply")
+@from_tflite(
+    "MUL",
+    "int8 uint8 int16 int32 uint32 int64 float32",
+    "multiply qnn.multiply",
+    oracle="LiteRT, or TFLM with `--oracle tflm`",
+)
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """multiply of numbers, qnn.multiply of codes."""
@@ -87,7 +92,9 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     for type_ in types:
         require_dtype(ctx, op, type_, {types[0].dtype} & set(CODES) or {"int8"})
     (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = (require_quant(ctx, op, t) for t in types)
-    real = float(np.float32(scale_a) * np.float32(scale_b) / np.float32(scale))
+    real = scale_a * scale_b / scale
+    if ctx.oracle == "litert":
+        real = float(np.float32(scale_a) * np.float32(scale_b) / np.float32(scale))
     multiplier, shift = quantize_multiplier(real)
     lo, hi = fused_range(ctx, op, types[2])
     attrs = MultiplyAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant)

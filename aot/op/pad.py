@@ -23,7 +23,7 @@ from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, logical_and
 
-DTYPES = ("int8", "uint8", "int16", "int32", "float32")
+DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _convert(ctx: ConvertContext, op: OperatorView, value: int | float) -> Relay
     return call("nn.pad", [operand(ctx, op, 0)], PadAttrs(width, value), span=ctx.span(op))
 
 
-@from_tflite("PAD", "int8 uint8 int16 int32 float32", "nn.pad")
+@from_tflite("PAD", "int8 uint8 int16 int32 int64 float32", "nn.pad")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """nn.pad with the output's zero point."""
     out = ctx.output_type(op)
@@ -93,7 +93,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return _convert(ctx, op, zero)
 
 
-@from_tflite("PADV2", "int8 uint8 int16 int32 float32", "nn.pad")
+@from_tflite("PADV2", "int8 uint8 int16 int32 int64 float32", "nn.pad")
 def convert_v2(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """nn.pad with the value of operand 2."""
     value = ctx.constant(op, 2)

@@ -22,7 +22,7 @@ from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 
-DTYPES = ("int8", "uint8", "int16", "int32", "float32")
+DTYPES = ("bool", "int8", "uint8", "int16", "int32", "int64", "float32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: TransposeAttrs, out_
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("TRANSPOSE", "int8 uint8 int16 int32 float32", "transpose")
+@from_tflite("TRANSPOSE", "bool int8 uint8 int16 int32 int64 float32", "transpose")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """transpose; negative axes count from the end."""
     data = ctx.input_type(op, 0)

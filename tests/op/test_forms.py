@@ -1,0 +1,40 @@
+"""Every operator with every element type that it says it takes, on its smallest model."""
+
+from __future__ import annotations
+
+import pytest
+
+from aot.op.convert import SUPPORT
+from tests.op._differential import check
+from tests.op._forms import FORMS, LAYERS
+from tests.op._one_op import Spec, one_op
+
+PLAIN = [("ADD_N", "int32"), ("SIGN", "float32"), ("SIGN", "int32"), ("PAD", "int64"), ("TRANSPOSE", "bool")]
+
+
+@pytest.mark.parametrize(("name", "dtype"), PLAIN)
+def test_some(name: str, dtype: str) -> None:
+    check(FORMS[name](dtype))
+
+
+def test_pool_of_floats() -> None:
+    check(FORMS["AVERAGE_POOL_2D"]("float32"), host=True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "result", "as_dtype"), [((3,), "int16", (3, 2), "int8"), ((2, 4), "uint8", (2,), "int32")]
+)
+def test_bitcast_splits_and_joins(shape: tuple[int, ...], dtype: str, result: tuple[int, ...], as_dtype: str) -> None:
+    check(one_op("BITCAST", [Spec(shape, dtype)], [Spec(result, as_dtype)]), host=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({*FORMS, *LAYERS}))
+def test_every_type(name: str) -> None:
+    """Against the reference, or where that does not take a type or random operands, kernels against `evaluate` alone."""
+    for types in SUPPORT[name].types:
+        model = FORMS[name](types) if name in FORMS else LAYERS[name](*types.split("*"))
+        try:
+            check(model)
+        except (RuntimeError, ValueError):
+            check(model, oracle="tflm")
