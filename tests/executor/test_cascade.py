@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -249,3 +252,18 @@ def test_a_model_that_cannot_be_fed() -> None:
     """A fully connected layer wants all of its input."""
     with pytest.raises(UsageError, match="E5054"):
         compile_model(MODELS / "dense.tflite", target="host", options=Options(feed_rows=True))
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(("model", "most", "options"), [("net_kws_dscnn", 9800, ()), ("net_sww", 5000, ("--feed-rows",))])
+def test_cascades_on_a_board(model: str, most: int, options: tuple[str, ...]) -> None:
+    """Bit-exact in QEMU, with dead memory poisoned too; workspace and stack as promised."""
+    if shutil.which("qemu-system-arm") is None or shutil.which("arm-none-eabi-gcc") is None:
+        pytest.skip("needs qemu-system-arm and arm-none-eabi-gcc")
+    golden = MODELS / f"{model}.golden.npz"
+    command = [sys.executable, "-m", "aot", "verify", str(MODELS / f"{model}.tflite"), "--board", "mps2-an386", "--opt", "ram"]
+    command += ["--inputs", str(golden), "--no-profile", "--poison", "--json", *options]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=MODELS.parents[1]).stdout)
+    assert found["exact"]
+    assert found["workspace_bytes"] <= most
+    assert found["stack_bytes"] <= 400
