@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from aot.executor.te_compiler import group_of
+from aot.ir.type import TensorType
 from aot.op.add import AddAttrs
+from aot.relay.expr import Function, Var, call
+from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder
 from aot.tir.function import PrimFunc
@@ -18,8 +21,10 @@ from aot.topi.arm_dsp.tail import Factors, factors_of, residual_factors
 from aot.topi.fused import match_layer
 from tests.topi.batch import Batch
 from tests.topi.drawn import KERNELS, make_case, with_residual
+from tests.topi.groups import check_group, data_of, lowered
 from tests.topi.layers import Layer, build
 from tests.topi.oncore import interpret, run_on
+from tests.topi.test_copy import ADD
 from tests.topi.test_intrin import needs_board
 
 M4 = find_target("cortex-m4")
@@ -80,3 +85,29 @@ def test_blocks_with_a_sum_behind_them_compile(tmp_path: Path, name: str) -> Non
     cases = [make_case(KERNELS[f"conv arm_dsp.{name}"][1], replace(layer, out_zp=z), tail="add") for z in (-128, 0)]
     assert Batch([case for case in cases if case is not None]).run("mps2-an386", tmp_path) == []
     assert any(cases)
+
+
+@pytest.mark.parametrize("shape", [(16,), (1, 3, 3, 7), (1, 1, 18, 1)])
+def test_alone_in_the_interpreter(shape: tuple[int, ...]) -> None:
+    x, y = Var("x", TensorType(shape, "int8")), Var("y", TensorType(shape, "int8"))
+    check_group("arm_dsp.add", (x, y), call("qnn.add", [x, y], ADD))
+    check_group("arm_dsp.add", (x,), call("qnn.add", [x, x], ADD))
+    other = Var("y", TensorType((1,), "int8"))
+    assert lowered("arm_dsp.add", (x, other), call("qnn.add", [x, other], ADD)) is None
+    assert lowered("arm_dsp.add", (x, y), call("qnn.add", [x, y], ADD), cpu="cortex-m3") is None
+
+
+@pytest.mark.qemu
+@needs_board
+def test_alone_on_the_core(tmp_path: Path) -> None:
+    x, y = Var("x", TensorType((1, 30, 31, 5), "int8")), Var("y", TensorType((1, 30, 31, 5), "int8"))
+    body = call("qnn.add", [x, y], ADD)
+    low = lowered("arm_dsp.add", (x, y), body)
+    assert low is not None
+    data = [data_of(v, i) for i, v in enumerate((x, y))]
+    inputs = {b.name: d.reshape(-1) for b, d in zip(low.func.inputs, data, strict=True)}
+    outputs, result = run_on(low.func, inputs, board="mps2-an386", folder=tmp_path)
+    (expected,) = evaluate(Function((x, y), body), data)
+    np.testing.assert_array_equal(outputs["out"], expected.reshape(-1))
+    assert result.instructions is not None
+    assert 0.95 * low.instructions < result.instructions < 1.05 * low.instructions + 60
