@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from aot.build import Options
     from aot.executor.artifact import Artifact
     from aot.frontend.specialize import Choice
-    from aot.memory.pools import Pool, Pooling
+    from aot.memory.pools import Pooling
     from aot.micro.board import Board
+    from aot.support.pool import Pool
 
 _UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB": 1 << 20, "MB": 1_000_000}
 

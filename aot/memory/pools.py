@@ -14,22 +14,7 @@ from itertools import pairwise
 from aot.errors import InternalError, Problem, TargetError, UsageError
 from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up
 from aot.memory.planner import plan
-
-BASE_ALIGN = 16
-"""Every pool's array is aligned to this many bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """A memory for the workspace: `size` in bytes, `address` of its first byte (None: where the linker puts it).
-
-    `speed` is relative: an access to a pool of speed 2 takes half the time of one to a pool of speed 1.
-    """
-
-    name: str
-    size: int
-    address: int | None = None
-    speed: float = 1.0
+from aot.support.pool import BASE_ALIGN, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +58,8 @@ def parse_pool(text: str) -> Pool:
 
 def check_pool(pool: Pool) -> None:
     """Raise E5009 for a pool that can hold nothing or lies askew."""
-    if pool.size <= 0 or pool.speed <= 0:
-        raise UsageError(Problem("E5009", f"pool {pool.name}: size and speed must be positive"))
-    if pool.address is not None and pool.address % BASE_ALIGN:
-        raise UsageError(Problem("E5009", f"pool {pool.name}: the address must be a multiple of {BASE_ALIGN}"))
+    if pool.fault:
+        raise UsageError(Problem("E5009", pool.fault))
 
 
 def check_pooling(pooling: Pooling) -> None:

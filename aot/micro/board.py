@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aot.errors import Problem, UsageError
-from aot.memory.pools import Pool, check_pool
+from aot.support.pool import Pool
 
 UARTS = ("cmsdk",)
 """Serial ports that aot/template/project has a driver for."""
@@ -206,11 +206,8 @@ def _pools(top: _Reader, path: str, memory: Sequence[Memory]) -> tuple[Pool, ...
             m.access == "rw" and m.origin <= pool.address and pool.address + size <= m.origin + m.size for m in memory
         ):
             r.note("no writable [[memory]] holds it")
-        else:
-            try:
-                check_pool(pool)
-            except UsageError as error:
-                r.note(error.problems[0].message)
+        elif pool.fault:
+            r.note(pool.fault)
         pools.append(pool)
     return tuple(pools)
 

@@ -15,12 +15,13 @@ from aot.cli.options import CompileOptions
 from aot.errors import AotError, TargetError, UsageError
 from aot.memory.liveness import liveness, program_conflicts
 from aot.memory.plan import BufferInfo, conflicts
-from aot.memory.pools import Pool, Pooling, check_pooling, parse_pool, plan_pools, verify_pools
+from aot.memory.pools import Pooling, check_pooling, parse_pool, plan_pools, verify_pools
 from aot.memory.verify import verify_plan
 from aot.micro.board import data_folder, load_board, parse_board
 from aot.micro.project import prepare
 from aot.micro.runner import run
 from aot.runtime.module import load
+from aot.support.pool import Pool
 from tests.memory.programs import random_program
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"

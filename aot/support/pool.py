@@ -1,0 +1,30 @@
+"""A memory that a part of the workspace, or of the constants, can be given to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BASE_ALIGN = 16
+"""Every pool's array is aligned to this many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """`size` in bytes, `address` of its first byte (None: where the linker puts it).
+
+    `speed` is relative: an access to a pool of speed 2 takes half the time of one to a pool of speed 1.
+    """
+
+    name: str
+    size: int
+    address: int | None = None
+    speed: float = 1.0
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with it: it can hold nothing, or lies askew; "" where nothing is."""
+        if self.size <= 0 or self.speed <= 0:
+            return f"pool {self.name}: size and speed must be positive"
+        if self.address is not None and self.address % BASE_ALIGN:
+            return f"pool {self.name}: the address must be a multiple of {BASE_ALIGN}"
+        return ""
