@@ -14,7 +14,8 @@ from itertools import pairwise
 from aot.errors import InternalError, Problem, TargetError, UsageError
 from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up
 from aot.memory.planner import plan
-from aot.support.pool import BASE_ALIGN, Pool
+from aot.support.pool import BASE_ALIGN
+from aot.support.pool import Pool as Pool  # part of the interface of this module
 
 
 @dataclass(frozen=True, slots=True)
