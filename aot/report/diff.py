@@ -56,7 +56,8 @@ def _check_form(report: Report) -> None:
 def changed_fields(a: Report, b: Report) -> list[dict[str, Any]]:
     """The parts of the fingerprint that differ: `field`, `before`, `after`.
 
-    Inputs of another model may have other shapes, so their checksum counts only where the model is the same.
+    Inputs of another model may have other shapes, so their checksum counts only where the model is the same.  An option that
+    is not given counts like one that the tool did not have yet.
     """
     same_model = a["fingerprint"]["model"]["sha256"] == b["fingerprint"]["model"]["sha256"]
 
@@ -64,12 +65,21 @@ def changed_fields(a: Report, b: Report) -> list[dict[str, Any]]:
         content = report["fingerprint"][field]
         if field == "model":
             return content["sha256"]
+        if field == "options":
+            return {k: v for k, v in content.items() if not _is_unset(v)}
         if field == "inputs" and not same_model:
             return {k: content[k] for k in ("origin", "sets")}
         return content
 
     pairs = [(field, value(a, field), value(b, field)) for field in FIELDS]
     return [{"field": field, "before": x, "after": y} for field, x, y in pairs if x != y]
+
+
+def _is_unset(value: Any) -> bool:
+    """None, False, or something that holds nothing else."""
+    if isinstance(value, Mapping):
+        return all(_is_unset(v) for v in value.values())
+    return value is None or value is False or value in ("", [])
 
 
 def check_comparable(a: Mapping[str, Report], b: Mapping[str, Report], *, allow: Collection[str]) -> None:

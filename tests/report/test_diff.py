@@ -101,6 +101,17 @@ def test_the_message_names_what_differs(field: str, value: object, text: str) ->
     assert caught.value.problems[0].message.startswith(text)
 
 
+def test_an_option_that_is_not_given_counts_like_one_that_did_not_exist() -> None:
+    b = sample()
+    b["fingerprint"]["options"] |= {"pooling": {"pools": [], "pins": []}, "flash_budget": None, "feed_rows": False}
+    assert changed_fields(sample(), b) == changed_fields(b, sample()) == []
+    b["fingerprint"]["options"]["pooling"]["pools"] = [["fast", 1024]]
+    assert [c["field"] for c in changed_fields(sample(), b)] == ["options"]
+    b = sample()
+    b["fingerprint"]["options"]["flash_budget"] = 0
+    assert [c["field"] for c in changed_fields(sample(), b)] == ["options"]
+
+
 def test_inputs_of_another_model_may_have_another_checksum() -> None:
     b = sample()
     b["fingerprint"]["model"]["sha256"] = "cd" * 32
