@@ -62,11 +62,24 @@ def _matrix(shape: tuple[int, ...], swapped: bool) -> tuple[int, int]:
 
 
 def evaluate(a: Array, b: Array, *, attrs: BatchMatmulAttrs, out_type: TensorType) -> Array:
+    if is_float(out_type.dtype):
+        return _float_product(a, b, attrs, out_type)
     x, y = a.astype(np.float64) - attrs.a_zp, b.astype(np.float64) - attrs.b_zp
     x = np.swapaxes(x, -1, -2) if attrs.adj_x else x
     y = np.swapaxes(y, -1, -2) if attrs.adj_y else y
-    product = x @ y
-    return (product if is_float(out_type.dtype) else product.astype(np.int64)).astype(out_type.dtype)
+    product: Array = x @ y
+    return product.astype(np.int64).astype(out_type.dtype)
+
+
+def _float_product(a: Array, b: Array, attrs: BatchMatmulAttrs, out_type: TensorType) -> Array:
+    """The products of one result added one after the other in float32, as the reference and the kernels do."""
+    x = np.swapaxes(a, -1, -2) if attrs.adj_x else a
+    y = np.swapaxes(b, -1, -2) if attrs.adj_y else b
+    total = np.zeros(out_type.shape, np.float32)
+    with np.errstate(all="ignore"):
+        for k in range(x.shape[-1]):
+            total = total + x[..., :, k, None] * y[..., None, k, :]
+    return total
 
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: BatchMatmulAttrs, out_type: TensorType) -> Tensor:
