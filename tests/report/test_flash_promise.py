@@ -25,7 +25,7 @@ SHARED = ROOT.parent / "shared" / "models"
 ALLOWANCE = 12 * 1024
 LAYERS = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV", "BATCH_MATMUL"})
 SHARED_MATRIX = frozenset({"arm_kws_basic_lstm_s_int8"})
-"""An LSTM of 49 unrolled steps: its layers have one matrix, which three kernels pack in three ways; the choice counts it by layer."""
+"""Unrolled LSTM: its 49 steps have one matrix, which three kernels pack in three ways; the choice counts it by layer."""
 KINDS = {"int8 per-channel", "int8 per-tensor", "uint8 legacy"}
 
 
