@@ -68,6 +68,8 @@ class Options:
         check_pooling(self.pooling)
         if self.share_workspace and self.pooling.pools:
             raise UsageError(Problem("E5009", "a workspace that models share cannot be spread over pools"))
+        if self.feed_rows and self.pooling.pools:
+            raise UsageError(Problem("E5009", "feeding rows does not go with pools"))
         if self.feed_rows and (self.share_workspace or self.io == "user"):
             raise UsageError(Problem("E5009", "feeding rows goes neither with a shared workspace nor with --io user"))
         for name, value, known in choices:
