@@ -276,6 +276,12 @@ CODE_ALLOWANCE = 12 * 1024
 LARGE_MODEL = 96 * 1024
 """Bytes of constants from which on `balanced` lets code grow with them."""
 
+SIZE_FACTOR = 1.12
+"""Constants of `size`, as a multiple of the smallest: weights of one byte, with three words a channel to requantise."""
+
+RESERVE = 320
+"""Bytes by which estimates of code may fall short; `size` keeps its 12 KiB."""
+
 MAIN_CODE = 1536
 """Bytes of the main function and the runtime, which no kernel's estimate counts."""
 
@@ -301,16 +307,18 @@ def _selected(found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[int
     """The number of each layer's kernel.
 
     speed: no limit.  balanced: constants and code within twice the model's weights plus 12 KiB, of which code may take 12 KiB,
-    and in large models one byte for 16 bytes of constants more.  size: constants within 6 % of the smallest,
+    and in large models one byte for 16 bytes of constants more.  size: constants within 12 % of the smallest,
     code within 12 KiB.  ram: as balanced; `found` then holds only kernels whose scratch the workspace has room for.
     An explicit budget for flash comes on top.
     """
     smallest = sum(min(c.constants for c in layer) for layer in found)
     main = main_code(len(found))
     code = None if policy.opt == "speed" else CODE_ALLOWANCE - main
-    if code is not None and policy.opt != "size":
+    if code is not None and policy.opt == "size":
+        code -= RESERVE
+    elif code is not None:
         code += max(0, smallest - LARGE_MODEL) // 16
-    factor = {"speed": None, "size": 1.06}.get(policy.opt, 2)
+    factor = {"speed": None, "size": SIZE_FACTOR}.get(policy.opt, 2)
     if policy.opt != "size":
         smallest = sum(_least(layer) for layer in found)
     flash = None if factor is None else int(factor * smallest) + CODE_ALLOWANCE - main

@@ -63,7 +63,7 @@ class FusedLayer:
         return int(self.bias.shape[0])
 
 
-INT8 = frozenset({("int8", "int8")})
+INT8 = frozenset({("int8", "int8"), ("int8", "int4")})
 """Types of data and weights that kernels of an instruction set take."""
 
 EVERY_KIND = INT8 | {("int8", "int4"), ("int16", "int8")}
