@@ -33,7 +33,7 @@ class Callee:
 
     func: PrimFunc
     shared: PrimFunc | None = None
-    scalars: tuple[int, ...] = ()
+    scalars: tuple[int | float, ...] = ()
 
     @property
     def emitted(self) -> PrimFunc:
