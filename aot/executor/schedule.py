@@ -91,8 +91,8 @@ class Schedule:
     calls: tuple[LayerCall, ...]
     views: Mapping[TensorRef, TensorRef] = field(default_factory=dict)
     constants: Mapping[TensorRef, Array] = field(default_factory=dict)
-    pooling: Pooling = ONE_POOL
     offsets: Mapping[TensorRef, int] = field(default_factory=dict)
+    pooling: Pooling = ONE_POOL
 
     def root(self, tensor: TensorRef) -> TensorRef:
         """The tensor that owns the bytes."""
