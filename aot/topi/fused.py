@@ -171,13 +171,15 @@ Epilogue = Callable[[Expr, tuple[Expr, ...]], Expr]
 
 def tail_accepts(layer: FusedLayer) -> bool:
     """Whether every other operand of the tail is a tensor of the output's own shape, so that it can be read at the
-    output's index.
+    output's index.  The layer's own data is none: kernels keep it in a form of their own.
     """
     for call in layer.tail:
         if not isinstance(call.op, Op) or call.op.name not in F_TE:
             return False
         for arg in call.args:
-            if isinstance(arg, Constant) or (isinstance(arg, Var) and arg.type.shape != layer.out_type.shape):
+            if isinstance(arg, Constant) or arg is layer.data:
+                return False
+            if isinstance(arg, Var) and arg.type.shape != layer.out_type.shape:
                 return False
     return True
 
