@@ -523,7 +523,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E5050": (
         "not a report",
-        "The file is not what aot report wrote (schema aot-report/3), or it is damaged. The report.json of\n"
+        "The file is not what aot report wrote (schema aot-report/3 or aot-baseline/1), or it is damaged. The report.json of\n"
         "aot compile is a summary without figures of a run; it cannot be compared.",
     ),
     "E5051": (

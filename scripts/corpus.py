@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Verify a corpus of models on boards: every output byte of all golden sets, and the figures of tests/baseline.json.
+"""Verify a corpus of models on boards: every output byte of all golden sets.
 
     python scripts/corpus.py                            the models of issue 2 in ../shared/models, or our own without that folder
     python scripts/corpus.py --models tests/models      another folder
     python scripts/corpus.py --only kws --boards host   a part
     python scripts/corpus.py --integer --boards mps2-an386 --table FILE.md
                                                         all 132 integer models of the shared corpus, and a table of them
-    python scripts/corpus.py --update-baseline          accept the figures
 
-Exit code 1 when a byte differs, a figure has become worse, or something failed; a model that is too large for a board is refused,
-which is listed but no failure.
+Exit code 1 when a byte differs or something failed; a model that is too large for a board is refused, which is listed but no
+failure.  Whether a figure has become worse is told by scripts/delta.py.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-BASELINE = ROOT / "tests" / "baseline.json"
 SANITIZED = "host-sanitized"
 BOARDS = ("host", SANITIZED, "mps2-an385", "mps2-an386", "mps2-an500", "mps2-an505", "mps3-an547")
 SHARED = (
@@ -158,25 +156,6 @@ def find_models(folder: Path, only: str) -> Iterator[Path]:
     return (p for p in paths if only in p.stem)
 
 
-def regressions(rows: Sequence[Row], baseline: dict[str, dict[str, int]]) -> list[str]:
-    """Figures that are worse than the baseline's."""
-    return [
-        f"{row.key}: {name} {row.figures.get(name, 0):,} is more than {bound:,}"
-        for row in rows
-        if row.verdict == "exact"
-        for name, bound in baseline.get(row.key, {}).items()
-        if row.figures.get(name, 0) > bound
-    ]
-
-
-def update_baseline(rows: Sequence[Row]) -> None:
-    """Enter the figures of all exact rows on boards that count instructions."""
-    known = json.loads(BASELINE.read_text(encoding="utf-8")) if BASELINE.exists() else {}
-    known |= {row.key: row.figures for row in rows if row.verdict == "exact" and "instructions" in row.figures}
-    lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(known[k])}" for k in sorted(known))
-    BASELINE.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
-
-
 def _print_table(rows: Sequence[Row], boards: Sequence[str]) -> None:
     from aot.cli.output import format_table
 
@@ -203,7 +182,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--oracle", choices=("litert", "tflm"), default="litert")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--limit", type=float, default=1500, metavar="SECONDS")
-    parser.add_argument("--update-baseline", action="store_true")
     parser.add_argument("--integer", action="store_true", help="all integer models of the shared manifest")
     parser.add_argument("--table", type=Path, help="write a Markdown table of all rows to this file")
     parser.add_argument("--json", type=Path, help="write all rows to this file")
@@ -242,23 +220,13 @@ def main() -> int:
     for row in rows:
         if row.verdict != "exact":
             print(f"{row.verdict} {row.key}: {row.detail}")
-    worse: list[str] = []
-    if wanted.update_baseline:
-        update_baseline(rows)
-    elif BASELINE.exists():
-        worse = regressions(rows, json.loads(BASELINE.read_text(encoding="utf-8")))
-        print("\n".join(f"WORSE {text}" for text in worse), end="\n" if worse else "")
     if wanted.table:
         write_table(wanted.table, rows)
     if wanted.json:
         wanted.json.write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n", encoding="utf-8")
     counts = {v: sum(r.verdict == v for r in rows) for v in ("exact", "close", "refused", "DIFFERS", "FAILED")}
-    print(
-        f"{len(paths)} models x {len(boards)} boards: "
-        + ", ".join(f"{n} {v}" for v, n in counts.items())
-        + f", {len(worse)} worse"
-    )
-    return 0 if all(r.ok for r in rows) and not worse else 1
+    print(f"{len(paths)} models x {len(boards)} boards: " + ", ".join(f"{n} {v}" for v, n in counts.items()))
+    return 0 if all(r.ok for r in rows) else 1
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="Pro
 ReportFolder = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files.")]
 Formats = Annotated[str, typer.Option("--format", metavar="LIST", help="Files to write.")]
 BaselineFile = Annotated[
-    Path | None, typer.Option("--baseline", metavar="FILE", help="A report.json to compare with.", show_default=False)
+    Path | None, typer.Option("--baseline", metavar="FILE", help="A baseline or report.json to compare with.", show_default=False)
 ]
 BudgetFile = Annotated[
     Path | None,
@@ -267,11 +267,12 @@ def judge(reports: Sequence[Report], gate: Gate) -> Judged:
 
 def write_baseline(reports: Sequence[Report], gate: Gate) -> str:
     """Write the baseline; it keeps what it knows of other models and boards."""
-    from aot.report.report import bundle, key_of, to_text
+    from aot.report.baseline import baseline_text
+    from aot.report.report import key_of
 
     fresh = {key_of(r) for r in reports}
     kept = [r for k, r in (gate.baseline or {}).items() if k not in fresh]
-    write_file(gate.path, to_text(bundle([*kept, *reports])))
+    write_file(gate.path, baseline_text([*kept, *reports]))
     return f"{gate.path}: {len(reports)} written, {len(kept)} kept"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aot.errors import Problem, UsageError
+from aot.report.baseline import BASELINE_SCHEMA
 from aot.report.report import SCHEMA, Report, key_of
 
 FIELDS = ("tool", "model", "compiler", "flags", "emulator", "options", "inputs")
@@ -18,19 +19,27 @@ _MAX_BYTES = 1 << 28
 
 
 def load_reports(path: Path) -> dict[str, Report]:
-    """The reports of a report.json, or of the folder that holds one, by key (E5001, E5050)."""
+    """The reports of a report.json or a baseline, or of the folder that holds a report.json, by key (E5001, E5050)."""
     file = path / "report.json" if path.is_dir() else path
     try:
         if file.is_file() and file.stat().st_size > _MAX_BYTES:
             raise UsageError(Problem("E5050", f"'{file}' has more than {_MAX_BYTES:,} bytes"))
-        data = json.loads(file.read_bytes())
+        content = file.read_bytes()
     except OSError as error:
         raise UsageError(Problem("E5001", f"cannot read '{file}': {error.strerror}")) from None
+    return parse_reports(content, str(file))
+
+
+def parse_reports(content: bytes, file: str) -> dict[str, Report]:
+    """`load_reports` of what `file` holds (E5050)."""
+    try:
+        data = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise UsageError(Problem("E5050", f"'{file}' is not JSON: {error}")) from None
     schema = data.get("schema") if isinstance(data, dict) else None
-    if schema != SCHEMA:
-        raise UsageError(Problem("E5050", f"'{file}' is no report of aot report: its schema is {schema!r}, not '{SCHEMA}'"))
+    if schema not in (SCHEMA, BASELINE_SCHEMA):
+        known = f"'{SCHEMA}' or '{BASELINE_SCHEMA}'"
+        raise UsageError(Problem("E5050", f"'{file}' is no report of aot report: its schema is {schema!r}, not {known}"))
     try:
         found = {key_of(r): r for r in data["reports"]}
         for report in found.values():

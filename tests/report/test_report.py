@@ -22,7 +22,7 @@ from aot.micro.project import Project, prepare
 from aot.report.attribution import GROUPS, attribute, berkeley, group_of, sections_of, shares
 from aot.report.budget import check_report
 from aot.report.choice import choice_rows, next_faster, next_lines
-from aot.report.diff import check_comparable
+from aot.report.diff import check_comparable, compare
 from aot.report.html import report_html
 from aot.report.markdown import report_markdown
 from aot.report.report import bundle, make_report, to_text
@@ -271,6 +271,30 @@ def test_one_planted_instruction_is_caught_by_the_gate() -> None:
     assert over["instructions"] == 1
     better = {f.metric for f in check_report(before, None, worse) if f.state == "improved"}
     assert "instructions" in better
+
+
+def with_constant(artifact: Artifact, size: int) -> Artifact:
+    """The network with a constant of `size` bytes more that its main function refers to."""
+    declaration = f"extern const int8_t digits_planted[{size}];\n"
+    params = artifact.files["digits_params.c"] + f"\n{declaration}const int8_t digits_planted[{size}] = {{1}};\n"
+    use = f'  {declaration}  __asm__ volatile("" : : "r"(digits_planted));\n  return AOT_OK;'
+    main = artifact.files["digits.c"].replace("  return AOT_OK;", use)
+    return replace(artifact, files={**artifact.files, "digits.c": main, "digits_params.c": params})
+
+
+@pytest.mark.qemu
+@needs_arm
+def test_one_planted_byte_is_caught_by_the_gate() -> None:
+    """The linker ends .rodata on 8 bytes, so one byte more takes none or 8 of the flash; its symbol tells the byte itself."""
+    artifact = compiled(DIGITS, "cortex-m4")
+    eight, nine, ten = (report_of(project_of("mps2-an386", artifact=with_constant(artifact, n))) for n in (8, 9, 10))
+    over = {f.metric: f.value - (f.baseline or 0) for f in check_report(nine, None, eight) if f.state == "over"}
+    assert over == {"constants": 8}
+    assert "constants" in {f.metric for f in check_report(eight, None, nine) if f.state == "improved"}
+    assert not [f for f in check_report(ten, None, nine) if f.state != "ok"]
+    for before, after in ((eight, nine), (nine, ten)):
+        moved = {s["name"]: s["change"] for s in compare(before, after)["symbols"]}
+        assert moved["digits_planted"] == 1
 
 
 @needs_gcc
