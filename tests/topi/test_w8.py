@@ -37,6 +37,29 @@ def test_dense_equals_meaning(layer: Layer, common: str) -> None:
     assert check(impl("nn.dense", f"arm_dsp.dense_w8{common}"), layer, find_target("cortex-m4")) >= min(2, layer.weight[0])
 
 
+DIRECT = [
+    Layer("dense", (1, 16), (16, 16)),
+    Layer("dense", (3, 7), (13, 7), rounding="single", out_zp=-3, per_channel=False),
+    Layer("dense", (1, 52), (18, 52), rounding="single", clip=(-90, 80)),
+    Layer("dense", (2, 101), (15, 101), out_zp=7),
+    Layer("dense", (1, 24), (13, 24), out_zp=3, ends=True),
+]
+
+
+@pytest.mark.parametrize("layer", DIRECT)
+def test_dense_without_scratch_equals_meaning(layer: Layer) -> None:
+    """All numbers of quads: one loop, none, two; whole rows and those with a rest."""
+    direct = impl("nn.dense", "arm_dsp.dense_w8_direct")
+    assert check(direct, layer, find_target("cortex-m4")) >= 2
+    assert not direct.lower(group_of(build(layer)), find_target("cortex-m4"), "kernel").func.scratch
+
+
+def test_dense_without_scratch_takes_what_packing_would_pay_for() -> None:
+    direct, target = impl("nn.dense", "arm_dsp.dense_w8_direct"), find_target("cortex-m4")
+    for shape, taken in (((13, 4), True), ((12, 4), False), ((13, 3), False)):
+        assert direct.accepts(group_of(build(Layer("dense", (1, shape[1]), shape))), target) == taken
+
+
 CONV = [
     Layer("conv", (1, 3, 3, 8), (8, 1, 1, 8), out_zp=5),
     Layer("conv", (1, 1, 4, 3), (5, 1, 1, 3), per_channel=False, out_zp=-20),
@@ -58,7 +81,8 @@ def test_conv_equals_meaning(layer: Layer, common: str) -> None:
 
 def test_pointwise_of_one_pixel() -> None:
     layer = Layer("conv", (1, 1, 1, 30), (17, 1, 1, 30), out_zp=4)
-    assert check(impl("nn.conv2d", "arm_dsp.dense_w8"), layer, find_target("cortex-m4")) > 10
+    for name in ("arm_dsp.dense_w8", "arm_dsp.dense_w8_direct"):
+        assert check(impl("nn.conv2d", name), layer, find_target("cortex-m4")) > 10
 
 
 def test_weights_outside_of_the_range_are_refused() -> None:

@@ -50,6 +50,19 @@ def bias_words(bias: Array, weights: Array) -> Array:
     return start
 
 
+def direct_bias_words(bias: Array, weights: Array) -> Array:
+    """As bias_words, for weights [O, K] in the order of `swapped` and dot_w8_direct."""
+    total = 256 * bias.astype(np.int64) - OFFSET * weights[:, 0::2].astype(np.int64).sum(axis=1)
+    start: Array = (total & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+    return start
+
+
+def swapped(weights: Array) -> Array:
+    """Values [..., K] with the two of each pair exchanged, as dot_w8_direct wants them."""
+    pairs: Array = weights.reshape(*weights.shape[:-1], -1, 2)[..., ::-1].reshape(weights.shape)
+    return pairs
+
+
 @cache
 def pack_w8(pixels: int, unroll: int) -> TensorIntrin:
     """Data words of one pixel: 4 * quads bytes at any address -> for each quad the words {X1, X3} and {Y0, Y2}.
@@ -110,6 +123,30 @@ def dot_w8(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
 
 
 @cache
+def dot_w8_direct(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
+    """As dot_w8, but the data are plain bytes at any address: acc[c] += 256 * sum of the quads' products + 127 * sum of odd taps.
+
+    Operands: w int16 as [quads, channels, 2] of weights in the order of `swapped`; x int8[4 * quads]; acc int32[channels]; quads
+    as there.  With a word's halves 256 * b0 + b1, (256 b0 + b1) x0 + b1 (256 x1 + 127 - x0) = 256 (b0 x0 + b1 x1) + 127 b1.
+    SXTB16 yields the x0 of both halves; EOR with 0x7f makes 127 - x0 of a low byte x0, below the x1 that is there: two
+    instructions a quad in place of packed data.
+    """
+    b = IRBuilder(f"dot_w8_direct_c{channels}_u{unroll}" + "_rest" * rest)
+    w = b.input("w", _UNSIZED, "int16", align=4)
+    x = b.input("x", _UNSIZED, "int8")
+    acc, quads = b.output("acc", (channels,), "int32"), Var("quads")
+    with b.for_("q", quads) as q:
+        values = [b.let("v", cast("int32", x[q * TAPS + i])) for i in range(TAPS)]
+        both = [b.let("both", values[i + 1] * 256 + (OFFSET - values[i])) for i in (0, 2)]
+        for c in range(channels):
+            words = [b.let("word", cast("int32", w[(q * channels + c) * 2 + i])) for i in range(2)]
+            first, second = (words[i] * values[2 * i] + cast("int32", cast("int8", words[i])) * both[i] for i in range(2))
+            b.store(acc, c, cast("int32", cast("uint32", acc[c]) + cast("uint32", first + second)))
+    desc = replace(b.finish(), scalars=(quads,))
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_dot(ops, channels, _Loop(ops, unroll, rest), size=TAPS))
+
+
+@cache
 def matmul_w8(unroll: int, rest: int = 0) -> TensorIntrin:
     """Three pixels by two channels: acc[c, p] += 256 * sum of the quads' products, modulo 2^32.
 
@@ -141,15 +178,16 @@ def _accumulate(b: IRBuilder, acc: Buffer, at: Expr, *, w: tuple[Buffer, Expr], 
     b.store(acc, at, cast("int32", cast("uint32", acc[at]) + cast("uint32", total)))
 
 
-def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: _Loop) -> str:
-    """LDM wants rising registers, so the words have fixed ones."""
+def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: _Loop, *, size: int = 2 * TAPS) -> str:
+    """LDM wants rising registers, so the words have fixed ones.  `size`: bytes of data in a quad, packed or not."""
     words = [f"r{8 + c}" for c in range(channels)]
     load = f"ldmia %[wp]!, {{{', '.join(words)}}}" if channels > 1 else "ldr r8, [%[wp]], #4"
-    step = [load, "ldrd r12, lr, [%[xp]], #8"]
+    plain = ["ldr r12, [%[xp]], #4", "eor lr, r12, #0x007f007f", "sxtb16 r12, r12"]
+    step = [load, *(plain if size == TAPS else ["ldrd r12, lr, [%[xp]], #8"])]
     for c, word in enumerate(words):
         step += [f"smlad %[a{c}], {word}, r12, %[a{c}]", f"sxtb16 {word}, {word}", f"smlad %[a{c}], {word}, lr, %[a{c}]"]
     return asm_block(
-        [*_pointers(operands), *loop.ends("aot_xp", 8)],
+        [*_pointers(operands), *loop.ends("aot_xp", size)],
         loop.text(step, "xp", "" if loop.single else "r8"),
         outs=_accumulators(operands),
         ins=loop.operands("r" if loop.single else "m"),

@@ -113,7 +113,8 @@ class W8Stream:
 
     Layout of a block of n channels, in words: bias[n], non-uniform fields of the requantisation [n][fields], weights [quads][n].
     `whole`: the last block is filled up with channels of zero weights; only `tail` of its channels mean something.  `common`: no
-    number becomes an immediate; where the fields are uniform they are the first words of the stream, after `lead`.
+    number becomes an immediate; where the fields are uniform they are the first words of the stream, after `lead`.  `start`
+    makes the words of the biases.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class W8Stream:
         whole: bool = False,
         common: bool = False,
         lead: Sequence[int] = (),
+        start: Callable[[Array, Array], Array] = bias_words,
     ) -> None:
         self.channels, taps = (int(n) for n in weights.shape)
         self.quads = taps // TAPS
@@ -137,7 +139,7 @@ class W8Stream:
         self._lead = list(lead)
         self._loaded = [not f.uniform or (common and not uniform) for f in requant.fields]
         pairs = zip(requant.fields, self._loaded, strict=True)
-        arrays = [bias_words(bias, weights)] + [f.values for f, loaded in pairs if loaded]
+        arrays = [start(bias, weights)] + [f.values for f, loaded in pairs if loaded]
         self._packed = self.channels + (-self.channels % self.block if whole else 0)
         more = self._packed - self.channels
         self._weights = np.pad(weights, ((0, more), (0, 0)))
