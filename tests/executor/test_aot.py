@@ -230,6 +230,7 @@ def test_hostile_names(tmp_path: Path) -> None:
     assert len(set(fields)) == len(fields)
 
 
+@pytest.mark.slow
 def test_byte_identical_under_another_hash_seed() -> None:
     code = (
         "import hashlib, json\nfrom tests.executor.test_aot import *\n"

@@ -87,6 +87,7 @@ def digest(array: np.ndarray) -> int:
     return h
 
 
+@pytest.mark.slow
 def test_alternating_runs_give_what_each_model_gives_alone(tmp_path: Path) -> None:
     lines = run(shared(), tmp_path / "c").splitlines()
     exe = {n: compile_model(p, name=n) for n, p in (("a", FIRST), ("b", SECOND))}

@@ -106,6 +106,7 @@ def test_pools_in_c(tmp_path: Path) -> None:
     np.testing.assert_array_equal(load(exe.artifact, cache=tmp_path).run([x])[0], want)
 
 
+@pytest.mark.slow
 def test_constants_in_two_flashes(tmp_path: Path) -> None:
     plain = compile_model(DIGITS, name="digits")
     total = plain.artifact.metadata["constants"]["size"]

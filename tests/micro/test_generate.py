@@ -86,12 +86,14 @@ def test_regenerating_changes_generated_files_only(project: Path) -> None:
     assert "aot/models/digits.h" in after
 
 
+@pytest.mark.slow
 def test_regenerating_with_the_same_model_changes_nothing(project: Path) -> None:
     before = snapshot(project)
     sh(f"AOT='{sys.executable} -m aot' PYTHONPATH='{ROOT}' sh regenerate.sh", cwd=project)
     assert snapshot(project) == before
 
 
+@pytest.mark.slow
 def test_regenerating_repeats_the_options(tmp_path: Path) -> None:
     """One test for all options that `aot new` has: none may get lost."""
     new(tmp_path / "p", DIGITS, "--kernels", "generic", "--opt", "ram", "--ram-budget", "96 KiB", "--flash-budget", "1MiB")
@@ -143,6 +145,7 @@ def test_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str], argume
     assert not (tmp_path / "p").exists()
 
 
+@pytest.mark.slow
 def test_a_board_of_ones_own_goes_along(tmp_path: Path) -> None:
     text = (ROOT / "boards" / "mps2-an386" / "board.toml").read_text()
     (tmp_path / "mine").mkdir()

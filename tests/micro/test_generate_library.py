@@ -37,6 +37,7 @@ def test_platformio_itself_reads_the_layout(tmp_path: Path) -> None:
         assert {"library.json", "src/digits.c", "src/p_models.h"} <= set(archive.getnames())
 
 
+@pytest.mark.slow
 def test_arduino_library(tmp_path: Path) -> None:
     need("gcc", "g++")
     new(tmp_path / "my-demo", DIGITS, TWO_IO, "--kind", "arduino")

@@ -138,7 +138,9 @@ def test_random_expressions_equal_the_interpreter(defined: list[PrimFunc], tmp_p
     check_equal(defined, tmp_path)
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "clang", "arm-m4"])
+@pytest.mark.parametrize(
+    "compiler", ["gcc", pytest.param("clang", marks=pytest.mark.slow), pytest.param("arm-m4", marks=pytest.mark.slow)]
+)
 def test_random_expressions_compile_without_warnings(defined: list[PrimFunc], tmp_path: Path, compiler: str) -> None:
     path = write_c(tmp_path, defined)
     # random expressions contain tests whose result is known, which is not what this is about

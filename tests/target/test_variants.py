@@ -25,7 +25,14 @@ def test_what_there_is_not(name: str) -> None:
         find_target(name)
 
 
-@pytest.mark.parametrize("name", ["cortex-m4+nofpu", "cortex-m55+nofpu", "cortex-m33+nodsp+nofpu"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cortex-m4+nofpu",
+        pytest.param("cortex-m55+nofpu", marks=pytest.mark.slow),
+        pytest.param("cortex-m33+nodsp+nofpu", marks=pytest.mark.slow),
+    ],
+)
 def test_generated_code_fits_the_flags(tmp_path: Path, name: str) -> None:
     need("arm-none-eabi-gcc")
     artifact = build(DIGITS, target=name)
