@@ -63,8 +63,8 @@ def test_residual_diamond() -> None:
     assert groups(fused) == ["neg", "conv_scale_add_neg"]
     group = fused.body
     assert isinstance(group, Call)
-    assert group.args[0] is group.args[0]
-    assert len(group.args) == 1, "the convolution and the sum read one tensor"
+    assert len(group.args) == 2, "the convolution and the sum have a parameter each"
+    assert group.args[0] is group.args[1], "which is one tensor"
 
 
 def test_residual_of_two_convolutions_joins_the_later_one() -> None:

@@ -27,8 +27,8 @@ def fuse_ops(func: Function, context: PassContext) -> Function:
 
     In: operator calls only.  Out: the body consists of calls of Functions with attrs {"Primitive": 1, "name": ...}, of calls
     of view operators (F_IS_VIEW, never fused), and of tuple nodes.  A group's parameters are the tensors it reads, in order
-    of first use; constants stay inside.  Every group has one result, which post-dominates its members, so groups never
-    depend on each other in a cycle.
+    of first use; what an anchor reads and its followers read too is a parameter twice.  Constants stay inside.  Every group
+    has one result, which post-dominates its members, so groups never depend on each other in a cycle.
 
     At opt_level 0 each call is a group.  Otherwise, in this order:
     1. an anchor (OUT_ELEMWISE_FUSABLE or COMM_REDUCE) takes the ELEMWISE and BROADCAST calls that follow it, as long as each
@@ -171,7 +171,10 @@ def _rebuild(func: Function, groups: _Groups) -> Function:
 
 
 def _call_group(calls: Sequence[Expr], outside: dict[int, Expr]) -> Call:
-    """A primitive function of these calls, applied to what they read from outside."""
+    """A primitive function of these calls, applied to what they read from outside.
+
+    Kernels of layers keep the data in a form of their own, so a follower that reads the data too has its own parameter for it.
+    """
     inside: dict[int, Expr] = {}
     arguments: list[Expr] = []
     params: list[Var] = []
@@ -187,6 +190,8 @@ def _call_group(calls: Sequence[Expr], outside: dict[int, Expr]) -> Call:
             arguments.append(outside[id(o)])
             inside[id(o)] = param
         inside[id(expr)] = with_operands(expr, [inside[id(o)] for o in operands(expr)])
+        if expr is calls[0] and pattern_kind(expr) == OpPattern.OUT_ELEMWISE_FUSABLE:
+            inside = {id(expr): inside[id(expr)]}
     last = calls[-1]
     attrs: dict[str, Any] = {"Primitive": 1, "name": group_name(calls)}
     return Call(Function(tuple(params), inside[id(last)], attrs), tuple(arguments), None, last.type, last.span)
