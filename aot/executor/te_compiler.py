@@ -307,21 +307,24 @@ def _selected(found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[int
     """The number of each layer's kernel.
 
     speed: no limit.  balanced: constants and code within twice the model's weights plus 12 KiB, of which code may take 12 KiB,
-    and in large models one byte for 16 bytes of constants more.  size: constants within 12 % of the smallest,
-    code within 12 KiB.  ram: as balanced; `found` then holds only kernels whose scratch the workspace has room for.
+    and in large models one byte for 16 bytes of constants more (flash keeps a quarter of these in reserve).  size: constants
+    within 12 % of the smallest, code within 12 KiB.  ram: as balanced; `found` then holds only kernels whose scratch the
+    workspace has room for.
     An explicit budget for flash comes on top.
     """
     smallest = sum(min(c.constants for c in layer) for layer in found)
     main = main_code(len(found))
+    more = 0  # bytes of code beyond the allowance, of whose estimate a quarter is kept in reserve
     code = None if policy.opt == "speed" else CODE_ALLOWANCE - main
     if code is not None and policy.opt == "size":
         code -= RESERVE
     elif code is not None:
-        code += max(0, smallest - LARGE_MODEL) // 16
+        more = max(0, smallest - LARGE_MODEL) // 16
+        code += more
     factor = {"speed": None, "size": SIZE_FACTOR}.get(policy.opt, 2)
     if policy.opt != "size":
         smallest = sum(_least(layer) for layer in found)
-    flash = None if factor is None else int(factor * smallest) + CODE_ALLOWANCE - main
+    flash = None if factor is None else int(factor * smallest) + CODE_ALLOWANCE - main - more // 4
     if policy.flash_budget is not None:
         flash = min(f for f in (flash, policy.flash_budget - main) if f is not None)
     return choose(found, Budget(flash, code))
