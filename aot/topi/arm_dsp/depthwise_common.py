@@ -17,7 +17,7 @@ from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, Var, imm, logical_and, maximum, minimum
+from aot.tir.expr import Expr, imm, logical_and, maximum, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.depthwise import (
@@ -168,7 +168,8 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     height = (plan.band - 1) * rows.stride + rows.reach
     plane = b.scratch("plane", (height * PITCH,), "int16")
     unpacked = None if schedule.layout.resident else b.scratch("weights", (unpacked_words(schedule, plan.numbers),), "int32")
-    n = {field: b.let(field, params[i]) for i, field in enumerate(HEADER)}
+    # read where they are used: fourteen variables would stand on the stack
+    n: dict[str, Expr] = {field: params[i] for i, field in enumerate(HEADER)}
     if plan.is_small:
         with b.for_("i", plane.size) as i:
             b.store(plane, i, n["pad"])
@@ -205,7 +206,7 @@ def _tiled(b: IRBuilder, plan: _Plan, tiles: _Tiles, *, io: LayerIo, channel: Ex
 class _Tiles:
     """Copying and convolving one tile of one channel; `n` are the header's fields."""
 
-    def __init__(self, b: IRBuilder, plan: _Plan, n: dict[str, Var], *, plane: Buffer) -> None:
+    def __init__(self, b: IRBuilder, plan: _Plan, n: dict[str, Expr], *, plane: Buffer) -> None:
         self._b, self._plan, self.numbers, self._plane = b, plan, n, plane
 
     def copy_image(self, data: Buffer, channel: Expr) -> None:
