@@ -110,12 +110,6 @@ def compile_model(
     module = relay_pipeline(PassContext.current().opt_level)(module)
     main = module["main"]
     assert isinstance(main, Function)
-    policy = Policy(options.opt, options.kernels, options.flash_budget, options.ram_budget, options.feed_rows)
-    schedule = compile_main(main, cpu, name=name, policy=policy)
-    schedule = schedule.map_functions(optimize)
-    if options.opt != "speed":  # where speed counts, numbers stay constants
-        schedule = share_functions(schedule)
-    schedule = replace(schedule, pooling=options.pooling)
     info = BuildInfo(
         model_sha256=hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else "",
         model_file=model.name if isinstance(model, Path) else "",
@@ -125,7 +119,21 @@ def compile_model(
         bounds=memory_bounds(main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io),
         options=asdict(options),
     )
-    return compile_schedule(schedule, target=cpu, io=options.io, info=info)
+    result = _compile_main(main, cpu, name=name, options=options, info=info)
+    if options.opt == "ram" and options.ram_budget is None and not options.feed_rows:
+        # whole layers may overlap more than the search for cascades counts on
+        whole = _compile_main(main, cpu, name=name, options=replace(options, opt="balanced"), info=info)
+        result = min(result, whole, key=lambda e: e.layout.plan.size)
+    return result
+
+
+def _compile_main(main: Function, cpu: Target, *, name: str, options: Options, info: BuildInfo) -> Executable:
+    """From the fused graph to C."""
+    policy = Policy(options.opt, options.kernels, options.flash_budget, options.ram_budget, options.feed_rows)
+    schedule = compile_main(main, cpu, name=name, policy=policy).map_functions(optimize)
+    if options.opt != "speed":  # where speed counts, numbers stay constants
+        schedule = share_functions(schedule)
+    return compile_schedule(replace(schedule, pooling=options.pooling), target=cpu, io=options.io, info=info)
 
 
 def lower(func: Function, target: str | Target = "cortex-m4", *, name: str = "kernel") -> PrimFunc:

@@ -308,8 +308,8 @@ def _selected(found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[int
 
     speed: no limit.  balanced: constants and code within twice the model's weights plus 12 KiB, of which code may take 12 KiB,
     and in large models one byte for 16 bytes of constants more (flash keeps a quarter of these in reserve).  size: constants
-    within 12 % of the smallest, code within 12 KiB.  ram: as balanced; `found` then holds only kernels whose scratch the
-    workspace has room for.
+    within 12 % of the smallest, code within 12 KiB.  ram: as balanced, beside the code of the cascades, which is settled;
+    `found` then holds only kernels whose scratch the workspace has room for.
     An explicit budget for flash comes on top.
     """
     smallest = sum(min(c.constants for c in layer) for layer in found)
@@ -321,10 +321,12 @@ def _selected(found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[int
     elif code is not None:
         more = max(0, smallest - LARGE_MODEL) // 16
         code += more
+    fixed = sum(layer[0].code for layer in found if layer[0].kernel.startswith("cascade("))
     factor = {"speed": None, "size": SIZE_FACTOR}.get(policy.opt, 2)
     if policy.opt != "size":
         smallest = sum(_least(layer) for layer in found)
     flash = None if factor is None else int(factor * smallest) + CODE_ALLOWANCE - main - more // 4
+    flash, code = (None if limit is None else limit + fixed for limit in (flash, code))
     if policy.flash_budget is not None:
         flash = min(f for f in (flash, policy.flash_budget - main) if f is not None)
     return choose(found, Budget(flash, code))
