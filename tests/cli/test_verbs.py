@@ -126,7 +126,7 @@ def test_compile_that_does_not_fit_writes_nothing(cli: Cli) -> None:
 def test_compile_is_quick(cli: Cli) -> None:
     start = time.process_time()
     assert cli("compile", MODELS / "net_kws_dscnn.tflite", "-q", "-n", "never_compiled_before").code == 0
-    assert time.process_time() - start < 3
+    assert time.process_time() - start < (9 if sys.gettrace() else 3)  # coverage traces every line
 
 
 def test_dump_in_every_form(cli: Cli) -> None:
