@@ -66,12 +66,15 @@ def test_kernel_on_the_board(impl: Impl, board: str, tmp_path: Path) -> None:
         compare(impl, layer, board=board, folder=tmp_path / str(i))
 
 
-def random_layer(rng: np.random.Generator, seed: int) -> Layer:
+def random_layer(rng: np.random.Generator, seed: int, *, three: bool = False) -> Layer:
+    """Any layer; with `three` one of a 3x3 window, as some kernels want."""
     kernel = (int(rng.integers(1, 8)), int(rng.integers(1, 8)))
     if rng.random() < 0.2:
         kernel = (int(rng.integers(1, 24)), 1)
     strides = (int(rng.integers(1, 4)), int(rng.integers(1, 4)))
     dilation = (int(rng.integers(1, 4)), 1) if rng.random() < 0.2 else (1, 1)
+    if three:
+        kernel, strides, dilation = (3, 3), (strides[0], strides[0]), (1, 1)
     padding = tuple(int(rng.integers(0, k)) for k in (*kernel, *kernel))
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     size = [max(1, r - padding[i] - padding[i + 2]) + int(rng.integers(0, 9)) for i, r in enumerate(reach)]
@@ -102,7 +105,7 @@ def test_random_layers(impl: Impl, part: int) -> None:
     targets = [find_target("cortex-m4"), find_target("cortex-m3")]
     tried = 0
     for seed in range(4000):
-        layer = random_layer(rng, seed)
+        layer = random_layer(rng, seed, three="3x3" in impl.name)
         group = group_of(build(layer))
         target = next((t for t in targets if impl.accepts(group, t)), None)
         if target is not None:
