@@ -176,12 +176,12 @@ def test_small_models_with_least_memory(model: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "most"), [("net_kws_dscnn", 9800), ("net_sww", 5000), ("net_ic_resnet", 17000)])
+@pytest.mark.parametrize(("model", "most"), [("net_kws_dscnn", 8900), ("net_sww", 5000), ("net_ic_resnet", 17000)])
 def test_networks_with_least_memory(model: str, most: int, tmp_path: Path) -> None:
-    """The golden outputs, by the host's build of what a Cortex-M4 gets, in a third of the memory of whole tensors."""
+    """The golden outputs, by the host's build of what a Cortex-M4 gets; whole layers in place are kws's least memory."""
     least = compile_model(MODELS / f"{model}.tflite", options=Options(opt="ram"))
     assert least.layout.plan.size <= most
-    assert any("cascade(" in layer.call.func.attrs.kernel for layer in least.layers)
+    assert any("cascade(" in layer.call.func.attrs.kernel for layer in least.layers) == (model != "net_kws_dscnn")
     golden = np.load(MODELS / f"{model}.golden.npz")
     module = load(least.artifact, cache=tmp_path)
     for k in range(sum(name.startswith("in0_") for name in golden)):
