@@ -6,8 +6,9 @@ results have the very bits of the reference, which matters where they are quanti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -17,7 +18,9 @@ from aot.ir.type import TensorType, Type
 from aot.op._window import Padding, Window, explicit_padding, inside, output_size
 from aot.op.convert import ConvertContext, operand, unsupported
 from aot.relay.expr import Expr as RelayExpr
-from aot.te.tensor import IterVar, Tensor, reduce_axis
+from aot.relay.expr import call
+from aot.te.tensor import IterVar, Tensor, compute, reduce_axis
+from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm, logical_and, select
 
@@ -74,7 +77,15 @@ def layer_operands(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
     return [*found, bias]
 
 
-def window_attrs(ctx: ConvertContext, op: OperatorView, kernel: tuple[int, ...]) -> FloatWindowAttrs:
+def convert_window(ctx: ConvertContext, op: OperatorView, name: str) -> RelayExpr:
+    """A call of `name` for a convolution whose weights are [?, KH, KW, ?]."""
+    shape, weight = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape
+    if len(shape) != 4 or len(weight) != 4:
+        unsupported(ctx, op, "data and weights must have four dimensions")
+    return call(name, layer_operands(ctx, op), _window_attrs(ctx, op, weight[1:3]), span=ctx.span(op))
+
+
+def _window_attrs(ctx: ConvertContext, op: OperatorView, kernel: tuple[int, ...]) -> FloatWindowAttrs:
     """Strides, padding, dilation and activation of a convolution with a window of `kernel`."""
     strides = (op.option("stride_h"), op.option("stride_w"))
     dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
@@ -104,22 +115,31 @@ def output_extents(data: TensorType, kernel: tuple[int, ...], attrs: FloatWindow
     return found[0], found[1]
 
 
-def np_taps(data: Array, kernel: tuple[int, ...], attrs: FloatWindowAttrs, extents: tuple[int, int]) -> list[list[Array]]:
-    """[ky][kx] -> the data under that tap for all output positions, [N, H', W', C]; 0 outside the image."""
+def np_taps(
+    data: Array, kernel: tuple[int, ...], attrs: FloatWindowAttrs, out_type: TensorType
+) -> Iterator[tuple[int, int, Array]]:  # fmt: skip
+    """ky, kx and the data under that tap for all output positions, [N, H', W', C]; 0 outside the image."""
     top, left, bottom, right = attrs.padding
     padded = np.pad(data, ((0, 0), (top, bottom), (left, right), (0, 0)))
-    (sy, sx), (dy, dx), (height, width) = attrs.strides, attrs.dilation, extents
-    return [
-        [
-            padded[:, ky * dy : ky * dy + (height - 1) * sy + 1 : sy, kx * dx : kx * dx + (width - 1) * sx + 1 : sx, :]
-            for kx in range(kernel[1])
-        ]
-        for ky in range(kernel[0])
-    ]
+    (sy, sx), (dy, dx), (height, width) = attrs.strides, attrs.dilation, out_type.shape[1:3]
+    for ky in range(kernel[0]):
+        lines = padded[:, ky * dy : ky * dy + (height - 1) * sy + 1 : sy]
+        for kx in range(kernel[1]):
+            yield ky, kx, lines[:, :, kx * dx : kx * dx + (width - 1) * sx + 1 : sx]
 
 
-def np_finish(acc: Array, bias: Sequence[Array], attrs: FloatWindowAttrs | Bounds) -> Array:
-    """Bias and activation, as float32."""
+def np_layer(
+    products: Iterable[Array], bias: Sequence[Array], *, attrs: FloatWindowAttrs | Bounds, out_type: TensorType
+) -> Array:  # fmt: skip
+    """The sum of `products` in their order, then bias and activation."""
+    acc = np.zeros(out_type.shape, np.float32)
+    with np.errstate(all="ignore"):
+        for product in products:
+            acc = acc + product
+        return _np_finish(acc, bias, attrs)
+
+
+def _np_finish(acc: Array, bias: Sequence[Array], attrs: FloatWindowAttrs | Bounds) -> Array:
     if bias:
         acc = acc + bias[0].reshape(-1)
     acc = acc if attrs.lo is None else np.where(acc < np.float32(attrs.lo), np.float32(attrs.lo), acc)
@@ -127,9 +147,18 @@ def np_finish(acc: Array, bias: Sequence[Array], attrs: FloatWindowAttrs | Bound
     return acc.astype(np.float32)
 
 
-def tir_finish(b: IRBuilder, acc: Expr, bias: Expr | None, attrs: FloatWindowAttrs | Bounds) -> Expr:
-    """Bias and activation of one element."""
-    value = acc if bias is None else acc + bias
+def tir_layer(
+    b: IRBuilder,
+    axes: Sequence[IterVar],
+    product: Callable[..., Expr],
+    *,
+    bias: Sequence[Tensor],
+    channel: Expr,
+    attrs: FloatWindowAttrs | Bounds,
+) -> Expr:
+    """One element of channel `channel`: the sum of product(*axes), the last axis running fastest, then bias and activation."""
+    value = te_sum(b, axes, product, init=imm(0.0, "float32"), dtype="float32")
+    value = value + bias[0].at(b, (channel,)) if bias else value
     for bound, below in ((attrs.lo, True), (attrs.hi, False)):
         if bound is not None:
             value = b.let("value", value)
@@ -138,7 +167,29 @@ def tir_finish(b: IRBuilder, acc: Expr, bias: Expr | None, attrs: FloatWindowAtt
     return value
 
 
-def tap_axis(b: IRBuilder, position: Expr, *, axis: int, size: int, kernel: int, attrs: FloatWindowAttrs) -> IterVar:
+Product = Callable[..., Expr]
+"""(builder, (n, y, x, o), ky, kx, *reduced channels) -> one product of a result."""
+
+
+def te_window(
+    args: Sequence[Tensor], product: Product, *, attrs: FloatWindowAttrs, out_type: TensorType, depth: int | None = None
+) -> Tensor:  # fmt: skip
+    """A convolution of (data, weight [?, KH, KW, ?], bias) over the taps and, with `depth`, so many channels a group."""
+    data, weight, *bias = args
+
+    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
+        axes = [
+            _tap_axis(b, y, axis=0, size=data.shape[1], kernel=weight.shape[1], attrs=attrs),
+            _tap_axis(b, x, axis=1, size=data.shape[2], kernel=weight.shape[2], attrs=attrs),
+        ]
+        if depth is not None:
+            axes.append(reduce_axis(depth, name="i"))
+        return tir_layer(b, axes, partial(product, b, (n, y, x, o)), bias=bias, channel=o, attrs=attrs)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def _tap_axis(b: IRBuilder, position: Expr, *, axis: int, size: int, kernel: int, attrs: FloatWindowAttrs) -> IterVar:
     """The reduction axis over the taps of one dimension: only those inside the image, unless the window is dilated."""
     before, name = attrs.padding[axis], "yx"[axis]
     if not any(attrs.padding[axis::2]) or attrs.dilation[axis] > 1:

@@ -15,24 +15,20 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._float_layer import (
     FloatWindowAttrs,
-    layer_operands,
+    convert_window,
     layer_types,
-    np_finish,
+    np_layer,
     np_taps,
     output_extents,
     tap,
-    tap_axis,
-    tir_finish,
-    window_attrs,
+    te_window,
 )
-from aot.op.convert import ConvertContext, unsupported
+from aot.op.convert import ConvertContext
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute, reduce_axis
-from aot.te.tensor import sum as te_sum
+from aot.te.tensor import Tensor
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, imm
+from aot.tir.expr import Expr
 
 NAME = "nn.conv2d_float"
 
@@ -49,43 +45,28 @@ def infer_type(types: Sequence[Type], attrs: FloatWindowAttrs) -> Type:
 def evaluate(data: Array, weight: Array, *bias: Array, attrs: FloatWindowAttrs, out_type: TensorType) -> Array:
     depth = weight.shape[3]
     groups = data.shape[3] // depth
-    acc = np.zeros(out_type.shape, np.float32)
     first = np.repeat(np.arange(groups) * depth, weight.shape[0] // groups)  # of each output channel's inputs
-    with np.errstate(all="ignore"):
-        for ky, row in enumerate(np_taps(data, weight.shape[1:3], attrs, (out_type.shape[1], out_type.shape[2]))):
-            for kx, taps in enumerate(row):
-                for i in range(depth):
-                    acc = acc + taps[..., first + i] * weight[:, ky, kx, i]
-        return np_finish(acc, bias, attrs)
+    taps = np_taps(data, weight.shape[1:3], attrs, out_type)
+    products = (under[..., first + i] * weight[:, ky, kx, i] for ky, kx, under in taps for i in range(depth))
+    return np_layer(products, bias, attrs=attrs, out_type=out_type)
 
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: FloatWindowAttrs, out_type: TensorType) -> Tensor:
-    data, weight, *bias = args
-    channels, kh, kw, depth = weight.shape
+    data, weight, *_ = args
+    channels, _, _, depth = weight.shape
     each = channels * depth // data.shape[3]  # output channels of a group
 
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
-        def term(ky: Expr, kx: Expr, i: Expr) -> Expr:
-            channel = i if each == channels else o // each * depth + i
-            return tap(b, data, (n, y, x, channel), at=(ky, kx), attrs=attrs) * weight.at(b, (o, ky, kx, i))
+    def product(b: IRBuilder, position: tuple[Expr, Expr, Expr, Expr], ky: Expr, kx: Expr, i: Expr) -> Expr:
+        n, y, x, o = position
+        channel = i if each == channels else o // each * depth + i
+        return tap(b, data, (n, y, x, channel), at=(ky, kx), attrs=attrs) * weight.at(b, (o, ky, kx, i))
 
-        axes = [
-            tap_axis(b, y, axis=0, size=data.shape[1], kernel=kh, attrs=attrs),
-            tap_axis(b, x, axis=1, size=data.shape[2], kernel=kw, attrs=attrs),
-            reduce_axis(depth, name="i"),
-        ]
-        acc = te_sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
-        return tir_finish(b, acc, bias[0].at(b, (o,)) if bias else None, attrs)
-
-    return compute(out_type.shape, out_type.dtype, rule)
+    return te_window(args, product, attrs=attrs, out_type=out_type, depth=depth)
 
 
 def convert_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """CONV_2D whose data, weights and result are float32."""
-    shape, weight = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape
-    if len(shape) != 4 or len(weight) != 4:
-        unsupported(ctx, op, "data and weights must have four dimensions")
-    return call(NAME, layer_operands(ctx, op), window_attrs(ctx, op, weight[1:3]), span=ctx.span(op))
+    return convert_window(ctx, op, NAME)
 
 
 register_op(

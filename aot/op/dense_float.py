@@ -9,21 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
-
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op._float_layer import Bounds, bounds, layer_operands, layer_types, np_finish, tir_finish
+from aot.op._float_layer import Bounds, bounds, layer_operands, layer_types, np_layer, tir_layer
 from aot.op.convert import ConvertContext, unsupported
 from aot.op.reshape import ReshapeAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.te.tensor import Tensor, compute, reduce_axis
-from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, imm
+from aot.tir.expr import Expr
 
 NAME = "nn.dense_float"
 
@@ -37,21 +34,16 @@ def infer_type(types: Sequence[Type], _attrs: Bounds) -> Type:
 
 
 def evaluate(data: Array, weight: Array, *bias: Array, attrs: Bounds, out_type: TensorType) -> Array:
-    acc = np.zeros(out_type.shape, np.float32)
-    with np.errstate(all="ignore"):
-        for k in range(weight.shape[1]):
-            acc = acc + data[:, k, None] * weight[:, k]
-        return np_finish(acc, bias, attrs)
+    products = (data[:, k, None] * weight[:, k] for k in range(weight.shape[1]))
+    return np_layer(products, bias, attrs=attrs, out_type=out_type)
 
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Bounds, out_type: TensorType) -> Tensor:
     data, weight, *bias = args
 
     def rule(b: IRBuilder, m: Expr, o: Expr) -> Expr:
-        axis = reduce_axis(weight.shape[1], name="k")
-        zero = imm(0.0, "float32")
-        acc = te_sum(b, [axis], lambda k: data.at(b, (m, k)) * weight.at(b, (o, k)), init=zero, dtype="float32")
-        return tir_finish(b, acc, bias[0].at(b, (o,)) if bias else None, attrs)
+        axes = [reduce_axis(weight.shape[1], name="k")]
+        return tir_layer(b, axes, lambda k: data.at(b, (m, k)) * weight.at(b, (o, k)), bias=bias, channel=o, attrs=attrs)
 
     return compute(out_type.shape, out_type.dtype, rule)
 

@@ -15,22 +15,18 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._float_layer import (
     FloatWindowAttrs,
-    layer_operands,
+    convert_window,
     layer_types,
-    np_finish,
+    np_layer,
     np_taps,
     output_extents,
     tap,
-    tap_axis,
-    tir_finish,
-    window_attrs,
+    te_window,
 )
-from aot.op.convert import ConvertContext, unsupported
+from aot.op.convert import ConvertContext
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
-from aot.te.tensor import sum as te_sum
+from aot.te.tensor import Tensor
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
 
@@ -47,41 +43,26 @@ def infer_type(types: Sequence[Type], attrs: FloatWindowAttrs) -> Type:
 
 def evaluate(data: Array, weight: Array, *bias: Array, attrs: FloatWindowAttrs, out_type: TensorType) -> Array:
     multiplier = weight.shape[3] // data.shape[3]
-    acc = np.zeros(out_type.shape, np.float32)
-    extents = (out_type.shape[1], out_type.shape[2])
-    with np.errstate(all="ignore"):
-        for ky, row in enumerate(np_taps(data, weight.shape[1:3], attrs, extents)):
-            for kx, taps in enumerate(row):
-                acc = acc + np.repeat(taps, multiplier, axis=3) * weight[0, ky, kx, :]
-        return np_finish(acc, bias, attrs)
+    taps = np_taps(data, weight.shape[1:3], attrs, out_type)
+    products = (np.repeat(under, multiplier, axis=3) * weight[0, ky, kx] for ky, kx, under in taps)
+    return np_layer(products, bias, attrs=attrs, out_type=out_type)
 
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: FloatWindowAttrs, out_type: TensorType) -> Tensor:
-    data, weight, *bias = args
-    _, kh, kw, channels = weight.shape
-    multiplier = channels // data.shape[3]
+    data, weight, *_ = args
+    multiplier = weight.shape[3] // data.shape[3]
 
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
-        def term(ky: Expr, kx: Expr) -> Expr:
-            value = tap(b, data, (n, y, x, o // multiplier), at=(ky, kx), attrs=attrs)
-            return value * weight.at(b, (imm(0), ky, kx, o))
+    def product(b: IRBuilder, position: tuple[Expr, Expr, Expr, Expr], ky: Expr, kx: Expr) -> Expr:
+        n, y, x, o = position
+        value = tap(b, data, (n, y, x, o // multiplier), at=(ky, kx), attrs=attrs)
+        return value * weight.at(b, (imm(0), ky, kx, o))
 
-        axes = [
-            tap_axis(b, y, axis=0, size=data.shape[1], kernel=kh, attrs=attrs),
-            tap_axis(b, x, axis=1, size=data.shape[2], kernel=kw, attrs=attrs),
-        ]
-        acc = te_sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
-        return tir_finish(b, acc, bias[0].at(b, (o,)) if bias else None, attrs)
-
-    return compute(out_type.shape, out_type.dtype, rule)
+    return te_window(args, product, attrs=attrs, out_type=out_type)
 
 
 def convert_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """DEPTHWISE_CONV_2D whose data, weights and result are float32."""
-    shape, weight = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape
-    if len(shape) != 4 or len(weight) != 4:
-        unsupported(ctx, op, "data and weights must have four dimensions")
-    return call(NAME, layer_operands(ctx, op), window_attrs(ctx, op, weight[1:3]), span=ctx.span(op))
+    return convert_window(ctx, op, NAME)
 
 
 register_op(
