@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, maximum, minimum
 
 Padding = tuple[int, int, int, int]
@@ -54,3 +55,22 @@ def inside(position: Expr, *, stride: int, before: int, kernel: int, size: int) 
     """[start, stop) of the image rows (or columns) that the window at output `position` covers, without the padding."""
     origin = position * stride - before
     return maximum(origin, 0), minimum(origin + kernel, size)
+
+
+@dataclass(frozen=True, slots=True)
+class TransposedTaps:
+    """Taps rest + stride*t, t from first to last, of one output coordinate; tap t reads coordinate quotient - t."""
+
+    quotient: Expr
+    rest: Expr
+    first: Expr
+    last: Expr
+
+
+def transposed_taps(b: IRBuilder, position: Expr, *, size: int, taps: int, stride: int, before: int) -> TransposedTaps:
+    """The taps of a transposed convolution that bring something to the output at `position` along one axis."""
+    shifted = b.let("shifted", position + before)
+    quotient, rest = b.let("quotient", shifted // stride), b.let("rest", shifted % stride)
+    count = (rest * -1 + (taps + stride - 1)) // stride  # of taps from rest on, none where rest is beyond the window
+    first = b.let("first", maximum(quotient - (size - 1), 0))
+    return TransposedTaps(quotient, rest, first, b.let("last", minimum(quotient + 1, count)))

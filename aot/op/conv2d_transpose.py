@@ -16,9 +16,12 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.span import Span
 from aot.ir.type import TensorType, Type
+from aot.op._float_layer import Bounds, bounds, is_float_layer, layer_operands
 from aot.op._quantized_layer import check_quantized_layer, finish_layer, layer_weights
 from aot.op._uint8 import legacy_uint8
-from aot.op._window import Window, explicit_padding
+from aot.op._window import Window, explicit_padding, transposed_taps
+from aot.op.conv2d_transpose_float import NAME as FLOAT
+from aot.op.conv2d_transpose_float import FloatTransposeAttrs
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, Expr, call
@@ -26,7 +29,7 @@ from aot.te.tensor import Tensor, compute, reduce_axis
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as TirExpr
-from aot.tir.expr import cast, maximum, minimum
+from aot.tir.expr import cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +70,14 @@ def evaluate(data: Array, weight: Array, *, attrs: Conv2DTransposeAttrs, out_typ
     return result.astype(np.int64).astype(out_type.dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """Taps rest + stride*t, t from first to last, of one output coordinate; tap t reads coordinate quotient - t."""
-
-    quotient: TirExpr
-    rest: TirExpr
-    first: TirExpr
-    last: TirExpr
-
-
-def _axis(b: IRBuilder, position: TirExpr, *, size: int, taps: int, stride: int, before: int) -> _Axis:
-    shifted = b.let("shifted", position + before)
-    quotient, rest = b.let("quotient", shifted // stride), b.let("rest", shifted % stride)
-    count = (rest * -1 + (taps + stride - 1)) // stride  # of taps from rest on, none where rest is beyond the window
-    return _Axis(quotient, rest, b.let("first", maximum(quotient - (size - 1), 0)), b.let("last", minimum(quotient + 1, count)))
-
-
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DTransposeAttrs, out_type: TensorType) -> Tensor:
     data, weight = args
     _, kh, kw, depth = weight.shape
 
     def rule(b: IRBuilder, n: TirExpr, y: TirExpr, x: TirExpr, o: TirExpr) -> TirExpr:
         (sy, sx), (top, left) = attrs.strides, attrs.padding
-        row = _axis(b, y, size=data.shape[1], taps=kh, stride=sy, before=top)
-        column = _axis(b, x, size=data.shape[2], taps=kw, stride=sx, before=left)
+        row = transposed_taps(b, y, size=data.shape[1], taps=kh, stride=sy, before=top)
+        column = transposed_taps(b, x, size=data.shape[2], taps=kw, stride=sx, before=left)
 
         def term(ty: TirExpr, tx: TirExpr, i: TirExpr) -> TirExpr:
             w = weight.at(b, (o, row.rest + ty * sy, column.rest + tx * sx, i))
@@ -142,10 +128,13 @@ class _AsConvolution:
         return self._ctx.output_type(op, i)
 
 
-@from_tflite("TRANSPOSE_CONV", "int8*int8 int8*int4 int16*int8 uint8*uint8", "nn.conv2d_transpose")
+@from_tflite("TRANSPOSE_CONV", "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*float32", f"nn.conv2d_transpose {FLOAT}")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """conv2d_transpose + bias_add + requantize (+ clip); a size that is not constant is taken to be the declared one."""
+    """conv2d_transpose + bias_add + requantize (+ clip), or conv2d_transpose_float.
+
+    A size that is not constant is taken to be the declared one.
+    """
     view = _AsConvolution(ctx)
     data, weight, out = view.input_type(op, 0), view.input_type(op, 1), ctx.output_type(op)
     if len(data.shape) != 4 or len(weight.shape) != 4 or len(out.shape) != 4:
@@ -154,10 +143,13 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     size = tuple(map(int, given.data.ravel())) if isinstance(given, Constant) else out.shape
     if size != out.shape or size[3] != weight.shape[0]:
         unsupported(ctx, op, f"the size {size} is not that of the result", code="E1120")
-    layer = check_quantized_layer(view, op, channel_axis=0)
     strides = (op.option("stride_h"), op.option("stride_w"))
-    pads = explicit_padding(op.option("padding"), Window(out.shape[1:3], weight.shape[1:3], strides))
-    attrs = Conv2DTransposeAttrs(strides, pads[:2], out.shape[1:3], layer.input_zp, layer.weight_zp, layer.acc_dtype)
+    cut = explicit_padding(op.option("padding"), Window(out.shape[1:3], weight.shape[1:3], strides))[:2]
+    if is_float_layer(view, op):
+        clamp = Bounds(*bounds(view, op))
+        return call(FLOAT, layer_operands(view, op), FloatTransposeAttrs(strides, cut, out.shape[1:3], clamp), span=ctx.span(op))
+    layer = check_quantized_layer(view, op, channel_axis=0)
+    attrs = Conv2DTransposeAttrs(strides, cut, out.shape[1:3], layer.input_zp, layer.weight_zp, layer.acc_dtype)
     weights = layer_weights(view, op, layer, channel_axis=0)
     acc = call("nn.conv2d_transpose", [operand(view, op, 0), weights], attrs, span=ctx.span(op))
     return finish_layer(view, op, acc, layer=layer, rounding="double")

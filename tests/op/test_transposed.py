@@ -1,4 +1,4 @@
-"""TRANSPOSE_CONV and BATCH_MATMUL on int8 and int16, pools and concatenations of legacy uint8."""
+"""TRANSPOSE_CONV on int8, int16 and float32, BATCH_MATMUL on int8 and int16, pools and concatenations of legacy uint8."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tests.op._differential import FAST, SEEDS, SLOW, check
+from tests.op._differential import ACTIVATIONS, FAST, SEEDS, SLOW, check
 from tests.op._one_op import Spec, const, one_op
 from tests.writer import ModelBuilder, Quant
 
@@ -71,6 +71,42 @@ def test_transposed(dtype: str, bias: str) -> None:
 @pytest.mark.parametrize(("dtype", "bias"), KINDS)
 def test_transposed_often(dtype: str, bias: str) -> None:
     run_transposed(dtype, bias, SLOW)
+
+
+@st.composite
+def transposed_float(draw: st.DrawFn) -> bytes:
+    """As `transposed`, several images, some with a fused activation."""
+    rng = np.random.default_rng(draw(SEEDS))
+    n, height, width, depth, channels = (draw(st.integers(1, largest)) for largest in (2, 4, 4, 4, 3))
+    kernel, strides = (draw(st.tuples(st.integers(1, 4), st.integers(1, 4))) for _ in range(2))
+    padding = draw(st.sampled_from(["SAME", "VALID"]))
+    grown = [max(k - s, 0) if padding == "VALID" else 0 for k, s in zip(kernel, strides, strict=True)]
+    out = (n, height * strides[0] + grown[0], width * strides[1] + grown[1], channels)
+    operands = [np.asarray(out, np.int32), rng.normal(size=(channels, *kernel, depth)).astype(np.float32)]
+    inputs = [*(Spec(a.shape, str(a.dtype), None, a) for a in operands), Spec((n, height, width, depth), "float32")]
+    if draw(st.booleans()):
+        inputs.append(Spec((channels,), "float32", None, rng.normal(size=channels).astype(np.float32)))
+    options: dict[str, Any] = dict(zip(("stride_h", "stride_w"), strides, strict=True))
+    options["fused_activation_function"] = draw(ACTIVATIONS)
+    return one_op("TRANSPOSE_CONV", inputs, [Spec(out, "float32")], version=4, padding=padding, **options)
+
+
+def run_transposed_float(examples: Any) -> None:
+    @given(transposed_float())
+    @examples
+    def test(model: bytes) -> None:
+        check(model)
+
+    test()
+
+
+def test_transposed_float() -> None:
+    run_transposed_float(FAST)
+
+
+@pytest.mark.slow
+def test_transposed_float_often() -> None:
+    run_transposed_float(SLOW)
 
 
 @st.composite
