@@ -306,6 +306,13 @@ def tir_saturating_rounding_doubling_high_mul(a: Expr, b: Expr) -> Expr:
     return cast("int32", (cast("int64", a) * cast("int64", b) + (1 << 30)) >> 31)
 
 
+def tir_rounding_divide_by_pot(b: IRBuilder, x: Expr, exponent: int) -> Expr:
+    """RoundingDivideByPOT of an int32 expression by a constant power of two: x + 2^(exponent-1) must stay in 32 bits."""
+    v = named(b, "x", x)
+    half = 1 << (exponent - 1)
+    return (v + select(v < 0, imm(half - 1), imm(half))) >> exponent
+
+
 def tir_requantize(
     b: IRBuilder, x: Expr, *, multiplier: int, shift: int, zero_point: int, lo: int, hi: int, rounding: str = "double"
 ) -> Expr:

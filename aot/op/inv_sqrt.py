@@ -5,6 +5,10 @@ Five Newton steps from 1 in Q3.28.  Source: `GetInvSqrtQuantizedMultiplierExp` o
 
 from __future__ import annotations
 
+from aot.op._fixed_point import INT32_MAX, named, tir_saturating_rounding_doubling_high_mul
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, imm, maximum, select
+
 _HALF_SQRT_2 = 1518500250
 """sqrt(2) / 2 in Q0.31."""
 
@@ -40,3 +44,30 @@ def inverse_sqrt(value: int) -> tuple[int, int]:
     if right < 0:
         x, right = x << -right, 0
     return x, -right
+
+
+def tir_inverse_sqrt(b: IRBuilder, value: Expr) -> tuple[Expr, Expr]:
+    """`inverse_sqrt` of an int32 expression >= 0: int32 expressions.  Nothing saturates: x stays below 2 until the last step."""
+    mul = tir_saturating_rounding_doubling_high_mul
+    value = named(b, "value", value)
+    number, right = b.local("number", (1,), "int32"), b.local("right", (1,), "int32", init=11)
+    b.store(number, 0, maximum(value, 2))
+    with b.if_(number[0] >= 1 << 29):
+        b.store(number, 0, number[0] >> 2)
+        b.store(right, 0, 12)
+    for step in (8, 4, 2, 1):
+        with b.if_(number[0] < 1 << (29 - 2 * step)):
+            b.store(number, 0, number[0] * (1 << (2 * step)))
+            b.store(right, 0, right[0] - step)
+    half = b.let("half", ((number[0] >> 1) + 1) >> 1)
+    x = b.local("x", (1,), "int32", init=1 << 28)
+    with b.for_("newton", 5):
+        cube = mul(mul(x[0], x[0]), x[0]) * (1 << 6)
+        b.store(x, 0, (mul(x[0], imm((1 << 28) + (1 << 27))) - mul(half, cube)) * (1 << 3))
+    b.store(x, 0, mul(x[0], imm(_HALF_SQRT_2)))
+    with b.if_(right[0] < 0):
+        b.store(x, 0, x[0] << (imm(0) - right[0]))
+        b.store(right, 0, 0)
+    is_tiny = value <= 1
+    multiplier = b.let("multiplier", select(is_tiny, imm(INT32_MAX), x[0]))
+    return multiplier, b.let("exponent", select(is_tiny, imm(0), imm(0) - right[0]))

@@ -1,4 +1,4 @@
-"""Converters of LOG_SOFTMAX, SOFTMAX and L2_NORMALIZATION on float32 rows (the last axis), from reductions and arithmetic.
+"""LOG_SOFTMAX, SOFTMAX and L2_NORMALIZATION on float32 rows (the last axis), from reductions and arithmetic.
 
 log_softmax = (x - max) - log(sum of e^(x - max)); softmax = e^((x - max) * beta) / sum; l2 = x / max(sqrt(sum of x^2), 1e-6).
 Oracles: `reference_ops::LogSoftmax`, `Softmax`, `L2Normalization` in float32, in the same order.
@@ -12,7 +12,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.span import Span
 from aot.op._check import require_dtype
 from aot.op.arithmetic import BinaryAttrs
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import ConvertContext, operand, unsupported
 from aot.op.reduce import ReduceAttrs
 from aot.op.unary import UnaryAttrs
 from aot.relay.expr import Expr, call, const, tensor_type
@@ -42,9 +42,8 @@ def _rows(ctx: ConvertContext, op: OperatorView) -> Expr:
     return operand(ctx, op, 0)
 
 
-@from_tflite("LOG_SOFTMAX", "float32", "exp log reduce_max subtract sum")
 def convert_log_softmax(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """float32 only."""
+    """float32; called by the converter of LOG_SOFTMAX."""
     x, span = _rows(ctx, op), ctx.span(op)
     centred = _binary("subtract", x, _reduced("reduce_max", x, span), span)
     total = _reduced("sum", call("exp", [centred], UnaryAttrs(), span=span), span)
@@ -61,11 +60,8 @@ def convert_softmax(ctx: ConvertContext, op: OperatorView) -> Expr:
     return _binary("divide", exps, _reduced("sum", exps, span), span)
 
 
-@from_tflite("L2_NORMALIZATION", "float32", "divide maximum sqrt square sum")
 def convert_l2(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """float32 only."""
-    if op.option("fused_activation_function") != "NONE":
-        unsupported(ctx, op, "a fused activation is not supported, in TFLite neither")
+    """float32; called by the converter of L2_NORMALIZATION."""
     x, span = _rows(ctx, op), ctx.span(op)
     total = _reduced("sum", call("square", [x], UnaryAttrs(), span=span), span)
     norm = call("sqrt", [total], UnaryAttrs(), span=span)

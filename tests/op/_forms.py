@@ -92,8 +92,12 @@ FORMS: dict[str, Form] = {
         beta=1.0,
     ),
     "EXP": lambda d: one_op("EXP", [codes(SHAPE, d, 1e-4)], [codes(SHAPE, d)]),
-    "LOG_SOFTMAX": unary("LOG_SOFTMAX"),
-    "L2_NORMALIZATION": unary("L2_NORMALIZATION"),
+    "LOG_SOFTMAX": lambda d: one_op(
+        "LOG_SOFTMAX", [codes(SHAPE, d)], [Spec(SHAPE, d, {"int8": Quant(1 / 16, 127), "uint8": Quant(1 / 16, 255)}.get(d))]
+    ),
+    "L2_NORMALIZATION": lambda d: one_op(
+        "L2_NORMALIZATION", [codes(SHAPE, d)], [Spec(SHAPE, d, {"int8": Quant(1 / 128, 0)}.get(d))]
+    ),
     **{n: binary(n) for n in ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "POW", "ATAN2", "ADD_N")},
     **{n: binary(n) for n in ("SQUARED_DIFFERENCE", "LOGICAL_AND", "LOGICAL_OR")},
     **{n: plain(n) for n in ("FLOOR_DIV", "FLOOR_MOD", "BITWISE_XOR", "RIGHT_SHIFT")},

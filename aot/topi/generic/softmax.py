@@ -7,8 +7,9 @@ import numpy as np
 from aot.ir.type import TensorType
 from aot.op._fixed_point import INT32_MAX, tir_saturating_rounding_doubling_high_mul
 from aot.op.impl import Group, Impl, Lowered, register_impl
-from aot.op.softmax import ACCUMULATION_INTEGER_BITS, OUTPUT_ZERO_POINT, exp_table
+from aot.op.softmax import ACCUMULATION_INTEGER_BITS, SoftmaxAttrs, exp_table
 from aot.relay.expr import Var
+from aot.support.dtype import bits, int_range
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
@@ -23,59 +24,81 @@ def accepts(group: Group, _target: Target) -> bool:
 
 
 def lower(group: Group, _target: Target, name: str) -> Lowered:
-    type_ = group.anchor.type
+    type_, attrs = group.anchor.type, group.anchor.attrs
     assert isinstance(type_, TensorType)
     depth = type_.shape[-1]
     rows = type_.size // depth
     b = IRBuilder(name)
     data = b.input("data", (type_.size,), "int8")
-    out = b.output("out", (type_.size,), "int8")
+    out = b.output("out", (type_.size,), type_.dtype)
     table = b.const("exps", (256,), "int32")
     if rows == 1:
-        _row(b, data, out, table, base=imm(0), depth=depth)
+        _row(b, data, out, table, attrs=attrs, base=imm(0), depth=depth)
     else:
         with b.for_("m", rows) as m:
-            _row(b, data, out, table, base=b.let("base", m * depth), depth=depth)
+            _row(b, data, out, table, attrs=attrs, base=b.let("base", m * depth), depth=depth)
     func = b.finish(FuncAttrs(kernel="generic.softmax", span=group.anchor.span))
-    return Lowered(func, {table.name: exp_table(group.anchor.attrs).astype(np.int32)})
+    return Lowered(func, {table.name: exp_table(attrs).astype(np.int32)})
 
 
-def _row(b: IRBuilder, data: Buffer, out: Buffer, table: Buffer, *, base: Expr, depth: int) -> None:
+def row_maximum(b: IRBuilder, data: Buffer, base: Expr, depth: int) -> Expr:
+    """The largest of `depth` int8 codes from `base` on, int32."""
     largest = b.local("largest", (1,), "int32", init=-128)
     with b.for_("c", depth) as c:
         b.store(largest, 0, maximum(largest[0], cast("int32", data[base + c])))
-    top = b.let("top", largest[0])
+    return b.let("top", largest[0])
+
+
+def _row(b: IRBuilder, data: Buffer, out: Buffer, table: Buffer, *, attrs: SoftmaxAttrs, base: Expr, depth: int) -> None:
+    top = row_maximum(b, data, base, depth)
     total = b.local("total", (1,), "uint32", init=0)
     rounding = 1 << (ACCUMULATION_INTEGER_BITS - 1)
     with b.for_("c", depth) as c:
         exp = cast("uint32", table[top - cast("int32", data[base + c])])
         b.store(total, 0, total[0] + ((exp + rounding) >> ACCUMULATION_INTEGER_BITS))
-    scale, shift = _reciprocal(b, total[0])
+    scale, shift = _reciprocal(b, total[0], bits(attrs.out_dtype))
     with b.for_("c", depth) as c:
         exp = table[top - cast("int32", data[base + c])]
         # (v + 2^(n-1)) >> n as ((v >> (n-1)) + 1) >> 1, which no sum can overflow
         value = cast("int32", ((cast("uint32", _mul(scale, exp)) >> shift) + 1) >> 1)
-        b.store(out, base + c, minimum(value + OUTPUT_ZERO_POINT, 127))
+        b.store(out, base + c, minimum(value + attrs.zero_point, int_range(attrs.out_dtype)[1]))
 
 
-def _reciprocal(b: IRBuilder, total: Expr) -> tuple[Expr, Expr]:
-    """GetReciprocal of a sum >= 2^19: Q0.31 mantissa (int32), and one less than the final right shift (uint32, at most 31)."""
+def normalised(b: IRBuilder, total: Expr) -> tuple[Buffer, Buffer]:
+    """A uint32 >= 2^16 shifted left until its highest bit is set, and the number of leading zeros that it had (int32)."""
     x = b.local("mantissa", (1,), "uint32")
     b.store(x, 0, total)
     zeros = b.local("zeros", (1,), "int32", init=0)
-    for step in (8, 4, 2, 1):  # at most 12 leading zeros
+    for step in (8, 4, 2, 1):
         with b.if_(x[0] < imm(1 << (32 - step), "uint32")):
             b.store(x, 0, x[0] << step)
             b.store(zeros, 0, zeros[0] + step)
-    half = b.let("half", cast("int32", x[0] >> 1))
+    return x, zeros
+
+
+def _reciprocal(b: IRBuilder, total: Expr, places: int) -> tuple[Expr, Expr]:
+    """GetReciprocal of a sum >= 2^19: Q0.31 mantissa (int32), and one less than the final right shift to `places` bits
+    (uint32, at most 31).
+    """
+    x, zeros = normalised(b, total)
+    mantissa = reciprocal_of_half(b, b.let("half", cast("int32", x[0] >> 1)))
+    shift = b.let("shift", minimum(imm(ACCUMULATION_INTEGER_BITS + 31 - places - 1) - zeros[0], 31))
+    return mantissa, cast("uint32", shift)
+
+
+def reciprocal_of_half(b: IRBuilder, half: Expr) -> Expr:
+    """one_over_one_plus_x_for_x_in_0_1 from (1 + x) / 2 in Q0.31, int32: three Newton steps; Q0.31, int32."""
     y = b.local("y", (1,), "int32")
     b.store(y, 0, _mul(half, imm(-1010580540)) + 1515870810)
     with b.for_("newton", 3):
         error = imm(1 << 29) - _mul(half, y[0])
         b.store(y, 0, y[0] + _mul(y[0], error) * 4)
-    mantissa = b.let("scale", select(y[0] >= imm(1 << 30), imm(INT32_MAX), minimum(y[0], (1 << 30) - 1) * 2))
-    shift = b.let("shift", minimum(imm(ACCUMULATION_INTEGER_BITS + 31 - 8 - 1) - zeros[0], 31))
-    return mantissa, cast("uint32", shift)
+    return b.let("scale", doubled(y[0]))
+
+
+def doubled(x: Expr) -> Expr:
+    """Twice an int32 >= 0, saturated."""
+    return select(x >= imm(1 << 30), imm(INT32_MAX), minimum(x, (1 << 30) - 1) * 2)
 
 
 register_impl(Impl("generic.softmax", "qnn.softmax", accepts, lower))
