@@ -7,15 +7,16 @@ Saturation at +-16383.5 is far outside every range of codes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 from aot.op.quantize import tir_quantize
 from aot.support.dtype import int_range
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Var, cast
+from aot.tir.expr import Expr, Var, cast
+from aot.tir.function import PrimFunc
 from aot.tir.intrin import COperand, TensorIntrin
 from aot.topi.asm_text import Repeat, asm_template
 
@@ -25,6 +26,46 @@ LANES = 8
 _FLOATS = [f"s{i}" for i in range(4)]
 
 
+def _meaning(name: str, dtypes: tuple[str, str], element: Callable[[IRBuilder, Expr, Var], Expr]) -> PrimFunc:
+    """out[i] = element(b, x[i], scale) for i < count; `dtypes` of x and out."""
+    scale, count = Var("scale", "float32"), Var("count")
+    b = IRBuilder(name)
+    x = b.input("x", (UNKNOWN_EXTENT,), dtypes[0])
+    out = b.output("out", (UNKNOWN_EXTENT,), dtypes[1])
+    with b.for_("i", count) as i:
+        b.store(out, i, element(b, x[i], scale))
+    return replace(b.finish(), scalars=(scale, count))
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """Four elements a `step`, which moves x and out on; `temps`: its registers, `scale`: its factor or divisor, in C."""
+
+    step: Sequence[str]
+    temps: str
+    inputs: str
+    scale: str = "{}"
+
+    def emit(self, operands: Mapping[str, COperand]) -> str:
+        text: list[str | Repeat] = ["1:", Repeat(LANES // 4, self.step), f"subs %[n], %[n], #{LANES}", "bne 1b"]
+        apart = ",\n        " if len(self.temps) > 2 else ", "
+        return "\n".join([
+            "{",
+            f"  const void *aot_x = {operands['x'].pointer};",
+            f"  void *aot_out = {operands['out'].pointer};",
+            f"  const float aot_scale = {self.scale.format(operands['scale'].value)};",
+            f"  int32_t aot_n = {operands['count'].value};",
+            f"  uint32_t {', '.join(f'aot_{t}' for t in self.temps)};",
+            "  __asm volatile(",
+            *asm_template(text),
+            '      : [x] "+r"(aot_x), [out] "+r"(aot_out), [n] "+r"(aot_n)'
+            + apart + ", ".join(f'[{t}] "=&r"(aot_{t})' for t in self.temps),
+            f'      : [scale] "t"(aot_scale), {self.inputs}',
+            f'      : {", ".join(chr(34) + s + chr(34) for s in _FLOATS)}, "cc", "memory");',
+            "}",
+        ])  # fmt: skip
+
+
 @cache
 def quantize_8(dtype: str, zero_point: int, *, reciprocal: bool) -> TensorIntrin:
     """out[i] = clamp(zp + round(x[i] / scale)) of `count` elements, a multiple of LANES; dtype int8 or uint8.
@@ -32,30 +73,21 @@ def quantize_8(dtype: str, zero_point: int, *, reciprocal: bool) -> TensorIntrin
     Operands: x float32[count], out, scale, count.  `reciprocal`: the scale is a power of two, so that a product with 1 / scale is
     the quotient.
     """
-    scale, count = Var("scale", "float32"), Var("count")
-    b = IRBuilder(f"quantize_8_{dtype}")
-    x = b.input("x", (UNKNOWN_EXTENT,), "float32")
-    out = b.output("out", (UNKNOWN_EXTENT,), dtype)
-    with b.for_("i", count) as i:
-        b.store(out, i, cast(dtype, tir_quantize(b, x[i], scale=scale, zero_point=zero_point, limits=int_range(dtype))))
-    desc = replace(b.finish(), scalars=(scale, count))
-    name = f"arm_dsp.{desc.name}_zp{zero_point}{'_reciprocal' if reciprocal else ''}"
-    return TensorIntrin(
-        name, desc, lambda ops: _emit_quantize(ops, dtype, zero_point, _ratio(reciprocal=reciprocal)), requires="vfp"
-    )
+
+    def element(b: IRBuilder, x: Expr, scale: Var) -> Expr:
+        return cast(dtype, tir_quantize(b, x, scale=scale, zero_point=zero_point, limits=int_range(dtype)))
+
+    loop = _quantize_loop(dtype, zero_point, reciprocal=reciprocal)
+    desc = _meaning(f"quantize_8_{dtype}", ("float32", dtype), element)
+    return TensorIntrin(f"arm_dsp.{desc.name}_zp{zero_point}{'_reciprocal' * reciprocal}", desc, loop.emit, requires="vfp")
 
 
-def _ratio(*, reciprocal: bool) -> tuple[str, str]:
-    """The instruction that divides by the scale, and the expression of its operand."""
-    return ("vmul.f32", "1.0f / ({})") if reciprocal else ("vdiv.f32", "{}")
-
-
-def _emit_quantize(operands: Mapping[str, COperand], dtype: str, zero_point: int, ratio: tuple[str, str]) -> str:
+def _quantize_loop(dtype: str, zero_point: int, *, reciprocal: bool) -> _Loop:
     lowest = int_range(dtype)[0]
     offset = 1 + 2 * (zero_point - lowest)  # codes counted from the lowest: an unsigned byte each
     step = [
         "vldmia %[x]!, {s0-s3}",
-        *[f"{ratio[0]} {s}, {s}, %[scale]" for s in _FLOATS],
+        *[f"{'vmul.f32' if reciprocal else 'vdiv.f32'} {s}, {s}, %[scale]" for s in _FLOATS],
         *[f"vcvt.s16.f32 {s}, {s}, #1" for s in _FLOATS],
         "vmov %[a], %[b], s0, s1",
         "vmov %[c], %[d], s2, s3",
@@ -73,22 +105,8 @@ def _emit_quantize(operands: Mapping[str, COperand], dtype: str, zero_point: int
         *(["eor %[a], %[a], #0x80808080"] if lowest else []),
         "str %[a], [%[out]], #4",
     ]
-    text: list[str | Repeat] = ["1:", Repeat(LANES // 4, step), f"subs %[n], %[n], #{LANES}", "bne 1b"]
-    return "\n".join([
-        "{",
-        f"  const void *aot_x = {operands['x'].pointer};",
-        f"  void *aot_out = {operands['out'].pointer};",
-        f"  const float aot_scale = {ratio[1].format(operands['scale'].value)};",
-        f"  int32_t aot_n = {operands['count'].value};",
-        "  uint32_t aot_a, aot_b, aot_c, aot_d;",
-        "  __asm volatile(",
-        *asm_template(text),
-        '      : [x] "+r"(aot_x), [out] "+r"(aot_out), [n] "+r"(aot_n),',
-        '        [a] "=&r"(aot_a), [b] "=&r"(aot_b), [c] "=&r"(aot_c), [d] "=&r"(aot_d)',
-        f'      : [scale] "t"(aot_scale), [one] "r"(0x00010001u), [offset] "r"({offset | offset << 16:#x}u)',
-        f'      : {", ".join(chr(34) + s + chr(34) for s in _FLOATS)}, "cc", "memory");',
-        "}",
-    ])  # fmt: skip
+    inputs = f'[one] "r"(0x00010001u), [offset] "r"({offset | offset << 16:#x}u)'
+    return _Loop(step, temps="abcd", inputs=inputs, scale="1.0f / ({})" if reciprocal else "{}")
 
 
 @cache
@@ -97,18 +115,15 @@ def dequantize_8(dtype: str, zero_point: int) -> TensorIntrin:
 
     Operands: x, out float32[count], scale, count.
     """
-    scale, count = Var("scale", "float32"), Var("count")
-    b = IRBuilder(f"dequantize_8_{dtype}")
-    x = b.input("x", (UNKNOWN_EXTENT,), dtype)
-    out = b.output("out", (UNKNOWN_EXTENT,), "float32")
-    with b.for_("i", count) as i:
-        b.store(out, i, cast("float32", cast("int32", x[i]) - zero_point) * scale)
-    desc = replace(b.finish(), scalars=(scale, count))
-    name = f"arm_dsp.{desc.name}_zp{zero_point}"
-    return TensorIntrin(name, desc, lambda ops: _emit_dequantize(ops, dtype, zero_point), requires="vfp")
+
+    def element(_b: IRBuilder, x: Expr, scale: Var) -> Expr:
+        return cast("float32", cast("int32", x) - zero_point) * scale
+
+    desc = _meaning(f"dequantize_8_{dtype}", (dtype, "float32"), element)
+    return TensorIntrin(f"arm_dsp.{desc.name}_zp{zero_point}", desc, _dequantize_loop(dtype, zero_point).emit, requires="vfp")
 
 
-def _emit_dequantize(operands: Mapping[str, COperand], dtype: str, zero_point: int) -> str:
+def _dequantize_loop(dtype: str, zero_point: int) -> _Loop:
     extend = "sxtab16" if dtype == "int8" else "uxtab16"
     minus = -zero_point & 0xFFFF
     step = [
@@ -123,18 +138,4 @@ def _emit_dequantize(operands: Mapping[str, COperand], dtype: str, zero_point: i
         *[f"vmul.f32 {s}, {s}, %[scale]" for s in _FLOATS],
         "vstmia %[out]!, {s0-s3}",
     ]
-    text: list[str | Repeat] = ["1:", Repeat(LANES // 4, step), f"subs %[n], %[n], #{LANES}", "bne 1b"]
-    return "\n".join([
-        "{",
-        f"  const void *aot_x = {operands['x'].pointer};",
-        f"  void *aot_out = {operands['out'].pointer};",
-        f"  const float aot_scale = {operands['scale'].value};",
-        f"  int32_t aot_n = {operands['count'].value};",
-        "  uint32_t aot_a, aot_b;",
-        "  __asm volatile(",
-        *asm_template(text),
-        '      : [x] "+r"(aot_x), [out] "+r"(aot_out), [n] "+r"(aot_n), [a] "=&r"(aot_a), [b] "=&r"(aot_b)',
-        f'      : [scale] "t"(aot_scale), [zp] "r"({minus | minus << 16:#x}u)',
-        f'      : {", ".join(chr(34) + s + chr(34) for s in _FLOATS)}, "cc", "memory");',
-        "}",
-    ])  # fmt: skip
+    return _Loop(step, temps="ab", inputs=f'[zp] "r"({minus | minus << 16:#x}u)')
