@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeVar
 
 from aot.ir.op import Array
 from aot.relay.expr import Call, Expr, Function, Var
@@ -73,6 +75,31 @@ def register_impl(impl: Impl) -> Impl:
     """Enter a kernel; `anchor` "*" means any group (the generic path from te rules)."""
     _IMPLS.setdefault(impl.anchor, []).append(impl)
     return impl
+
+
+Plan = TypeVar("Plan")
+
+
+def register_planned(
+    name: str,
+    anchor: str,
+    plan: Callable[[Group, Target], Plan | None],
+    lower: Callable[[Group, Target, str, Plan], Lowered],
+    *,
+    plevel: int,
+) -> Impl:
+    """Enter a kernel that accepts the groups for which there is a `plan`, and that is lowered by it."""
+    planned = lru_cache(maxsize=16)(plan)  # asked for the same group when it is accepted and when it is lowered
+
+    def accepts(group: Group, target: Target) -> bool:
+        return planned(group, target) is not None
+
+    def lower_planned(group: Group, target: Target, func: str) -> Lowered:
+        found = planned(group, target)
+        assert found is not None
+        return lower(group, target, func, found)
+
+    return register_impl(Impl(name, anchor, accepts, lower_planned, plevel))
 
 
 def implementations(anchor: str) -> tuple[Impl, ...]:

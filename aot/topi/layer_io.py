@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from aot.ir.op import Array
 from aot.op.impl import Group
@@ -62,3 +63,8 @@ def open_io(
     out = b.output("out", out_shape, layer.out_type.dtype)
     epilogue = tail_epilogue(layer, ctx, out_shape, operands) if layer.tail else None
     return LayerIo(data, out, ctx, epilogue, tuple(buffers))
+
+
+def open_flat(b: IRBuilder, group: Group, layer: FusedLayer) -> LayerIo:
+    """As `open_io`, data and result as rows of elements."""
+    return open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(prod(layer.out_type.shape),))

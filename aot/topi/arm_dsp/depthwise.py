@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import partial
 from math import prod
 
 import numpy as np
 
 from aot.ir.op import Array
-from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.op.impl import Group, Lowered, register_planned
 from aot.op.requantize import RequantizeAttrs
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
@@ -28,7 +28,7 @@ from aot.tir.stmt import Region
 from aot.topi.arm_dsp.depthwise_plan import RESIDENT_WORDS, STREAMED_OUTPUTS, Layout, Rounding, Strip, packed_words
 from aot.topi.arm_dsp.intrin_depthwise import code_bytes, dw_strip, instructions
 from aot.topi.fused import FusedLayer, describe, match_layer
-from aot.topi.layer_io import open_io
+from aot.topi.layer_io import open_flat
 from aot.topi.requant import HighMultiply, plan_high_multiply
 from aot.topi.threshold import plan_uniform
 
@@ -239,33 +239,32 @@ def is_supported(layer: FusedLayer, target: Target, *, feature: str = "dsp") -> 
     )
 
 
-@lru_cache(maxsize=16)
-def _plan(group: Group, target: Target, packed: int) -> tuple[FusedLayer, Numbers, Schedule] | None:
+def plain_layer(group: Group, target: Target) -> FusedLayer | None:
+    """A supported layer of one image with one filter for each channel, which the kernels take whose sizes are data."""
+    layer = match_layer(group)
+    if layer is None or not is_supported(layer, target) or layer.data_type.shape[0] > 1 or layer.attrs.multiplier > 1:
+        return None
+    return layer
+
+
+_Plan = tuple[FusedLayer, Numbers, Schedule]
+
+
+def _plan(group: Group, target: Target, *, packed: bool) -> _Plan | None:
     layer = match_layer(group)
     if layer is None or not is_supported(layer, target):
         return None
-    numbers = plan_numbers(layer, target, packed=bool(packed))
-    schedule = plan_schedule(layer, numbers, target, packed=bool(packed)) if numbers is not None else None
+    numbers = plan_numbers(layer, target, packed=packed)
+    schedule = plan_schedule(layer, numbers, target, packed=packed) if numbers is not None else None
     return (layer, numbers, schedule) if numbers is not None and schedule is not None else None
 
 
-def _impl(name: str, packed: int, plevel: int) -> Impl:
-    def accepts(group: Group, target: Target) -> bool:
-        return _plan(group, target, packed) is not None
-
-    def lower(group: Group, target: Target, func: str) -> Lowered:
-        plan = _plan(group, target, packed)
-        assert plan is not None
-        return _lower(group, target, func, plan=plan, kernel=name)
-
-    return register_impl(Impl(name, "nn.depthwise_conv2d", accepts, lower, plevel))
-
-
-def _lower(group: Group, target: Target, name: str, *, plan: tuple[FusedLayer, Numbers, Schedule], kernel: str) -> Lowered:
+def _lower(group: Group, target: Target, name: str, plan: _Plan) -> Lowered:
     layer, numbers, schedule = plan
+    kernel = "arm_dsp.depthwise_w8" if schedule.packed else "arm_dsp.depthwise"
     b = IRBuilder(name)
     shape, out_shape = layer.data_type.shape, layer.out_type.shape
-    io = open_io(b, group, layer, data_shape=(prod(shape),), out_shape=(prod(out_shape),))
+    io = open_flat(b, group, layer)
     data = stream(layer, numbers, schedule)
     params = io.constant("params", data.reshape(-1), "int32")
     plane = b.scratch("plane", (schedule.band_rows * schedule.pitch + 2,), "int16")
@@ -291,8 +290,8 @@ def _lower(group: Group, target: Target, name: str, *, plan: tuple[FusedLayer, N
                         unpack_stream(b, schedule, params, unpacked, at=channel * data.shape[1], words=data.shape[1])
                         weights = region(unpacked)
                     _compute(b, schedule, numbers, target, planes=(plane, io.out), weights=weights, out=target_at)
-    kernel = describe(kernel, band=schedule.band, columns=max(n for _, n in schedule.strips))
-    func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
+    form = describe(kernel, band=schedule.band, columns=max(n for _, n in schedule.strips))
+    func = b.finish(FuncAttrs(kernel=form, span=layer.span, macs=layer.macs))
     cost = shape[0] * channels * multiplier * _channel_cost(schedule, numbers.rounding, target) + plane.size // 2 * 3
     distinct = {n for _, n in schedule.strips}
     code = sum(code_bytes(strip_of(schedule, numbers.rounding, target, outputs=n)) for n in distinct)
@@ -442,5 +441,5 @@ def strip_loop(b: IRBuilder, first: int, count: int, *, step: int) -> Iterator[E
         yield x
 
 
-_impl("arm_dsp.depthwise", 0, 30)
-_impl("arm_dsp.depthwise_w8", 1, 28)
+register_planned("arm_dsp.depthwise", "nn.depthwise_conv2d", partial(_plan, packed=False), _lower, plevel=30)
+register_planned("arm_dsp.depthwise_w8", "nn.depthwise_conv2d", partial(_plan, packed=True), _lower, plevel=28)

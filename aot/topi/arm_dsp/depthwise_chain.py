@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import prod
 
 import numpy as np
 
 from aot.ir.op import Array
-from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.op.impl import Group, Lowered, register_planned
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
@@ -35,7 +34,7 @@ from aot.topi.arm_dsp.depthwise import (
 from aot.topi.arm_dsp.intrin_chain import LANE_BITS, LANE_OFFSET
 from aot.topi.arm_dsp.intrin_depthwise_chain import MAX_ROWS, ChainStrip, code_bytes, dw_chain, instructions
 from aot.topi.fused import FusedLayer, describe, match_layer
-from aot.topi.layer_io import open_io
+from aot.topi.layer_io import open_flat
 
 MAX_COLUMNS = 3
 MAX_STRIP = 12
@@ -120,8 +119,8 @@ def _oriented(layer: FusedLayer, scaled: tuple[Numbers, int], rows: Axis, column
     return _Plan(layer, *scaled, rows, columns, swapped, band, pitch, strips)
 
 
-@lru_cache(maxsize=16)
 def _plan(group: Group, target: Target) -> _Plan | None:
+    """Cores without DSP only: with it, strips by SMLAD take fewer instructions."""
     layer = match_layer(group)
     if layer is None or target.has("dsp") or not is_supported(layer, target, feature="thumb2"):
         return None
@@ -132,11 +131,6 @@ def _plan(group: Group, target: Target) -> _Plan | None:
     y, x = axes(layer)
     plans = [_oriented(layer, (numbers, scale), *pair, swapped=swapped) for pair, swapped in (((y, x), False), ((x, y), True))]
     return min((p for p in plans if p is not None), key=lambda p: p.cost, default=None)
-
-
-def accepts(group: Group, target: Target) -> bool:
-    """Cores without DSP only: with it, strips by SMLAD take fewer instructions."""
-    return _plan(group, target) is not None
 
 
 def stream(plan: _Plan) -> Array:
@@ -151,13 +145,11 @@ def stream(plan: _Plan) -> Array:
     return np.stack([*words, bias, *tail], axis=1).astype(np.int32)
 
 
-def lower(group: Group, target: Target, name: str) -> Lowered:
-    plan = _plan(group, target)
-    assert plan is not None
+def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     layer, rows = plan.layer, plan.rows
     shape, out_shape = layer.data_type.shape, layer.out_type.shape
     b = IRBuilder(name)
-    io = open_io(b, group, layer, data_shape=(prod(shape),), out_shape=(prod(out_shape),))
+    io = open_flat(b, group, layer)
     data = stream(plan)
     params = io.constant("params", data.reshape(-1), "int32")
     plane = b.scratch("plane", (plan.band_rows * plan.pitch,), "int32")
@@ -229,4 +221,4 @@ def _copy_row(b: IRBuilder, plan: _Plan, plane: Buffer, target: Expr, pixel: Cal
         b.store(plane, target + (first + odd + pairs), _word(pixel(imm(count - 1)), pad))
 
 
-register_impl(Impl("arm_dsp.depthwise_chain", "nn.depthwise_conv2d", accepts, lower, plevel=30))
+register_planned("arm_dsp.depthwise_chain", "nn.depthwise_conv2d", _plan, _lower, plevel=30)

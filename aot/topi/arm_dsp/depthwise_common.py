@@ -8,12 +8,10 @@ band * stride + kernel rows) bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from math import prod
 
 import numpy as np
 
-from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.op.impl import Group, Lowered, register_planned
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
@@ -26,8 +24,8 @@ from aot.topi.arm_dsp.depthwise import (
     Numbers,
     Schedule,
     axes,
-    is_supported,
     orient,
+    plain_layer,
     plan_numbers,
     stream,
     unpack_stream,
@@ -35,29 +33,16 @@ from aot.topi.arm_dsp.depthwise import (
 )
 from aot.topi.arm_dsp.depthwise_plan import Strip
 from aot.topi.arm_dsp.intrin_depthwise import code_bytes, dw_strip, instructions
-from aot.topi.fused import FusedLayer, describe, match_layer
-from aot.topi.layer_io import LayerIo, open_io
+from aot.topi.fused import FusedLayer, describe
+from aot.topi.layer_io import LayerIo, open_flat
 
 PITCH = 26
 """Halfwords of a plane's line, for all layers."""
 WIDTHS = (4, 2, 1)
 HEADER = (
-    "channels",
-    "height",
-    "width",
-    "top",
-    "left",
-    "out_height",
-    "out_width",
-    "row",
-    "column",
-    "out_row",
-    "out_column",
-    "band",
-    "pad",
-    "copied",
-    "lines",
-)
+    "channels", "height", "width", "top", "left", "out_height", "out_width",
+    "row", "column", "out_row", "out_column", "band", "pad", "copied", "lines",
+)  # fmt: skip
 HEADER_WORDS = 16
 
 
@@ -130,12 +115,9 @@ def tile_outputs(columns: Axis) -> int:
     return fitting // 4 * 4 if fitting >= 4 else fitting // 2 * 2
 
 
-@lru_cache(maxsize=16)
 def _plan(group: Group, target: Target) -> _Plan | None:
-    layer = match_layer(group)
-    if layer is None or not is_supported(layer, target):
-        return None
-    if layer.data_type.shape[0] > 1 or layer.attrs.multiplier > 1:
+    layer = plain_layer(group, target)
+    if layer is None:
         return None
     numbers = plan_numbers(layer, target, packed=True)
     if numbers is None:
@@ -148,16 +130,10 @@ def _plan(group: Group, target: Target) -> _Plan | None:
     return min(plans, key=lambda p: p.cost(), default=None)
 
 
-def accepts(group: Group, target: Target) -> bool:
-    return _plan(group, target) is not None
-
-
-def lower(group: Group, target: Target, name: str) -> Lowered:
-    plan = _plan(group, target)
-    assert plan is not None
+def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     layer, schedule = plan.layer, plan.schedule
     b = IRBuilder(name)
-    io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(prod(layer.out_type.shape),))
+    io = open_flat(b, group, layer)
     data = stream(layer, plan.numbers, schedule)
     header = np.zeros(HEADER_WORDS, np.int32)
     rows, columns = schedule.rows, schedule.columns
@@ -262,4 +238,4 @@ class _Tiles:
                 b.block(block, region(self._plane, j * stride), weights, region(out, start + j * n["out_column"]), *steps)
 
 
-register_impl(Impl("arm_dsp.depthwise_common", "nn.depthwise_conv2d", accepts, lower, plevel=26))
+register_planned("arm_dsp.depthwise_common", "nn.depthwise_conv2d", _plan, _lower, plevel=26)

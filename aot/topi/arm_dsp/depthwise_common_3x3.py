@@ -7,21 +7,19 @@ intrin_depthwise); sizes and steps are read from a header.  Weights take one byt
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from math import prod
 
-from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.op.impl import Group, Lowered, register_planned
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, equal, imm, select
 from aot.tir.function import FuncAttrs
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.depthwise import Numbers, Schedule, axes, is_supported, orient, plan_numbers, stream
+from aot.topi.arm_dsp.depthwise import Numbers, Schedule, axes, orient, plain_layer, plan_numbers, stream
 from aot.topi.arm_dsp.depthwise_common_plane import HEADER, Plane, PlanePlan, fits, with_header
 from aot.topi.arm_dsp.depthwise_plan import Layout, Strip
 from aot.topi.arm_dsp.intrin_depthwise import code_bytes, dw_strip, instructions
-from aot.topi.fused import describe, match_layer
-from aot.topi.layer_io import LayerIo, open_io
+from aot.topi.fused import describe
+from aot.topi.layer_io import LayerIo, open_flat
 
 PITCH = 84
 """Of all planes: results up to 82 columns wide; wider ones would make the planes of small images larger."""
@@ -50,15 +48,14 @@ class _Plan:
         return plane.layer.channels * (compute + plane.copy_instructions() + 24) + 5 * plane.size // 2 + 60
 
 
-@lru_cache(maxsize=16)
 def _plan(group: Group, target: Target) -> _Plan | None:
-    layer = match_layer(group)
-    if layer is None or not is_supported(layer, target):
+    layer = plain_layer(group, target)
+    if layer is None:
         return None
     rows, columns = axes(layer)
-    if layer.data_type.shape[0] > 1 or layer.attrs.multiplier > 1 or {rows.dilation, columns.dilation} != {1}:
+    if {rows.dilation, columns.dilation} != {1} or (rows.taps, columns.taps) != (3, 3):
         return None
-    if (rows.taps, columns.taps) != (3, 3) or (rows.stride, columns.stride) not in ((1, 1), (2, 2)):
+    if (rows.stride, columns.stride) not in ((1, 1), (2, 2)):
         return None
     numbers = plan_numbers(layer, target, packed=True)
     schedule = orient(rows, columns, swapped=False, packed=True, shared=True)
@@ -69,16 +66,10 @@ def _plan(group: Group, target: Target) -> _Plan | None:
     return _Plan(plane, own_shift, schedule, target.has("fpu"))
 
 
-def accepts(group: Group, target: Target) -> bool:
-    return _plan(group, target) is not None
-
-
-def lower(group: Group, target: Target, name: str) -> Lowered:
-    plan = _plan(group, target)
-    assert plan is not None
+def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     layer = plan.plane.layer
     b = IRBuilder(name)
-    io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(prod(layer.out_type.shape),))
+    io = open_flat(b, group, layer)
     data = stream(layer, plan.numbers, plan.schedule)
     assert data.shape[1] == RECORD
     params = io.constant("params", with_header(plan.plane, (), data), "int32")
@@ -106,4 +97,4 @@ def _compute(b: IRBuilder, plan: _Plan, plane: Plane, *, io: LayerIo, weights: R
         b.block(dw_strip(plan.strip(2)), region(plane.buffer, x * 2), weights, target, count, n["channels"], n["out_row"])
 
 
-register_impl(Impl("arm_dsp.depthwise_3x3_common", "nn.depthwise_conv2d", accepts, lower, plevel=25))
+register_planned("arm_dsp.depthwise_3x3_common", "nn.depthwise_conv2d", _plan, _lower, plevel=25)

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from math import prod
 
 import numpy as np
 
 from aot.ir.op import Array
-from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.op.impl import Group, Lowered, register_planned
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, equal
 from aot.tir.function import FuncAttrs
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.depthwise import PACKED_SCALE, Axis, Numbers, axes, is_supported, plan_numbers
+from aot.topi.arm_dsp.depthwise import PACKED_SCALE, Axis, Numbers, axes, plain_layer, plan_numbers
 from aot.topi.arm_dsp.depthwise_common_plane import HEADER, Plane, PlanePlan, fits, with_header
 from aot.topi.arm_dsp.depthwise_plan import NUMBERS, Rounding
 from aot.topi.arm_dsp.intrin_depthwise_pairs import (
@@ -34,8 +32,8 @@ from aot.topi.arm_dsp.intrin_depthwise_pairs import (
     row_words,
     unpack_pairs,
 )
-from aot.topi.fused import FusedLayer, describe, match_layer
-from aot.topi.layer_io import open_io
+from aot.topi.fused import FusedLayer, describe
+from aot.topi.layer_io import open_flat
 
 MAX_PITCH = 512
 MORE = ("kernel_rows", "words", "pitch", "packed")
@@ -84,12 +82,9 @@ class _Plan:
         return plane.layer.channels * total + 5 * plane.size // 2 + 80
 
 
-@lru_cache(maxsize=16)
 def _plan(group: Group, target: Target) -> _Plan | None:
-    layer = match_layer(group)
-    if layer is None or not is_supported(layer, target):
-        return None
-    if layer.data_type.shape[0] > 1 or layer.attrs.multiplier > 1:
+    layer = plain_layer(group, target)
+    if layer is None:
         return None
     rows, columns = axes(layer)
     words = row_words(columns.taps)
@@ -108,16 +103,10 @@ def _plane(layer: FusedLayer, rows: Axis, columns: Axis) -> PlanePlan:
     return replace(plan, pitch=needed + needed % 2)
 
 
-def accepts(group: Group, target: Target) -> bool:
-    return _plan(group, target) is not None
-
-
-def lower(group: Group, target: Target, name: str) -> Lowered:
-    plan = _plan(group, target)
-    assert plan is not None
+def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     layer = plan.plane.layer
     b = IRBuilder(name)
-    io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(prod(layer.out_type.shape),))
+    io = open_flat(b, group, layer)
     params = io.constant("params", plan.stream(), "int32")
     pairs = b.scratch("pairs", (8 * plan.packed,), "int16", align=4)
     plane = Plane(b, params, size=plan.plane.size)
@@ -145,4 +134,4 @@ def _compute(b: IRBuilder, plan: _Plan, n: Mapping[str, Expr], *, regions: tuple
         b.block(band_pairs(2, plan.rounding), *operands)
 
 
-register_impl(Impl("arm_dsp.depthwise_pairs", "nn.depthwise_conv2d", accepts, lower, plevel=24))
+register_planned("arm_dsp.depthwise_pairs", "nn.depthwise_conv2d", _plan, _lower, plevel=24)

@@ -20,23 +20,9 @@ from aot.topi.arm_dsp.intrin_depthwise_pairs import copy_lines
 from aot.topi.fused import FusedLayer
 
 HEADER = (
-    "channels",
-    "height",
-    "copied",
-    "top",
-    "left",
-    "out_height",
-    "out_width",
-    "row",
-    "column",
-    "out_row",
-    "band",
-    "bands",
-    "pad",
-    "plane",
-    "stride",
-    "stride_rows",
-)
+    "channels", "height", "copied", "top", "left", "out_height", "out_width",
+    "row", "column", "out_row", "band", "bands", "pad", "plane", "stride", "stride_rows",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
