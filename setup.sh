@@ -53,6 +53,7 @@ install_packages() {
 
 # install_python EXTRAS: the package and what it needs in .venv; nothing to do when that was done before.
 install_python() {
+  [ ! -L .venv ] || fail ".venv is a link: what stands behind it is not this folder's to change"
   [ -x .venv/bin/python ] && .venv/bin/python -c '' 2>/dev/null || "$(find_python)" -m venv --clear .venv
   wanted="$1 $(cksum <pyproject.toml)"
   stamp=.venv/aot-installed
@@ -73,6 +74,9 @@ case "${1:-}" in
   test)
     shift
     install_python "[test]"
+    # Tests start many processes: each reads byte code instead of compiling the package again.
+    unset PYTHONDONTWRITEBYTECODE
+    export PYTHONPYCACHEPREFIX="$PWD/.venv/bytecode"
     exec .venv/bin/python -m pytest -n auto --dist loadfile "$@"
     ;;
   "")

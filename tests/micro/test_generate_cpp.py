@@ -43,7 +43,7 @@ int main() {
 WARNINGS = "-Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wold-style-cast -Wdouble-promotion -pedantic -Werror"
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++", marks=pytest.mark.slow)])
 def test_wrapper_runs_a_model(tmp_path: Path, compiler: str) -> None:
     need(compiler, "gcc")
     data = np.load(ROOT / "examples" / "digits" / "test_images.npz")

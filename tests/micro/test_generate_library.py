@@ -59,6 +59,7 @@ def test_arduino_library(tmp_path: Path) -> None:
     assert "FAIL" not in text
 
 
+@pytest.mark.slow
 def test_platformio_project(tmp_path: Path) -> None:
     need("gcc", "g++")
     new(tmp_path / "p", DIGITS, "--kind", "platformio", "--board", "mps3-an547")

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from aot.build import build
 from aot.report.reference import graph
@@ -21,6 +22,7 @@ fn main() {
 """
 
 
+@pytest.mark.slow
 def test_page(tmp_path: Path) -> None:
     need("rustc", "gcc", "ar")
     code = re.search(r"```rust\n(.*?)```", (ROOT / "docs" / "rust.md").read_text(), re.DOTALL)

@@ -1,7 +1,7 @@
 """Every kernel of convolutions, depthwise convolutions and fully connected layers over random and awkward layers.
 
 Each case is compared in the TIR interpreter, as C on this machine (with ASan and UBSan) and as instructions in QEMU.  With
-AOT_FULL=1 2,000 random layers a kernel in each of the three, else a few.
+AOT_FULL=1 all awkward layers and 2,000 random ones a kernel in each of the three, else a few.
 """
 
 from __future__ import annotations
@@ -35,8 +35,18 @@ def awkward(name: str) -> list[Case]:
     return [case for case in found if case is not None]
 
 
-def some(cases: Sequence[Case]) -> Sequence[Case]:
-    return cases if FULL else cases[::5]
+def some(cases: Sequence[Case], step: int) -> Sequence[Case]:
+    """All of them with AOT_FULL=1, else every `step`-th."""
+    return cases if FULL else cases[::step]
+
+
+def groups_of(cases: Sequence[Case]) -> Iterator[list[Case]]:
+    for done in range(0, len(cases), BATCH):
+        yield list(cases[done : done + BATCH])
+
+
+def board_of(name: str) -> str:
+    return BOARDS[target_of(KERNELS[name][1]).name]
 
 
 def batches(name: str, *, seed: int) -> Iterator[list[Case]]:
@@ -67,7 +77,7 @@ def test_random_in_the_interpreter(name: str) -> None:
 def test_awkward_in_the_interpreter(name: str) -> None:
     taken = awkward(name)
     assert len(taken) >= 15
-    interpreted(some(taken))
+    interpreted(some(taken, 5))
 
 
 @pytest.mark.slow
@@ -75,18 +85,27 @@ def test_awkward_in_the_interpreter(name: str) -> None:
 @every_kernel
 def test_on_the_host(name: str, tmp_path: Path) -> None:
     on_board("host", batches(name, seed=2), tmp_path)
-    if FULL:
-        on_board("host", iter([awkward(name)]), tmp_path / "awkward")
+
+
+@pytest.mark.slow
+@needs_host
+@every_kernel
+def test_awkward_on_the_host(name: str, tmp_path: Path) -> None:
+    on_board("host", groups_of(some(awkward(name), 10)), tmp_path)
 
 
 @pytest.mark.qemu
 @needs_board
 @every_kernel
 def test_on_the_core(name: str, tmp_path: Path) -> None:
-    board = BOARDS[target_of(KERNELS[name][1]).name]
-    on_board(board, batches(name, seed=3), tmp_path)
-    if FULL:
-        on_board(board, iter([awkward(name)]), tmp_path / "awkward")
+    on_board(board_of(name), batches(name, seed=3), tmp_path)
+
+
+@pytest.mark.qemu
+@needs_board
+@every_kernel
+def test_awkward_on_the_core(name: str, tmp_path: Path) -> None:
+    on_board(board_of(name), groups_of(some(awkward(name), 10)), tmp_path)
 
 
 def test_a_wrong_result_is_found() -> None:
