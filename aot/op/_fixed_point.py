@@ -19,7 +19,7 @@ from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.support.dtype import int_range
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, Imm, Var, as_expr, cast, clamp, imm, maximum, select
+from aot.tir.expr import Expr, Imm, Var, as_expr, cast, clamp, imm, maximum, minimum, select
 
 Int64 = npt.NDArray[np.int64]
 INT32_MIN, INT32_MAX = int_range("int32")
@@ -311,6 +311,22 @@ def tir_rounding_divide_by_pot(b: IRBuilder, x: Expr, exponent: int) -> Expr:
     v = named(b, "x", x)
     half = 1 << (exponent - 1)
     return (v + select(v < 0, imm(half - 1), imm(half))) >> exponent
+
+
+def tir_one_over_one_plus_x(b: IRBuilder, half: Expr) -> Expr:
+    """`one_over_one_plus_x` of an `a` in [0, 1), given as the name of (1 + a) / 2 in Q0.31; a name of Q0.31."""
+    mul = tir_saturating_rounding_doubling_high_mul
+    y = b.local("y", (1,), "int32")
+    b.store(y, 0, mul(half, imm(-1010580540)) + 1515870810)
+    with b.for_("newton", 3):
+        error = imm(1 << 29) - mul(half, y[0])
+        b.store(y, 0, y[0] + mul(y[0], error) * 4)
+    return b.let("scale", tir_doubled(y[0]))
+
+
+def tir_doubled(x: Expr) -> Expr:
+    """Twice an int32 >= 0, saturated."""
+    return select(x >= imm(1 << 30), imm(INT32_MAX), minimum(x, (1 << 30) - 1) * 2)
 
 
 def tir_requantize(

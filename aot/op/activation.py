@@ -27,6 +27,7 @@ from aot.op._fixed_point import (
 from aot.op._math import apply
 from aot.op._uint8 import legacy_uint8
 from aot.op.arithmetic import is_plain
+from aot.op.cast import CastAttrs
 from aot.op.clip import ClipAttrs
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.inv_sqrt import inverse_sqrt
@@ -243,17 +244,23 @@ for _opcode in _BOUNDS:
     _register_relu(_opcode)
 
 
-@from_tflite("ABS", "int8 int32 float32", "abs qnn.lut")
+@from_tflite("ABS", "int8 int16 int32 float32", "abs qnn.lut")
 def convert_abs(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """The absolute value; codes of int8 by table."""
+    """The absolute value; codes of int8 by table, those of int16 as int32 numbers that are rescaled."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "abs")
-    found = codes_of(ctx, op, ("int8",))
-    size = np.abs(codes() - found.data[1])
-    if found.data[0] == found.out[0]:
-        return table_call(ctx, op, np.clip(size + found.out[1], -128, 127))
-    multiplier, shift = quantize_multiplier(float(np.float32(found.data[0]) / np.float32(found.out[0])))
-    return table_call(ctx, op, requantize(size, multiplier, shift, zero_point=found.out[1], lo=-128, hi=127))
+    found = codes_of(ctx, op)
+    # SetAbsOutputMultiplier divides in float32; 1/2 shifted left once is exactly 1
+    ratio = float(np.float32(found.data[0]) / np.float32(found.out[0]))
+    multiplier, shift = (1 << 30, 1) if found.data[0] == found.out[0] else quantize_multiplier(ratio)
+    lo, hi = int_range(found.dtype)
+    if found.dtype == "int8":
+        size = np.abs(codes() - found.data[1])
+        return table_call(ctx, op, requantize(size, multiplier, shift, zero_point=found.out[1], lo=lo, hi=hi))
+    span, x = ctx.span(op), operand(ctx, op, 0)
+    size_of = call("abs", [call("cast", [x], CastAttrs("int32"), span=span)], UnaryAttrs(), span=span)
+    attrs = Requantize8Attrs(0, multiplier, shift, 0, lo, hi, "int16", ctx.output_type(op).quant)
+    return call("qnn.requantize8", [size_of], attrs, span=span)
 
 
 # --- HARD_SWISH

@@ -316,7 +316,6 @@ def _converter(opcode: str, name: str) -> None:
 
 
 for _opcode, _name in (
-    ("DIV", "divide"),
     ("FLOOR_DIV", "floor_divide"),
     ("FLOOR_MOD", "floor_mod"),
     ("MAXIMUM", "maximum"),

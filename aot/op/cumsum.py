@@ -1,6 +1,7 @@
-"""cumsum: CUMSUM of TFLite: running sums along one constant axis, integers wrapping.
+"""cumsum and qnn.cumsum: CUMSUM of TFLite: running sums along one constant axis, integers wrapping.
 
-Oracle: `reference_ops::CumSum`: inclusive or exclusive (the sum of what lies before), from either end.
+Oracle: `reference_ops::CumSum`: inclusive or exclusive (the sum of what lies before), from either end.  For int8 codes that of
+TFLM, as TensorFlow Lite does not have it: every sum is rescaled as that of ADD_N is (`add_n.py`) and begins with the code 0 too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._move import normalized_axis, one_int, tensors_of
+from aot.op.add_n import AddNAttrs, sum_attrs, sum_codes
 from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -29,6 +31,8 @@ class CumSumAttrs:
     axis: int
     exclusive: bool
     reverse: bool
+    codes: AddNAttrs | None = None
+    """How a sum of codes becomes a code; None for numbers."""
 
 
 def infer_type(types: Sequence[Type], attrs: CumSumAttrs) -> Type:
@@ -37,6 +41,21 @@ def infer_type(types: Sequence[Type], attrs: CumSumAttrs) -> Type:
     if data.dtype not in DTYPES or not 0 <= attrs.axis < len(data.shape):
         raise TypeRuleError(f"running sums of {data} along axis {attrs.axis}")
     return data
+
+
+def infer_codes(types: Sequence[Type], attrs: CumSumAttrs) -> Type:
+    """int8 -> int8."""
+    (data,) = tensors_of(types, 1)
+    if data.dtype != "int8" or attrs.codes is None or not 0 <= attrs.axis < len(data.shape):
+        raise TypeRuleError(f"running sums of {data} along axis {attrs.axis}")
+    return data.with_dtype("int8", attrs.codes.quant)
+
+
+def evaluate_codes(data: Array, *, attrs: CumSumAttrs, out_type: TensorType) -> Array:
+    assert attrs.codes is not None
+    centred = data.astype(np.int64) - attrs.codes.input_zp
+    sums = evaluate(centred, attrs=attrs, out_type=out_type)
+    return sum_codes(sums - attrs.codes.input_zp, attrs.codes)
 
 
 def evaluate(data: Array, *, attrs: CumSumAttrs, out_type: TensorType) -> Array:
@@ -49,14 +68,18 @@ def evaluate(data: Array, *, attrs: CumSumAttrs, out_type: TensorType) -> Array:
     return np.ascontiguousarray(np.moveaxis(sums, -1, attrs.axis))
 
 
-@from_tflite("CUMSUM", "int32 int64 float32", "cumsum")
+@from_tflite("CUMSUM", "int8 int32 int64 float32", "cumsum qnn.cumsum", oracle="LiteRT; TFLM for int8")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """cumsum."""
+    """cumsum of numbers, qnn.cumsum of codes."""
     data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, DTYPES)
+    require_dtype(ctx, op, data, (*DTYPES, "int8"))
     axis = normalized_axis(ctx, op, one_int(ctx, op, 1), len(data.shape))
-    attrs = CumSumAttrs(axis, bool(op.option("exclusive")), bool(op.option("reverse")))
-    return call("cumsum", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+    codes = sum_attrs(ctx, op) if data.dtype == "int8" else None
+    attrs = CumSumAttrs(axis, bool(op.option("exclusive")), bool(op.option("reverse")), codes)
+    return call("cumsum" if codes is None else "qnn.cumsum", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 register_op("cumsum", pattern=OpPattern.OPAQUE, infer_type=infer_type, evaluate=evaluate, doc="CUMSUM; one constant axis")
+register_op(
+    "qnn.cumsum", pattern=OpPattern.OPAQUE, infer_type=infer_codes, evaluate=evaluate_codes, doc="CUMSUM; int8, one constant axis"
+)

@@ -1,7 +1,8 @@
-"""qnn.squared_difference: SQUARED_DIFFERENCE of TFLite on int8 with broadcasting (plain numbers: `arithmetic.py`).
+"""qnn.squared_difference: SQUARED_DIFFERENCE of TFLite on int8 and int16 with broadcasting (plain numbers: `arithmetic.py`).
 
-d = rescale_a((a - zp_a) << 7) - rescale_b((b - zp_b) << 7); out = clamp(zp + rescale(d * d)), double rounding.
-Oracle: `SquaredDifference` of `squared_difference.cc`.
+d = rescale_a((a - zp_a) << n) - rescale_b((b - zp_b) << n); out = clamp(zp + rescale(d * d)), double rounding; n is 7 for
+int8 and 0 for int16.  Oracle: `SquaredDifference` of `squared_difference.cc`, that of TFLM for int16, which TensorFlow Lite
+does not have.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dtype import int_range
 from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
 
-LEFT_SHIFT = 7
+LEFT_SHIFT = {"int8": 7, "int16": 0}
+"""Bits by which the operands are scaled up before they are rescaled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +53,31 @@ class SquaredDifferenceAttrs:
 
 
 def infer_type(types: Sequence[Type], attrs: SquaredDifferenceAttrs) -> Type:
-    """Two int8 tensors whose shapes broadcast -> int8."""
-    a, b = two_of_one_type(list(types), "qnn.squared_difference", ("int8",))
-    return broadcast_type(a, b, "int8", attrs.quant)
+    """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
+    a, b = two_of_one_type(list(types), "qnn.squared_difference", tuple(LEFT_SHIFT))
+    return broadcast_type(a, b, a.dtype, attrs.quant)
 
 
 def evaluate(a: Array, b: Array, *, attrs: SquaredDifferenceAttrs, out_type: TensorType) -> Array:
     sides = []
     for i, x in enumerate((a, b)):
-        shifted = (x.astype(np.int64) - attrs.input_zp[i]) << LEFT_SHIFT
+        shifted = (x.astype(np.int64) - attrs.input_zp[i]) << LEFT_SHIFT[out_type.dtype]
         sides.append(multiply_by_quantized_multiplier(shifted, attrs.multiplier[i], attrs.shift[i]))
     square = (sides[0] - sides[1]) ** 2
     zp = attrs.zero_point
-    scaled = requantize(square, attrs.output_multiplier, attrs.output_shift, zero_point=zp, lo=-128, hi=127)
+    lo, hi = int_range(out_type.dtype)
+    scaled = requantize(square, attrs.output_multiplier, attrs.output_shift, zero_point=zp, lo=lo, hi=hi)
     return scaled.astype(out_type.dtype)
 
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: SquaredDifferenceAttrs, out_type: TensorType) -> Tensor:
+    factor = 1 << LEFT_SHIFT[out_type.dtype]
+    lo, hi = int_range(out_type.dtype)
+
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         sides = []
         for k, x in enumerate(args):
-            shifted = named(b, "x", (cast("int32", broadcast_at(b, x, i)) - attrs.input_zp[k]) * (1 << LEFT_SHIFT))
+            shifted = named(b, "x", (cast("int32", broadcast_at(b, x, i)) - attrs.input_zp[k]) * factor)
             sides.append(tir_multiply_by_quantized_multiplier(b, shifted, attrs.multiplier[k], attrs.shift[k]))
         difference = named(b, "difference", sides[0] - sides[1])
         value = tir_requantize(
@@ -79,29 +86,35 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: SquaredDifferenceAtt
             multiplier=attrs.output_multiplier,
             shift=attrs.output_shift,
             zero_point=attrs.zero_point,
-            lo=-128,
-            hi=127,
+            lo=lo,
+            hi=hi,
         )
-        return cast("int8", value)
+        return cast(out_type.dtype, value)
 
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("SQUARED_DIFFERENCE", "int8 int32 float32", "qnn.squared_difference squared_difference")
+@from_tflite(
+    "SQUARED_DIFFERENCE",
+    "int8 int16 int32 float32",
+    "qnn.squared_difference squared_difference",
+    oracle="LiteRT; TFLM for int16",
+)
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """squared_difference of numbers, qnn.squared_difference of codes."""
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
     if is_plain(*types[:2]):
         return convert_plain(ctx, op, "squared_difference")
     for type_ in types:
-        require_dtype(ctx, op, type_, {"int8"})
+        require_dtype(ctx, op, type_, {types[0].dtype} & set(LEFT_SHIFT) or {"int8"})
     (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = (require_quant(ctx, op, t) for t in types)
     twice_max = 2.0 * max(scale_a, scale_b)
-    real = twice_max * twice_max / ((1 << 2 * LEFT_SHIFT) * scale)
-    if real >= 1:
+    if types[0].dtype == "int16" and (zp_a or zp_b or zp):
+        unsupported(ctx, op, "int16 codes with a zero point are not supported, in TFLM neither", code="E1206")
+    m, s = quantize_multiplier(twice_max * twice_max / ((1 << 2 * LEFT_SHIFT[types[0].dtype]) * scale))
+    if s > (0 if types[0].dtype == "int8" and ctx.oracle == "litert" else 30):
         unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1206")
     (m_a, s_a), (m_b, s_b) = quantize_multiplier(scale_a / twice_max), quantize_multiplier(scale_b / twice_max)
-    m, s = quantize_multiplier(real)
     attrs = SquaredDifferenceAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, types[2].quant)
     return call("qnn.squared_difference", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 
@@ -111,6 +124,6 @@ register_op(
     pattern=OpPattern.BROADCAST,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="SQUARED_DIFFERENCE; int8, with broadcasting",
+    doc="SQUARED_DIFFERENCE; int8, int16, with broadcasting",
 )
 F_TE.set("qnn.squared_difference", te_rule)

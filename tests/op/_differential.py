@@ -31,7 +31,7 @@ from aot.target.codegen_c import emit_func, headers
 from aot.target.target import find_target
 from aot.tir.interpreter import run
 from tests.scale import cases
-from tests.writer import HAVE_LITERT, Quant, reference_sets
+from tests.writer import HAVE_LITERT, HAVE_TFLM, Quant, reference_sets, tflm_reference
 
 operators.load_all()
 topi.load_all()
@@ -70,6 +70,21 @@ def check(model: bytes, *sets: Sequence[Array], host: bool = False, oracle: str 
             same(found, wanted, "evaluate differs from the reference")
     check_lowering(func, chosen, outputs, host=host)
     return outputs
+
+
+def check_tflm(model: bytes, *sets: Sequence[Array], host: bool = False, seed: int = 0) -> None:
+    """`check` with TFLM as the reference, for types that TensorFlow Lite does not have."""
+    chosen = [list(s) for s in sets] or random_sets(main_of(model, oracle="tflm"), seed=seed)
+    outputs = check(model, *chosen, host=host, oracle="tflm")
+    same_as_tflm(model, chosen, outputs)
+
+
+def same_as_tflm(model: bytes, sets: Sequence[Sequence[Array]], outputs: Sequence[Sequence[Array]]) -> None:
+    """TFLM gives these outputs, if it is installed; it has no tensors without dimensions."""
+    if HAVE_TFLM:
+        for inputs, found in zip(sets, outputs, strict=True):
+            wanted = tflm_reference(model, inputs)
+            same([f.reshape(w.shape) for f, w in zip(found, wanted, strict=True)], wanted, "evaluate differs from TFLM")
 
 
 def check_lowering(func: Function, sets: Sequence[Sequence[Array]], outputs: Sequence[Sequence[Array]], *, host: bool) -> None:

@@ -33,6 +33,7 @@ SIXTEEN: list[tuple[str, dict[str, Any]]] = [
     ("TANH", {}),
     ("EXP", {}),
     ("LOG", {}),
+    ("ABS", {}),
     ("GELU", {"approximate": True}),
     ("RSQRT", {}),
     ("RELU", {}),

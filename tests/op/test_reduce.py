@@ -12,9 +12,9 @@ from hypothesis import given
 from aot.op._reduce import normalized_axes
 from aot.op.reduce import OPERATORS
 from aot.relay.interpreter import evaluate
-from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of, same, scales
+from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of, same_as_tflm, scales
 from tests.op._one_op import Spec, const, draw_array, one_op, same_quant
-from tests.writer import HAVE_TFLM, Quant, tflm_reference
+from tests.writer import Quant
 
 
 @st.composite
@@ -60,9 +60,7 @@ def check_codes(case: tuple[str, str, bytes], seed: int) -> None:
     inputs = [draw_array(seed, v.type.shape, v.type.dtype) for v in func.params]
     found = evaluate(func, inputs)
     check(model, inputs, oracle="tflm")
-    if HAVE_TFLM:
-        wanted = tflm_reference(model, inputs)
-        same([f.reshape(w.shape) for f, w in zip(found, wanted, strict=True)], wanted, "evaluate differs from TFLM")
+    same_as_tflm(model, [inputs], [found])
 
 
 @given(plain(), codes(), SEEDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from aot.op.add_n import tir_sum_code
 from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.relay.expr import tensor_type
 from aot.target.target import Target
@@ -55,18 +56,19 @@ def lower_cumsum(group: Group, _target: Target, name: str) -> Lowered:
     b, (data,), out = kernel.b, kernel.args, kernel.out
     attrs, shape = group.anchor.attrs, tensor_type(group.anchor).shape
     n, inner = shape[attrs.axis], prod(shape[attrs.axis + 1 :])
-    wide = WRAPPING.get(data.dtype, data.dtype)
+    codes = attrs.codes
+    wide = "int32" if codes is not None else WRAPPING.get(data.dtype, data.dtype)
     with b.for_("m", prod(shape[: attrs.axis])) as m, b.for_("c", inner) as c:
-        total = b.local("total", (1,), wide, init=0)
+        total = b.local("total", (1,), wide, init=0 if codes is None else -codes.input_zp)
         with b.for_("k", n) as k:
             position = imm(n - 1) - k if attrs.reverse else k
             index = b.let("index", (m * n + position) * inner + c)
-            value = b.let("value", cast(wide, data[index]))
+            value = b.let("value", cast(wide, data[index]) - (codes.input_zp if codes is not None else 0))
             if attrs.exclusive:
-                b.store(out, index, total[0])
+                b.store(out, index, total[0] if codes is None else tir_sum_code(b, total[0], codes))
             b.store(total, 0, total[0] + value)
             if not attrs.exclusive:
-                b.store(out, index, total[0])
+                b.store(out, index, total[0] if codes is None else tir_sum_code(b, total[0], codes))
     return kernel.finish("cumsum")
 
 
@@ -96,4 +98,5 @@ def lower_scatter_nd(group: Group, _target: Target, name: str) -> Lowered:
 
 register_impl(Impl("generic.topk", "topk", accepts_alone, lower_topk))
 register_impl(Impl("generic.cumsum", "cumsum", accepts_alone, lower_cumsum))
+register_impl(Impl("generic.cumsum", "qnn.cumsum", accepts_alone, lower_cumsum))
 register_impl(Impl("generic.scatter_nd", "scatter_nd", accepts_alone, lower_scatter_nd))

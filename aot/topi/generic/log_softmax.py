@@ -8,7 +8,9 @@ from aot.ir.type import TensorType
 from aot.op._fixed_point import (
     INT32_MAX,
     INT32_MIN,
+    tir_doubled,
     tir_multiply_by_quantized_multiplier,
+    tir_one_over_one_plus_x,
     tir_rounding_divide_by_pot,
     tir_saturating_rounding_doubling_high_mul,
 )
@@ -34,7 +36,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, maximum, minimum, select
 from aot.tir.function import FuncAttrs
-from aot.topi.generic.softmax import accepts, doubled, normalised, reciprocal_of_half, row_maximum
+from aot.topi.generic.softmax import accepts, normalised, row_maximum
 
 _mul = tir_saturating_rounding_doubling_high_mul
 
@@ -85,7 +87,7 @@ def _log(b: IRBuilder, total: Expr) -> Expr:
     half = b.let("half", cast("int32", x[0] >> 1))
     root = cast("uint32", _mul(total, imm(SQRT_HALF))) << cast("uint32", zeros[0])
     is_upper = b.let("upper", cast("int32", root >> 31))
-    r = minimum(doubled(b.let("lower", _mul(half, imm(SQRT_HALF)))), select(is_upper > 0, half, imm(INT32_MAX)))
+    r = minimum(tir_doubled(b.let("lower", _mul(half, imm(SQRT_HALF)))), select(is_upper > 0, half, imm(INT32_MAX)))
     r = b.let("r", r)
     unit = 1 << (31 - LOG_INTEGER_BITS)
     whole = (imm(ACCUMULATION_INTEGER_BITS) - zeros[0]) * unit
@@ -95,7 +97,8 @@ def _log(b: IRBuilder, total: Expr) -> Expr:
     square = b.let("square", _mul(q, q))
     numerator = _mul(q, r) + _mul(_mul(q, square), imm(ALPHA_N))
     denominator = _mul(p, q + ALPHA_I + _mul(square, imm(ALPHA_D))) + _mul(q, imm(ALPHA_F))
-    quotient = reciprocal_of_half(b, b.let("half", cast("int32", (cast("uint32", denominator) + imm(1 << 31, "uint32")) >> 1)))
+    half_sum = b.let("half", cast("int32", (cast("uint32", denominator) + imm(1 << 31, "uint32")) >> 1))
+    quotient = tir_one_over_one_plus_x(b, half_sum)
     small = tir_rounding_divide_by_pot(b, numerator, LOG_INTEGER_BITS)
     return (_mul(power, imm(LOG_2)) + _mul(small, quotient)) * 2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from aot.ir.type import TensorType
-from aot.op._fixed_point import INT32_MAX, tir_saturating_rounding_doubling_high_mul
+from aot.op._fixed_point import tir_one_over_one_plus_x, tir_saturating_rounding_doubling_high_mul
 from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.op.softmax import ACCUMULATION_INTEGER_BITS, SoftmaxAttrs, exp_table
 from aot.relay.expr import Var
@@ -13,7 +13,7 @@ from aot.support.dtype import bits, int_range
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast, imm, maximum, minimum, select
+from aot.tir.expr import Expr, cast, imm, maximum, minimum
 from aot.tir.function import FuncAttrs
 
 _mul = tir_saturating_rounding_doubling_high_mul
@@ -81,24 +81,9 @@ def _reciprocal(b: IRBuilder, total: Expr, places: int) -> tuple[Expr, Expr]:
     (uint32, at most 31).
     """
     x, zeros = normalised(b, total)
-    mantissa = reciprocal_of_half(b, b.let("half", cast("int32", x[0] >> 1)))
+    mantissa = tir_one_over_one_plus_x(b, b.let("half", cast("int32", x[0] >> 1)))
     shift = b.let("shift", minimum(imm(ACCUMULATION_INTEGER_BITS + 31 - places - 1) - zeros[0], 31))
     return mantissa, cast("uint32", shift)
-
-
-def reciprocal_of_half(b: IRBuilder, half: Expr) -> Expr:
-    """one_over_one_plus_x_for_x_in_0_1 from (1 + x) / 2 in Q0.31, int32: three Newton steps; Q0.31, int32."""
-    y = b.local("y", (1,), "int32")
-    b.store(y, 0, _mul(half, imm(-1010580540)) + 1515870810)
-    with b.for_("newton", 3):
-        error = imm(1 << 29) - _mul(half, y[0])
-        b.store(y, 0, y[0] + _mul(y[0], error) * 4)
-    return b.let("scale", doubled(y[0]))
-
-
-def doubled(x: Expr) -> Expr:
-    """Twice an int32 >= 0, saturated."""
-    return select(x >= imm(1 << 30), imm(INT32_MAX), minimum(x, (1 << 30) - 1) * 2)
 
 
 register_impl(Impl("generic.softmax", "qnn.softmax", accepts, lower))
