@@ -25,7 +25,8 @@ from aot.op.impl import Lowered
 class Candidate:
     """One kernel for one layer; `key` is equal for candidates that share their code; sizes in bytes.
 
-    `weights` are those of the layer's weights and biases in the model, whatever the kernel makes of them.
+    `weights` are those of the layer's weights and biases in the model, whatever the kernel makes of them.  `is_cascade`: it runs
+    several layers, as settled before kernels are chosen.
     """
 
     kernel: str
@@ -36,6 +37,7 @@ class Candidate:
     code: int
     scratch: int
     weights: int = 0
+    is_cascade: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,7 +321,7 @@ def _selected(found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[int
     elif code is not None:
         more = max(0, smallest - LARGE_MODEL) // 16
         code += more
-    fixed = sum(layer[0].code for layer in found if layer[0].kernel.startswith("cascade("))
+    fixed = sum(layer[0].code for layer in found if layer[0].is_cascade)
     factor = {"speed": None, "size": SIZE_FACTOR}.get(policy.opt, 2)
     if policy.opt != "size":
         smallest = sum(_least(layer) for layer in found)

@@ -131,6 +131,7 @@ def build_cascade(schedule: Schedule, item: Item, parts: Sequence[Part], *, fed:
         sum(c.nbytes for c in cascade.constants.values()),
         sum(code.values()),
         sum(b.nbytes for b in func.scratch),
+        is_cascade=True,
     )
     return call, candidate
 
