@@ -61,8 +61,8 @@ def runtime_headers(sources: Iterable[str], folder: Path) -> list[str]:
 
 def output_files(artifact: Artifact) -> dict[str, str | bytes]:
     """All files of an output folder: sources, the headers of the runtime that they include, metadata and report."""
-    from aot.micro.board import data_folder
     from aot.report.size import compile_report
+    from aot.support.data import data_folder
 
     files: dict[str, str | bytes] = dict(sorted(artifact.files.items()))
     folder = data_folder("crt") / "include"

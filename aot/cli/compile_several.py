@@ -91,7 +91,7 @@ def write_several(folder: Path, artifacts: Sequence[Artifact], metadata: Mapping
     """Write the folder; the paths of its files in it."""
     from aot.cli.files import write_folder
     from aot.executor.shared import shared_files
-    from aot.micro.board import data_folder
+    from aot.support.data import data_folder
 
     sources = shared_files(artifacts)
     files: dict[str, str | bytes] = dict(sorted(sources.items()))

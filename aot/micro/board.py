@@ -14,19 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from aot.errors import Problem, UsageError
+from aot.support.data import data_folder
 from aot.support.pool import Pool
 
 UARTS = ("cmsdk",)
 """Serial ports that aot/template/project has a driver for."""
 GPIOS = ("cmsdk",)
 """Output pins that aot/template/project has a driver for."""
-_PACKAGE = Path(__file__).resolve().parent.parent
-
-
-def data_folder(name: str) -> Path:
-    """The folder `crt` or `boards`: inside an installed package, else at the root of the checkout."""
-    installed = _PACKAGE / "_data" / name
-    return installed if installed.is_dir() else _PACKAGE.parent / name
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,10 @@ import numpy as np
 
 from aot.errors import Problem, UsageError, internal
 from aot.executor.artifact import Artifact
-from aot.micro.board import Board, data_folder
+from aot.micro.board import Board
 from aot.micro.image import is_integer_model
 from aot.micro.project import Places, choose_places
+from aot.support.data import data_folder
 from aot.support.names import c_identifier
 from aot.version import __version__
 

@@ -23,9 +23,10 @@ import jinja2
 
 from aot.errors import Problem, TargetError, ToolchainError
 from aot.executor.artifact import Artifact
-from aot.micro.board import Board, Memory, data_folder
+from aot.micro.board import Board, Memory
 from aot.micro.poison import dead_intervals, first_pool
 from aot.micro.toolchain import Tool, find_tool, run_tool
+from aot.support.data import data_folder
 
 WARNINGS = (
     "-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wundef", "-Wvla", "-Wcast-align=strict",

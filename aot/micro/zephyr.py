@@ -22,9 +22,9 @@ import numpy as np
 
 from aot.errors import Problem, ToolchainError, VerificationError
 from aot.executor.artifact import Artifact
-from aot.micro.board import data_folder
 from aot.micro.generate import model_values, render
 from aot.micro.runner import decode_outputs, encode_inputs
+from aot.support.data import data_folder
 
 Array = np.ndarray[Any, Any]
 
