@@ -14,8 +14,7 @@ from itertools import pairwise
 from aot.errors import InternalError, Problem, TargetError, UsageError
 from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up
 from aot.memory.planner import plan
-from aot.support.pool import BASE_ALIGN
-from aot.support.pool import Pool as Pool  # part of the interface of this module
+from aot.support.pool import BASE_ALIGN, NAME, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +42,26 @@ class UsedPool:
 
 def parse_pool(text: str) -> Pool:
     """`NAME=SIZE@ADDRESS:SPEED`, where @ADDRESS and :SPEED may be missing; SIZE such as 65536, 64K or 64KiB (E5009)."""
-    match = re.fullmatch(r"([A-Za-z]\w*)=(\d+)(K|KiB|M|MiB)?(?:@(0x[0-9A-Fa-f]+|\d+))?(?::(\d+(?:\.\d+)?))?", text)
+    match = re.fullmatch(rf"({NAME})=(\d+)(K|KiB|M|MiB)?(?:@(0x[0-9A-Fa-f]+|\d+))?(?::(\d+(?:\.\d+)?))?", text)
     if match is None:
         raise UsageError(Problem("E5009", f"pool {text}: give NAME=SIZE@ADDRESS:SPEED, such as DTCM=64K@0x20000000:2"))
     name, size, unit, address, speed = match.groups()
-    pool = Pool(
+    return Pool(
         name,
         int(size) * {"": 1, "K": 1 << 10, "M": 1 << 20}[(unit or "")[:1]],
         None if address is None else int(address, 0),
         1.0 if speed is None else float(speed),
     )
-    check_pool(pool)
-    return pool
-
-
-def check_pool(pool: Pool) -> None:
-    """Raise E5009 for a pool that can hold nothing or lies askew."""
-    if pool.fault:
-        raise UsageError(Problem("E5009", pool.fault))
 
 
 def check_pooling(pooling: Pooling) -> None:
-    """Raise E5009 where two pools have one name or share bytes, or a pin names no pool."""
-    names = [p.name for p in pooling.pools]
-    every = names + [p.name for p in pooling.constants]
-    problems = [Problem("E5009", f"there are two pools {n}") for n in sorted({n for n in every if every.count(n) > 1})]
-    problems += [Problem("E5009", f"--pin {t}={p}: there is no such pool") for t, p in pooling.pins if p not in names]
+    """Raise E5009 where a pool has a fault, two have one name or share bytes, or a pin names no pool."""
     both = (*pooling.pools, *pooling.constants)
+    names = [p.name for p in pooling.pools]
+    every = [p.name for p in both]
+    problems = [Problem("E5009", p.fault) for p in both if p.fault]
+    problems += [Problem("E5009", f"there are two pools {n}") for n in sorted({n for n in every if every.count(n) > 1})]
+    problems += [Problem("E5009", f"--pin {t}={p}: there is no such pool") for t, p in pooling.pins if p not in names]
     fixed = sorted((p.address, p.address + p.size, p.name) for p in both if p.address is not None)
     for (_, end, a), (start, _, b) in pairwise(fixed):
         if start < end:

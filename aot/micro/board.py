@@ -5,7 +5,6 @@ Adding a board is adding a folder; nothing in the compiler names one.  docs/boar
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -194,14 +193,12 @@ def _pools(top: _Reader, path: str, memory: Sequence[Memory]) -> tuple[Pool, ...
         address, speed = r.take("address", int, -1), r.take("speed", float, 1.0)
         r.finish()
         pool = Pool(name, size, None if "address" not in table else address, speed)
-        if not re.fullmatch(r"[A-Za-z]\w*", name):
-            r.note("name must be a C identifier")
+        if pool.fault:
+            r.note(pool.fault)
         elif pool.address is not None and not any(
             m.access == "rw" and m.origin <= pool.address and pool.address + size <= m.origin + m.size for m in memory
         ):
             r.note("no writable [[memory]] holds it")
-        elif pool.fault:
-            r.note(pool.fault)
         pools.append(pool)
     return tuple(pools)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 BASE_ALIGN = 16
 """Every pool's array is aligned to this many bytes."""
+
+NAME = r"[A-Za-z]\w*"
+"""Of a pool, as a regular expression: it becomes part of C symbols."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,9 @@ class Pool:
 
     @property
     def fault(self) -> str:
-        """What is wrong with it: it can hold nothing, or lies askew; "" where nothing is."""
+        """What is wrong with it: it has no name for C, can hold nothing, or lies askew; "" where nothing is."""
+        if not re.fullmatch(NAME, self.name):
+            return f"pool {self.name!r}: the name must be a C identifier"
         if self.size <= 0 or self.speed <= 0:
             return f"pool {self.name}: size and speed must be positive"
         if self.address is not None and self.address % BASE_ALIGN:
