@@ -195,9 +195,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "quantisation.",
     ),
     "E1207": (
-        "grouped convolution not supported",
-        "The weights have fewer input channels than the data: the convolution works in groups. Split it into\n"
-        "one convolution for each group, or use a depthwise convolution where each group is one channel.",
+        "shapes do not fit the operator",
+        "The shapes of data, weights or bias do not go together: channels that are no whole number of groups,\n"
+        "fewer dimensions than the operator works on, a bias of another length. The message names them; no\n"
+        "converter writes such shapes on purpose, so look at the step before.",
     ),
     "E1208": (
         "state not supported here",

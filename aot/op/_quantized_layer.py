@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aot.frontend.view import OperatorView
+from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
 from aot.op._fixed_point import activation_range, quantize_multiplier, reduced_multiplier
 from aot.op.clip import ClipAttrs
@@ -126,7 +127,7 @@ def layer_weights(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, 
     return const(data, quant=type_.quant, dtype=type_.dtype)
 
 
-def _layer_bias(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) -> Constant:
+def _layer_bias(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) -> Array:
     """The bias in the accumulator's type, [C], that of flipped channels negated (modulo 2^32, as the reference's
     additions are).
     """
@@ -136,19 +137,25 @@ def _layer_bias(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) ->
             unsupported(ctx, op, f"a bias of {data.size} values", code="E1207")
         data = data.copy()
         data[list(layer.flipped)] *= -1
-    return const(data.astype(layer.acc_dtype))
+    return data.astype(layer.acc_dtype)
 
 
-def finish_layer(ctx: ConvertContext, op: OperatorView, acc: Call, *, layer: QuantizedLayer, rounding: str) -> Expr:
-    """bias_add where there is a bias, requantize, clip where there is an activation."""
+def finish_layer(
+    ctx: ConvertContext, op: OperatorView, acc: Call, *, layer: QuantizedLayer, rounding: str, channels: slice = slice(None)
+) -> Expr:
+    """bias_add where there is a bias, requantize, clip where there is an activation.
+
+    `channels`: which of the layer's output channels `acc` holds.
+    """
     span = ctx.span(op)
     expr: Expr = acc
     if ctx.input(op, 2) is not None:
         bias_type = ctx.input_type(op, 2)
         if bias_type.dtype != "int32" and not layer.wide:
             unsupported(ctx, op, f"a bias of {bias_type.dtype} is not supported with {ctx.input_type(op, 0).dtype} data")
-        expr = call("nn.bias_add", [expr, _layer_bias(ctx, op, layer)], span=span)
+        expr = call("nn.bias_add", [expr, const(_layer_bias(ctx, op, layer)[channels])], span=span)
     pairs = [quantize_multiplier(m) for m in layer.multipliers]
+    pairs = pairs[channels] if len(pairs) > 1 else pairs
     if layer.wide and rounding == "double":
         pairs, rounding = [(reduced_multiplier(m), s) for m, s in pairs], "single"
     quant = layer.output.quant

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
+from aot.op._conv_window import padded, spatial_shape, tap_value, window
 from aot.op._float_layer import is_float_layer
 from aot.op._quantized_layer import check_quantized_layer, finish_layer, layer_weights
 from aot.op._uint8 import legacy_uint8
 from aot.op._window import Window, explicit_padding
 from aot.op.conv2d_float import convert_float
+from aot.op.conv2d_groups import convert_groups
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr, call
@@ -28,7 +29,7 @@ from aot.te.tensor import Tensor, compute, reduce_axis
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as TirExpr
-from aot.tir.expr import cast, imm, logical_and, select
+from aot.tir.expr import cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +45,6 @@ class Conv2DAttrs:
     acc_dtype: str = "int32"
 
 
-def output_extent(size: int, kernel: int, *, stride: int, dilation: int, pad: int) -> int:
-    """Number of window positions along one axis, `pad` being the sum of both sides."""
-    return (size + pad - (kernel - 1) * dilation - 1) // stride + 1
-
-
-def spatial_shape(data: TensorType, kernel: tuple[int, int], attrs: Any) -> tuple[int, int]:
-    """Output height and width of a windowed operator over NHWC data."""
-    top, left, bottom, right = attrs.padding
-    return (
-        output_extent(data.shape[1], kernel[0], stride=attrs.strides[0], dilation=attrs.dilation[0], pad=top + bottom),
-        output_extent(data.shape[2], kernel[1], stride=attrs.strides[1], dilation=attrs.dilation[1], pad=left + right),
-    )
-
-
 def infer_type(types: Sequence[Type], attrs: Conv2DAttrs) -> Type:
     """data [N, H, W, I], weight [O, KH, KW, I] -> attrs.acc_dtype [N, H', W', O]."""
     data, weight = types
@@ -71,14 +58,6 @@ def infer_type(types: Sequence[Type], attrs: Conv2DAttrs) -> Type:
     return TensorType((data.shape[0], height, width, weight.shape[0]), attrs.acc_dtype)
 
 
-def padded(data: Array, attrs: Any) -> Array:
-    """data - input_zp with the border added, as int64-exact float64 for BLAS."""
-    top, left, bottom, right = attrs.padding
-    wide = np.pad(data.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=attrs.pad_value)
-    result: Array = wide - attrs.input_zp
-    return result
-
-
 def evaluate(data: Array, weight: Array, *, attrs: Conv2DAttrs, out_type: TensorType) -> Array:
     x = padded(data, attrs)
     w = weight.astype(np.float64) - attrs.weight_zp
@@ -88,12 +67,6 @@ def evaluate(data: Array, weight: Array, *, attrs: Conv2DAttrs, out_type: Tensor
         for kx in range(weight.shape[2]):
             acc += window(x, ky, kx, attrs=attrs, height=height, width=width).reshape(-1, x.shape[3]) @ w[:, ky, kx, :].T
     return acc.astype(np.int64).astype(out_type.dtype).reshape(out_type.shape)
-
-
-def window(x: Array, ky: int, kx: int, *, attrs: Any, height: int, width: int) -> Array:
-    """The input of tap (ky, kx) for all output positions: [N, H', W', I]."""
-    (sy, sx), (dy, dx) = attrs.strides, attrs.dilation
-    return x[:, ky * dy : ky * dy + (height - 1) * sy + 1 : sy, kx * dx : kx * dx + (width - 1) * sx + 1 : sx, :]
 
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DAttrs, out_type: TensorType) -> Tensor:
@@ -112,48 +85,28 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DAttrs, out_typ
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-def tap_value(
-    b: IRBuilder,
-    data: Tensor,
-    position: tuple[TirExpr, TirExpr, TirExpr, TirExpr],
-    *,
-    tap: tuple[TirExpr, TirExpr],
-    attrs: Any,
-) -> TirExpr:
-    """data - input_zp at output position (n, y, x, channel) and window tap (ky, kx), int32; the pad value outside the image."""
-    n, y, x, channel = position
-    (sy, sx), (dy, dx), (top, left, bottom, right) = attrs.strides, attrs.dilation, attrs.padding
-    row = y * sy + tap[0] * dy - top
-    column = x * sx + tap[1] * dx - left
-    inside = cast("int32", data.at(b, (n, row, column, channel)))
-    if top or left or bottom or right:
-        rows = logical_and(row >= 0, row < data.shape[1])
-        columns = logical_and(column >= 0, column < data.shape[2])
-        inside = select(logical_and(rows, columns), inside, imm(attrs.pad_value))
-    return inside - int(attrs.input_zp)
-
-
 @from_tflite("CONV_2D", "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*float32", "nn.conv2d nn.conv2d_float")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """conv2d + bias_add + requantize (+ clip). Grouped convolutions (fewer weight channels than data channels) are refused."""
+    """conv2d + bias_add + requantize (+ clip); with fewer weight channels than data channels, in groups."""
     if is_float_layer(ctx, op):
         return convert_float(ctx, op)
-    data = operand(ctx, op, 0)
     layer = check_quantized_layer(ctx, op, channel_axis=0)
-    weight_type = ctx.input_type(op, 1)
-    shape = ctx.input_type(op, 0).shape
-    if len(shape) != 4 or len(weight_type.shape) != 4:
+    shape, weight = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape
+    if len(shape) != 4 or len(weight) != 4:
         unsupported(ctx, op, "data and weights must have four dimensions")
-    if shape[3] != weight_type.shape[3]:
-        groups = f"{shape[3]} channels in groups of {weight_type.shape[3]}"
-        unsupported(ctx, op, f"grouped convolution ({groups}) is not supported", code="E1207")
+    groups = shape[3] // max(weight[3], 1)
+    if groups == 0 or shape[3] != groups * weight[3] or weight[0] % groups:
+        message = f"{shape[3]} data channels, {weight[3]} and {weight[0]} of the weights do not make up groups"
+        unsupported(ctx, op, message, code="E1207")
     strides = (op.option("stride_h"), op.option("stride_w"))
     dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
-    pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight_type.shape[1:3], strides, dilation))
+    pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight[1:3], strides, dilation))
     attrs = Conv2DAttrs(strides, pads, dilation, layer.input_zp, layer.input_zp, layer.weight_zp, layer.acc_dtype)
-    acc = call("nn.conv2d", [data, layer_weights(ctx, op, layer, channel_axis=0)], attrs, span=ctx.span(op))
-    return finish_layer(ctx, op, acc, layer=layer, rounding="double")
+    args = operand(ctx, op, 0), layer_weights(ctx, op, layer, channel_axis=0)
+    if groups > 1:
+        return convert_groups(ctx, op, layer, args=args, attrs=attrs)
+    return finish_layer(ctx, op, call("nn.conv2d", args, attrs, span=ctx.span(op)), layer=layer, rounding="double")
 
 
 register_op(
@@ -161,6 +114,6 @@ register_op(
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="CONV_2D; int8, int16 x int8, int8 x int4, uint8; per-tensor and per-channel",
+    doc="CONV_2D; int8, int16 x int8, int8 x int4, uint8; per-tensor and per-channel, also in groups",
 )
 F_TE.set("nn.conv2d", te_rule)

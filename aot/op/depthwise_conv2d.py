@@ -14,11 +14,11 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
+from aot.op._conv_window import padded, spatial_shape, tap_value, window
 from aot.op._float_layer import is_float_layer
 from aot.op._quantized_layer import check_quantized_layer, finish_layer, layer_weights
 from aot.op._uint8 import legacy_uint8
 from aot.op._window import Window, explicit_padding
-from aot.op.conv2d import padded, spatial_shape, tap_value, window
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.depthwise_conv2d_float import convert_float
 from aot.op.te_rule import F_TE, TeContext

@@ -59,6 +59,7 @@ class LayerModel:
     zero_points: tuple[int, int, int] = (120, 130, 7)
     reach: float = 0.7
     heavy: bool = False
+    groups: int = 1
     seed: int = 0
 
     def build(self) -> bytes:
@@ -81,7 +82,7 @@ class LayerModel:
         return b.build([source], [result])
 
     def _weights(self, b: ModelBuilder, rng: np.random.Generator, zp: int) -> tuple[int, Array, int]:
-        depth = self.shape[-1]
+        depth = self.shape[-1] // self.groups
         axis, shape = 0, (self.channels, *self.kernel, depth)
         if self.op == "DEPTHWISE_CONV_2D":
             axis, shape = 3, (1, *self.kernel, self.channels * depth)
