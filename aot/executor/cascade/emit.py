@@ -213,12 +213,13 @@ def scratch_bytes(func: PrimFunc) -> int:
 
 
 def place_windows(nest: Nest) -> tuple[tuple[int, ...], int]:
-    """Offsets of the windows, those that are done with first at the bottom, and their sum."""
-    offsets, at = [0] * len(nest.nodes), 0
+    """Offsets of the windows, those that are done with first at the bottom, and the end of the last."""
+    offsets, end = [0] * len(nest.nodes), 0
     for n in range(len(nest.nodes)):
-        offsets[n] = at
-        at = align_to(at + nest.window_bytes(n), ALIGN)
-    return tuple(offsets), at
+        offsets[n] = align_to(end, ALIGN)
+        if nest.window_bytes(n):
+            end = offsets[n] + nest.window_bytes(n)
+    return tuple(offsets), end
 
 
 def fits_alignment(nest: Nest, n: int, func: PrimFunc) -> bool:
