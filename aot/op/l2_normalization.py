@@ -1,7 +1,8 @@
 """qnn.l2_normalize: L2_NORMALIZATION of TFLite on int8 over the last axis, in fixed point; on float32 see `row_norm`.
 
 out = clamp(round(128 * (x - zp) / sqrt(sum of (x - zp)^2))) with the inverse root in 31 bits by Newton's method; a row of zero
-points stays zero.  Oracle: `reference_integer_ops::L2Normalization`.
+points stays zero.  Oracles: `reference_integer_ops::L2Normalization`; for legacy uint8 `reference_ops::L2Normalization`, which
+multiplies by 128 before the rounding that int8 does first.
 
 There is no te rule: the row's sum must be computed once a row.  `aot.topi.generic.l2_normalization` lowers it.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.op._check import require_dtype, require_quant
 from aot.op._fixed_point import clamp_array, multiply_by_quantized_multiplier
+from aot.op._uint8 import is_legacy, legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.inv_sqrt import inverse_sqrt
 from aot.op.row_norm import convert_l2
@@ -33,9 +36,12 @@ MAX_DEPTH = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class L2NormalizeAttrs:
-    """The zero point of the data; their scale does not matter."""
+    """The zero point of the data (their scale does not matter), and how many of the result's 7 bits their codes are shifted left
+    before the multiplication: 0 or, for legacy uint8, all.
+    """
 
     input_zp: int
+    left_shift: int = 0
 
 
 def infer_type(types: Sequence[Type], _attrs: L2NormalizeAttrs) -> Type:
@@ -51,13 +57,19 @@ def evaluate(data: Array, *, attrs: L2NormalizeAttrs, out_type: TensorType) -> A
     sums, rows = np.unique((wide * wide).sum(axis=-1, keepdims=True), return_inverse=True)
     multiplier, shift = np.array([inverse_sqrt(int(s)) for s in sums], np.int64).reshape(-1, 2).T
     rows = rows.reshape(*wide.shape[:-1], 1)
-    scaled = multiply_by_quantized_multiplier(wide, multiplier[rows], shift[rows] + OUTPUT_BITS)
+    exponent = shift[rows] + (OUTPUT_BITS - attrs.left_shift)
+    scaled = multiply_by_quantized_multiplier(wide << attrs.left_shift, multiplier[rows], exponent)
     return clamp_array(scaled, -128, 127, "int8")
 
 
-@from_tflite("L2_NORMALIZATION", "int8 float32", "divide maximum qnn.l2_normalize sqrt square sum")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+@from_tflite("L2_NORMALIZATION", "int8 uint8 float32", "divide maximum qnn.l2_normalize sqrt square sum")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr | Sequence[RelayExpr]:
     """qnn.l2_normalize, or float32 arithmetic."""
+    left_shift = OUTPUT_BITS if is_legacy(ctx.input_type(op, 0)) else 0
+    return legacy_uint8(partial(_convert, left_shift=left_shift))(ctx, op)
+
+
+def _convert(ctx: ConvertContext, op: OperatorView, *, left_shift: int) -> RelayExpr:
     if op.option("fused_activation_function") != "NONE":
         unsupported(ctx, op, "a fused activation is not supported, in TFLite neither")
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
@@ -67,10 +79,10 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     require_dtype(ctx, op, out, {"int8"}, what="a result")
     _, zp = require_quant(ctx, op, data)
     if require_quant(ctx, op, out, what="the result") != (2.0**-OUTPUT_BITS, 0):
-        unsupported(ctx, op, "the result must have scale 1/128 and zero point 0", code="E1206")
+        unsupported(ctx, op, "the result must have scale 1/128 and zero point 0 (128 for uint8)", code="E1206")
     if not data.shape or not 0 < data.shape[-1] <= MAX_DEPTH:
         unsupported(ctx, op, f"rows of 1 to {MAX_DEPTH} elements are supported")
-    return call("qnn.l2_normalize", [operand(ctx, op, 0)], L2NormalizeAttrs(zp), span=ctx.span(op))
+    return call("qnn.l2_normalize", [operand(ctx, op, 0)], L2NormalizeAttrs(zp, left_shift), span=ctx.span(op))
 
 
 register_op(

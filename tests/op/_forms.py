@@ -96,7 +96,7 @@ FORMS: dict[str, Form] = {
         "LOG_SOFTMAX", [codes(SHAPE, d)], [Spec(SHAPE, d, {"int8": Quant(1 / 16, 127), "uint8": Quant(1 / 16, 255)}.get(d))]
     ),
     "L2_NORMALIZATION": lambda d: one_op(
-        "L2_NORMALIZATION", [codes(SHAPE, d)], [Spec(SHAPE, d, {"int8": Quant(1 / 128, 0)}.get(d))]
+        "L2_NORMALIZATION", [codes(SHAPE, d)], [Spec(SHAPE, d, {"int8": Quant(1 / 128, 0), "uint8": Quant(1 / 128, 128)}.get(d))]
     ),
     **{n: binary(n) for n in ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "POW", "ATAN2", "ADD_N")},
     **{n: binary(n) for n in ("SQUARED_DIFFERENCE", "LOGICAL_AND", "LOGICAL_OR")},

@@ -27,9 +27,10 @@ def log_softmax(shape: tuple[int, ...], scale: float, *, dtype: str = "int8") ->
     return one_op("LOG_SOFTMAX", [Spec(shape, dtype, Quant(scale, 3))], [Spec(shape, dtype, y)], version=2)
 
 
-def l2(shape: tuple[int, ...], zero_point: int, *, scale: float = 1 / 128) -> bytes:
-    x, y = Quant(0.1, zero_point), Quant(scale, 0)
-    return one_op("L2_NORMALIZATION", [Spec(shape, "int8", x)], [Spec(shape, "int8", y)], version=2)
+def l2(shape: tuple[int, ...], zero_point: int, *, scale: float = 1 / 128, dtype: str = "int8") -> bytes:
+    offset = 0 if dtype == "int8" else 128
+    x, y = Quant(0.1, zero_point + offset), Quant(scale, offset)
+    return one_op("L2_NORMALIZATION", [Spec(shape, dtype, x)], [Spec(shape, dtype, y)], version=2)
 
 
 @given(st.integers(1, 30), st.integers(1, 3), SCALES, SEEDS)
@@ -45,17 +46,17 @@ def test_log_softmax_often(depth: int, rows: int, scale: float, dtype: str, seed
     check(log_softmax((rows, depth), scale, dtype=dtype), seed=seed, host=True)
 
 
-@given(st.integers(1, 30), st.integers(1, 3), ZERO_POINTS, SEEDS)
+@given(st.integers(1, 30), st.integers(1, 3), ZERO_POINTS, st.sampled_from(["int8", "uint8"]), SEEDS)
 @settings(FAST, max_examples=5)
-def test_l2_normalization(depth: int, rows: int, zero_point: int, seed: int) -> None:
-    check(l2((rows, depth), zero_point), seed=seed)
+def test_l2_normalization(depth: int, rows: int, zero_point: int, dtype: str, seed: int) -> None:
+    check(l2((rows, depth), zero_point, dtype=dtype), seed=seed)
 
 
 @pytest.mark.slow
-@given(st.integers(1, 60), st.integers(1, 3), ZERO_POINTS, SEEDS)
+@given(st.integers(1, 60), st.integers(1, 3), ZERO_POINTS, st.sampled_from(["int8", "uint8"]), SEEDS)
 @SLOW
-def test_l2_normalization_often(depth: int, rows: int, zero_point: int, seed: int) -> None:
-    check(l2((rows, depth), zero_point), seed=seed, host=True)
+def test_l2_normalization_often(depth: int, rows: int, zero_point: int, dtype: str, seed: int) -> None:
+    check(l2((rows, depth), zero_point, dtype=dtype), seed=seed, host=True)
 
 
 @pytest.mark.parametrize("scale", [1 / 16, 1 / 8])

@@ -15,7 +15,7 @@ from aot.topi.generic.softmax import accepts
 
 
 def lower(group: Group, _target: Target, name: str) -> Lowered:
-    type_, zp = group.anchor.type, group.anchor.attrs.input_zp
+    type_, attrs = group.anchor.type, group.anchor.attrs
     assert isinstance(type_, TensorType)
     depth = type_.shape[-1]
     b = IRBuilder(name)
@@ -24,12 +24,13 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
         base = b.let("base", m * depth)
         total = b.local("total", (1,), "int32", init=0)
         with b.for_("c", depth) as c:
-            x = b.let("x", cast("int32", data[base + c]) - zp)
+            x = b.let("x", cast("int32", data[base + c]) - attrs.input_zp)
             b.store(total, 0, total[0] + x * x)
         multiplier, shift = tir_inverse_sqrt(b, total[0])
-        left = b.let("left", shift + OUTPUT_BITS)
+        left = b.let("left", shift + (OUTPUT_BITS - attrs.left_shift))
         with b.for_("c", depth) as c:
-            scaled = tir_multiply_by_quantized_multiplier(b, cast("int32", data[base + c]) - zp, multiplier, left)
+            x = (cast("int32", data[base + c]) - attrs.input_zp) * (1 << attrs.left_shift)
+            scaled = tir_multiply_by_quantized_multiplier(b, x, multiplier, left)
             b.store(out, base + c, clamp(scaled, -128, 127))
     return Lowered(b.finish(FuncAttrs(kernel="generic.l2_normalization", span=group.anchor.span)))
 
