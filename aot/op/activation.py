@@ -244,7 +244,7 @@ for _opcode in _BOUNDS:
     _register_relu(_opcode)
 
 
-@from_tflite("ABS", "int8 int16 int32 float32", "abs qnn.lut")
+@from_tflite("ABS", "int8 int16 int32 float32", "abs cast qnn.lut")
 def convert_abs(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The absolute value; codes of int8 by table, those of int16 as int32 numbers that are rescaled."""
     if is_plain(ctx.input_type(op, 0)):
