@@ -30,7 +30,10 @@ class Inference:
 
 
 class Runner:
-    """Starts `make run` in a project of kind mlperf-tiny; a context manager that ends it."""
+    """Starts `make run` in a project of kind mlperf-tiny; a context manager that ends it.
+
+    Where the test itself is killed, the kernel ends make (util-linux' setpriv), and make ends QEMU.
+    """
 
     def __init__(self, project: Path, *, chunk: int = _CHUNK) -> None:
         self.chunk = chunk
@@ -40,16 +43,24 @@ class Runner:
         assert known is not None
         emulator = f"AOT_RUN=qemu-system-arm -d unimp -D {self.log} {known.group(1)}"
         self.process = subprocess.Popen(
-            ["make", "-s", "run", emulator], cwd=project, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True,
+            ["setpriv", "--pdeathsig", "TERM", "make", "-s", "run", emulator], cwd=project,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
-        self.greeting = self._until_ready()
+        try:
+            self.greeting = self._until_ready()
+        except BaseException:
+            self.close()
+            raise
         self.is_energy = self.greeting[0] == "m-timestamp-mode-energy"
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End make and QEMU, which are a process group of their own."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, 15)
         self.process.wait(10)
