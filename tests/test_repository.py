@@ -66,8 +66,7 @@ _LAYERS: tuple[tuple[str, str], ...] = (
     ("target.codegen_c", f"tir te target.base {_CORE} version"),
     ("executor", f"target.codegen_c memory topi {_KERNELS}"),
     ("executor.artifact", _CORE),
-    ("byoc", f"executor target.codegen_c memory topi {_KERNELS}"),
-    ("build", f"byoc executor memory target.codegen_c frontend frontend.view topi {_KERNELS}"),
+    ("build", f"executor memory target.codegen_c frontend frontend.view topi {_KERNELS}"),
     ("runtime", f"build executor target.codegen_c target.base tir {_CORE} version"),
     ("micro", "executor.artifact build errors support version"),
 )
