@@ -110,13 +110,14 @@ def compile_model(
     module = relay_pipeline(PassContext.current().opt_level)(module)
     main = module["main"]
     assert isinstance(main, Function)
+    bounds = memory_bounds(main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
     info = BuildInfo(
         model_sha256=hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else "",
         model_file=model.name if isinstance(model, Path) else "",
         oracle=options.oracle,
         opt=options.opt,
         macs_nominal=nominal_macs(data) if isinstance(data, bytes) else None,
-        bounds=memory_bounds(main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io),
+        bounds=bounds,
         options=asdict(options),
     )
     result = _compile_main(main, cpu, name=name, options=options, info=info)
@@ -124,12 +125,33 @@ def compile_model(
         # whole layers may overlap more than the search for cascades counts on
         whole = _compile_main(main, cpu, name=name, options=replace(options, opt="balanced"), info=info)
         result = min(result, whole, key=lambda e: e.layout.plan.size)
+    elif _may_grow(options) and result.layout.plan.size > bounds.liveness:
+        small = _compile_main(main, cpu, name=name, options=options, info=info, whole_limit=bounds.liveness)
+        result = small if _pays(small, result) else result
     return result
 
 
-def _compile_main(main: Function, cpu: Target, *, name: str, options: Options, info: BuildInfo) -> Executable:
-    """From the fused graph to C."""
-    policy = Policy(options.opt, options.kernels, options.flash_budget, options.ram_budget, options.feed_rows)
+MOST_SLOWDOWN = 1.25
+"""How many times the instructions `balanced` may take to keep the workspace within the bound of whole tensors."""
+
+
+def _may_grow(options: Options) -> bool:
+    """Whether scratch memory may take the workspace beyond the bound of whole tensors, where that pays."""
+    return options.opt == "balanced" and options.ram_budget is None and not options.feed_rows and not options.pooling.pools
+
+
+def _pays(small: Executable, usual: Executable) -> bool:
+    """Whether the smaller workspace saves a larger part of the memory than it costs of the speed, by the estimates."""
+    size, most = small.layout.plan.size, usual.layout.plan.size
+    time, least = small.schedule.estimate, usual.schedule.estimate
+    return size < most and size * time < most * least and time <= MOST_SLOWDOWN * least
+
+
+def _compile_main(
+    main: Function, cpu: Target, *, name: str, options: Options, info: BuildInfo, whole_limit: int | None = None
+) -> Executable:
+    """From the fused graph to C; `whole_limit` as in Policy."""
+    policy = Policy(options.opt, options.kernels, options.flash_budget, options.ram_budget, options.feed_rows, whole_limit)
     schedule = compile_main(main, cpu, name=name, policy=policy).map_functions(optimize)
     if options.opt != "speed":  # where speed counts, numbers stay constants
         schedule = share_functions(schedule)

@@ -18,7 +18,9 @@ ModelName = Annotated[str | None, typer.Option("-n", "--name", help="Prefix of a
 TargetName = Annotated[str | None, typer.Option("--target", metavar="CPU", help="Core, such as cortex-m4 (aot targets).")]
 BoardName = Annotated[str | None, typer.Option("--board", metavar="BOARD", help="Board, such as mps2-an386 (aot boards).")]
 Oracle = Annotated[str, typer.Option("--oracle", metavar="litert|tflm", help="Whose rounding: TensorFlow Lite's or TFLM's.")]
-Opt = Annotated[str, typer.Option("--opt", metavar="speed|balanced|size|ram", help="What to optimise for.")]
+Opt = Annotated[
+    str, typer.Option("--opt", metavar="speed|balanced|size|ram", help="What to optimise for; balanced: all, within bounds.")
+]
 Kernels = Annotated[
     str, typer.Option("--kernels", metavar="native|generic", help="With the core's special instructions, or portable C only.")
 ]

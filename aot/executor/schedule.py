@@ -47,9 +47,10 @@ class LayerCall:
 
     `constants` gives each of `func.consts` by buffer name (packed bytes or elements), `scalars` the values of `func.scalars`.
     `ops` are the indices of all operators of the .tflite that went into the layer; `span` is that of its result.
-    `candidates` are the kernels that were in the running.  `shared` is the function that is emitted where layers of
-    different numbers share one; `func` stays the layer's own, and `scalars` are the arguments of whichever is
-    emitted.  `callees` are the functions that the CallPrim statements of `func` name (a cascade's row kernels).
+    `candidates` are the kernels that were in the running, `estimate` the instructions of the one that was chosen.
+    `shared` is the function that is emitted where layers of different numbers share one; `func` stays the layer's own, and
+    `scalars` are the arguments of whichever is emitted.  `callees` are the functions that the CallPrim statements of `func`
+    name (a cascade's row kernels).
     `feed`: (callee that takes one row of the first input and its number, first and last number), where the input is fed by rows.
     """
 
@@ -61,6 +62,7 @@ class LayerCall:
     span: Span = NO_SPAN
     ops: tuple[int, ...] = ()
     candidates: tuple[Candidate, ...] = ()
+    estimate: int = 0
     shared: PrimFunc | None = None
     callees: Mapping[str, Callee] = field(default_factory=dict)
     feed: tuple[str, int, int] | None = None
@@ -93,6 +95,11 @@ class Schedule:
     constants: Mapping[TensorRef, Array] = field(default_factory=dict)
     offsets: Mapping[TensorRef, int] = field(default_factory=dict)
     pooling: Pooling = ONE_POOL
+
+    @property
+    def estimate(self) -> int:
+        """Instructions of one run, as far as the kernels state them."""
+        return sum(call.estimate for call in self.calls)
 
     def root(self, tensor: TensorRef) -> TensorRef:
         """The tensor that owns the bytes."""

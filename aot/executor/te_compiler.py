@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aot.errors import Problem, UnsupportedError, UsageError, internal
+from aot.executor.cascade.items import Items
 from aot.executor.cascade.search import Limits, use_cascades
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.executor.selection import Budget, Candidate, choose
@@ -43,6 +44,7 @@ class Policy:
     """How kernels are chosen: what to favour, and limits in bytes for flash (constants and kernel code) and RAM (workspace).
 
     `kernels` "generic" leaves out everything that is made for an instruction set.  `feed_rows`: the input comes row by row.
+    `whole_limit`: bytes within which whole layers should run where they have kernels that can; without cascades.
     """
 
     opt: str = "balanced"
@@ -50,6 +52,17 @@ class Policy:
     flash_budget: int | None = None
     ram_budget: int | None = None
     feed_rows: bool = False
+    whole_limit: int | None = None
+
+    @property
+    def cascades(self) -> bool:
+        """Whether layers may run row by row."""
+        return self.opt == "ram" or self.ram_budget is not None or self.feed_rows
+
+    @property
+    def limits_ram(self) -> bool:
+        """Whether kernels that are made for their scratch memory are in the running."""
+        return self.cascades or self.whole_limit is not None
 
 
 def lower_group(func: Function, target: Target, name: str) -> Lowered:
@@ -71,6 +84,8 @@ def candidates(func: Function, target: Target, name: str, policy: Policy, *, key
     found: list[Candidate] = []
     for impl in _accepting(group, target):
         if (impl.anchor == "*" and found) or (policy.kernels == "generic" and not impl.name.startswith("generic.")):
+            continue
+        if impl.small and not policy.limits_ram:
             continue
         lowered = impl.lower(group, target, name)
         found.append(
@@ -205,7 +220,11 @@ class _Compiler:
         found: Sequence[Sequence[Candidate]] = self._candidates
         if self._policy.feed_rows and len(inputs) != 1:
             raise UsageError(Problem("E5054", f"{len(inputs)} inputs; only a single one can be fed by rows", self._name))
-        if self._policy.opt == "ram" or self._policy.ram_budget is not None or self._policy.feed_rows:
+        if self._policy.whole_limit is not None:
+            items = Items(draft, self._functions, found, lower=self._lower)
+            fitting = [items.whole(i, self._policy.whole_limit) for i in range(len(found))]
+            found = [layer if item is None else item.kernels for layer, item in zip(found, fitting, strict=True)]
+        elif self._policy.cascades:
             usual = _selected(found, replace(self._policy, opt="balanced") if self._policy.opt == "ram" else self._policy)
             limits = Limits(
                 self._policy.ram_budget,
@@ -298,7 +317,13 @@ def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy
     """The calls of `draft` with the kernels that the policy's budget selects."""
     picked = [layer[k] for layer, k in zip(found, _selected(found, policy), strict=True)]
     return tuple(
-        replace(call, func=c.lowered.func, constants=dict(c.lowered.constants), candidates=tuple(layer))
+        replace(
+            call,
+            func=c.lowered.func,
+            constants=dict(c.lowered.constants),
+            candidates=tuple(layer),
+            estimate=c.instructions,
+        )
         for call, c, layer in zip(draft.calls, picked, found, strict=True)
     )
 

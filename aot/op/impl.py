@@ -59,13 +59,17 @@ Lower = Callable[[Group, Target, str], Lowered]
 
 @dataclass(frozen=True, slots=True)
 class Impl:
-    """A kernel family: `accepts` says exactly which groups it takes, the highest plevel among those that accept is chosen."""
+    """A kernel family: `accepts` says exactly which groups it takes, the highest plevel among those that accept is chosen.
+
+    `small`: made for its scratch memory, so only in the running where the workspace is limited.
+    """
 
     name: str
     anchor: str
     accepts: Accepts
     lower: Lower
     plevel: int = 10
+    small: bool = False
 
 
 _IMPLS: dict[str, list[Impl]] = {}
@@ -87,6 +91,7 @@ def register_planned(
     lower: Callable[[Group, Target, str, Plan], Lowered],
     *,
     plevel: int,
+    small: bool = False,
 ) -> Impl:
     """Enter a kernel that accepts the groups for which there is a `plan`, and that is lowered by it."""
     planned = lru_cache(maxsize=16)(plan)  # asked for the same group when it is accepted and when it is lowered
@@ -99,7 +104,7 @@ def register_planned(
         assert found is not None
         return lower(group, target, func, found)
 
-    return register_impl(Impl(name, anchor, accepts, lower_planned, plevel))
+    return register_impl(Impl(name, anchor, accepts, lower_planned, plevel, small=small))
 
 
 def implementations(anchor: str) -> tuple[Impl, ...]:
@@ -116,5 +121,3 @@ def select_impl(group: Group, target: Target) -> Impl | None:
     """The first kernel, in the order of `implementations`, that accepts the group; None where none does."""
     name = getattr(group.anchor.op, "name", "")
     return next((i for i in implementations(name) if i.accepts(group, target)), None)
-
-

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from aot.executor.te_compiler import group_of
 from aot.op.impl import implementations
 from aot.target.target import find_target
 from aot.topi.arm_dsp.conv2d_chain import ChainSchedule, plan_segments
-from tests.topi.layers import Layer, check
+from tests.topi.layers import Layer, build, check
 
-CHAIN = {i.name: i for i in implementations("nn.conv2d") if i.name.startswith("arm_dsp.conv2d_chain")}
+IMPLS = {i.name: i for i in implementations("nn.conv2d")}
+CHAIN = {name: IMPLS[name] for name in ("arm_dsp.conv2d_chain", "arm_dsp.conv2d_chain_common")}
+ROWS = IMPLS["arm_dsp.conv2d_chain_rows"]
 
 CASES = [
     Layer("conv", (1, 3, 3, 8), (8, 1, 1, 8), out_zp=5),
@@ -38,6 +41,21 @@ CASES = [
 @pytest.mark.parametrize("layer", CASES)
 def test_kernel_equals_meaning(layer: Layer, name: str, cpu: str) -> None:
     assert check(CHAIN[name], layer, find_target(cpu)) > 10
+
+
+@pytest.mark.parametrize("layer", [x for x in CASES if x.weight[1] > 1])
+def test_rows_of_the_window_one_by_one(layer: Layer) -> None:
+    assert check(ROWS, layer, find_target("cortex-m4")) > 10
+
+
+def test_rows_take_little_scratch() -> None:
+    """The convolution of a network for key words: 10 rows of 112 taps."""
+    group = group_of(build(Layer("conv", (1, 25, 10, 28), (30, 10, 4, 28), strides=(2, 1))))
+    whole, rows = (
+        sum(b.nbytes for b in k.lower(group, find_target("cortex-m4"), "kernel").func.scratch)
+        for k in (CHAIN["arm_dsp.conv2d_chain"], ROWS)
+    )
+    assert rows < whole // 5
 
 
 def test_segments_respect_the_lanes() -> None:

@@ -12,12 +12,14 @@ from aot.op.impl import Impl, implementations
 from aot.relay.expr import Call, Function, call
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
+from aot.tir.analysis.overlap import safe_distances
 from aot.topi.arm_dsp.depthwise import BAND_BYTES, Axis, band_height
 from tests.topi.layers import Layer, build, check, data_for, interpret
 
 IMPLS = {i.name: i for i in implementations("nn.depthwise_conv2d")}
 DEPTHWISE, PACKED, COMMON, PAIRS = (IMPLS[f"arm_dsp.depthwise{kind}"] for kind in ("", "_w8", "_common", "_pairs"))
 RESIDENT = IMPLS["arm_dsp.depthwise_3x3_common"]
+BANDS = IMPLS["arm_dsp.depthwise_bands"]
 
 
 def dw(data: tuple[int, int, int], kernel: tuple[int, int], *, multiplier: int = 1, batch: int = 1, **rest: object) -> Layer:
@@ -61,6 +63,20 @@ def test_kernel_equals_meaning(layer: Layer, impl: Impl) -> None:
         assert not impl.accepts(group_of(build(layer)), find_target("cortex-m4"))
         return
     assert check(impl, layer, find_target("cortex-m4")) > 1
+
+
+@pytest.mark.parametrize("layer", [x for x in CASES if (x.data[1], x.weight[2]) in ((9, 3), (12, 8), (3, 3))])
+def test_bands_equal_meaning(layer: Layer) -> None:
+    assert check(BANDS, layer, find_target("cortex-m4")) > 1
+
+
+def test_bands_let_the_result_lie_over_the_data() -> None:
+    """As in the network for key words of TFLM, whose only convolution has one channel of data and eight of results."""
+    layer = dw((49, 40, 1), (10, 8), multiplier=8, strides=(2, 2), padding=(4, 3, 5, 3))
+    func = BANDS.lower(group_of(build(layer)), find_target("cortex-m4"), "kernel").func
+    (data,), (out,), (plane,) = func.inputs, func.outputs, func.scratch
+    distance = safe_distances(func)[data, out].up
+    assert max(out.nbytes, distance + data.nbytes) + plane.nbytes < data.nbytes + out.nbytes
 
 
 CHAIN = IMPLS["arm_dsp.depthwise_chain"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
 
@@ -77,6 +79,24 @@ CONV = [
 @pytest.mark.parametrize("layer", CONV)
 def test_conv_equals_meaning(layer: Layer, common: str) -> None:
     assert check(impl("nn.conv2d", f"arm_dsp.conv2d_w8{common}"), layer, find_target("cortex-m4")) > 10
+
+
+@pytest.mark.parametrize("layer", [*CONV, Layer("conv", (1, 5, 7, 8), (6, 3, 3, 8), padding=(1, 1, 1, 1), pad_value=3)])
+def test_conv_from_bytes_equals_meaning(layer: Layer) -> None:
+    """Windows copied as bytes, and as words where the depth allows it; at most a byte of scratch memory a tap."""
+    direct, target, taps = impl("nn.conv2d", "arm_dsp.conv2d_w8_direct"), find_target("cortex-m4"), prod(layer.weight[1:])
+    group = group_of(build(layer))
+    assert direct.accepts(group, target) == (taps >= 4)
+    if taps >= 4:
+        assert check(direct, layer, target) > 10
+        assert sum(b.nbytes for b in direct.lower(group, target, "kernel").func.scratch) in (0, taps)
+
+
+@pytest.mark.parametrize("layer", [x for x in DENSE if x.weight[1] >= 4])
+def test_few_channels_without_scratch(layer: Layer) -> None:
+    few, target = impl("nn.dense", "arm_dsp.dense_w8_direct_few"), find_target("cortex-m4")
+    assert check(few, layer, target) >= 2
+    assert not few.lower(group_of(build(layer)), target, "kernel").func.scratch
 
 
 def test_pointwise_of_one_pixel() -> None:

@@ -7,10 +7,12 @@ Weights take two bytes each in flash.  See intrin_chain for the arithmetic, note
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from typing import Protocol
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Load, cast, imm, logical_and, minimum, select
 from aot.tir.function import FuncAttrs
+from aot.tir.stmt import Region
 from aot.topi.arm_dsp.intrin_chain import (
     INIT_HIGH,
     INIT_LOW,
@@ -101,7 +104,7 @@ def _requant(layer: FusedLayer, target: Target) -> HighMultiply | None:
     return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=1)
 
 
-def _best_requant(layer: FusedLayer, target: Target, seg: Segments, *, common: bool) -> HighMultiply:
+def best_requant(layer: FusedLayer, target: Target, seg: Segments, *, common: bool) -> HighMultiply:
     """For layers that `accepts` takes: with one shift for all channels where that is exact, unless code is shared.
 
     The prescale costs nothing, as lanes are added to the bias by an instruction with a shift; they and the offsets have to fit.
@@ -128,7 +131,7 @@ def lower(group: Group, target: Target, name: str, *, schedule: ChainSchedule) -
     io = source.io
     params = io.constant("params", stream.data(), "int32")
     run = tail_run(b, io, layer, target=target, size=PIXELS * layer.channels)
-    place = _Place(io, params, source.words, run)
+    place = Place(io, params, source.words, run)
     with b.for_("t", (rows + PIXELS - 1) // PIXELS) as tile:
         first = b.let("pixel", minimum(tile * PIXELS, rows - PIXELS)) if rows % PIXELS else tile * PIXELS
         source.pack(first)
@@ -158,7 +161,7 @@ class ChainStream:
         self._weights = np.pad(matrix, ((0, 0), (0, -self.channels % CHANNELS)))
         self.segments = plan_segments(self._weights, schedule)
         offsets = np.where(np.arange(self.channels) % 2 == 0, LANE_OFFSET * self.segments.count, 0)
-        self.requant = requant = _best_requant(layer, target, self.segments, common=schedule.common)
+        self.requant = requant = best_requant(layer, target, self.segments, common=schedule.common)
         self.scale = 1 << int(requant.prescale[0])
         self._arrays = [self.scale * (layer.bias - offsets)] + [f.values for f in requant.fields if not f.uniform]
 
@@ -190,7 +193,7 @@ class ChainStream:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """Where a block finds its numbers and the packed pixels, and where its results go."""
 
     io: LayerIo
@@ -199,24 +202,42 @@ class _Place:
     run: TailRun | None
 
 
-def _block(b: IRBuilder, stream: ChainStream, place: _Place, *, first: Expr, n: Expr, count: int) -> None:
+class Finish(Protocol):
+    """What the end of a block needs of a stream of constants."""
+
+    @property
+    def channels(self) -> int: ...
+    @property
+    def scale(self) -> int: ...
+    @property
+    def requant(self) -> HighMultiply: ...
+    def number(self, params: Buffer, block: Expr, row: int, j: int) -> Load: ...
+    def fields(self, params: Buffer, block: Expr, j: int) -> tuple[Expr, ...]: ...
+
+
+def chain_sums(b: IRBuilder, loop: TapLoop, weights: Region, words: Region, *, taps: int) -> list[tuple[Expr, ...]]:
+    """The sums of products of four channels, each for three pixels; those of even channels with LANE_OFFSET."""
+    acc = b.local("acc", (8,), "uint32")
+    for i in range(4):
+        b.store(acc, 2 * i, imm(INIT_LOW, "uint32"))
+        b.store(acc, 2 * i + 1, imm(INIT_HIGH, "uint32"))
+    b.block(smlal_chain(loop), weights, words, acc, taps)
+    lanes: list[tuple[Expr, ...]] = []
+    for pair in range(2):
+        lanes += chain_lanes(b, (acc[4 * pair], acc[4 * pair + 1], acc[4 * pair + 2], acc[4 * pair + 3]))
+    return lanes
+
+
+def _block(b: IRBuilder, stream: ChainStream, place: Place, *, first: Expr, n: Expr, count: int) -> None:
     """Four channels of one pixel triple (`count` of them stored)."""
-    io, params, words = place.io, place.params, place.words
+    params, words = place.params, place.words
     seg = stream.segments
     base = n * stream.block_words
     sums = b.local("sum", (CHANNELS, PIXELS), "int32", init=0) if seg.count > 1 else None
 
     def accumulate(start: Expr) -> list[tuple[Expr, ...]]:
-        acc = b.local("acc", (8,), "uint32")
-        for i in range(4):
-            b.store(acc, 2 * i, imm(INIT_LOW, "uint32"))
-            b.store(acc, 2 * i + 1, imm(INIT_HIGH, "uint32"))
-        chain = smlal_chain(stream.schedule.tap_loop(seg.length))
-        b.block(chain, region(params, base + start), region(words, start), acc, seg.length)
-        lanes: list[tuple[Expr, ...]] = []
-        for pair in range(2):
-            lanes += chain_lanes(b, (acc[4 * pair], acc[4 * pair + 1], acc[4 * pair + 2], acc[4 * pair + 3]))
-        return lanes
+        loop = stream.schedule.tap_loop(seg.length)
+        return chain_sums(b, loop, region(params, base + start), region(words, start), taps=seg.length)
 
     if sums is None:
         lanes = accumulate(imm(0))
@@ -226,6 +247,14 @@ def _block(b: IRBuilder, stream: ChainStream, place: _Place, *, first: Expr, n: 
                 for p, value in enumerate(channel):
                     b.store(sums, (j, p), sums[j, p] + value)
         lanes = [tuple(sums[j, p] for p in range(PIXELS)) for j in range(CHANNELS)]
+    store_block(b, stream, place, lanes, first=first, n=n, count=count)
+
+
+def store_block(
+    b: IRBuilder, stream: Finish, place: Place, lanes: Sequence[Sequence[Expr]], *, first: Expr, n: Expr, count: int
+) -> None:
+    """Requantise and store `count` channels of block `n` for the pixel triple from `first` on."""
+    io, params = place.io, place.params
     at = b.let("at", n * CHANNELS if place.run else first * stream.channels + n * CHANNELS)
     for j in range(count):
         bias = b.let("bias", stream.number(params, n, 0, j))
@@ -259,7 +288,7 @@ def _source(b: IRBuilder, group: Group, layer: FusedLayer, seg: Segments, *, row
         return _Source(
             io, words, lambda first: _pack_runs(b, words, [(io.data, (first + p) * shape[-1]) for p in range(PIXELS)], depth)
         )
-    window = _Window(b, layer, io.data, words)
+    window = Window(b, layer, io.data, words)
     return _Source(io, words, window.pack)
 
 
@@ -286,19 +315,23 @@ def _pack_runs(b: IRBuilder, words: Buffer, runs: Sequence[tuple[Buffer, Expr]],
             put(b, words, (k + u) if tap is None else tap + k + u, values)
 
 
-class _Window:
-    """Taps of a k x k window: the three pixels may lie in different rows."""
+Pixels = Sequence[tuple[Expr, Expr, Expr]]
+"""Image, row and column of the window of each of three pixels."""
 
-    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer) -> None:
+
+class Window:
+    """Taps of a k x k window: the three pixels may lie in different rows.  `copy`: a padded copy may be made."""
+
+    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer, *, copy: bool = True) -> None:
         self._b, self._layer, self._data, self._words = b, layer, data, words
         self._shape = layer.data_type.shape
         self._origin = layer.attrs.padding[:2]
         self._padded = any(layer.attrs.padding)
         top, left, bottom, right = layer.attrs.padding
         n, height, width, depth = self._shape
-        copy = (n, height + top + bottom, width + left + right, depth)
-        if self._padded and prod(copy) <= MAX_PADDED_COPY:
-            self._copy_padded(copy)
+        padded = (n, height + top + bottom, width + left + right, depth)
+        if copy and self._padded and prod(padded) <= MAX_PADDED_COPY:
+            self._copy_padded(padded)
 
     def _copy_padded(self, shape: tuple[int, int, int, int]) -> None:
         """Copy the image into scratch with its border; then there are no taps outside any more."""
@@ -314,6 +347,11 @@ class _Window:
         self._data, self._shape, self._origin, self._padded = image, shape, (0, 0), False
 
     def pack(self, first: Expr) -> None:
+        """All taps of the three pixels from number `first` of the output on."""
+        self.pack_rows(self.pixels(first))
+
+    def pixels(self, first: Expr) -> Pixels:
+        """Where the windows of the three pixels begin."""
         b = self._b
         _, out_height, out_width, _ = self._layer.out_type.shape
         (sy, sx) = self._layer.attrs.strides
@@ -326,11 +364,16 @@ class _Window:
             y = b.let("y", (line - image * out_height) * sy - self._origin[0])
             x = b.let("x", column * sx - self._origin[1])
             pixels.append((image, y, x))
+        return pixels
+
+    def pack_rows(self, pixels: Pixels, ky: Expr | None = None) -> None:
+        """All rows of the windows, or row `ky` alone."""
+        b = self._b
         if not self._padded:
-            self._pack_inside(pixels)
+            self._pack_inside(pixels, ky)
             return
         if not self._has_inside():
-            self._pack_border(pixels)
+            self._pack_border(pixels, ky)
             return
         inside: Expr | None = None
         for _, y, x in pixels:
@@ -338,9 +381,18 @@ class _Window:
             inside = here if inside is None else logical_and(inside, here)
         assert inside is not None
         with b.if_(inside):
-            self._pack_inside(pixels)
+            self._pack_inside(pixels, ky)
         with b.else_():
-            self._pack_border(pixels)
+            self._pack_border(pixels, ky)
+
+    @contextmanager
+    def _rows(self, ky: Expr | None) -> Iterator[tuple[Expr, Expr]]:
+        """A row of the window, and its place among those that are packed."""
+        if ky is None:
+            with self._b.for_("ky", self._layer.weight.shape[1]) as row:
+                yield row, row
+        else:
+            yield ky, imm(0)
 
     def _has_inside(self) -> bool:
         """Whether the window fits into the image at all."""
@@ -362,21 +414,21 @@ class _Window:
         dy, dx = self._layer.attrs.dilation
         return ((image * int(height) + y + ky * int(dy)) * int(width) + x + kx * int(dx)) * int(depth)
 
-    def _pack_inside(self, pixels: Sequence[tuple[Expr, Expr, Expr]]) -> None:
+    def _pack_inside(self, pixels: Pixels, row: Expr | None) -> None:
         b = self._b
-        _, kh, kw, depth = self._layer.weight.shape
+        _, _, kw, depth = self._layer.weight.shape
         joined = self._layer.attrs.dilation[1] == 1
-        with b.for_("ky", kh) as ky, b.for_("kx", 1 if joined else kw) as kx:
+        with self._rows(row) as (ky, place), b.for_("kx", 1 if joined else kw) as kx:
             starts: list[tuple[Buffer, Expr]] = [(self._data, b.let("s", self._flat(p, ky, kx))) for p in pixels]
-            tap = (ky * kw + kx) * depth
+            tap = (place * kw + kx) * depth
             _pack_runs(b, self._words, starts, kw * depth if joined else depth, tap=tap)
 
-    def _pack_border(self, pixels: Sequence[tuple[Expr, Expr, Expr]]) -> None:
+    def _pack_border(self, pixels: Pixels, line: Expr | None) -> None:
         b = self._b
-        _, kh, kw, depth = self._layer.weight.shape
+        _, _, kw, depth = self._layer.weight.shape
         _, height, width, _ = self._shape
         dy, dx = self._layer.attrs.dilation
-        with b.for_("ky", kh) as ky, b.for_("kx", kw) as kx:
+        with self._rows(line) as (ky, place), b.for_("kx", kw) as kx:
             known = []
             for pixel in pixels:
                 y, x = pixel[1] + ky * dy, pixel[2] + kx * dx
@@ -389,7 +441,7 @@ class _Window:
                 values: list[Expr] = [
                     b.let("v", select(ok, cast("int32", self._data.load("int8", s + c)), pad)) for ok, s in known
                 ]
-                put(b, self._words, (ky * kw + kx) * depth + c, values)
+                put(b, self._words, (place * kw + kx) * depth + c, values)
 
 
 def _code(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> int:
@@ -409,16 +461,16 @@ def _estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
     if stream.requant.fields[-1].uniform:
         per_block -= 22
     pack = 8 * taps + 40 + (0 if _is_rows(layer) else 40 + 20 * layer.weight.shape[1])
-    return tiles * (pack + blocks * per_block) + 19 * taps * _border_tiles(layer)
+    return tiles * (pack + blocks * per_block) + 19 * taps * border_tiles(layer)
 
 
-def _border_tiles(layer: FusedLayer) -> int:
+def border_tiles(layer: FusedLayer, *, copy: bool = True) -> int:
     """Pixel triples whose windows do not all lie in the image; 0 where a padded copy is made."""
     if _is_rows(layer) or not any(layer.attrs.padding):
         return 0
     n, height, width, depth = layer.data_type.shape
     top, left, bottom, right = layer.attrs.padding
-    if n * (height + top + bottom) * (width + left + right) * depth <= MAX_PADDED_COPY:
+    if copy and n * (height + top + bottom) * (width + left + right) * depth <= MAX_PADDED_COPY:
         return 0
     lines, columns = (
         (at >= 0) & (at + (layer.weight.shape[1 + axis] - 1) * layer.attrs.dilation[axis] < (height, width)[axis])

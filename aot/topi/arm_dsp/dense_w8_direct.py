@@ -18,7 +18,7 @@ from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp import dense_w8
 from aot.topi.arm_dsp.intrin_w8 import TAPS, direct_bias_words, dot_w8_direct, swapped
 from aot.topi.arm_dsp.stream_w8 import COMMON_UNROLL, MAX_UNROLL, QuadPlan, W8Stream, arrange, best_requant
-from aot.topi.fused import describe, match_layer, tail_instructions
+from aot.topi.fused import FusedLayer, describe, match_layer, tail_instructions
 from aot.topi.layer_io import LayerIo, open_io
 
 CHANNELS = dense_w8.CHANNELS
@@ -39,20 +39,26 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     layer = match_layer(group)
     assert layer is not None
     rows, depth = prod(layer.out_type.shape[:-1]), layer.weight[0].size
-    matrix = swapped(arrange(layer.weight.reshape(layer.channels, depth), 1, QuadPlan(-(-depth // TAPS), 1)))
-    requant = best_requant(layer, target, common=False)
-    stream = W8Stream(matrix, layer.bias, requant, block=CHANNELS, start=direct_bias_words)
+    stream = direct_stream(layer, target)
     b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(rows * depth,), out_shape=(rows, layer.channels))
-    kernel = _Kernel(b, io, stream, depth)
+    kernel = DirectKernel(b, io, stream, depth)
     if rows == 1:
-        kernel.row(imm(0))
+        kernel.row(imm(0), (io.data, imm(0)))
     else:
         with b.for_("m", rows) as m:
-            kernel.row(m)
+            kernel.row(m, (io.data, m * depth))
     described = describe("arm_dsp.dense_w8_direct", channels=stream.block, unroll=kernel.plan.unroll)
     func = b.finish(FuncAttrs(kernel=described, span=layer.span, macs=layer.macs))
     return Lowered(func, io.constants, instructions=rows * kernel.instructions() + tail_instructions(layer), code=kernel.code())
+
+
+def direct_stream(layer: FusedLayer, target: Target) -> W8Stream:
+    """The layer's constants, all taps of a result as one run."""
+    depth = layer.weight[0].size
+    matrix = swapped(arrange(layer.weight.reshape(layer.channels, depth), 1, QuadPlan(-(-depth // TAPS), 1)))
+    requant = best_requant(layer, target, common=False)
+    return W8Stream(matrix, layer.bias, requant, block=CHANNELS, start=direct_bias_words)
 
 
 def plan_whole(quads: int) -> QuadPlan:
@@ -61,40 +67,41 @@ def plan_whole(quads: int) -> QuadPlan:
     return QuadPlan(quads, unroll) if unroll >= min(quads, COMMON_UNROLL) else QuadPlan(quads, COMMON_UNROLL, rest=1)
 
 
-class _Kernel:
-    """Emits the loop over the blocks of channels."""
+class DirectKernel:
+    """Emits the loop over the blocks of channels, for rows of `depth` bytes."""
 
     def __init__(self, b: IRBuilder, io: LayerIo, stream: W8Stream, depth: int) -> None:
         self._b, self._io, self._stream, self._depth = b, io, stream, depth
         self.plan = plan_whole(depth // TAPS)
         self._params = io.constant("params", stream.data(), "int32")
 
-    def row(self, m: Expr) -> None:
+    def row(self, m: Expr, source: tuple[Buffer, Expr]) -> None:
+        """All channels of result row `m` from the bytes at (buffer, start)."""
         b, stream = self._b, self._stream
         with b.for_("n", stream.blocks) as n:
-            self._block(m, n, stream.block)
+            self._block(m, n, stream.block, source)
         if stream.tail:
-            self._block(m, imm(stream.blocks), stream.tail)
+            self._block(m, imm(stream.blocks), stream.tail, source)
 
-    def _block(self, m: Expr, n: Expr, count: int) -> None:
+    def _block(self, m: Expr, n: Expr, count: int, source: tuple[Buffer, Expr]) -> None:
         b, stream = self._b, self._stream
         start = stream.start(n)
         acc = b.local("acc", (count,), "int32")
         for j in range(count):
             b.store(acc, j, stream.bias(self._params, start, j))
-        self._dot(acc, (start, count), m * self._depth)
+        self._dot(acc, (start, count), source)
         fields = stream.fields(b, self._params, start, count=count)
         for j in range(count):
             self._io.store((m, n * stream.block + j), stream.requant.emit_scaled(b, acc[j], fields(j)))
 
-    def _dot(self, acc: Buffer, block: tuple[Expr, int], row: Expr) -> None:
+    def _dot(self, acc: Buffer, block: tuple[Expr, int], source: tuple[Buffer, Expr]) -> None:
         """The whole quads, then the last four bytes of the row (see run_taps) where a rest is left."""
-        b, (start, count), plan = self._b, block, self.plan
+        b, (start, count), plan, (data, row) = self._b, block, self.plan, source
         weights = self._stream.weights(self._params, start, count)
-        b.block(dot_w8_direct(count, plan.unroll, plan.rest), weights, region(self._io.data, row), acc, imm(plan.quads))
+        b.block(dot_w8_direct(count, plan.unroll, plan.rest), weights, region(data, row), acc, imm(plan.quads))
         if self._depth % TAPS:
             weights = self._stream.weights(self._params, start + plan.quads * count, count)
-            b.block(dot_w8_direct(count, 1), weights, region(self._io.data, row + (self._depth - TAPS)), acc, imm(1))
+            b.block(dot_w8_direct(count, 1), weights, region(data, row + (self._depth - TAPS)), acc, imm(1))
 
     def instructions(self) -> int:
         """Of one row (from counts under QEMU)."""

@@ -3,7 +3,8 @@ in asm strips.
 
 Any kernel size, stride and padding, a channel multiplier, dilation along one axis.  The axis that strips run along is
 chosen by cost, so k x 1 kernels of audio networks become 1 x k.  Scratch: 2 * (rows of a band * stride + kernel rows)
-* (columns + kernel columns) bytes, where bands of rows keep it below BAND_BYTES.
+* (columns + kernel columns) bytes, where bands of rows keep it below BAND_BYTES.  `depthwise_bands` takes few rows at a
+time of all channels: little scratch, and results of a band lie at most a band in front of the data that are still read.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ MAX_STRIP = 16
 """Outputs of a resident strip; two blocks of it stay below 1.5 KB."""
 MAX_TAPS = 128
 BAND_BYTES = 4096
+SMALL_BANDS = 5
+"""Bands that an image is cut into to save scratch memory."""
 UNROLLED_COPY = 12
 """Pixels copied in a straight line."""
 
@@ -67,7 +70,7 @@ class Axis:
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """`rows`, `columns`: the image axes as the strips see them; `band` result rows at a time; `strips`: (first
-    output, outputs).
+    output, outputs); `bands_first`: a band of all channels before the next one, so that the result may lie over the data.
     """
 
     rows: Axis
@@ -78,6 +81,7 @@ class Schedule:
     strips: tuple[tuple[int, int], ...]
     layout: Layout
     packed: bool
+    bands_first: bool = False
 
     @property
     def band_rows(self) -> int:
@@ -184,6 +188,14 @@ def orient(rows: Axis, columns: Axis, *, swapped: bool, packed: bool, shared: bo
     return Schedule(rows, columns, swapped, band, pitch, _strips(layout, columns), layout, packed)
 
 
+def banded(schedule: Schedule | None) -> Schedule | None:
+    """The schedule with SMALL_BANDS bands (or as many as it has) of all channels; None where that is one row or all."""
+    if schedule is None:
+        return None
+    band = min(schedule.band, -(-schedule.rows.out // SMALL_BANDS))
+    return replace(schedule, band=band, bands_first=True) if band < schedule.rows.out else None
+
+
 def band_height(rows: Axis, *, line_bytes: int) -> int:
     """Result rows of the fewest equal bands whose plane stays within BAND_BYTES, 1 where none does."""
     heights = (-(-rows.out // n) for n in range(1, rows.out + 1))
@@ -259,9 +271,18 @@ def _plan(group: Group, target: Target, *, packed: bool) -> _Plan | None:
     return (layer, numbers, schedule) if numbers is not None and schedule is not None else None
 
 
+def _plan_bands(group: Group, target: Target) -> _Plan | None:
+    plan = _plan(group, target, packed=False)
+    if plan is None:
+        return None
+    y, x = axes(plan[0])
+    schedule = banded(orient(y, x, swapped=False, packed=False))
+    return None if schedule is None else (plan[0], plan[1], schedule)
+
+
 def _lower(group: Group, target: Target, name: str, plan: _Plan) -> Lowered:
     layer, numbers, schedule = plan
-    kernel = "arm_dsp.depthwise_w8" if schedule.packed else "arm_dsp.depthwise"
+    kernel = "arm_dsp.depthwise" + "_w8" * schedule.packed + "_bands" * schedule.bands_first
     b = IRBuilder(name)
     shape, out_shape = layer.data_type.shape, layer.out_type.shape
     io = open_flat(b, group, layer)
@@ -278,18 +299,17 @@ def _lower(group: Group, target: Target, name: str, plan: _Plan) -> Lowered:
         else None
     )
     for image in counted(b, shape[0], "n"):
-        with b.for_("c", channels) as c:
-            for band in band_starts(b, schedule.rows, schedule.band):
-                source = image * prod(shape[1:]) + c
-                _copy(b, schedule, io.data, plane, source=source, first=band, pad=layer.attrs.pad_value)
-                for m in counted(b, multiplier, "m"):
-                    channel = c * multiplier + m
-                    target_at = image * prod(out_shape[1:]) + channel + band * schedule.rows.out_step
-                    weights = region(params, b.let("w", channel * data.shape[1]))
-                    if unpacked is not None:
-                        unpack_stream(b, schedule, params, unpacked, at=channel * data.shape[1], words=data.shape[1])
-                        weights = region(unpacked)
-                    _compute(b, schedule, numbers, target, planes=(plane, io.out), weights=weights, out=target_at)
+        for c, band in _planes(b, schedule, channels):
+            source = image * prod(shape[1:]) + c
+            _copy(b, schedule, io.data, plane, source=source, first=band, pad=layer.attrs.pad_value)
+            for m in counted(b, multiplier, "m"):
+                channel = c * multiplier + m
+                target_at = image * prod(out_shape[1:]) + channel + band * schedule.rows.out_step
+                weights = region(params, b.let("w", channel * data.shape[1]))
+                if unpacked is not None:
+                    unpack_stream(b, schedule, params, unpacked, at=channel * data.shape[1], words=data.shape[1])
+                    weights = region(unpacked)
+                _compute(b, schedule, numbers, target, planes=(plane, io.out), weights=weights, out=target_at)
     form = describe(kernel, band=schedule.band, columns=max(n for _, n in schedule.strips))
     func = b.finish(FuncAttrs(kernel=form, span=layer.span, macs=layer.macs))
     cost = shape[0] * channels * multiplier * _channel_cost(schedule, numbers.rounding, target) + plane.size // 2 * 3
@@ -301,6 +321,18 @@ def _lower(group: Group, target: Target, name: str, plan: _Plan) -> Lowered:
         instructions=cost,
         code=code + (280 if schedule.bands > 1 else 110) + 8 * min(schedule.copied, UNROLLED_COPY),
     )
+
+
+def _planes(b: IRBuilder, schedule: Schedule, channels: int) -> Iterator[tuple[Expr, Expr]]:
+    """Channel and first result row of each plane, in the order of the schedule."""
+    if schedule.bands_first:
+        for band in band_starts(b, schedule.rows, schedule.band):
+            with b.for_("c", channels) as c:
+                yield c, band
+        return
+    with b.for_("c", channels) as c:
+        for band in band_starts(b, schedule.rows, schedule.band):
+            yield c, band
 
 
 def counted(b: IRBuilder, count: int, name: str) -> Iterator[Expr]:
@@ -443,3 +475,4 @@ def strip_loop(b: IRBuilder, first: int, count: int, *, step: int) -> Iterator[E
 
 register_planned("arm_dsp.depthwise", "nn.depthwise_conv2d", partial(_plan, packed=False), _lower, plevel=30)
 register_planned("arm_dsp.depthwise_w8", "nn.depthwise_conv2d", partial(_plan, packed=True), _lower, plevel=28)
+register_planned("arm_dsp.depthwise_bands", "nn.depthwise_conv2d", _plan_bands, _lower, plevel=9, small=True)
