@@ -8,7 +8,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import TypeRuleError
 from aot.ir.span import Span
 from aot.ir.type import TensorType, Type
-from aot.op.convert import ConvertContext, unsupported
+from aot.op.convert import EVERY, ConvertContext, unsupported
 from aot.op.reshape import ReshapeAttrs
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call, tensor_type
@@ -16,7 +16,7 @@ from aot.te.tensor import Tensor
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm
 
-MOVABLE = ("bool", "int8", "uint8", "int16", "int32", "int64", "float32")
+MOVABLE = tuple(EVERY.split())
 """Element types that movement of data takes: bytes are copied, whatever they mean."""
 
 INDEX_TYPES = ("int16", "int32", "int64")

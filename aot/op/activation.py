@@ -2,7 +2,7 @@
 interpolation (int16).
 
 Oracles, for codes: LOGISTIC, TANH, ELU, GELU, EXP, LOG: the table that `LUTPopulate` makes (LOGISTIC and TANH of
-int16 have one of their own, see `lut16.py`); RELU ...: `QuantizedReluX`; ABS, RSQRT: `elementwise.cc`; HARD_SWISH,
+int16 have one of their own, see `lut16.py`); RELU ...: `QuantizedReluX`; ABS, SQRT, RSQRT: `elementwise.cc`; HARD_SWISH,
 LEAKY_RELU: `reference_ops`.
 """
 
@@ -163,12 +163,16 @@ def convert_log(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return real_call(ctx, op, lambda x: np.where(x <= 0, lowest, apply("log", np.where(x <= 0, np.float32(1), x))))
 
 
-@from_tflite("SQRT", "float32", "sqrt")
+@from_tflite("SQRT", "int8 float32", "qnn.lut sqrt")
 def convert_sqrt(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """The square root, of float32."""
-    if not is_plain(ctx.input_type(op, 0)):
-        unsupported(ctx, op, "SQRT of codes is not supported", code="E1202")
-    return convert_unary(ctx, op, "sqrt")
+    """The square root; of codes cut towards zero, and that of 0 for negative numbers, which the reference reports as errors."""
+    if is_plain(ctx.input_type(op, 0)):
+        return convert_unary(ctx, op, "sqrt")
+    found = codes_of(ctx, op, ("int8",))
+    real = np.float32(found.data[0]) * np.maximum(codes() - found.data[1], 0).astype(np.float32)
+    with np.errstate(over="ignore"):
+        root = np.minimum(apply("sqrt", real) / np.float32(found.out[0]), np.float32(512))
+    return table_call(ctx, op, np.clip(root.astype(np.int64) + found.out[1], -128, 127))
 
 
 @from_tflite("RSQRT", "int8 int16 float32", "qnn.lut qnn.lut16 rsqrt")

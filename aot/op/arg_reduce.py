@@ -15,8 +15,8 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._fixed_point import named
-from aot.op._move import MOVABLE, normalized_axis, one_int, tensors_of
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op._move import normalized_axis, one_int, tensors_of
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -24,6 +24,8 @@ from aot.support.dtype import numpy_dtype
 from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
+
+DTYPES = ("bool", "int8", "uint8", "int16", "int32", "int64", "float32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +70,12 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ArgReduceAttrs, out_
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("ARG_MAX", EVERY, "argmax")
-@from_tflite("ARG_MIN", EVERY, "argmin")
+@from_tflite("ARG_MAX", " ".join(DTYPES), "argmax")
+@from_tflite("ARG_MIN", " ".join(DTYPES), "argmin")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """argmax or argmin along a constant axis."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, data, MOVABLE)
+    require_dtype(ctx, op, data, DTYPES)
     require_dtype(ctx, op, out, ("int32", "int64"), what="a result")
     axis = normalized_axis(ctx, op, one_int(ctx, op, 1), len(data.shape))
     if not data.shape[axis]:

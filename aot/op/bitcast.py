@@ -21,7 +21,7 @@ from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dtype import itemsize, numpy_dtype
 
-DTYPES = tuple(d for d in (*MOVABLE, "uint16", "uint32") if d != "bool")
+DTYPES = tuple(d for d in MOVABLE if d != "bool")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
 from aot.op._fixed_point import named
 from aot.op._move import MOVABLE, tensors_of
-from aot.op.convert import EVERY_WIDTH, ConvertContext, from_tflite, operand
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -26,7 +26,7 @@ from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, select
 
-DTYPES = (*MOVABLE, "uint16", "uint32")
+DTYPES = MOVABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: CastAttrs, out_type:
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("CAST", EVERY_WIDTH, "cast")
+@from_tflite("CAST", EVERY, "cast")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """cast to the declared type of the result; nothing where it is the operand's."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)

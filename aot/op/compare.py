@@ -19,7 +19,7 @@ from aot.op._check import require_dtype, require_quant
 from aot.op._fixed_point import multiply_by_quantized_multiplier, named, quantize_multiplier, tir_multiply_by_quantized_multiplier
 from aot.op._uint8 import legacy_uint8
 from aot.op.arithmetic import is_plain
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
+from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -93,7 +93,7 @@ def _register(name: str, symbol: str, opcode: str) -> None:
 
         return compute(out_type.shape, "bool", rule)
 
-    @from_tflite(opcode, EVERY, name)
+    @from_tflite(opcode, " ".join(DTYPES), name)
     @legacy_uint8
     def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         types = ctx.input_type(op, 0), ctx.input_type(op, 1)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aot.frontend.view import OperatorView
-from aot.op.convert import EVERY_WIDTH, ConvertContext, from_tflite
+from aot.op.convert import EVERY, ConvertContext, from_tflite
 from aot.relay.expr import Expr
 
 
-@from_tflite("STABLEHLO_COMPOSITE", EVERY_WIDTH, "")
+@from_tflite("STABLEHLO_COMPOSITE", EVERY, "")
 def convert(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
     """The subgraph's outputs on the operands."""
     return ctx.inline(op, op.option("decomposition_subgraph_index"))

@@ -14,7 +14,8 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype, require_same_quant
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op._move import MOVABLE
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -23,7 +24,7 @@ from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, logical_and
 
-DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")
+DTYPES = MOVABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def _convert(ctx: ConvertContext, op: OperatorView, value: int | float) -> Relay
     return call("nn.pad", [operand(ctx, op, 0)], PadAttrs(width, value), span=ctx.span(op))
 
 
-@from_tflite("PAD", "int8 uint8 int16 int32 int64 float32", "nn.pad")
+@from_tflite("PAD", EVERY, "nn.pad")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """nn.pad with the output's zero point."""
     out = ctx.output_type(op)
@@ -93,7 +94,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return _convert(ctx, op, zero)
 
 
-@from_tflite("PADV2", "int8 uint8 int16 int32 int64 float32", "nn.pad")
+@from_tflite("PADV2", EVERY, "nn.pad")
 def convert_v2(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """nn.pad with the value of operand 2."""
     value = ctx.constant(op, 2)

@@ -149,7 +149,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """qnn.quantize of float32, qnn.requantize8 of codes."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, data, ("float32", *SOURCES))
-    require_dtype(ctx, op, out, SOURCES if data.dtype == "int16" else CODES, what="a result")
+    require_dtype(ctx, op, out, SOURCES if data.dtype in ("int8", "int16") else CODES, what="a result")
     scale, zp = require_quant(ctx, op, out, what="the result")
     low, high = int_range(out.dtype)
     x, span = operand(ctx, op, 0), ctx.span(op)

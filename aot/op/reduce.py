@@ -2,7 +2,7 @@
 MEAN of TFLite on plain numbers (and the extremes of codes, which need no arithmetic) over any constant axes.
 
 Floats are added in the order of memory, as the reference does; integers wrap; an average of integers is cut towards zero.
-Codes are added by `mean.py`.  Oracles: `reference_ops::ReduceGeneric`, `Mean`.
+Codes are added by `mean.py` and multiplied by `prod.py`.  Oracles: `reference_ops::ReduceGeneric`, `Mean`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from aot.op._move import tensors_of
 from aot.op._reduce import constant_axes, reduced_index, reduced_shape
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.mean import convert_quantized
+from aot.op.prod import CODES as PROD_CODES
+from aot.op.prod import convert_prod
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -42,6 +44,9 @@ OPERATORS = {
     "REDUCE_ALL": ("all", ("bool",)),
 }
 """TFLite operator -> relay operator, element types."""
+
+OF_BOOL = {"SUM": "any", "REDUCE_PROD": "all", "REDUCE_MAX": "any", "REDUCE_MIN": "all"}
+"""What the reductions of numbers are on bool, where true and true is true."""
 
 _TYPES = dict(OPERATORS.values())
 _LARGEST = float(np.finfo(np.float32).max)
@@ -145,6 +150,10 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     kind, types = OPERATORS[op.opcode]
     if op.opcode in ("SUM", "MEAN") and data.dtype in ("int8", "uint8", "int16"):
         return convert_quantized(ctx, op)
+    if op.opcode == "REDUCE_PROD" and data.dtype in PROD_CODES:
+        return convert_prod(ctx, op)
+    if op.opcode in OF_BOOL and data.dtype == "bool":
+        kind, types = OF_BOOL[op.opcode], ("bool",)
     require_dtype(ctx, op, data, types)
     require_same_quant(ctx, op, data, ctx.output_type(op))
     axes = constant_axes(ctx, op, 1, len(data.shape))
@@ -155,7 +164,13 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 
 _CODES = "int8 uint8 int16 int32 int64 float32"
-_SUPPORT = {"SUM": (_CODES, "qnn.sum sum"), "MEAN": (_CODES, "average mean")}
+_SUPPORT = {
+    "SUM": (f"bool {_CODES}", "any qnn.sum sum"),
+    "MEAN": (_CODES, "average mean"),
+    "REDUCE_PROD": ("bool int8 int16 int32 int64 float32", "all prod qnn.prod"),
+    "REDUCE_MAX": (f"bool {_CODES}", "any reduce_max"),
+    "REDUCE_MIN": (f"bool {_CODES}", "all reduce_min"),
+}
 _ORACLE = {"SUM": "LiteRT; TFLM for int8 and int16"}
 
 for _opcode, (_kind, _dtypes) in OPERATORS.items():

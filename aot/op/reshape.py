@@ -12,7 +12,7 @@ from math import prod
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.convert import EVERY_WIDTH, ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -56,9 +56,9 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ReshapeAttrs, out_ty
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("RESHAPE", EVERY_WIDTH, "reshape")
-@from_tflite("EXPAND_DIMS", EVERY_WIDTH, "reshape")
-@from_tflite("SQUEEZE", EVERY_WIDTH, "reshape")
+@from_tflite("RESHAPE", EVERY, "reshape")
+@from_tflite("EXPAND_DIMS", EVERY, "reshape")
+@from_tflite("SQUEEZE", EVERY, "reshape")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """reshape to the declared dimensions of the result, which the converter has computed; the new shape must be constant."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)

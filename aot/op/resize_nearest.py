@@ -16,7 +16,8 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype, require_same_quant
 from aot.op._fixed_point import round_half_away
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op._move import MOVABLE
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -24,7 +25,7 @@ from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
 
-DTYPES = ("int8", "uint8", "int16", "int32", "float32")
+DTYPES = MOVABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: ResizeNearestAttrs, o
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("RESIZE_NEAREST_NEIGHBOR", "int8 uint8 int16 int32 float32", "image.resize_nearest")
+@from_tflite("RESIZE_NEAREST_NEIGHBOR", EVERY, "image.resize_nearest")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """image.resize_nearest; the new size has to be constant."""
     data = ctx.input_type(op, 0)

@@ -11,14 +11,14 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.op._check import require_dtype
 from aot.op._move import INDEX_TYPES, MOVABLE, constant_ints
-from aot.op.convert import EVERY, EVERY_WIDTH, ConvertContext, from_tflite, unsupported
+from aot.op.convert import EVERY, ConvertContext, from_tflite, unsupported
 from aot.op.full import FullAttrs
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call, const
 from aot.support.dtype import numpy_dtype
 
 
-@from_tflite("SHAPE", EVERY_WIDTH, "")
+@from_tflite("SHAPE", EVERY, "")
 def convert_shape(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The extents of the operand."""
     out = ctx.output_type(op)
@@ -26,7 +26,7 @@ def convert_shape(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return const(np.array(ctx.input_type(op, 0).shape, numpy_dtype(out.dtype)), span=ctx.span(op))
 
 
-@from_tflite("RANK", EVERY_WIDTH, "")
+@from_tflite("RANK", EVERY, "")
 def convert_rank(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The number of dimensions, a scalar."""
     out = ctx.output_type(op)
@@ -57,7 +57,7 @@ def convert_range(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return const(values, span=ctx.span(op))
 
 
-@from_tflite("BROADCAST_ARGS", EVERY_WIDTH, "")
+@from_tflite("BROADCAST_ARGS", EVERY, "")
 def convert_broadcast_args(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The shape that two shapes broadcast to."""
     a, b = constant_ints(ctx, op, 0), constant_ints(ctx, op, 1)

@@ -14,7 +14,8 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._check import require_dtype
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op._move import MOVABLE
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -22,7 +23,7 @@ from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 
-DTYPES = ("bool", "int8", "uint8", "int16", "int32", "int64", "float32")
+DTYPES = MOVABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: TransposeAttrs, out_
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("TRANSPOSE", "bool int8 uint8 int16 int32 int64 float32", "transpose")
+@from_tflite("TRANSPOSE", EVERY, "transpose")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """transpose; negative axes count from the end."""
     data = ctx.input_type(op, 0)

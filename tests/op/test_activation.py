@@ -26,8 +26,9 @@ TABLES: list[tuple[str, dict[str, Any]]] = [
     ("LEAKY_RELU", {"alpha": 0.3}),
     ("LEAKY_RELU", {"alpha": 1.7}),
     ("RSQRT", {}),
+    ("SQRT", {}),
 ]
-VERSION = {"HARD_SWISH": 1, "RELU_0_TO_1": 1}
+VERSION = {"SQRT": 1, "HARD_SWISH": 1, "RELU_0_TO_1": 1}
 SIXTEEN: list[tuple[str, dict[str, Any]]] = [
     ("LOGISTIC", {}),
     ("TANH", {}),
@@ -48,8 +49,8 @@ CLOSE += ["L2_NORMALIZATION"]
 
 
 def bytes_case(opcode: str, x: Quant, y: Quant, **options: Any) -> None:
-    """All codes of int8; RSQRT takes none below its zero point."""
-    x = Quant(x.scale, -128) if opcode == "RSQRT" else x
+    """All codes of int8; RSQRT and SQRT take none below their zero points."""
+    x = Quant(x.scale, -128) if opcode in ("RSQRT", "SQRT") else x
     if opcode == "EXP":  # beyond int32 the reference's conversion to an integer is undefined
         x = Quant(float(np.float32(min(x.scale, 0.05))), x.zero_point)
     scale = max(y.scale, x.scale / 100) if opcode == "HARD_SWISH" else y.scale
@@ -129,6 +130,14 @@ def test_legacy_codes(opcode: str) -> None:
     options = {"alpha": 0.2} if opcode == "LEAKY_RELU" else {}
     model = one_op(opcode, [Spec((1, 256), "uint8", Quant(0.04, 100))], [Spec((1, 256), "uint8", y)], **options)
     check(model, [data], host=True)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_negative_of_codes(dtype: str) -> None:
+    """The reference negates the codes, whatever they mean, and the lowest stays as it is."""
+    data = np.array([[np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 5, -3]], dtype)
+    model = one_op("NEG", [Spec((1, 5), dtype, Quant(0.5, 0))], [Spec((1, 5), dtype, Quant(0.25, 0))])
+    check(model, [data], host=dtype == "int16")
 
 
 @pytest.mark.parametrize("opcode", FLOATS)

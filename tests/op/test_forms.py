@@ -10,6 +10,7 @@ from tests.op._forms import FORMS, LAYERS
 from tests.op._one_op import Spec, one_op
 
 PLAIN = [("ADD_N", "int32"), ("SIGN", "float32"), ("SIGN", "int32"), ("PAD", "int64"), ("TRANSPOSE", "bool")]
+PLAIN += [("PAD", "bool"), ("SLICE", "uint32"), ("RESIZE_NEAREST_NEIGHBOR", "uint16"), ("CONCATENATION", "uint32")]
 
 
 @pytest.mark.parametrize(("name", "dtype"), PLAIN)

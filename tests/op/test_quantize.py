@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from aot.relay.interpreter import evaluate
-from tests.op._differential import EVERY_CODE, FAST, SEEDS, SLOW, check, main_of, quants, same
+from tests.op._differential import EVERY_CODE, FAST, SEEDS, SLOW, check, check_tflm, main_of, quants, same
 from tests.writer import ModelBuilder, Quant, dequantize_model, quantize_model, requantize_model
 
 CODES = {"int8": EVERY_CODE, "uint8": np.arange(256, dtype=np.uint8).reshape(1, 256)}
@@ -86,6 +86,11 @@ def test_between_codes_often(x: Quant, y: Quant) -> None:
 def test_between_signed_and_unsigned(source: str, result: str, scale: float) -> None:
     x, y = Quant(0.5, 7 if source == "int8" else 135), Quant(scale, 7 if result == "int8" else 135)
     check(model(source, result, x, y), [CODES[source]], host=True)
+
+
+def test_to_int32() -> None:
+    """TFLM alone has it."""
+    check_tflm(model("int8", "int32", Quant(0.5, 7), Quant(0.003, 0)), [EVERY_CODE])
 
 
 @given(quants())

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from aot.errors import AotError
 from aot.op._reduce import normalized_axes
-from aot.op.reduce import OPERATORS
+from aot.op.reduce import OF_BOOL, OPERATORS
 from aot.relay.interpreter import evaluate
 from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of, same_as_tflm, scales
 from tests.op._one_op import Spec, const, draw_array, one_op, same_quant
@@ -31,7 +32,7 @@ def shapes(draw: st.DrawFn) -> tuple[tuple[int, ...], list[int], tuple[int, ...]
 def plain(draw: st.DrawFn) -> bytes:
     """A reduction of plain numbers, or an extreme of codes."""
     name = draw(st.sampled_from(sorted(OPERATORS)))
-    dtype = draw(st.sampled_from(OPERATORS[name][1]))
+    dtype = draw(st.sampled_from([*OPERATORS[name][1], *(["bool"] if name in OF_BOOL else [])]))
     shape, axes, result, keep = draw(shapes())
     quant = same_quant(dtype)
     return one_op(name, [Spec(shape, dtype, quant), const(axes)], [Spec(result, dtype, quant)], keep_dims=keep)
@@ -39,13 +40,15 @@ def plain(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def codes(draw: st.DrawFn) -> tuple[str, str, bytes]:
-    """A sum or mean of codes."""
-    name = draw(st.sampled_from(["SUM", "MEAN"]))
-    dtype = draw(st.sampled_from(["int8", "uint8", "int16"]))
+    """A sum, mean or product of codes."""
+    name = draw(st.sampled_from(["SUM", "MEAN", "REDUCE_PROD"]))
+    dtype = draw(st.sampled_from(["int8", "int16"] if name == "REDUCE_PROD" else ["int8", "uint8", "int16"]))
     limits = np.iinfo(dtype)
     zero = st.just(0) if dtype == "int16" else st.integers(limits.min, limits.max)
     x = draw(st.builds(Quant, scales(), zero))
     y = draw(st.one_of(st.just(x), st.builds(Quant, scales(), zero)))
+    if name == "REDUCE_PROD":
+        y = Quant(float(np.float32(max(y.scale, x.scale / 100))), y.zero_point)
     shape, axes, result, keep = draw(shapes())
     return name, dtype, one_op(name, [Spec(shape, dtype, x), const(axes)], [Spec(result, dtype, y)], keep_dims=keep)
 
@@ -53,7 +56,7 @@ def codes(draw: st.DrawFn) -> tuple[str, str, bytes]:
 def check_codes(case: tuple[str, str, bytes], seed: int) -> None:
     """TFLite's SUM leaves int8 and int16 results uncomputed; there TFLM is the oracle."""
     name, dtype, model = case
-    if name == "MEAN" or dtype == "uint8":
+    if name != "SUM" or dtype == "uint8":
         check(model, seed=seed)
         return
     func = main_of(model)
@@ -84,6 +87,13 @@ def test_on_host(name: str) -> None:
         quant = same_quant(dtype)
         result = Spec((2, 4), dtype, quant)
         check(one_op(name, [Spec((2, 3, 4), dtype, quant), const([1])], [result], keep_dims=False), host=True)
+
+
+def test_product_of_codes_on_host() -> None:
+    data, result = Spec((3, 4, 2), "int8", Quant(0.05, 3)), Spec((4,), "int8", Quant(0.02, -7))
+    check(one_op("REDUCE_PROD", [data, const([0, 2])], [result], keep_dims=False), host=True)
+    with pytest.raises(AotError, match="E1206"):
+        main_of(one_op("REDUCE_PROD", [data, const([0])], [Spec((4, 2), "int8", Quant(1e-20, 0))], keep_dims=False))
 
 
 @pytest.mark.parametrize("name", ["SUM", "MEAN", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD"])
