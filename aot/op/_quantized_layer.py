@@ -40,6 +40,8 @@ class QuantizedLayer:
 
 _KINDS = frozenset({("int8", "int8", "int8"), ("int8", "int4", "int8"), ("int16", "int8", "int16")})
 """(data, weights, result); uint8 comes as int8 (aot.op._uint8)."""
+_SIXTEEN_BY_FOUR = ("int16", "int4", "int16")
+"""Of CONV_2D and FULLY_CONNECTED alone: the reference's other kernels do not unpack such weights."""
 
 
 def conv_multipliers(data: QuantParams, weight: QuantParams, out: QuantParams) -> tuple[float, ...]:
@@ -72,7 +74,7 @@ def check_quantized_layer(
     if kinds == ("float32", "int8", "float32"):
         advice = "hybrid weights (float32 data, int8 weights) are not supported; convert with a representative dataset"
         unsupported(ctx, op, advice)
-    if kinds not in _KINDS:
+    if kinds not in _KINDS and not (kinds == _SIXTEEN_BY_FOUR and op.opcode in ("CONV_2D", "FULLY_CONNECTED")):
         unsupported(ctx, op, f"{kinds[0]} data with {kinds[1]} weights giving {kinds[2]} is not supported")
     if data.quant is None or weight.quant is None or out.quant is None:
         unsupported(ctx, op, "quantisation parameters are missing", code="E1206")
@@ -124,7 +126,9 @@ def layer_weights(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, 
         data = data.copy()
         data[index] *= -1
     type_ = ctx.input_type(op, 1)
-    return const(data, quant=type_.quant, dtype=type_.dtype)
+    # kernels of int16 data have their weights in bytes
+    dtype = "int8" if ctx.input_type(op, 0).dtype == "int16" else type_.dtype
+    return const(data, quant=type_.quant, dtype=dtype)
 
 
 def _layer_bias(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) -> Array:

@@ -85,7 +85,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DAttrs, out_typ
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("CONV_2D", "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*float32", "nn.conv2d nn.conv2d_float")
+@from_tflite("CONV_2D", "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*float32", "nn.conv2d nn.conv2d_float")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """conv2d + bias_add + requantize (+ clip); with fewer weight channels than data channels, in groups."""

@@ -72,7 +72,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DenseAttrs, out_type
 
 @from_tflite(
     "FULLY_CONNECTED",
-    "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*float32",
+    "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*float32",
     "nn.dense nn.dense_float",
     oracle="LiteRT, or TFLM with `--oracle tflm`",
 )
@@ -112,6 +112,6 @@ register_op(
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="FULLY_CONNECTED; int8, int16 x int8, int8 x int4, uint8; one rounding (TFLite) or two (TFLite Micro)",
+    doc="FULLY_CONNECTED; int8, int16 x int8, int8 and int16 x int4, uint8; one rounding (TFLite) or two (TFLite Micro)",
 )
 F_TE.set("nn.dense", te_rule)

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from aot.errors import AotError
 from aot.ir.module import IRModule
 from aot.relay.expr import Call, Function, post_order
 from aot.relay.transform import pipeline
 from tests.op._differential import FAST, SLOW, check, main_of
-from tests.op._layer_models import INT4, INT16, INT16_BIAS32, UINT8, Kind, LayerModel, extremes, rows, windows
+from tests.op._layer_models import INT4, INT16, INT16_BIAS32, INT16_INT4, UINT8, Kind, LayerModel, extremes, rows, windows
 from tests.writer import ModelBuilder
 
 CONV, DEPTHWISE, DENSE = "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"
@@ -20,12 +21,13 @@ WINDOWS = [
     pytest.param(CONV, INT16_BIAS32, id="conv-int16-bias32"),
     pytest.param(CONV, INT4, id="conv-int4"),
     pytest.param(CONV, UINT8, id="conv-uint8"),
+    pytest.param(CONV, INT16_INT4, id="conv-int16-int4", marks=pytest.mark.slow),
     pytest.param(DEPTHWISE, INT16, id="depthwise-int16"),
     pytest.param(DEPTHWISE, INT16_NO_BIAS, id="depthwise-int16-no-bias"),
     pytest.param(DEPTHWISE, INT4, id="depthwise-int4"),
     pytest.param(DEPTHWISE, UINT8, id="depthwise-uint8"),
 ]
-ROWS = [INT16, INT16_BIAS32, INT16_NO_BIAS, INT4, UINT8]
+ROWS = [INT16, INT16_BIAS32, INT16_NO_BIAS, INT4, pytest.param(INT16_INT4, marks=pytest.mark.slow), UINT8]
 
 
 def run_windows(op: str, kind: Kind, examples: object) -> None:
@@ -81,6 +83,13 @@ def test_on_host(kind: Kind) -> None:
     check(LayerModel(CONV, kind, (1, 5, 6, 3), 6, (3, 3), activation="RELU").build(), host=True)
     check(LayerModel(DEPTHWISE, kind, (1, 5, 6, 3), 2, (3, 3)).build(), host=True)
     check(LayerModel(DENSE, kind, (2, 19), 7).build(), host=True)
+
+
+def test_int16_data_with_4_bit_weights() -> None:
+    check(LayerModel(CONV, INT16_INT4, (1, 3, 4, 3), 4, (2, 2)).build())
+    check(LayerModel(DENSE, INT16_INT4, (2, 19), 7).build())
+    with pytest.raises(AotError, match="E1203"):  # the reference takes packed weights for bytes there
+        main_of(LayerModel(DEPTHWISE, INT16_INT4, (1, 3, 4, 3), 1, (2, 2)).build())
 
 
 def test_shifts_between_legacy_operators_vanish() -> None:
