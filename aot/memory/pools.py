@@ -14,6 +14,7 @@ from itertools import pairwise
 from aot.errors import InternalError, Problem, TargetError, UsageError
 from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up
 from aot.memory.planner import plan
+from aot.memory.pool_choice import Limit, cheapest, choose_pools, fits, within
 from aot.support.pool import BASE_ALIGN, NAME, Pool
 
 
@@ -75,11 +76,12 @@ def plan_pools(
 ) -> tuple[MemoryPlan, tuple[UsedPool, ...]]:
     """A plan over all pools, and those pools that it uses; `accesses` counts the loads and stores of each buffer.
 
-    Buffers with many accesses for each byte that they keep busy choose first, each the fastest pool in which all that chose it
-    before still fits.  Raises E2013 where one fits nowhere, and E5009 for a pin that names no buffer.
+    Raises E2013 where a buffer fits nowhere, and E5009 for a pin that names no buffer.
     """
     pairs = list(clashes)
-    chosen = _choose(buffers, pairs, pooling, accesses)
+    chosen = choose_pools(buffers, pairs, pooling.pools, pins=_pins(buffers, pooling), accesses=accesses)
+    if len(chosen) < len(buffers):
+        raise TargetError(_no_room(buffers, pairs, pooling, chosen))
     offset: dict[str, int] = {}
     used: list[UsedPool] = []
     base, bound, optimal = 0, 0, True
@@ -87,9 +89,7 @@ def plan_pools(
         mine = [b for b in buffers if chosen[b.name] == pool.name]
         if not mine:
             continue
-        part = plan(mine, _within(pairs, mine))
-        if part.size > pool.size:
-            raise TargetError(_no_room(mine[0], mine, pooling))
+        part = plan(mine, within(pairs, mine))
         offset |= {name: base + at for name, at in part.offset.items()}
         used.append(UsedPool(pool, base, part.size, tuple(b.name for b in mine)))
         base += align_up(part.size, BASE_ALIGN)
@@ -99,26 +99,31 @@ def plan_pools(
 
 
 def fill_pools(sizes: Mapping[str, int], pools: Sequence[Pool], *, reads: Mapping[str, int]) -> dict[str, str]:
-    """The pool of each constant: those with the most reads for each byte choose first, the fastest pool with room (E2013).
+    """The pool of each constant, so that all reads take the least time (E2013 where there is no room).
 
     `sizes` in bytes, with what alignment may cost; constants are never moved, so they fill a pool one after the other.
     """
-    left = {p.name: p.size for p in pools}
-    by_speed = sorted(pools, key=lambda p: -p.speed)
-    chosen: dict[str, str] = {}
-    for name in sorted(sizes, key=lambda n: (-reads.get(n, 0) / max(sizes[n], 1), -sizes[n], n)):
-        fitting = [p.name for p in by_speed if sizes[name] <= left[p.name]]
-        if not fitting:
-            room = ", ".join(f"{p} {n:,}" for p, n in left.items())
-            total = f"all constants need {sum(sizes.values()):,} bytes"
-            message = (
-                f"the constant {name} of {sizes[name]:,} bytes fits into no pool; left are {room}; {total}; "
-                "a larger pool or --opt size would help"
-            )
-            raise TargetError(Problem("E2013", message))
-        chosen[name] = fitting[0]
-        left[fitting[0]] -= sizes[name]
-    return chosen
+    if not sizes:
+        return {}
+    costs = [[reads.get(name, 0) / p.speed for p in pools] for name in sizes]
+    numbered = dict(enumerate(sizes.values()))
+    chosen = cheapest(costs, [Limit(k, numbered, p.size) for k, p in enumerate(pools)])
+    if chosen is None:
+        raise TargetError(_no_room_for_constants(sizes, pools))
+    return {name: pools[k].name for name, k in zip(sizes, chosen, strict=True)}
+
+
+def _no_room_for_constants(sizes: Mapping[str, int], pools: Sequence[Pool]) -> Problem:
+    """The largest constants, the pools, and what would help."""
+    need, room = sum(sizes.values()), sum(p.size for p in pools)
+    largest = ", ".join(f"{n} {sizes[n]:,}" for n in sorted(sizes, key=lambda n: (-sizes[n], n))[:3])
+    there = ", ".join(f"{p.name} {p.size:,}" for p in pools)
+    short = f"{need - room:,} more than there are" if need > room else "too large to be parted as the pools are"
+    return Problem(
+        "E2013",
+        f"all constants need {need:,} bytes, {short} ({there}); the largest are {largest}; "
+        "--opt size, a larger pool, or another one (--const-pool NAME=SIZE@ADDRESS, such as flash outside) would help",
+    )
 
 
 def verify_pools(buffers: Sequence[BufferInfo], memory_plan: MemoryPlan, pools: Sequence[UsedPool]) -> None:
@@ -136,29 +141,6 @@ def verify_pools(buffers: Sequence[BufferInfo], memory_plan: MemoryPlan, pools: 
         raise InternalError(*(Problem("E9005", f) for f in faults))
 
 
-def _choose(
-    buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pooling: Pooling, accesses: Mapping[str, int]
-) -> dict[str, str]:  # fmt: skip
-    """The pool of each buffer."""
-    pins = _pins(buffers, pooling)
-    inside: dict[str, list[BufferInfo]] = {p.name: [] for p in pooling.pools}
-    by_speed = sorted(pooling.pools, key=lambda p: -p.speed)
-    order = sorted(buffers, key=lambda b: (b.name not in pins, -accesses.get(b.name, 0) / max(b.size, 1), -b.size, b.name))
-    chosen: dict[str, str] = {}
-    for b in order:
-        for pool in by_speed:
-            if pins.get(b.name, pool.name) != pool.name:
-                continue
-            together = [*inside[pool.name], b]
-            if plan(together, _within(pairs, together), effort=20_000, nodes=0).size <= pool.size:
-                inside[pool.name].append(b)
-                chosen[b.name] = pool.name
-                break
-        else:
-            raise TargetError(_no_room(b, buffers, pooling))
-    return chosen
-
-
 def _pins(buffers: Sequence[BufferInfo], pooling: Pooling) -> dict[str, str]:
     names = {b.name for b in buffers}
     unknown = [t for t, _ in pooling.pins if t not in names]
@@ -170,25 +152,28 @@ def _pins(buffers: Sequence[BufferInfo], pooling: Pooling) -> dict[str, str]:
     return dict(pooling.pins)
 
 
-def _within(pairs: Sequence[Conflict], buffers: Sequence[BufferInfo]) -> list[Conflict]:
-    names = {b.name for b in buffers}
-    return [c for c in pairs if c.a in names and c.b in names]
-
-
-def _no_room(buffer: BufferInfo, buffers: Sequence[BufferInfo], pooling: Pooling) -> Problem:
+def _no_room(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pooling: Pooling, chosen: Mapping[str, str]) -> Problem:
     """What does not fit, what is alive at the busiest step, and what would help."""
+    left_out = max((b for b in buffers if b.name not in chosen), key=lambda b: (b.size, b.name))
     steps = sorted({b.first for b in buffers})
     live = {s: [b for b in buffers if b.first <= s <= b.last] for s in steps}
     peak = max(steps, key=lambda s: (sum(b.size for b in live[s]), -s))
     largest = ", ".join(f"{b.name} {b.size:,}" for b in sorted(live[peak], key=lambda b: (-b.size, b.name))[:3])
-    room = ", ".join(f"{p.name} {p.size:,}" for p in pooling.pools)
-    pin = dict(pooling.pins).get(buffer.name)
+    room, fitting = [], []
+    for p in pooling.pools:
+        inside = [b for b in buffers if chosen.get(b.name) == p.name]
+        room.append(f"{p.name} {p.size:,}, {plan(inside, within(pairs, inside), nodes=0).size:,} used")
+        if fits([*inside, left_out], pairs, p):
+            fitting.append(p.name)
+    pin = dict(pooling.pins).get(left_out.name)
     need = sum(b.size for b in live[peak])
-    message = f"{buffer.name} of {buffer.size:,} bytes fits into no pool ({room})" if pin is None else (
-        f"{buffer.name} of {buffer.size:,} bytes, pinned to {pin}, does not fit there ({room})"
+    message = f"{left_out.name} of {left_out.size:,} bytes fits into no pool" if pin is None else (
+        f"{left_out.name} of {left_out.size:,} bytes, pinned to {pin}, does not fit there"
     )  # fmt: skip
     where = "the inputs" if peak < 0 else f"layer {peak}"
+    helps = "a larger pool, --opt ram or no --pin would help" if pooling.pins else "a larger pool or --opt ram would help"
+    if fitting:
+        helps = " or ".join(f"--pin {left_out.name}={name}" for name in fitting) + " has room"
     return Problem(
-        "E2013",
-        f"{message}; the peak is at {where} with {need:,} bytes: {largest}; a larger pool, --opt ram or no --pin would help",
-    )
+        "E2013", f"{message} ({'; '.join(room)}); the peak is at {where} with {need:,} bytes: {largest}; {helps}"
+    )  # fmt: skip

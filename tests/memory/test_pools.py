@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +20,8 @@ from aot.cli.options import CompileOptions
 from aot.errors import AotError, TargetError, UsageError
 from aot.memory.liveness import liveness, program_conflicts
 from aot.memory.plan import BufferInfo, conflicts
-from aot.memory.pools import Pooling, check_pooling, parse_pool, plan_pools, verify_pools
+from aot.memory.pool_choice import choose_pools, fits
+from aot.memory.pools import Pooling, check_pooling, fill_pools, parse_pool, plan_pools, verify_pools
 from aot.memory.verify import verify_plan
 from aot.micro.board import data_folder, load_board, parse_board
 from aot.micro.project import prepare
@@ -62,13 +68,64 @@ def test_busy_buffers_get_the_fast_pool() -> None:
 def test_what_does_not_fit_is_told_with_numbers() -> None:
     buffers = [BufferInfo("a", 100, 4, 0, 1), BufferInfo("b", 60, 4, 1, 1)]
     with pytest.raises(
-        TargetError, match=r"E2013.*b of 60 bytes fits into no pool \(x 120\); the peak is at layer 1 with 160 bytes"
+        TargetError,
+        match=r"b of 60 bytes fits into no pool \(x 120, 100 used\); the peak is at layer 1 with 160 bytes: a 100, b 60",
     ):
         plan_pools(buffers, conflicts(tuple(buffers)), Pooling((Pool("x", 120),)), accesses={"a": 1000})
-    with pytest.raises(TargetError, match="pinned to y, does not fit there"):
+    with pytest.raises(TargetError, match=r"E2013 b of .* pinned to y, does not fit there .*; --pin b=x has room"):
         plan_pools(buffers, (), Pooling((Pool("x", 500), Pool("y", 50)), (("b", "y"),)), accesses={})
     with pytest.raises(UsageError, match="no such tensor"):
         plan_pools(buffers, (), Pooling((Pool("x", 500),), (("c", "x"),)), accesses={})
+
+
+def test_exact_choice_where_the_busiest_buffer_is_in_the_way() -> None:
+    """One after the other, a takes the fast pool, and neither b nor c finds room; together they have more accesses than a."""
+    buffers = [BufferInfo("a", 60, 1, 0, 0), BufferInfo("b", 50, 1, 0, 0), BufferInfo("c", 50, 1, 0, 0)]
+    pooling = Pooling((Pool("fast", 100, speed=2), Pool("slow", 500)))
+    accesses = {"a": 660, "b": 500, "c": 500}
+    plan, used = plan_pools(buffers, conflicts(tuple(buffers)), pooling, accesses=accesses)
+    assert {u.pool.name: u.buffers for u in used} == {"fast": ("b", "c"), "slow": ("a",)}
+    verify_pools(buffers, plan, used)
+
+
+def test_exact_choice_where_the_busiest_buffer_leaves_no_room() -> None:
+    """The hot buffer must go to the slow pool, as the large one fits into the fast one only."""
+    buffers = [BufferInfo("hot", 60, 1, 0, 0), BufferInfo("large", 100, 1, 0, 0)]
+    pooling = Pooling((Pool("fast", 100, speed=2), Pool("slow", 60)))
+    _, used = plan_pools(buffers, conflicts(tuple(buffers)), pooling, accesses={"hot": 900, "large": 1})
+    assert {u.pool.name: u.buffers for u in used} == {"fast": ("large",), "slow": ("hot",)}
+    chosen = fill_pools({"hot": 60, "large": 100}, pooling.pools, reads={"hot": 900, "large": 1})
+    assert chosen == {"hot": "slow", "large": "fast"}
+    with pytest.raises(
+        TargetError, match=r"need 210 bytes, 50 more than there are \(fast 100, slow 60\); .* large 150, hot 60; "
+    ):
+        fill_pools({"hot": 60, "large": 150}, pooling.pools, reads={})
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 30))])
+def test_exact_choice_against_all_choices(seed: int) -> None:
+    """Small sets with overlap: no choice that the planner can place takes less time."""
+    rng = random.Random(seed)
+    buffers = []
+    for i in range(5):
+        first = rng.randint(0, 3)
+        buffers.append(BufferInfo(f"b{i}", rng.randint(5, 40), rng.choice([1, 4]), first, first + rng.randint(0, 2)))
+    pairs = [replace(c, min_distance=rng.choice([None, 0, 7])) for c in conflicts(tuple(buffers))]
+    pools = [Pool("a", 45, speed=3), Pool("b", 60, speed=2), Pool("c", 500)]
+    accesses = {b.name: rng.randrange(1, 500) for b in buffers}
+
+    @functools.cache
+    def room(pool: Pool, inside: tuple[BufferInfo, ...]) -> bool:
+        return fits(inside, pairs, pool)
+
+    def time(choice: Sequence[Pool]) -> float:
+        possible = all(room(p, tuple(b for b, q in zip(buffers, choice, strict=True) if p is q)) for p in pools)
+        return sum(accesses[b.name] / p.speed for b, p in zip(buffers, choice, strict=True)) if possible else math.inf
+
+    chosen = choose_pools(buffers, pairs, pools, pins={}, accesses=accesses)
+    by_name = {p.name: p for p in pools}
+    best = min(map(time, itertools.product(pools, repeat=len(buffers))))
+    assert time([by_name[chosen[b.name]] for b in buffers]) == pytest.approx(best)
 
 
 @pytest.mark.parametrize("seed", range(10))
