@@ -351,6 +351,12 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "TensorFlow Lite once, TFLM twice; --oracle says which one is meant. Everything else is our fault: please\n"
         "report it with the model.",
     ),
+    "E4010": (
+        "the reference refuses the inputs",
+        "TensorFlow Lite or TFLM took the model, but one of its kernels stops at these inputs: a division by zero, the\n"
+        "square root of a negative number, an index outside of the tensor. Give inputs of your own with --inputs. Firmware\n"
+        "has nobody to report such an error to: there every such operator has a result, which its file in aot/op says.",
+    ),
     "E4020": (
         "fault on the board",
         "The processor took a fault: the message gives the instruction's function and its caller. A stack\n"

@@ -3,7 +3,8 @@
 out = clamp(zp + round((a - zp_a) * 1/(b - zp_b) * multiplier)) with gemmlowp's reciprocal, all in 32 bits.  Oracle:
 `DivElementwise` of `reference/div.h`.  Small quotients ask it for right shifts by more than 31, which C leaves undefined; the
 reference, on the machines that it runs on, shifts by the number modulo 32 and rounds with a mask of all bits.  So does this
-operator, far from the quotient as those results are.  A division by zero, an error in the reference, gives the zero point.
+operator, far from the quotient as those results are.  A division by zero, an error in the reference, gives the zero point, or
+with TFLM as the oracle what its arithmetic makes of it: a product with `INVERSE_OF_ZERO`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ from aot.tir.expr import Expr, cast, clamp, equal, imm, maximum, select
 
 BITS = {"int8": 8, "int16": 16}
 """Bits of a centred code's size."""
+INVERSE_OF_ZERO = -1515870788
+"""What gemmlowp's three Newton steps lead to from 0, in 32 bits that wrap; it counts as one of a divisor of half a bit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class DivideAttrs:
     lo: int
     hi: int
     quant: QuantParams | None = None
+    inverts_zero: bool = False
 
     def clipped(self, lo: int, hi: int) -> DivideAttrs:
         """The same followed by a clamp to [lo, hi]."""
@@ -81,11 +85,14 @@ def evaluate(a: Array, b: Array, *, attrs: DivideAttrs, out_type: TensorType) ->
     x, y = (v.astype(np.int64) - zp for v, zp in zip((a, b), attrs.input_zp, strict=True))
     x, y = np.where(y < 0, -x, x), np.abs(y)
     inverse, over_unit = reciprocal(np.maximum(y, 1), 31)
+    if attrs.inverts_zero:
+        inverse, over_unit = np.where(y == 0, INVERSE_OF_ZERO, inverse), np.where(y == 0, -1, over_unit)
     headroom = _sign_bits(x)
     quotient = saturating_rounding_doubling_high_mul(x << headroom, inverse)
     scaled = saturating_rounding_doubling_high_mul(quotient, attrs.multiplier)
     result = _shifted_right(scaled, headroom + over_unit - attrs.shift)
-    return clamp_array(np.where(y == 0, 0, result) + attrs.zero_point, attrs.lo, attrs.hi, out_type.dtype)
+    result = result if attrs.inverts_zero else np.where(y == 0, 0, result)
+    return clamp_array(result + attrs.zero_point, attrs.lo, attrs.hi, out_type.dtype)
 
 
 def _normalized(b: IRBuilder, name: str, x: Expr, *, bits: int) -> tuple[Expr, Expr]:
@@ -106,6 +113,8 @@ def _tir_quotient(b: IRBuilder, x: Expr, y: Expr, *, attrs: DivideAttrs, bits: i
     mul = tir_saturating_rounding_doubling_high_mul
     size, zeros = _normalized(b, "divisor", cast("uint32", maximum(select(y < 0, imm(0) - y, y), 1)), bits=bits)
     inverse = tir_one_over_one_plus_x(b, b.let("half", cast("int32", size >> 1)))
+    if attrs.inverts_zero:
+        inverse, zeros = select(equal(y, 0), imm(INVERSE_OF_ZERO), inverse), select(equal(y, 0), imm(32), zeros)
     dividend = b.let("dividend", select(y < 0, imm(0) - x, x))
     # the sign's copies are the zeros before ~x or x, less the sign itself
     _, room = _normalized(b, "room", cast("uint32", select(dividend < 0, imm(-1) - dividend, dividend) * 2 + 1), bits=2 * bits)
@@ -116,7 +125,8 @@ def _tir_quotient(b: IRBuilder, x: Expr, y: Expr, *, attrs: DivideAttrs, bits: i
     count = b.let("count", exponent & 31)
     mask = b.let("mask", select(equal(exponent & 32, 0), cast("int32", (imm(1, "uint32") << cast("uint32", count)) - 1), imm(-1)))
     up = (scaled & mask) > (mask >> 1) + cast("int32", scaled < 0)
-    return select(equal(y, 0), imm(0), (scaled >> count) + cast("int32", up))
+    result = (scaled >> count) + cast("int32", up)
+    return result if attrs.inverts_zero else select(equal(y, 0), imm(0), result)
 
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DivideAttrs, out_type: TensorType) -> Tensor:
@@ -146,10 +156,10 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         with np.errstate(all="ignore"):
             real = float(np.float32(scale_a) / (np.float32(scale_b) * np.float32(scale)))
     multiplier, shift = quantize_multiplier(min(real, 2.0**31))
-    if shift > 31 - BITS[types[0].dtype]:
+    if shift > 30 - BITS[types[0].dtype]:
         unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1206")
     lo, hi = fused_range(ctx, op, types[2])
-    attrs = DivideAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant)
+    attrs = DivideAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant, ctx.oracle == "tflm")
     return call("qnn.divide", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 
 

@@ -57,7 +57,9 @@ def _random(dtype: str, count: int, *, seed: int) -> Array:
         return rng.standard_normal(count).astype(numpy_dtype(dtype))
     if dtype == "bool":
         return rng.integers(0, 2, count).astype(np.bool_)
-    low, high = (-128, 127) if dtype in ("int32", "int64", "uint32", "uint64") else int_range(dtype)
+    low, high = int_range(dtype)
+    if high > 1 << 16:  # indices and the like are small
+        low, high = max(low, -128), 127
     return rng.integers(low, high, count, dtype=numpy_dtype(dtype).type, endpoint=True)
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from aot.errors import Problem, VerificationError
 from aot.executor.artifact import Artifact
 from aot.ir.op import Array
 from aot.micro.board import Board
@@ -121,11 +122,15 @@ def _poisoned(project: Project, sets: Sets, plain: RunResult, *, timeout: float 
 
 
 def expected_outputs(model: bytes, sets: Sets, *, oracle: str, outputs: int) -> tuple[Sequence[Sequence[Array]], str]:
-    """What must come out, and who says so."""
+    """What must come out, and who says so (E4010 where the reference refuses these inputs)."""
     if sets.expected is not None:
         return sets.expected, sets.expected_by
     reference = find_reference(model, oracle, outputs=outputs)
-    return reference.outputs(sets.inputs), reference.name
+    try:
+        return reference.outputs(sets.inputs), reference.name
+    except RuntimeError as error:  # what the engines raise when a kernel fails, such as DIV for a divisor of 0
+        reason = " ".join(str(error).split())
+        raise VerificationError(Problem("E4010", f"{reference.name} refuse the inputs ({sets.origin}): {reason}")) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ def divisors(data: Array, zero_point: int) -> Array:
 
 @st.composite
 def quotients(draw: st.DrawFn, dtypes: tuple[str, ...] = ("int8", "int16", "uint8")) -> Case:
+    """Without divisors of zero where they are an error, in TensorFlow Lite."""
     dtype = draw(st.sampled_from(dtypes))
     limits = np.iinfo(dtype)
     zero = st.just(0) if dtype == "int16" else st.one_of(st.sampled_from([0, limits.min]), st.integers(limits.min, limits.max))
@@ -39,7 +40,8 @@ def quotients(draw: st.DrawFn, dtypes: tuple[str, ...] = ("int8", "int16", "uint
     shapes, seed = draw(SHAPES), draw(SEEDS)
     small = np.random.default_rng(seed).integers(-8, 9, shapes[0]) + quants[0].zero_point
     a = np.clip(small, limits.min, limits.max).astype(dtype) if draw(st.booleans()) else draw_array(seed, shapes[0], dtype)
-    b = divisors(draw_array(seed + 1, shapes[1], dtype), quants[1].zero_point)
+    b = draw_array(seed + 1, shapes[1], dtype)
+    b = b if dtypes == ("int8",) else divisors(b, quants[1].zero_point)
     return model_of(dtype, shapes, quants, fused_activation_function=draw(ACTIVATIONS)), [a, b]
 
 
@@ -68,7 +70,7 @@ def test_shifts_beyond_31_bits() -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "int16"])
 def test_division_by_zero_gives_zero(dtype: str) -> None:
-    """The reference stops with an error."""
+    """The reference stops with an error; TFLM goes on, with numbers that mean nothing."""
     zp = 5 if dtype == "int8" else 0
     model = model_of(dtype, ((40,), (40,)), [Quant(0.5, 0), Quant(0.25, zp), Quant(0.125, zp)])
     a, b = np.arange(-20, 20).astype(dtype), np.full(40, zp, dtype)
@@ -76,6 +78,8 @@ def test_division_by_zero_gives_zero(dtype: str) -> None:
     found = evaluate(func, [a, b])
     assert (found[0] == zp).all()
     check_lowering(func, [[a, b]], [found], host=False)
+    if dtype == "int8":
+        check_tflm(model, [a, b])
 
 
 def test_refused() -> None:

@@ -49,6 +49,8 @@ def test_random_floats_and_words() -> None:
     assert (rule_set(info("float32", 9), 1)[0] == np.random.default_rng(1000).standard_normal(9).astype(np.float32)).all()
     words = rule_set(info("int32", 5000), 2)[0]
     assert (words.min(), words.max()) == (-128, 127)
+    natural = rule_set(info("uint32", 5000), 2)[0]
+    assert (natural.dtype, natural.min(), natural.max()) == (np.uint32, 0, 127)
 
 
 def test_corpus_goldens_were_made_by_the_same_rule(tests_models: Path) -> None:

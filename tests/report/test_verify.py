@@ -16,6 +16,7 @@ import pytest
 from aot.build import build
 from aot.cli.options import CompileOptions
 from aot.cli.verify import given_options, reproducer_text
+from aot.errors import AotError
 from aot.executor.artifact import Artifact
 from aot.micro.board import load_board
 from aot.micro.project import prepare
@@ -23,7 +24,9 @@ from aot.report import reference
 from aot.report.schema import load_schema
 from aot.report.sets import Sets, golden_sets, open_npz, rule_sets
 from aot.report.size import macs_of, plan_of, slowest_of, time_of
-from aot.report.verify import short_version, verify
+from aot.report.verify import expected_outputs, short_version, verify
+from tests.op._one_op import Spec, one_op
+from tests.writer import HAVE_LITERT
 
 MODEL = Path(__file__).resolve().parent.parent.parent / "examples" / "digits" / "digits.tflite"
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
@@ -47,6 +50,14 @@ def broken(artifact: Artifact, layer: int) -> Artifact:
 def validate(found: dict[str, Any]) -> None:
     """Against the published schema, as it comes back from a file."""
     jsonschema.Draft202012Validator(load_schema("aot-verify-1")).validate(json.loads(json.dumps(found, allow_nan=False)))
+
+
+@pytest.mark.skipif(not HAVE_LITERT, reason="ai-edge-litert is not installed")
+def test_inputs_that_the_reference_refuses() -> None:
+    model = one_op("DIV", [Spec((3,), "int32"), Spec((3,), "int32")], [Spec((3,), "int32")])
+    sets = Sets(((np.ones(3, np.int32), np.zeros(3, np.int32)),), origin="zeros")
+    with pytest.raises(AotError, match=r"E4010 .*\(zeros\)"):
+        expected_outputs(model, sets, oracle="litert", outputs=1)
 
 
 def faulty_build(*args: Any, **options: Any) -> Artifact:
