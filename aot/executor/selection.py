@@ -19,6 +19,7 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.op.impl import Lowered
+from aot.support.milp import Row, minimise
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,25 +114,13 @@ class _Program:
 
     def solve(self, objective: Array, *, flash: int | None, code: int | None) -> tuple[int, ...] | None:
         """The candidate of each layer, or None where nothing fits."""
-        from scipy.optimize import Bounds, LinearConstraint, milp
-
-        rows = [LinearConstraint(*self._one_each()), LinearConstraint(*self._code_is_paid())]
-        rows += [
-            LinearConstraint(row[None, :], -np.inf, limit)
-            for row, limit in ((self.flash, flash), (self.code, code))
-            if limit is not None
-        ]
+        rows: list[Row] = [self._one_each(), self._code_is_paid()]
+        rows += [(row[None, :], -np.inf, limit) for row, limit in ((self.flash, flash), (self.code, code)) if limit is not None]
         tie = self.flash / (1.0 + 4.0 * self.flash.sum())
-        result = milp(
-            objective + tie,
-            constraints=rows,
-            integrality=np.ones(len(objective)),
-            bounds=Bounds(0, 1),
-            options={"mip_rel_gap": 0.0, "node_limit": NODE_LIMIT},
-        )
-        if result.x is None:
+        found = minimise(objective + tie, rows, upper=1, node_limit=NODE_LIMIT)
+        if found is None:
             return None
-        taken = {i: k for (i, k), x in zip(self._pairs, result.x, strict=False) if x > 0.5}
+        taken = {i: k for (i, k), x in zip(self._pairs, found, strict=False) if x > 0.5}
         return tuple(taken[i] for i in range(self._layers))
 
     def _one_each(self) -> tuple[Array, int, int]:

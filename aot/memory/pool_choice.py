@@ -18,6 +18,7 @@ import numpy as np
 from aot.memory.bounds import common_bytes, possible_savings
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
+from aot.support.milp import Row, minimise
 from aot.support.pool import Pool
 
 ROUNDS = 30
@@ -38,26 +39,19 @@ class Limit:
 
 def cheapest(costs: Sequence[Sequence[float | None]], limits: Sequence[Limit]) -> tuple[int, ...] | None:
     """The pool of each item, or None where there is no choice; `costs[i][p]` of item i in pool p, None: it must not be there."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
     items, pools = len(costs), len(costs[0])
     each = np.kron(np.eye(items), np.ones(pools))
-    rows = np.zeros((len(limits), items * pools))
-    for row, limit in zip(rows, limits, strict=True):
+    table = np.zeros((len(limits), items * pools))
+    for row, limit in zip(table, limits, strict=True):
         for i, size in limit.sizes.items():
             row[i * pools + limit.pool] = size
-    constraints = [LinearConstraint(each, 1, 1)]
+    rows: list[Row] = [(each, 1, 1)]
     if limits:
-        constraints.append(LinearConstraint(rows, -np.inf, [limit.most for limit in limits]))
+        rows.append((table, -np.inf, [limit.most for limit in limits]))
     flat = [c for row in costs for c in row]
-    result = milp(
-        [c or 0.0 for c in flat],
-        constraints=constraints,
-        integrality=np.ones(items * pools),
-        bounds=Bounds(0, [0.0 if c is None else 1.0 for c in flat]),
-        options={"mip_rel_gap": 0.0, "node_limit": NODE_LIMIT},
-    )
-    return None if result.x is None else tuple(int(p) for p in result.x.reshape(items, pools).argmax(axis=1))
+    upper = [0.0 if c is None else 1.0 for c in flat]
+    found = minimise([c or 0.0 for c in flat], rows, upper=upper, node_limit=NODE_LIMIT)
+    return None if found is None else tuple(int(p) for p in found.reshape(items, pools).argmax(axis=1))
 
 
 def choose_pools(

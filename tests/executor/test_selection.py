@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy import optimize
 
 from aot.executor.selection import Budget, Candidate, choose
 from aot.op.impl import Lowered
@@ -90,3 +93,19 @@ def test_scratch_limit_leaves_the_smallest_where_none_fits() -> None:
     ]
     assert choose(layers, Budget(scratch=[20, 5])) == (1, 0)
     assert choose(layers, Budget()) == (0, 0)
+
+
+def test_the_solver_says_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """HiGHS prints at times, by way of C's own buffer; standard output may be JSON."""
+    solve = optimize.milp
+
+    def noisy(*args: Any, **options: Any) -> Any:
+        ctypes.CDLL(None).puts(b"HighsMipSolverData")
+        return solve(*args, **options)
+
+    monkeypatch.setattr(optimize, "milp", noisy)
+    ctypes.CDLL(None).puts(b"before")
+    choose(random_layers(1), Budget(flash=100))
+    ctypes.CDLL(None).puts(b"after")
+    ctypes.CDLL(None).fflush(None)
+    assert capfd.readouterr().out == "before\nafter\n"
