@@ -11,7 +11,7 @@ from aot.errors import internal
 from aot.executor.accesses import place_constants
 from aot.executor.aliases import with_aliases
 from aot.executor.artifact import Artifact
-from aot.executor.interface import interface_files
+from aot.executor.interface import Program, interface_files
 from aot.executor.layout import Io, Layout, Place, alignments, make_layout
 from aot.executor.metadata import BuildInfo, make_metadata
 from aot.executor.names import Names
@@ -91,10 +91,8 @@ def compile_schedule(schedule: Schedule, *, target: Target, io: Io = "arena", in
     main = make_main(schedule, layout=layout, layers=layers, arrays=arrays)
     c_names = Names.of(schedule)
     metadata = make_metadata(schedule, layout=layout, layers=layers, arrays=arrays, names=c_names, target=target, info=info)
-    files = interface_files(
-        schedule, layout=layout, layers=layers, functions=functions, arrays=arrays, names=c_names, target=target,
-        metadata=metadata,
-    )  # fmt: skip
+    program = Program(schedule, layout, layers, functions, arrays, c_names)
+    files = interface_files(program, target=target, metadata=metadata)
     artifact = Artifact(schedule.name, files, metadata)
     return Executable(schedule, layout, layers, functions, arrays, main, artifact)
 

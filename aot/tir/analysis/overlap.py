@@ -197,6 +197,9 @@ def _vector(value: Value, rows: int) -> Array:
     return np.broadcast_to(value, (rows,))
 
 
+_Side = Expr | tuple[Stmt, ...]
+
+
 class _Walker:
     """Follows the statements of a body in order and tells a trace what they touch."""
 
@@ -237,10 +240,7 @@ class _Walker:
                     self._expr(expr, scope, trace)
                 self._access(trace.write, buffer, indices, dtype, scope=scope)
             case If(cond, then, orelse):
-                self._expr(cond, scope, trace)
-                holds = evaluate(cond, scope.env)
-                self._branch(then, replace(scope, env=narrowed(cond, scope.env)), trace, np.asarray(holds[1]) != 0)
-                self._branch(orelse, scope, trace, np.asarray(holds[0]) == 0)
+                self._either(cond, (then, orelse), scope, trace)
             case Block(intrin, operands):
                 self._call(intrin.desc, operands, scope, trace, ordered=intrin.ordered)
             case CallPrim(name, operands):
@@ -248,13 +248,25 @@ class _Walker:
             case _:
                 raise TypeError(f"not a statement: {stmt!r}")
 
-    def _branch(self, stmts: tuple[Stmt, ...], scope: _Scope, trace: _Trace, mask: Array) -> None:
-        if stmts and mask.any():
-            inner = _Trace(self._pairs)
-            self.body(stmts, scope, inner)
-            if not mask.all():
-                inner.where(mask)
-            trace.then(inner)
+    def _either(self, cond: Expr, sides: tuple[_Side, _Side], scope: _Scope, trace: _Trace) -> None:
+        """A condition and, where it may hold and where it may not, one of the two sides."""
+        self._expr(cond, scope, trace)
+        holds = evaluate(cond, scope.env)
+        self._side(sides[0], replace(scope, env=narrowed(cond, scope.env)), trace, np.asarray(holds[1]) != 0)
+        self._side(sides[1], scope, trace, np.asarray(holds[0]) == 0)
+
+    def _side(self, side: _Side, scope: _Scope, trace: _Trace, mask: Array) -> None:
+        """What happens where `mask` is set."""
+        if not mask.any():
+            return
+        inner = _Trace(self._pairs)
+        if isinstance(side, tuple):
+            self.body(side, scope, inner)
+        else:
+            self._expr(side, scope, inner)
+        if not mask.all() and (inner.used or inner.written):
+            inner.where(mask)
+        trace.then(inner)
 
     # ---- loops
 
@@ -316,24 +328,13 @@ class _Walker:
                     self._expr(index, scope, trace)
                 self._access(trace.use, buffer, indices, dtype, scope=scope)
             case Select(cond, then, orelse):
-                self._expr(cond, scope, trace)
-                holds = evaluate(cond, scope.env)
-                self._side(then, replace(scope, env=narrowed(cond, scope.env)), trace, np.asarray(holds[1]) != 0)
-                self._side(orelse, scope, trace, np.asarray(holds[0]) == 0)
+                self._either(cond, (then, orelse), scope, trace)
             case BinOp(op, a, b) if op in LOGICAL:
                 self._expr(a, scope, trace)
                 self._side(b, scope, trace, np.asarray(True))
             case _:
                 for child in children(expr):
                     self._expr(child, scope, trace)
-
-    def _side(self, expr: Expr, scope: _Scope, trace: _Trace, mask: Array) -> None:
-        if mask.any():
-            inner = _Trace(self._pairs)
-            self._expr(expr, scope, inner)
-            if inner.used and not mask.all():
-                inner.where(mask)
-            trace.then(inner)
 
     def _access(
         self, note: Callable[[Buffer, Value, Value], None], buffer: Buffer, indices: tuple[Expr, ...], dtype: str,
