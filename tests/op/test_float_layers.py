@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 
 from aot.errors import AotError
+from aot.frontend.macs import nominal_macs
+from aot.relay.analysis.cost import cost
 from tests.op._differential import ACTIVATIONS, FAST, SEEDS, SLOW, check, main_of
 from tests.op._one_op import Spec, one_op
 from tests.writer import output_size
@@ -130,6 +132,13 @@ def test_on_host() -> None:
         FloatLayer("FULLY_CONNECTED", (2, 33), 5),
     ):
         check(layer.build(), host=True)
+
+
+def test_work_is_counted() -> None:
+    """As from the shapes in the file."""
+    for op, shape in (("CONV_2D", (1, 5, 4, 6)), ("DEPTHWISE_CONV_2D", (1, 5, 4, 3)), ("FULLY_CONNECTED", (2, 33))):
+        model = FloatLayer(op, shape, 4, (3, 2), groups=2 if op == "CONV_2D" else 1).build()
+        assert cost(main_of(model)).macs == nominal_macs(model) > 0
 
 
 def test_refused() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from aot.relay.expr import Call, Constant, Function, is_op, post_order, tensor_type
+from aot.ir.op import Op
+from aot.relay.expr import Call, Constant, Function, post_order, tensor_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class Cost:
         return Cost(self.macs + other.macs, self.weight_bytes + other.weight_bytes)
 
 
-LAYERS = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense", "nn.conv2d_transpose")
+_INTEGER = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense", "nn.conv2d_transpose")
+LAYERS = frozenset({*_INTEGER, *(f"{name}_float" for name in _INTEGER)})
 
 
 def cost(func: Function) -> Cost:
@@ -28,7 +30,7 @@ def cost(func: Function) -> Cost:
     for expr in post_order(func.body):
         if isinstance(expr, Call) and isinstance(expr.op, Function):
             total += cost(expr.op)
-        elif isinstance(expr, Call) and any(is_op(expr, name) for name in LAYERS):
+        elif isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in LAYERS:
             total += layer_cost(expr)
     return total
 
@@ -37,7 +39,9 @@ def layer_cost(expr: Call) -> Cost:
     """One layer: each output element takes its channel's share of the weights; transposed, each input element does."""
     weight = tensor_type(expr.args[1])
     stored = weight.nbytes if isinstance(expr.args[1], Constant) else 0
-    if is_op(expr, "nn.conv2d_transpose"):
+    assert isinstance(expr.op, Op)
+    name = expr.op.name.removesuffix("_float")
+    if name == "nn.conv2d_transpose":
         return Cost(tensor_type(expr.args[0]).size * prod(weight.shape[:-1]), stored)
-    taps = prod(weight.shape[:-1]) if is_op(expr, "nn.depthwise_conv2d") else prod(weight.shape[1:])
+    taps = prod(weight.shape[:-1]) if name == "nn.depthwise_conv2d" else prod(weight.shape[1:])
     return Cost(tensor_type(expr).size * taps, stored)
