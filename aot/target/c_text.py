@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
 
 LINE = 110
 """Longest line of generated C that we wrap for, in columns."""
+
+_BETWEEN = re.compile(r", |. (?:[-+*/%&|^?:<>]|&&|\|\||<<|>>|[<>=!]=) ")
+"""A place to break at: behind a comma, in front of a binary operator; starts one column before the space."""
 
 
 def comment(text: str) -> str:
@@ -44,3 +48,41 @@ def wrap_call(head: str, args: Sequence[str], tail: str, *, indent: str = "    "
     if not args:
         line += tail
     return "\n".join([*lines, line])
+
+
+def fold_lines(text: str) -> str:
+    """C text whose long lines are broken between operands; comments, directives and lines of string literals stay as they are."""
+    return "\n".join(part for line in text.split("\n") for part in _fold(line))
+
+
+def _fold(line: str) -> list[str]:
+    indent = len(line) - len(line.lstrip())
+    if len(line) <= LINE or line.lstrip().startswith(('"', "#", "/*", "*/")) or "/*" in line:
+        return [line]
+    found: list[str] = []
+    rest = line
+    while len(rest) > LINE:
+        at = _break(rest, indent + (LINE - indent) // 3)
+        if at is None:
+            break
+        found.append(rest[:at].rstrip())
+        rest = " " * (indent + 4) + rest[at:].lstrip()
+    return [*found, rest]
+
+
+def _break(line: str, first: int) -> int | None:
+    """Where to break a line, at `first` or later: outside of literals, in as few brackets as possible, then far to the right."""
+    best: tuple[int, int] | None = None
+    depth, quoted = 0, False
+    for at, c in enumerate(line[:LINE]):
+        if c == '"' and line[at - 1] != "\\":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+        elif c == " " and at >= first and _BETWEEN.match(line, at - 1) and (best is None or depth <= best[0]):
+            best = depth, at
+    return None if best is None else best[1]

@@ -17,7 +17,7 @@ from aot.ir.span import NO_SPAN
 from aot.support.dtype import bits, ctype, int_range, is_float, is_signed, itemsize
 from aot.support.names import c_identifier
 from aot.support.text import TextBuilder, commas
-from aot.target.c_text import comment, float_literal, wrap_call
+from aot.target.c_text import comment, float_literal, fold_lines, wrap_call
 from aot.target.c_uses import Uses, find_uses, uses_buffer
 from aot.target.target import Target
 from aot.tir.arith import wrap
@@ -75,7 +75,7 @@ def emit_func(
             text.line(f"(void){unused};")
         printer.body(func.body)
     text.line("}")
-    return text.text()
+    return fold_lines(text.text())
 
 
 def emit_prototype(func: PrimFunc, *, name: str, target: Target) -> str:

@@ -12,6 +12,7 @@ import pytest
 from aot.errors import InternalError
 from aot.ir.span import Span
 from aot.support.dtype import int_range, numpy_dtype
+from aot.target.c_text import LINE, fold_lines
 from aot.target.codegen_c import canonical, emit_func, emit_prototype, headers
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder, region
@@ -312,3 +313,14 @@ def test_scalar_parameter_and_indexed_local(tmp_path: Path) -> None:
     data, out = np.array([1, 2, 3, 4], np.int8), np.zeros(4, np.int8)
     library.reverse(ctypes.c_void_p(data.ctypes.data), ctypes.c_void_p(out.ctypes.data), 4)
     np.testing.assert_array_equal(out, [4, 3, 2, 1])
+
+
+def test_long_lines_are_folded_between_operands() -> None:
+    terms = [f"(int32_t)(acc_{i} * params[{i} * 2 + 1], 7)" for i in range(12)]
+    for line in (f"    y = f({', '.join(terms)});", f"  const int32_t sum = {' + '.join(terms)};", f'    : {", ".join(terms)}'):
+        folded = fold_lines(line).split("\n")
+        assert max(map(len, folded)) <= LINE
+        assert " ".join(part.strip() for part in folded) == line.strip()
+        assert all(part.startswith(("    ", "  const")) and part.count("(") == part.count(")") for part in folded[1:-1])
+    for line in (f'  "{"ldr r0, [r1] " * 12}\\n"', f"/* {'a, b ' * 40}*/", f"#define X {'1 + ' * 40}2", "x" * 200):
+        assert fold_lines(line) == line
