@@ -28,7 +28,7 @@ FlashBudget = Annotated[
     str | None, typer.Option("--flash-budget", metavar="SIZE", help="Most flash for constants and code, such as 96KiB.")
 ]
 RamBudget = Annotated[
-    str | None, typer.Option("--ram-budget", metavar="SIZE", help="Workspace that scratch memory may not exceed, such as 20KiB.")
+    str | None, typer.Option("--ram-budget", metavar="SIZE", help="Most workspace, such as 20KiB; with the fewest instructions.")
 ]
 Shapes = Annotated[
     list[str] | None, typer.Option("--shape", metavar="NAME=N,N,..", help="Fix an input's dynamic dimensions; may be repeated.")
@@ -55,7 +55,12 @@ Force = Annotated[bool, typer.Option("--force", help="Replace an output folder t
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
 VerboseFlag = Annotated[bool, typer.Option("-v", "--verbose", help="Print more.")]
-Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Give up on a run after this time.")]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout", metavar="SECONDS", help="Give up on a run after this time; default: the board's.", show_default=False
+    ),
+]
 
 DEFAULT_TARGET = "cortex-m4"
 DEFAULT_BOARD = "mps2-an386"

@@ -37,7 +37,10 @@ InputsFile = Annotated[
     typer.Option("--inputs", metavar="FILE.npz", help="Golden file (in0_0, out0_0 ...) or samples (x).", show_default=False),
 ]
 RandomCount = Annotated[
-    int | None, typer.Option("--random", metavar="N", help=f"N sets by rule; default {DEFAULT_SETS}.", show_default=False)
+    int | None,
+    typer.Option(
+        "--random", metavar="N", help=f"N sets of made-up inputs, the same each time; default {DEFAULT_SETS}.", show_default=False
+    ),
 ]
 ReproducerFolder = Annotated[
     Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files that reproduce a difference.")

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from aot.executor.aot import Layer
 
 
+_ROUNDING = {"litert": "TensorFlow Lite's reference kernels do", "tflm": "TensorFlow Lite Micro does"}
+"""How the header names an oracle."""
+
+
 @cache
 def templates() -> jinja2.Environment:
     """The templates of generated C files."""
@@ -116,7 +120,7 @@ def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
         "sha256": model["sha256"],
         "version": __version__,
         "cpu": metadata["target"]["cpu"],
-        "oracle": metadata["oracle"],
+        "oracle": _ROUNDING[metadata["oracle"]],
         "io": layout.io,
         "constants": commas(metadata["constants"]["size"]),
         "workspace": commas(workspace["size"]),

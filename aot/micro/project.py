@@ -183,7 +183,7 @@ def _place(
 
 def _too_large(code: str, what: str, size: int, regions: Sequence[Memory]) -> Problem:
     room = ", ".join(f"{m.name} {m.size:,}" for m in regions)
-    return Problem(code, f"{what} of {size:,} bytes do not fit; free bytes: {room}")
+    return Problem(code, f"{what} of {size:,} bytes {'do' if what.endswith('s') else 'does'} not fit; free bytes: {room}")
 
 
 def _digest(*parts: str) -> str:

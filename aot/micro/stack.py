@@ -12,7 +12,7 @@ from aot.micro.board import Board, board_names, load_board
 from aot.micro.image import check_image
 from aot.micro.project import compiler, prepare
 
-UNKNOWN = "   stack       worst case: aot build, aot report\n"
+UNKNOWN = "   stack       the worst case is stated with --stack-bound, and by aot build and aot report\n"
 """The line of the header that gives way to the figure."""
 
 
