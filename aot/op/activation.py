@@ -288,16 +288,21 @@ def convert_hard_swish(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     if relu_exponent > 0:
         relu = _saturated(relu * 2)
     elif relu_exponent < 0:
-        relu = rounding_divide_by_pot(relu, -relu_exponent)
+        relu = _divided16(relu, -relu_exponent)
     relu = (relu + (1 << 15)) >> 1
     product = relu * _high_mul16(x, _narrow(out_multiplier))
     high = np.sign(product) * (np.abs(product) >> 15)  # C's division rounds towards zero
-    return table_call(ctx, op, np.clip(rounding_divide_by_pot(high, -out_exponent) + found.out[1], -128, 127))
+    return table_call(ctx, op, np.clip(_divided16(high, -out_exponent) + found.out[1], -128, 127))
 
 
 def _narrow(multiplier: int) -> int:
     """DownScaleInt32ToInt16Multiplier."""
     return 32767 if multiplier >= (1 << 31) - 1 - (1 << 15) else (multiplier + (1 << 15)) >> 16
+
+
+def _divided16(x: Array, exponent: int) -> Array:
+    """RoundingDivideByPOT of int16, whose mask of the rest is -1 from 2^16 on: it then gives 1, or -1 for negative numbers."""
+    return rounding_divide_by_pot(x, exponent) if exponent < 16 else np.where(x < 0, -1, 1)
 
 
 def _saturated(x: Array) -> Array:

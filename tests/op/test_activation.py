@@ -58,6 +58,12 @@ def bytes_case(opcode: str, x: Quant, y: Quant, **options: Any) -> None:
     check(one_op(opcode, [Spec((1, 256), "int8", x)], [out], version=VERSION.get(opcode, 2), **options), [EVERY_CODE])
 
 
+@pytest.mark.parametrize(("x", "y"), [(0.001, 1.0), (1e-7, 1e-9), (1e-7, 0.001), (2.0**-9, 1.0), (2.0**-8, 1.0), (1e-9, 1.0)])
+def test_hard_swish_of_tiny_steps(x: float, y: float) -> None:
+    """Shifts of 16 bits and more, and the largest below."""
+    bytes_case("HARD_SWISH", Quant(float(np.float32(x)), 3), Quant(float(np.float32(y)), -2))
+
+
 QUANTS = st.builds(Quant, scales(), st.one_of(st.sampled_from([-128, 127, 0]), st.integers(-128, 127)))
 
 
