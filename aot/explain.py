@@ -273,12 +273,16 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "E2010": (
         "workspace too large",
         "No memory region of the board has room for the workspace beside the stack and, with --io user, the I/O\n"
-        "buffers. Try --opt ram, a board with more memory, or a smaller model; `aot boards` lists the regions.",
+        "buffers. The message has the largest tensors of the busiest layer and the bounds that --opt ram and\n"
+        "--feed-rows work towards (docs/memory.md). Try these, --pool to spread the workspace over several memories,\n"
+        "a board with more memory, or a smaller model; `aot boards` lists the regions.",
     ),
     "E2011": (
         "constants too large",
-        "The weights and tables do not fit into any region that the board offers for constants. Take a board with\n"
-        "more memory or a smaller model; `aot boards` lists the regions.",
+        "The weights and tables do not fit into any region that the board offers for constants. The message has the\n"
+        "layers with the most of them, and what the smallest kernels would take: --opt size works towards it.\n"
+        "--const-pool gives some of them to another flash. Otherwise take a board with more memory or a smaller\n"
+        "model; `aot boards` lists the regions.",
     ),
     "E2012": (
         "the image does not fit",
@@ -288,7 +292,8 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "E2013": (
         "pools too small",
         "A buffer of the workspace fits into none of the memories given by --pool or [[pool]] in board.toml, beside those\n"
-        "that are alive with it. The message has the sizes and the layer at the peak. A larger pool, --opt ram, or a\n"
+        "that are alive with it; or the constants do not fit into those given by --const-pool. The message has the sizes,\n"
+        "what each pool has in use, and the layer at the peak. A larger pool, --opt ram (constants: --opt size), or a\n"
         "--pin less would help; aot compile MODEL --plan plan.svg draws the plan without pools.",
     ),
     "E2014": (

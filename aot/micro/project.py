@@ -23,6 +23,7 @@ import jinja2
 
 from aot.errors import Problem, TargetError, ToolchainError
 from aot.executor.artifact import Artifact
+from aot.micro.advice import constants_advice, workspace_advice
 from aot.micro.board import Board, Memory
 from aot.micro.poison import dead_intervals, first_pool
 from aot.micro.toolchain import Tool, find_tool, run_tool
@@ -128,11 +129,18 @@ def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
     harness = _HARNESS_RAM + 8 * len(metadata["layers"])
     fixed = board.stack + buffers + harness
     if fixed > free[board.data]:
-        problems.append(_too_large("E2010", "stack, I/O buffers and harness", fixed, [board.region(board.data)]))
+        stack = f"the stack has {board.stack:,} of them ([run] stack in board.toml)"
+        problems.append(_too_large("E2010", "stack, I/O buffers and harness", fixed, [board.region(board.data)], stack))
     free[board.data] -= fixed
-    workspace = _place("E2010", "workspace", _unplaced(metadata["workspace"]), board, board.workspace, free, problems)
-    constants = _place("E2011", "constants", _unplaced_constants(metadata["constants"]), board, board.constants, free, problems)
-    if problems:
+    workspace = _place(_unplaced(metadata["workspace"]), board.workspace, free)
+    if workspace is None:
+        regions, advice = _free(board.workspace, free), workspace_advice(metadata, board, free)
+        problems.append(_too_large("E2010", "workspace", _unplaced(metadata["workspace"]), regions, advice))
+    constants = _place(_unplaced_constants(metadata["constants"]), board.constants, free)
+    if constants is None:
+        regions, advice = _free(board.constants, free), constants_advice(metadata, board, free)
+        problems.append(_too_large("E2011", "constants", _unplaced_constants(metadata["constants"]), regions, advice))
+    if problems or workspace is None or constants is None:
         raise TargetError(*problems)
     return Places(board.code, constants, board.data, workspace)
 
@@ -170,20 +178,23 @@ def pool_regions(board: Board, metadata: Mapping[str, Any]) -> list[dict[str, An
     return rows
 
 
-def _place(
-    code: str, what: str, size: int, board: Board, regions: Sequence[str], free: dict[str, int], problems: list[Problem]
-) -> str:
+def _place(size: int, regions: Sequence[str], free: dict[str, int]) -> str | None:
+    """The first region with room, which is taken; None where there is none."""
     for name in regions:
         if size <= free[name]:
             free[name] -= size
             return name
-    problems.append(_too_large(code, what, size, [Memory(n, "", 0, max(0, free[n])) for n in regions]))
-    return regions[0]
+    return None
 
 
-def _too_large(code: str, what: str, size: int, regions: Sequence[Memory]) -> Problem:
+def _free(regions: Sequence[str], free: Mapping[str, int]) -> list[Memory]:
+    return [Memory(name, "", 0, max(0, free[name])) for name in regions]
+
+
+def _too_large(code: str, what: str, size: int, regions: Sequence[Memory], advice: str) -> Problem:
     room = ", ".join(f"{m.name} {m.size:,}" for m in regions)
-    return Problem(code, f"{what} of {size:,} bytes {'do' if what.endswith('s') else 'does'} not fit; free bytes: {room}")
+    needed = f"{what} of {size:,} bytes {'do' if what.endswith('s') else 'does'} not fit; free bytes: {room}"
+    return Problem(code, f"{needed}; {advice}" if advice else needed)
 
 
 def _digest(*parts: str) -> str:

@@ -141,7 +141,7 @@ def test_too_large_is_refused_with_both_numbers(tmp_path: Path) -> None:
     with pytest.raises(TargetError) as caught:
         prepare(artifact, load_board("microbit"), folder=tmp_path)
     texts = [str(p) for p in caught.value.problems]
-    assert texts[0].startswith("E2010 workspace of 20,000 bytes do not fit; free bytes: RAM 14,")
+    assert texts[0].startswith("E2010 workspace of 20,000 bytes does not fit; free bytes: RAM 14,")
     assert texts[1].startswith("E2011 constants of 300,000 bytes do not fit; free bytes: FLASH 262,144")
     assert not list(tmp_path.iterdir())
 

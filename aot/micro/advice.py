@@ -1,0 +1,75 @@
+"""What takes the memory of a model that does not fit a board, and what would help: texts with numbers, from the metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aot.micro.board import Board
+
+LARGEST = 3
+"""Buffers or layers that a text names."""
+
+
+def workspace_advice(metadata: Mapping[str, Any], board: Board, free: Mapping[str, int]) -> str:
+    """The buffers at the peak; `--opt ram` and `--feed-rows` with the bounds that they work towards; regions with room."""
+    workspace = metadata["workspace"]
+    size, tried = int(workspace["size"]), board.workspace
+    rows, fed = workspace.get("streaming_bound") or size, workspace.get("fed_bound") or size
+    helps = []
+    if metadata.get("opt") != "ram" and rows < size:
+        helps.append(f"--opt ram works towards {rows:,}" + _too_much(rows, (free[name] for name in tried)))
+    if not metadata.get("feed") and metadata.get("io") != "user" and fed < min(rows, size):
+        helps.append(f"with --feed-rows towards {fed:,}" + _too_much(fed, (free[name] for name in tried)))
+    if len(metadata.get("models", ())) > 1 and not workspace.get("shared"):
+        helps.append("--share-workspace lets the models use one after the other")
+    if len(tried) > 1 and sum(max(0, free[name]) for name in tried) >= size and not workspace.get("pools"):
+        helps.append(f"{' and '.join(tried)} have room together: spread it with --pool")
+    others = [m.name for m in board.memory if m.access == "rw" and m.name not in tried]
+    return "; ".join([*_peak(metadata), *helps, *_room(others, free, size, "--pool")])
+
+
+def constants_advice(metadata: Mapping[str, Any], board: Board, free: Mapping[str, int]) -> str:
+    """The layers with the most constants; what the smallest kernels take; regions with room, or flash outside."""
+    size, layers = int(metadata["constants"]["size"]), metadata["layers"]
+    largest = sorted(layers, key=lambda row: (-row.get("constants", 0), row.get("index", 0)))[:LARGEST]
+    named = ", ".join(f"{_layer(row)} {row.get('constants', 0):,}" for row in largest)
+    texts = [f"the largest are those of {named}"] if named else []
+    least = size - sum(row["constants"] - min(_constants(row)) for row in layers if row.get("constants"))
+    if least < size and metadata.get("opt") != "size":
+        texts.append(f"--opt size works towards {least:,}" + _too_much(least, (free[name] for name in board.constants)))
+    others = [m.name for m in board.memory if m.name not in board.constants]
+    there = _room(others, free, size, "--const-pool")
+    return "; ".join([*texts, *(there or ["flash outside would take them: --const-pool NAME=SIZE@ADDRESS"])])
+
+
+def _too_much(need: int, free: Iterable[int]) -> str:
+    return ", still too much" if need > max(free) else ""
+
+
+def _constants(layer: Mapping[str, Any]) -> list[int]:
+    """Bytes that the kernels of a layer take; those of the chosen one where no others are known."""
+    return [int(c["constants"]) for c in layer.get("candidates", ())] or [int(layer["constants"])]
+
+
+def _peak(metadata: Mapping[str, Any]) -> list[str]:
+    """The busiest step, with its largest buffers."""
+    buffers = metadata["workspace"].get("buffers")
+    if not buffers:
+        return []
+    live = {s: [b for b in buffers if b["first"] <= s <= b["last"]] for s in sorted({b["first"] for b in buffers})}
+    step = max(live, key=lambda s: (sum(b["size"] for b in live[s]), -s))
+    largest = sorted(live[step], key=lambda b: (-b["size"], b["name"]))[:LARGEST]
+    layers = metadata["layers"]
+    where = _layer(layers[step]) if 0 <= step < len(layers) else "the inputs" if step < 0 else "the outputs"
+    named = ", ".join(f"{b['name']} {b['size']:,}" for b in largest)
+    return [f"the peak is at {where} with {named}"]
+
+
+def _layer(row: Mapping[str, Any]) -> str:
+    return f"layer {row.get('index', '?')} {row.get('op', '')}".strip()
+
+
+def _room(names: Sequence[str], free: Mapping[str, int], size: int, option: str) -> list[str]:
+    """Regions that the board does not offer, but that have room."""
+    return [f"{name} has {free[name]:,} free: {option} {name}=SIZE@ADDRESS" for name in names if free[name] >= size]
