@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_SEMICOLONS = "/* GCC takes the size of a block from its lines: a semicolon for each that .irp adds */"
+
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
@@ -23,6 +25,7 @@ def asm_template(text: Sequence[str | Repeat], *, indent: str = "      ") -> lis
     out: list[str] = []
     for part in text:
         if isinstance(part, str):
+            out += [f"{indent}{_SEMICOLONS}"] if set(part) == {";"} else []
             out.append(f'{indent}"{part}\\n"')
         elif part.count == 1:
             out += asm_template(part.lines, indent=indent)

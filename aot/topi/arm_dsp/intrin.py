@@ -13,6 +13,7 @@ from aot.tir.arith import wrap
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import cast
 from aot.tir.intrin import COperand, Intrin, TensorIntrin
+from aot.topi.asm_text import asm_template
 
 U, S, D = "uint32", "int32", "int64"
 
@@ -164,7 +165,7 @@ def _emit_smlad_2x4(operands: Mapping[str, COperand], pairs: int) -> str:
         *([f"  const void *const aot_end = (const uint8_t *)aot_xp + {8 * pairs};"] if loop else []),
         "  uint32_t aot_w0, aot_w1, aot_x0, aot_x1;",
         "  __asm volatile(",
-        *[f'      "{line}\\n"' for line in text],
+        *asm_template(text),
         f"      : {', '.join(outs)}",
         f"      : {'[end] ' + chr(34) + 'm' + chr(34) + '(aot_end)' if loop else ''}",
         '      : "cc", "memory");',

@@ -17,6 +17,7 @@ from aot.tir.expr import Expr, Var, cast, clamp, imm
 from aot.tir.intrin import COperand, TensorIntrin
 from aot.topi.arm_dsp.depthwise_plan import NUMBERS, RESIDENT_WORDS, Mac, Rounding, Strip, row_macs
 from aot.topi.arm_dsp.intrin import SMMLA, SMMLAR
+from aot.topi.asm_text import asm_template
 from aot.topi.requant import sign_term
 
 
@@ -106,7 +107,7 @@ def _emit(operands: Mapping[str, COperand], strip: Strip) -> str:
         *values,
         *[f"  const int32_t aot_{n} = ((const int32_t *)aot_p)[{i}];" for n, i in emitter.in_memory],
         "  __asm volatile(",
-        *[f'      "{line}\\n"' for line in text],
+        *asm_template(text),
         f"      : {results}",
         f"      : {', '.join(loads)}",
         f"      : {clobbers});",

@@ -22,6 +22,7 @@ from aot.tir.intrin import COperand, TensorIntrin
 from aot.topi.arm_dsp.depthwise_plan import Rounding
 from aot.topi.arm_dsp.intrin_chain import INIT_HIGH, INIT_LOW, LANE_BITS
 from aot.topi.arm_dsp.intrin_depthwise import add_immediate, clamp_lines, count_instructions, irp_block, irp_offset, requantized
+from aot.topi.asm_text import asm_template
 
 MAX_ROWS = 3
 NUMBERS = ("bias", "constant", "multiplier", "shift")
@@ -224,7 +225,7 @@ def _emit(operands: Mapping[str, COperand], strip: ChainStrip) -> str:
         ),
         *[f"  const int32_t aot_{n} = ((const int32_t *)aot_p)[{2 * strip.kh + 1 + i}];" for i, n in enumerate(names)],
         "  __asm volatile(",
-        *[f'      "{line}\\n"' for line in text],
+        *asm_template(text),
         '      : "+r"(aot_x), "+r"(aot_p), "+r"(aot_o)',
         f"      : {', '.join(loads)}",
         f"      : {clobbers});",
