@@ -103,7 +103,16 @@ def layer_types(types: Sequence[Type], name: str, *, rank: int, channels: Callab
     return found
 
 
-def output_extents(data: TensorType, kernel: tuple[int, ...], attrs: FloatWindowAttrs) -> tuple[int, int]:
+def window_types(
+    types: Sequence[Type], attrs: FloatWindowAttrs, name: str, *, channels: Callable[[TensorType], int]
+) -> tuple[TensorType, TensorType, TensorType]:
+    """Data [N, H, W, ?], weights [?, KH, KW, ?] and result [N, H', W', channels]; TypeRuleError where they do not match."""
+    data, weight, *_ = layer_types(types, name, rank=4, channels=channels)
+    height, width = _output_extents(data, weight.shape[1:3], attrs)
+    return data, weight, TensorType((data.shape[0], height, width, channels(weight)), "float32")
+
+
+def _output_extents(data: TensorType, kernel: tuple[int, ...], attrs: FloatWindowAttrs) -> tuple[int, int]:
     """Height and width of the result; TypeRuleError where the window does not fit."""
     top, left, bottom, right = attrs.padding
     found = []

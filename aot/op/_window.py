@@ -67,8 +67,22 @@ class TransposedTaps:
     last: Expr
 
 
-def transposed_taps(b: IRBuilder, position: Expr, *, size: int, taps: int, stride: int, before: int) -> TransposedTaps:
-    """The taps of a transposed convolution that bring something to the output at `position` along one axis."""
+@dataclass(frozen=True, slots=True)
+class TransposedWindow:
+    """A transposed convolution's geometry, each (vertical, horizontal); `cut` is left out at the top and the left."""
+
+    image: tuple[int, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, int]
+    cut: tuple[int, int]
+
+    def taps(self, b: IRBuilder, *position: Expr) -> list[TransposedTaps]:
+        """Along both axes the taps that bring something to the output at `position`."""
+        axes = zip(position, self.image, self.kernel, self.strides, self.cut, strict=True)
+        return [_transposed_taps(b, at, size=n, taps=k, stride=s, before=cut) for at, n, k, s, cut in axes]
+
+
+def _transposed_taps(b: IRBuilder, position: Expr, *, size: int, taps: int, stride: int, before: int) -> TransposedTaps:
     shifted = b.let("shifted", position + before)
     quotient, rest = b.let("quotient", shifted // stride), b.let("rest", shifted % stride)
     count = (rest * -1 + (taps + stride - 1)) // stride  # of taps from rest on, none where rest is beyond the window

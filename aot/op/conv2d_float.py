@@ -13,16 +13,7 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op._float_layer import (
-    FloatWindowAttrs,
-    convert_window,
-    layer_types,
-    np_layer,
-    np_taps,
-    output_extents,
-    tap,
-    te_window,
-)
+from aot.op._float_layer import FloatWindowAttrs, convert_window, np_layer, np_taps, tap, te_window, window_types
 from aot.op.convert import ConvertContext
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
@@ -35,11 +26,11 @@ NAME = "nn.conv2d_float"
 
 def infer_type(types: Sequence[Type], attrs: FloatWindowAttrs) -> Type:
     """data [N, H, W, G*I], weight [O, KH, KW, I], bias [O] -> float32 [N, H', W', O]; O is a multiple of the groups G."""
-    data, weight, *_ = layer_types(types, NAME, rank=4, channels=lambda w: w.shape[0])
+    data, weight, result = window_types(types, attrs, NAME, channels=lambda w: w.shape[0])
     groups, rest = divmod(data.shape[3], weight.shape[3])
     if rest or not groups or weight.shape[0] % groups:
         raise TypeRuleError(f"weights {weight} do not match {data.shape[3]} channels")
-    return TensorType((data.shape[0], *output_extents(data, weight.shape[1:3], attrs), weight.shape[0]), "float32")
+    return result
 
 
 def evaluate(data: Array, weight: Array, *bias: Array, attrs: FloatWindowAttrs, out_type: TensorType) -> Array:

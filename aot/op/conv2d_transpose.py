@@ -19,7 +19,7 @@ from aot.ir.type import TensorType, Type
 from aot.op._float_layer import Bounds, bounds, is_float_layer, layer_operands
 from aot.op._quantized_layer import check_quantized_layer, finish_layer, layer_weights
 from aot.op._uint8 import legacy_uint8
-from aot.op._window import Window, explicit_padding, transposed_taps
+from aot.op._window import TransposedWindow, Window, explicit_padding
 from aot.op.conv2d_transpose_float import NAME as FLOAT
 from aot.op.conv2d_transpose_float import FloatTransposeAttrs
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
@@ -72,12 +72,11 @@ def evaluate(data: Array, weight: Array, *, attrs: Conv2DTransposeAttrs, out_typ
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DTransposeAttrs, out_type: TensorType) -> Tensor:
     data, weight = args
-    _, kh, kw, depth = weight.shape
+    window = TransposedWindow(data.shape[1:3], weight.shape[1:3], attrs.strides, attrs.padding)
+    sy, sx = attrs.strides
 
     def rule(b: IRBuilder, n: TirExpr, y: TirExpr, x: TirExpr, o: TirExpr) -> TirExpr:
-        (sy, sx), (top, left) = attrs.strides, attrs.padding
-        row = transposed_taps(b, y, size=data.shape[1], taps=kh, stride=sy, before=top)
-        column = transposed_taps(b, x, size=data.shape[2], taps=kw, stride=sx, before=left)
+        row, column = window.taps(b, y, x)
 
         def term(ty: TirExpr, tx: TirExpr, i: TirExpr) -> TirExpr:
             w = weight.at(b, (o, row.rest + ty * sy, column.rest + tx * sx, i))
@@ -88,7 +87,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DTransposeAttrs
         axes = [
             reduce_axis(row.last, start=row.first, name="ty"),
             reduce_axis(column.last, start=column.first, name="tx"),
-            reduce_axis(depth, name="i"),
+            reduce_axis(weight.shape[3], name="i"),
         ]
         return te_sum(b, axes, term, dtype=attrs.acc_dtype)
 

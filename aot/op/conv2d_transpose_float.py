@@ -15,7 +15,7 @@ import numpy as np
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._float_layer import Bounds, layer_types, np_layer, tir_layer
-from aot.op._window import transposed_taps
+from aot.op._window import TransposedWindow
 from aot.op.te_rule import F_TE, TeContext
 from aot.te.tensor import Tensor, compute, reduce_axis
 from aot.tir.builder import IRBuilder
@@ -63,12 +63,11 @@ def evaluate(data: Array, weight: Array, *bias: Array, attrs: FloatTransposeAttr
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: FloatTransposeAttrs, out_type: TensorType) -> Tensor:
     data, weight, *bias = args
-    _, kh, kw, depth = weight.shape
+    window = TransposedWindow(data.shape[1:3], weight.shape[1:3], attrs.strides, attrs.padding)
+    sy, sx = attrs.strides
 
     def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
-        (sy, sx), (top, left) = attrs.strides, attrs.padding
-        row = transposed_taps(b, y, size=data.shape[1], taps=kh, stride=sy, before=top)
-        column = transposed_taps(b, x, size=data.shape[2], taps=kw, stride=sx, before=left)
+        row, column = window.taps(b, y, x)
 
         def product(uy: Expr, ux: Expr, i: Expr) -> Expr:
             ty, tx = b.let("ty", row.first + row.last - 1 - uy), b.let("tx", column.first + column.last - 1 - ux)
@@ -78,7 +77,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: FloatTransposeAttrs,
         axes = [
             reduce_axis(row.last, start=row.first, name="uy"),
             reduce_axis(column.last, start=column.first, name="ux"),
-            reduce_axis(depth, name="i"),
+            reduce_axis(weight.shape[3], name="i"),
         ]
         return tir_layer(b, axes, product, bias=bias, channel=o, attrs=attrs.clamp)
 
