@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -126,8 +128,8 @@ def compile_model(
         whole = _compile_main(main, cpu, name=name, options=replace(options, opt="balanced"), info=info)
         result = min(result, whole, key=lambda e: e.layout.plan.size)
     elif _may_grow(options) and result.layout.plan.size > bounds.liveness:
-        small = _compile_main(main, cpu, name=name, options=options, info=info, whole_limit=bounds.liveness)
-        result = small if _pays(small, result) else result
+        compiled = partial(_compile_main, main, cpu, name=name, options=options, info=info)
+        result = _within(bounds.liveness, result, compiled)
     return result
 
 
@@ -138,6 +140,15 @@ MOST_SLOWDOWN = 1.25
 def _may_grow(options: Options) -> bool:
     """Whether scratch memory may take the workspace beyond the bound of whole tensors, where that pays."""
     return options.opt == "balanced" and options.ram_budget is None and not options.feed_rows and not options.pooling.pools
+
+
+def _within(bound: int, usual: Executable, compiled: Callable[..., Executable]) -> Executable:
+    """The model with less scratch memory where that pays; `compiled` compiles it for a `whole_limit`."""
+    small = compiled(whole_limit=bound)
+    over = small.layout.plan.size - bound
+    if over > 0 and _pays(small, usual):  # layers that fit one by one do not so together, so each gets that much less
+        small = min(small, compiled(whole_limit=bound - over), key=lambda e: e.layout.plan.size)
+    return small if _pays(small, usual) else usual
 
 
 def _pays(small: Executable, usual: Executable) -> bool:

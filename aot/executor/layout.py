@@ -110,15 +110,17 @@ class _Builder:
         slots, copies = [], []
         for k, output in enumerate(self.schedule.outputs):
             root = self.schedule.root(output)
-            if direct.get(root) == k:
-                slots.append(self.places[root])
+            there = self.places[root]
+            # inputs that are results as they are, and results that are wanted twice, stay where they lie in the workspace
+            if direct.get(root) == k or (self.io == "arena" and there.where == "workspace"):
+                slots.append(there)
                 continue
             slot = Place("output", index=k)
             if self.io == "arena":
                 align = itemsize(output.type.dtype)
                 slot = Place("workspace", self.reserve(f"{output.name}:copy", output.type.nbytes, align=align, kind="output"))
             slots.append(slot)
-            copies.append((self.places[root], k))
+            copies.append((there, k))
         return slots, copies
 
     def scratch(self) -> tuple[tuple[str, ...], ...]:

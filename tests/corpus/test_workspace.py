@@ -1,6 +1,6 @@
 """What `balanced` promises of RAM: a workspace, scratch memory included, within the bound of whole tensors; by compilation only.
 
-Every model of tests/models, and every integer model of the shared corpus.
+Our own networks, and every integer model of the shared corpus.
 """
 
 from __future__ import annotations
@@ -17,14 +17,10 @@ from tests.corpus.test_corpus import SHARED, entries
 from tests.topi.layers import Layer
 from tests.topi.layers import build as build_layer
 
-OWN = sorted((Path(__file__).parents[1] / "models").glob("*.tflite"))
+OWN = sorted((Path(__file__).parents[1] / "models").glob("net_*.tflite"))
 BEYOND = {
-    "feedback_multi_io": "results that are inputs, in another order: copies of them",
-    "swap_3in3out": "results that are inputs, in another order: copies of them",
-    "zero_size_constant": "a result that is an input: a copy of it",
     "mlperf_kws_dscnn_w4a8": "float tensors between the layers: an int8 tensor cannot lie over both of its neighbours, and"
     " kernels without scratch memory would cost far more than the one per cent that they save",
-    "gen_gru_unrolled_int8": "four bytes: tensors of words between those of odd sizes",
 }
 """Models above the bound, with the reason."""
 

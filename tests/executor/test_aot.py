@@ -64,7 +64,7 @@ def test_model_without_layers(io: str, tmp_path: Path) -> None:
     for got in (load(exe.artifact, cache=tmp_path).run([values]), exe.interpret([values])):
         np.testing.assert_array_equal(got[0].reshape(-1), values)
         np.testing.assert_array_equal(got[1], values)
-    assert exe.artifact.metadata["workspace"]["size"] == (15 if io == "arena" else 0)
+    assert exe.artifact.metadata["workspace"]["size"] == (5 if io == "arena" else 0)
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "arm-m4", "arm-m0"])

@@ -7,8 +7,7 @@ Weights take two bytes each in flash.  See intrin_chain for the arithmetic, note
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -286,7 +285,7 @@ def _source(b: IRBuilder, group: Group, layer: FusedLayer, seg: Segments, *, row
             b.store(words, z, 0)
     if _is_rows(layer):
         return _Source(
-            io, words, lambda first: _pack_runs(b, words, [(io.data, (first + p) * shape[-1]) for p in range(PIXELS)], depth)
+            io, words, lambda first: pack_runs(b, words, [(io.data, (first + p) * shape[-1]) for p in range(PIXELS)], depth)
         )
     window = Window(b, layer, io.data, words)
     return _Source(io, words, window.pack)
@@ -306,7 +305,7 @@ def put(b: IRBuilder, words: Buffer, tap: Expr, values: Sequence[Expr]) -> None:
     b.store(words, tap * 2 + 1, q + r * (1 << 21))
 
 
-def _pack_runs(b: IRBuilder, words: Buffer, runs: Sequence[tuple[Buffer, Expr]], length: int, *, tap: Expr | None = None) -> None:
+def pack_runs(b: IRBuilder, words: Buffer, runs: Sequence[tuple[Buffer, Expr]], length: int, *, tap: Expr | None = None) -> None:
     """Pack `length` consecutive bytes of each of three runs, from word `tap` on."""
     step = max(u for u in (4, 3, 2, 1) if length % u == 0)
     with b.for_("k", length, step=step) as k:
@@ -319,19 +318,35 @@ Pixels = Sequence[tuple[Expr, Expr, Expr]]
 """Image, row and column of the window of each of three pixels."""
 
 
-class Window:
-    """Taps of a k x k window: the three pixels may lie in different rows.  `copy`: a padded copy may be made."""
+def window_pixels(b: IRBuilder, layer: FusedLayer, first: Expr, *, origin: tuple[int, int]) -> Pixels:
+    """Where the windows of the three pixels from number `first` of the output on begin; `origin`: rows and columns of padding."""
+    _, out_height, out_width, _ = layer.out_type.shape
+    (sy, sx) = layer.attrs.strides
+    pixels = []
+    for p in range(PIXELS):
+        index = first + p
+        line = b.let("line", index // out_width)
+        column = index - line * out_width
+        image = line // out_height if layer.data_type.shape[0] > 1 else imm(0)
+        y = b.let("y", (line - image * out_height) * sy - origin[0])
+        x = b.let("x", column * sx - origin[1])
+        pixels.append((image, y, x))
+    return pixels
 
-    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer, *, copy: bool = True) -> None:
+
+class Window:
+    """Taps of a k x k window: the three pixels may lie in different rows."""
+
+    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer) -> None:
         self._b, self._layer, self._data, self._words = b, layer, data, words
         self._shape = layer.data_type.shape
         self._origin = layer.attrs.padding[:2]
         self._padded = any(layer.attrs.padding)
         top, left, bottom, right = layer.attrs.padding
         n, height, width, depth = self._shape
-        padded = (n, height + top + bottom, width + left + right, depth)
-        if copy and self._padded and prod(padded) <= MAX_PADDED_COPY:
-            self._copy_padded(padded)
+        copy = (n, height + top + bottom, width + left + right, depth)
+        if self._padded and prod(copy) <= MAX_PADDED_COPY:
+            self._copy_padded(copy)
 
     def _copy_padded(self, shape: tuple[int, int, int, int]) -> None:
         """Copy the image into scratch with its border; then there are no taps outside any more."""
@@ -347,33 +362,13 @@ class Window:
         self._data, self._shape, self._origin, self._padded = image, shape, (0, 0), False
 
     def pack(self, first: Expr) -> None:
-        """All taps of the three pixels from number `first` of the output on."""
-        self.pack_rows(self.pixels(first))
-
-    def pixels(self, first: Expr) -> Pixels:
-        """Where the windows of the three pixels begin."""
         b = self._b
-        _, out_height, out_width, _ = self._layer.out_type.shape
-        (sy, sx) = self._layer.attrs.strides
-        pixels = []
-        for p in range(PIXELS):
-            index = first + p
-            line = b.let("line", index // out_width)
-            column = index - line * out_width
-            image = line // out_height if self._shape[0] > 1 else imm(0)
-            y = b.let("y", (line - image * out_height) * sy - self._origin[0])
-            x = b.let("x", column * sx - self._origin[1])
-            pixels.append((image, y, x))
-        return pixels
-
-    def pack_rows(self, pixels: Pixels, ky: Expr | None = None) -> None:
-        """All rows of the windows, or row `ky` alone."""
-        b = self._b
+        pixels = window_pixels(b, self._layer, first, origin=self._origin)
         if not self._padded:
-            self._pack_inside(pixels, ky)
+            self._pack_inside(pixels)
             return
         if not self._has_inside():
-            self._pack_border(pixels, ky)
+            self._pack_border(pixels)
             return
         inside: Expr | None = None
         for _, y, x in pixels:
@@ -381,18 +376,9 @@ class Window:
             inside = here if inside is None else logical_and(inside, here)
         assert inside is not None
         with b.if_(inside):
-            self._pack_inside(pixels, ky)
+            self._pack_inside(pixels)
         with b.else_():
-            self._pack_border(pixels, ky)
-
-    @contextmanager
-    def _rows(self, ky: Expr | None) -> Iterator[tuple[Expr, Expr]]:
-        """A row of the window, and its place among those that are packed."""
-        if ky is None:
-            with self._b.for_("ky", self._layer.weight.shape[1]) as row:
-                yield row, row
-        else:
-            yield ky, imm(0)
+            self._pack_border(pixels)
 
     def _has_inside(self) -> bool:
         """Whether the window fits into the image at all."""
@@ -414,21 +400,21 @@ class Window:
         dy, dx = self._layer.attrs.dilation
         return ((image * int(height) + y + ky * int(dy)) * int(width) + x + kx * int(dx)) * int(depth)
 
-    def _pack_inside(self, pixels: Pixels, row: Expr | None) -> None:
+    def _pack_inside(self, pixels: Pixels) -> None:
         b = self._b
-        _, _, kw, depth = self._layer.weight.shape
+        _, kh, kw, depth = self._layer.weight.shape
         joined = self._layer.attrs.dilation[1] == 1
-        with self._rows(row) as (ky, place), b.for_("kx", 1 if joined else kw) as kx:
+        with b.for_("ky", kh) as ky, b.for_("kx", 1 if joined else kw) as kx:
             starts: list[tuple[Buffer, Expr]] = [(self._data, b.let("s", self._flat(p, ky, kx))) for p in pixels]
-            tap = (place * kw + kx) * depth
-            _pack_runs(b, self._words, starts, kw * depth if joined else depth, tap=tap)
+            tap = (ky * kw + kx) * depth
+            pack_runs(b, self._words, starts, kw * depth if joined else depth, tap=tap)
 
-    def _pack_border(self, pixels: Pixels, line: Expr | None) -> None:
+    def _pack_border(self, pixels: Pixels) -> None:
         b = self._b
-        _, _, kw, depth = self._layer.weight.shape
+        _, kh, kw, depth = self._layer.weight.shape
         _, height, width, _ = self._shape
         dy, dx = self._layer.attrs.dilation
-        with self._rows(line) as (ky, place), b.for_("kx", kw) as kx:
+        with b.for_("ky", kh) as ky, b.for_("kx", kw) as kx:
             known = []
             for pixel in pixels:
                 y, x = pixel[1] + ky * dy, pixel[2] + kx * dx
@@ -441,7 +427,7 @@ class Window:
                 values: list[Expr] = [
                     b.let("v", select(ok, cast("int32", self._data.load("int8", s + c)), pad)) for ok, s in known
                 ]
-                put(b, self._words, (place * kw + kx) * depth + c, values)
+                put(b, self._words, (ky * kw + kx) * depth + c, values)
 
 
 def _code(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> int:
@@ -461,16 +447,16 @@ def _estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
     if stream.requant.fields[-1].uniform:
         per_block -= 22
     pack = 8 * taps + 40 + (0 if _is_rows(layer) else 40 + 20 * layer.weight.shape[1])
-    return tiles * (pack + blocks * per_block) + 19 * taps * border_tiles(layer)
+    return tiles * (pack + blocks * per_block) + 19 * taps * _border_tiles(layer)
 
 
-def border_tiles(layer: FusedLayer, *, copy: bool = True) -> int:
+def _border_tiles(layer: FusedLayer) -> int:
     """Pixel triples whose windows do not all lie in the image; 0 where a padded copy is made."""
     if _is_rows(layer) or not any(layer.attrs.padding):
         return 0
     n, height, width, depth = layer.data_type.shape
     top, left, bottom, right = layer.attrs.padding
-    if copy and n * (height + top + bottom) * (width + left + right) * depth <= MAX_PADDED_COPY:
+    if n * (height + top + bottom) * (width + left + right) * depth <= MAX_PADDED_COPY:
         return 0
     lines, columns = (
         (at >= 0) & (at + (layer.weight.shape[1 + axis] - 1) * layer.attrs.dilation[axis] < (height, width)[axis])

@@ -1,7 +1,7 @@
 """Convolution by the SMLAL chain, the rows of the window one after another: little scratch memory for large windows.
 
 As conv2d_chain, but one row of the three windows is packed at a time and taken by all channels, whose sums lie in scratch memory
-until the last row is done.  Scratch: 8 bytes a tap of one row, 12 bytes a channel.
+until the last row is done.  Scratch: 8 bytes a tap of one row (11 with padding), 12 bytes a channel.
 Weights take two bytes each in flash.
 """
 
@@ -16,7 +16,7 @@ from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, Load, imm, minimum
+from aot.tir.expr import Expr, Load, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp import conv2d_chain
 from aot.topi.arm_dsp.conv2d_chain import (
@@ -24,17 +24,18 @@ from aot.topi.arm_dsp.conv2d_chain import (
     LANE_LIMIT,
     PIXELS,
     ChainSchedule,
+    Pixels,
     Place,
     Segments,
-    Window,
     best_requant,
-    border_tiles,
     chain_sums,
+    pack_runs,
     store_block,
+    window_pixels,
 )
 from aot.topi.arm_dsp.intrin_chain import LANE_OFFSET
 from aot.topi.arm_dsp.tail import TailRun, tail_run
-from aot.topi.arm_dsp.window import is_rows
+from aot.topi.arm_dsp.window import RunBytes, WindowRuns, copy_instructions, data_align, inside, is_rows
 from aot.topi.fused import FusedLayer, describe, match_layer
 from aot.topi.layer_io import open_io
 
@@ -118,13 +119,15 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     assert layer is not None
     stream, rows = RowStream(layer, target), prod(layer.out_type.shape[:-1])
     b = IRBuilder(name)
-    io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
+    align = data_align(layer) if any(layer.attrs.padding) else 1
+    shape = (prod(layer.data_type.shape),)
+    io = open_io(b, group, layer, data_shape=shape, out_shape=(rows * layer.channels,), data_align=align)
     words = b.scratch("words", (stream.block_words,), "int32")
     sums = b.scratch("sums", (stream.blocks * SUMS,), "int32")
     params = io.constant("params", stream.data(), "int32")
     run = tail_run(b, io, layer, target=target, size=PIXELS * layer.channels)
     place = Place(io, params, words, run)
-    window = Window(b, layer, io.data, words, copy=False)
+    window = _Rows(b, layer, io.data, words)
     if stream.depth < stream.segments.taps:
         with b.for_("z", stream.block_words, start=2 * stream.depth) as z:
             b.store(words, z, 0)
@@ -138,15 +141,59 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     return Lowered(func, io.constants, instructions=_estimate(layer, stream) + tail, code=_code(layer, stream, run))
 
 
-def _sum_rows(b: IRBuilder, stream: RowStream, place: Place, sums: Buffer, *, window: Window, first: Expr) -> None:
+class _Rows:
+    """Packs one row of three windows; what lies partly outside of the image is copied to `lines` with the padding first."""
+
+    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer) -> None:
+        self._b, self.layer, self._data, self._words, self._runs = b, layer, data, words, WindowRuns(layer)
+        if any(layer.attrs.padding):
+            self._lines: Buffer = b.scratch("lines", (PIXELS * self._runs.length,), "int8", align=4)
+            self._bytes = RunBytes(b, layer, data, self._lines)
+
+    def pack(self, pixels: Pixels, ky: Expr) -> None:
+        """Row `ky` of the windows at `pixels`."""
+        b, attrs, runs = self._b, self.layer.attrs, self._runs
+        _, height, width, _ = self.layer.data_type.shape
+        with b.for_("kx", runs.columns) as kx:
+            tap = kx * runs.length
+            places = []
+            for image, y, x in pixels:
+                row, column = b.let("row", y + ky * attrs.dilation[0]), b.let("column", x + kx * attrs.dilation[1])
+                places.append((image, row, column))
+            if not any(attrs.padding):
+                self._straight(places, tap)
+                return
+            known: Expr | None = None
+            for _, row, column in places:
+                rows = logical_and(row >= 0, row < height)
+                here = logical_and(rows, logical_and(column >= 0, column <= width - runs.width))
+                known = here if known is None else logical_and(known, here)
+            assert known is not None
+            with b.if_(known):
+                self._straight(places, tap)
+            with b.else_():
+                for p, place in enumerate(places):
+                    self._bytes.copy(imm(p * runs.length), place)
+                sources: list[tuple[Buffer, Expr]] = [(self._lines, imm(p * runs.length)) for p in range(PIXELS)]
+                pack_runs(b, self._words, sources, runs.length, tap=tap)
+
+    def _straight(self, places: Pixels, tap: Expr) -> None:
+        b, (_, height, width, depth) = self._b, self.layer.data_type.shape
+        starts: list[tuple[Buffer, Expr]] = [
+            (self._data, b.let("s", ((image * height + row) * width + column) * depth)) for image, row, column in places
+        ]
+        pack_runs(b, self._words, starts, self._runs.length, tap=tap)
+
+
+def _sum_rows(b: IRBuilder, stream: RowStream, place: Place, sums: Buffer, *, window: _Rows, first: Expr) -> None:
     """The products of all rows of three windows with all channels."""
     seg = stream.segments
     with b.for_("z", stream.blocks * SUMS, step=4) as z:
         for u in range(4):
             b.store(sums, z + u, 0)
-    pixels = window.pixels(first)
+    pixels = window_pixels(b, window.layer, first, origin=window.layer.attrs.padding[:2])
     with b.for_("row", stream.height) as row:
-        window.pack_rows(pixels, row)
+        window.pack(pixels, row)
         with b.for_("n", stream.blocks) as n, b.for_("segment", seg.count) as s:
             weights = region(place.params, (row * stream.blocks + n) * stream.block_words + s * (2 * seg.length))
             lanes = chain_sums(
@@ -180,8 +227,21 @@ def _estimate(layer: FusedLayer, stream: RowStream) -> int:
     taps = stream.height * stream.depth
     chain = SCHEDULE.tap_loop(seg.length).instructions(seg.length) + 62
     block = stream.height * (seg.count * chain + 10) + 12 * (8 + stream.requant.signed) + 20
-    pack = 8 * taps + 60 + 40 * stream.height
-    return int(tiles * (pack + stream.blocks * block) + 19 * taps * border_tiles(layer, copy=False))
+    runs = WindowRuns(layer)
+    pack = 8 * taps + 60 + 50 * stream.height * runs.columns
+    border = PIXELS * copy_instructions(layer, runs.length) * _border_runs(layer)
+    return int(tiles * (pack + stream.blocks * block) + border)
+
+
+def _border_runs(layer: FusedLayer) -> int:
+    """Triples of runs that do not all lie in the image, about: those of single pixels, as neighbours mostly go together."""
+    if not any(layer.attrs.padding):
+        return 0
+    runs, attrs, (images, rows, columns, _) = WindowRuns(layer), layer.attrs, layer.out_type.shape
+    _, height, width, _ = layer.data_type.shape
+    whole = inside(rows, runs.rows, 1, height, axis=(attrs.strides[0], attrs.dilation[0], attrs.padding[0]))
+    whole *= inside(columns, runs.columns, runs.width, width, axis=(attrs.strides[1], attrs.dilation[1], attrs.padding[1]))
+    return min(2 * images * (rows * columns * runs.count - whole), images * rows * columns * runs.count) // PIXELS
 
 
 def _code(layer: FusedLayer, stream: RowStream, run: TailRun | None) -> int:
@@ -189,7 +249,7 @@ def _code(layer: FusedLayer, stream: RowStream, run: TailRun | None) -> int:
     loop = SCHEDULE.tap_loop(stream.segments.length)
     block = 250 + 24 * (loop.unroll + loop.rest)
     store = (200 + 50 * stream.requant.signed) * (1 + bool(stream.channels % CHANNELS))
-    window = 450 if any(layer.attrs.padding) else 200
+    window = 700 if any(layer.attrs.padding) else 200
     return int(300 + block + store + window + (0 if run is None else run.code * len(layer.tail)))
 
 

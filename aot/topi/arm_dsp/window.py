@@ -8,6 +8,8 @@ from aot.tir.expr import Expr, cast, imm, logical_and, maximum, minimum
 from aot.topi.arm_dsp.intrin_w8 import OFFSET, TAPS, pack_w8
 from aot.topi.fused import FusedLayer
 
+WORD = 4
+
 
 def is_rows(layer: FusedLayer) -> bool:
     """Whether output pixel i reads data row i: fully connected layers and pointwise convolutions."""
@@ -133,6 +135,60 @@ class WindowQuads:
         pack_run(self._b, self._words, source, self._shape.length, at=at, pixels=self._pixels, unroll=self._unroll)
 
 
+def data_align(layer: FusedLayer) -> int:
+    """Bytes, for RunBytes: where all runs of a window are whole words of the image they are copied by words."""
+    return WORD if layer.weight.ndim == 4 and layer.weight.shape[3] % WORD == 0 else 1
+
+
+def copy_instructions(layer: FusedLayer, length: int) -> int:
+    """Of copying a run of `length` bytes (from counts under QEMU)."""
+    return 35 + length * (1 if data_align(layer) == WORD else 4)
+
+
+class RunBytes:
+    """Copies runs of windows to `target` as they are, with the padding; `data` is aligned as `data_align` says."""
+
+    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, target: Buffer) -> None:
+        self._b, self._data, self._layer, self._target, self._runs = b, data, layer, target, WindowRuns(layer)
+        self._words = data_align(layer) == WORD
+
+    def copy(self, at: Expr, place: tuple[Expr, Expr, Expr]) -> None:
+        """To byte `at` of the target the run whose first pixel is (image, row, column)."""
+        b, (image, row, column) = self._b, place
+        _, height, width, depth = self._layer.data_type.shape
+        start = b.let("start", ((image * height + row) * width + column) * depth)
+        length = imm(self._runs.length)
+        if not any(self._layer.attrs.padding):
+            self._move(at, start, low=imm(0), high=length)
+            return
+        with b.if_(logical_and(row >= 0, row < height)):
+            low = b.let("low", minimum(maximum(imm(0) - column, 0), self._runs.width) * depth)
+            high = b.let("high", maximum(minimum(width - column, self._runs.width) * depth, low))
+            self._pad(at, imm(0), low)
+            self._move(at, start, low=low, high=high)
+            self._pad(at, high, length)
+        with b.else_():
+            self._pad(at, imm(0), length)
+
+    def _pad(self, at: Expr, low: Expr, high: Expr) -> None:
+        b, pad = self._b, self._layer.attrs.pad_value
+        if self._words:
+            with b.for_("i", high / WORD, start=low / WORD) as i:
+                b.store_as(self._target, "uint32", at / WORD + i, imm((pad & 0xFF) * 0x01010101, "uint32"))
+        else:
+            with b.for_("i", high, start=low) as i:
+                b.store(self._target, at + i, pad)
+
+    def _move(self, at: Expr, start: Expr, *, low: Expr, high: Expr) -> None:
+        b = self._b
+        if self._words:
+            with b.for_("i", high / WORD, start=low / WORD) as i:
+                b.store_as(self._target, "uint32", at / WORD + i, self._data.load("uint32", start / WORD + i))
+        else:
+            with b.for_("i", high, start=low) as i:
+                b.store(self._target, at + i, cast("int32", self._data.load("int8", start + i)))
+
+
 class WindowRuns:
     """The runs of a layer's window: rows x columns of them, each `width` pixels or `length` bytes or `quads` quads."""
 
@@ -158,15 +214,15 @@ class WindowRuns:
         """Of packing the windows of all output pixels `share` times (from counts under QEMU)."""
         attrs, (_, height, width, _) = self._layer.attrs, self._layer.data_type.shape
         images, rows, columns, _ = self._layer.out_type.shape
-        inside = images * _inside(rows, self.rows, 1, height, axis=(attrs.strides[0], attrs.dilation[0], attrs.padding[0]))
-        inside *= _inside(columns, self.columns, self.width, width, axis=(attrs.strides[1], attrs.dilation[1], attrs.padding[1]))
+        whole = images * inside(rows, self.rows, 1, height, axis=(attrs.strides[0], attrs.dilation[0], attrs.padding[0]))
+        whole *= inside(columns, self.columns, self.width, width, axis=(attrs.strides[1], attrs.dilation[1], attrs.padding[1]))
         pixels = images * rows * columns
-        border = pixels * self.count - inside
+        border = pixels * self.count - whole
         run = run_instructions(self.length, unroll=unroll) + (8 if any(attrs.padding) else 0)
         return int(share * (pixels * (self.count * run + 16) + border * (25 + 9 * self.length // 2)))
 
 
-def _inside(count: int, steps: int, extent: int, size: int, *, axis: tuple[int, int, int]) -> int:
+def inside(count: int, steps: int, extent: int, size: int, *, axis: tuple[int, int, int]) -> int:
     """How many of `count` * `steps` runs of `extent` positions lie within `size`; axis: (stride, dilation, padding before)."""
     stride, dilation, before = axis
     starts = [i * stride + k * dilation - before for i in range(count) for k in range(steps)]
