@@ -9,10 +9,14 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.op._check import fused_range, narrowed, require_dtype, require_quant, require_same_quant
-from aot.op._window import Padding, Window, explicit_padding, output_size
+from aot.op._window import Padding, Window, explicit_padding, inside, output_size
 from aot.op.convert import ConvertContext, operand, unsupported
-from aot.relay.expr import Expr, call
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
 from aot.support.dtype import is_float
+from aot.te.tensor import IterVar, reduce_axis
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,17 @@ def pad_widths(attrs: PoolAttrs) -> tuple[tuple[int, int], ...]:
     return (0, 0), (top, bottom), (left, right), (0, 0)
 
 
-def convert_pool(ctx: ConvertContext, op: OperatorView, *, name: str, dtypes: Sequence[str]) -> Expr:
+def window_axes(b: IRBuilder, y: Expr, x: Expr, *, image: Sequence[int], attrs: PoolAttrs) -> tuple[IterVar, IterVar]:
+    """Rows and columns of the window at output position (y, x), those inside the image of height and width `image`."""
+    (kh, kw), (sy, sx), (top, left, _, _) = attrs.pool_size, attrs.strides, attrs.padding
+    if not any(attrs.padding):
+        return reduce_axis(y * sy + kh, start=y * sy, name="ry"), reduce_axis(x * sx + kw, start=x * sx, name="rx")
+    y0, y1 = (b.let("row", e) for e in inside(y, stride=sy, before=top, kernel=kh, size=image[0]))
+    x0, x1 = (b.let("col", e) for e in inside(x, stride=sx, before=left, kernel=kw, size=image[1]))
+    return reduce_axis(y1, start=y0, name="ry"), reduce_axis(x1, start=x0, name="rx")
+
+
+def convert_pool(ctx: ConvertContext, op: OperatorView, *, name: str, dtypes: Sequence[str]) -> RelayExpr:
     """The pool with the clamp of its fused activation; input and output have one quantisation, as TFLite demands."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, data, dtypes)

@@ -17,7 +17,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
-from aot.op.convert import ConvertContext, Converter
+from aot.op.convert import ConvertContext, Converter, ForwardingContext
 from aot.op.quantize import Requantize8Attrs
 from aot.relay.expr import Constant, Expr, call, const
 from aot.support.dtype import int_range
@@ -48,21 +48,8 @@ def _shift(expr: Expr, source: TensorType, target: TensorType, span: Span) -> Ex
     return call("qnn.requantize8", [expr], attrs, span=span)
 
 
-class ShiftedContext:
-    """A ConvertContext that shows legacy tensors as int8."""
-
-    def __init__(self, ctx: ConvertContext) -> None:
-        self._ctx = ctx
-
-    @property
-    def oracle(self) -> str:
-        return self._ctx.oracle
-
-    def span(self, op: OperatorView) -> Span:
-        return self._ctx.span(op)
-
-    def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
-        return self._ctx.inline(op, subgraph)
+class ShiftedContext(ForwardingContext):
+    """Shows legacy tensors as int8."""
 
     def input(self, op: OperatorView, i: int) -> Expr | None:
         expr = self._ctx.input(op, i)

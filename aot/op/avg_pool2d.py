@@ -8,6 +8,7 @@ to int8 halves would go the other way).  Floats are added in the order of the wi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -15,13 +16,12 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import TensorType
 from aot.op._fixed_point import clamp_array
-from aot.op._pool import PoolAttrs, convert_pool, infer_pool, pad_widths, taps
-from aot.op._window import inside
+from aot.op._pool import PoolAttrs, convert_pool, infer_pool, pad_widths, taps, window_axes
 from aot.op.convert import ConvertContext, from_tflite
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.support.dtype import is_float
-from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import Tensor, compute
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, as_expr, cast, clamp, imm, select
@@ -45,20 +45,12 @@ def evaluate(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PoolAttrs, out_type: TensorType) -> Tensor:
     (data,) = args
-    (kh, kw), (sy, sx), (top, left, _, _) = attrs.pool_size, attrs.strides, attrs.padding
 
     def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
-        y0: Expr
-        y1: Expr
-        x0: Expr
-        x1: Expr
+        axes = rows, columns = window_axes(b, y, x, image=data.shape[1:3], attrs=attrs)
+        count: Expr | int = prod(attrs.pool_size)
         if any(attrs.padding):
-            y0, y1 = (b.let("row", e) for e in inside(y, stride=sy, before=top, kernel=kh, size=data.shape[1]))
-            x0, x1 = (b.let("col", e) for e in inside(x, stride=sx, before=left, kernel=kw, size=data.shape[2]))
-            count: Expr | int = b.let("count", (y1 - y0) * (x1 - x0))
-        else:
-            y0, y1, x0, x1, count = y * sy, y * sy + kh, x * sx, x * sx + kw, kh * kw
-        axes = [reduce_axis(y1, start=y0, name="ry"), reduce_axis(x1, start=x0, name="rx")]
+            count = b.let("count", (rows.stop - rows.start) * (columns.stop - columns.start))
         if is_float(out_type.dtype):
             zero = imm(0.0, "float32")
             total = te_sum(b, axes, lambda ry, rx: data.at(b, (n, ry, rx, c)), init=zero, dtype="float32")

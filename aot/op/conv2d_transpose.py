@@ -14,7 +14,6 @@ import numpy as np
 
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
-from aot.ir.span import Span
 from aot.ir.type import TensorType, Type
 from aot.op._float_layer import Bounds, bounds, is_float_layer, layer_operands
 from aot.op._quantized_layer import check_quantized_layer, finish_layer, layer_weights
@@ -22,7 +21,7 @@ from aot.op._uint8 import legacy_uint8
 from aot.op._window import TransposedWindow, Window, explicit_padding
 from aot.op.conv2d_transpose_float import NAME as FLOAT
 from aot.op.conv2d_transpose_float import FloatTransposeAttrs
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import ConvertContext, ForwardingContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, Expr, call
 from aot.te.tensor import Tensor, compute, reduce_axis
@@ -98,21 +97,8 @@ _ORDER = (2, 1, 3)
 """Positions of data, weights and bias among the operands; the first one is the shape of the result."""
 
 
-class _AsConvolution:
-    """A ConvertContext that shows the operands in the order of a convolution's."""
-
-    def __init__(self, ctx: ConvertContext) -> None:
-        self._ctx = ctx
-
-    @property
-    def oracle(self) -> str:
-        return self._ctx.oracle
-
-    def span(self, op: OperatorView) -> Span:
-        return self._ctx.span(op)
-
-    def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
-        return self._ctx.inline(op, subgraph)
+class _AsConvolution(ForwardingContext):
+    """Shows the operands in the order of a convolution's."""
 
     def input(self, op: OperatorView, i: int) -> Expr | None:
         return self._ctx.input(op, _ORDER[i])
@@ -122,9 +108,6 @@ class _AsConvolution:
 
     def input_type(self, op: OperatorView, i: int) -> TensorType:
         return self._ctx.input_type(op, _ORDER[i])
-
-    def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
-        return self._ctx.output_type(op, i)
 
 
 @from_tflite("TRANSPOSE_CONV", "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*float32", f"nn.conv2d_transpose {FLOAT}")

@@ -37,6 +37,35 @@ class ConvertContext(Protocol):
         """The outputs of subgraph number `subgraph` of the file on the operands of `op`."""
 
 
+class ForwardingContext:
+    """A ConvertContext that passes every question on; a class derived from it answers some in another way."""
+
+    def __init__(self, ctx: ConvertContext) -> None:
+        self._ctx = ctx
+
+    @property
+    def oracle(self) -> str:
+        return self._ctx.oracle
+
+    def input(self, op: OperatorView, i: int) -> Expr | None:
+        return self._ctx.input(op, i)
+
+    def constant(self, op: OperatorView, i: int) -> Array:
+        return self._ctx.constant(op, i)
+
+    def input_type(self, op: OperatorView, i: int) -> TensorType:
+        return self._ctx.input_type(op, i)
+
+    def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
+        return self._ctx.output_type(op, i)
+
+    def span(self, op: OperatorView) -> Span:
+        return self._ctx.span(op)
+
+    def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
+        return self._ctx.inline(op, subgraph)
+
+
 Converter = Callable[[ConvertContext, OperatorView], Expr | Sequence[Expr]]
 
 EVERY = "bool int8 uint8 int16 uint16 int32 uint32 int64 float32"

@@ -13,13 +13,12 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import TensorType
-from aot.op._pool import PoolAttrs, convert_pool, infer_pool, pad_widths, taps
-from aot.op._window import inside
+from aot.op._pool import PoolAttrs, convert_pool, infer_pool, pad_widths, taps, window_axes
 from aot.op.convert import ConvertContext, from_tflite
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.support.dtype import int_range, is_float
-from aot.te.tensor import Tensor, compute, reduce, reduce_axis
+from aot.te.tensor import Tensor, compute, reduce
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, maximum, select
 
@@ -42,27 +41,16 @@ def evaluate(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PoolAttrs, out_type: TensorType) -> Tensor:
     (data,) = args
-    (kh, kw), (sy, sx), (top, left, _, _) = attrs.pool_size, attrs.strides, attrs.padding
     dtype = "float32" if is_float(out_type.dtype) else "int32"
 
     def larger(a: Expr, b: Expr) -> Expr:
         return select(a < b, b, a) if dtype == "float32" else maximum(a, b)
 
     def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
-        y0: Expr
-        y1: Expr
-        x0: Expr
-        x1: Expr
-        if any(attrs.padding):
-            y0, y1 = (b.let("row", e) for e in inside(y, stride=sy, before=top, kernel=kh, size=data.shape[1]))
-            x0, x1 = (b.let("col", e) for e in inside(x, stride=sx, before=left, kernel=kw, size=data.shape[2]))
-        else:
-            y0, y1, x0, x1 = y * sy, y * sy + kh, x * sx, x * sx + kw
-        axes = [reduce_axis(y1, start=y0, name="ry"), reduce_axis(x1, start=x0, name="rx")]
-
         def term(ry: Expr, rx: Expr) -> Expr:
             return cast(dtype, data.at(b, (n, ry, rx, c)))
 
+        axes = window_axes(b, y, x, image=data.shape[1:3], attrs=attrs)
         best = reduce(b, axes, term, combine=larger, init=lowest(out_type.dtype), dtype=dtype)
         if dtype == "float32":
             return best
