@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import hypothesis.strategies as st
@@ -39,6 +39,7 @@ INT16_BIAS32 = Kind("int16", "int8", "int32")
 INT4 = Kind("int8", "int4")
 INT16_INT4 = Kind("int16", "int4", "int64")
 UINT8 = Kind("uint8", "uint8")
+FLOAT = Kind("float32", "float32", "float32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +79,19 @@ class LayerModel:
             typical *= depth**0.5
         inputs = [source, weights, *self._bias(b, rng, scale_x * scale, typical)]
         scale_y = float(np.float32(scale_x * scale.mean() * typical / (self.reach * (high - low) / 4)))
-        result = b.tensor("y", self._out_shape(), self.kind.data, scale=scale_y, zero_point=zy)
-        b.op(self.op, inputs, [result], version=self._version(), **self._options())
+        result = b.tensor("y", self.out_shape(), self.kind.data, scale=scale_y, zero_point=zy)
+        b.op(self.op, inputs, [result], version=self._version(), **self.options())
         return b.build([source], [result])
 
-    def _weights(self, b: ModelBuilder, rng: np.random.Generator, zp: int) -> tuple[int, Array, int]:
-        depth = self.shape[-1] // self.groups
-        axis, shape = 0, (self.channels, *self.kernel, depth)
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        depth = self.shape[-1]
         if self.op == "DEPTHWISE_CONV_2D":
-            axis, shape = 3, (1, *self.kernel, self.channels * depth)
-        elif self.op == "FULLY_CONNECTED":
-            shape = (self.channels, depth)
+            return (1, *self.kernel, self.channels * depth)
+        return (self.channels, depth) if self.op == "FULLY_CONNECTED" else (self.channels, *self.kernel, depth // self.groups)
+
+    def _weights(self, b: ModelBuilder, rng: np.random.Generator, zp: int) -> tuple[int, Array, int]:
+        shape, axis = self.weight_shape, 3 if self.op == "DEPTHWISE_CONV_2D" else 0
         low, high = self.kind.weight_range
         data = rng.integers(high - 20 if self.heavy else low, high, shape, endpoint=True)
         count = shape[axis] if self.per_channel and self.kind.weight != "uint8" else 1
@@ -105,7 +108,7 @@ class LayerModel:
         data = rng.integers(-int(typical / 3) - 1, int(typical / 3) + 2, count).astype(self.kind.bias)
         return [b.tensor("b", (count,), self.kind.bias, scale=scale, zero_point=[0] * len(scale), data=data)]
 
-    def _out_shape(self) -> tuple[int, ...]:
+    def out_shape(self) -> tuple[int, ...]:
         if self.op == "FULLY_CONNECTED":
             return (self.shape[0], self.channels)
         channels = self.channels * (self.shape[-1] if self.op == "DEPTHWISE_CONV_2D" else 1)
@@ -118,7 +121,7 @@ class LayerModel:
     def _version(self) -> int:
         return {"CONV_2D": 8, "DEPTHWISE_CONV_2D": 6, "FULLY_CONNECTED": 12}[self.op]
 
-    def _options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"fused_activation_function": self.activation}
         if self.kind == INT16_BIAS32:
             options["quantized_bias_type"] = "INT32"
@@ -156,6 +159,14 @@ def windows(draw: st.DrawFn, op: str, kind: Kind) -> LayerModel:
         draw(st.sampled_from([0.02, 0.7, 1.5])),
         seed=draw(SEEDS),
     )
+
+
+@st.composite
+def grouped(draw: st.DrawFn, kind: Kind, fewest: int = 2) -> LayerModel:
+    """CONV_2D in at most four groups of one to five channels each."""
+    layer, groups = draw(windows("CONV_2D", kind)), draw(st.integers(fewest, 4))
+    shape = (*layer.shape[:3], layer.shape[3] * groups)
+    return replace(layer, shape=shape, channels=min(layer.channels, 3) * groups, groups=groups)
 
 
 @st.composite

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -12,18 +10,10 @@ from hypothesis import given, settings
 from aot.errors import UnsupportedError
 from aot.relay.expr import Call, post_order
 from tests.op._differential import FAST, SLOW, check, main_of
-from tests.op._layer_models import INT4, INT16, INT16_BIAS32, UINT8, Kind, LayerModel, extremes, windows
+from tests.op._layer_models import INT4, INT16, INT16_BIAS32, UINT8, Kind, LayerModel, extremes, grouped
 
 INT8 = Kind("int8", "int8")
 KINDS = [INT8, INT16, INT16_BIAS32, INT4, UINT8]
-
-
-@st.composite
-def grouped(draw: st.DrawFn, kind: Kind) -> LayerModel:
-    """Two to four groups of one to five channels each."""
-    layer, groups = draw(windows("CONV_2D", kind)), draw(st.integers(2, 4))
-    shape = (*layer.shape[:3], layer.shape[3] * groups)
-    return replace(layer, shape=shape, channels=min(layer.channels, 3) * groups, groups=groups)
 
 
 @given(st.sampled_from(KINDS).flatmap(grouped))
