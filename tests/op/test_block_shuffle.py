@@ -16,18 +16,21 @@ from tests.op._one_op import MOVABLE, Spec, const, draw_array, moving, one_op, s
 
 
 @st.composite
-def depths(draw: st.DrawFn) -> bytes:
+def depths(draw: st.DrawFn, name: str = "") -> bytes:
+    """Of that operator, or of either."""
     n, h, w, c = draw(dims(4, largest=3))
     b = draw(st.integers(1, 3))
     shapes = [(n, h * b, w * b, c), (n, h, w, c * b * b)]
     dtype = draw(st.sampled_from(["int8", "uint8", "int32", "int64", "float32"]))
-    if draw(st.booleans()):
+    name = name or draw(st.sampled_from(["DEPTH_TO_SPACE", "SPACE_TO_DEPTH"]))
+    if name == "SPACE_TO_DEPTH":
         return moving("SPACE_TO_DEPTH", dtype, shapes, block_size=b)
     return moving("DEPTH_TO_SPACE", dtype, shapes[::-1], block_size=b)
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> bytes:
+def batches(draw: st.DrawFn, name: str = "") -> bytes:
+    """Of that operator, or of either."""
     rank = draw(st.integers(1, 2))
     space, blocks = draw(dims(rank, largest=4)), draw(dims(rank, largest=3))
     batch, channels = draw(st.integers(1, 2)), draw(st.integers(1, 3))
@@ -36,7 +39,8 @@ def batches(draw: st.DrawFn) -> bytes:
     pairs = [(draw(st.integers(0, n * b - 1)), 0) for n, b in zip(space, blocks, strict=True)]
     pairs = [(first, draw(st.integers(0, n * b - 1 - first))) for (first, _), n, b in zip(pairs, space, blocks, strict=True)]
     large = (batch, *(n * b - sum(p) for n, b, p in zip(space, blocks, pairs, strict=True)), channels)
-    if draw(st.booleans()):
+    name = name or draw(st.sampled_from(["SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"]))
+    if name == "BATCH_TO_SPACE_ND":
         return moving("BATCH_TO_SPACE_ND", dtype, [small, large], [const(blocks), const(pairs)])
     return moving("SPACE_TO_BATCH_ND", dtype, [large, small], [const(blocks), const(pairs)])
 

@@ -52,10 +52,12 @@ def test_cast_often(source: str, result: str, floats: list[float], seed: int) ->
 
 
 @st.composite
-def selects(draw: st.DrawFn) -> bytes:
+def selects(draw: st.DrawFn, name: str = "") -> bytes:
+    """Of that operator, or of either."""
     dtype = draw(st.sampled_from(MOVABLE))
     quant = same_quant(dtype)
-    if draw(st.booleans()):
+    name = name or draw(st.sampled_from(["SELECT_V2", "SELECT"]))
+    if name == "SELECT":
         shape = draw(dims(draw(st.integers(1, 3)), largest=4))
         cond = draw(st.sampled_from([shape, shape[:1]]))
         data = Spec(shape, dtype, quant)

@@ -59,6 +59,12 @@ def test_pad_of_other_types(dtype: str) -> None:
     check(moving("PADV2", dtype, (1, 3, 2), (1, 6, 3), constant=pads, value=3), host=dtype == "float32")
 
 
+def test_padding_with_a_large_number() -> None:
+    """Elements are numbered while a copy is planned; a fill must not be taken for one of them."""
+    for value in (np.iinfo(np.int64).max, (1 << 40) + 1, 1 << 39, -(1 << 39) - 1):
+        check(moving("PADV2", "int64", (1, 2), (1, 4), constant=[[0, 0], [1, 1]], value=value))
+
+
 def test_negative_padding() -> None:
     with pytest.raises(AotError, match="E1122"):
         main_of(moving("PAD", "int8", (1, 3, 2), (1, 3, 2), constant=[[0, 0], [-1, 1], [0, 0]]))

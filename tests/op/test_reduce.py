@@ -29,9 +29,9 @@ def shapes(draw: st.DrawFn) -> tuple[tuple[int, ...], list[int], tuple[int, ...]
 
 
 @st.composite
-def plain(draw: st.DrawFn) -> bytes:
-    """A reduction of plain numbers, or an extreme of codes."""
-    name = draw(st.sampled_from(sorted(OPERATORS)))
+def plain(draw: st.DrawFn, name: str = "") -> bytes:
+    """A reduction of plain numbers, or an extreme of codes; by that name, or by any."""
+    name = name or draw(st.sampled_from(sorted(OPERATORS)))
     dtype = draw(st.sampled_from([*OPERATORS[name][1], *(["bool"] if name in OF_BOOL else [])]))
     shape, axes, result, keep = draw(shapes())
     quant = same_quant(dtype)
@@ -39,9 +39,9 @@ def plain(draw: st.DrawFn) -> bytes:
 
 
 @st.composite
-def codes(draw: st.DrawFn) -> tuple[str, str, bytes]:
-    """A sum, mean or product of codes."""
-    name = draw(st.sampled_from(["SUM", "MEAN", "REDUCE_PROD"]))
+def codes(draw: st.DrawFn, name: str = "") -> tuple[str, str, bytes]:
+    """A sum, mean or product of codes; by that name, or by any."""
+    name = name or draw(st.sampled_from(["SUM", "MEAN", "REDUCE_PROD"]))
     dtype = draw(st.sampled_from(["int8", "int16"] if name == "REDUCE_PROD" else ["int8", "uint8", "int16"]))
     limits = np.iinfo(dtype)
     zero = st.just(0) if dtype == "int16" else st.integers(limits.min, limits.max)

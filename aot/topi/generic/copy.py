@@ -27,7 +27,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as Scalar
 from aot.tir.expr import Imm, imm
 from aot.tir.function import FuncAttrs
-from aot.topi.generic.copy_plan import SOURCE, Axis, Codes, Nest, codes_of, find_nests, source_numbers
+from aot.topi.generic.copy_plan import HALF, SOURCE, Axis, Codes, Nest, codes_of, find_nests, source_numbers
 from aot.topi.generic.elementwise import ANCHORS as ELEMENTWISE
 from aot.topi.generic.elementwise import INSTRUCTIONS, is_elementwise
 
@@ -129,7 +129,9 @@ class _Finder:
         return len(self.sources)
 
     def _moved(self, call: Call) -> Codes:
-        if is_float(tensor_type(call).dtype) and getattr(call.attrs, "pad_value", 0.0) != 0.0:
+        fill = getattr(call.attrs, "pad_value", 0)
+        # fills that codes have no room for
+        if fill != 0 if is_float(tensor_type(call).dtype) else not -HALF <= fill < HALF:
             raise _NotMovementError
         args = [self.codes(a) for a in call.args]
         moved = F_EVALUATE.get(str(call.op))(*args, attrs=call.attrs, out_type=tensor_type(call))
