@@ -25,7 +25,7 @@ NEVER = 1 << 40
 CHAIN_LENGTH = 400
 """Operators in one chain at most: rows are asked for recursively."""
 
-WORK = 400_000
+WORK = 2_000_000
 """Rows to make in all, over all chains that are looked at; then the best bound so far is returned as it is."""
 
 
