@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 from typing import Any
 
 import hypothesis.strategies as st
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from aot.op._math import MEANING
 from aot.relay.interpreter import evaluate
 from tests.op._differential import EVERY_CODE, FAST, SLOW, check, check_lowering, main_of, scales
 from tests.op._one_op import Spec, one_op
@@ -100,6 +103,19 @@ def sixteen_case(opcode: str, x_scale: float, y_scale: float, data: Any, **optio
     check(model, [data])
 
 
+@pytest.fixture
+def _tanh_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference calls the C library's tanhf, which glibc rounds correctly from 2.41 on only; ours always does.
+
+    With the library's function in place of ours the tables are the same to the bit.
+    """
+    library = ctypes.util.find_library("m")
+    if library is not None:
+        tanhf = ctypes.CDLL(library).tanhf
+        tanhf.restype, tanhf.argtypes = ctypes.c_float, [ctypes.c_float]
+        monkeypatch.setitem(MEANING, "tanh", tanhf)
+
+
 def run_sixteen(opcode: str, options: dict[str, Any], examples: Any) -> None:
     @given(scales(), scales(), st.integers(0, 1000))
     @examples
@@ -111,12 +127,20 @@ def run_sixteen(opcode: str, options: dict[str, Any], examples: Any) -> None:
     test()
 
 
+@pytest.mark.usefixtures("_tanh_of_this_machine")
 @pytest.mark.parametrize(("opcode", "options"), SIXTEEN)
 def test_sixteen_bits(opcode: str, options: dict[str, Any]) -> None:
     run_sixteen(opcode, options, FAST)
 
 
+@pytest.mark.usefixtures("_tanh_of_this_machine")
+def test_a_table_by_tanh() -> None:
+    data = np.arange(-32768, 32768, 11, dtype=np.int16).reshape(1, -1)
+    sixteen_case("GELU", 3 / 256, 3 / 256, data, approximate=True)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("_tanh_of_this_machine")
 @pytest.mark.parametrize(("opcode", "options"), SIXTEEN)
 def test_sixteen_bits_often(opcode: str, options: dict[str, Any]) -> None:
     run_sixteen(opcode, options, SLOW)

@@ -16,9 +16,7 @@ from tests.op._differential import FAST, SEEDS, SLOW, check, main_of
 from tests.op._one_op import Spec, one_op
 from tests.writer import Quant
 
-SCALES = st.one_of(
-    st.sampled_from([0.0625, 0.125, 0.09375, 1.0]), st.floats(0.0005, 3.0).map(lambda x: float(np.float32(x)))
-)
+SCALES = st.one_of(st.sampled_from([0.0625, 0.125, 0.09375, 1.0]), st.floats(0.0005, 3.0).map(lambda x: float(np.float32(x))))
 ZERO_POINTS = st.one_of(st.sampled_from([-128, 0, 127]), st.integers(-128, 127))
 
 

@@ -13,9 +13,7 @@ from tests.op._differential import FAST, SEEDS, SLOW, check, main_of
 from tests.op._one_op import Spec, one_op
 from tests.writer import Quant, softmax_model
 
-SCALES = st.one_of(
-    st.sampled_from([0.0625, 0.125, 0.25, 1.0]), st.floats(0.0005, 2.0).map(lambda x: float(np.float32(x)))
-)
+SCALES = st.one_of(st.sampled_from([0.0625, 0.125, 0.25, 1.0]), st.floats(0.0005, 2.0).map(lambda x: float(np.float32(x))))
 BETAS = st.sampled_from([1.0, 0.5, 0.1, 2.0])
 
 
