@@ -123,14 +123,14 @@ def compile_model(
         options=asdict(options),
     )
     result = _compile_main(main, cpu, name=name, options=options, info=info)
+    plain = replace(options, opt="balanced") if options.opt == "ram" else options
+    compiled = partial(_compile_main, main, cpu, name=name, options=plain, info=info)
     if options.opt == "ram" and options.ram_budget is None and not options.feed_rows:
         # whole layers may overlap more than the search for cascades counts on
-        whole = _compile_main(main, cpu, name=name, options=replace(options, opt="balanced"), info=info)
-        result = min(result, whole, key=lambda e: e.layout.plan.size)
-    elif _may_grow(options) and result.layout.plan.size > bounds.liveness:
-        compiled = partial(_compile_main, main, cpu, name=name, options=options, info=info)
-        result = _within(bounds.liveness, result, compiled)
-    return result
+        whole = compiled()
+        whole = _within(bounds.liveness, whole, compiled) if _may_grow(plain) else whole
+        return min(result, whole, key=lambda e: e.layout.plan.size)
+    return _within(bounds.liveness, result, compiled) if _may_grow(options) else result
 
 
 MOST_SLOWDOWN = 1.25
@@ -143,7 +143,9 @@ def _may_grow(options: Options) -> bool:
 
 
 def _within(bound: int, usual: Executable, compiled: Callable[..., Executable]) -> Executable:
-    """The model with less scratch memory where that pays; `compiled` compiles it for a `whole_limit`."""
+    """The model with less scratch memory where it takes more than `bound` and that pays; `compiled` is for a `whole_limit`."""
+    if usual.layout.plan.size <= bound:
+        return usual
     small = compiled(whole_limit=bound)
     over = small.layout.plan.size - bound
     if over > 0 and _pays(small, usual):  # layers that fit one by one do not so together, so each gets that much less

@@ -61,8 +61,8 @@ class Policy:
 
     @property
     def limits_ram(self) -> bool:
-        """Whether kernels that are made for their scratch memory are in the running."""
-        return self.cascades or self.whole_limit is not None
+        """Whether kernels that are made for their scratch memory are in the running; a row of a cascade needs little anyway."""
+        return self.ram_budget is not None or self.whole_limit is not None
 
 
 def lower_group(func: Function, target: Target, name: str) -> Lowered:
