@@ -5,7 +5,8 @@ from fractions import Fraction
 import pytest
 
 from aot.errors import UsageError
-from aot.micro.board import board_names, data_folder, load_board, parse_board
+from aot.micro.board import board_names, load_board, parse_board
+from aot.support.data import data_folder
 
 SEVEN = ["host", "microbit", "mps2-an385", "mps2-an386", "mps2-an500", "mps2-an505", "mps3-an547"]
 
@@ -31,7 +32,7 @@ def test_unknown_board_names_the_known_ones() -> None:
 
 
 def test_a_board_may_live_in_any_folder(tmp_path) -> None:
-    text = (data_folder("boards") / "mps2-an386" / "board.toml").read_text()
+    text = _m4()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "board.toml").write_text(text.replace('name = "mps2-an386"', 'name = "mine"'))
     assert load_board(str(tmp_path / "mine")).name == "mine"
@@ -85,7 +86,7 @@ def test_folder_and_name_must_agree(tmp_path) -> None:
 
 
 def test_serial_port() -> None:
-    text = (data_folder("boards") / "mps2-an386" / "board.toml").read_text()
+    text = _m4()
     port = parse_board(text, "board.toml").uart
     assert port is not None
     assert (port.kind, port.base, port.clock) == ("cmsdk", 0x40004000, 25_000_000)
@@ -97,7 +98,7 @@ def test_serial_port() -> None:
 
 
 def test_output_pin() -> None:
-    text = (data_folder("boards") / "mps2-an386" / "board.toml").read_text()
+    text = _m4()
     pin = parse_board(text, "board.toml").gpio
     assert pin is not None
     assert (pin.kind, pin.base, pin.pin) == ("cmsdk", 0x40010000, 0)
