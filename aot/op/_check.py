@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
+from typing import Self
 
 from aot.frontend.view import OperatorView
 from aot.ir.type import TensorType
@@ -46,6 +48,14 @@ def fused_range(ctx: ConvertContext, op: OperatorView, out_type: TensorType) -> 
     return activation_range(activation, out_type)
 
 
-def narrowed(lo: int, hi: int, *, inner: tuple[int, int]) -> tuple[int, int]:
-    """The one clamp that equals a clamp to `inner` followed by one to [lo, hi]."""
-    return min(max(inner[0], lo), hi), max(min(inner[1], hi), lo)
+class Clamped:
+    """Attributes, a frozen dataclass, of an operator that clamps its result to [lo, hi]."""
+
+    __slots__ = ()
+
+    lo: int
+    hi: int
+
+    def clipped(self, lo: int, hi: int) -> Self:
+        """The same followed by a clamp to [lo, hi]."""
+        return replace(self, lo=min(max(self.lo, lo), hi), hi=max(min(self.hi, hi), lo))  # type: ignore[type-var]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, TypeRuleError
 from aot.ir.type import TensorType, Type
-from aot.op._check import fused_range, narrowed, require_dtype, require_quant, require_same_quant
+from aot.op._check import Clamped, fused_range, require_dtype, require_quant, require_same_quant
 from aot.op._window import Padding, Window, explicit_padding, inside, output_size
 from aot.op.convert import ConvertContext, operand, unsupported
 from aot.relay.expr import Expr as RelayExpr
@@ -20,7 +20,7 @@ from aot.tir.expr import Expr
 
 
 @dataclass(frozen=True, slots=True)
-class PoolAttrs:
+class PoolAttrs(Clamped):
     """(vertical, horizontal) window and strides, padding (top, left, bottom, right), clamp [lo, hi] in codes."""
 
     pool_size: tuple[int, int]
@@ -28,11 +28,6 @@ class PoolAttrs:
     padding: Padding
     lo: int
     hi: int
-
-    def clipped(self, lo: int, hi: int) -> PoolAttrs:
-        """The same followed by a clamp to [lo, hi]."""
-        new_lo, new_hi = narrowed(lo, hi, inner=(self.lo, self.hi))
-        return replace(self, lo=new_lo, hi=new_hi)
 
 
 def infer_pool(types: Sequence[Type], attrs: PoolAttrs) -> Type:

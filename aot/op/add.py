@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -23,7 +23,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.op._binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op._check import fused_range, narrowed, require_dtype, require_quant
+from aot.op._check import Clamped, fused_range, require_dtype, require_quant
 from aot.op._fixed_point import (
     Int64,
     multiply_by_quantized_multiplier,
@@ -50,7 +50,7 @@ LEFT_SHIFT = {"int8": 20, "int16": 15}
 
 
 @dataclass(frozen=True, slots=True)
-class AddAttrs:
+class AddAttrs(Clamped):
     """Zero point, multiplier and shift of each operand and of the result; the clamp [lo, hi]; the result's parameters."""
 
     input_zp: tuple[int, int]
@@ -64,11 +64,6 @@ class AddAttrs:
     quant: QuantParams | None = None
     left_shift: int = LEFT_SHIFT["int8"]
     sign: int = 1
-
-    def clipped(self, lo: int, hi: int) -> AddAttrs:
-        """The same followed by a clamp to [lo, hi]."""
-        new_lo, new_hi = narrowed(lo, hi, inner=(self.lo, self.hi))
-        return replace(self, lo=new_lo, hi=new_hi)
 
 
 def infer_type(types: Sequence[Type], attrs: AddAttrs) -> Type:

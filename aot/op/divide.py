@@ -10,7 +10,7 @@ with TFLM as the oracle what its arithmetic makes of it: a product with `INVERSE
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.op._binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op._check import fused_range, narrowed, require_dtype, require_quant
+from aot.op._check import Clamped, fused_range, require_dtype, require_quant
 from aot.op._fixed_point import (
     Int64,
     clamp_array,
@@ -46,7 +46,7 @@ INVERSE_OF_ZERO = -1515870788
 
 
 @dataclass(frozen=True, slots=True)
-class DivideAttrs:
+class DivideAttrs(Clamped):
     """Zero points of the operands; multiplier, shift and zero point of the result; clamp [lo, hi]."""
 
     input_zp: tuple[int, int]
@@ -57,11 +57,6 @@ class DivideAttrs:
     hi: int
     quant: QuantParams | None = None
     inverts_zero: bool = False
-
-    def clipped(self, lo: int, hi: int) -> DivideAttrs:
-        """The same followed by a clamp to [lo, hi]."""
-        new_lo, new_hi = narrowed(lo, hi, inner=(self.lo, self.hi))
-        return replace(self, lo=new_lo, hi=new_hi)
 
 
 def infer_type(types: Sequence[Type], attrs: DivideAttrs) -> Type:

@@ -10,7 +10,7 @@ reference leaves uncomputed, TFLM's `reduce_common.cc`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.op._check import narrowed, require_dtype, require_quant
+from aot.op._check import Clamped, require_dtype, require_quant
 from aot.op._fixed_point import clamp_array, multiply_by_quantized_multiplier, quantize_multiplier, tir_requantize, wrap_int32
 from aot.op._reduce import constant_axes, reduced_index, reduced_shape
 from aot.op.convert import ConvertContext, operand, unsupported
@@ -35,7 +35,7 @@ CODES = ("int8", "uint8", "int16")
 
 
 @dataclass(frozen=True, slots=True)
-class MeanAttrs:
+class MeanAttrs(Clamped):
     """`axes` sorted and non-negative; multiplier and shift hold input scale / (output scale * count)."""
 
     axes: tuple[int, ...]
@@ -47,11 +47,6 @@ class MeanAttrs:
     lo: int = -128
     hi: int = 127
     quant: QuantParams | None = None
-
-    def clipped(self, lo: int, hi: int) -> MeanAttrs:
-        """The same followed by a clamp to [lo, hi]."""
-        new_lo, new_hi = narrowed(lo, hi, inner=(self.lo, self.hi))
-        return replace(self, lo=new_lo, hi=new_hi)
 
 
 def infer_type(types: Sequence[Type], attrs: MeanAttrs) -> Type:

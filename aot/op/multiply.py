@@ -7,7 +7,7 @@ Oracle: `reference_integer_ops::Mul` with the parameters of `mul.cc`, which mult
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.op._binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op._check import fused_range, narrowed, require_dtype, require_quant
+from aot.op._check import Clamped, fused_range, require_dtype, require_quant
 from aot.op._fixed_point import named, quantize_multiplier, requantize, tir_requantize
 from aot.op._uint8 import legacy_uint8
 from aot.op.arithmetic import convert_plain, is_plain
@@ -31,7 +31,7 @@ CODES = ("int8", "int16")
 
 
 @dataclass(frozen=True, slots=True)
-class MultiplyAttrs:
+class MultiplyAttrs(Clamped):
     """Zero points of the operands; multiplier, shift and zero point of the result; the clamp [lo, hi]."""
 
     input_zp: tuple[int, int]
@@ -41,11 +41,6 @@ class MultiplyAttrs:
     lo: int
     hi: int
     quant: QuantParams | None = None
-
-    def clipped(self, lo: int, hi: int) -> MultiplyAttrs:
-        """The same followed by a clamp to [lo, hi]."""
-        new_lo, new_hi = narrowed(lo, hi, inner=(self.lo, self.hi))
-        return replace(self, lo=new_lo, hi=new_hi)
 
 
 def infer_type(types: Sequence[Type], attrs: MultiplyAttrs) -> Type:

@@ -8,7 +8,7 @@ LEAKY_RELU has alpha = 1 and its slope in the second multiplier.  Oracles: `refe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.op._binary import broadcast_at, broadcast_shape
-from aot.op._check import narrowed, require_dtype, require_quant
+from aot.op._check import Clamped, require_dtype, require_quant
 from aot.op._fixed_point import (
     clamp_array,
     multiply_by_quantized_multiplier,
@@ -40,7 +40,7 @@ from aot.tir.expr import Expr, cast, clamp, imm, select
 
 
 @dataclass(frozen=True, slots=True)
-class PreluAttrs:
+class PreluAttrs(Clamped):
     """Zero points of data, alpha and result; (multiplier, shift) for x >= 0 and for x < 0; the clamp [lo, hi]."""
 
     input_zp: int
@@ -51,11 +51,6 @@ class PreluAttrs:
     lo: int
     hi: int
     quant: QuantParams | None = None
-
-    def clipped(self, lo: int, hi: int) -> PreluAttrs:
-        """The same followed by a clamp to [lo, hi]."""
-        new_lo, new_hi = narrowed(lo, hi, inner=(self.lo, self.hi))
-        return replace(self, lo=new_lo, hi=new_hi)
 
 
 def infer_type(types: Sequence[Type], attrs: PreluAttrs) -> Type:

@@ -9,14 +9,14 @@ Between codes: q = clamp(zp + rescale(q_in - zp_in)) with double rounding.  Orac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.op._check import narrowed, require_dtype, require_quant
+from aot.op._check import Clamped, require_dtype, require_quant
 from aot.op._fixed_point import named, quantize_multiplier, requantize, tir_requantize
 from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
@@ -32,7 +32,7 @@ SOURCES = (*CODES, "int32")
 
 
 @dataclass(frozen=True, slots=True)
-class QuantizeAttrs:
+class QuantizeAttrs(Clamped):
     """Parameters and type of the result; clamp [lo, hi]."""
 
     scale: float
@@ -41,14 +41,9 @@ class QuantizeAttrs:
     hi: int
     dtype: str = "int8"
 
-    def clipped(self, lo: int, hi: int) -> QuantizeAttrs:
-        """The same followed by a clamp to [lo, hi]."""
-        new_lo, new_hi = narrowed(lo, hi, inner=(self.lo, self.hi))
-        return replace(self, lo=new_lo, hi=new_hi)
-
 
 @dataclass(frozen=True, slots=True)
-class Requantize8Attrs:
+class Requantize8Attrs(Clamped):
     """Zero point of the data; multiplier, shift and zero point of the result; clamp [lo, hi]; the result's type."""
 
     input_zp: int
@@ -59,11 +54,6 @@ class Requantize8Attrs:
     hi: int
     dtype: str = "int8"
     quant: QuantParams | None = None
-
-    def clipped(self, lo: int, hi: int) -> Requantize8Attrs:
-        """The same followed by a clamp to [lo, hi]."""
-        new_lo, new_hi = narrowed(lo, hi, inner=(self.lo, self.hi))
-        return replace(self, lo=new_lo, hi=new_hi)
 
 
 def infer_quantize(types: Sequence[Type], attrs: QuantizeAttrs) -> Type:

@@ -12,12 +12,13 @@ result is the same for an accumulator that fits 32 bits as for the wide one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
+from aot.op._check import Clamped
 from aot.op._fixed_point import (
     is_reduced,
     multiply_by_quantized_multiplier,
@@ -32,7 +33,7 @@ from aot.tir.expr import Expr, cast, clamp
 
 
 @dataclass(frozen=True, slots=True)
-class RequantizeAttrs:
+class RequantizeAttrs(Clamped):
     """One (multiplier, shift) for all, or one for each index of the last axis; the result lies in [lo, hi]."""
 
     multiplier: tuple[int, ...]
@@ -51,10 +52,6 @@ class RequantizeAttrs:
     @property
     def per_channel(self) -> bool:
         return len(self.multiplier) > 1
-
-    def clipped(self, lo: int, hi: int) -> RequantizeAttrs:
-        """The same followed by a clamp to [lo, hi]."""
-        return replace(self, lo=min(max(self.lo, lo), hi), hi=max(min(self.hi, hi), lo))
 
 
 def infer_type(types: Sequence[Type], attrs: RequantizeAttrs) -> Type:
