@@ -12,9 +12,10 @@ from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, cast, imm, minimum
-from aot.topi.fused import EVERY_KIND, FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.fused import EVERY_KIND, FusedLayer, describe, match_layer
 from aot.topi.generic.layer import (
     LayerBuffers,
+    accepts_layer,
     accumulators,
     channel_blocks,
     finish,
@@ -25,11 +26,6 @@ from aot.topi.generic.layer import (
 )
 from aot.topi.generic.window import TapRange, tap_range
 from aot.topi.stream import ChannelBlock, ChannelStream
-
-
-def accepts(group: Group, _target: Target) -> bool:
-    layer = match_layer(group, EVERY_KIND)
-    return layer is not None and tail_accepts(layer)
 
 
 def remove_padding_value(layer: FusedLayer) -> tuple[FusedLayer, int]:
@@ -114,4 +110,4 @@ def _run_unit(run: Expr, depth: int) -> int:
     return int(run.value) if isinstance(run, Imm) else depth
 
 
-register_impl(Impl("generic.conv2d", "nn.conv2d", accepts, lower, plevel=0))
+register_impl(Impl("generic.conv2d", "nn.conv2d", accepts_layer, lower, plevel=0))

@@ -12,6 +12,7 @@ from aot.tir.expr import Expr, cast, minimum
 from aot.topi.fused import EVERY_KIND, FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.generic.layer import (
     LayerBuffers,
+    accepts_layer,
     accumulators,
     channel_blocks,
     finish,
@@ -24,11 +25,6 @@ from aot.topi.stream import ChannelBlock, ChannelStream
 
 TAIL_CODE = 360
 """Bytes of an element-wise call of the tail, at each of a block's results."""
-
-
-def accepts_dense(group: Group, _target: Target) -> bool:
-    layer = match_layer(group, EVERY_KIND)
-    return layer is not None and tail_accepts(layer)
 
 
 def accepts_pointwise(group: Group, _target: Target) -> bool:
@@ -89,5 +85,5 @@ def matrix_tile(b: IRBuilder, tile: _Tile, block: ChannelBlock) -> None:
             buffers.store((first + p, block.first + j), acc[p, j], stream.fields(buffers.params, block, j))
 
 
-register_impl(Impl("generic.dense", "nn.dense", accepts_dense, lower, plevel=0))
+register_impl(Impl("generic.dense", "nn.dense", accepts_layer, lower, plevel=0))
 register_impl(Impl("generic.pointwise", "nn.conv2d", accepts_pointwise, lower, plevel=1))

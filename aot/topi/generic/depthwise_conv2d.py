@@ -6,16 +6,11 @@ from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
-from aot.topi.fused import EVERY_KIND, describe, match_layer, tail_accepts
+from aot.topi.fused import EVERY_KIND, describe, match_layer
 from aot.topi.generic.conv2d import remove_padding_value
-from aot.topi.generic.layer import accumulators, channel_blocks, finish, make_stream, open_layer, product
+from aot.topi.generic.layer import accepts_layer, accumulators, channel_blocks, finish, make_stream, open_layer, product
 from aot.topi.generic.window import tap_range
 from aot.topi.stream import ChannelBlock
-
-
-def accepts(group: Group, _target: Target) -> bool:
-    layer = match_layer(group, EVERY_KIND)
-    return layer is not None and tail_accepts(layer)
 
 
 def block_size(multiplier: int) -> int:
@@ -64,4 +59,4 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     return finish(b, buffers, layer, kernel=kernel, per_mac=6.0, code=560 + 200 * bool(stream.tail))
 
 
-register_impl(Impl("generic.depthwise_conv2d", "nn.depthwise_conv2d", accepts, lower, plevel=0))
+register_impl(Impl("generic.depthwise_conv2d", "nn.depthwise_conv2d", accepts_layer, lower, plevel=0))

@@ -13,10 +13,16 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.function import FuncAttrs
-from aot.topi.fused import FusedLayer
+from aot.topi.fused import EVERY_KIND, FusedLayer, match_layer, tail_accepts
 from aot.topi.layer_io import open_io
 from aot.topi.requant import plan_requantize
 from aot.topi.stream import ChannelBlock, ChannelStream, WeightFormat
+
+
+def accepts_layer(group: Group, _target: Target) -> bool:
+    """Any layer with any tail that can be read at the output's index."""
+    layer = match_layer(group, EVERY_KIND)
+    return layer is not None and tail_accepts(layer)
 
 
 @dataclass(frozen=True, slots=True)
