@@ -88,7 +88,12 @@ def evaluate(data: Array, *, attrs: SoftmaxAttrs, out_type: TensorType) -> Array
     return clamp_array(result + attrs.zero_point, *int_range(attrs.out_dtype), attrs.out_dtype)
 
 
-@from_tflite("SOFTMAX", "int8 uint8 int16 float32", "divide exp qnn.softmax qnn.softmax16 reduce_max subtract sum")
+@from_tflite(
+    "SOFTMAX",
+    "int8 uint8 int16 float32",
+    "divide exp qnn.softmax qnn.softmax16 reduce_max subtract sum",
+    oracle="LiteRT; of int16 TFLM with `--oracle tflm`",
+)
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """qnn.softmax with the integers of SoftmaxPrepare, qnn.softmax16, or float32 arithmetic."""

@@ -2,7 +2,7 @@
 
 The difference to the row's maximum is scaled so that 65535 steps are 10, exp of it looked up (Q0.15), the sum normalised and its
 reciprocal looked up; the products are rounded to Q0.15.  Oracle: `reference_ops::SoftmaxInt16` with the tables of
-`activations.cc`.
+`activations.cc`.  TFLM computes the tables in single precision and the scale in double, TensorFlow Lite the other way round.
 
 There is no te rule: the row's maximum and sum must be computed once a row.  `aot.topi.generic.softmax16` lowers it.
 """
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -20,22 +21,25 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.op._check import require_dtype, require_quant
 from aot.op._fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
+from aot.op._math import apply
 from aot.op.convert import ConvertContext, operand, unsupported
 from aot.op.lut16 import look_up, populate
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 
 RANGE = 65535
+KINDS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
 MAX_DEPTH = 1 << 15
 """Elements of a row; more could overflow the sum of their exponentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class Softmax16Attrs:
-    """multiplier * 2^(shift - 31) takes a difference of codes to steps of 10 / 65535."""
+    """multiplier * 2^(shift - 31) takes a difference of codes to steps of 10 / 65535; in which type the tables are computed."""
 
     multiplier: int
     shift: int
+    tables: str = "float64"
 
 
 def infer_type(types: Sequence[Type], _attrs: Softmax16Attrs) -> Type:
@@ -47,27 +51,29 @@ def infer_type(types: Sequence[Type], _attrs: Softmax16Attrs) -> Type:
 
 
 @cache
-def exp_table() -> tuple[int, ...]:
-    """exp over [-10, 0], Q0.15, computed in double precision."""
-    return populate(lambda x: np.exp(x), (10.0 / RANGE, 32767), (2.0 / RANGE, 0), np.float64)
+def exp_table(kind: str) -> tuple[int, ...]:
+    """exp over [-10, 0], Q0.15, computed in `kind`."""
+    function = np.exp if kind == "float64" else partial(apply, "exp")
+    return populate(function, (10.0 / RANGE, 32767), (2.0 / RANGE, 0), KINDS[kind])
 
 
 @cache
-def reciprocal_table() -> tuple[int, ...]:
-    """1 / (1 + x) over [0, 1], Q0.15, computed in double precision."""
-    return populate(lambda x: 1.0 / (1.0 + x), (1.0 / RANGE, -32768), (2.0 / RANGE, 0), np.float64)
+def reciprocal_table(kind: str) -> tuple[int, ...]:
+    """1 / (1 + x) over [0, 1], Q0.15, computed in `kind`."""
+    one = KINDS[kind](1)
+    return populate(lambda x: one / (one + x), (1.0 / RANGE, -32768), (2.0 / RANGE, 0), KINDS[kind])
 
 
 def evaluate(data: Array, *, attrs: Softmax16Attrs, out_type: TensorType) -> Array:
     wide = data.astype(np.int64)
     difference = wide - wide.max(axis=-1, keepdims=True)
     scaled = multiply_by_quantized_multiplier(difference, attrs.multiplier, attrs.shift)
-    exps = look_up(np.clip(scaled + 32767, -32768, 32767), np.asarray(exp_table())).astype(np.int64)
+    exps = look_up(np.clip(scaled + 32767, -32768, 32767), np.asarray(exp_table(attrs.tables))).astype(np.int64)
     total = exps.sum(axis=-1, keepdims=True)
     zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)  # exact: an int32 fits a double
     mantissa = ((total << (zeros - 1)) + (1 << 13)) >> 14
     centred = np.clip(mantissa - ((1 << 15) + (1 << 16)), -32768, 32767)
-    scale = look_up(centred, np.asarray(reciprocal_table())).astype(np.int64)
+    scale = look_up(centred, np.asarray(reciprocal_table(attrs.tables))).astype(np.int64)
     right = 31 - zeros
     result = (exps * scale + (np.int64(1) << (right - 1))) >> right
     return np.asarray(np.clip(result, 0, 32767)).astype(np.int16)
@@ -83,11 +89,12 @@ def convert_softmax16(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         unsupported(ctx, op, "the result must have scale 1/32768, and no tensor a zero point", code="E1206")
     if not data.shape or not 0 < data.shape[-1] <= MAX_DEPTH:
         unsupported(ctx, op, f"rows of 1 to {MAX_DEPTH} elements are supported")
-    # float32 product, then divided in double, as in the reference
-    real = float(np.float32(scale) * np.float32(op.option("beta"))) / (10.0 / 65535.0)
+    single = ctx.oracle == "litert"
+    product = float(np.float32(scale) * np.float32(op.option("beta"))) if single else scale * float(np.float32(op.option("beta")))
+    real = product / (10.0 / 65535.0)
     if not 0 < real < 2.0**14:
         unsupported(ctx, op, f"beta {op.option('beta')} with scale {scale} is not supported", code="E1122")
-    attrs = Softmax16Attrs(*quantize_multiplier(real))
+    attrs = Softmax16Attrs(*quantize_multiplier(real), "float64" if single else "float32")
     return call("qnn.softmax16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 

@@ -154,8 +154,8 @@ def views(draw: st.DrawFn, name: str) -> Case:
 
 
 @st.composite
-def sixteen_bit_rows(draw: st.DrawFn) -> Case:
-    shape = draw(dims(2, largest=40))
+def sixteen_bit_rows(draw: st.DrawFn, largest: int = 40) -> Case:
+    shape = draw(dims(2, largest=largest))
     x, y = Quant(float(np.float32(draw(scales()) / 512)), 0), Quant(2.0**-15, 0)
     beta = draw(st.sampled_from([1.0, 0.7]))
     return one_op("SOFTMAX", [Spec(shape, "int16", x)], [Spec(shape, "int16", y)], version=3, beta=beta), None
@@ -214,8 +214,8 @@ DRAWN: dict[str, st.SearchStrategy[Case]] = {
     **{name: alone(batches(name)) for name in ("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")},
     **{name: alone(selects(name)) for name in ("SELECT", "SELECT_V2")},
 }
-DRAWN_TFLM: dict[str, st.SearchStrategy[Case]] = {"ELU": elus()}
-"""Operators that the resolver of TensorFlow Lite's reference kernels lacks, or types that it does."""
+DRAWN_TFLM: dict[str, st.SearchStrategy[Case]] = {"ELU": elus(), "SOFTMAX of int16": sixteen_bit_rows(20)}
+"""Operators that the resolver of TensorFlow Lite's reference kernels lacks, and one that TFLM computes in another way."""
 
 
 def run(cases: st.SearchStrategy[Case], compare: Callable[..., Any]) -> None:

@@ -31,8 +31,8 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     ctx = TeContext(b)
     data, out = b.input("data", (type_.size,), "int16"), b.output("out", (type_.size,), "int16")
     row = _Row(b, data, depth, group.anchor.attrs.multiplier, group.anchor.attrs.shift)
-    exps = ctx.constant("exps", np.asarray(exp_table(), np.int16))
-    reciprocals = ctx.constant("reciprocals", np.asarray(reciprocal_table(), np.int16))
+    exps = ctx.constant("exps", np.asarray(exp_table(group.anchor.attrs.tables), np.int16))
+    reciprocals = ctx.constant("reciprocals", np.asarray(reciprocal_table(group.anchor.attrs.tables), np.int16))
     with b.for_("m", type_.size // depth) as m:
         base = b.let("base", m * depth)
         top = row.largest(base)
