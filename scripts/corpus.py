@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Verify a corpus of models on boards: every output byte of all golden sets.
 
-    python scripts/corpus.py                            the models of issue 2 in ../shared/models, or our own without that folder
+    python scripts/corpus.py                            23 networks of ../shared/models, or our own without that folder
     python scripts/corpus.py --models tests/models      another folder
     python scripts/corpus.py --only kws --boards host   a part
     python scripts/corpus.py --integer --boards mps2-an386 --table FILE.md
