@@ -65,7 +65,9 @@ def test_random_programs(block: int) -> None:
 def test_a_thousand_programs_come_close_to_their_bound() -> None:
     found = [check_random(seed, nodes=100) for seed in range(5000, 5000 + cases(1000))]
     ratios = [size / bound for size, bound in found if bound]
-    assert sum(ratios) / len(ratios) <= 1.05
+    average = sum(ratios) / len(ratios)
+    print(f"{len(ratios)} programs: plan / lower bound {average:.4f} on average, {max(ratios):.3f} at most")
+    assert average <= 1.05
 
 
 def brute_force(buffers: list[BufferInfo], pairs: list[Conflict], top: int) -> int:
