@@ -9,6 +9,7 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.op._fdlibm import expm1f, tanhf
+from aot.op._fdlibm_erf import erfcf
 from aot.tir.intrin import Intrin
 
 Float = Callable[[float], float]
@@ -55,7 +56,7 @@ MEANING: dict[str, Float] = {
 }
 """Name in C (without the f of the float32 version) -> the function, in double precision."""
 
-IN_FLOAT32: dict[str, Callable[[Array], Array]] = {"expm1": expm1f, "tanh": tanhf}
+IN_FLOAT32: dict[str, Callable[[Array], Array]] = {"erfc": erfcf, "expm1": expm1f, "tanh": tanhf}
 """Those whose float32 versions round in the middle: what they give in C libraries."""
 
 
