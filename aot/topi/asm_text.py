@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _SEMICOLONS = "/* GCC takes the size of a block from its lines: a semicolon for each that .irp adds */"
+_PIECE = 80
+"""Of a line of semicolons, as it stands in C."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,10 @@ def asm_template(text: Sequence[str | Repeat], *, indent: str = "      ") -> lis
     out: list[str] = []
     for part in text:
         if isinstance(part, str):
-            out += [f"{indent}{_SEMICOLONS}"] if set(part) == {";"} else []
+            if set(part) == {";"}:
+                out.append(f"{indent}{_SEMICOLONS}")
+                out += [f'{indent}"{";" * _PIECE}"'] * ((len(part) - 1) // _PIECE)
+                part = part[: (len(part) - 1) % _PIECE + 1]
             out.append(f'{indent}"{part}\\n"')
         elif part.count == 1:
             out += asm_template(part.lines, indent=indent)
