@@ -45,11 +45,18 @@ Quant = tuple[float, int]
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """Element type and parameters of a quantised operand and its result."""
+    """Element type and parameters of a quantised operand and its result; whose arithmetic scales are divided in."""
 
     dtype: str
     data: Quant
     out: Quant
+    oracle: str = "litert"
+
+    def ratio(self, factor: float = 1.0) -> float:
+        """The operand's scale times `factor` over the result's: in float32, by TFLM in double precision."""
+        if self.oracle == "tflm":
+            return self.data[0] * factor / self.out[0]
+        return float(np.float32(self.data[0]) * np.float32(factor) / np.float32(self.out[0]))
 
 
 def codes_of(ctx: ConvertContext, op: OperatorView, dtypes: tuple[str, ...] = ("int8", "int16")) -> Codes:
@@ -57,7 +64,7 @@ def codes_of(ctx: ConvertContext, op: OperatorView, dtypes: tuple[str, ...] = ("
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, data, dtypes)
     require_dtype(ctx, op, out, (data.dtype,), what="a result")
-    found = Codes(data.dtype, require_quant(ctx, op, data), require_quant(ctx, op, out, what="the result"))
+    found = Codes(data.dtype, require_quant(ctx, op, data), require_quant(ctx, op, out, what="the result"), ctx.oracle)
     if data.dtype == "int16" and (found.data[1] or found.out[1]):
         unsupported(ctx, op, "int16 codes with a zero point are not supported, in TFLite neither", code="E1206")
     return found
@@ -220,7 +227,18 @@ def _register_relu(opcode: str) -> None:
         """A clip where input and output have one quantisation, else rescaled codes."""
         if is_plain(ctx.input_type(op, 0)):
             return convert_unary(ctx, op, "relu", UnaryAttrs(lo=low, hi=high))
+        if opcode == "RELU6" and ctx.oracle == "tflm":
+            return _relu6_of_tflm(ctx, op)
         return _clamped(ctx, op, low, high)
+
+
+def _relu6_of_tflm(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """TFLM clamps the operand's codes and rescales nothing, whatever the result's quantisation."""
+    found = codes_of(ctx, op)
+    scale, zp = found.data
+    lo, hi = int_range(found.dtype)
+    attrs = ClipAttrs(max(lo, zp), min(hi, quantize_value(6.0, scale, zp)))
+    return call("clip", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 def _clamped(ctx: ConvertContext, op: OperatorView, low: float | None, high: float | None) -> RelayExpr:
@@ -236,8 +254,7 @@ def _clamped(ctx: ConvertContext, op: OperatorView, low: float | None, high: flo
     x, span = operand(ctx, op, 0), ctx.span(op)
     if found.data == found.out:
         return call("clip", [x], ClipAttrs(lo, hi), span=span)
-    # ReluPrepare divides in float32, before the ratio becomes a double
-    multiplier, shift = quantize_multiplier(float(np.float32(found.data[0]) / np.float32(scale)))
+    multiplier, shift = quantize_multiplier(found.ratio())
     if found.dtype == "int8":
         return table_call(ctx, op, requantize(codes() - found.data[1], multiplier, shift, zero_point=zp, lo=lo, hi=hi))
     attrs = Requantize8Attrs(0, multiplier, shift, zp, lo, hi, found.dtype, out.quant)
@@ -254,9 +271,7 @@ def convert_abs(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "abs")
     found = codes_of(ctx, op)
-    # SetAbsOutputMultiplier divides in float32; 1/2 shifted left once is exactly 1
-    ratio = float(np.float32(found.data[0]) / np.float32(found.out[0]))
-    multiplier, shift = (1 << 30, 1) if found.data[0] == found.out[0] else quantize_multiplier(ratio)
+    multiplier, shift = quantize_multiplier(found.ratio())  # equal scales: 1/2 shifted left once, which is exactly 1
     lo, hi = int_range(found.dtype)
     if found.dtype == "int8":
         size = np.abs(codes() - found.data[1])
@@ -317,10 +332,8 @@ def _high_mul16(a: Array, b: int) -> Array:
 
 
 def leaky_multipliers(found: Codes, alpha: float) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(identity, alpha) of LeakyReluPrepare, in float32; alpha without its sign."""
-    scale_in, scale = np.float32(found.data[0]), np.float32(found.out[0])
-    slope = abs(float(scale_in * np.float32(alpha) / scale))
-    return quantize_multiplier(float(scale_in / scale)), quantize_multiplier(slope)
+    """(identity, alpha) of LeakyReluPrepare; alpha without its sign."""
+    return quantize_multiplier(found.ratio()), quantize_multiplier(abs(found.ratio(alpha)))
 
 
 def leaky_codes(x: Array, found: Codes, alpha: float) -> Array:

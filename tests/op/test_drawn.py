@@ -162,6 +162,16 @@ def sixteen_bit_rows(draw: st.DrawFn, largest: int = 40) -> Case:
 
 
 @st.composite
+def rescaled(draw: st.DrawFn, name: str, **options: Any) -> Case:
+    """A function of codes with a result of another scale; 6 is among the operand's codes, as TFLM wants it."""
+    dtype = draw(st.sampled_from(["int8", "int16"]))
+    x, y = draw(quant_of(dtype)), draw(quant_of(dtype))
+    if name == "RELU6":
+        x = Quant(max(x.scale, 0.0625 if dtype == "int8" else 2.0**-12), min(x.zero_point, 20))
+    return one_op(name, [Spec((1, 200), dtype, x)], [Spec((1, 200), dtype, y)], **options), None
+
+
+@st.composite
 def sums(draw: st.DrawFn) -> Case:
     """ADD_N of numbers, small enough not to overflow, which C leaves undefined."""
     shape, dtype, count, seed = draw(shapes()), draw(st.sampled_from(["int32", "float32"])), draw(st.integers(2, 5)), draw(SEEDS)
@@ -214,8 +224,13 @@ DRAWN: dict[str, st.SearchStrategy[Case]] = {
     **{name: alone(batches(name)) for name in ("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")},
     **{name: alone(selects(name)) for name in ("SELECT", "SELECT_V2")},
 }
-DRAWN_TFLM: dict[str, st.SearchStrategy[Case]] = {"ELU": elus(), "SOFTMAX of int16": sixteen_bit_rows(20)}
-"""Operators that the resolver of TensorFlow Lite's reference kernels lacks, and one that TFLM computes in another way."""
+DRAWN_TFLM: dict[str, st.SearchStrategy[Case]] = {
+    "ELU": elus(),
+    "SOFTMAX of int16": sixteen_bit_rows(20),
+    **{name: rescaled(name) for name in ("ABS", "RELU", "RELU6")},
+    "LEAKY_RELU": rescaled("LEAKY_RELU", alpha=0.3),
+}
+"""Operators that the resolver of TensorFlow Lite's reference kernels lacks, and some that TFLM computes in another way."""
 
 
 def run(cases: st.SearchStrategy[Case], compare: Callable[..., Any]) -> None:
