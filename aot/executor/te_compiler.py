@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aot.errors import Problem, UnsupportedError, UsageError, internal
 from aot.executor.cascade.items import Items
 from aot.executor.cascade.search import Limits, use_cascades
+from aot.executor.groups import accepting, cut_groups, group_of
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
-from aot.executor.selection import Budget, Candidate, choose
-from aot.ir.op import F_IS_VIEW, T_OP_PATTERN, Array, Op
+from aot.executor.selection import Budget, Candidate, Stored, choose, distinct_bytes, stored
+from aot.ir.op import F_IS_VIEW, Array, Op
 from aot.ir.type import TensorType, TupleType
 from aot.memory.order import Work, lowest_peak_order
-from aot.op.impl import Group, Impl, Lowered, implementations
+from aot.op.impl import Group, Impl, Lowered
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
 from aot.support.names import NameSupply, c_identifier
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
 from aot.tir.transform import flatten, sharing_key, simplified, structural_key
-
-
-def group_of(func: Function) -> Group:
-    """Find anchor and followers of a primitive function.
-
-    The anchor is the first call of the highest pattern kind; the followers are the calls after it.  Where a call in front of the
-    anchor belongs to the group too (an injective producer), the group is one for the generic path, and the last call
-    is its anchor.
-    """
-    calls = [e for e in post_order(func.body) if isinstance(e, Call)]
-    kinds = [T_OP_PATTERN.get(c.op.name) for c in calls if isinstance(c.op, Op)]
-    if len(kinds) != len(calls):
-        raise internal("a primitive function holds operator calls only")
-    best = kinds.index(max(kinds))
-    if best > 0:
-        return Group(func, calls[-1], ())
-    return Group(func, calls[0], tuple(calls[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +56,26 @@ def lower_group(func: Function, target: Target, name: str) -> Lowered:
     return _accepting(group, target)[0].lower(group, target, name)
 
 
-def candidates(func: Function, target: Target, name: str, policy: Policy, *, keyed: bool = True) -> list[Candidate]:
+def candidates(
+    func: Function, target: Target, name: str, policy: Policy, *, keyed: bool = True, repeated: Container[Hashable] = ()
+) -> list[Candidate]:
     """Every kernel that takes the group, lowered, best plevel first; the generic path only where there is nothing else.
 
-    Without `keyed` their keys tell nothing of shared code, which saves most of the time.
+    Without `keyed` their keys tell nothing of shared code, which saves most of the time.  `repeated` are the keys of the weights
+    that several layers have; kernels made for those are left out elsewhere.
     """
     code_key: Callable[[PrimFunc], Hashable] = id
     if keyed:
         code_key = structural_key if policy.opt == "speed" else lambda f: sharing_key(flatten(simplified(f)))
     group = group_of(func)
-    weights = _weight_bytes(group)
+    weights = _weights(group)
     found: list[Candidate] = []
     for impl in _accepting(group, target):
         if (impl.anchor == "*" and found) or (policy.kernels == "generic" and not impl.name.startswith("generic.")):
             continue
         if impl.small and not policy.limits_ram:
+            continue
+        if impl.for_repeated and not any(w.key in repeated for w in weights[:1]):
             continue
         lowered = impl.lower(group, target, name)
         found.append(
@@ -98,6 +88,7 @@ def candidates(func: Function, target: Target, name: str, policy: Policy, *, key
                 lowered.code,
                 sum(b.nbytes for b in lowered.func.scratch),
                 weights,
+                tuple(stored(lowered.constants[b.name], b.dtype) for b in lowered.func.consts) if keyed else (),
             )
         )
     return found
@@ -106,23 +97,30 @@ def candidates(func: Function, target: Target, name: str, policy: Policy, *, key
 WEIGHTED = frozenset({"nn.conv2d", "nn.depthwise_conv2d", "nn.dense", "nn.bias_add"})
 
 
-def _weight_bytes(group: Group) -> int:
-    """Weights and biases as the model has them."""
+def _weights(group: Group) -> tuple[Stored, ...]:
+    """Weights and biases as the model has them, the weights first."""
     calls = [e for e in post_order(group.result) if isinstance(e, Call) and getattr(e.op, "name", "") in WEIGHTED]
-    return sum(a.data.nbytes for c in calls for a in c.args if isinstance(a, Constant))
+    return tuple(stored(a.data, a.type.dtype) for c in calls for a in c.args if isinstance(a, Constant))
+
+
+def _repeated_weights(func: Function) -> frozenset[Hashable]:
+    """The keys of weights that several layers of the fused main function have."""
+    layers = [group_of(e.op) for e in post_order(func.body) if isinstance(e, Call) and isinstance(e.op, Function)]
+    count = Counter(w.key for group in layers for w in _weights(group)[:1])
+    return frozenset(key for key, n in count.items() if n > 1)
 
 
 def _accepting(group: Group, target: Target) -> list[Impl]:
-    name = str(getattr(group.anchor.op, "name", "?"))
-    found = [i for i in implementations(name) if i.accepts(group, target)]
+    found = accepting(group, target)
     if not found:
+        name = getattr(group.anchor.op, "name", "?")
         raise UnsupportedError(Problem("E1209", f"no kernel for {name} on {target.name}", str(group.anchor.span)))
     return found
 
 
 def compile_main(func: Function, target: Target, *, name: str, policy: Policy | None = None) -> Schedule:
     """Lower every fused call of `func` (the main function after fuse_ops) in the order of the file's operators."""
-    return _Compiler(func, target, name, policy or Policy()).schedule()
+    return _Compiler(cut_groups(func, target), target, name, policy or Policy()).schedule()
 
 
 def execution_order(func: Function) -> list[Expr]:
@@ -207,6 +205,7 @@ class _Compiler:
         self._calls: list[LayerCall] = []
         self._functions: list[Function] = []
         self._candidates: list[list[Candidate]] = []
+        self._repeated = _repeated_weights(func)
 
     def schedule(self) -> Schedule:
         for var in self._func.params:
@@ -270,7 +269,7 @@ class _Compiler:
         func = call.op
         assert isinstance(func, Function)
         name = c_identifier(str(func.attrs.get("name", "layer")))
-        found = candidates(func, self._target, name, self._policy)
+        found = candidates(func, self._target, name, self._policy, repeated=self._repeated)
         self._candidates.append(found)
         self._functions.append(func)
         lowered = found[0].lowered
@@ -332,12 +331,13 @@ def _selected(found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[int
     """The number of each layer's kernel.
 
     speed: no limit.  balanced: constants and code within twice the model's weights plus 12 KiB, of which code may take 12 KiB,
-    and in large models one byte for 16 bytes of constants more (flash keeps a quarter of these in reserve).  size: constants
-    within 12 % of the smallest, code within 12 KiB.  ram: as balanced, beside the code of the cascades, which is settled;
-    `found` then holds only kernels whose scratch the workspace has room for.
+    and in large models one byte for 16 bytes of constants more (flash keeps a quarter of these in reserve); the tables of
+    layers without weights come on top.  size: constants within 12 % of the smallest, code within 12 KiB.  ram: as balanced,
+    beside the code of the cascades, which is settled; `found` then holds only kernels whose scratch the workspace has room
+    for.
     An explicit budget for flash comes on top.
     """
-    smallest = sum(min(c.constants for c in layer) for layer in found)
+    smallest = distinct_bytes(a for layer in found for a in _smallest(layer))
     main = main_code(len(found))
     more = 0  # bytes of code beyond the allowance, of whose estimate a quarter is kept in reserve
     code = None if policy.opt == "speed" else CODE_ALLOWANCE - main
@@ -348,16 +348,37 @@ def _selected(found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[int
         code += more
     fixed = sum(layer[0].code for layer in found if layer[0].is_cascade)
     factor = {"speed": None, "size": SIZE_FACTOR}.get(policy.opt, 2)
+    tables = 0
     if policy.opt != "size":
-        smallest = sum(_least(layer) for layer in found)
-    flash = None if factor is None else int(factor * smallest) + CODE_ALLOWANCE - main - more // 4
+        count = Counter(layer[0].weights[0].key for layer in found if layer[0].weights)
+        smallest = distinct_bytes(a for layer in found if _has_weights(layer) for a in _least(layer, count))
+        tables = distinct_bytes(a for layer in found if not _has_weights(layer) for a in _smallest(layer))
+    flash = None if factor is None else int(factor * smallest) + tables + CODE_ALLOWANCE - main - more // 4
     flash, code = (None if limit is None else limit + fixed for limit in (flash, code))
     if policy.flash_budget is not None:
         flash = min(f for f in (flash, policy.flash_budget - main) if f is not None)
     return choose(found, Budget(flash, code))
 
 
-def _least(layer: Sequence[Candidate]) -> int:
-    """Bytes of a layer's weights in the model, or of its smallest constants where those are fewer (or no weights)."""
+def _has_weights(layer: Sequence[Candidate]) -> bool:
+    return bool(layer[0].weights) or layer[0].is_cascade
+
+
+def _smallest(layer: Sequence[Candidate]) -> tuple[Stored, ...]:
+    """The constants of the candidate that has the fewest; those that no other layer can have too stand as one."""
+    best = min(layer, key=lambda c: c.constants)
+    rest = best.constants - distinct_bytes(best.arrays)
+    return (*best.arrays, Stored(id(best), rest))
+
+
+def _least(layer: Sequence[Candidate], count: Mapping[Hashable, int]) -> tuple[Stored, ...]:
+    """A layer's weights in the model, or its smallest constants where those are fewer.
+
+    Of several layers with the same weights (`count`: how many) those weights alone: their biases differ where zero points were
+    folded in, which the model has not.
+    """
+    weights = layer[0].weights
+    if weights and count[weights[0].key] > 1:
+        return weights[:1]
     least = min(c.constants for c in layer)
-    return min(least, layer[0].weights) if layer[0].weights else least
+    return weights if weights and sum(w.nbytes for w in weights) <= least else _smallest(layer)

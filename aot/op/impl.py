@@ -62,6 +62,7 @@ class Impl:
     """A kernel family: `accepts` says exactly which groups it takes, the highest plevel among those that accept is chosen.
 
     `small`: made for its scratch memory, so only in the running where the workspace is limited.
+    `for_repeated`: only for layers whose weights other layers have too.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Impl:
     lower: Lower
     plevel: int = 10
     small: bool = False
+    for_repeated: bool = False
 
 
 _IMPLS: dict[str, list[Impl]] = {}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from aot.executor.selection import Budget, Candidate, choose
+from aot.executor.selection import Budget, Candidate, Stored, choose, distinct_bytes
 from aot.op.impl import Lowered
 
 NO_KERNEL = Lowered(None)  # type: ignore[arg-type]
@@ -21,35 +21,31 @@ KEYS = ((0, 1, 2), (0, 3, 2), (4, 1, 3))
 
 
 def random_layers(seed: int) -> list[list[Candidate]]:
-    """A few layers that share code in various ways."""
+    """A few layers that share code in various ways, and every other time arrays too."""
     rng = np.random.default_rng(seed)
     shapes = [int(rng.integers(1, 4)) for _ in range(int(rng.integers(1, 4)))]
     code = {key: int(rng.integers(0, 40)) for key in range(5)}
+    matrices = [Stored(key, int(rng.integers(0, 60))) for key in range(3)]
     layers = []
     for _ in range(int(rng.integers(1, 6))):
         s = int(rng.integers(len(shapes)))
-        layers.append(
-            [
-                Candidate(
-                    f"k{k}",
-                    NO_KERNEL,
-                    KEYS[s][k],
-                    int(rng.integers(1, 100)),
-                    int(rng.integers(0, 60)),
-                    code[KEYS[s][k]],
-                    int(rng.integers(9)),
-                )
-                for k in range(shapes[s])
-            ]
-        )
+        layer = []
+        for k in range(shapes[s]):
+            arrays = tuple(m for m in matrices if seed % 2 and rng.integers(3) == 0)
+            own = int(rng.integers(0, 60))
+            size = own + sum(m.nbytes for m in arrays)
+            key, speed = KEYS[s][k], int(rng.integers(1, 100))
+            layer.append(Candidate(f"k{k}", NO_KERNEL, key, speed, size, code[key], int(rng.integers(9)), arrays=arrays))
+        layers.append(layer)
     return layers
 
 
 def cost(layers: list[list[Candidate]], chosen: tuple[int, ...]) -> tuple[int, int]:
-    """(instructions, flash) with shared code counted once."""
+    """(instructions, flash) with shared code and shared arrays counted once."""
     used = [layer[k] for layer, k in zip(layers, chosen, strict=True)]
     code = {c.key: c.code for c in used}
-    return sum(c.instructions for c in used), sum(c.constants for c in used) + sum(code.values())
+    own = sum(c.constants - sum(a.nbytes for a in c.arrays) for c in used)
+    return sum(c.instructions for c in used), own + distinct_bytes(a for c in used for a in c.arrays) + sum(code.values())
 
 
 def code_of(layers: list[list[Candidate]], chosen: tuple[int, ...]) -> int:

@@ -24,8 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "models"
 ALLOWANCE = 12 * 1024
 LAYERS = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV", "BATCH_MATMUL"})
-SHARED_MATRIX = frozenset({"arm_kws_basic_lstm_s_int8"})
-"""Unrolled LSTM: its 49 steps have one matrix, which three kernels pack in three ways; the choice counts it by layer."""
 KINDS = {"int8 per-channel", "int8 per-tensor", "uint8 legacy"}
 
 
@@ -64,6 +62,4 @@ def test_balanced_keeps_its_promise(path: Path, tmp_path: Path) -> None:
     weights, code = groups["weights"], sum(groups[k] for k in ("kernels", "main", "runtime", "other"))
     limit = 2 * weight_bytes(data) + ALLOWANCE
     print(f"{path.stem}: weights {weights:,} + code {code:,} of {limit:,}, tables {groups['tables']:,}")
-    if path.stem in SHARED_MATRIX and weights + code > limit:
-        pytest.xfail("a matrix that layers share is counted for each of them")
     assert weights + code <= limit

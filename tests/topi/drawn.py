@@ -10,7 +10,7 @@ import numpy as np
 
 from aot import op as operators
 from aot import topi
-from aot.executor.te_compiler import group_of
+from aot.executor.groups import group_of
 from aot.ir.op import Array
 from aot.ir.type import per_tensor
 from aot.op.add import AddAttrs

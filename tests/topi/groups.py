@@ -8,7 +8,7 @@ import numpy as np
 
 from aot import op as operators
 from aot import topi
-from aot.executor.te_compiler import group_of
+from aot.executor.groups import group_of
 from aot.ir.op import Array
 from aot.op.impl import Lowered, implementations
 from aot.relay.expr import Expr, Function, Var

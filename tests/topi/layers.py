@@ -103,7 +103,7 @@ def check(impl: Impl, layer: Layer, target: Target) -> int:
     """Compare a kernel with the relay meaning; returns the number of distinct output codes (a layer that saturates
     proves little).
     """
-    from aot.executor.te_compiler import group_of
+    from aot.executor.groups import group_of
 
     func = build(layer)
     group = group_of(func)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aot.executor.te_compiler import group_of
+from aot.executor.groups import group_of
 from aot.op.impl import Impl, implementations
 from aot.relay.expr import Call, Function, call
 from aot.relay.interpreter import evaluate

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.executor.te_compiler import group_of
+from aot.executor.groups import group_of
 from aot.micro.toolchain import have_tool
 from aot.op.impl import Impl, implementations
 from aot.relay.interpreter import evaluate

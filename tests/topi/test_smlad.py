@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.executor.te_compiler import group_of
+from aot.executor.groups import group_of
 from aot.micro.toolchain import have_tool
 from aot.op.impl import implementations
 from aot.target.target import find_target

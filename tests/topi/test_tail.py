@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.executor.te_compiler import group_of
+from aot.executor.groups import group_of
 from aot.ir.type import TensorType
 from aot.op.add import AddAttrs
-from aot.relay.expr import Function, Var, call
+from aot.relay.expr import Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder
@@ -87,11 +87,17 @@ def test_blocks_with_a_sum_behind_them_compile(tmp_path: Path, name: str) -> Non
     assert any(cases)
 
 
-@pytest.mark.parametrize("shape", [(16,), (1, 3, 3, 7), (1, 1, 18, 1)])
+@pytest.mark.parametrize("shape", [(16,), (1, 3, 3, 7), (1, 1, 18, 1), (1, 21)])
 def test_alone_in_the_interpreter(shape: tuple[int, ...]) -> None:
     x, y = Var("x", TensorType(shape, "int8")), Var("y", TensorType(shape, "int8"))
     check_group("arm_dsp.add", (x, y), call("qnn.add", [x, y], ADD))
     check_group("arm_dsp.add", (x,), call("qnn.add", [x, x], ADD))
+    still = const(data_of(y, 7))
+    for args in ([x, still], [still, x]):
+        check_group("arm_dsp.add", (x,), call("qnn.add", args, ADD))
+    flat = const(data_of(y, 8).reshape(-1))
+    if shape[-1] == flat.data.size:
+        check_group("arm_dsp.add", (x,), call("qnn.add", [x, flat], ADD))
     other = Var("y", TensorType((1,), "int8"))
     assert lowered("arm_dsp.add", (x, other), call("qnn.add", [x, other], ADD)) is None
     assert lowered("arm_dsp.add", (x, y), call("qnn.add", [x, y], ADD), cpu="cortex-m3") is None

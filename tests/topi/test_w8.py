@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from aot.executor.te_compiler import group_of
+from aot.executor.groups import group_of
 from aot.ir.type import TensorType
 from aot.op.dense import DenseAttrs
 from aot.op.impl import Impl, implementations
@@ -30,13 +30,23 @@ DENSE = [
     Layer("dense", (3, 44), (9, 44), rounding="single", out_zp=-3, clip=(-90, 80)),
     Layer("dense", (1, 640), (4, 640), out_zp=3),
     Layer("dense", (1, 900), (3, 900), rounding="single"),
+    Layer("dense", (1, 580), (2, 580), rounding="single", per_channel=False),
 ]
 
 
-@pytest.mark.parametrize("common", ["", "_common"])
+@pytest.mark.parametrize("common", ["", "_common", "_apart"])
 @pytest.mark.parametrize("layer", DENSE)
 def test_dense_equals_meaning(layer: Layer, common: str) -> None:
     assert check(impl("nn.dense", f"arm_dsp.dense_w8{common}"), layer, find_target("cortex-m4")) >= min(2, layer.weight[0])
+
+
+def test_matrix_apart_does_not_depend_on_the_zero_point() -> None:
+    """Layers of one matrix whose biases differ have it in one array."""
+    apart = impl("nn.dense", "arm_dsp.dense_w8_apart")
+    layers = [Layer("dense", (1, 37), (7, 37), seed=2), Layer("dense", (1, 37), (7, 37), seed=2, spread=90.0)]
+    low = [apart.lower(group_of(build(layer)), find_target("cortex-m4"), "kernel").constants for layer in layers]
+    np.testing.assert_array_equal(low[0]["matrix"], low[1]["matrix"])
+    assert (low[0]["params"] != low[1]["params"]).any()
 
 
 DIRECT = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.executor.te_compiler import group_of
+from aot.executor.groups import group_of
 from aot.ir.type import TensorType, per_tensor
 from aot.micro.toolchain import have_tool
 from aot.op.add import AddAttrs

@@ -166,12 +166,12 @@ def _rebuild(func: Function, groups: _Groups) -> Function:
         if not is_fusable(expr):
             done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
         elif members[groups.group_of(expr)][-1] is expr:
-            done[id(expr)] = _call_group(members[groups.group_of(expr)], done)
+            done[id(expr)] = call_group(members[groups.group_of(expr)], done)
     return Function(func.params, done[id(func.body)], func.attrs)
 
 
-def _call_group(calls: Sequence[Expr], outside: dict[int, Expr]) -> Call:
-    """A primitive function of these calls, applied to what they read from outside.
+def call_group(calls: Sequence[Expr], outside: dict[int, Expr]) -> Call:
+    """A primitive function of these calls, in order, applied to what they read from outside (operand's id -> what stands for it).
 
     Kernels of layers keep the data in a form of their own, so a follower that reads the data too has its own parameter for it.
     """

@@ -114,7 +114,8 @@ class W8Stream:
     Layout of a block of n channels, in words: bias[n], non-uniform fields of the requantisation [n][fields], weights [quads][n].
     `whole`: the last block is filled up with channels of zero weights; only `tail` of its channels mean something.  `common`: no
     number becomes an immediate; where the fields are uniform they are the first words of the stream, after `lead`.  `start`
-    makes the words of the biases.
+    makes the words of the biases.  `apart`: the weights are an array of their own, so that layers of one matrix with other
+    biases (for another zero point of the data) can share it.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class W8Stream:
         common: bool = False,
         lead: Sequence[int] = (),
         start: Callable[[Array, Array], Array] = bias_words,
+        apart: bool = False,
     ) -> None:
         self.channels, taps = (int(n) for n in weights.shape)
         self.quads = taps // TAPS
@@ -137,6 +139,7 @@ class W8Stream:
         uniform = all(f.uniform for f in requant.fields)
         self._head = [int(f.values[0]) for f in requant.fields] if common and uniform else []
         self._lead = list(lead)
+        self.apart = apart
         self._loaded = [not f.uniform or (common and not uniform) for f in requant.fields]
         pairs = zip(requant.fields, self._loaded, strict=True)
         arrays = [start(bias, weights)] + [f.values for f, loaded in pairs if loaded]
@@ -154,19 +157,29 @@ class W8Stream:
         return not self._head and not self._loaded[-1]
 
     def block_words(self, count: int) -> int:
-        return count * (len(self._arrays) + self.quads)
+        return count * (len(self._arrays) + (0 if self.apart else self.quads))
 
     def data(self) -> Array:
         """The stream as int32."""
-        words = weight_words(self._weights).reshape(self._packed, self.quads, 2)
         parts: list[Array] = [np.asarray(self._lead + self._head, np.int32)]
+        weights = iter(self._weights_of_blocks())
         for first in range(0, self._packed, self.block):
             last = min(first + self.block, self._packed)
             parts.append(self._arrays[0][first:last].astype(np.int32))
             if self.fields_loaded:
                 parts.append(np.stack([v[first:last] for v in self._arrays[1:]], axis=1).reshape(-1).astype(np.int32))
-            parts.append(np.ascontiguousarray(words[first:last].transpose(1, 0, 2)).reshape(-1).view(np.int32))
+            if not self.apart:
+                parts.append(next(weights))
         return np.concatenate(parts)
+
+    def weights_data(self) -> Array:
+        """The weights alone as int32: [quads][n] of each block in turn."""
+        return np.concatenate(self._weights_of_blocks())
+
+    def _weights_of_blocks(self) -> list[Array]:
+        words = weight_words(self._weights).reshape(self._packed, self.quads, 2)
+        blocks = [words[first : first + self.block] for first in range(0, self._packed, self.block)]
+        return [np.ascontiguousarray(block.transpose(1, 0, 2)).reshape(-1).view(np.int32) for block in blocks]
 
     def start(self, n: Expr) -> Expr:
         """Index in words of block `n`, which may be the last one."""
@@ -178,6 +191,10 @@ class W8Stream:
     def weights(self, params: Buffer, start: Expr, count: int) -> Region:
         """The weights of the block of `count` channels at `start`."""
         return Region(params, (start + count * len(self._arrays)) * 2, "int16")
+
+    def weights_apart(self, weights: Buffer, n: Expr, skipped: Expr) -> Region:
+        """The weights of block `n` in their own array, from word `skipped` of the block on."""
+        return Region(weights, (n * (self.block * self.quads) + skipped) * 2, "int16")
 
     def fields(self, b: IRBuilder, params: Buffer, start: Expr, *, count: int) -> Callable[[int], tuple[Expr, ...]]:
         """The requantisation numbers of channel j of the block of `count` channels at `start`; emits their loads."""
