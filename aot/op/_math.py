@@ -33,12 +33,13 @@ def _guarded(func: Float, x: float) -> float:
 
 
 def round_half_even(x: float) -> float:
-    """The nearest whole number, halves to the even one."""
-    return float(round(x)) if math.isfinite(x) else x
+    """The nearest whole number, halves to the even one; a zero has the sign of x."""
+    return math.copysign(round(x), x) if math.isfinite(x) else x
 
 
 def _finite(func: Callable[[float], int]) -> Float:
-    return lambda x: float(func(x)) if math.isfinite(x) else x
+    """A zero has the sign of x, as in C."""
+    return lambda x: math.copysign(func(x), x) if math.isfinite(x) else x
 
 
 MEANING: dict[str, Float] = {

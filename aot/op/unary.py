@@ -59,8 +59,18 @@ def _zero(x: Expr) -> Expr:
 
 
 def _library(name: str) -> Unary:
-    opcode = {"exp": "EXP", "log": "LOG", "rint": "ROUND"}.get(name, name.upper())
+    opcode = {"exp": "EXP", "log": "LOG"}.get(name, name.upper())
     return Unary(FLOAT, lambda x, _a: apply(name, x), lambda _b, x, _a: MATH[name](x), f"{opcode}; float32")
+
+
+def _np_rounded(x: Array, _attrs: UnaryAttrs) -> Array:
+    nearest = apply("rint", x)
+    return np.where(x < 0, nearest + np.float32(0), nearest)
+
+
+def _rounded(_b: IRBuilder, x: Expr, _attrs: UnaryAttrs) -> Expr:
+    """The reference adds 1 to the floor: what is negative rounds to +0, not to rint's -0."""
+    return select(x < f32(0), MATH["rint"](x) + f32(0), MATH["rint"](x))
 
 
 def _negated(x: Expr) -> Expr:
@@ -151,9 +161,7 @@ UNARY: dict[str, Unary] = {
     "rsqrt": Unary(
         FLOAT, lambda x, _a: np.float32(1) / apply("sqrt", x), lambda _b, x, _a: f32(1) / MATH["sqrt"](x), "RSQRT; float32"
     ),
-    "logical_not": Unary(
-        ("bool",), lambda x, _a: ~x, lambda _b, x, _a: binop("==", cast("int32", x), 0), "LOGICAL_NOT; bool"
-    ),
+    "logical_not": Unary(("bool",), lambda x, _a: ~x, lambda _b, x, _a: binop("==", cast("int32", x), 0), "LOGICAL_NOT; bool"),
     "elu": Unary(FLOAT, _np_elu, lambda _b, x, _a: select(x < f32(0), MATH["expm1"](x), x), "ELU; float32"),
     "sigmoid": Unary(FLOAT, lambda x, _a: sigmoid(x), _sigmoid_rule, "LOGISTIC; float32"),
     "gelu": Unary(
@@ -166,11 +174,10 @@ UNARY: dict[str, Unary] = {
         "GELU by the hyperbolic tangent; float32",
     ),
     "hard_swish": Unary(FLOAT, lambda x, _a: hard_swish(x), _hard_swish_rule, "HARD_SWISH; float32"),
+    "rint": Unary(FLOAT, _np_rounded, _rounded, "ROUND; float32"),
     "relu": Unary(FLOAT, _np_relu, _relu_rule, "RELU, RELU6, RELU_N1_TO_1, RELU_0_TO_1; float32"),
-    "leaky_relu": Unary(
-        FLOAT, _np_leaky, lambda _b, x, a: select(x > f32(0), x, x * f32(a.alpha)), "LEAKY_RELU; float32"
-    ),
-} | {name: _library(name) for name in ("sqrt", "exp", "log", "sin", "cos", "floor", "ceil", "rint", "tanh")}
+    "leaky_relu": Unary(FLOAT, _np_leaky, lambda _b, x, a: select(x > f32(0), x, x * f32(a.alpha)), "LEAKY_RELU; float32"),
+} | {name: _library(name) for name in ("sqrt", "exp", "log", "sin", "cos", "floor", "ceil", "tanh")}
 """By name."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 
 from tests.op._differential import ACTIVATIONS, SEEDS, SLOW, Array, check, check_tflm, dims, quants, scales
 from tests.op._one_op import MOVABLE, Spec, const, draw_array, moving, one_op, same_quant
@@ -154,6 +154,60 @@ def views(draw: st.DrawFn, name: str) -> Case:
 
 
 @st.composite
+def transposed(draw: st.DrawFn) -> Case:
+    shape, dtype = draw(shapes()), draw(st.sampled_from(MOVABLE))
+    order = draw(st.permutations(range(len(shape))))
+    return moving("TRANSPOSE", dtype, [shape, [shape[i] for i in order]], [const(order)]), None
+
+
+@st.composite
+def joined(draw: st.DrawFn) -> Case:
+    """CONCATENATION of one to four tensors, some of them constants."""
+    shape, dtype = draw(shapes(largest=4)), draw(st.sampled_from(MOVABLE))
+    axis, seed = draw(st.integers(-len(shape), len(shape) - 1)), draw(SEEDS)
+    quant, where = same_quant(dtype), axis % len(shape)
+    extents = [(*shape[:where], n, *shape[where + 1 :]) for n in draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))]
+    fixed = [i > 0 and draw(st.booleans()) for i in range(len(extents))]
+    data = [Spec(e, dtype, quant, draw_array(seed, e, dtype) if f else None) for e, f in zip(extents, fixed, strict=True)]
+    result = (*shape[:where], sum(e[where] for e in extents), *shape[where + 1 :])
+    return one_op("CONCATENATION", data, [Spec(result, dtype, quant)], version=2, axis=axis), None
+
+
+@st.composite
+def extents(draw: st.DrawFn, name: str) -> Case:
+    """SHAPE and RANK, and the shape that two shapes are broadcast to."""
+    shape, wide = draw(shapes()), draw(st.sampled_from(["int32", "int64"]))
+    if name == "BROADCAST_ARGS":
+        other = [n if draw(st.booleans()) else 1 for n in shape[draw(st.integers(0, len(shape) - 1)) :]]
+        thin = [n if draw(st.booleans()) else 1 for n in shape]
+        result = np.broadcast_shapes(tuple(thin), tuple(other))
+        return one_op(name, [const(thin, wide), const(other, wide)], [Spec((len(result),), wide)]), None
+    dtype = draw(st.sampled_from(MOVABLE))
+    data = Spec(shape, dtype, same_quant(dtype))
+    if name == "RANK":
+        return one_op(name, [data], [Spec((), "int32")]), None
+    return one_op(name, [data], [Spec((len(shape),), wide)], out_type=wide.upper()), None
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> Case:
+    """Up and down, by whole and by broken steps."""
+    dtype = draw(st.sampled_from(["int32", "int64", "float32"]))
+    unit = 0.25 if dtype == "float32" else 1
+    start, step = draw(st.integers(-50, 50)) * unit, draw(st.integers(1, 9)) * unit * draw(st.sampled_from([1, -1]))
+    stop = start + step * draw(st.integers(1, 30)) - (draw(st.integers(0, 1)) * unit if abs(step) > unit else 0)
+    count = int(np.ceil((stop - start) / step))
+    assume(count > 0)
+    return one_op("RANGE", [const(v, dtype) for v in (start, stop, step)], [Spec((count,), dtype)]), None
+
+
+@st.composite
+def roots(draw: st.DrawFn) -> Case:
+    shape, seed = draw(shapes()), draw(SEEDS)
+    return one_op("SQRT", [Spec(shape, "float32")], [Spec(shape, "float32")]), [np.abs(draw_array(seed, shape, "float32"))]
+
+
+@st.composite
 def sixteen_bit_rows(draw: st.DrawFn, largest: int = 40) -> Case:
     shape = draw(dims(2, largest=largest))
     x, y = Quant(float(np.float32(draw(scales()) / 512)), 0), Quant(2.0**-15, 0)
@@ -201,6 +255,11 @@ DRAWN: dict[str, st.SearchStrategy[Case]] = {
     "LOGICAL_NOT": functions("LOGICAL_NOT", ["bool"]),
     "SQUARE": functions("SQUARE", ["float32"]),
     "FLOOR": functions("FLOOR", ["float32"]),
+    "SQRT": roots(),
+    "TRANSPOSE": transposed(),
+    "CONCATENATION": joined(),
+    **{name: extents(name) for name in ("SHAPE", "RANK", "BROADCAST_ARGS")},
+    "RANGE": ranges(),
     "ZEROS_LIKE": functions("ZEROS_LIKE", ["int32", "int64", "float32"]),
     **{f"{name} of codes": of_two(name) for name in (*COMPARISONS, "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")},
     "DEQUANTIZE": dequantized(),
@@ -226,6 +285,7 @@ DRAWN: dict[str, st.SearchStrategy[Case]] = {
 }
 DRAWN_TFLM: dict[str, st.SearchStrategy[Case]] = {
     "ELU": elus(),
+    **{name: functions(name, ["float32"]) for name in ("CEIL", "ROUND")},
     "SOFTMAX of int16": sixteen_bit_rows(20),
     **{name: rescaled(name) for name in ("ABS", "RELU", "RELU6")},
     "LEAKY_RELU": rescaled("LEAKY_RELU", alpha=0.3),

@@ -88,7 +88,7 @@ def tflm_reference(model: bytes, inputs: Sequence[np.ndarray]) -> list[np.ndarra
     import tflite
     from tflite_micro.python.tflite_micro import runtime
 
-    interpreter = runtime.Interpreter.from_bytes(model)
+    interpreter = runtime.Interpreter.from_bytes(model, arena_size=4 << 20)  # by default it estimates, at times too little
     for index, value in enumerate(inputs):
         interpreter.set_input(value, index)
     interpreter.invoke()
