@@ -15,6 +15,9 @@ CLIMB_WORK = 400_000
 EXACT_NODES = 20_000
 """Nodes that branch and bound may visit by default: a few seconds at most, and none where the bound is met."""
 
+FIRST_NODES = 1_000
+"""Nodes of them that may be visited before the climb: small sets are proven at once, and nothing is left to climb for."""
+
 Forbidden = dict[str, list[tuple[str, int, int]]]
 """For each buffer its neighbours as (name, low, high): starts strictly between, relative to the neighbour's, are not allowed."""
 
@@ -44,9 +47,10 @@ def plan(
             best_order, best, height = order, offsets, top
         if height <= bound:
             break
-    if height > bound:
-        best, height = _climb(best_order, forbidden, best, height=height, bound=bound, effort=effort)
-    optimal = height <= bound
+    floor = _floor(buffers, pairs, known=height, bound=bound, nodes=min(nodes, FIRST_NODES)) if height > bound else bound
+    if height > floor:
+        best, height = _climb(best_order, forbidden, best, height=height, bound=floor, effort=effort)
+    optimal = height <= floor
     if not optimal and nodes:
         found = improve(buffers, pairs, known=height, bound=bound, nodes=nodes)
         optimal = found.proven
@@ -54,6 +58,14 @@ def plan(
             best = found.offsets
             height = max(best[b.name] + b.size for b in buffers)
     return MemoryPlan({b.name: best[b.name] for b in buffers}, max(height, 0), bound, optimal)
+
+
+def _floor(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], *, known: int, bound: int, nodes: int) -> int:
+    """No plan has fewer bytes than this, at most `known`: the optimum where `nodes` are enough to prove it, else `bound`."""
+    found = improve(buffers, pairs, known=known, bound=bound, nodes=nodes)
+    if not found.proven:
+        return bound
+    return known if found.offsets is None else max(found.offsets[b.name] + b.size for b in buffers)
 
 
 _ORDERS: tuple[Callable[[BufferInfo], tuple[int, ...]], ...] = (
