@@ -19,7 +19,7 @@ from aot.executor.bounds import memory_bounds
 from aot.executor.layout import Io
 from aot.executor.metadata import BuildInfo
 from aot.executor.sharing import share_functions
-from aot.executor.te_compiler import Policy, compile_main, lower_group
+from aot.executor.te_compiler import Known, Policy, compile_main, lower_group
 from aot.frontend.macs import nominal_macs, nominal_shapes
 from aot.frontend.specialize import FIRST_GRAPH, Choice, specialize
 from aot.frontend.tflite import from_tflite
@@ -122,9 +122,10 @@ def compile_model(
         bounds=bounds,
         options=asdict(options),
     )
-    result = _compile_main(main, cpu, name=name, options=options, info=info)
+    known: Known = {}
+    result = _compile_main(main, cpu, name=name, options=options, info=info, known=known)
     plain = replace(options, opt="balanced") if options.opt == "ram" else options
-    compiled = partial(_compile_main, main, cpu, name=name, options=plain, info=info)
+    compiled = partial(_compile_main, main, cpu, name=name, options=plain, info=info, known=known)
     if options.opt == "ram" and options.ram_budget is None and not options.feed_rows:
         # whole layers may overlap more than the search for cascades counts on
         whole = compiled()
@@ -161,11 +162,11 @@ def _pays(small: Executable, usual: Executable) -> bool:
 
 
 def _compile_main(
-    main: Function, cpu: Target, *, name: str, options: Options, info: BuildInfo, whole_limit: int | None = None
+    main: Function, cpu: Target, *, name: str, options: Options, info: BuildInfo, known: Known, whole_limit: int | None = None
 ) -> Executable:
-    """From the fused graph to C; `whole_limit` as in Policy."""
+    """From the fused graph to C; `whole_limit` as in Policy, `known` as for compile_main."""
     policy = Policy(options.opt, options.kernels, options.flash_budget, options.ram_budget, options.feed_rows, whole_limit)
-    schedule = compile_main(main, cpu, name=name, policy=policy).map_functions(optimize)
+    schedule = compile_main(main, cpu, name=name, policy=policy, known=known).map_functions(optimize)
     if options.opt != "speed":  # where speed counts, numbers stay constants
         schedule = share_functions(schedule)
     return compile_schedule(replace(schedule, pooling=options.pooling), target=cpu, io=options.io, info=info)

@@ -56,14 +56,26 @@ def lower_group(func: Function, target: Target, name: str) -> Lowered:
     return _accepting(group, target)[0].lower(group, target, name)
 
 
+Known = dict[tuple[int, str, bool], tuple[Function, Candidate]]
+"""By id of the group's function, name of the implementation and `keyed`: the function (its id stays its own), the candidate."""
+
+
 def candidates(
-    func: Function, target: Target, name: str, policy: Policy, *, keyed: bool = True, repeated: Container[Hashable] = ()
+    func: Function,
+    target: Target,
+    name: str,
+    policy: Policy,
+    *,
+    keyed: bool = True,
+    repeated: Container[Hashable] = (),
+    known: Known | None = None,
 ) -> list[Candidate]:
     """Every kernel that takes the group, lowered, best plevel first; the generic path only where there is nothing else.
 
     Without `keyed` their keys tell nothing of shared code, which saves most of the time.  `repeated` are the keys of the weights
-    that several layers have; kernels made for those are left out elsewhere.
+    that several layers have; kernels made for those are left out elsewhere.  What is in `known` is not lowered again.
     """
+    known = {} if known is None else known
     code_key: Callable[[PrimFunc], Hashable] = id
     if keyed:
         code_key = structural_key if policy.opt == "speed" else lambda f: sharing_key(flatten(simplified(f)))
@@ -77,21 +89,26 @@ def candidates(
             continue
         if impl.for_repeated and not any(w.key in repeated for w in weights[:1]):
             continue
-        lowered = impl.lower(group, target, name)
-        found.append(
-            Candidate(
-                lowered.func.attrs.kernel,
-                lowered,
-                code_key(lowered.func),
-                lowered.instructions,
-                sum(c.nbytes for c in lowered.constants.values()),
-                lowered.code,
-                sum(b.nbytes for b in lowered.func.scratch),
-                weights,
-                tuple(stored(lowered.constants[b.name], b.dtype) for b in lowered.func.consts) if keyed else (),
-            )
-        )
+        key = (id(func), impl.name, keyed)
+        if key not in known:
+            lowered = impl.lower(group, target, name)
+            known[key] = func, _candidate(lowered, code_key(lowered.func), weights, keyed=keyed)
+        found.append(known[key][1])
     return found
+
+
+def _candidate(lowered: Lowered, key: Hashable, weights: tuple[Stored, ...], *, keyed: bool) -> Candidate:
+    return Candidate(
+        lowered.func.attrs.kernel,
+        lowered,
+        key,
+        lowered.instructions,
+        sum(c.nbytes for c in lowered.constants.values()),
+        lowered.code,
+        sum(b.nbytes for b in lowered.func.scratch),
+        weights,
+        tuple(stored(lowered.constants[b.name], b.dtype) for b in lowered.func.consts) if keyed else (),
+    )
 
 
 WEIGHTED = frozenset({"nn.conv2d", "nn.depthwise_conv2d", "nn.dense", "nn.bias_add"})
@@ -118,9 +135,14 @@ def _accepting(group: Group, target: Target) -> list[Impl]:
     return found
 
 
-def compile_main(func: Function, target: Target, *, name: str, policy: Policy | None = None) -> Schedule:
-    """Lower every fused call of `func` (the main function after fuse_ops) in the order of the file's operators."""
-    return _Compiler(cut_groups(func, target), target, name, policy or Policy()).schedule()
+def compile_main(
+    func: Function, target: Target, *, name: str, policy: Policy | None = None, known: Known | None = None
+) -> Schedule:
+    """Lower every fused call of `func` (the main function after fuse_ops) in the order of the file's operators.
+
+    `known` keeps what was lowered for the next call with the same target and a policy of the same `opt` and `kernels`.
+    """
+    return _Compiler(cut_groups(func, target), target, name, policy or Policy(), known).schedule()
 
 
 def execution_order(func: Function) -> list[Expr]:
@@ -196,8 +218,8 @@ def _op_indices(expr: Expr) -> Iterator[int]:
 class _Compiler:
     """Gives tensors names and turns nodes into layer calls."""
 
-    def __init__(self, func: Function, target: Target, name: str, policy: Policy) -> None:
-        self._func, self._target, self._name, self._policy = func, target, name, policy
+    def __init__(self, func: Function, target: Target, name: str, policy: Policy, known: Known | None) -> None:
+        self._func, self._target, self._name, self._policy, self._known = func, target, name, policy, known
         self._names = NameSupply()
         self._refs: dict[int, tuple[TensorRef, ...]] = {}
         self._views: dict[TensorRef, TensorRef] = {}
@@ -235,7 +257,7 @@ class _Compiler:
         return replace(draft, calls=choose_kernels(draft, found, self._policy))
 
     def _lower(self, func: Function, name: str) -> list[Candidate]:
-        return candidates(func, self._target, name, self._policy, keyed=False)
+        return candidates(func, self._target, name, self._policy, keyed=False, known=self._known)
 
     def _ref(self, expr: Expr, type_: TensorType, name: str) -> TensorRef:
         kept = self._func.attrs.get("channels", {}).get(expr.span.tensor, ())
@@ -269,7 +291,7 @@ class _Compiler:
         func = call.op
         assert isinstance(func, Function)
         name = c_identifier(str(func.attrs.get("name", "layer")))
-        found = candidates(func, self._target, name, self._policy, repeated=self._repeated)
+        found = candidates(func, self._target, name, self._policy, repeated=self._repeated, known=self._known)
         self._candidates.append(found)
         self._functions.append(func)
         lowered = found[0].lowered
