@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from aot.ir.op import TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
+from aot.op._check import Clamped
 from aot.te.tensor import Tensor
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
+
+
+@dataclass(frozen=True, slots=True)
+class RescaledAttrs(Clamped):
+    """Zero points of the operands; multiplier, shift and zero point of the result; the clamp [lo, hi]."""
+
+    input_zp: tuple[int, int]
+    multiplier: int
+    shift: int
+    zero_point: int
+    lo: int
+    hi: int
+    quant: QuantParams | None = None
 
 
 def broadcast_shape(a: TensorType, b: TensorType) -> tuple[int, ...]:

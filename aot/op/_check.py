@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -30,6 +30,21 @@ def require_quant(ctx: ConvertContext, op: OperatorView, type_: TensorType, *, w
     if not 0 < quant.scale[0] < float("inf"):
         unsupported(ctx, op, f"{what} has scale {quant.scale[0]}", code="E1206")
     return quant.scale[0], quant.zero_point[0]
+
+
+def require_alike(
+    ctx: ConvertContext, op: OperatorView, types: Sequence[TensorType], allowed: Collection[str]
+) -> tuple[tuple[float, int], ...]:
+    """(scale, zero point) of each of `types`, which all have the first one's element type, one of `allowed`."""
+    for type_ in types:
+        require_dtype(ctx, op, type_, {types[0].dtype} & set(allowed) or {"int8"})
+    return tuple(require_quant(ctx, op, t) for t in types)
+
+
+def require_rows(ctx: ConvertContext, op: OperatorView, data: TensorType, *, most: int) -> None:
+    """Refuse data without a last axis of 1 to `most` elements."""
+    if not data.shape or not 0 < data.shape[-1] <= most:
+        unsupported(ctx, op, f"rows of 1 to {most} elements are supported")
 
 
 def require_same_quant(ctx: ConvertContext, op: OperatorView, a: TensorType, b: TensorType) -> None:

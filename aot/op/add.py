@@ -23,7 +23,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.op._binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op._check import Clamped, fused_range, require_dtype, require_quant
+from aot.op._check import Clamped, fused_range, require_alike, require_dtype, require_quant
 from aot.op._fixed_point import (
     Int64,
     multiply_by_quantized_multiplier,
@@ -226,9 +226,7 @@ def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorTyp
 def _attrs(ctx: ConvertContext, op: OperatorView, *, sign: int) -> AddAttrs:
     """The multipliers in double precision as AddPrepare and PrepareGeneralSubOp compute them."""
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
-    for type_ in types:
-        require_dtype(ctx, op, type_, {types[0].dtype} & set(LEFT_SHIFT) or {"int8"})
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = (require_quant(ctx, op, t) for t in types)
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, LEFT_SHIFT)
     lo, hi = fused_range(ctx, op, types[2])
     pot = _pot_shifts(ctx, op, types)
     if pot is not None:

@@ -16,9 +16,9 @@ import numpy as np
 
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
-from aot.ir.type import QuantParams, TensorType, Type
-from aot.op._binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op._check import Clamped, fused_range, require_dtype, require_quant
+from aot.ir.type import TensorType, Type
+from aot.op._binary import RescaledAttrs, broadcast_at, broadcast_type, two_of_one_type
+from aot.op._check import fused_range, require_alike
 from aot.op._fixed_point import (
     Int64,
     clamp_array,
@@ -46,16 +46,9 @@ INVERSE_OF_ZERO = -1515870788
 
 
 @dataclass(frozen=True, slots=True)
-class DivideAttrs(Clamped):
-    """Zero points of the operands; multiplier, shift and zero point of the result; clamp [lo, hi]."""
+class DivideAttrs(RescaledAttrs):
+    """And whether a divisor of zero counts as `INVERSE_OF_ZERO`."""
 
-    input_zp: tuple[int, int]
-    multiplier: int
-    shift: int
-    zero_point: int
-    lo: int
-    hi: int
-    quant: QuantParams | None = None
     inverts_zero: bool = False
 
 
@@ -143,9 +136,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
     if is_plain(*types[:2]):
         return convert_plain(ctx, op, "divide")
-    for type_ in types:
-        require_dtype(ctx, op, type_, {types[0].dtype} & set(BITS) or {"int8"})
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = (require_quant(ctx, op, t) for t in types)
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, BITS)
     real = scale_a / (scale_b * scale)
     if ctx.oracle == "litert":
         with np.errstate(all="ignore"):

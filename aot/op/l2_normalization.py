@@ -18,7 +18,7 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.op._check import require_dtype, require_quant
+from aot.op._check import require_dtype, require_quant, require_rows
 from aot.op._fixed_point import clamp_array, multiply_by_quantized_multiplier
 from aot.op._uint8 import is_legacy, legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
@@ -80,8 +80,7 @@ def _convert(ctx: ConvertContext, op: OperatorView, *, left_shift: int) -> Relay
     _, zp = require_quant(ctx, op, data)
     if require_quant(ctx, op, out, what="the result") != (2.0**-OUTPUT_BITS, 0):
         unsupported(ctx, op, "the result must have scale 1/128 and zero point 0 (128 for uint8)", code="E1206")
-    if not data.shape or not 0 < data.shape[-1] <= MAX_DEPTH:
-        unsupported(ctx, op, f"rows of 1 to {MAX_DEPTH} elements are supported")
+    require_rows(ctx, op, data, most=MAX_DEPTH)
     return call("qnn.l2_normalize", [operand(ctx, op, 0)], L2NormalizeAttrs(zp, left_shift), span=ctx.span(op))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.op._check import require_dtype, require_quant
+from aot.op._check import require_dtype, require_quant, require_rows
 from aot.op._fixed_point import (
     INT32_MAX,
     INT32_MIN,
@@ -145,8 +145,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     scale, _ = require_quant(ctx, op, data)
     if require_quant(ctx, op, out, what="the result") != (OUTPUT_SCALE, OUTPUT_ZERO_POINT):
         unsupported(ctx, op, "the result must have scale 1/16 and its largest code as zero point", code="E1206")
-    if not data.shape or not 0 < data.shape[-1] <= MAX_DEPTH:
-        unsupported(ctx, op, f"rows of 1 to {MAX_DEPTH} elements are supported")
+    require_rows(ctx, op, data, most=MAX_DEPTH)
     if not scale * (1 << 26) > 1:
         unsupported(ctx, op, f"scale {scale} is not supported", code="E1206")
     return call("qnn.log_softmax", [operand(ctx, op, 0)], log_scaling(scale), span=ctx.span(op))

@@ -7,15 +7,14 @@ Oracle: `reference_integer_ops::Mul` with the parameters of `mul.cc`, which mult
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
-from aot.ir.type import QuantParams, TensorType, Type
-from aot.op._binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op._check import Clamped, fused_range, require_dtype, require_quant
+from aot.ir.type import TensorType, Type
+from aot.op._binary import RescaledAttrs, broadcast_at, broadcast_type, two_of_one_type
+from aot.op._check import fused_range, require_alike
 from aot.op._fixed_point import named, quantize_multiplier, requantize, tir_requantize
 from aot.op._uint8 import legacy_uint8
 from aot.op.arithmetic import convert_plain, is_plain
@@ -30,32 +29,19 @@ from aot.tir.expr import Expr, cast
 CODES = ("int8", "int16")
 
 
-@dataclass(frozen=True, slots=True)
-class MultiplyAttrs(Clamped):
-    """Zero points of the operands; multiplier, shift and zero point of the result; the clamp [lo, hi]."""
-
-    input_zp: tuple[int, int]
-    multiplier: int
-    shift: int
-    zero_point: int
-    lo: int
-    hi: int
-    quant: QuantParams | None = None
-
-
-def infer_type(types: Sequence[Type], attrs: MultiplyAttrs) -> Type:
+def infer_type(types: Sequence[Type], attrs: RescaledAttrs) -> Type:
     """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
     a, b = two_of_one_type(list(types), "qnn.multiply", CODES)
     return broadcast_type(a, b, a.dtype, attrs.quant)
 
 
-def evaluate(a: Array, b: Array, *, attrs: MultiplyAttrs, out_type: TensorType) -> Array:
+def evaluate(a: Array, b: Array, *, attrs: RescaledAttrs, out_type: TensorType) -> Array:
     product = (a.astype(np.int64) - attrs.input_zp[0]) * (b.astype(np.int64) - attrs.input_zp[1])
     scaled = requantize(product, attrs.multiplier, attrs.shift, zero_point=attrs.zero_point, lo=attrs.lo, hi=attrs.hi)
     return scaled.astype(out_type.dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: MultiplyAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: RescaledAttrs, out_type: TensorType) -> Tensor:
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         x, y = (cast("int32", broadcast_at(b, t, i)) - zp for t, zp in zip(args, attrs.input_zp, strict=True))
         value = tir_requantize(
@@ -84,15 +70,13 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
     if is_plain(*types[:2]):
         return convert_plain(ctx, op, "multiply")
-    for type_ in types:
-        require_dtype(ctx, op, type_, {types[0].dtype} & set(CODES) or {"int8"})
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = (require_quant(ctx, op, t) for t in types)
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, CODES)
     real = scale_a * scale_b / scale
     if ctx.oracle == "litert":
         real = float(np.float32(scale_a) * np.float32(scale_b) / np.float32(scale))
     multiplier, shift = quantize_multiplier(real)
     lo, hi = fused_range(ctx, op, types[2])
-    attrs = MultiplyAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant)
+    attrs = RescaledAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant)
     return call("qnn.multiply", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.op._check import require_dtype, require_quant
+from aot.op._check import require_dtype, require_quant, require_rows
 from aot.op._fixed_point import (
     Int64,
     clamp_array,
@@ -109,8 +109,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     codes, lowest = 2 ** bits(out.dtype), int_range(out.dtype)[0]
     if abs(out_scale * codes - 1) > 0.001 or out_zp != lowest:
         unsupported(ctx, op, f"the result must have scale 1/{codes} and zero point {lowest}", code="E1206")
-    if not data.shape or not 0 < data.shape[-1] <= MAX_DEPTH:
-        unsupported(ctx, op, f"rows of 1 to {MAX_DEPTH} elements are supported")
+    require_rows(ctx, op, data, most=MAX_DEPTH)
     real = op.option("beta") * scale * (1 << 26)
     if not real > 1:
         unsupported(ctx, op, f"beta {op.option('beta')} with scale {scale} is not supported", code="E1122")

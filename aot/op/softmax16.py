@@ -19,7 +19,7 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.op._check import require_dtype, require_quant
+from aot.op._check import require_dtype, require_quant, require_rows
 from aot.op._fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 from aot.op._math import apply
 from aot.op.convert import ConvertContext, operand, unsupported
@@ -87,8 +87,7 @@ def convert_softmax16(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     out_scale, out_zp = require_quant(ctx, op, out, what="the result")
     if zp or out_zp or abs(out_scale * 32768 - 1) > 0.001:
         unsupported(ctx, op, "the result must have scale 1/32768, and no tensor a zero point", code="E1206")
-    if not data.shape or not 0 < data.shape[-1] <= MAX_DEPTH:
-        unsupported(ctx, op, f"rows of 1 to {MAX_DEPTH} elements are supported")
+    require_rows(ctx, op, data, most=MAX_DEPTH)
     single = ctx.oracle == "litert"
     product = float(np.float32(scale) * np.float32(op.option("beta"))) if single else scale * float(np.float32(op.option("beta")))
     real = product / (10.0 / 65535.0)

@@ -16,7 +16,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.op._binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op._check import require_dtype, require_quant
+from aot.op._check import require_alike
 from aot.op._fixed_point import (
     multiply_by_quantized_multiplier,
     named,
@@ -105,9 +105,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
     if is_plain(*types[:2]):
         return convert_plain(ctx, op, "squared_difference")
-    for type_ in types:
-        require_dtype(ctx, op, type_, {types[0].dtype} & set(LEFT_SHIFT) or {"int8"})
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = (require_quant(ctx, op, t) for t in types)
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, LEFT_SHIFT)
     twice_max = 2.0 * max(scale_a, scale_b)
     if types[0].dtype == "int16" and (zp_a or zp_b or zp):
         unsupported(ctx, op, "int16 codes with a zero point are not supported, in TFLM neither", code="E1206")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aot.op._binary import RescaledAttrs
 from aot.op._fixed_point import quantize_multiplier
 from aot.op.dequantize import DequantizeAttrs
-from aot.op.multiply import MultiplyAttrs
 from aot.op.strided_slice import StridedSliceAttrs
 from aot.op.transpose import TransposeAttrs
 from aot.relay.expr import Expr, Function, tensor_type
@@ -76,7 +76,7 @@ class RandomNet(QuantNet):
 
     def add_product(self, x: Expr) -> Expr:
         multiplier, shift = quantize_multiplier(1 / 90)
-        return self.op("qnn.multiply", x, self.like(x), attrs=MultiplyAttrs((3, 3), multiplier, shift, 1, -128, 127))
+        return self.op("qnn.multiply", x, self.like(x), attrs=RescaledAttrs((3, 3), multiplier, shift, 1, -128, 127))
 
     def add_pool(self, x: Expr) -> Expr:
         stride = int(self.rng.integers(1, 3))
