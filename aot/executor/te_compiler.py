@@ -140,7 +140,7 @@ def compile_main(
 ) -> Schedule:
     """Lower every fused call of `func` (the main function after fuse_ops) in the order of the file's operators.
 
-    `known` keeps what was lowered for the next call with the same target and a policy of the same `opt` and `kernels`.
+    `known` keeps what was lowered for the next call with the same target and `kernels`, and both with `opt` "speed" or neither.
     """
     return _Compiler(cut_groups(func, target), target, name, policy or Policy(), known).schedule()
 

@@ -34,6 +34,7 @@ from aot.topi.arm_dsp.intrin_chain import (
     smlal_chain,
 )
 from aot.topi.arm_dsp.tail import TailRun, tail_run
+from aot.topi.arm_dsp.window import Origin, window_at
 from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer_io import LayerIo, open_io
 from aot.topi.requant import HighMultiply, plan_high_multiply
@@ -314,24 +315,13 @@ def pack_runs(b: IRBuilder, words: Buffer, runs: Sequence[tuple[Buffer, Expr]], 
             put(b, words, (k + u) if tap is None else tap + k + u, values)
 
 
-Pixels = Sequence[tuple[Expr, Expr, Expr]]
-"""Image, row and column of the window of each of three pixels."""
+Pixels = Sequence[Origin]
+"""The windows of each of three pixels."""
 
 
 def window_pixels(b: IRBuilder, layer: FusedLayer, first: Expr, *, origin: tuple[int, int]) -> Pixels:
     """Where the windows of the three pixels from number `first` of the output on begin; `origin`: rows and columns of padding."""
-    _, out_height, out_width, _ = layer.out_type.shape
-    (sy, sx) = layer.attrs.strides
-    pixels = []
-    for p in range(PIXELS):
-        index = first + p
-        line = b.let("line", index // out_width)
-        column = index - line * out_width
-        image = line // out_height if layer.data_type.shape[0] > 1 else imm(0)
-        y = b.let("y", (line - image * out_height) * sy - origin[0])
-        x = b.let("x", column * sx - origin[1])
-        pixels.append((image, y, x))
-    return pixels
+    return [window_at(b, layer, first + p, origin=origin) for p in range(PIXELS)]
 
 
 class Window:

@@ -18,7 +18,7 @@ from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.dense_w8_direct import LEAST_CHANNELS, DirectKernel, direct_stream
 from aot.topi.arm_dsp.intrin_w8 import TAPS
 from aot.topi.arm_dsp.stream_w8 import plan_w8
-from aot.topi.arm_dsp.window import RunBytes, WindowRuns, copy_instructions, data_align, is_rows
+from aot.topi.arm_dsp.window import RunBytes, WindowRuns, copy_instructions, data_align, is_rows, window_at
 from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer_io import LayerIo, open_io
 
@@ -75,11 +75,7 @@ class _Window:
     def fill(self, index: Expr) -> Buffer:
         """Copy the window of output pixel number `index`."""
         b, attrs, runs = self._b, self._layer.attrs, self._runs
-        _, out_height, out_width, _ = self._layer.out_type.shape
-        line = b.let("line", index // out_width)
-        image = b.let("image", line // out_height) if self._layer.data_type.shape[0] > 1 else imm(0)
-        y = b.let("y", (line - image * out_height) * attrs.strides[0] - attrs.padding[0])
-        x = b.let("x", (index - line * out_width) * attrs.strides[1] - attrs.padding[1])
+        image, y, x = window_at(b, self._layer, index, origin=attrs.padding[:2])
         with b.for_("ky", runs.rows) as ky, b.for_("kx", runs.columns) as kx:
             row = b.let("row", y + ky * attrs.dilation[0])
             column = b.let("column", x + kx * attrs.dilation[1])

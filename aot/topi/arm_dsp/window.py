@@ -18,6 +18,21 @@ def is_rows(layer: FusedLayer) -> bool:
     return layer.weight.shape[1:3] == (1, 1) and layer.attrs.strides == (1, 1) and not any(layer.attrs.padding)
 
 
+Origin = tuple[Expr, Expr, Expr]
+"""Image, row and column of a window's first pixel; in the padding they lie outside of the image."""
+
+
+def window_at(b: IRBuilder, layer: FusedLayer, index: Expr, *, origin: tuple[int, int]) -> Origin:
+    """Where the window of output pixel number `index` begins; `origin`: rows and columns of padding."""
+    _, out_height, out_width, _ = layer.out_type.shape
+    sy, sx = layer.attrs.strides
+    line = b.let("line", index // out_width)
+    image = b.let("image", line // out_height) if layer.data_type.shape[0] > 1 else imm(0)
+    y = b.let("y", (line - image * out_height) * sy - origin[0])
+    x = b.let("x", (index - line * out_width) * sx - origin[1])
+    return image, y, x
+
+
 def pack_unroll(quads: int) -> int:
     """Quads in the body of the packing loop."""
     return max(u for u in (4, 3, 2, 1) if quads % u == 0)
@@ -94,12 +109,8 @@ class WindowQuads:
 
     def _pixel(self, index: Expr, place: Expr) -> None:
         b, attrs, shape = self._b, self._layer.attrs, self._shape
-        images, height, width, depth = self._layer.data_type.shape
-        _, out_height, out_width, _ = self._layer.out_type.shape
-        line = b.let("line", index // out_width)
-        image = b.let("image", line // out_height) if images > 1 else imm(0)
-        y = b.let("y", (line - image * out_height) * attrs.strides[0] - attrs.padding[0])
-        x = b.let("x", (index - line * out_width) * attrs.strides[1] - attrs.padding[1])
+        _, height, width, depth = self._layer.data_type.shape
+        image, y, x = window_at(b, self._layer, index, origin=attrs.padding[:2])
         with b.for_("ky", shape.rows) as ky, b.for_("kx", shape.columns) as kx:
             row = b.let("row", y + ky * attrs.dilation[0])
             column = x + kx * attrs.dilation[1]
