@@ -18,6 +18,7 @@ from aot.ir.type import TensorType
 from tests.topi.batch import Batch
 from tests.topi.drawn import KERNELS, Case, awkward_layers, make_case, random_cases, target_of
 from tests.topi.groups import run_lowered
+from tests.topi.layers import Layer
 from tests.topi.test_intrin import needs_board, needs_host
 
 FULL = os.environ.get("AOT_FULL") == "1"
@@ -25,6 +26,13 @@ RANDOM = 2000 if FULL else 12
 """Random layers of a kernel in each place."""
 BATCH = 50
 BOARDS = {"cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386"}
+
+FAILED_ONCE = [
+    # The compiler took the copies of runs of one pixel, all or nothing, for loops that overflow, and said so.
+    ("conv arm_dsp.conv2d_chain_rows",
+     Layer("conv", (1, 3, 7, 33), (1, 3, 5, 33), padding=(0, 5, 0, 0), dilation=(1, 2), pad_value=0)),
+]  # fmt: skip
+"""Layers that random runs found, with the kernel that was wrong."""
 
 every_kernel = pytest.mark.parametrize("name", sorted(KERNELS))
 
@@ -85,6 +93,16 @@ def test_awkward_in_the_interpreter(name: str) -> None:
 @every_kernel
 def test_on_the_host(name: str, tmp_path: Path) -> None:
     on_board("host", batches(name, seed=2), tmp_path)
+
+
+@pytest.mark.slow
+@needs_host
+@pytest.mark.parametrize(("name", "layer"), FAILED_ONCE)
+def test_what_failed_once(name: str, layer: Layer, tmp_path: Path) -> None:
+    case = make_case(KERNELS[name][1], layer)
+    assert case is not None
+    interpreted([case])
+    on_board("host", iter([[case]]), tmp_path)
 
 
 @pytest.mark.slow

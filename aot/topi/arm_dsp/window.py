@@ -172,7 +172,14 @@ class RunBytes:
         if not any(self._layer.attrs.padding):
             self._move(at, start, low=imm(0), high=length)
             return
-        with b.if_(logical_and(row >= 0, row < height)):
+        known_row = logical_and(row >= 0, row < height)
+        if self._runs.width == 1:
+            with b.if_(logical_and(known_row, logical_and(column >= 0, column < width))):
+                self._move(at, start, low=imm(0), high=length)
+            with b.else_():
+                self._pad(at, imm(0), length)
+            return
+        with b.if_(known_row):
             low = b.let("low", minimum(maximum(imm(0) - column, 0), self._runs.width) * depth)
             high = b.let("high", maximum(minimum(width - column, self._runs.width) * depth, low))
             self._pad(at, imm(0), low)
