@@ -20,7 +20,7 @@ from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, Load, cast, imm, logical_and, minimum, select
+from aot.tir.expr import Expr, Load, cast, imm, logical_and, select
 from aot.tir.function import FuncAttrs
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.intrin_chain import (
@@ -34,7 +34,7 @@ from aot.topi.arm_dsp.intrin_chain import (
     smlal_chain,
 )
 from aot.topi.arm_dsp.tail import TailRun, tail_run
-from aot.topi.arm_dsp.window import Origin, window_at
+from aot.topi.arm_dsp.window import Origin, first_pixel, window_at
 from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer_io import LayerIo, open_io
 from aot.topi.requant import HighMultiply, plan_high_multiply
@@ -133,7 +133,7 @@ def lower(group: Group, target: Target, name: str, *, schedule: ChainSchedule) -
     run = tail_run(b, io, layer, target=target, size=PIXELS * layer.channels)
     place = Place(io, params, source.words, run)
     with b.for_("t", (rows + PIXELS - 1) // PIXELS) as tile:
-        first = b.let("pixel", minimum(tile * PIXELS, rows - PIXELS)) if rows % PIXELS else tile * PIXELS
+        first = first_pixel(b, layer, tile * PIXELS, last=imm(rows - PIXELS), even=rows % PIXELS == 0)
         source.pack(first)
         with b.for_("n", stream.blocks) as n:
             _block(b, stream, place, first=first, n=n, count=CHANNELS)

@@ -12,11 +12,11 @@ from math import prod
 from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, imm, minimum
+from aot.tir.expr import Expr, imm
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.intrin_w8 import TAPS, matmul_w8
 from aot.topi.arm_dsp.stream_w8 import QuadPlan, W8Stream, arrange, best_requant, plan_quads, plan_w8
-from aot.topi.arm_dsp.window import WindowQuads, WindowRuns, is_rows, pack_run, pack_unroll, run_instructions
+from aot.topi.arm_dsp.window import WindowQuads, WindowRuns, first_pixel, is_rows, pack_run, pack_unroll, run_instructions
 from aot.topi.fused import FusedLayer, describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer_io import LayerIo, open_io
 
@@ -71,13 +71,11 @@ class _Kernel:
         if used < stream.quads:
             with b.for_("z", TAPS * PIXELS * stream.quads, start=TAPS * PIXELS * used) as z:
                 b.store(self._words, z, 0)
-        last = b.let("last", self._params[0]) if self._common else imm(0)
+        # Of the common form a number of the stream, so that one text serves all sizes.
+        last: Expr = b.let("last", self._params[0]) if self._common else imm(rows - PIXELS)
+        even = rows % PIXELS == 0 and not self._common
         with b.for_("t", -(-rows // PIXELS)) as t:
-            # The last group starts early enough to be whole; the pixels that it shares with the one before are computed twice.
-            if self._common:  # a number of the stream, so that one text serves all sizes
-                first: Expr = b.let("pixel", minimum(t * PIXELS, last))
-            else:
-                first = b.let("pixel", minimum(t * PIXELS, rows - PIXELS)) if rows % PIXELS else t * PIXELS
+            first = first_pixel(b, self._layer, t * PIXELS, last=last, even=even)
             self._pack(first)
             if stream.blocks:
                 with b.for_("n", stream.blocks) as n:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aot.support.dtype import itemsize
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm, logical_and, maximum, minimum
@@ -31,6 +32,18 @@ def window_at(b: IRBuilder, layer: FusedLayer, index: Expr, *, origin: tuple[int
     y = b.let("y", (line - image * out_height) * sy - origin[0])
     x = b.let("x", (index - line * out_width) * sx - origin[1])
     return image, y, x
+
+
+def first_pixel(b: IRBuilder, layer: FusedLayer, passed: Expr, *, last: Expr, even: bool) -> Expr:
+    """The first of the group of output pixels behind `passed` others, in the order of computation; `last`: the largest there is.
+
+    Where the pixels are no whole groups (not `even`), the last one still is: it shares pixels with the one before, which are
+    computed twice.  Results of wider elements than the data (dequantised ones) are computed from the last pixel to the first: so
+    they may lie over data that start where they do, and a layer that makes bytes of them again may write these there, too.
+    """
+    if itemsize(layer.out_type.dtype) > itemsize(layer.data_type.dtype):
+        return last - passed if even else b.let("pixel", maximum(last - passed, 0))
+    return passed if even else b.let("pixel", minimum(passed, last))
 
 
 def pack_unroll(quads: int) -> int:

@@ -1,0 +1,35 @@
+"""Results of wider elements than the data may lie over data that start where they do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from aot.ir.type import TensorType
+from aot.tir.analysis.overlap import Distance, safe_distances
+from tests.topi.drawn import KERNELS, Case, make_case
+from tests.topi.groups import run_lowered
+from tests.topi.layers import Layer
+
+POINTWISE = Layer("conv", (1, 5, 4, 8), (8, 1, 1, 8), out_zp=5)
+
+
+def distance(case: Case) -> Distance:
+    func = case.lowered.func
+    return safe_distances(func)[func.inputs[0], func.outputs[0]]
+
+
+@pytest.mark.parametrize("columns", [3, 4])
+@pytest.mark.parametrize("name", ["conv2d_w8", "conv2d_chain"])
+def test_dequantised_results_may_start_with_the_data(name: str, columns: int) -> None:
+    layer = replace(POINTWISE, data=(1, 5, columns, 8))
+    impl = KERNELS[f"conv arm_dsp.{name}"][1]
+    plain, wide = make_case(impl, layer), make_case(impl, layer, tail="dequantize")
+    assert plain is not None
+    assert wide is not None
+    found = run_lowered(wide.lowered, wide.inputs, TensorType(wide.expected.shape, "float32"))
+    np.testing.assert_array_equal(found, wide.expected)
+    assert distance(wide).down <= 0 < distance(wide).up
+    assert distance(plain).up <= 8 < distance(plain).down  # the last group of pixels may start one early
