@@ -130,11 +130,11 @@ def saturating_shift_left(x: Any, amount: int) -> Int64:
     return shifted
 
 
-def _rounded_once(v: Int64, m: Int64, total: Int64) -> Int64:
+def _rounded_once(v: Int64, m: Int64, total: Int64, *, rounding: str) -> Int64:
     """floor((v*m + 2^(total-1)) / 2^total) for m < 2^31 and |v| < 2^47 (2^31 where total < 16); the product is split
-    below bit 16.
+    below bit 16.  "away": a negative half falls to the next integer below.
     """
-    half = np.int64(1) << (total - 1)
+    half = (np.int64(1) << (total - 1)) - ((v < 0) if rounding == "away" else 0)
     low = (v & 0xFFFF) * m + half
     split = ((v >> 16) * m + (low >> 16)) >> np.maximum(total - 16, 0)
     return _int64(np.where(total >= 16, split, (v * m + half) >> total) if np.any(total < 16) else split)
@@ -143,11 +143,12 @@ def _rounded_once(v: Int64, m: Int64, total: Int64) -> Int64:
 def multiply_by_quantized_multiplier(x: Any, multiplier: Any, shift: Any, *, rounding: str = "double") -> Int64:
     """MultiplyByQuantizedMultiplier of int32 values; multiplier and shift are numbers or arrays that broadcast (last axis).
 
-    `rounding`: "double" rounds the high product, then the shift; "single" is floor((x*m + 2^(30-shift)) / 2^(31-shift)).
+    `rounding`: "double" rounds the high product, then the shift; "single" is floor((x*m + 2^(30-shift)) / 2^(31-shift));
+    "away" is that with halves away from zero.
     """
     v, m, s = _int64(x), _int64(multiplier), _int64(shift)
-    if rounding == "single":
-        return _rounded_once(v, m, 31 - s)
+    if rounding in ("single", "away"):
+        return _rounded_once(v, m, 31 - s, rounding=rounding)
     if rounding != "double":
         raise ValueError(rounding)
     shifted = wrap_int32(v << np.maximum(s, 0)) if np.any(s > 0) else v
@@ -244,14 +245,17 @@ def tir_multiply_by_quantized_multiplier(
     One multiply, one add, one shift: for s = -shift >= 1, y = floor((x*m + 2^(30+s) + sgn(x)*2^30) / 2^(31+s)) equals rounding
     twice (checked in tests/op).  Appends a `let` to `b` for an operand that is used more than once.
     """
-    if rounding not in ("double", "single"):
+    if rounding not in ("double", "single", "away"):
         raise ValueError(rounding)
     if not isinstance(shift, int):
         return _any_shift(named(b, "x", x), as_expr(multiplier), named(b, "shift", shift), rounding=rounding)
     if rounding == "single":
         product = cast("int64", x) * cast("int64", as_expr(multiplier))
         return cast("int32", (product + (1 << (30 - shift))) >> (31 - shift))
-    x = named(b, "x", x) if shift < 0 else x
+    x = named(b, "x", x) if shift < 0 or rounding == "away" else x
+    if rounding == "away":
+        product = cast("int64", x) * cast("int64", as_expr(multiplier))
+        return cast("int32", (product + (cast("int64", x >> 31) + (1 << (30 - shift)))) >> (31 - shift))
     product = cast("int64", _shift_left(x, max(shift, 0))) * cast("int64", as_expr(multiplier))
     if shift >= 0:
         return cast("int32", (product + (1 << 30)) >> 31)
@@ -274,26 +278,31 @@ def tir_multiply_right_shift(x: Expr, multiplier: Expr, right_shift: Expr, *, ro
     return cast("int32", product >> total)
 
 
-def tir_multiply_wide(b: IRBuilder, x: Expr, multiplier: int | Expr, shift: int | Expr, *, reduced: bool) -> Expr:
+def tir_multiply_wide(
+    b: IRBuilder, x: Expr, multiplier: int | Expr, shift: int | Expr, *, reduced: bool, rounding: str = "single"
+) -> Expr:
     """MultiplyByQuantizedMultiplier of an int64 expression below 2^47 with one rounding; int32.
 
     The product is split below bit 16, as it may have more than 64; `reduced` multipliers have nothing there.
     """
     m = cast("int64", as_expr(multiplier))
     total: Expr = imm(15 - shift, "int64") if isinstance(shift, int) else imm(15, "int64") - cast("int64", shift)
-    if reduced:
+    if reduced and rounding == "single":
         return cast("int32", (x * (m >> 16) + (imm(1, "int64") << (total - 1))) >> total)
     x, total, m = named(b, "x", x), named(b, "total", total), named(b, "m", m)
     low = (x & 0xFFFF) * m + (imm(1, "int64") << (total + 15))
+    low = low + (x >> 63) if rounding == "away" else low
     return cast("int32", ((x >> 16) * m + (low >> 16)) >> total)
 
 
 def _any_shift(x: Expr, multiplier: Expr, shift: Expr, *, rounding: str) -> Expr:
     """The same with a shift of either sign that is an int32 expression in [-31, 30]."""
     wide = cast("int64", x)
-    if rounding == "single":
+    if rounding in ("single", "away"):
         total = imm(31, "int64") - cast("int64", shift)
-        return cast("int32", (wide * cast("int64", multiplier) + (imm(1, "int64") << (total - 1))) >> total)
+        half: Expr = imm(1, "int64") << (total - 1)
+        half = half + cast("int64", x >> 31) if rounding == "away" else half
+        return cast("int32", (wide * cast("int64", multiplier) + half) >> total)
     left = cast("int32", wide * (imm(1, "int64") << cast("int64", maximum(shift, 0))))
     to_left = cast("int32", (cast("int64", left) * cast("int64", multiplier) + (1 << 30)) >> 31)
     # the shift is kept in range on the side that is not chosen, for compilers that evaluate both

@@ -11,6 +11,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
 from aot.op._fixed_point import activation_range, quantize_multiplier, reduced_multiplier
+from aot.op._ties import ties_away
 from aot.op.clip import ClipAttrs
 from aot.op.convert import ConvertContext, unsupported
 from aot.op.requantize import RequantizeAttrs
@@ -101,14 +102,20 @@ def _accumulation(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, 
     assert layer.output.quant is not None
     if layer.input_zp != 0 or layer.output.quant.zero_point[0] != 0:
         unsupported(ctx, op, "int16 data with a zero point is not supported, in TFLite neither", code="E1206")
-    weight = np.abs(ctx.constant(op, 1).astype(np.int64) - layer.weight_zp)
-    largest = weight.sum(axis=tuple(a for a in range(weight.ndim) if a != channel_axis)) << 15
-    has_bias = ctx.input(op, 2) is not None
-    if has_bias:
-        largest = largest + np.abs(ctx.constant(op, 2).astype(np.int64)).reshape(-1)
-    wide = not has_bias or ctx.input_type(op, 2).dtype == "int64"
-    fits = bool((largest < 1 << 31).all())
+    wide = ctx.input(op, 2) is None or ctx.input_type(op, 2).dtype == "int64"
+    fits = bool((largest_sums(ctx, op, layer, channel_axis=channel_axis) < 1 << 31).all())
     return replace(layer, wide=wide, acc_dtype="int64" if wide and not fits else "int32")
+
+
+def largest_sums(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> Array:
+    """int64 [C]: a bound of the magnitude of each channel's sum, bias included."""
+    low, high = int_range(ctx.input_type(op, 0).dtype)
+    weight = np.abs(ctx.constant(op, 1).astype(np.int64) - layer.weight_zp)
+    largest: Array = weight.sum(axis=tuple(a for a in range(weight.ndim) if a != channel_axis))
+    largest = largest * max(layer.input_zp - low, high - layer.input_zp)
+    if ctx.input(op, 2) is not None:
+        largest = largest + np.abs(ctx.constant(op, 2).astype(np.int64)).reshape(-1)
+    return largest
 
 
 MULTIPLIER_LIMIT = 2.0**31
@@ -162,6 +169,8 @@ def finish_layer(
     pairs = pairs[channels] if len(pairs) > 1 else pairs
     if layer.wide and rounding == "double":
         pairs, rounding = [(reduced_multiplier(m), s) for m, s in pairs], "single"
+    elif rounding == "away":
+        pairs, rounding = ties_away(pairs, largest_sums(ctx, op, layer, channel_axis=0).tolist())
     quant = layer.output.quant
     assert quant is not None
     low, high = int_range(layer.output.dtype)

@@ -1,8 +1,8 @@
 """nn.dense: FULLY_CONNECTED of TFLite.
 
 acc[m, o] = sum over k of (w[o, k] - weight_zp) * (data[m, k] - input_zp).  Oracle: TFLite's reference kernel
-`FullyConnected`, which rounds once where its convolutions round twice; TFLite Micro rounds twice here too (`--oracle
-tflm`).
+`FullyConnected`, which rounds once, halves away from zero, where its convolutions round twice; TFLite Micro rounds twice here
+too (`--oracle tflm`).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
         data = call("reshape", [data], ReshapeAttrs((rows, depth)), span=span)
     attrs = DenseAttrs(layer.input_zp, layer.weight_zp, layer.acc_dtype)
     acc = call("nn.dense", [data, layer_weights(ctx, op, layer, channel_axis=0)], attrs, span=span)
-    rounding = "single" if ctx.oracle == "litert" else "double"
+    rounding = "away" if ctx.oracle == "litert" else "double"
     result = finish_layer(ctx, op, acc, layer=layer, rounding=rounding)
     if out_type.shape != (rows, channels):
         result = call("reshape", [result], ReshapeAttrs(out_type.shape), span=span)

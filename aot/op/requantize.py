@@ -2,7 +2,8 @@
 
 out = clamp(zero_point + round(acc * multiplier * 2^(shift - 31)), lo, hi) with a 31-bit multiplier and TFLite's sign of the shift
 (positive shifts left).  `rounding` tells how: "double" rounds twice, in the doubling high multiply and in the right shift
-(gemmlowp; convolutions, and everything of TFLite Micro), "single" once (TFLite's fully connected).
+(gemmlowp; convolutions, and everything of TFLite Micro), "single" once with halves upwards, "away" once with halves away from
+zero (TFLite's fully connected; `aot.op._ties` says where that is the same).
 
 64-bit accumulators (int16 data with a 64-bit bias) are rounded once.  Convolutions keep 16 bits of the multiplier there,
 (acc * m16 + 2^(14-shift)) >> (15-shift), which is "single" with the multiplier m16 << 16 (`reduced_multiplier`).  Either way the
@@ -46,7 +47,7 @@ class RequantizeAttrs(Clamped):
     quant: QuantParams | None = None
 
     def __post_init__(self) -> None:
-        assert self.rounding in ("double", "single")
+        assert self.rounding in ("double", "single", "away")
         assert len(self.multiplier) == len(self.shift)
 
     @property
@@ -55,11 +56,11 @@ class RequantizeAttrs(Clamped):
 
 
 def infer_type(types: Sequence[Type], attrs: RequantizeAttrs) -> Type:
-    """int32 or, with single rounding, int64 [..., C] -> attrs.dtype of the same shape."""
+    """int32 or, rounded once, int64 [..., C] -> attrs.dtype of the same shape."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype not in ("int32", "int64"):
         raise TypeRuleError(f"requantize takes an int32 or int64 tensor, not {data}")
-    if data.dtype == "int64" and attrs.rounding != "single":
+    if data.dtype == "int64" and attrs.rounding == "double":
         raise TypeRuleError("int64 accumulators are rounded once")
     if attrs.per_channel and len(attrs.multiplier) != data.shape[-1]:
         raise TypeRuleError(f"{len(attrs.multiplier)} multipliers for {data.shape[-1]} channels")
@@ -86,7 +87,8 @@ def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: RequantizeAttrs, out_
         shift: Expr | int = shifts.at(b, i[-1:]) if attrs.per_channel else attrs.shift[0]
         acc = b.let("acc", data.at(b, i))
         if acc.dtype == "int64":
-            scaled = tir_multiply_wide(b, acc, multiplier, shift, reduced=is_reduced(attrs.multiplier))
+            reduced = is_reduced(attrs.multiplier)
+            scaled = tir_multiply_wide(b, acc, multiplier, shift, reduced=reduced, rounding=attrs.rounding)
         else:
             scaled = tir_multiply_by_quantized_multiplier(b, acc, multiplier, shift, rounding=attrs.rounding)
         return cast(attrs.dtype, clamp(scaled + attrs.zero_point, attrs.lo, attrs.hi))

@@ -101,7 +101,8 @@ class General:
     def emit(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
         if acc.dtype == "int64":
             number, shift = (int(f.value) if isinstance(f, Imm) else f for f in fields)
-            scaled = tir_multiply_wide(b, acc, number, shift, reduced=is_reduced(self.attrs.multiplier))
+            reduced = is_reduced(self.attrs.multiplier)
+            scaled = tir_multiply_wide(b, acc, number, shift, reduced=reduced, rounding=self.attrs.rounding)
         else:
             scaled = tir_multiply_by_quantized_multiplier(b, acc, fields[0], fields[1], rounding=self.attrs.rounding)
         return clamp(scaled + self.attrs.zero_point, self.attrs.lo, self.attrs.hi)
@@ -126,8 +127,11 @@ def plan_high_multiply(
     """The short form for accumulators that come pre-scaled by 2^prescale (one p, or one for each channel); None where
     it is not exact.
 
-    Channels of different p need the sign term to be unnecessary.
+    Channels of different p need the sign term to be unnecessary.  Halves away from zero are left to `General`: rare, as
+    `aot.op._ties` says.
     """
+    if attrs.rounding == "away":
+        return None
     multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape)
     right = -np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape)
     p = np.broadcast_to(np.asarray(prescale, np.int64), low.shape)

@@ -45,7 +45,7 @@ FLOAT = Kind("float32", "float32", "float32")
 @dataclass(frozen=True, slots=True)
 class LayerModel:
     """One layer; `reach` scales the output so that about that part of its range is used, weights are near their
-    limits if `heavy`.
+    limits if `heavy`, scales are powers of two if `ties`.
     """
 
     op: str
@@ -62,6 +62,7 @@ class LayerModel:
     reach: float = 0.7
     heavy: bool = False
     groups: int = 1
+    ties: bool = False
     seed: int = 0
 
     def build(self) -> bytes:
@@ -70,7 +71,7 @@ class LayerModel:
         zx, zw, zy = self.zero_points if self.kind.data == "uint8" else (0, 0, 0)
         if self.kind.data == "int8":
             zx, zy = self.zero_points[0] - 128, self.zero_points[2] - 128
-        scale_x = float(np.float32(rng.uniform(0.001, 0.1)))
+        scale_x = float(self._scale(rng.uniform(0.001, 0.1)))
         source = b.tensor("x", self.shape, self.kind.data, scale=scale_x, zero_point=zx)
         weights, scale, depth = self._weights(b, rng, zw)
         low, high = self.kind.data_range
@@ -78,7 +79,7 @@ class LayerModel:
         if self.heavy:
             typical *= depth**0.5
         inputs = [source, weights, *self._bias(b, rng, scale_x * scale, typical)]
-        scale_y = float(np.float32(scale_x * scale.mean() * typical / (self.reach * (high - low) / 4)))
+        scale_y = float(self._scale(scale_x * scale.mean() * typical / (self.reach * (high - low) / 4)))
         result = b.tensor("y", self.out_shape(), self.kind.data, scale=scale_y, zero_point=zy)
         b.op(self.op, inputs, [result], version=self._version(), **self.options())
         return b.build([source], [result])
@@ -90,12 +91,16 @@ class LayerModel:
             return (1, *self.kernel, self.channels * depth)
         return (self.channels, depth) if self.op == "FULLY_CONNECTED" else (self.channels, *self.kernel, depth // self.groups)
 
+    def _scale(self, value: Any) -> Array:
+        """In single precision, or the power of two below."""
+        return np.asarray(2.0 ** np.floor(np.log2(value)) if self.ties else value, np.float32)
+
     def _weights(self, b: ModelBuilder, rng: np.random.Generator, zp: int) -> tuple[int, Array, int]:
         shape, axis = self.weight_shape, 3 if self.op == "DEPTHWISE_CONV_2D" else 0
         low, high = self.kind.weight_range
         data = rng.integers(high - 20 if self.heavy else low, high, shape, endpoint=True)
         count = shape[axis] if self.per_channel and self.kind.weight != "uint8" else 1
-        scale = rng.uniform(0.002, 0.03, count).astype(np.float32)
+        scale = self._scale(rng.uniform(0.002, 0.03, count))
         extra: dict[str, Any] = {"axis": axis} if count > 1 else {}
         stored = data.astype(self.kind.weight if self.kind.weight != "int4" else np.int8)
         tensor = b.tensor("w", shape, self.kind.weight, scale=scale, zero_point=[zp] * count, data=stored, **extra)
@@ -184,6 +189,7 @@ def rows(draw: st.DrawFn, kind: Kind) -> LayerModel:
         zero_points=draw(zero_points()),
         reach=draw(st.sampled_from([0.02, 0.7, 1.5])),
         heavy=heavy,
+        ties=draw(st.booleans()),
         seed=draw(SEEDS),
     )
 
