@@ -1,7 +1,7 @@
 """erfcf step by step in float32, as fdlibm has it; GELU's tables are made with it (see `_fdlibm`).
 
-Method and coefficients: fdlibm, `s_erf.c`, in the float version of Ian Lance Taylor.  Its two exponentials are correctly rounded
-here, which those of C libraries are in all but one of a thousand cases.
+Method and coefficients: fdlibm, `s_erf.c`, in the float version of Ian Lance Taylor.  Its two exponentials are
+those of the GNU C library.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aot.ir.op import Array
+from aot.op._glibc import expf
 
 _F = np.float32
 _ERF_1 = _F(8.4506291151e-01)
@@ -77,11 +78,7 @@ def _tail(size: Array) -> Array:
     s = _F(1) / (size * size)
     ratio = np.where(size < _LEAST_LARGER, _ratio(_LARGE, s), _ratio(_LARGER, s))
     high = (np.ascontiguousarray(size).view(np.uint32) & np.uint32(0xFFFFE000)).view(_F)
-    return _exp(-high * high - _F(0.5625)) * _exp((high - size) * (high + size) + ratio) / size
-
-
-def _exp(x: Array) -> Array:
-    return np.exp(x.astype(np.float64)).astype(_F)
+    return expf(-high * high - _F(0.5625)) * expf((high - size) * (high + size) + ratio) / size
 
 
 def _ratio(of: tuple[Sequence[float], Sequence[float]], x: Array) -> Array:

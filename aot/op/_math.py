@@ -1,4 +1,8 @@
-"""Functions of the C library for float32 operators: their C text and their meaning. Integer models never use them."""
+"""Elementary functions for float32 operators: their C text and their meaning.  Integer models never use them.
+
+What rounds otherwise from one C library to the next has C of its own (`crt/include/aot/math.h`, `math_float.h`), with the bits of
+the library that the reference runs with; see docs/adr/0013.  The others are exact in every C library.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,10 @@ from collections.abc import Callable
 import numpy as np
 
 from aot.ir.op import Array
+from aot.op import _eigen
 from aot.op._fdlibm import expm1f, tanhf
 from aot.op._fdlibm_erf import erfcf
+from aot.op._glibc import cosf, expf, logf, sinf
 from aot.tir.intrin import Intrin
 
 Float = Callable[[float], float]
@@ -42,52 +48,52 @@ def _finite(func: Callable[[float], int]) -> Float:
     return lambda x: math.copysign(func(x), x) if math.isfinite(x) else x
 
 
-MEANING: dict[str, Float] = {
+LIBRARY: dict[str, Float] = {
     "sqrt": math.sqrt,
-    "exp": math.exp,
-    "expm1": math.expm1,
-    "log": math.log,
-    "sin": math.sin,
-    "cos": math.cos,
-    "tanh": math.tanh,
-    "erfc": math.erfc,
     "floor": _finite(math.floor),
     "ceil": _finite(math.ceil),
     "rint": round_half_even,
 }
-"""Name in C (without the f of the float32 version) -> the function, in double precision."""
+"""Functions of the C library that are exact or correctly rounded everywhere: name in C without the f -> meaning."""
 
-IN_FLOAT32: dict[str, Callable[[Array], Array]] = {"erfc": erfcf, "expm1": expm1f, "tanh": tanhf}
-"""Those whose float32 versions round in the middle: what they give in C libraries."""
+IN_FLOAT32: dict[str, Callable[[Array], Array]] = {
+    "exp": expf,
+    "log": logf,
+    "sin": sinf,
+    "cos": cosf,
+    "erfc": erfcf,
+    "expm1": expm1f,
+    "tanh": tanhf,
+    "eigen_erfc": _eigen.erfcf,
+    "eigen_tanh": _eigen.tanhf,
+}
+"""Functions of our own, bit for bit."""
+
+_HEADERS = {"math.h": ("exp", "log", "sin", "cos"), "math_float.h": ("expm1", "tanh", "eigen_erfc", "eigen_tanh")}
+"""Header of crt -> the functions that it has as aot_<name>f; erfc is used for tables only."""
 
 
 def _one(func: Callable[[Array], Array]) -> Float:
     return lambda x: float(func(np.array([x], np.float32))[0])
 
 
-MATH: dict[str, Intrin] = {
-    name: Intrin(
-        f"{name}f",
-        ("float32",),
-        "float32",
-        f"{name}f({{0}})",
-        _one(IN_FLOAT32[name]) if name in IN_FLOAT32 else _float32(func),
-        header="math.h",
-    )
-    for name, func in MEANING.items()
+def _unary(c: str, meaning: Float, header: str) -> Intrin:
+    return Intrin(c, ("float32",), "float32", f"{c}({{0}})", meaning, header=header)
+
+
+MATH: dict[str, Intrin] = {name: _unary(f"{name}f", _float32(func), "math.h") for name, func in LIBRARY.items()} | {
+    name: _unary(f"aot_{name}f", _one(IN_FLOAT32[name]), f"aot/{header}") for header, names in _HEADERS.items() for name in names
 }
+"""By name."""
 
 
 def apply(name: str, x: Array) -> Array:
-    """One of these functions on an array, as float32: computed in double and rounded once, but for those `IN_FLOAT32`."""
+    """One of these functions on an array, as float32."""
     if name in IN_FLOAT32:
         return IN_FLOAT32[name](x)
-    func = MEANING[name]
-    wide = x.astype(np.float64)
-    found = np.array([_guarded(func, float(v)) for v in wide.ravel()], np.float64)
-    with np.errstate(over="ignore"):
-        result: Array = found.astype(np.float32).reshape(x.shape)
-    return result
+    func = LIBRARY[name]
+    found = np.array([_guarded(func, float(v)) for v in x.astype(np.float64).ravel()], np.float64)
+    return np.asarray(found.astype(np.float32).reshape(x.shape))
 
 
 FMOD = Intrin(

@@ -1,8 +1,7 @@
 """abs, negative, sqrt, exp, ...: functions of one tensor of plain numbers (float32; some of integers, logical_not of bool).
 
-Functions of the C library appear in float models only; they are computed to within an ulp of the reference,
-everything else exactly. Oracles: `elementwise.cc`, `neg.cc`, `reference_ops::Floor`, `Ceil`, `Round` (halves to
-even), `Elu`, `HardSwish`, `Gelu`, `LeakyRelu`.
+Elementary functions have the bits of the C library that the reference runs with (`_math`).  Oracles: `elementwise.cc`,
+`neg.cc`, `reference_ops::Floor`, `Ceil`, `Round` (halves to even), `Elu`, `HardSwish`, `Gelu`, `LeakyRelu`, `Logistic`.
 """
 
 from __future__ import annotations
@@ -85,32 +84,51 @@ def _np_elu(x: Array, _attrs: UnaryAttrs) -> Array:
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + e^-x), in float32 as the reference computes it."""
+    """1 / (1 + e^-x), in float32 steps as the reference makes its tables."""
     one = np.float32(1)
     return np.asarray(one / (one + apply("exp", -x)), np.float32)
 
 
-def _sigmoid_rule(_b: IRBuilder, x: Expr, _attrs: UnaryAttrs) -> Expr:
-    return f32(1) / (f32(1) + MATH["exp"](_negated(x)))
+_SIGMOID_LOW, _SIGMOID_HIGH = -9.0, 16.619047164916992188
+"""Below the one the reference's LOGISTIC takes e^x, above the other 1."""
+
+
+def _np_logistic(x: Array, _attrs: UnaryAttrs) -> Array:
+    return np.where(x > np.float32(_SIGMOID_HIGH), np.float32(1), np.where(x < _SIGMOID_LOW, apply("exp", x), sigmoid(x)))
+
+
+def _logistic_rule(b: IRBuilder, x: Expr, _attrs: UnaryAttrs) -> Expr:
+    low = x < f32(_SIGMOID_LOW)
+    e = b.let("e", MATH["exp"](select(low, x, _negated(x))))
+    return select(x > f32(_SIGMOID_HIGH), f32(1), select(low, e, f32(1) / (f32(1) + e)))
 
 
 _SQRT_HALF, _SQRT_2_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
 
 
-def gelu(x: Array, *, approximate: bool) -> Array:
-    """x/2 * erfc(-x / sqrt 2), or by the hyperbolic tangent; float32 steps."""
+def gelu(x: Array, *, approximate: bool, library: str = "") -> Array:
+    """x/2 * erfc(-x / sqrt 2), or by the hyperbolic tangent; float32 steps.
+
+    `library`: whose erfc and tanh, the C library's or "eigen_"; the reference makes tables with the one, and computes floats
+    with the other, where it takes the cube first.
+    """
     half, x = np.float32(0.5), x.astype(np.float32)
     if not approximate:
-        return np.asarray(half * x * apply("erfc", x * np.float32(-_SQRT_HALF)), np.float32)
-    cube = np.float32(0.044715) * x * x * x
-    return np.asarray(half * x * (np.float32(1) + apply("tanh", np.float32(_SQRT_2_PI) * (x + cube))), np.float32)
+        return np.asarray(half * x * apply(f"{library}erfc", x * np.float32(-_SQRT_HALF)), np.float32)
+    c = np.float32(0.044715)
+    cube = c * (x * x * x) if library else c * x * x * x
+    return np.asarray(half * x * (np.float32(1) + apply(f"{library}tanh", np.float32(_SQRT_2_PI) * (x + cube))), np.float32)
+
+
+def _np_gelu(x: Array, *, approximate: bool) -> Array:
+    return gelu(x, approximate=approximate, library="eigen_")
 
 
 def _gelu_rule(x: Expr, *, approximate: bool) -> Expr:
     if not approximate:
-        return f32(0.5) * x * MATH["erfc"](x * f32(-_SQRT_HALF))
-    cube = f32(0.044715) * x * x * x
-    return f32(0.5) * x * (f32(1) + MATH["tanh"](f32(_SQRT_2_PI) * (x + cube)))
+        return f32(0.5) * x * MATH["eigen_erfc"](x * f32(-_SQRT_HALF))
+    cube = f32(0.044715) * (x * x * x)
+    return f32(0.5) * x * (f32(1) + MATH["eigen_tanh"](f32(_SQRT_2_PI) * (x + cube)))
 
 
 def hard_swish(x: Array) -> Array:
@@ -163,13 +181,13 @@ UNARY: dict[str, Unary] = {
     ),
     "logical_not": Unary(("bool",), lambda x, _a: ~x, lambda _b, x, _a: binop("==", cast("int32", x), 0), "LOGICAL_NOT; bool"),
     "elu": Unary(FLOAT, _np_elu, lambda _b, x, _a: select(x < f32(0), MATH["expm1"](x), x), "ELU; float32"),
-    "sigmoid": Unary(FLOAT, lambda x, _a: sigmoid(x), _sigmoid_rule, "LOGISTIC; float32"),
+    "sigmoid": Unary(FLOAT, _np_logistic, _logistic_rule, "LOGISTIC; float32"),
     "gelu": Unary(
-        FLOAT, lambda x, _a: gelu(x, approximate=False), lambda _b, x, _a: _gelu_rule(x, approximate=False), "GELU; float32"
+        FLOAT, lambda x, _a: _np_gelu(x, approximate=False), lambda _b, x, _a: _gelu_rule(x, approximate=False), "GELU; float32"
     ),
     "gelu_tanh": Unary(
         FLOAT,
-        lambda x, _a: gelu(x, approximate=True),
+        lambda x, _a: _np_gelu(x, approximate=True),
         lambda _b, x, _a: _gelu_rule(x, approximate=True),
         "GELU by the hyperbolic tangent; float32",
     ),

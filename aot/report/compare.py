@@ -27,12 +27,18 @@ class Difference:
 
 
 def difference(expected: Array, actual: Array) -> Difference | None:
-    """None where both hold the same bytes; the shape does not matter, size and type do (ValueError)."""
+    """None where both hold the same bytes; the shape does not matter, size and type do (ValueError).
+
+    A NaN is equal to every NaN: IEEE 754 leaves its sign and payload to the processor.  -0 is not 0.
+    """
     if expected.size != actual.size or expected.dtype != actual.dtype:
         raise ValueError(f"{expected.dtype}[{expected.size}] cannot be compared with {actual.dtype}[{actual.size}]")
     e, a = np.ascontiguousarray(expected).reshape(-1), np.ascontiguousarray(actual).reshape(-1)
     raw = np.dtype(f"u{e.dtype.itemsize}")
-    bad = np.flatnonzero(e.view(raw) != a.view(raw))
+    wrong = e.view(raw) != a.view(raw)
+    if e.dtype.kind == "f":
+        wrong &= ~(np.isnan(e) & np.isnan(a))
+    bad = np.flatnonzero(wrong)
     if not bad.size:
         return None
     wide: Any = np.float64 if e.dtype.kind == "f" else np.int64
