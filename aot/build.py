@@ -28,7 +28,7 @@ from aot.ir.transform import PassContext
 from aot.memory.pools import ONE_POOL, Pooling, check_pooling
 from aot.relay.expr import Function
 from aot.relay.transform import pipeline as relay_pipeline
-from aot.support.names import c_identifier
+from aot.support.names import model_identifier
 from aot.target.target import Target, find_target
 from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
@@ -107,7 +107,7 @@ def compile_model(
     _load()
     source = model.read_bytes() if isinstance(model, Path) else model
     data = source if isinstance(source, IRModule) else specialize(source, options.choice)
-    name = c_identifier(name or (model.stem if isinstance(model, Path) else "model"), default="model")
+    name = model_identifier(name or (model.stem if isinstance(model, Path) else "model"))
     module = data if isinstance(data, IRModule) else from_tflite(data, oracle=options.oracle, name=name)
     module = relay_pipeline(PassContext.current().opt_level)(module)
     main = module["main"]

@@ -404,7 +404,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "E5003": (
         "no valid name",
         "The name given with -n becomes the prefix of all C symbols, so it must be a lower-case C identifier that\n"
-        "is no key word.",
+        "is no key word, and neither aot nor anything that begins with aot_: these names are the runtime's.",
     ),
     "E5004": (
         "output exists",
@@ -514,9 +514,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "--kind names what a project is built with. The message lists the kinds; docs/projects.md describes them.",
     ),
     "E5043": (
-        "the models of a project need different names",
-        "Every C symbol of a model begins with its name, by default the file's. Give --name once per model, in the\n"
-        "order of the models, to choose others.",
+        "models that go together need different names",
+        "Every C symbol and file of a model begins with its name, by default the file's. Two models must not have\n"
+        "one name, nor one the name of another's files, such as kws_params beside kws. `aot new` takes --name once\n"
+        "per model, in their order; for `aot compile` rename a file.",
     ),
     "E5044": (
         "SOURCE_DATE_EPOCH is no number",

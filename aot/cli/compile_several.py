@@ -35,6 +35,7 @@ def compile_several(
 ) -> None:
     """Compile all models and write one folder; E5009 for options that go with one model only."""
     from aot.cli.common import choose_target, compile_model, find_board
+    from aot.executor.artifact import check_names
     from aot.report.size import plan_of
 
     alone = (("--format", form != "c"), ("--plan", plan is not None), ("--name", bool(options.name) and len(models) > 1))
@@ -43,6 +44,7 @@ def compile_several(
             raise UsageError(Problem("E5009", f"{name} goes with one model only"))
     place = find_board(board) if board else None
     wanted = requests(models, options, target=choose_target(target, place), share=share)
+    check_names([w.name for w in wanted])
     path = output or Path("out") / "-".join(w.name for w in wanted)
     check_folder(path, force=force)
     with out.working(f"compiling {len(wanted)} models"):

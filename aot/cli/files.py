@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aot.errors import Problem, UsageError
-from aot.support.names import c_identifier
+from aot.support.names import model_identifier
 from aot.support.text import printable
 
 MAX_MODEL_BYTES = 1 << 30
@@ -30,12 +30,14 @@ def read_file(path: Path, *, limit: int = MAX_MODEL_BYTES) -> bytes:
 
 
 def model_name(path: Path, name: str | None) -> str:
-    """The prefix of all C symbols: what the user asks for (a C identifier, else E5003), or one made of the file's name."""
+    """The prefix of all C symbols: what the user asks for (E5003 where it is no such name), or one made of the file's name."""
     if name is None:
-        return c_identifier(path.stem, default="model")
-    if c_identifier(name, default="model") != name:
-        proposal = c_identifier(name, default="model")
-        raise UsageError(Problem("E5003", f"'{name}' is no lower-case C identifier; '{proposal}' would be"))
+        return model_identifier(path.stem)
+    proposal = model_identifier(name)
+    if proposal != name:
+        own = proposal == f"model_{name}"
+        why = "belongs to the runtime, as all that begins with aot_" if own else "is no lower-case C identifier"
+        raise UsageError(Problem("E5003", f"'{printable(name)}' {why}; '{proposal}' would do"))
     return name
 
 

@@ -49,6 +49,7 @@ def command(
 ) -> None:
     """Write a firmware project that builds without aot. With --force, replace its generated files only."""
     from aot.cli.common import find_board, request
+    from aot.executor.artifact import check_names
     from aot.micro.generate import Spec, generate
     from aot.micro.generate_library import target_of
 
@@ -60,6 +61,7 @@ def command(
         raise UsageError(Problem("E5043", f"{len(names)} names for {len(models)} models; give --name once per model"))
     wanted = [request(path, replace(options, name=names[i] if names else None), target=cpu) for i, path in enumerate(models)]
     wanted = [replace(w, options=replace(w.options, share_workspace=share)) for w in wanted]
+    check_names([w.name for w in wanted])
     old = read_manifest(folder, force=force)
     with out.working(f"compiling {len(wanted)} models"):
         parts = tuple(make_part(w) for w in wanted)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from aot.errors import Problem, UsageError
+
+_FILE_ENDS = ("internal", "kernels", "params", "test")
+"""Of a model's files and of a project's test vector, behind the model's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +34,12 @@ class Artifact:
             path.write_text(text, encoding="utf-8", newline="\n")
             written.append(path)
         return written
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Two models of one name, or of names that make one file of each, `a_params` beside `a`, are an error (E5043)."""
+    if len(set(names)) != len(names):
+        raise UsageError(Problem("E5043", f"models need different names; these are: {', '.join(sorted(names))}"))
+    clashes = [(n, f"{n}_{end}") for n in names for end in _FILE_ENDS if f"{n}_{end}" in names]
+    if clashes:
+        raise UsageError(*(Problem("E5043", f"model {b}: {b} is also the name of files of model {a}") for a, b in clashes))

@@ -18,7 +18,7 @@ import jinja2
 import numpy as np
 
 from aot.errors import Problem, UsageError, internal
-from aot.executor.artifact import Artifact
+from aot.executor.artifact import Artifact, check_names
 from aot.micro.board import Board
 from aot.micro.image import is_integer_model
 from aot.micro.project import Places, choose_places
@@ -107,14 +107,14 @@ def project_kinds() -> list[str]:
 def generate(spec: Spec) -> ProjectFiles:
     """All files of the project, the manifest included.
 
-    Raises UsageError E5042 (unknown kind), E5043 (two models of the same name, or none); TargetError E2010 or E2011 when the
+    Raises UsageError E5042 (unknown kind), E5043 (no model, or names that clash); TargetError E2010 or E2011 when the
     models together do not fit the board.
     """
     if spec.kind not in project_kinds():
         raise UsageError(Problem("E5042", f"there is no kind of project {spec.kind!r}; known: {', '.join(project_kinds())}"))
-    names = [p.name for p in spec.parts]
-    if not names or len(set(names)) != len(names):
-        raise UsageError(Problem("E5043", f"a project needs models of different names; these are: {', '.join(names) or 'none'}"))
+    if not spec.parts:
+        raise UsageError(Problem("E5043", "a project needs a model"))
+    check_names([p.name for p in spec.parts])
     made = _KINDS[spec.kind](spec)
     generated = {**made.generated, **{f"models/{p.name}.tflite": p.model for p in spec.parts}}
     if spec.board_file:

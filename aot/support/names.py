@@ -4,78 +4,25 @@ from __future__ import annotations
 
 import re
 
-_RESERVED = frozenset(
-    [
-        "auto",
-        "break",
-        "case",
-        "char",
-        "const",
-        "continue",
-        "default",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "register",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "typedef",
-        "union",
-        "unsigned",
-        "void",
-        "volatile",
-        "while",
-        "bool",
-        "true",
-        "false",
-        "asm",
-        "class",
-        "new",
-        "delete",
-        "this",
-        "template",
-        "typename",
-        "namespace",
-        "operator",
-        "public",
-        "private",
-        "protected",
-        "virtual",
-        "friend",
-        "using",
-        "try",
-        "catch",
-        "throw",
-        "export",
-        "and",
-        "or",
-        "not",
-        "xor",
-        "main",
-        "errno",
-        "NULL",
-        "memcpy",
-        "memset",
-        "memmove",
-        "in",
-        "out",
-    ]
-)
+_C = """
+auto break case char const continue default do double else enum extern float for goto if inline int long register restrict return
+short signed sizeof static struct switch typedef union unsigned void volatile while
+"""
+_CPP = """
+alignas alignof and and_eq asm bitand bitor bool catch char8_t char16_t char32_t class co_await co_return co_yield compl concept
+const_cast consteval constexpr constinit decltype delete dynamic_cast explicit export false friend mutable namespace new noexcept
+not not_eq nullptr operator or or_eq private protected public reinterpret_cast requires static_assert static_cast template this
+thread_local throw true try typeid typename typeof using virtual wchar_t xor xor_eq
+"""
+_HEADERS = """
+NULL errno int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t ptrdiff_t size_t
+memcpy memmove memset
+"""
+"""Names of the headers that generated code includes.  A member called like the type of another one is an error in C++."""
+_OTHERS = "main in out linux unix"
+"""The entry point; parameters of the interface; macros of compilers for hosts in GNU mode."""
+_RESERVED = frozenset(f"{_C} {_CPP} {_HEADERS} {_OTHERS}".split())
+_RUNTIME = "aot"
 
 
 def c_identifier(text: str, *, default: str = "x") -> str:
@@ -86,6 +33,12 @@ def c_identifier(text: str, *, default: str = "x") -> str:
     if name[0].isdigit():
         name = f"{default}_{name}"
     return f"{name}_" if name in _RESERVED else name
+
+
+def model_identifier(text: str) -> str:
+    """The prefix of a model's C symbols.  `aot` and what begins with `aot_` are the runtime's: `aot_x` becomes `model_aot_x`."""
+    name = c_identifier(text, default="model")
+    return f"model_{name}" if name.split("_")[0] == _RUNTIME else name
 
 
 class NameSupply:

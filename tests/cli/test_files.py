@@ -120,6 +120,7 @@ def test_names() -> None:
     assert model_name(Path("dir/My Model-v2.tflite"), None) == "my_model_v2"
     assert model_name(Path("42.tflite"), None) == "model_42"
     assert model_name(Path("x.tflite"), "kws") == "kws"
-    for bad in ("2nd", "a-b", "int", "Kws", ""):
+    assert model_name(Path("aot.tflite"), None) == "model_aot"
+    for bad in ("2nd", "a-b", "int", "Kws", "", "aot", "aot_kws"):
         with pytest.raises(UsageError, match="E5003"):
             model_name(Path("x.tflite"), bad)

@@ -11,7 +11,7 @@ import pytest
 
 from aot.build import Options, compile_model
 from aot.errors import UsageError
-from aot.executor.artifact import Artifact
+from aot.executor.artifact import Artifact, check_names
 from aot.executor.shared import shared_files
 from tests.c_tools import INCLUDE
 from tests.cli.helper import Cli
@@ -117,8 +117,15 @@ def test_one_workspace_of_the_largest_size() -> None:
 
 def test_two_models_of_one_name_are_refused() -> None:
     artifact = shared()[0]
-    with pytest.raises(UsageError, match="same name"):
+    with pytest.raises(UsageError, match="different names"):
         shared_files([artifact, artifact])
+
+
+@pytest.mark.parametrize("name", ["kws_kernels", "kws_params", "kws_internal", "kws_test"])
+def test_a_model_called_like_a_file_of_another_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} is also the name of files of model kws"):
+        check_names(["kws", name])
+    check_names([name, f"{name}_x", "kw"])
 
 
 def test_the_verb_writes_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,35 @@
+"""Names for C: key words, types of the headers, and what belongs to the runtime."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aot.support.names import c_identifier, model_identifier
+from tests.c_tools import command
+
+WORDS = ["class", "compl", "explicit", "int8_t", "uint32_t", "mutable", "wchar_t", "linux", "static_assert", "size_t", "co_await"]
+
+
+@pytest.mark.parametrize(("text", "name"), [("Ab-c d", "ab_c_d"), ("ä", "x"), ("for", "for_"), ("9a", "x_9a")])
+def test_identifiers(text: str, name: str) -> None:
+    assert c_identifier(text) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("aot", "model_aot"), ("AOT x", "model_aot_x"), ("aotx", "aotx"), ("my_aot", "my_aot"), ("", "model")]
+)
+def test_a_model_does_not_take_names_of_the_runtime(text: str, name: str) -> None:
+    assert model_identifier(text) == name
+
+
+def test_members_are_valid_c_and_cpp(tmp_path: Path) -> None:
+    compiler = command("gcc")
+    members = "".join(f"  const int8_t *{c_identifier(w)};\n" for w in WORDS)
+    text = f"#include <stddef.h>\n#include <stdint.h>\nstruct inputs {{\n{members}}};\nint32_t run(const struct inputs *in);\n"
+    for end, flag in (("c", "-std=gnu11"), ("cpp", "-std=gnu++20")):
+        path = tmp_path / f"x.{end}"
+        path.write_text(text)
+        subprocess.run([*compiler, flag, "-Wall", "-Werror", "-fsyntax-only", path], check=True)
