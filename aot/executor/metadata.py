@@ -134,8 +134,13 @@ def _workspace(layout: Layout, bounds: Bounds | None) -> dict[str, Any]:
         "optimal": plan.optimal,
         "pools": [
             {
-                "name": u.pool.name, "base": u.base, "used": u.used, "size": u.pool.size, "address": u.pool.address,
-                "speed": u.pool.speed, "buffers": list(u.buffers),
+                "name": u.pool.name,
+                "base": u.base,
+                "used": u.used,
+                "size": u.pool.size,
+                "address": u.pool.address,
+                "speed": u.pool.speed,
+                "buffers": list(u.buffers),
             }
             for u in layout.pools
         ],

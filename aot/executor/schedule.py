@@ -16,7 +16,7 @@ from aot.tir.function import PrimFunc
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorRef:
-    """A tensor of the graph, compared by identity; `tensor` is its index in the .tflite, or -1.
+    """A tensor of the graph, compared by identity; `tensor` is its index in the .tflite, or -1 for a step within an operator.
 
     `channels` are the indices of the last axis that are left of the file's tensor; empty where all of them are.
     """

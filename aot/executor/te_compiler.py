@@ -228,6 +228,7 @@ class _Compiler:
         self._functions: list[Function] = []
         self._candidates: list[list[Candidate]] = []
         self._repeated = _repeated_weights(func)
+        self._computed_by = _last_calls(func)
 
     def schedule(self) -> Schedule:
         for var in self._func.params:
@@ -260,8 +261,10 @@ class _Compiler:
         return candidates(func, self._target, name, self._policy, keyed=False, known=self._known)
 
     def _ref(self, expr: Expr, type_: TensorType, name: str) -> TensorRef:
-        kept = self._func.attrs.get("channels", {}).get(expr.span.tensor, ())
-        return TensorRef(self._names.fresh(c_identifier(name, default="tensor")), type_, expr.span.tensor, kept)
+        tensor = expr.span.tensor
+        kept = self._func.attrs.get("channels", {}).get(tensor, ())
+        within = isinstance(expr, Call) and self._computed_by.get(tensor) != id(expr)
+        return TensorRef(self._names.fresh(c_identifier(name, default="tensor")), type_, -1 if within else tensor, kept)
 
     def _visit(self, expr: Expr) -> tuple[TensorRef, ...]:
         match expr:
@@ -308,6 +311,22 @@ class _Compiler:
             )
         )
         return outputs
+
+
+def _last_calls(func: Function) -> dict[int, int]:
+    """Tensor of the .tflite -> id of the call in `func` that computes it.
+
+    That of the operator's last node: an operator may become several layers, and the last may hold other operators too.  A view
+    of a node of the same operator has its bytes.
+    """
+    last: dict[int, int] = {}
+    for expr in post_order(func.body):
+        if not isinstance(expr, Call):
+            continue
+        inner = post_order(expr.op.body) if isinstance(expr.op, Function) else [expr]
+        viewed = expr.args[0].span.tensor if isinstance(expr.op, Op) and F_IS_VIEW.find(expr.op.name) else None
+        last.update({e.span.tensor: id(expr) for e in inner if isinstance(e, Call) and e.span.tensor != viewed})
+    return last
 
 
 CODE_ALLOWANCE = 12 * 1024

@@ -26,7 +26,7 @@ from aot.report.sets import Sets, golden_sets, open_npz, rule_sets
 from aot.report.size import macs_of, plan_of, slowest_of, time_of
 from aot.report.verify import expected_outputs, short_version, verify
 from tests.op._one_op import Spec, one_op
-from tests.writer import HAVE_LITERT
+from tests.writer import HAVE_LITERT, ModelBuilder
 
 MODEL = Path(__file__).resolve().parent.parent.parent / "examples" / "digits" / "digits.tflite"
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
@@ -142,6 +142,26 @@ def test_an_exact_model(artifact: Artifact) -> None:
     assert (found.exact, found.sets_exact, found.max_abs_diff) == (True, 4, 0.0)
     assert found.instructions is None
     validate(found.to_json())
+
+
+@needs_gcc
+def test_steps_within_an_operator_are_not_taken_for_its_result() -> None:
+    """SOFTMAX of floats becomes four layers, the last of them together with NEG; only that has a tensor of the file."""
+    b = ModelBuilder()
+    x, y, z = (b.tensor(name, (3, 8), "float32") for name in "xyz")
+    b.op("SOFTMAX", [x], [y], version=1, beta=1.0)
+    b.op("NEG", [y], [z], version=1)
+    model = b.build([x], [z])
+    artifact = build(model, target="host", name="two")
+    assert [layer["output"]["tensor"] for layer in artifact.metadata["layers"]] == [-1, -1, -1, z]
+    sets = rule_sets(artifact.metadata["inputs"], 1)
+    (right,) = expected_outputs(model, sets, oracle="litert", outputs=1)[0]
+    wrong = Sets(sets.inputs, origin="a wrong golden file", expected=((right[0] + np.float32(1),),), expected_by="nobody")
+    found = verify(model, artifact, prepare(artifact, load_board("host")), wrong)
+    assert found.first_divergence is not None
+    assert found.divergence is not None
+    assert "layer" not in found.first_divergence
+    assert found.divergence["layers"] == []
 
 
 def test_the_engines_agree_on_the_digits() -> None:
