@@ -16,7 +16,7 @@ so the same input gives the same plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aot.memory.bounds import possible_savings
@@ -140,7 +140,8 @@ class _Search:
     exhausted: bool = False
     budget: int = 0
     cliques: list[list[int]] = field(default_factory=list)
-    seen: dict[tuple[int, ...], int] = field(default_factory=dict)
+    seen: dict[Hashable, int] = field(default_factory=dict)
+    bits: dict[tuple[int, int], int] = field(default_factory=dict)
     near: dict[int, list[Neighbour]] = field(default_factory=dict)
     rising: bool = True
 
@@ -162,8 +163,8 @@ class _Search:
         }
         return [sorted(s) for s in sorted(sets, key=sorted) if not any(s < t for t in sets)]
 
-    def _visit(self, placed: dict[int, int], lowest: dict[int, int], *, level: int, top: int) -> bool:
-        """Try everything below a state; False where the budget did not suffice."""
+    def _visit(self, placed: dict[int, int], lowest: dict[int, int], *, level: int, top: int, taken: int = 0) -> bool:
+        """Try everything below a state; False where the budget did not suffice.  `taken`: `placed` as a set of bits."""
         if top > self.limit or self.limit < self.target:
             return True
         if not lowest:
@@ -173,46 +174,83 @@ class _Search:
             return False
         self.nodes += 1
         size = self.problem.size
-        ceiling = min(at + size[i] for i, at in lowest.items())
-        for i in sorted(lowest, key=lambda i: (lowest[i], -size[i] * len(self.near[i]), i)):
-            at = lowest[i]
-            if self.rising and not level <= at < ceiling:
-                continue
-            left = self._lowest_after(i, at, placed, lowest=lowest)
-            placed[i] = at
-            state, height = self._state(placed, left, at), max(top, at + size[i])
-            complete = self.seen.get(state, height + 1) <= height or not self._fits(left, at if self.rising else 0)
-            if not complete:
-                self.seen[state] = height
-                complete = self._visit(placed, left, level=at, top=height)
+        for i in self._next(lowest, level):
+            placed[i] = at = lowest[i]
+            now, height = taken | self._bit(i, at), max(top, at + size[i])
+            left = self._after(i, placed, lowest=lowest, taken=now, top=height)
+            complete = left is None or self._visit(placed, left, level=at, top=height, taken=now)
             del placed[i]
             if not complete:
                 return False
         return True
 
-    def _state(self, placed: dict[int, int], left: dict[int, int], level: int) -> tuple[int, ...]:
-        """What all that follows depends on."""
+    def _next(self, lowest: dict[int, int], level: int) -> list[int]:
+        """The buffers to place next, in the order in which they are tried."""
+        size, ready = self.problem.size, list(lowest)
         if self.rising:
-            return (level, *(n for i in sorted(left) for n in (i, left[i])))
-        return tuple(n for i in sorted(placed) for n in (i, placed[i]))
+            ceiling = min([at + size[i] for i, at in lowest.items()])
+            ready = [i for i, at in lowest.items() if level <= at < ceiling]
+        return sorted(ready, key=lambda i: (lowest[i], -size[i] * len(self.near[i]), i))
 
-    def _lowest_after(self, i: int, at: int, placed: dict[int, int], *, lowest: dict[int, int]) -> dict[int, int]:
-        """The lowest places of the buffers that are left once buffer i lies at `at`."""
-        left = {j: p for j, p in lowest.items() if j != i}
-        align = self.problem.align
-        for j, low, high in self.near[i]:
-            if j not in left:
-                continue
-            if self.rising:
-                left[j] = max(left[j], align_up(at - low, align[j]))
-            elif at - high < left[j] < at - low:
-                left[j] = self.problem.lowest(j, {**placed, i: at})
+    def _bit(self, i: int, at: int) -> int:
+        """The bit that says that buffer i lies there: sets of placed buffers are compared as one number, which is much faster."""
+        return 1 << self.bits.setdefault((i, at), len(self.bits))
+
+    def _after(
+        self, i: int, placed: dict[int, int], *, lowest: dict[int, int], taken: int, top: int
+    ) -> dict[int, int] | None:  # fmt: skip
+        """What is left with its lowest places now that buffer i has its own; None where nothing better can follow.
+
+        What can follow depends on the places in `taken`; where offsets only rise, on what is left and its places alone.
+        """
+        if not self.rising and self.seen.get(taken, top + 1) <= top:
+            return None
+        left, at = self._lowest_after(i, placed, lowest=lowest), placed[i]
+        if left is None:
+            return None
+        state: Hashable = (at, tuple(left), tuple(left.values())) if self.rising else taken
+        if self.seen.get(state, top + 1) <= top or not self._fits(left, at if self.rising else 0):
+            return None
+        self.seen[state] = top
         return left
+
+    def _lowest_after(self, i: int, placed: dict[int, int], *, lowest: dict[int, int]) -> dict[int, int] | None:
+        """`lowest` without buffer i, which was placed; None where a buffer would end above the limit."""
+        at, limit = placed[i], self.limit
+        size, align = self.problem.size, self.problem.align
+        left = lowest.copy()
+        del left[i]
+        pushed = []
+        for j, low, high in self.near[i]:
+            start = left.get(j)
+            if start is None or not (self.rising or at - high < start < at - low):
+                continue
+            start = max(start, align_up(at - low, align[j]))
+            if start + size[j] > limit:
+                return None
+            left[j] = start
+            pushed.append(j)
+        for j in () if self.rising else pushed:  # beyond buffer i another one may be in the way
+            left[j] = self._free_from(j, left[j], placed=placed)
+            if left[j] + size[j] > limit:
+                return None
+        return left
+
+    def _free_from(self, j: int, start: int, *, placed: dict[int, int]) -> int:
+        """The lowest place for buffer j from the aligned `start` on beside those that have one."""
+        align, before = self.problem.align[j], -1
+        while before != start:
+            before = start
+            for k, low, high in self.near[j]:
+                at = placed.get(k)
+                if at is not None and low < start - at < high:
+                    start = align_up(at + high, align)
+        return start
 
     def _fits(self, left: dict[int, int], level: int) -> bool:
         """Whether what is left can still end at or below the limit, as far as sums of sizes tell."""
         size, limit = self.problem.size, self.limit
-        if any(max(p, level) + size[j] > limit for j, p in left.items()):
+        if any((p if p > level else level) + size[j] > limit for j, p in left.items()):
             return False
         if not self.rising:
             return True
@@ -220,8 +258,8 @@ class _Search:
         for clique in self.cliques:
             open_ = [j for j in clique if j in left]
             if open_:
-                floor = max(level, min(left[j] for j in open_))
-                total = sum(size[j] for j in open_)
+                floor = max(level, min([left[j] for j in open_]))
+                total = sum([size[j] for j in open_])
                 if floor + total > limit and saving:
                     total -= sum(saving.get(frozenset((x, y)), 0) for k, x in enumerate(open_) for y in open_[k + 1 :])
                 if floor + total > limit:
