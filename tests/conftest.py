@@ -11,12 +11,17 @@ import pytest
 from aot.cli import common
 from aot.executor.artifact import Artifact
 from aot.ir.transform import PassContext
+from tests.op._drawn_count import DrawnCases
 
 Golden = Callable[[str, str], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing with them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(DrawnCases(config), "drawn-cases")
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def convert_range(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return const(values, span=ctx.span(op))
 
 
-@from_tflite("BROADCAST_ARGS", EVERY, "")
+@from_tflite("BROADCAST_ARGS", "int32 int64", "")
 def convert_broadcast_args(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The shape that two shapes broadcast to."""
     a, b = constant_ints(ctx, op, 0), constant_ints(ctx, op, 1)

@@ -12,6 +12,7 @@ from tests.op._differential import random_array
 from tests.writer import ModelBuilder, Quant
 
 MOVABLE = ["int8", "uint8", "int16", "int32", "int64", "bool", "float32"]
+EVERY = [*MOVABLE, "uint16", "uint32"]
 
 
 @dataclass(frozen=True, slots=True)

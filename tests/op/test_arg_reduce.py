@@ -17,7 +17,7 @@ def arg_reductions(draw: st.DrawFn, name: str = "") -> bytes:
     """Of that operator, or of either."""
     shape = draw(dims(draw(st.integers(1, 4))))
     axis = draw(st.integers(-len(shape), len(shape) - 1))
-    dtype = draw(st.sampled_from(["int8", "uint8", "int32", "bool", "float32"]))
+    dtype = draw(st.sampled_from(["int8", "uint8", "int16", "int32", "int64", "bool", "float32"]))
     result = Spec(tuple(n for i, n in enumerate(shape) if i != axis % len(shape)), draw(st.sampled_from(["int32", "int64"])))
     name = name or draw(st.sampled_from(["ARG_MAX", "ARG_MIN"]))
     data = Spec(shape, dtype, same_quant(dtype))

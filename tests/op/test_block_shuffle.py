@@ -12,7 +12,7 @@ from hypothesis import given
 
 from aot.errors import AotError
 from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of
-from tests.op._one_op import MOVABLE, Spec, const, draw_array, moving, one_op, same_quant
+from tests.op._one_op import EVERY, Spec, const, draw_array, moving, one_op, same_quant
 
 
 @st.composite
@@ -21,7 +21,7 @@ def depths(draw: st.DrawFn, name: str = "") -> bytes:
     n, h, w, c = draw(dims(4, largest=3))
     b = draw(st.integers(1, 3))
     shapes = [(n, h * b, w * b, c), (n, h, w, c * b * b)]
-    dtype = draw(st.sampled_from(["int8", "uint8", "int32", "int64", "float32"]))
+    dtype = draw(st.sampled_from(EVERY))
     name = name or draw(st.sampled_from(["DEPTH_TO_SPACE", "SPACE_TO_DEPTH"]))
     if name == "SPACE_TO_DEPTH":
         return moving("SPACE_TO_DEPTH", dtype, shapes, block_size=b)
@@ -34,7 +34,7 @@ def batches(draw: st.DrawFn, name: str = "") -> bytes:
     rank = draw(st.integers(1, 2))
     space, blocks = draw(dims(rank, largest=4)), draw(dims(rank, largest=3))
     batch, channels = draw(st.integers(1, 2)), draw(st.integers(1, 3))
-    dtype = draw(st.sampled_from(["int8", "uint8", "int16", "int32", "int64", "float32"]))
+    dtype = draw(st.sampled_from(EVERY))
     small = (batch * prod(blocks), *space, channels)
     pairs = [(draw(st.integers(0, n * b - 1)), 0) for n, b in zip(space, blocks, strict=True)]
     pairs = [(first, draw(st.integers(0, n * b - 1 - first))) for (first, _), n, b in zip(pairs, space, blocks, strict=True)]
@@ -52,14 +52,14 @@ def mirrors(draw: st.DrawFn) -> bytes:
     most = [n - (mode == "REFLECT") for n in shape]
     pads = [(draw(st.integers(0, m)), draw(st.integers(0, m))) for m in most]
     result = [n + sum(p) for n, p in zip(shape, pads, strict=True)]
-    return moving("MIRROR_PAD", draw(st.sampled_from(MOVABLE)), [shape, result], [const(pads)], mode=mode)
+    return moving("MIRROR_PAD", draw(st.sampled_from(EVERY)), [shape, result], [const(pads)], mode=mode)
 
 
 @st.composite
 def updates(draw: st.DrawFn) -> tuple[bytes, list[Any]]:
     shape = draw(dims(draw(st.integers(1, 4)), largest=4))
     part = tuple(draw(st.integers(1, n)) for n in shape)
-    dtype, index = draw(st.sampled_from(MOVABLE)), draw(st.sampled_from(["int32", "int64"]))
+    dtype, index = draw(st.sampled_from(EVERY)), draw(st.sampled_from(["int32", "int64"]))
     start = np.array([draw(st.integers(-2, n + 2)) for n in shape], index)
     data, update = (Spec(s, dtype, same_quant(dtype)) for s in (shape, part))
     model = one_op("DYNAMIC_UPDATE_SLICE", [data, update, Spec(start.shape, index)], [data])

@@ -8,14 +8,15 @@ from hypothesis import given
 
 from aot.errors import AotError
 from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of
-from tests.op._one_op import MOVABLE, const, moving
+from tests.op._one_op import EVERY, MOVABLE, const, moving
 
 
 @st.composite
 def broadcasts(draw: st.DrawFn) -> bytes:
     shape = draw(dims(draw(st.integers(1, 5)), largest=4))
     own = tuple(draw(st.sampled_from([1, n])) for n in shape)[draw(st.integers(0, len(shape) - 1)) :]
-    return moving("BROADCAST_TO", "int8", [own, shape], [const(shape, draw(st.sampled_from(["int32", "int64"])))], version=2)
+    dtype, index = draw(st.sampled_from(EVERY)), draw(st.sampled_from(["int32", "int64"]))
+    return moving("BROADCAST_TO", dtype, [own, shape], [const(shape, index)], version=2)
 
 
 @st.composite
@@ -23,7 +24,7 @@ def tiles(draw: st.DrawFn) -> bytes:
     shape = draw(dims(draw(st.integers(1, 4)), largest=4))
     reps = draw(dims(len(shape), largest=3))
     result = [n * r for n, r in zip(shape, reps, strict=True)]
-    return moving("TILE", "int8", [shape, result], [const(reps)])
+    return moving("TILE", draw(st.sampled_from(EVERY)), [shape, result], [const(reps)])
 
 
 @given(broadcasts(), tiles(), SEEDS)

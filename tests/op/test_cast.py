@@ -11,7 +11,7 @@ from hypothesis import given
 
 from aot.op.cast import DTYPES
 from tests.op._differential import FAST, SEEDS, SLOW, check, dims
-from tests.op._one_op import MOVABLE, Spec, const, draw_array, one_op, same_quant
+from tests.op._one_op import EVERY, Spec, const, draw_array, one_op, same_quant
 
 EDGES = [0.5, -0.5, 1.5, 126.9, 127.5, -127.9, -128.9, 254.9, 255.5, 300.7, -300.7, 32767.9, 65535.9, -32768.5]
 EDGES += [2147483520.0, 2147483648.0, -2147483648.0, 4294967040.0, 3e9, -3e9, 1e20, -1e20, 9.2233715e18, -9.2233721e18]
@@ -54,7 +54,7 @@ def test_cast_often(source: str, result: str, floats: list[float], seed: int) ->
 @st.composite
 def selects(draw: st.DrawFn, name: str = "") -> bytes:
     """Of that operator, or of either."""
-    dtype = draw(st.sampled_from(MOVABLE))
+    dtype = draw(st.sampled_from(EVERY))
     quant = same_quant(dtype)
     name = name or draw(st.sampled_from(["SELECT_V2", "SELECT"]))
     if name == "SELECT":
@@ -96,7 +96,7 @@ def one_hots(draw: st.DrawFn) -> tuple[bytes, list[Any]]:
     shape = draw(dims(draw(st.integers(0, 3)), largest=4))
     axis, depth = draw(st.integers(-1, len(shape))), draw(st.integers(1, 5))
     where = len(shape) if axis == -1 else axis
-    dtype = draw(st.sampled_from(["int8", "uint8", "int32", "int64", "bool", "float32"]))
+    dtype = draw(st.sampled_from(EVERY))
     index = draw(st.sampled_from(["int32", "int64"]))
     quant = same_quant(dtype)
     value, result = Spec((), dtype, quant), Spec((*shape[:where], depth, *shape[where:]), dtype, quant)

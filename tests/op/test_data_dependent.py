@@ -12,7 +12,7 @@ from hypothesis import given
 from aot.errors import AotError
 from aot.relay.interpreter import evaluate
 from tests.op._differential import FAST, SEEDS, SLOW, check, check_lowering, dims, main_of
-from tests.op._one_op import Spec, const, draw_array, one_op, same_quant
+from tests.op._one_op import EVERY, Spec, const, draw_array, one_op, same_quant
 
 Case = tuple[bytes, list[Any]]
 
@@ -44,7 +44,7 @@ def scatters(draw: st.DrawFn) -> Case:
     shape = draw(dims(draw(st.integers(1, 4)), largest=4))
     depth = draw(st.integers(1, len(shape)))
     outer = draw(dims(draw(st.integers(1, 2)), largest=4))
-    dtype = draw(st.sampled_from(["int8", "uint8", "int32", "int64", "bool", "float32"]))
+    dtype = draw(st.sampled_from(EVERY))
     seed = draw(SEEDS)
     rng = np.random.default_rng(seed)
     indices = np.asarray(rng.integers(0, shape[:depth], (*outer, depth)), np.int32)

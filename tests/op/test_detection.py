@@ -13,6 +13,7 @@ from hypothesis import given
 from aot.errors import AotError
 from aot.relay.interpreter import evaluate
 from tests.op._differential import FAST, SEEDS, SLOW, check_lowering, main_of
+from tests.op._drawn_count import count as count_case
 from tests.writer import HAVE_LITERT, ModelBuilder, reference_sets
 
 OPTIONS: dict[str, Any] = {
@@ -75,6 +76,7 @@ def check_detection(model: bytes, inputs: list[Any], *, host: bool = False) -> i
             np.testing.assert_allclose(a[0, :count], b[0, :count], rtol=1e-6, atol=1e-6)
     assert not any(f[0, count:].any() for f in found[:3])
     check_lowering(func, [inputs], [found], host=host)
+    count_case(model, [inputs])
     return int(found[3][0])
 
 

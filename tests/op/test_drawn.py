@@ -9,16 +9,17 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 
 from tests.op._differential import ACTIVATIONS, SEEDS, SLOW, Array, check, check_tflm, dims, quants, scales
-from tests.op._one_op import MOVABLE, Spec, const, draw_array, moving, one_op, same_quant
+from tests.op._one_op import EVERY, Spec, const, draw_array, moving, one_op, same_quant
 from tests.op.test_arg_reduce import arg_reductions
 from tests.op.test_block_shuffle import batches, depths
 from tests.op.test_cast import selects
 from tests.op.test_elementwise import COMPARISONS, SHAPES
 from tests.op.test_elementwise import quant as quant_of
 from tests.op.test_reduce import codes, plain
+from tests.scale import cases as cases_of
 from tests.writer import Quant
 
 Case = tuple[bytes, list[Array] | None]
@@ -87,7 +88,7 @@ def parts(draw: st.DrawFn, name: str) -> Case:
     if name != "SPLIT_V":
         sizes = sizes[:1] * len(sizes) if name == "SPLIT" else [1] * len(sizes)
     shape[axis] = sum(sizes)
-    dtype = draw(st.sampled_from(["int8", "uint8", "int16", "int32", "float32"]))
+    dtype = draw(st.sampled_from(EVERY))
     results = [[n if i != axis % len(shape) else size for i, n in enumerate(shape)] for size in sizes]
     if name == "UNPACK":
         results = [[n for i, n in enumerate(shape) if i != axis % len(shape)] for _ in sizes]
@@ -100,7 +101,7 @@ def parts(draw: st.DrawFn, name: str) -> Case:
 
 @st.composite
 def pads(draw: st.DrawFn, name: str) -> Case:
-    shape, dtype = draw(shapes(largest=3)), draw(st.sampled_from(MOVABLE))
+    shape, dtype = draw(shapes(largest=3)), draw(st.sampled_from(EVERY))
     widths = [(draw(st.integers(0, 2)), draw(st.integers(0, 2))) for _ in shape]
     quant = same_quant(dtype)
     value = Spec((), dtype, quant, draw_array(draw(SEEDS), (), dtype))
@@ -112,7 +113,7 @@ def pads(draw: st.DrawFn, name: str) -> Case:
 @st.composite
 def look_ups(draw: st.DrawFn) -> Case:
     rows, rest, seed = draw(st.integers(1, 9)), draw(shapes(most=3)), draw(SEEDS)
-    dtype = draw(st.sampled_from(["int8", "uint8", "float32"]))
+    dtype = draw(st.sampled_from(EVERY))
     ids = np.random.default_rng(seed).integers(0, rows, draw(st.integers(1, 7)), np.int32)
     table = Spec((rows, *rest), dtype, same_quant(dtype), draw_array(seed, (rows, *rest), dtype))
     result = Spec((len(ids), *rest), dtype, table.quant)
@@ -121,7 +122,7 @@ def look_ups(draw: st.DrawFn) -> Case:
 
 @st.composite
 def fills(draw: st.DrawFn) -> Case:
-    dtype, shape = draw(st.sampled_from(["int8", "int16", "int32", "int64", "bool", "float32"])), draw(shapes())
+    dtype, shape = draw(st.sampled_from(EVERY)), draw(shapes())
     quant = same_quant(dtype)
     extents = const(shape, draw(st.sampled_from(["int32", "int64"])))
     return one_op("FILL", [extents, Spec((), dtype, quant)], [Spec(shape, dtype, quant)], version=4), None
@@ -130,7 +131,7 @@ def fills(draw: st.DrawFn) -> Case:
 @st.composite
 def bitcasts(draw: st.DrawFn) -> Case:
     """To a type of the same width, half of it, or twice."""
-    widths = {"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8}
+    widths = {"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float32": 4}
     source, result = draw(st.sampled_from(sorted(widths))), draw(st.sampled_from(sorted(widths)))
     shape, ratio = draw(shapes(most=3)), widths[source] / widths[result]
     if ratio >= 1:
@@ -140,7 +141,7 @@ def bitcasts(draw: st.DrawFn) -> Case:
 
 @st.composite
 def views(draw: st.DrawFn, name: str) -> Case:
-    shape, dtype = draw(shapes(most=3)), draw(st.sampled_from(MOVABLE))
+    shape, dtype = draw(shapes(most=3)), draw(st.sampled_from(EVERY))
     axis = draw(st.integers(0, len(shape)))
     longer = (*shape[:axis], 1, *shape[axis:])
     if name == "EXPAND_DIMS":
@@ -155,7 +156,7 @@ def views(draw: st.DrawFn, name: str) -> Case:
 
 @st.composite
 def transposed(draw: st.DrawFn) -> Case:
-    shape, dtype = draw(shapes()), draw(st.sampled_from(MOVABLE))
+    shape, dtype = draw(shapes()), draw(st.sampled_from(EVERY))
     order = draw(st.permutations(range(len(shape))))
     return moving("TRANSPOSE", dtype, [shape, [shape[i] for i in order]], [const(order)]), None
 
@@ -163,7 +164,7 @@ def transposed(draw: st.DrawFn) -> Case:
 @st.composite
 def joined(draw: st.DrawFn) -> Case:
     """CONCATENATION of one to four tensors, some of them constants."""
-    shape, dtype = draw(shapes(largest=4)), draw(st.sampled_from(MOVABLE))
+    shape, dtype = draw(shapes(largest=4)), draw(st.sampled_from(EVERY))
     axis, seed = draw(st.integers(-len(shape), len(shape) - 1)), draw(SEEDS)
     quant, where = same_quant(dtype), axis % len(shape)
     extents = [(*shape[:where], n, *shape[where + 1 :]) for n in draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))]
@@ -182,7 +183,7 @@ def extents(draw: st.DrawFn, name: str) -> Case:
         thin = [n if draw(st.booleans()) else 1 for n in shape]
         result = np.broadcast_shapes(tuple(thin), tuple(other))
         return one_op(name, [const(thin, wide), const(other, wide)], [Spec((len(result),), wide)]), None
-    dtype = draw(st.sampled_from(MOVABLE))
+    dtype = draw(st.sampled_from(EVERY))
     data = Spec(shape, dtype, same_quant(dtype))
     if name == "RANK":
         return one_op(name, [data], [Spec((), "int32")]), None
@@ -260,7 +261,7 @@ DRAWN: dict[str, st.SearchStrategy[Case]] = {
     "CONCATENATION": joined(),
     **{name: extents(name) for name in ("SHAPE", "RANK", "BROADCAST_ARGS")},
     "RANGE": ranges(),
-    "ZEROS_LIKE": functions("ZEROS_LIKE", ["int32", "int64", "float32"]),
+    "ZEROS_LIKE": functions("ZEROS_LIKE", EVERY),
     **{f"{name} of codes": of_two(name) for name in (*COMPARISONS, "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")},
     "DEQUANTIZE": dequantized(),
     "PRELU": prelus(),
@@ -295,7 +296,7 @@ DRAWN_TFLM: dict[str, st.SearchStrategy[Case]] = {
 
 def run(cases: st.SearchStrategy[Case], compare: Callable[..., Any]) -> None:
     @given(cases, SEEDS)
-    @SLOW
+    @settings(SLOW, max_examples=cases_of(400))  # some are drawn twice
     def test(case: Case, seed: int) -> None:
         model, inputs = case
         compare(model, *([] if inputs is None else [inputs]), seed=seed)

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from aot.errors import AotError
 from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of
-from tests.op._one_op import Spec, const, draw_array, moving, one_op, same_quant
+from tests.op._one_op import EVERY, Spec, const, draw_array, moving, one_op, same_quant
 
 
 @st.composite
@@ -19,7 +19,7 @@ def reverses(draw: st.DrawFn) -> bytes:
     shape = draw(dims(draw(st.integers(1, 4))))
     first = draw(st.integers(0, len(shape) - 1))
     axes = list(range(first, draw(st.integers(first, len(shape) - 1)) + 1))  # the reference wants neighbours
-    dtype = draw(st.sampled_from(["int8", "int16", "int32", "float32"]))
+    dtype = draw(st.sampled_from(EVERY))
     return moving("REVERSE_V2", dtype, [shape, shape], [const(axes)])
 
 
@@ -27,7 +27,7 @@ def reverses(draw: st.DrawFn) -> bytes:
 def sequences(draw: st.DrawFn) -> tuple[bytes, list[list[Any]]]:
     shape = draw(dims(draw(st.integers(2, 4)), largest=4))
     seq, batch = draw(st.permutations(range(len(shape))))[:2]
-    dtype = draw(st.sampled_from(["int32", "float32", "uint8", "int16", "int64"]))
+    dtype = draw(st.sampled_from(EVERY))
     index = draw(st.sampled_from(["int32", "int64"]))
     lengths = np.array([draw(st.integers(0, shape[seq])) for _ in range(shape[batch])], index)
     data = Spec(shape, dtype, same_quant(dtype))

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from aot.errors import AotError
 from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of
-from tests.op._one_op import MOVABLE, Spec, const, moving, one_op, same_quant
+from tests.op._one_op import EVERY, MOVABLE, Spec, const, moving, one_op, same_quant
 
 
 @st.composite
@@ -17,7 +17,7 @@ def packs(draw: st.DrawFn) -> bytes:
     shape = draw(dims(draw(st.integers(0, 3)), largest=4))
     count, axis = draw(st.integers(1, 4)), draw(st.integers(-len(shape) - 1, len(shape)))
     where = axis % (len(shape) + 1)
-    dtype = draw(st.sampled_from(["int8", "uint8", "int16", "int32", "int64", "float32"]))
+    dtype = draw(st.sampled_from(EVERY))
     data = Spec(shape, dtype, same_quant(dtype))
     result = Spec((*shape[:where], count, *shape[where:]), dtype, same_quant(dtype))
     return one_op("PACK", [data] * count, [result], values_count=count, axis=axis)

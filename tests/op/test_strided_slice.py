@@ -11,7 +11,7 @@ from hypothesis import assume, given
 
 from aot.errors import AotError
 from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of
-from tests.op._one_op import MOVABLE, Spec, const, moving, one_op
+from tests.op._one_op import EVERY, MOVABLE, Spec, const, moving, one_op
 
 
 @st.composite
@@ -51,7 +51,8 @@ def strided_slices(draw: st.DrawFn) -> bytes:
     assume(len(shape) + kinds.count("new") <= 5)
     result = np.empty(shape, np.int8)[tuple(index)].shape
     assume(0 not in result)
-    return moving("STRIDED_SLICE", "int8", [shape, result], [const(begin), const(end), const(strides)], **masks)
+    dtype = draw(st.sampled_from(EVERY))
+    return moving("STRIDED_SLICE", dtype, [shape, result], [const(begin), const(end), const(strides)], **masks)
 
 
 @given(strided_slices(), SEEDS)
@@ -106,7 +107,7 @@ def slices(draw: st.DrawFn) -> bytes:
     count = [draw(st.integers(1, n - b)) for n, b in zip(shape, begin, strict=True)]
     size = [-1 if b + c == n and draw(st.booleans()) else c for n, b, c in zip(shape, begin, count, strict=True)]
     index = draw(st.sampled_from(["int32", "int64"]))
-    return moving("SLICE", "int8", [shape, count], [const(begin, index), const(size, index)])
+    return moving("SLICE", draw(st.sampled_from(EVERY)), [shape, count], [const(begin, index), const(size, index)])
 
 
 @given(slices(), SEEDS)

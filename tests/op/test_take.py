@@ -12,7 +12,7 @@ from hypothesis import given
 from aot.errors import AotError
 from aot.relay.interpreter import evaluate
 from tests.op._differential import FAST, SEEDS, SLOW, check, check_lowering, dims, main_of
-from tests.op._one_op import Spec, const, draw_array, one_op, same_quant
+from tests.op._one_op import EVERY, Spec, const, draw_array, one_op, same_quant
 
 Case = tuple[bytes, list[Any]]
 
@@ -23,7 +23,7 @@ def gathers(draw: st.DrawFn) -> Case:
     axis = draw(st.integers(0, len(shape) - 1))
     batch = draw(st.integers(0, axis))
     own = (*shape[:batch], *draw(dims(draw(st.integers(0 if batch == 0 else 1, 2)), largest=3)))
-    dtype = draw(st.sampled_from(["int8", "uint8", "int16", "int32", "int64", "bool", "float32"]))
+    dtype = draw(st.sampled_from(EVERY))
     index = draw(st.sampled_from(["int32", "int64"]))
     result = (*shape[:axis], *own[batch:], *shape[axis + 1 :])
     rng = np.random.default_rng(draw(SEEDS))
@@ -42,7 +42,7 @@ def gather_nds(draw: st.DrawFn) -> Case:
     shape = draw(dims(draw(st.integers(1, 4)), largest=4))
     depth = draw(st.integers(1, len(shape)))
     own = (*draw(dims(draw(st.integers(0, 2)), largest=3)), depth)
-    dtype = draw(st.sampled_from(["int8", "uint8", "int16", "int32", "int64", "float32"]))
+    dtype = draw(st.sampled_from(EVERY))
     index = draw(st.sampled_from(["int32", "int64"]))
     rng = np.random.default_rng(draw(SEEDS))
     indices = np.asarray(rng.integers(0, shape[:depth], own), index)
