@@ -89,6 +89,11 @@ def random_cases(name: str, seed: int) -> Iterator[Case]:
             yield case
 
 
+def stored_by(name: str) -> str:
+    """The type of the weights of a kernel's layers."""
+    return "int4" if "_w4" in name else "int8"
+
+
 def pick(rng: np.random.Generator, *values: int) -> int:
     return values[int(rng.integers(len(values)))]
 
@@ -101,7 +106,7 @@ def random_layer(rng: np.random.Generator, name: str, *, seed: int) -> Layer:
     layer = Layer(
         kind, (), (), pad_value=pick(rng, -128, 127, 0, int(rng.integers(-128, 128))), out_zp=out_zp, clip=clip,
         rounding=("double", "single")[pick(rng, 0, 1)], per_channel=bool(rng.random() < 0.7), seed=seed,
-        ends=bool(rng.random() < 0.1), spread=(20.0, 200.0, 200.0, 2000.0, 1e5)[int(rng.integers(5))],
+        ends=bool(rng.random() < 0.1), spread=(20.0, 200.0, 200.0, 2000.0, 1e5)[int(rng.integers(5))], stored=stored_by(name),
     )  # fmt: skip
     depth, channels = pick(rng, 1, 2, 3, 4, 5, 7, 8, 12, 17, 33), pick(rng, 1, 2, 3, 4, 5, 7, 9, 17)
     if kind == "dense":
@@ -111,7 +116,7 @@ def random_layer(rng: np.random.Generator, name: str, *, seed: int) -> Layer:
         return _depthwise(rng, layer)
     if "winograd" in name:
         return _winograd(rng, layer, size=4 if name.endswith("f2") else 6)
-    if impl.name in ("arm_dsp.conv2d_smlad", "generic.pointwise") or "dense_w8" in impl.name:
+    if impl.name in ("arm_dsp.conv2d_smlad", "generic.pointwise") or "dense_w" in impl.name:
         pixels = (1, pick(rng, 1, 2)) if "dense" in name else (pick(rng, 1, 2, 5), pick(rng, 1, 2, 3, 5))
         if name.endswith("smlad"):
             depth = int(rng.integers(min(DEPTHS), max(DEPTHS) + 1))
@@ -186,7 +191,7 @@ def awkward_layers(name: str) -> Iterator[Layer]:
         layer = Layer(
             kind, (1, size, size, depth), weight, (stride, stride), pads, (dilation, dilation), zp, out_zp,
             rounding=("double", "single")[n // 3 % 2], per_channel=n % 5 > 0, ends=n % 3 == 0, seed=n,
-            spread=(200.0, 2000.0, 20.0)[n % 3],
+            spread=(200.0, 2000.0, 20.0)[n % 3], stored=stored_by(name),
         )  # fmt: skip
         if kind == "dense":
             layer = replace(layer, data=(size, depth), weight=(channels, depth))

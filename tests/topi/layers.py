@@ -29,7 +29,7 @@ topi.load_all()
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One layer to try. `kind` is conv, dw or dense; `spread` scales the requantisation so that about that many codes
-    are used; with `ends` multipliers and weights are at the ends of their ranges.
+    are used; with `ends` multipliers and weights are at the ends of their ranges.  `stored` is the weights' type, int8 or int4.
     """
 
     kind: str
@@ -47,16 +47,18 @@ class Layer:
     multiplier: int = 1
     seed: int = 0
     ends: bool = False
+    stored: str = "int8"
 
 
 def build(layer: Layer) -> Function:
     """The primitive function anchor + bias_add + requantize of a layer, with seeded constants."""
     rng = np.random.default_rng(layer.seed)
     x = Var("x", TensorType(layer.data, "int8", per_tensor(1.0, layer.pad_value)))
-    weights = rng.integers(-127, 128, layer.weight).astype(np.int8)
+    low, high = (-127, 127) if layer.stored == "int8" else (-8, 7)
+    weights = rng.integers(low, high + 1, layer.weight).astype(np.int8)
     if layer.ends:
-        weights = np.where(weights < 0, -127, 127).astype(np.int8)
-    w = const(weights)
+        weights = np.where(weights < 0, low, high).astype(np.int8)
+    w = const(weights, dtype=layer.stored)
     attrs: Any
     if layer.kind == "conv":
         attrs = Conv2DAttrs(layer.strides, layer.padding, layer.dilation, 0, layer.pad_value)
@@ -68,7 +70,7 @@ def build(layer: Layer) -> Function:
         acc, depth = call("nn.dense", [x, w], DenseAttrs()), weights[0].size
     assert isinstance(acc.type, TensorType)
     channels = acc.type.shape[-1]
-    typical = 73.0 * 73.0 * depth**0.5 * 2
+    typical = 73.0 * (73.0 if layer.stored == "int8" else 4.5) * depth**0.5 * 2
     bias = rng.integers(-int(typical / 4) - 1, int(typical / 4) + 2, channels).astype(np.int32)
     shift = ceil(log2(typical / layer.spread)) + 1
     n = channels if layer.per_channel else 1

@@ -11,9 +11,11 @@ from math import prod
 
 from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
+from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
 from aot.tir.function import FuncAttrs
+from aot.tir.stmt import Region
 from aot.topi.arm_dsp.intrin_w8 import TAPS, matmul_w8
 from aot.topi.arm_dsp.stream_w8 import QuadPlan, W8Stream, arrange, best_requant, plan_quads, plan_w8
 from aot.topi.arm_dsp.window import WindowQuads, WindowRuns, first_pixel, is_rows, pack_run, pack_unroll, run_instructions
@@ -43,7 +45,7 @@ def lower(group: Group, target: Target, name: str, *, common: bool) -> Lowered:
     stream = W8Stream(matrix, layer.bias, requant, block=CHANNELS, whole=True, common=common, lead=lead)
     b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
-    kernel = _Kernel(b, io, layer, stream, plan)
+    kernel = PixelTriples(b, io, layer, stream, plan)
     kernel.tiles(rows)
     described = describe("arm_dsp.conv2d_w8" + "_common" * common, unroll=plan.unroll)
     func = b.finish(FuncAttrs(kernel=described, span=layer.span, macs=layer.macs))
@@ -51,25 +53,35 @@ def lower(group: Group, target: Target, name: str, *, common: bool) -> Lowered:
     return Lowered(func, io.constants, instructions=instructions, code=kernel.code())
 
 
-class _Kernel:
-    """Emits the loops: groups of three pixels, packing, pairs of channels."""
+class PixelTriples:
+    """Emits the loops: groups of three pixels, packing, pairs of channels.
+
+    Other forms of weights have their own packing of data and their own block of assembly.
+    """
+
+    quads_a_word = 1
+    each, each_code = 18, 72
+    """Instructions and bytes of code of a word of weights."""
+    block_more = 0
+    """Further instructions of a block."""
 
     def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, stream: W8Stream, plan: QuadPlan) -> None:
         self._b, self._io, self._layer, self._stream, self._plan = b, io, layer, stream, plan
         self._common = bool(plan.rest)
         self._pack_unroll = 1 if self._common else 4
         self._params = io.constant("params", stream.data(), "int32")
-        self._words = b.scratch("words", (TAPS * PIXELS * stream.quads,), "int16", align=4)
+        self._quads = stream.quads * self.quads_a_word
+        self._words = b.scratch("words", (TAPS * PIXELS * self._quads,), "int16", align=4)
         self._runs = WindowRuns(layer)
         self._window = None
         if not is_rows(layer):
-            self._window = WindowQuads(b, layer, io.data, self._words, pixels=PIXELS, unroll=self._pack_unroll)
+            self._window = WindowQuads(b, layer, io.data, pixels=PIXELS, pack=self._pack_run)
 
     def tiles(self, rows: int) -> None:
         b, stream = self._b, self._stream
         used = self._runs.count * self._runs.quads
-        if used < stream.quads:
-            with b.for_("z", TAPS * PIXELS * stream.quads, start=TAPS * PIXELS * used) as z:
+        if used < self._quads:
+            with b.for_("z", TAPS * PIXELS * self._quads, start=TAPS * PIXELS * used) as z:
                 b.store(self._words, z, 0)
         # Of the common form a number of the stream, so that one text serves all sizes.
         last: Expr = b.let("last", self._params[0]) if self._common else imm(rows - PIXELS)
@@ -87,10 +99,23 @@ class _Kernel:
         if self._window is not None:
             self._window.pack(first)
             return
-        b, depth = self._b, self._runs.length
-        with b.for_("p", PIXELS) as p:
-            source = (self._io.data, (first + p) * depth)
-            pack_run(b, self._words, source, depth, at=p * TAPS, pixels=PIXELS, unroll=self._pack_unroll)
+        with self._b.for_("p", PIXELS) as p:
+            self._pack_run(p, imm(0), (self._io.data, (first + p) * self._runs.length))
+
+    def _pack_run(self, p: Expr, n: Expr, source: tuple[Buffer, Expr]) -> None:
+        """Run number `n` of pixel `p` from (buffer, start)."""
+        at = p * TAPS + n * (self._runs.quads * TAPS * PIXELS)
+        pack_run(self._b, self._words, source, self._runs.length, at=at, pixels=PIXELS, unroll=self._pack_unroll)
+
+    def _run_instructions(self) -> int:
+        return run_instructions(self._runs.length, unroll=self._pack_unroll)
+
+    def _start(self, bias: Expr, p: int) -> Expr:
+        """The start value of an accumulator of pixel `p`."""
+        return bias
+
+    def _multiply(self, weights: Region, acc: Buffer) -> None:
+        self._b.block(matmul_w8(self._plan.unroll, self._plan.rest), weights, self._words, acc, imm(self._stream.quads))
 
     def _block(self, first: Expr, n: Expr, count: int) -> None:
         """Two channels, `count` of them stored."""
@@ -100,9 +125,8 @@ class _Kernel:
         for j in range(CHANNELS):
             bias = b.let("bias", stream.bias(self._params, start, j))
             for p in range(PIXELS):
-                b.store(acc, PIXELS * j + p, bias)
-        weights = stream.weights(self._params, start, CHANNELS)
-        b.block(matmul_w8(self._plan.unroll, self._plan.rest), weights, self._words, acc, imm(stream.quads))
+                b.store(acc, PIXELS * j + p, self._start(bias, p))
+        self._multiply(stream.weights(self._params, start, CHANNELS), acc)
         at = b.let("at", first * stream.channels + n * CHANNELS)
         fields = stream.fields(b, self._params, start, count=CHANNELS)
         for j in range(count):
@@ -115,12 +139,12 @@ class _Kernel:
         stream, runs = self._stream, self._runs
         packed = -(-rows // PIXELS) * PIXELS
         if self._window is None:
-            pack = packed * (run_instructions(runs.length, unroll=self._pack_unroll) + 16)
+            pack = packed * (self._run_instructions() + 16)
         else:
-            pack = runs.instructions(packed / rows, unroll=self._pack_unroll)
+            pack = runs.instructions(packed / rows, run=self._run_instructions())
         plain = stream.shift_is_immediate
         outputs = PIXELS * (4 - plain + 2 * stream.requant.signed) + stream.fields_loaded
-        block = self._plan.instructions(18) + CHANNELS * outputs + 17
+        block = self._plan.instructions(self.each) + CHANNELS * outputs + 17 + self.block_more
         return pack + -(-rows // PIXELS) * ((stream.blocks + bool(stream.tail)) * block + 12)
 
     def code(self) -> int:
@@ -129,7 +153,7 @@ class _Kernel:
         window = 0 if self._window is None else 60 + (90 + pack) * any(self._layer.attrs.padding)
         stores = 28 * CHANNELS * PIXELS * len(self._layer.tail)
         stores += 68 + 44 * self._stream.requant.signed if self._common else 0
-        return 70 + pack + window + (self._plan.code(72) + 230 + stores) * (1 + bool(self._stream.tail))
+        return 70 + pack + window + (self._plan.code(self.each_code) + 230 + stores) * (1 + bool(self._stream.tail))
 
 
 register_impl(Impl("arm_dsp.conv2d_w8", "nn.conv2d", accepts, partial(lower, common=False), plevel=11))

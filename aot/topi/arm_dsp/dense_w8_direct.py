@@ -16,8 +16,8 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, imm
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp import dense_w8
-from aot.topi.arm_dsp.intrin_w8 import TAPS, direct_bias_words, dot_w8_direct, swapped
-from aot.topi.arm_dsp.stream_w8 import COMMON_UNROLL, MAX_UNROLL, QuadPlan, W8Stream, arrange, best_requant
+from aot.topi.arm_dsp.intrin_w8 import TAPS, dot_w8_direct, swapped
+from aot.topi.arm_dsp.stream_w8 import COMMON_UNROLL, DIRECT_BYTES, MAX_UNROLL, QuadPlan, W8Stream, arrange, best_requant
 from aot.topi.fused import FusedLayer, describe, match_layer, tail_instructions
 from aot.topi.layer_io import LayerIo, open_io
 
@@ -58,7 +58,7 @@ def direct_stream(layer: FusedLayer, target: Target) -> W8Stream:
     depth = layer.weight[0].size
     matrix = swapped(arrange(layer.weight.reshape(layer.channels, depth), 1, QuadPlan(-(-depth // TAPS), 1)))
     requant = best_requant(layer, target, common=False)
-    return W8Stream(matrix, layer.bias, requant, block=CHANNELS, start=direct_bias_words)
+    return W8Stream(matrix, layer.bias, requant, block=CHANNELS, form=DIRECT_BYTES)
 
 
 def plan_whole(quads: int) -> QuadPlan:

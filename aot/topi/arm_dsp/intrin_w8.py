@@ -82,10 +82,10 @@ def pack_w8(pixels: int, unroll: int) -> TensorIntrin:
             b.store(words, q * (4 * pixels) + (2 + i), values[2 * i] * 256 - odd)
     desc = replace(b.finish(), scalars=(quads,))
     # four bytes are read, then eight written, quad by quad: the order of the description
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(ops, pixels, _Loop(ops, unroll)), ordered=True)
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(ops, pixels, QuadLoop(ops, unroll)), ordered=True)
 
 
-def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: _Loop) -> str:
+def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) -> str:
     step = [
         "ldr %[v], [%[s]], #4",
         "sxtb16 %[x], %[v], ror #8",
@@ -119,7 +119,7 @@ def dot_w8(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
     with b.for_("q", quads) as q, b.for_("c", channels, kind="unroll") as c:
         _accumulate(b, acc, c, w=(w, (q * channels + c) * 2), x=(x, q * 4))
     desc = replace(b.finish(), scalars=(quads,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_dot(ops, channels, _Loop(ops, unroll, rest)))
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_dot(ops, channels, QuadLoop(ops, unroll, rest)))
 
 
 @cache
@@ -143,7 +143,8 @@ def dot_w8_direct(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
             first, second = (words[i] * values[2 * i] + cast("int32", cast("int8", words[i])) * both[i] for i in range(2))
             b.store(acc, c, cast("int32", cast("uint32", acc[c]) + cast("uint32", first + second)))
     desc = replace(b.finish(), scalars=(quads,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_dot(ops, channels, _Loop(ops, unroll, rest), size=TAPS))
+    name = f"arm_dsp.{desc.name}"
+    return TensorIntrin(name, desc, lambda ops: _emit_dot(ops, channels, QuadLoop(ops, unroll, rest), size=TAPS))
 
 
 @cache
@@ -158,7 +159,7 @@ def matmul_w8(unroll: int, rest: int = 0) -> TensorIntrin:
     with b.for_("q", quads) as q, b.for_("c", 2, kind="unroll") as c, b.for_("p", 3, kind="unroll") as p:
         _accumulate(b, acc, c * 3 + p, w=(w, (q * 2 + c) * 2), x=(x, (q * 3 + p) * 4))
     desc = replace(b.finish(), scalars=(quads,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_matmul(ops, _Loop(ops, unroll, rest)))
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_matmul(ops, QuadLoop(ops, unroll, rest)))
 
 
 def _matrix_operands(b: IRBuilder, accumulators: int) -> tuple[Buffer, Buffer, Buffer, Var]:
@@ -178,7 +179,7 @@ def _accumulate(b: IRBuilder, acc: Buffer, at: Expr, *, w: tuple[Buffer, Expr], 
     b.store(acc, at, cast("int32", cast("uint32", acc[at]) + cast("uint32", total)))
 
 
-def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: _Loop, *, size: int = 2 * TAPS) -> str:
+def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop, *, size: int = 2 * TAPS) -> str:
     """LDM wants rising registers, so the words have fixed ones.  `size`: bytes of data in a quad, packed or not."""
     words = [f"r{8 + c}" for c in range(channels)]
     load = f"ldmia %[wp]!, {{{', '.join(words)}}}" if channels > 1 else "ldr r8, [%[wp]], #4"
@@ -187,15 +188,15 @@ def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: _Loop, *, s
     for c, word in enumerate(words):
         step += [f"smlad %[a{c}], {word}, r12, %[a{c}]", f"sxtb16 {word}, {word}", f"smlad %[a{c}], {word}, lr, %[a{c}]"]
     return asm_block(
-        [*_pointers(operands), *loop.ends("aot_xp", size)],
+        [*pointers(operands), *loop.ends("aot_xp", size)],
         loop.text(step, "xp", "" if loop.single else "r8"),
-        outs=_accumulators(operands),
+        outs=accumulators(operands),
         ins=loop.operands("r" if loop.single else "m"),
         clobbers=[*words, "r12", "lr"],
     )
 
 
-def _emit_matmul(operands: Mapping[str, COperand], loop: _Loop) -> str:
+def _emit_matmul(operands: Mapping[str, COperand], loop: QuadLoop) -> str:
     step = ["ldrd %[w0], %[w1], [%[wp]], #8", "ldrd %[x0], %[x1], [%[xp]], #24", "sxtb16 %[s0], %[w0]", "sxtb16 %[s1], %[w1]"]
     for p in range(3):
         if p:
@@ -203,17 +204,18 @@ def _emit_matmul(operands: Mapping[str, COperand], loop: _Loop) -> str:
         step += [f"smlad %[a{3 * c + p}], %[{v}{c}], %[x{i}], %[a{3 * c + p}]" for i, v in enumerate("ws") for c in range(2)]
     temporaries = ("w0", "w1", "s0", "s1", "x0", "x1")
     return asm_block(
-        [*_pointers(operands), *loop.ends("aot_xp", 24), f"uint32_t {', '.join('aot_' + t for t in temporaries)};"],
+        [*pointers(operands), *loop.ends("aot_xp", 24), f"uint32_t {', '.join('aot_' + t for t in temporaries)};"],
         loop.text(step, "xp", "%[w0]"),
-        outs=[*_accumulators(operands), *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)],
+        outs=[*accumulators(operands), *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)],
         ins=loop.operands("m"),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Loop:
-    """The loop over the quads: `unroll` of them at a time; with `rest` the remainder first, one by one.
+class QuadLoop:
+    """The loop over the quads, or other words of weights.
 
+    `unroll` of them at a time; with `rest` the remainder first, one by one.
     There is no loop where the trip count is the literal `unroll` (and no rest).
     """
 
@@ -261,11 +263,13 @@ class _Loop:
         return [*test("rest"), "beq 3f", "2:", *step, *test("rest"), "bne 2b", "3:", *test("end"), "beq 4f", *body, "4:"]
 
 
-def _pointers(operands: Mapping[str, COperand]) -> list[str]:
+def pointers(operands: Mapping[str, COperand]) -> list[str]:
+    """Declarations of the pointers to weights and data."""
     return [f"const void *aot_wp = {operands['w'].pointer};", f"const void *aot_xp = {operands['x'].pointer};"]
 
 
-def _accumulators(operands: Mapping[str, COperand]) -> list[str]:
+def accumulators(operands: Mapping[str, COperand]) -> list[str]:
+    """The accumulators and the pointers as operands of the assembly."""
     named = [f'[a{i}] "+r"({name})' for i, name in enumerate(operands["acc"].scalars)]
     return [*named, '[wp] "+r"(aot_wp)', '[xp] "+r"(aot_xp)']
 

@@ -13,7 +13,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.intrin_w8 import PRESCALE, TAPS, bias_words, weight_words
+from aot.topi.arm_dsp.intrin_w8 import PRESCALE, TAPS, bias_words, direct_bias_words, weight_words
 from aot.topi.fused import FusedLayer
 from aot.topi.requant import HighMultiply, plan_high_multiply
 from aot.topi.threshold import plan_uniform
@@ -50,21 +50,21 @@ COMMON_UNROLL = 4
 """Of kernels that layers of different size share."""
 
 
-def plan_quads(quads: int, *, cost: int, common: bool) -> QuadPlan:
+def plan_quads(quads: int, *, cost: int, common: bool, most: int = MAX_UNROLL) -> QuadPlan:
     """Round `quads` up (by a sixteenth at most) where they have no good divisor; `cost`: instructions of a quad.
 
-    `common`: one unrolling for any number.
+    `common`: one unrolling for any number.  `most`: quads in the body of the loop.
     """
     if common:
-        return QuadPlan(quads, COMMON_UNROLL, rest=1)
-    if quads <= MAX_UNROLL:
+        return QuadPlan(quads, min(most, COMMON_UNROLL), rest=1)
+    if quads <= most:
         return QuadPlan(quads, quads)
-    plans = [_divided(n) for n in range(quads, quads + max(1, quads // 16) + 1)]
+    plans = [_divided(n, most) for n in range(quads, quads + max(1, quads // 16) + 1)]
     return min(plans, key=lambda p: (p.instructions(cost), p.quads))
 
 
-def _divided(quads: int) -> QuadPlan:
-    return QuadPlan(quads, max(u for u in range(1, MAX_UNROLL + 1) if quads % u == 0))
+def _divided(quads: int, most: int) -> QuadPlan:
+    return QuadPlan(quads, max(u for u in range(1, most + 1) if quads % u == 0))
 
 
 def plan_w8(layer: FusedLayer, target: Target) -> HighMultiply | None:
@@ -108,14 +108,31 @@ def arrange(weights: Array, runs: int, plan: QuadPlan) -> Array:
     return np.pad(placed, ((0, 0), (0, TAPS * plan.quads - placed.shape[1])))
 
 
+@dataclass(frozen=True, slots=True)
+class WordForm:
+    """How weights lie in words: `taps` in each.
+
+    `words` makes int16 numbers of values [..., K], two a word; `start` makes the start values of the accumulators from biases [O]
+    and weights [O, K].
+    """
+
+    taps: int
+    words: Callable[[Array], Array]
+    start: Callable[[Array, Array], Array]
+
+
+BYTES = WordForm(TAPS, weight_words, bias_words)
+DIRECT_BYTES = WordForm(TAPS, weight_words, direct_bias_words)
+
+
 class W8Stream:
-    """Packs arranged weights [O, 4 * quads] in blocks of `block` channels, with a smaller last block if need be.
+    """Packs arranged weights [O, form.taps * quads] in blocks of `block` channels, with a smaller last block if need be.
 
     Layout of a block of n channels, in words: bias[n], non-uniform fields of the requantisation [n][fields], weights [quads][n].
     `whole`: the last block is filled up with channels of zero weights; only `tail` of its channels mean something.  `common`: no
-    number becomes an immediate; where the fields are uniform they are the first words of the stream, after `lead`.  `start`
-    makes the words of the biases.  `apart`: the weights are an array of their own, so that layers of one matrix with other
-    biases (for another zero point of the data) can share it.
+    number becomes an immediate; where the fields are uniform they are the first words of the stream, after `lead`.  `apart`:
+    the weights are an array of their own, so that layers of one matrix with other biases (for another zero point of the data)
+    can share it.
     """
 
     def __init__(
@@ -128,11 +145,11 @@ class W8Stream:
         whole: bool = False,
         common: bool = False,
         lead: Sequence[int] = (),
-        start: Callable[[Array, Array], Array] = bias_words,
+        form: WordForm = BYTES,
         apart: bool = False,
     ) -> None:
         self.channels, taps = (int(n) for n in weights.shape)
-        self.quads = taps // TAPS
+        self.quads, self._form = taps // form.taps, form
         self.block = block if whole else min(block, self.channels)
         self.blocks, self.tail = divmod(self.channels, self.block)
         self.requant = requant
@@ -142,7 +159,7 @@ class W8Stream:
         self.apart = apart
         self._loaded = [not f.uniform or (common and not uniform) for f in requant.fields]
         pairs = zip(requant.fields, self._loaded, strict=True)
-        arrays = [start(bias, weights)] + [f.values for f, loaded in pairs if loaded]
+        arrays = [form.start(bias, weights)] + [f.values for f, loaded in pairs if loaded]
         self._packed = self.channels + (-self.channels % self.block if whole else 0)
         more = self._packed - self.channels
         self._weights = np.pad(weights, ((0, more), (0, 0)))
@@ -177,7 +194,7 @@ class W8Stream:
         return np.concatenate(self._weights_of_blocks())
 
     def _weights_of_blocks(self) -> list[Array]:
-        words = weight_words(self._weights).reshape(self._packed, self.quads, 2)
+        words = self._form.words(self._weights).reshape(self._packed, self.quads, 2)
         blocks = [words[first : first + self.block] for first in range(0, self._packed, self.block)]
         return [np.ascontiguousarray(block.transpose(1, 0, 2)).reshape(-1).view(np.int32) for block in blocks]
 

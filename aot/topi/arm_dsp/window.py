@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from aot.support.dtype import itemsize
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
@@ -102,15 +104,19 @@ def _pack_short(b: IRBuilder, words: Buffer, source: tuple[Buffer, Expr], length
         b.store(words, at + (2 + i), values[2 * i] * 256 - odd)
 
 
+PackRun = Callable[[Expr, Expr, tuple[Buffer, Expr]], None]
+"""(pixel p of a group, number of the run in its window, (buffer, start) of the run's bytes): emits the packing of a run."""
+
+
 class WindowQuads:
-    """Packs k x k windows: pixel p of a group of `pixels` takes every `pixels`-th quad of `words`.
+    """Packs the k x k windows of a group of `pixels`, run by run.
 
     The window is cut into runs of consecutive bytes, a row of it or, where it is dilated, a pixel.  A run that leaves the image
     is put together in `line` first (scratch of one run).
     """
 
-    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer, *, pixels: int, unroll: int) -> None:
-        self._b, self._layer, self._data, self._words, self._pixels, self._unroll = b, layer, data, words, pixels, unroll
+    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, *, pixels: int, pack: PackRun) -> None:
+        self._b, self._layer, self._data, self._pixels, self._run = b, layer, data, pixels, pack
         shape = WindowRuns(layer)
         self._shape = shape
         self._line = b.scratch("line", (shape.length,), "int8") if any(layer.attrs.padding) else None
@@ -118,31 +124,31 @@ class WindowQuads:
     def pack(self, first: Expr) -> None:
         """The pixels from number `first` of the output on."""
         with self._b.for_("p", self._pixels) as p:
-            self._pixel(first + p, p * TAPS)
+            self._pixel(first + p, p)
 
-    def _pixel(self, index: Expr, place: Expr) -> None:
+    def _pixel(self, index: Expr, p: Expr) -> None:
         b, attrs, shape = self._b, self._layer.attrs, self._shape
         _, height, width, depth = self._layer.data_type.shape
         image, y, x = window_at(b, self._layer, index, origin=attrs.padding[:2])
         with b.for_("ky", shape.rows) as ky, b.for_("kx", shape.columns) as kx:
             row = b.let("row", y + ky * attrs.dilation[0])
             column = x + kx * attrs.dilation[1]
-            at = place + (ky * shape.columns + kx) * (shape.quads * TAPS * self._pixels)
+            n = ky * shape.columns + kx
             start = b.let("start", ((image * height + row) * width + column) * depth)
             if self._line is None:
-                self._run((self._data, start), at)
+                self._run(p, n, (self._data, start))
             else:
                 on_row = b.let("on_row", logical_and(row >= 0, row < height))
-                self._guarded(self._line, at, start=start, column=column, on_row=on_row)
+                self._guarded(self._line, (p, n), start=start, column=column, on_row=on_row)
 
-    def _guarded(self, line: Buffer, at: Expr, *, start: Expr, column: Expr, on_row: Expr) -> None:
+    def _guarded(self, line: Buffer, place: tuple[Expr, Expr], *, start: Expr, column: Expr, on_row: Expr) -> None:
         """A run straight from the image where it lies inside, else from `line`."""
         b, width = self._b, self._layer.data_type.shape[2]
         with b.if_(logical_and(on_row, logical_and(column >= 0, column <= width - self._shape.width))):
-            self._run((self._data, start), at)
+            self._run(*place, (self._data, start))
         with b.else_():
             self._copy(line, start, column=column, on_row=on_row)
-            self._run((line, imm(0)), at)
+            self._run(*place, (line, imm(0)))
 
     def _copy(self, line: Buffer, start: Expr, *, column: Expr, on_row: Expr) -> None:
         """A run of which some or all bytes lie outside."""
@@ -154,9 +160,6 @@ class WindowQuads:
             high = b.let("high", minimum(width - column, self._shape.width) * depth)
             with b.for_("i", high, start=low) as i:
                 b.store(line, i, self._data.load("int8", start + i))
-
-    def _run(self, source: tuple[Buffer, Expr], at: Expr) -> None:
-        pack_run(self._b, self._words, source, self._shape.length, at=at, pixels=self._pixels, unroll=self._unroll)
 
 
 def data_align(layer: FusedLayer) -> int:
@@ -241,15 +244,15 @@ class WindowRuns:
         """Of one run."""
         return run_quads(self.length)
 
-    def instructions(self, share: float, *, unroll: int = 4) -> int:
-        """Of packing the windows of all output pixels `share` times (from counts under QEMU)."""
+    def instructions(self, share: float, *, run: int) -> int:
+        """Of packing the windows of all output pixels `share` times, `run` for one run inside (from counts under QEMU)."""
         attrs, (_, height, width, _) = self._layer.attrs, self._layer.data_type.shape
         images, rows, columns, _ = self._layer.out_type.shape
         whole = images * inside(rows, self.rows, 1, height, axis=(attrs.strides[0], attrs.dilation[0], attrs.padding[0]))
         whole *= inside(columns, self.columns, self.width, width, axis=(attrs.strides[1], attrs.dilation[1], attrs.padding[1]))
         pixels = images * rows * columns
         border = pixels * self.count - whole
-        run = run_instructions(self.length, unroll=unroll) + (8 if any(attrs.padding) else 0)
+        run += 8 if any(attrs.padding) else 0
         return int(share * (pixels * (self.count * run + 16) + border * (25 + 9 * self.length // 2)))
 
 
