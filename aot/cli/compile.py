@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -104,35 +103,25 @@ def check_library(path: Path, *, force: bool) -> None:
 
 def write_library(path: Path, artifact: Artifact, wanted: Request) -> list[str]:
     """Write one archive in Model Library Format; the paths of its members."""
+    from aot.cli.files import write_file
     from aot.frontend.tflite import from_tflite
     from aot.micro.mlf import pack, unpack
     from aot.relay.printer import print_module
 
     relay = print_module(from_tflite(wanted.data, oracle=wanted.oracle, name=wanted.name))
     data = pack(artifact, relay=relay)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(data)
-        partial.replace(path)
-    except OSError as error:
-        raise UsageError(Problem("E5007", f"cannot write '{path}': {error.strerror}")) from None
+    write_file(path, data)
     return sorted(unpack(data).files)
 
 
 def write_plan(path: Path, artifact: Artifact) -> None:
-    """The memory plan as a drawing or as data, by the file's ending (E5007, E5009)."""
+    """The memory plan as a drawing or as data, by the file's ending (E5006, E5007)."""
+    from aot.cli.files import write_file
     from aot.report.plan_svg import plan_data, standalone
 
     plan = plan_data(artifact.metadata["workspace"], artifact.metadata["layers"])
     title = f"{artifact.name}: {plan['size']:,} B of workspace"
-    if path.suffix not in (".svg", ".json"):
-        raise UsageError(Problem("E5009", f"--plan {path}: name a file that ends in .svg or .json"))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(standalone(plan, title=title) if path.suffix == ".svg" else to_json(plan), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(Problem("E5007", f"cannot write '{path}': {error.strerror}")) from None
+    write_file(path, standalone(plan, title=title) if path.suffix == ".svg" else to_json(plan))
 
 
 def add_stack_bound(artifact: Artifact, place: Board | None, target: str) -> Artifact:
@@ -178,6 +167,8 @@ def command(
 
     if form not in ("c", "mlf"):
         raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
+    if plan is not None and plan.suffix not in (".svg", ".json"):
+        raise UsageError(Problem("E5009", f"--plan {plan}: name a file that ends in .svg or .json"))
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board) if board else None
     wanted = request(model, options, target=choose_target(target, place), board=place)

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from aot.errors import Problem, UsageError
@@ -63,6 +64,26 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool)
     return [folder / name for name in files]
 
 
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write one file, whole or not at all; what was there goes (E5006, E5007)."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise _write_error(path, error) from None
+
+
+def check_usable(folder: Path) -> None:
+    """Raise E5005 where a file stands in the way of `folder`; verbs ask before the long work."""
+    there = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
+    if not there.is_dir():
+        raise UsageError(Problem("E5005", f"'{printable(str(there))}' exists and is not a folder"))
+
+
 def check_replaceable(folder: Path, *, force: bool) -> None:
     """Raise when `folder` may not be written; verbs call it before the long work, too."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
@@ -115,4 +136,4 @@ def _swap(staging: Path, folder: Path) -> None:
 def _write_error(folder: Path, error: OSError) -> UsageError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     code = "E5006" if full else "E5007"
-    return UsageError(Problem(code, f"cannot write '{folder}': {error.strerror}; nothing was left there"))
+    return UsageError(Problem(code, f"cannot write '{folder}': {error.strerror}; nothing was changed there"))

@@ -58,7 +58,8 @@ VerboseFlag = Annotated[bool, typer.Option("-v", "--verbose", help="Print more."
 Timeout = Annotated[
     float,
     typer.Option(
-        "--timeout", metavar="SECONDS", help="Give up on a run after this time; default: the board's.", show_default=False
+        "--timeout", metavar="SECONDS", min=0, max=1e6, help="Give up on a run after this time; 0: the board's.",
+        show_default=False,
     ),
 ]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aot.cli.files import check_usable, write_file
 from aot.cli.options import DEFAULT_BOARD, CompileOptions, JsonFlag, QuietFlag, Timeout, VerboseFlag, compiles
 from aot.cli.output import Output, paint
 from aot.cli.verify import InputsFile, RandomCount
@@ -186,20 +187,6 @@ def contents(bundle: Mapping[str, Any], judged: Judged) -> dict[str, str]:
     }
 
 
-def write_file(path: Path, content: str) -> None:
-    """The whole file or nothing (E5007)."""
-    import os
-
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(content, encoding="utf-8", newline="\n")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UsageError(Problem("E5007", f"cannot write '{path}': {error.strerror}")) from None
-
-
 @compiles(leave_out=("name",))
 def command(
     models: ModelPaths,
@@ -226,6 +213,7 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     chosen = chosen_formats(formats)
+    check_usable(output)
     gate = open_gate(budget, baseline, accept=accept, allow=allow)
     how = {"compile": options, "inputs": inputs, "random": random, "timeout": timeout or None, "folder": output}
     job_list = make_jobs(models, board, how)

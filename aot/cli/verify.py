@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aot.cli.files import check_usable
 from aot.cli.options import (
     BoardName,
     CompileOptions,
@@ -175,6 +176,7 @@ def command(
     from aot.report.verify import verify
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
+    check_usable(output)
     if board is not None and board.startswith("zephyr:"):
         verify_with_zephyr(out, model, board.removeprefix("zephyr:"), options, inputs=inputs, random=random, timeout=timeout)
         return

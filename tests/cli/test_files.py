@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aot.cli.files import model_name, read_file, write_folder
+from aot.cli.files import check_usable, model_name, read_file, write_file, write_folder
 from aot.errors import UsageError
 
 OURS = {"metadata.json": '{"schema": "aot-metadata/1"}', "a.c": "int a;\n", "include/aot/b.h": b"#define B\n"}
@@ -105,6 +105,26 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="E5007"):
         write_folder(tmp_path / "file" / "out", OURS, force=False)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    write_file(tmp_path / "a" / "x.json", "1")
+    write_file(tmp_path / "a" / "x.json", b"2")
+    (tmp_path / "a" / "d").mkdir()
+    for place in ("x.json/y", "d"):
+        with pytest.raises(UsageError, match="E5007"):
+            write_file(tmp_path / "a" / place, "3")
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["d", "x.json"]
+    assert (tmp_path / "a" / "x.json").read_text() == "2"
+
+
+def test_a_file_in_the_way_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for good in (tmp_path, tmp_path / "a" / "b"):
+        check_usable(good)
+    for bad in (tmp_path / "file", tmp_path / "file" / "a" / "b"):
+        with pytest.raises(UsageError, match="E5005"):
+            check_usable(bad)
 
 
 def test_reading(tmp_path: Path) -> None:
