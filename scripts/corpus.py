@@ -34,14 +34,12 @@ SHARED = (
     "mlperf_ad_toycar_int8_float_io", "mcunet_320kb_imagenet_int8", "tinyengine_vww_int8", "tinyengine_detection_int8",
     "emza_ssd_slim_int8", "emza_yolo_fastest_320_int8",
 )  # fmt: skip
-RELATIVE = 1e-5
-"""What float32 results may differ by, relative to the largest one."""
 WATCHED = ("instructions", "code_bytes", "constant_bytes", "workspace_bytes", "stack_bytes")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A model on a board: `verdict` is exact, close (floats only), refused, DIFFERS or FAILED; `figures` those of WATCHED."""
+    """A model on a board: `verdict` is exact, refused, DIFFERS or FAILED; `figures` those of WATCHED."""
 
     model: str
     board: str
@@ -57,7 +55,7 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        return self.verdict in ("exact", "close", "refused")
+        return self.verdict in ("exact", "refused")
 
 
 def verify_model(path: Path, boards: Sequence[str], oracle: str) -> list[Row]:
@@ -104,27 +102,11 @@ def _verify_on(path: Path, board_name: str, compiled: Any, oracle: str) -> tuple
     if found.exact:
         over = found.workspace_bytes - found.workspace_lower_bound
         return "exact", f"{found.sets} sets, {found.macs} MAC, workspace {over:+d} B to its bound", figures
-    if _is_close(found, sets):
-        return "close", f"floats within {RELATIVE:g} of the largest, by {found.max_abs_diff or 0:.2g}", figures
     return (
         "DIFFERS",
         f"{found.sets - found.sets_exact} of {found.sets} sets by {found.max_abs_diff}: {found.first_divergence}",
         figures,
     )
-
-
-def _is_close(found: Any, sets: Any) -> bool:
-    """Whether float results keep to the contract; the board's C library may round exp, log and the like otherwise."""
-    import numpy as np
-
-    outputs = [a for s in sets.expected or () for a in s]
-    if any(a.dtype.kind != "f" for a in outputs):
-        return False
-    if found.max_abs_diff is None:  # NaN for NaN, with other bits
-        first = found.first_divergence or {}
-        return (first.get("expected"), first.get("actual")) == ("nan", "nan")
-    largest = max((float(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in outputs), default=0.0)
-    return bool(found.max_abs_diff <= RELATIVE * largest)
 
 
 def integer_models(folder: Path, only: str) -> Iterator[Path]:
@@ -224,7 +206,7 @@ def main() -> int:
         write_table(wanted.table, rows)
     if wanted.json:
         wanted.json.write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n", encoding="utf-8")
-    counts = {v: sum(r.verdict == v for r in rows) for v in ("exact", "close", "refused", "DIFFERS", "FAILED")}
+    counts = {v: sum(r.verdict == v for r in rows) for v in ("exact", "refused", "DIFFERS", "FAILED")}
     print(f"{len(paths)} models x {len(boards)} boards: " + ", ".join(f"{n} {v}" for v, n in counts.items()))
     return 0 if all(r.ok for r in rows) else 1
 

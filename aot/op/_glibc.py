@@ -13,7 +13,8 @@ from aot.ir.op import Array
 _F, _D, _U = np.float32, np.float64, np.uint64
 
 
-def _hex(*digits: str) -> Array:
+def doubles(*digits: str) -> Array:
+    """Numbers from their hexadecimal form."""
     return np.array([float.fromhex(d) for d in digits])
 
 
@@ -23,15 +24,15 @@ _INV_LN2_HIGH, _INV_LN2_LOW = _U(0x171547), _U(0x652B82FE)
 """32 / ln 2 * 2^47."""
 _C0, _C1, _C2 = np.int64(0x71ABE12E), np.int64(0x7AFF3943EB13CC00), np.int64(0x58B90BFC314B5800)
 _LARGEST, _SMALLEST = _F(float.fromhex("0x1.62e42ep6")), _F(float.fromhex("-0x1.9fe368p6"))
-_OFFSET = 0x140
-_EXP2 = np.array([
+OFFSET = 0x140
+ROOTS = np.array([
     0x10000000000000, 0x1059B0D3158574, 0x10B5586CF9890F, 0x111301D0125B51, 0x1172B83C7D517B, 0x11D4873168B9AA,
     0x12387A6E756238, 0x129E9DF51FDEE1, 0x1306FE0A31B715, 0x1371A7373AA9CB, 0x13DEA64C123422, 0x144E086061892D,
     0x14BFDAD5362A27, 0x15342B569D4F82, 0x15AB07DD485429, 0x16247EB03A5585, 0x16A09E667F3BCD, 0x171F75E8EC5F74,
     0x17A11473EB0187, 0x182589994CCE13, 0x18ACE5422AA0DB, 0x193737B0CDC5E5, 0x19C49182A3F090, 0x1A5503B23E255D,
     0x1AE89F995AD3AD, 0x1B7F76F2FB5E47, 0x1C199BDD85529C, 0x1CB720DCEF9069, 0x1D5818DCFBA487, 0x1DFC97337B9B5F,
     0x1EA4AFA2A490DA, 0x1F50765B6E4540,
-], np.int64) * 1024 + _OFFSET  # fmt: skip
+], np.int64) * 1024 + OFFSET  # fmt: skip
 """2^(i/32) with 62 fractional bits and the offset that makes one rounding equal to the reference's two."""
 
 
@@ -65,7 +66,7 @@ def _exp_fixed(bits: Array) -> Array:
     p = _C0 * (r >> 32)
     p = _mulhi(r, _C1 + (p >> 7))
     p = _mulhi(r, _C2 + (p >> 7))
-    root = _EXP2[k & 31]
+    root = ROOTS[k & 31]
     return _rounded(root + (_mulhi(p, root) >> 4), k >> 5)
 
 
@@ -90,14 +91,14 @@ def _rounded(v: Array, exponent: Array) -> Array:
 # --- log
 
 _LN2 = float.fromhex("0x1.62e42fefa39efp-1")
-_LOG = _hex("-0x1.00ea348b88334p-2", "0x1.5575b0be00b6ap-2", "-0x1.ffffef20a4123p-2")
-_INVERSES = _hex(
+_LOG = doubles("-0x1.00ea348b88334p-2", "0x1.5575b0be00b6ap-2", "-0x1.ffffef20a4123p-2")
+INVERSES = doubles(
     *("0x1.661ec79f8f3bep+0", "0x1.571ed4aaf883dp+0", "0x1.49539f0f010bp+0", "0x1.3c995b0b80385p+0", "0x1.30d190c8864a5p+0"),
     *("0x1.25e227b0b8eap+0", "0x1.1bb4a4a1a343fp+0", "0x1.12358f08ae5bap+0", "0x1.0953f419900a7p+0", "0x1p+0"),
     *("0x1.e608cfd9a47acp-1", "0x1.ca4b31f026aap-1", "0x1.b2036576afce6p-1", "0x1.9c2d163a1aa2dp-1", "0x1.886e6037841edp-1"),
     "0x1.767dcf5534862p-1",
 )
-_LOGS = _hex(
+_LOGS = doubles(
     *("-0x1.57bf7808caadep-2", "-0x1.2bef0a7c06ddbp-2", "-0x1.01eae7f513a67p-2", "-0x1.b31d8a68224e9p-3"),
     *("-0x1.6574f0ac07758p-3", "-0x1.1aa2bc79c81p-3", "-0x1.a4e76ce8c0e5ep-4", "-0x1.1973c5a611cccp-4"),
     *("-0x1.252f438e10c1ep-5", "0x0p+0", "0x1.aa5aa5df25984p-5", "0x1.c5e53aa362eb4p-4", "0x1.526e57720db08p-3"),
@@ -114,7 +115,7 @@ def logf(x: Array) -> Array:
         offset = bits - np.int32(0x3F330000)
         k, entry = offset >> 23, (offset >> 19) & 15
         z = (bits - (k << 23)).astype(np.int32).view(_F).astype(_D)
-        r = z * _INVERSES[entry] - 1
+        r = z * INVERSES[entry] - 1
         p = _LOG[1] * r + _LOG[2]
         p = _LOG[0] * (r * r) + p
         found = (p * (r * r) + ((_LOGS[entry] + k * _LN2) + r)).astype(_F)
@@ -126,8 +127,8 @@ def logf(x: Array) -> Array:
 
 _TWO_OVER_PI = float.fromhex("0x1.45f306dc9c883p+23")
 _HALF_PI_HIGH, _HALF_PI_LOW, _PI_63 = map(float.fromhex, ("0x1.921fb54442p0", "0x1.a3p-41", "0x1.921fb54442d18p-62"))
-_SIN = _hex("-0x1.555545995a603p-3", "0x1.1107605230bc4p-7", "-0x1.994eb3774cf24p-13")
-_COS = _hex("-0x1.ffffffd0c621cp-2", "0x1.55553e1068f19p-5", "-0x1.6c087e89a359dp-10", "0x1.99343027bf8c3p-16")
+_SIN = doubles("-0x1.555545995a603p-3", "0x1.1107605230bc4p-7", "-0x1.994eb3774cf24p-13")
+_COS = doubles("-0x1.ffffffd0c621cp-2", "0x1.55553e1068f19p-5", "-0x1.6c087e89a359dp-10", "0x1.99343027bf8c3p-16")
 _DIGITS = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041
 """4 / pi * 2^191; the 32 bits from each eighth one on are a table."""
 _FOUR_OVER_PI = np.array([(_DIGITS << 24 >> (208 - 8 * i)) & 0xFFFFFFFF for i in range(24)], _U)

@@ -14,8 +14,10 @@ import numpy as np
 from aot.ir.op import Array
 from aot.op import _eigen
 from aot.op._fdlibm import expm1f, tanhf
+from aot.op._fdlibm_atan import atan2f
 from aot.op._fdlibm_erf import erfcf
 from aot.op._glibc import cosf, expf, logf, sinf
+from aot.op._glibc_pow import powf
 from aot.tir.intrin import Intrin
 
 Float = Callable[[float], float]
@@ -104,19 +106,14 @@ FMOD = Intrin(
     lambda a, b: float(np.fmod(np.float32(a), np.float32(b))),
     header="math.h",
 )
-POW = Intrin(
-    "powf",
-    ("float32", "float32"),
-    "float32",
-    "powf({0}, {1})",
-    lambda a, b: float(np.power(np.float64(a), np.float64(b)).astype(np.float32)),
-    header="math.h",
-)
-ATAN2 = Intrin(
-    "atan2f",
-    ("float32", "float32"),
-    "float32",
-    "atan2f({0}, {1})",
-    lambda a, b: float(np.float32(math.atan2(a, b))),
-    header="math.h",
-)
+
+
+def _two(name: str, meaning: Callable[[Array, Array], Array], header: str) -> Intrin:
+    def py(a: float, b: float) -> float:
+        return float(meaning(np.array([a], np.float32), np.array([b], np.float32))[0])
+
+    return Intrin(name, ("float32", "float32"), "float32", f"{name}({{0}}, {{1}})", py, header=header)
+
+
+POW = _two("aot_powf", powf, "aot/math.h")
+ATAN2 = _two("aot_atan2f", atan2f, "aot/math_float.h")

@@ -18,7 +18,9 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op._binary import broadcast_at, broadcast_type, two_of_one_type
 from aot.op._check import require_dtype
+from aot.op._fdlibm_atan import atan2f
 from aot.op._fixed_point import named
+from aot.op._glibc_pow import powf
 from aot.op._math import ATAN2, FMOD, MATH, POW
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
@@ -152,9 +154,9 @@ _BEYOND = 1 << 31
 
 
 def _np_power(a: Array, b: Array) -> Array:
-    wide = np.power(a.astype(np.float64), b.astype(np.float64))
     if a.dtype.kind == "f":
-        return np.asarray(wide.astype(np.float32))
+        return powf(a, b)
+    wide = np.power(a.astype(np.float64), b.astype(np.float64))
     inside = np.abs(wide) < _BEYOND
     return np.asarray(np.where(inside, np.trunc(np.where(inside, wide, 0)), -_BEYOND)).astype(np.int32)
 
@@ -204,9 +206,7 @@ BINARY: dict[str, Binary] = {
     "maximum": Binary(ANY, lambda a, b: np.where(a > b, a, b), _larger),
     "minimum": Binary(ANY, lambda a, b: np.where(a < b, a, b), _smaller),
     "squared_difference": Binary(("float32", "int32"), _np_squared_difference, _squared_difference),
-    "atan2": Binary(
-        ("float32",), lambda a, b: np.arctan2(a.astype(np.float64), b).astype(np.float32), lambda _b, x, y: ATAN2(x, y)
-    ),
+    "atan2": Binary(("float32",), atan2f, lambda _b, x, y: ATAN2(x, y)),
     "power": Binary(("float32", "int32"), _np_power, _power),
     "bitwise_xor": Binary(BITS, np.bitwise_xor, _bitwise_xor),
     "right_shift": Binary(BITS, _np_right_shift, _right_shift),

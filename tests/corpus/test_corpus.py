@@ -23,13 +23,11 @@ from aot.frontend.tflite import from_tflite
 from aot.relay.expr import Function
 from aot.relay.interpreter import evaluate
 from aot.relay.transform import pipeline
+from aot.report import compare
 from aot.report.sets import Sets, golden_sets, open_npz
 from aot.runtime.module import load
 
 SHARED = Path(__file__).parents[3] / "shared" / "models"
-RELATIVE = 1e-5
-"""What float results may differ by, relative to the largest of the tensor where they are small."""
-
 CONTROL_FLOW = frozenset(
     {"IF", "WHILE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "LSTM", "SVDF"}
     | {"UNIDIRECTIONAL_SEQUENCE_LSTM"}
@@ -112,21 +110,11 @@ def _faults(sets: Sets, run: Any) -> Iterator[str]:
 
 
 def difference(found: Array, wanted: Array) -> str:
-    """What is wrong with a result: integers must be equal, floats within RELATIVE."""
+    """What is wrong with a result."""
     if found.dtype != wanted.dtype or found.size != wanted.size:
         return f"{found.dtype}{list(found.shape)} for {wanted.dtype}{list(wanted.shape)}"
-    a, b = found.reshape(-1), wanted.reshape(-1)
-    if a.dtype.kind != "f":
-        wrong = int((a != b).sum())
-        return f"{wrong} of {a.size} differ, by {np.abs(a.astype(np.int64) - b.astype(np.int64)).max()}" if wrong else ""
-    if (np.isnan(a) != np.isnan(b)).any() or (np.isinf(a) != np.isinf(b)).any():
-        return "other NaN or infinities"
-    finite = np.isfinite(b)
-    a, b = a[finite].astype(np.float64), b[finite].astype(np.float64)
-    if not a.size:
-        return ""
-    worst = float((np.abs(a - b) / np.maximum(np.abs(b), max(np.abs(b).max(), 1e-30) * 1e-2)).max())
-    return f"relative difference {worst:.2g}" if worst > RELATIVE else ""
+    diff = compare.difference(wanted, found)
+    return "" if diff is None else f"{diff.count} of {diff.size} differ, by {diff.max_abs}"
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from aot.micro.board import load_board
 from aot.micro.project import prepare
 from aot.micro.runner import run
 from aot.micro.toolchain import have_tool
+from aot.op._fdlibm_atan import atan2f
+from aot.op._glibc_pow import powf
 from aot.op._math import IN_FLOAT32, MATH
 from aot.relay.interpreter import evaluate
 from tests.c_tools import compile_all, shared_library
@@ -25,6 +28,7 @@ from tests.writer import ModelBuilder
 
 LIBM = ("exp", "log", "sin", "cos", "expm1", "tanh")
 """Those that are the GNU C library's, from 2.28 up to 2.40."""
+TWO = {"pow": powf, "atan2": atan2f}
 EIGEN = ("eigen_erfc", "eigen_tanh")
 OPERATORS = ("EXP", "LOG", "SIN", "COS", "TANH", "LOGISTIC", "ELU", "GELU")
 STEP = 1 if os.environ.get("AOT_FULL") == "1" else 2003
@@ -58,10 +62,26 @@ uint32_t count_{0}(uint32_t first, uint32_t step, uint32_t *example) {{
 """
 
 
+PAIRS = """
+void map_{0}(const float *x, const float *y, float *z, float *libm, int32_t n);
+void map_{0}(const float *x, const float *y, float *z, float *libm, int32_t n) {{
+  for (int32_t i = 0; i < n; ++i) {{
+    z[i] = aot_{0}f(x[i], y[i]);
+    libm[i] = {0}f(x[i], y[i]);
+  }}
+}}
+"""
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("math") / "driver.c"
-    path.write_text(HEAD + "".join(MAP.format(n) for n in (*LIBM, *EIGEN)) + "".join(COUNT.format(n) for n in LIBM))
+    path.write_text(
+        HEAD
+        + "".join(MAP.format(n) for n in (*LIBM, *EIGEN))
+        + "".join(COUNT.format(n) for n in LIBM)
+        + "".join(PAIRS.format(n) for n in TWO)
+    )
     return path
 
 
@@ -97,6 +117,44 @@ def test_c_is_what_evaluate_says(name: str, library: Any) -> None:
     assert MATH[name].c == f"aot_{name}f({{0}})"
 
 
+def pairs(count: int) -> tuple[Array, Array]:
+    """Any two, all pairs of edges, bases and powers of everyday size, and whole powers of negative bases."""
+    rng, x = np.random.default_rng(9), floats(count)
+    edges = np.array([0, 1, 2, 3, 0.5, np.inf, np.nan, 1e-45, 3e38, 1e-20, 2**24 + 2, 2**24 - 1, 2**23 + 1], np.float32)
+    edges = np.concatenate([edges, -edges])
+    whole = rng.integers(-9, 9, count).astype(np.float32)
+    first = [x, np.repeat(edges, edges.size), rng.uniform(0, 9, count), rng.uniform(-9, 9, count)]
+    second = [rng.permutation(x), np.tile(edges, edges.size), rng.uniform(-50, 50, count), whole]
+    with np.errstate(invalid="ignore"):  # NaNs that signal
+        return np.concatenate(first).astype(np.float32), np.concatenate(second).astype(np.float32)
+
+
+def run_pairs(library: Any, name: str, count: int) -> tuple[Array, Array, Array, Array]:
+    """Two arguments, our C's results and the C library's."""
+    x, y = pairs(count)
+    arrays = x, y, np.empty_like(x), np.empty_like(x)
+    getattr(library, f"map_{name}")(*(a.ctypes.data_as(ctypes.c_void_p) for a in arrays), ctypes.c_int32(x.size))
+    return arrays
+
+
+@pytest.mark.parametrize(("name", "meaning"), TWO.items())
+def test_two_arguments(name: str, meaning: Callable[[Array, Array], Array], library: Any) -> None:
+    x, y, found, libm = run_pairs(library, name, 2000)
+    wrong = ~same_bits(found, meaning(x, y))
+    assert not wrong.any(), [(float(a), float(b)) for a, b in zip(x[wrong][:5], y[wrong][:5], strict=True)]
+    skip_other_libraries(name)
+    wrong = ~same_bits(found, libm)
+    assert not wrong.any(), [(float(a), float(b)) for a, b in zip(x[wrong][:5], y[wrong][:5], strict=True)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TWO)
+def test_two_arguments_often(name: str, library: Any) -> None:
+    skip_other_libraries(name)
+    _, _, found, libm = run_pairs(library, name, 2_000_000)
+    assert same_bits(found, libm).all()
+
+
 def differing(library: Any, name: str, *, step: int) -> tuple[int, str]:
     """How many of the floats with the bits 0, step, 2 step, ... differ from this machine's C library, and one of them."""
     example, count = ctypes.c_uint32(0), getattr(library, f"count_{name}")
@@ -107,7 +165,7 @@ def differing(library: Any, name: str, *, step: int) -> tuple[int, str]:
 def skip_other_libraries(name: str) -> None:
     libc, version = platform.libc_ver()
     number = tuple(map(int, version.split("."))) if libc == "glibc" else (0,)
-    if not (2, 28) <= number < ((2, 41) if name in ("expm1", "tanh") else (3,)):
+    if not (2, 28) <= number < ((2, 41) if name in ("expm1", "tanh", "atan2") else (3,)):
         pytest.skip(f"{libc} {version} has another {name}f")
 
 
@@ -138,15 +196,17 @@ def test_compiles_without_warnings(compiler: str, source: Path) -> None:
 
 
 def every_function(count: int) -> bytes:
-    """A model with one operator of each kind on the same floats."""
+    """A model with one operator of each kind on the same floats, and two of two operands."""
     b = ModelBuilder()
-    x = b.tensor("x", (1, count), "float32")
-    results = []
+    x, other = (b.tensor(name, (1, count), "float32") for name in ("x", "other"))
+    results = [b.tensor(name, (1, count), "float32") for name in ("power", "angle")]
+    for name, result in zip(("POW", "ATAN2"), results, strict=True):
+        b.op(name, [x, other], [result], version=1)
     for i, name in enumerate((*OPERATORS, "GELU")):
         options = {"approximate": i == len(OPERATORS)} if name == "GELU" else {}
         results.append(b.tensor(f"y{i}", (1, count), "float32"))
         b.op(name, [x], [results[-1]], version=1, **options)
-    return b.build([x], results)
+    return b.build([x, other], results)
 
 
 @pytest.mark.qemu
@@ -156,10 +216,11 @@ def every_function(count: int) -> bytes:
 def test_boards(board: str, tmp_path: Path) -> None:
     """Without a floating-point unit, with one for single precision, with one for double precision."""
     x = floats(1500)[None]
+    inputs = [x, np.random.default_rng(3).permutation(x[0])[None]]
     model = every_function(x.size)
-    wanted = evaluate(main_of(model), [x])
+    wanted = evaluate(main_of(model), inputs)
     project = prepare(build(model, target=load_board(board).cpu, name="every"), load_board(board), folder=tmp_path)
-    found = run(project, [[x]]).outputs[0]
-    for name, f, w in zip((*OPERATORS, "GELU by tanh"), found, wanted, strict=True):
+    found = run(project, [inputs]).outputs[0]
+    for name, f, w in zip(("POW", "ATAN2", *OPERATORS, "GELU by tanh"), found, wanted, strict=True):
         wrong = ~same_bits(f.reshape(-1), w.reshape(-1))
         assert not wrong.any(), (name, [float(v).hex() for v in x[0][wrong][:5]])

@@ -189,4 +189,74 @@ AOT_MATH float aot_sinf(float x) {
 AOT_MATH float aot_cosf(float x) {
   return aot_sin_cos(x, 1);
 }
+
+/* 2^v for |v| < 150, in double precision and rounded once; with the table of exp, without its offset. */
+AOT_MATH float aot_exp2_of_double(double v, float sign) {
+  const double moved = v + 0x1.8p+47; /* the sum is a multiple of 1/32 */
+  const double r = v - (moved - 0x1.8p+47);
+  uint64_t bits;
+  memcpy(&bits, &moved, sizeof bits);
+  const uint64_t mantissa = ((uint64_t)aot_exp2_32nds[bits & 31] >> 10) & UINT64_C(0xfffffffffffff);
+  const int32_t exponent = (int32_t)((uint32_t)bits << 9) >> 14; /* the whole part of the sum, in bits 5 to 22 of it */
+  const uint64_t root = mantissa | (uint64_t)(exponent + 1023) << 52;
+  double scale;
+  memcpy(&scale, &root, sizeof scale);
+  const double p = 0x1.c6af84b912394p-5 * r + 0x1.ebfce50fac4f3p-3;
+  return (float)((p * (r * r) + (0x1.62e42ff0c52d6p-1 * r + 1.0)) * scale) * sign;
+}
+
+/* log2 c for the entries of aot_log_16ths. */
+static const double aot_log2_16ths[16] = {
+  -0x1.efec65b963019p-2, -0x1.b0b6832d4fca4p-2, -0x1.7418b0a1fb77bp-2, -0x1.39de91a6dcf7bp-2, -0x1.01d9bf3f2b631p-2,
+  -0x1.97c1d1b3b7afp-3, -0x1.2f9e393af3c9fp-3, -0x1.960cbbf788d5cp-4, -0x1.a6f9db6475fcep-5, 0x0p+0,
+  0x1.338ca9f24f53dp-4, 0x1.476a9543891bap-3, 0x1.e840b4ac4e4d2p-3, 0x1.40645f0c6651cp-2, 0x1.88e9c2c1b9ff8p-2,
+  0x1.ce0a44eb17bccp-2,
+};
+
+/* log2 of a positive float with these bits; the exponent may be out of range. */
+AOT_MATH double aot_log2_of_bits(uint32_t bits) {
+  const uint32_t offset = bits - 0x3f330000u, i = (offset >> 19) & 15;
+  const int32_t k = (int32_t)offset >> 23;
+  const double z = (double)aot_f32_of_bits(bits - (offset & 0xff800000u));
+  uint64_t upper;
+  double high;
+  memcpy(&upper, &aot_log_16ths[i][0], sizeof upper);
+  upper &= ~UINT64_C(0xffffff);
+  memcpy(&high, &upper, sizeof high);
+  const double r = (z * high - 1.0) + z * (aot_log_16ths[i][0] - high); /* z / c - 1, rounded once */
+  const double r2 = r * r, sum = aot_log2_16ths[i] + k;
+  const double top = 0x1.27616c9496e0bp-2 * r + -0x1.71969a075c67ap-2;
+  const double middle = 0x1.ec70a6ca7baddp-2 * r + -0x1.7154748bef6c8p-1;
+  return top * (r2 * r2) + (middle * r2 + (0x1.71547652ab82bp0 * r + sum));
+}
+
+/* x^y = 2^(y * log2 x). */
+AOT_MATH float aot_powf(float x, float y) {
+  const uint32_t bits = aot_f32_bits(x), size = bits & 0x7fffffffu, y_bits = aot_f32_bits(y), y_size = y_bits & 0x7fffffffu;
+  const uint32_t field = y_size >> 23, last = y_size != 0 && field < 151 ? 1u << (150 - (field < 119 ? 119 : field)) : 0;
+  const uint32_t mantissa = (y_size & 0x7fffffu) | 0x800000u;
+  const int32_t whole = y_size != 0 && (field > 150 || (field >= 127 && (mantissa & (last - 1)) == 0));
+  const float sign = bits >> 31 && whole && field <= 150 && (mantissa & last) ? -1.0f : 1.0f; /* of an odd power */
+  if (y_size == 0 || bits == 0x3f800000u) {
+    return 1.0f;
+  }
+  if (x != x || y != y) {
+    return x + y;
+  }
+  if (y_size == 0x7f800000u) {
+    return size == 0x3f800000u ? 1.0f : (size < 0x3f800000u) == (y_bits >> 31 == 0) ? 0.0f : __builtin_inff();
+  }
+  if (size == 0 || size == 0x7f800000u) {
+    return ((size == 0) == (y_bits >> 31 == 0) ? 0.0f : __builtin_inff()) * sign;
+  }
+  if (bits >> 31 && !whole) {
+    return __builtin_nanf("");
+  }
+  const uint32_t normal = size < 0x00800000u ? aot_f32_bits(aot_f32_of_bits(size) * 0x1p23f) - (23u << 23) : size;
+  const double power = (double)y * aot_log2_of_bits(normal);
+  if (power > 0x1.fffffffd1d571p+6) {
+    return __builtin_inff() * sign;
+  }
+  return power <= -150.0 ? 0.0f * sign : aot_exp2_of_double(power, sign);
+}
 #endif

@@ -1,5 +1,5 @@
 /* Functions that the reference computes in steps of float32, here with the same steps: the same bits wherever expressions are
- * not contracted.  expm1 and tanh are fdlibm's (`s_expm1.c`, `s_tanh.c` in the float versions of Ian Lance Taylor), which the
+ * not contracted.  expm1, tanh and atan2 are fdlibm's (`s_expm1.c`, ... in the float versions of Ian Lance Taylor), which the
  * GNU C library has up to 2.40; erfc and tanh of GELU are Eigen's (`SpecialFunctionsImpl.h`, `GenericPacketMathTrig.h`,
  * `GenericPacketMathFunctions.h`).  Methods and coefficients are from there.
  */
@@ -84,6 +84,83 @@ AOT_MATH float aot_tanhf(float x) {
     y = 1.0f - 2.0f / (aot_expm1f(2.0f * size) + 2.0f);
   }
   return aot_f32_of_bits(aot_f32_bits(y) | sign);
+}
+
+/* atan x: of (x - c) / (1 + c x) for the nearest c of 0, 1/2, 1, 3/2, infinity, and a polynomial. */
+AOT_MATH float aot_atanf(float x) {
+  static const float high[4] = {4.6364760399e-01f, 7.8539812565e-01f, 9.8279368877e-01f, 1.5707962513e+00f};
+  static const float low[4] = {5.0121582440e-09f, 3.7748947079e-08f, 3.4473217170e-08f, 7.5497894159e-08f};
+  const uint32_t bits = aot_f32_bits(x), size = bits & 0x7fffffffu, sign = bits ^ size;
+  int32_t centre = -1;
+  if (size > 0x7f800000u || size < 0x31000000u) { /* 2^-29 */
+    return x;
+  }
+  float r = aot_f32_of_bits(size);
+  if (size >= 0x4c000000u) { /* 2^25 */
+    return aot_f32_of_bits(aot_f32_bits(high[3] + low[3]) | sign);
+  }
+  if (size >= 0x401c0000u) { /* 39/16 */
+    centre = 3;
+    r = -1.0f / r;
+  } else if (size >= 0x3f980000u) { /* 19/16 */
+    centre = 2;
+    r = (r - 1.5f) / (1.0f + 1.5f * r);
+  } else if (size >= 0x3f300000u) { /* 11/16 */
+    centre = 1;
+    r = (r - 1.0f) / (r + 1.0f);
+  } else if (size >= 0x3ee00000u) { /* 7/16 */
+    centre = 0;
+    r = (2.0f * r - 1.0f) / (2.0f + r);
+  }
+  const float z = r * r, w = z * z;
+  float even = 4.9768779427e-02f + w * 1.6285819933e-02f;
+  even = 6.6610731184e-02f + w * even;
+  even = 9.0908870101e-02f + w * even;
+  even = 1.4285714924e-01f + w * even;
+  even = z * (3.3333334327e-01f + w * even);
+  float odd = -5.8335702866e-02f + w * -3.6531571299e-02f;
+  odd = -7.6918758452e-02f + w * odd;
+  odd = -1.1111110449e-01f + w * odd;
+  odd = w * (-2.0000000298e-01f + w * odd);
+  const float rest = r * (even + odd);
+  const float y = centre < 0 ? r - rest : high[centre] - ((rest - low[centre]) - r);
+  return aot_f32_of_bits(aot_f32_bits(y) ^ sign);
+}
+
+/* The angle of the point (x, y): atan |y / x| and the quadrant. */
+AOT_MATH float aot_atan2f(float y, float x) {
+  const float pi = 3.1415927410e+00f, half_pi = 1.5707963705e+00f, rest = -8.7422776573e-08f;
+  const uint32_t x_bits = aot_f32_bits(x), y_bits = aot_f32_bits(y), sign = y_bits & 0x80000000u;
+  const uint32_t x_size = x_bits & 0x7fffffffu, y_size = y_bits ^ sign, left = x_bits >> 31;
+  float z;
+  if (x_size > 0x7f800000u || y_size > 0x7f800000u) {
+    return x + y;
+  }
+  if (x_bits == 0x3f800000u) {
+    return aot_atanf(y);
+  }
+  if (y_size == 0) {
+    z = left ? pi : 0.0f;
+  } else if (x_size == 0) {
+    z = half_pi;
+  } else if (x_size == 0x7f800000u) {
+    z = y_size == 0x7f800000u ? (left ? 3.0f * 7.8539818525e-01f : 7.8539818525e-01f) : left ? pi : 0.0f;
+  } else if (y_size == 0x7f800000u) {
+    z = half_pi;
+  } else {
+    const int32_t k = ((int32_t)y_size - (int32_t)x_size) >> 23; /* how many powers of two apart */
+    if (k > 60) {
+      z = half_pi + 0.5f * rest;
+    } else if (left && k < -60) {
+      z = 0.0f;
+    } else {
+      z = aot_atanf(aot_f32_of_bits(aot_f32_bits(y / x) & 0x7fffffffu));
+    }
+    if (left) { /* the reference subtracts pi from the negative, which is the same but for the sign */
+      z = pi - (z - rest);
+    }
+  }
+  return aot_f32_of_bits(aot_f32_bits(z) ^ sign);
 }
 
 /* e^x for -121 <= x <= 0, Eigen's: x = m ln 2 + r and a polynomial of r. */
