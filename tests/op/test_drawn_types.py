@@ -21,6 +21,7 @@ from tests.op.test_data_dependent import cumsums, scatters, topks
 from tests.op.test_drawn import Case, alone, run, shapes
 from tests.op.test_elementwise import COMPARISONS, SHAPES, numbers
 from tests.op.test_elementwise import quant as quant_of
+from tests.op.test_resize_bilinear import resizes
 from tests.op.test_reverse import reverses, sequences
 from tests.op.test_shape import packs
 from tests.op.test_strided_slice import slices, strided_slices
@@ -39,6 +40,8 @@ MORE_NUMBERS = [
     *((name, dtype) for name in ("FLOOR_DIV", "FLOOR_MOD") for dtype in ("int8", "int16")),
     *((name, dtype) for name in COMPARISONS for dtype in ("bool", "int16", "int64") if (name, dtype) != ("NOT_EQUAL", "int16")),
     ("BITWISE_XOR", "uint16"),
+    ("LOGICAL_AND", "bool"),
+    ("LOGICAL_OR", "bool"),
     ("RIGHT_SHIFT", "uint16"),
 ]
 LEGACY = ["GELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "TANH"]
@@ -232,6 +235,7 @@ DRAWN: dict[str, st.SearchStrategy[Case]] = {
     "BATCH_MATMUL of floats": float_products(),
     "TRANSPOSE_CONV of 4 bits": transposed_layers("int8", "int4"),
     "TRANSPOSE_CONV of legacy codes": transposed_layers("uint8", "uint8"),
+    "RESIZE_BILINEAR": alone(resizes(16)),
     "RESIZE_NEAREST_NEIGHBOR": resized(),
     "CAST": casts(),
     "STABLEHLO_COMPOSITE": composites(),
@@ -262,7 +266,7 @@ DRAWN_TFLM: dict[str, st.SearchStrategy[Case]] = {"ELU": byte_elus()}
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_drawn(name: str) -> None:
-    run(DRAWN[name], check)
+    run(DRAWN[name], check, of=name)
 
 
 @pytest.mark.slow
