@@ -25,6 +25,9 @@ from aot.memory.plan import BufferInfo, Conflict, align_up, forbidden_starts
 Neighbour = tuple[int, int, int]
 """(j, low, high): the distance from the start of buffer j must not lie strictly between low and high."""
 
+Saving = tuple[int, int, int]
+"""(i, j, n): buffers i and j may have n bytes in common."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -75,7 +78,7 @@ class _Problem:
                     self.neighbours[j].append((i, low, high))
                     self.neighbours[i].append((j, -high, -low))
         pairs = possible_savings(buffers, clashes)
-        self.saving = {frozenset((index[x], index[y])): s for (x, y), s in pairs.items()}
+        self.saving = {(index[x], index[y]): s for (x, y), s in pairs.items()}
 
     def reduce(self, height: int) -> tuple[list[int], list[int]]:
         """(core, rest): each of `rest` fits below `height` however the core and those after it in `rest` are placed.
@@ -139,7 +142,7 @@ class _Search:
     height: int = 0
     exhausted: bool = False
     budget: int = 0
-    cliques: list[list[int]] = field(default_factory=list)
+    cliques: list[tuple[list[int], list[Saving]]] = field(default_factory=list)
     seen: dict[Hashable, int] = field(default_factory=dict)
     bits: dict[tuple[int, int], int] = field(default_factory=dict)
     near: dict[int, list[Neighbour]] = field(default_factory=dict)
@@ -154,14 +157,19 @@ class _Search:
         self.cliques = self._cliques()
         self.exhausted = self._visit({}, dict.fromkeys(self.part, 0), level=0, top=0)
 
-    def _cliques(self) -> list[list[int]]:
-        """The sets of buffers that are live together, without those that lie inside another one."""
+    def _cliques(self) -> list[tuple[list[int], list[Saving]]]:
+        """The sets of buffers that are live together, without those that lie inside another one; each with its savings."""
         buffers = self.problem.buffers
         sets = {
             frozenset(i for i in self.part if buffers[i].first <= step <= buffers[i].last)
             for step in {buffers[i].first for i in self.part}
         }
-        return [sorted(s) for s in sorted(sets, key=sorted) if not any(s < t for t in sets)]
+        saving = self.problem.saving
+        return [
+            (sorted(s), [(x, y, n) for (x, y), n in saving.items() if x in s and y in s])
+            for s in sorted(sets, key=sorted)
+            if not any(s < t for t in sets)
+        ]
 
     def _visit(self, placed: dict[int, int], lowest: dict[int, int], *, level: int, top: int, taken: int = 0) -> bool:
         """Try everything below a state; False where the budget did not suffice.  `taken`: `placed` as a set of bits."""
@@ -254,15 +262,15 @@ class _Search:
             return False
         if not self.rising:
             return True
-        saving = self.problem.saving
-        for clique in self.cliques:
+        for n, (clique, savings) in enumerate(self.cliques):
             open_ = [j for j in clique if j in left]
             if open_:
                 floor = max(level, min([left[j] for j in open_]))
                 total = sum([size[j] for j in open_])
-                if floor + total > limit and saving:
-                    total -= sum(saving.get(frozenset((x, y)), 0) for k, x in enumerate(open_) for y in open_[k + 1 :])
                 if floor + total > limit:
+                    total -= sum([s for x, y, s in savings if x in left and y in left])
+                if floor + total > limit:
+                    self.cliques.insert(0, self.cliques.pop(n))  # the next state most likely fails there too
                     return False
         return True
 
