@@ -5,7 +5,7 @@ hi(x) = floor(x / 2^32), TFLite's results are, before clamping,
 
   double rounding, s = 0, p = 1:        hi(a*m + 2^31)
   double rounding, s <= 0, s + p >= 2:  (hi(a*m) + 2^(s+p-2)) >> (s+p-1)
-  single rounding, s + p >= 2, p >= 0:  (hi(a*m) + 2^(s+p-2)) >> (s+p-1)
+  single rounding, s + p >= 2, p >= 0:  (hi(a*m) + 2^(s+p-2)) >> (s+p-1)     (s < 0 too)
   double rounding, s >= 1, p = 1:       (hi(a*m + 2^31) + 2^(s-1) + (acc >> 31)) >> s
   double rounding, s >= 1, p >= 2:      (hi(a*m) + 2^(s+p-2) + 2^(p-2) + ((acc >> 31) << (p-1))) >> (s+p-1)
 
@@ -139,7 +139,8 @@ def plan_high_multiply(
     magnitude = np.maximum(np.abs(low), np.abs(high)).astype(np.int64)
     fits = (magnitude << p) < (1 << 31)
     double = attrs.rounding == "double"
-    left = double & (p >= 2) & (shift >= 1) & (magnitude << np.clip(-right, 0, 31) < 1 << 31)
+    shifts_left = (p >= 2) if double else np.asarray(attrs.rounding == "single")
+    left = shifts_left & (shift >= 1) & (magnitude << np.clip(-right, 0, 31) < 1 << 31)
     if not (fits & ((right >= 0) | left) & (p >= int(double)) & (shift >= 1 - double) & (shift <= MAX_CONSTANT_BITS)).all():
         return None
     signed = double and attrs.lo < attrs.zero_point and bool((low < 0).any())

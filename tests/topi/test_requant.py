@@ -98,9 +98,10 @@ def test_short_form_is_refused_where_it_would_overflow() -> None:
 @pytest.mark.parametrize("shift", [1, 2, 5])
 @pytest.mark.parametrize("prescale", [7, 8, 11])
 @pytest.mark.parametrize("multiplier", [1 << 30, (1 << 31) - 1, (1 << 30) + 777])
-def test_shift_to_the_left(shift: int, prescale: int, multiplier: int) -> None:
+@pytest.mark.parametrize("rounding", ["double", "single"])
+def test_shift_to_the_left(shift: int, prescale: int, multiplier: int, rounding: str) -> None:
     """s < 0 has a short form for sums that come pre-scaled far enough, every accumulator tried."""
-    attrs = RequantizeAttrs((multiplier,), (shift,), -3, -3, 127, "double")
+    attrs = RequantizeAttrs((multiplier,), (shift,), -3, -3, 127, rounding)
     acc = np.arange(-3000, 3001).astype(np.int32)
     plan = plan_high_multiply(attrs, np.array([-3000]), np.array([3000]), target=find_target("cortex-m4"), prescale=prescale)
     assert plan is not None
