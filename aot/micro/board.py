@@ -234,6 +234,8 @@ def parse_board(text: str, path: str) -> Board:
         top.note('kind must be "host" or "qemu"')
     run = _sub(top, "run", path, required=True)
     timeout = run.take("timeout_seconds", float, None)
+    if "timeout_seconds" in run.table and not timeout > 0:
+        run.note("timeout_seconds must be positive")
     stack = run.take("stack", int, None if emulated else 0)
     run.finish()
     machine, qemu_cpu, tick = "", "", None
@@ -289,7 +291,12 @@ def load_board(name: str, folder: Path | None = None) -> Board:
     if not name or not path.is_file():
         known = ", ".join(board_names(root))
         raise UsageError(Problem("E5020", f"there is no board {name!r}; known boards: {known}"))
-    board = parse_board(path.read_text(encoding="utf-8"), f"{path.parent.name}/board.toml")
+    where = f"{path.parent.name}/board.toml"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(Problem("E5021", f"cannot be read as text: {error}", where)) from None
+    board = parse_board(text, where)
     if board.name != path.parent.name:
         raise UsageError(Problem("E5021", f"name is {board.name!r}, the folder is {path.parent.name!r}", f"{name}/board.toml"))
     return board

@@ -36,6 +36,9 @@ def plan_of(metadata: Metadata) -> str:
     parts = [f"workspace {_bytes(size)} ({verdict})", f"whole tensors {_bytes(workspace['lower_bound'])}"]
     if workspace["streaming_bound"] is not None:
         parts.append(f"rows {_bytes(workspace['streaming_bound'])}")
+    budget = metadata.get("options", {}).get("ram_budget")
+    if budget is not None and size > budget:
+        parts.append(f"over --ram-budget {_bytes(budget)}: nothing smaller was found")
     return " · ".join(parts)
 
 

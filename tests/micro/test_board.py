@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +60,7 @@ def _m4() -> str:
         ("stack = 32768", "stack = 12", "positive multiple of 8"),
         ("stack = 32768", "stak = 32768", "unknown key 'stak'"),
         ("timeout_seconds = 120", "timeout_seconds = true", "timeout_seconds must be float, not bool"),
+        ("timeout_seconds = 120", "timeout_seconds = 0", "timeout_seconds must be positive"),
         ('"-mthumb"', "1", "flags must be a list of strings"),
         ("[run]", "[run", "not TOML"),
     ],
@@ -69,6 +71,13 @@ def test_mistakes_are_named(old: str, new: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         parse_board(text.replace(old, new, 1), "b/board.toml")
     assert {p.code for p in caught.value.problems} == {"E5021"}
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "board.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match=r"E5021 b/board\.toml.*cannot be read as text"):
+        load_board(str(tmp_path / "b"))
 
 
 def test_all_mistakes_at_once() -> None:

@@ -206,6 +206,9 @@ def test_summary_texts() -> None:
     assert plan_of({"workspace": plan}) == "workspace 1,100 B (at most 10.0 % above the optimum) · whole tensors 2,000 B"
     plan |= {"streaming_bound": 700, "optimal": True}
     assert plan_of({"workspace": plan}) == "workspace 1,100 B (optimal) · whole tensors 2,000 B · rows 700 B"
+    assert "budget" not in plan_of({"workspace": plan, "options": {"ram_budget": 1100}})
+    missed = plan_of({"workspace": plan, "options": {"ram_budget": 1099}})
+    assert missed.endswith("rows 700 B · over --ram-budget 1,099 B: nothing smaller was found")
     layers = [{"index": i, "op": "ADD", "instructions": n} for i, n in enumerate((10, 60, 30))]
     assert slowest_of(layers, count=2) == "L1 ADD 60 % · L2 ADD 30 %"
     assert slowest_of([{"index": 0, "op": "ADD", "instructions": None}]) == ""
