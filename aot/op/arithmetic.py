@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -24,8 +25,8 @@ from aot.op._glibc_pow import powf
 from aot.op._math import ATAN2, FMOD, MATH, POW
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Constant, call
 from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dtype import is_float, itemsize
 from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
@@ -305,6 +306,24 @@ def _same_codes(ctx: ConvertContext, op: OperatorView) -> None:
         unsupported(ctx, op, "operands and result differ in scale or zero point", code="E1206")
 
 
+def _power_by_squares(ctx: ConvertContext, op: OperatorView) -> RelayExpr | None:
+    """x^n of float32 for one constant whole n >= 2 that is broadcast, in the products of the reference, which rounds each
+    (IntegerExponentPow in `optimized_ops.h`); None for all else, which is powf.
+    """
+    base, shape, exponent = ctx.input_type(op, 0), ctx.input_type(op, 1).shape, ctx.input(op, 1)
+    if base.dtype != "float32" or prod(shape) != 1 or shape == base.shape or len(shape) > len(base.shape):
+        return None
+    n = float(exponent.data.reshape(())) if isinstance(exponent, Constant) else 0.0
+    if not 2 <= n < 1 << 31 or n != int(n):
+        return None
+    x = operand(ctx, op, 0)
+    result = x
+    for bit in f"{int(n):b}"[1:]:
+        result = call("multiply", [result, result], BinaryAttrs(), span=ctx.span(op))
+        result = call("multiply", [result, x], BinaryAttrs(), span=ctx.span(op)) if bit == "1" else result
+    return result
+
+
 def _converter(opcode: str, name: str) -> None:
     @from_tflite(opcode, " ".join(BINARY[name].dtypes), name)
     def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
@@ -312,7 +331,8 @@ def _converter(opcode: str, name: str) -> None:
             _same_codes(ctx, op)
         elif not is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
             unsupported(ctx, op, f"quantised {ctx.input_type(op, 0).dtype} is not supported here", code="E1202")
-        return convert_plain(ctx, op, name)
+        by_squares = _power_by_squares(ctx, op) if name == "power" else None
+        return by_squares or convert_plain(ctx, op, name)
 
 
 for _opcode, _name in (

@@ -297,8 +297,8 @@ DRAWN_TFLM: dict[str, st.SearchStrategy[Case]] = {
 
 
 def run(cases: st.SearchStrategy[Case], compare: Callable[..., Any], *, of: str = "") -> None:
-    """Some cases are drawn twice, and of operator `of` the reference may lack types."""
-    examples = cases_of(800 if of in LACKING else 400)
+    """Some cases are drawn twice, those without a seed more often, and of operator `of` the reference may lack types."""
+    examples = cases_of(800 if of in LACKING or of in ("BROADCAST_ARGS", "RANGE") else 400)
 
     @given(cases, SEEDS)
     @settings(SLOW, max_examples=examples)

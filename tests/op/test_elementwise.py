@@ -135,6 +135,15 @@ def test_numbers_often(opcode: str, dtype: str) -> None:
     run_numbers(opcode, dtype, SLOW)
 
 
+@pytest.mark.parametrize("exponent", [3.0, 6.0, -2.0, 1.5])
+def test_powers(exponent: float) -> None:
+    """The reference takes one whole exponent that is broadcast in products, each rounded."""
+    base = np.linspace(0.01, 9, 40, dtype=np.float32).reshape(2, 20)
+    for shape in ((), (1, 1), (2, 1)):
+        operands = [Spec(base.shape, "float32"), Spec(shape, "float32", None, np.full(shape, exponent, np.float32))]
+        check(one_op("POW", operands, [Spec(base.shape, "float32")]), [base], host=exponent == 3 and shape == ())
+
+
 @pytest.mark.parametrize("opcode", COMPARISONS)
 def test_compared_codes(opcode: str) -> None:
     """Codes of two quantisations, among them equal ones."""
