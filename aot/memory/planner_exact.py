@@ -29,6 +29,10 @@ Saving = tuple[int, int, int]
 """(i, j, n): buffers i and j may have n bytes in common."""
 
 
+MOST_BUFFERS = 400
+"""Of one component: the search goes one call deeper for each, and Python allows about a thousand."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """`offsets` by name where a plan below the known one was found; `proven`: no plan is smaller than what is known now."""
@@ -41,12 +45,17 @@ class Found:
 def improve(
     buffers: Sequence[BufferInfo], clashes: Sequence[Conflict], *, known: int, bound: int, nodes: int
 ) -> Found:  # fmt: skip
-    """Search for a plan smaller than `known` bytes; `bound` is proven, `nodes` is the effort that may be spent."""
+    """Search for a plan smaller than `known` bytes; `bound` is proven, `nodes` is the effort that may be spent.
+
+    More than `MOST_BUFFERS` that hang together are not searched.
+    """
     problem = _Problem(buffers, clashes)
     core, rest = problem.reduce(bound)
     offsets: dict[int, int] = {}
     height, proven, spent = bound, False, 0
     for part in problem.components(core):
+        if len(part) > MOST_BUFFERS:
+            return Found(None, False, spent)
         search = _Search(problem, part, target=height, limit=known - 1, nodes=nodes - spent)
         search.run()
         spent += search.nodes

@@ -117,6 +117,13 @@ def test_many_buffers_take_little_time() -> None:
     assert time.process_time() - start < 5
 
 
+def test_thousands_of_layers_are_no_deep_recursion() -> None:
+    rng = random.Random(1)
+    sizes = [4 * rng.randrange(1000, 1100) for _ in range(1100)]
+    buffers = [BufferInfo(f"b{i}", size, 4, i, i + rng.randrange(2, 5)) for i, size in enumerate(sizes)]
+    assert plan([*buffers, BufferInfo("io", 4, 4, 0, 1110)], effort=2000).size < 8 * 4400
+
+
 def test_nothing_to_place() -> None:
     assert plan([]).size == 0
     assert plan([BufferInfo("empty", 0, 1, 0, 0)]).size == 0
