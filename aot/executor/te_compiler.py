@@ -94,7 +94,13 @@ def candidates(
             lowered = impl.lower(group, target, name)
             known[key] = func, _candidate(lowered, code_key(lowered.func), weights, keyed=keyed)
         found.append(known[key][1])
-    return found
+    return _packed(found) if policy.opt == "size" else found
+
+
+def _packed(found: list[Candidate]) -> list[Candidate]:
+    """Those that keep a large matrix in fewer bytes than one a weight, as they can 4-bit ones, where there are such."""
+    weights = found[0].weights[0].nbytes if found and found[0].weights else 0
+    return [c for c in found if weights >= LARGE_MATRIX and c.constants < weights] or found
 
 
 def _candidate(lowered: Lowered, key: Hashable, weights: tuple[Stored, ...], *, keyed: bool) -> Candidate:
@@ -337,6 +343,9 @@ LARGE_MODEL = 96 * 1024
 
 SIZE_FACTOR = 1.12
 """Constants of `size`, as a multiple of the smallest: weights of one byte, with three words a channel to requantise."""
+
+LARGE_MATRIX = 2560
+"""4-bit weights from so many on stay packed in `size`; packing smaller ones can cost more in code than it saves."""
 
 RESERVE = 320
 """Bytes by which estimates of code may fall short; `size` keeps its 12 KiB."""

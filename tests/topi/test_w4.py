@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aot.executor.groups import group_of
+from aot.executor.te_compiler import Policy, candidates
 from aot.op.impl import Impl, implementations
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder, region
@@ -126,3 +127,13 @@ def test_weights_take_half_a_byte() -> None:
             for bits in (4, 8)
         ]
         assert sizes[1] - sizes[0] == 16 * 64 // 2
+
+
+def test_size_keeps_large_matrices_packed() -> None:
+    target = find_target("cortex-m4")
+    for stored, taken in (("int4", {True}), ("int8", {False})):
+        layer = Layer("conv", (1, 3, 3, 64), (64, 1, 1, 64), stored=stored)
+        found = candidates(build(layer), target, "kernel", Policy(opt="size"))
+        assert {c.constants < 64 * 64 for c in found} == taken
+    small = candidates(build(CONV[0]), target, "kernel", Policy(opt="size"))
+    assert any(c.kernel.startswith("arm_dsp.conv2d_w8") for c in small)
