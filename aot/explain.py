@@ -20,13 +20,11 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E1004": (
         "a vector is longer than the file",
-        "The length of a vector or a string exceeds what is left of the file. The file is truncated or\n"
-        "damaged: fetch it again.",
+        "The length of a vector or a string exceeds what is left of the file. The file is truncated or\ndamaged: fetch it again.",
     ),
     "E1005": (
         "a damaged table",
-        "The description of a table (its vtable) contradicts itself. The file is damaged, or was written by a\n"
-        "faulty program.",
+        "The description of a table (its vtable) contradicts itself. The file is damaged, or was written by a\nfaulty program.",
     ),
     "E1006": (
         "too many references",
@@ -62,8 +60,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E1103": (
         "an index out of range",
-        "Something refers by number to a tensor, buffer, operator code or subgraph that the model does not\n"
-        "have.",
+        "Something refers by number to a tensor, buffer, operator code or subgraph that the model does not\nhave.",
     ),
     "E1104": (
         "a tensor is written twice",
@@ -93,8 +90,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E1110": (
         "quantisation vectors of the wrong length",
-        "A tensor has either one scale and one zero point, or one pair for each slice of its quantised\n"
-        "dimension.",
+        "A tensor has either one scale and one zero point, or one pair for each slice of its quantised\ndimension.",
     ),
     "E1111": (
         "an impossible scale",
@@ -129,8 +125,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E1118": (
         "a subgraph that runs itself",
-        "A WHILE, IF or CALL leads back to the subgraph it is in; that would be recursion, which has no\n"
-        "bound.",
+        "A WHILE, IF or CALL leads back to the subgraph it is in; that would be recursion, which has no\nbound.",
     ),
     "E1119": (
         "an input listed twice",
@@ -202,8 +197,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E1208": (
         "state not supported here",
-        "The operator reads a variable tensor, one that keeps its value between two runs, and does not\n"
-        "support that.",
+        "The operator reads a variable tensor, one that keeps its value between two runs, and does not\nsupport that.",
     ),
     "E1209": (
         "no kernel for an operator",
@@ -223,8 +217,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E1212": (
         "string tensors",
-        "Texts have no fixed size and need a heap; they are not supported. Do the text processing before the\n"
-        "network.",
+        "Texts have no fixed size and need a heap; they are not supported. Do the text processing before the\nnetwork.",
     ),
     "E1213": (
         "shape known only at run time",
@@ -390,8 +383,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E5000": (
         "wrong command line",
-        "A verb or an option does not exist, lacks its value or has one too many. aot VERB --help shows them with\n"
-        "examples.",
+        "A verb or an option does not exist, lacks its value or has one too many. aot VERB --help shows them with\nexamples.",
     ),
     "E5001": (
         "file cannot be read",
@@ -408,8 +400,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E5004": (
         "output exists",
-        "The output folder exists and is not empty. --force replaces a folder that aot wrote; -o names another\n"
-        "one.",
+        "The output folder exists and is not empty. --force replaces a folder that aot wrote; -o names another\none.",
     ),
     "E5005": (
         "output is not ours",
@@ -422,8 +413,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E5007": (
         "output cannot be written",
-        "The folder cannot be made or written; the message has the system's reason. Nothing was left in the\n"
-        "output folder.",
+        "The folder cannot be made or written; the message has the system's reason. Nothing was left in the\noutput folder.",
     ),
     "E5008": (
         "unknown error code",
@@ -431,8 +421,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E5009": (
         "option with a wrong value",
-        "The value is none of those that the option takes, or two options contradict each other. The message\n"
-        "names the choices.",
+        "The value is none of those that the option takes, or two options contradict each other. The message\nnames the choices.",
     ),
     "E5010": (
         "unknown target",
@@ -452,8 +441,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E5013": (
         "no scale",
-        "Real values were given for an integer input that has no scale, so they cannot be quantised. Give\n"
-        "integers.",
+        "Real values were given for an integer input that has no scale, so they cannot be quantised. Give\nintegers.",
     ),
     "E5014": (
         "values out of range",
@@ -462,8 +450,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E5015": (
         "not a usable image",
-        "The file is no image that Pillow reads, or the model's input is not one (height, width and 1 or 3\n"
-        "channels).",
+        "The file is no image that Pillow reads, or the model's input is not one (height, width and 1 or 3\nchannels).",
     ),
     "E5016": (
         "labels cannot be read",
@@ -488,8 +475,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "E5031": (
         "a required pass cannot be disabled",
-        "The steps after this pass rely on what it does. Lower its effect with options or with a lower\n"
-        "optimisation level.",
+        "The steps after this pass rely on what it does. Lower its effect with options or with a lower\noptimisation level.",
     ),
     "E5032": (
         "no such pass option",

@@ -58,7 +58,11 @@ VerboseFlag = Annotated[bool, typer.Option("-v", "--verbose", help="Print more."
 Timeout = Annotated[
     float,
     typer.Option(
-        "--timeout", metavar="SECONDS", min=0, max=1e6, help="Give up on a run after this time; 0: the board's.",
+        "--timeout",
+        metavar="SECONDS",
+        min=0,
+        max=1e6,
+        help="Give up on a run after this time; 0: the board's.",
         show_default=False,
     ),
 ]

@@ -36,9 +36,7 @@ _NO_FIXED_SIZE = frozenset({"string", "resource", "variant"})
 
 _RANGES = {"int4": 4, "int8": 8, "uint8": 8, "int16": 16, "int32": 32, "int64": 64}
 
-_UNSUPPORTED_TYPES = frozenset(
-    {"variant", "complex128", "bfloat16", "int2", "uint4", "float8_e4m3fn", "float8_e5m2"}
-)
+_UNSUPPORTED_TYPES = frozenset({"variant", "complex128", "bfloat16", "int2", "uint4", "float8_e4m3fn", "float8_e5m2"})
 
 _KNOWN_CUSTOM = ("Signal", "TFLite_Detection_PostProcess")
 """Custom operators with a public definition; whether one is supported is a matter of the registry."""
@@ -150,9 +148,7 @@ def _check_data(tensor: TensorView, problems: Problems) -> None:
     if not tensor.raw or tensor.data is not None or tensor.dtype in _NO_FIXED_SIZE | _UNSUPPORTED_TYPES:
         return
     shape = list(tensor.shape)
-    problems.add(
-        "E1108", f"its buffer holds {len(tensor.raw)} bytes, {tensor.dtype}{shape} needs {tensor.nbytes}", tensor.where
-    )
+    problems.add("E1108", f"its buffer holds {len(tensor.raw)} bytes, {tensor.dtype}{shape} needs {tensor.nbytes}", tensor.where)
 
 
 def _check_quant(tensor: TensorView, quant: QuantView, problems: Problems) -> None:

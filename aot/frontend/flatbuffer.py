@@ -86,9 +86,7 @@ class Reader:
     def block(self, offset: int, size: int, what: str) -> memoryview:
         """`size` bytes from `offset` of the file, not copied."""
         if offset > self.size or size > self.size - offset:
-            raise FlatbufferError(
-                "E1009", f"{what} of {size} bytes at byte {offset} ends outside the file of {self.size} bytes"
-            )
+            raise FlatbufferError("E1009", f"{what} of {size} bytes at byte {offset} ends outside the file of {self.size} bytes")
         return self.data[offset : offset + size]
 
     def root(self, identifier: bytes) -> Table:

@@ -7,6 +7,7 @@ from aot.errors import AotError, ModelError, Problem, UnsupportedError
 MAX_PROBLEMS = 100
 """A broken file can hold a hundred thousand faults; after this many only their number is kept."""
 
+
 class Problems:
     """An ordered collection of distinct problems with an upper limit."""
 

@@ -27,9 +27,7 @@ from aot.relay.expr import Call, Constant, Expr, Function, Var, const, make_tupl
 from aot.support.dtype import numpy_dtype
 
 
-def from_tflite(
-    model: bytes | ModelView, *, subgraph: int = 0, oracle: str = "litert", name: str = "model"
-) -> IRModule:
+def from_tflite(model: bytes | ModelView, *, subgraph: int = 0, oracle: str = "litert", name: str = "model") -> IRModule:
     """The relay module of a model: one function `main` over `subgraph`.
 
     `main`'s attrs: `outputs` (the Span of each output, with its name and tensor index) and `output_types` (as the file
@@ -53,9 +51,7 @@ def check_model(data: bytes, *, oracle: str = "litert") -> list[Problem]:
     return problems.report()
 
 
-def _convert(
-    view: ModelView | None, problems: Problems, *, subgraph: int, oracle: str, name: str
-) -> IRModule | None:
+def _convert(view: ModelView | None, problems: Problems, *, subgraph: int, oracle: str, name: str) -> IRModule | None:
     """Walk the graph, unless what is known of it cannot be relied on."""
     if view is None or any(p.code.startswith(("E10", "E11")) for p in problems.found):
         return None
@@ -93,9 +89,7 @@ class _Site:
 class GraphWalk:
     """Converts one subgraph in the order of its operators; it is the `ConvertContext` that converters see."""
 
-    def __init__(
-        self, view: ModelView, subgraph: int, *, oracle: str, problems: Problems, site: _Site | None = None
-    ) -> None:
+    def __init__(self, view: ModelView, subgraph: int, *, oracle: str, problems: Problems, site: _Site | None = None) -> None:
         self.view = view
         self.graph = view.subgraphs[subgraph]
         self._oracle = oracle

@@ -275,9 +275,7 @@ class _Builder:
         name = _text(record["name"])
         suffix = f' of subgraph {index} "{printable(name)}"' if index else ""
         tensors = tuple(self._tensor(i, r, suffix) for i, r in enumerate(record["tensors"] or ()))
-        operators = tuple(
-            self._operator(i, r, tensors=tensors, suffix=suffix) for i, r in enumerate(record["operators"] or ())
-        )
+        operators = tuple(self._operator(i, r, tensors=tensors, suffix=suffix) for i, r in enumerate(record["operators"] or ()))
         return SubgraphView(index, name, _ints(record["inputs"]), _ints(record["outputs"]), tensors, operators)
 
     def _tensor(self, index: int, record: Record, suffix: str) -> TensorView:
@@ -305,9 +303,7 @@ class _Builder:
             where=where,
         )
 
-    def _data(
-        self, buffer: int, dtype: str, *, raw: memoryview, shape: tuple[int, ...], sparse: bool
-    ) -> npt.NDArray[Any] | None:
+    def _data(self, buffer: int, dtype: str, *, raw: memoryview, shape: tuple[int, ...], sparse: bool) -> npt.NDArray[Any] | None:
         """The constant's array over the file's bytes; None where there is none or its size is not the shape's."""
         if dtype not in _NUMPY or len(shape) > MAX_RANK or any(d < 0 for d in shape):
             return None
@@ -337,9 +333,7 @@ class _Builder:
             self.unpacked[key] = values
         return self.unpacked[key]
 
-    def _operator(
-        self, index: int, record: Record, *, tensors: tuple[TensorView, ...], suffix: str
-    ) -> OperatorView:
+    def _operator(self, index: int, record: Record, *, tensors: tuple[TensorView, ...], suffix: str) -> OperatorView:
         outputs = _ints(record["outputs"])
         first = outputs[0] if outputs and 0 <= outputs[0] < len(tensors) else None
         opcode, version, custom = self._opcode(record["opcode_index"], f"op {index}{suffix}")

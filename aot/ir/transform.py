@@ -222,9 +222,7 @@ def _per_function(name: str, *, opt_level: int, required: bool) -> Callable[[Cal
             functions = {k: rule(f, context) if isinstance(f, kind) else f for k, f in module.functions.items()}
             return IRModule(functions, module.name)
 
-        return register_pass(
-            Pass(_name(rule), transform, opt_level=opt_level, required=required, doc=rule.__doc__ or "")
-        )
+        return register_pass(Pass(_name(rule), transform, opt_level=opt_level, required=required, doc=rule.__doc__ or ""))
 
     return decorate
 

@@ -71,9 +71,7 @@ def run(
     return _result(project, result, outputs, trace)
 
 
-def _result(
-    project: Project, result: Mapping[str, Any], outputs: list[list[Array]], trace: tuple[LayerResult, ...]
-) -> RunResult:
+def _result(project: Project, result: Mapping[str, Any], outputs: list[list[Array]], trace: tuple[LayerResult, ...]) -> RunResult:
     tick = project.board.tick
     counted = tick is not None and "units" in result
     layers = trace

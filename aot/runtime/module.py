@@ -147,7 +147,7 @@ def _checked(row: Mapping[str, Any], array: Array) -> Array:
     shape, dtype = tuple(row["shape"]), numpy_dtype(row["dtype"])
     if tuple(array.shape) != shape or array.dtype != dtype:
         want, got = f"{row['dtype']}{list(shape)}", f"{array.dtype}{list(array.shape)}"
-        raise UsageError(Problem("E5022", f"input {row['index']} \"{row['name']}\" is {want}, not {got}"))
+        raise UsageError(Problem("E5022", f'input {row["index"]} "{row["name"]}" is {want}, not {got}'))
     copy = _aligned(row)
     copy[...] = array
     return copy

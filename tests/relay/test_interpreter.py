@@ -84,7 +84,7 @@ register_op(
 def test_results_are_checked_against_types() -> None:
     net = Net()
     x = net.var(2, 4)
-    with pytest.raises(InternalError, match=r't\.lies evaluates to int32\[2, 4\], its type is int8\[2, 4\]'):
+    with pytest.raises(InternalError, match=r"t\.lies evaluates to int32\[2, 4\], its type is int8\[2, 4\]"):
         evaluate(net.func(net.op("t.lies", x)), [X])
 
 

@@ -317,7 +317,7 @@ def test_scalar_parameter_and_indexed_local(tmp_path: Path) -> None:
 
 def test_long_lines_are_folded_between_operands() -> None:
     terms = [f"(int32_t)(acc_{i} * params[{i} * 2 + 1], 7)" for i in range(12)]
-    for line in (f"    y = f({', '.join(terms)});", f"  const int32_t sum = {' + '.join(terms)};", f'    : {", ".join(terms)}'):
+    for line in (f"    y = f({', '.join(terms)});", f"  const int32_t sum = {' + '.join(terms)};", f"    : {', '.join(terms)}"):
         folded = fold_lines(line).split("\n")
         assert max(map(len, folded)) <= LINE
         assert " ".join(part.strip() for part in folded) == line.strip()

@@ -158,9 +158,7 @@ def _operands(b: IRBuilder, count: int) -> tuple[Buffer, Buffer, Buffer, Var]:
     return w, x, b.output("acc", (count,), "int32"), Var("quads")
 
 
-def _accumulate(
-    b: IRBuilder, acc: tuple[Buffer, Expr], *, w: tuple[Buffer, Expr], x: tuple[Buffer, Expr], pixels: int
-) -> None:
+def _accumulate(b: IRBuilder, acc: tuple[Buffer, Expr], *, w: tuple[Buffer, Expr], x: tuple[Buffer, Expr], pixels: int) -> None:
     """acc += a word's eight products: low bytes of its halves with the first quad of data, high bytes with the second."""
     total: Expr | None = None
     for lane in range(2):

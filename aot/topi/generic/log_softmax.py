@@ -64,9 +64,7 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     return Lowered(func, {table.name: exp_table(attrs).astype(np.int32)})
 
 
-def _element(
-    b: IRBuilder, out: Buffer, index: Expr, difference: Expr, *, log: Expr, limit: Expr, attrs: LogSoftmaxAttrs
-) -> None:
+def _element(b: IRBuilder, out: Buffer, index: Expr, difference: Expr, *, log: Expr, limit: Expr, attrs: LogSoftmaxAttrs) -> None:
     """One result; above the limit the difference in Q5.26 less the logarithm stays in 32 bits."""
     with b.if_(difference > limit):
         product = cast("int64", difference) * imm(attrs.multiplier << attrs.left_shift, "int64")
