@@ -1,4 +1,7 @@
-"""erfc and tanh of float32 as Eigen computes them for vectors, without fused multiplications; the reference's GELU uses them.
+"""erfc and tanh of float32 as Eigen computes them without fused multiplications; the reference's GELU uses them.
+
+Eigen takes vectors of four elements, and those that are left over one by one.  For these its erfc has the exponential of the C
+library instead of its own; tanh is the same.
 
 Methods and coefficients: Eigen, `SpecialFunctionsImpl.h` (`generic_fast_erfc`), `GenericPacketMathTrig.h` (`ptanh_float`),
 `GenericPacketMathFunctions.h` (`pexp_float`).  `crt/include/aot/math_float.h` is the same in C.
@@ -6,11 +9,12 @@ Methods and coefficients: Eigen, `SpecialFunctionsImpl.h` (`generic_fast_erfc`),
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.op._glibc import expf
 
 _F = np.float32
 
@@ -55,7 +59,17 @@ def _exp(x: Array) -> Array:
 
 
 def erfcf(x: Array) -> Array:
-    """1 - erf(x) of float32 values, float32: a polynomial up to 1, above e^(-x^2) / x times a quotient in 1 / x^2."""
+    """1 - erf(x) of float32 values, float32, as for vectors of four."""
+    return _erfc(x, _exp)
+
+
+def scalar_erfcf(x: Array) -> Array:
+    """1 - erf(x) of float32 values, float32, as for single elements."""
+    return _erfc(x, expf)
+
+
+def _erfc(x: Array, exp: Callable[[Array], Array]) -> Array:
+    """A polynomial up to 1, above e^(-x^2) / x times a quotient in 1 / x^2."""
     x = np.clip(np.asarray(x, _F), -_ERFC_RANGE, _ERFC_RANGE)
     with np.errstate(all="ignore"):
         x2 = x * x
@@ -66,7 +80,7 @@ def erfcf(x: Array) -> Array:
         upper = (x - wide) + wide
         lower = x - upper
         rest = lower * lower + (lower * upper + (upper * lower + (upper * upper - x2)))  # x * x - x2, exactly
-        e, q = _exp(-x2), _F(1) / x2
+        e, q = exp(-x2), _F(1) / x2
         ratio = _polynomial(_ERFC_LARGE, q) / (x * _polynomial(_ERFC_DIVISOR, q))
         tail = (e - e * rest) * ratio + np.where(x < 0, _F(2), _F(0))
         return np.asarray(np.where(large, tail, small), _F)

@@ -67,11 +67,15 @@ IN_FLOAT32: dict[str, Callable[[Array], Array]] = {
     "expm1": expm1f,
     "tanh": tanhf,
     "eigen_erfc": _eigen.erfcf,
+    "eigen_scalar_erfc": _eigen.scalar_erfcf,
     "eigen_tanh": _eigen.tanhf,
 }
 """Functions of our own, bit for bit."""
 
-_HEADERS = {"math.h": ("exp", "log", "sin", "cos"), "math_float.h": ("expm1", "tanh", "eigen_erfc", "eigen_tanh")}
+_HEADERS = {
+    "math.h": ("exp", "log", "sin", "cos"),
+    "math_float.h": ("expm1", "tanh", "eigen_erfc", "eigen_scalar_erfc", "eigen_tanh"),
+}
 """Header of crt -> the functions that it has as aot_<name>f; erfc is used for tables only."""
 
 

@@ -30,6 +30,7 @@ from aot.op.arithmetic import is_plain
 from aot.op.cast import CastAttrs
 from aot.op.clip import ClipAttrs
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.gelu import convert_gelu_by_size
 from aot.op.inv_sqrt import inverse_sqrt
 from aot.op.lut import LutAttrs, codes, float_table
 from aot.op.lut16 import Lut16Attrs, Sigmoid16Attrs, populate, sigmoid_scaling
@@ -142,13 +143,13 @@ def convert_elu(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return real_call(ctx, op, lambda x: np.where(x < 0, apply("expm1", x), x), ("int8",))
 
 
-@from_tflite("GELU", "int8 uint8 int16 float32", "gelu qnn.lut qnn.lut16")
+@from_tflite("GELU", "int8 uint8 int16 float32", "gelu gelu_uneven qnn.lut qnn.lut16")
 @legacy_uint8
 def convert_gelu(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """x times the normal distribution's probability of less than x."""
     approximate = bool(op.option("approximate"))
     if is_plain(ctx.input_type(op, 0)):
-        return convert_unary(ctx, op, "gelu_tanh" if approximate else "gelu")
+        return convert_unary(ctx, op, "gelu_tanh") if approximate else convert_gelu_by_size(ctx, op)
     return real_call(ctx, op, lambda x: gelu(x, approximate=approximate))
 
 

@@ -109,8 +109,8 @@ _SQRT_HALF, _SQRT_2_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
 def gelu(x: Array, *, approximate: bool, library: str = "") -> Array:
     """x/2 * erfc(-x / sqrt 2), or by the hyperbolic tangent; float32 steps.
 
-    `library`: whose erfc and tanh, the C library's or "eigen_"; the reference makes tables with the one, and computes floats
-    with the other, where it takes the cube first.
+    `library`: whose erfc and tanh, the C library's, "eigen_" or (erfc only) "eigen_scalar_"; the reference makes tables with the
+    first, and computes floats with the others, where it takes the cube first.
     """
     half, x = np.float32(0.5), x.astype(np.float32)
     if not approximate:
@@ -124,9 +124,10 @@ def _np_gelu(x: Array, *, approximate: bool) -> Array:
     return gelu(x, approximate=approximate, library="eigen_")
 
 
-def _gelu_rule(x: Expr, *, approximate: bool) -> Expr:
+def gelu_rule(x: Expr, *, approximate: bool, library: str = "eigen_") -> Expr:
+    """`gelu` as an expression of the name x."""
     if not approximate:
-        return f32(0.5) * x * MATH["eigen_erfc"](x * f32(-_SQRT_HALF))
+        return f32(0.5) * x * MATH[f"{library}erfc"](x * f32(-_SQRT_HALF))
     cube = f32(0.044715) * (x * x * x)
     return f32(0.5) * x * (f32(1) + MATH["eigen_tanh"](f32(_SQRT_2_PI) * (x + cube)))
 
@@ -183,12 +184,12 @@ UNARY: dict[str, Unary] = {
     "elu": Unary(FLOAT, _np_elu, lambda _b, x, _a: select(x < f32(0), MATH["expm1"](x), x), "ELU; float32"),
     "sigmoid": Unary(FLOAT, _np_logistic, _logistic_rule, "LOGISTIC; float32"),
     "gelu": Unary(
-        FLOAT, lambda x, _a: _np_gelu(x, approximate=False), lambda _b, x, _a: _gelu_rule(x, approximate=False), "GELU; float32"
+        FLOAT, lambda x, _a: _np_gelu(x, approximate=False), lambda _b, x, _a: gelu_rule(x, approximate=False), "GELU; float32"
     ),
     "gelu_tanh": Unary(
         FLOAT,
         lambda x, _a: _np_gelu(x, approximate=True),
-        lambda _b, x, _a: _gelu_rule(x, approximate=True),
+        lambda _b, x, _a: gelu_rule(x, approximate=True),
         "GELU by the hyperbolic tangent; float32",
     ),
     "hard_swish": Unary(FLOAT, lambda x, _a: hard_swish(x), _hard_swish_rule, "HARD_SWISH; float32"),

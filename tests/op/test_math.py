@@ -24,12 +24,13 @@ from aot.op._math import IN_FLOAT32, MATH
 from aot.relay.interpreter import evaluate
 from tests.c_tools import compile_all, shared_library
 from tests.op._differential import main_of
+from tests.op._one_op import Spec, one_op
 from tests.writer import ModelBuilder
 
 LIBM = ("exp", "log", "sin", "cos", "expm1", "tanh")
 """Those that are the GNU C library's, from 2.28 up to 2.40."""
 TWO = {"pow": powf, "atan2": atan2f}
-EIGEN = ("eigen_erfc", "eigen_tanh")
+EIGEN = ("eigen_erfc", "eigen_scalar_erfc", "eigen_tanh")
 OPERATORS = ("EXP", "LOG", "SIN", "COS", "TANH", "LOGISTIC", "ELU", "GELU")
 STEP = 1 if os.environ.get("AOT_FULL") == "1" else 2003
 """Every float, or one in so many."""
@@ -209,12 +210,15 @@ def every_function(count: int) -> bytes:
     return b.build([x, other], results)
 
 
+BOARDS = ("mps2-an385", "mps2-an386", "mps2-an500")
+"""Without a floating-point unit, with one for single precision, with one for double precision."""
+
+
 @pytest.mark.qemu
 @pytest.mark.skipif(not have_tool("arm-none-eabi-gcc"), reason="the cross compiler is not installed")
 @pytest.mark.skipif(not have_tool("qemu-system-arm"), reason="QEMU is not installed")
-@pytest.mark.parametrize("board", ["mps2-an385", "mps2-an386", "mps2-an500"])
+@pytest.mark.parametrize("board", BOARDS)
 def test_boards(board: str, tmp_path: Path) -> None:
-    """Without a floating-point unit, with one for single precision, with one for double precision."""
     x = floats(1500)[None]
     inputs = [x, np.random.default_rng(3).permutation(x[0])[None]]
     model = every_function(x.size)
@@ -224,3 +228,18 @@ def test_boards(board: str, tmp_path: Path) -> None:
     for name, f, w in zip(("POW", "ATAN2", *OPERATORS, "GELU by tanh"), found, wanted, strict=True):
         wrong = ~same_bits(f.reshape(-1), w.reshape(-1))
         assert not wrong.any(), (name, [float(v).hex() for v in x[0][wrong][:5]])
+
+
+@pytest.mark.qemu
+@pytest.mark.skipif(not have_tool("arm-none-eabi-gcc"), reason="the cross compiler is not installed")
+@pytest.mark.skipif(not have_tool("qemu-system-arm"), reason="QEMU is not installed")
+@pytest.mark.parametrize("board", BOARDS)
+def test_boards_where_no_vector_is_full(board: str, tmp_path: Path) -> None:
+    """GELU of three floats, many times: the erfc of single elements."""
+    x = floats(200)
+    sets = [[row[None]] for row in x[: x.size // 3 * 3].reshape(-1, 3)]
+    model = one_op("GELU", [Spec((1, 3), "float32")], [Spec((1, 3), "float32")], approximate=False)
+    project = prepare(build(model, target=load_board(board).cpu, name="three"), load_board(board), folder=tmp_path)
+    for inputs, (found,) in zip(sets, run(project, sets).outputs, strict=True):
+        (wanted,) = evaluate(main_of(model), inputs)
+        assert same_bits(found.reshape(-1), wanted.reshape(-1)).all(), [float(v).hex() for v in inputs[0][0]]

@@ -176,22 +176,22 @@ AOT_MATH float aot_eigen_exp(float x) {
   return y * aot_power_of_2(part) * aot_power_of_2(exponent - part);
 }
 
-/* 1 - erf x, Eigen's: a polynomial up to 1; above e^(-x^2) / x times a quotient of polynomials of 1 / x^2. */
-AOT_MATH float aot_eigen_erfcf(float x) {
-  x = x < -11.0f ? -11.0f : x > 11.0f ? 11.0f : x;
-  const float x2 = x * x;
-  if (!(x2 > 1.0f)) {
-    float p = 5.61802298761904239654541015625e-04f;
-    p = p * x2 + -4.91381669417023658752441406250e-03f;
-    p = p * x2 + 2.67075151205062866210937500000e-02f;
-    p = p * x2 + -1.12800106406211853027343750000e-01f;
-    p = p * x2 + 3.76122951507568359375000000000e-01f;
-    p = p * x2 + -1.12837910652160644531250000000e+00f;
-    return x * p + 1.0f;
-  }
+/* 1 - erf x for |x| <= 1, Eigen's: a polynomial. */
+AOT_MATH float aot_eigen_erfc_near(float x, float x2) {
+  float p = 5.61802298761904239654541015625e-04f;
+  p = p * x2 + -4.91381669417023658752441406250e-03f;
+  p = p * x2 + 2.67075151205062866210937500000e-02f;
+  p = p * x2 + -1.12800106406211853027343750000e-01f;
+  p = p * x2 + 3.76122951507568359375000000000e-01f;
+  p = p * x2 + -1.12837910652160644531250000000e+00f;
+  return x * p + 1.0f;
+}
+
+/* 1 - erf x beyond, Eigen's: e = e^(-x^2), times a quotient of polynomials of 1 / x^2, by x. */
+AOT_MATH float aot_eigen_erfc_far(float x, float x2, float e) {
   const float wide = 4097.0f * x, upper = (x - wide) + wide, lower = x - upper;
   const float rest = lower * lower + (lower * upper + (upper * lower + (upper * upper - x2))); /* x * x - x2, exactly */
-  const float e = aot_eigen_exp(-x2), q = 1.0f / x2;
+  const float q = 1.0f / x2;
   float p = 1.0208116471767425537109375e-01f;
   p = p * q + 4.2920666933059692382812500e-01f;
   p = p * q + 3.2379078865051269531250000e-01f;
@@ -202,6 +202,20 @@ AOT_MATH float aot_eigen_erfcf(float x) {
   d = d * q + 6.2173241376876831054687500e-01f;
   d = d * q + 9.5662862062454223632812500e-02f;
   return (e - e * rest) * (p / (x * d)) + (x < 0.0f ? 2.0f : 0.0f);
+}
+
+/* 1 - erf x, as Eigen computes it for the elements of a vector. */
+AOT_MATH float aot_eigen_erfcf(float x) {
+  x = x < -11.0f ? -11.0f : x > 11.0f ? 11.0f : x;
+  const float x2 = x * x;
+  return x2 > 1.0f ? aot_eigen_erfc_far(x, x2, aot_eigen_exp(-x2)) : aot_eigen_erfc_near(x, x2);
+}
+
+/* 1 - erf x, as Eigen computes it for a single element, where it takes the exponential of the C library. */
+AOT_MATH float aot_eigen_scalar_erfcf(float x) {
+  x = x < -11.0f ? -11.0f : x > 11.0f ? 11.0f : x;
+  const float x2 = x * x;
+  return x2 > 1.0f ? aot_eigen_erfc_far(x, x2, aot_expf(-x2)) : aot_eigen_erfc_near(x, x2);
 }
 
 /* tanh x, Eigen's: a quotient of polynomials. */

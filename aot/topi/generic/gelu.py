@@ -1,0 +1,25 @@
+"""gelu_uneven: one loop over the vectors of four, one over the one to three elements that are left over."""
+
+from __future__ import annotations
+
+from aot.op.gelu import LEFT_OVER, VECTOR
+from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.op.unary import gelu_rule
+from aot.target.target import Target
+from aot.topi.generic.flat import accepts_alone, flat_kernel
+
+
+def lower(group: Group, _target: Target, name: str) -> Lowered:
+    kernel = flat_kernel(group, name)
+    b, (data,), out = kernel.b, kernel.args, kernel.out
+    whole = out.size - out.size % VECTOR
+    for start, stop, library in ((0, whole, "eigen_"), (whole, out.size, LEFT_OVER)):
+        if start == stop:
+            continue
+        with b.for_("i", stop, start=start) as i:
+            x = b.let("x", data[i])
+            b.store(out, i, gelu_rule(x, approximate=False, library=library))
+    return kernel.finish("gelu_uneven")
+
+
+register_impl(Impl("generic.gelu_uneven", "gelu_uneven", accepts_alone, lower))
