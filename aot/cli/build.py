@@ -83,7 +83,7 @@ def command(
     out.row("import", import_text(wanted))
     out.row("plan", plan_of(meta))
     out.row("build", f"{facts.compiler} for {place.cpu}")
-    out.row("flash", flash_of(code_bytes=facts.code_bytes, constant_bytes=constants))
+    out.row("flash", flash_of(meta, code_bytes=facts.code_bytes, constant_bytes=constants))
     out.row("RAM", ram_of(meta, stack_bound=facts.stack_bound))
     out.row("write", f"{folder / (artifact.name + '.elf')}")
     if verbose:

@@ -63,7 +63,7 @@ def command(
     out.row("import", import_text(wanted))
     out.row("compile", f"{operators_of(meta)}, for {wanted.target}")
     out.row("plan", plan_of(meta))
-    out.row("flash", flash_of(code_bytes=None, constant_bytes=meta["constants"]["size"]))
+    out.row("flash", flash_of(meta))
     out.row("fits", ", ".join(row["board"] for row in boards if row["fits"]))
     for row in boards:
         if not row["fits"]:

@@ -189,7 +189,7 @@ def command(
     out.row("import", import_text(wanted))
     out.row("compile", f"{operators_of(meta)} for {wanted.target}")
     out.row("plan", plan_of(meta))
-    out.row("flash", flash_of(code_bytes=None, constant_bytes=meta["constants"]["size"]))
+    out.row("flash", flash_of(meta))
     out.row("write", f"{path}: {', '.join(written)}")
     if verbose:
         out.table(CHOICE_HEADERS, choice_rows(meta["layers"]))

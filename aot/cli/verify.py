@@ -78,7 +78,7 @@ def show(out: Output, found: Verification, artifact: Artifact) -> None:
     verdict = paint("bit-exact", "green") if found.exact else paint("exact, the others DIFFER", "red")
     worst = "" if found.exact else f" by up to {found.max_abs_diff}"
     out.row("outputs", f"{found.sets_exact}/{found.sets} sets {verdict}{worst}, reference: {found.reference}")
-    out.row("flash", flash_of(code_bytes=found.code_bytes, constant_bytes=found.constant_bytes))
+    out.row("flash", flash_of(artifact.metadata, code_bytes=found.code_bytes, constant_bytes=found.constant_bytes))
     out.row(
         "RAM",
         ram_of(artifact.metadata, touched=found.workspace_extent, stack_bytes=found.stack_bytes, stack_bound=found.stack_bound),

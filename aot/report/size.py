@@ -42,10 +42,15 @@ def plan_of(metadata: Metadata) -> str:
     return " · ".join(parts)
 
 
-def flash_of(*, code_bytes: int | None, constant_bytes: int) -> str:
-    """The flash line of the report: code, where it is known, and constants."""
-    code = f"code {_bytes(code_bytes)} · " if code_bytes is not None else ""
-    return f"{code}constants {_bytes(constant_bytes)}"
+def flash_of(metadata: Metadata, *, code_bytes: int | None = None, constant_bytes: int | None = None) -> str:
+    """`code … · constants …`, code where it is known, `constant_bytes` where they were measured; then a missed --flash-budget."""
+    constants = metadata["constants"]["size"] if constant_bytes is None else constant_bytes
+    parts = [] if code_bytes is None else [f"code {_bytes(code_bytes)}"]
+    parts.append(f"constants {_bytes(constants)}")
+    budget = metadata.get("options", {}).get("flash_budget")
+    if budget is not None and constants + (code_bytes or 0) > budget:
+        parts.append(f"over --flash-budget {_bytes(budget)}")
+    return " · ".join(parts)
 
 
 def ram_of(

@@ -23,7 +23,7 @@ from aot.micro.project import prepare
 from aot.report import reference
 from aot.report.schema import load_schema
 from aot.report.sets import Sets, golden_sets, open_npz, rule_sets
-from aot.report.size import macs_of, plan_of, slowest_of, time_of
+from aot.report.size import flash_of, macs_of, plan_of, slowest_of, time_of
 from aot.report.verify import expected_outputs, short_version, verify
 from tests.op._one_op import Spec, one_op
 from tests.writer import HAVE_LITERT, ModelBuilder
@@ -209,6 +209,9 @@ def test_summary_texts() -> None:
     assert "budget" not in plan_of({"workspace": plan, "options": {"ram_budget": 1100}})
     missed = plan_of({"workspace": plan, "options": {"ram_budget": 1099}})
     assert missed.endswith("rows 700 B · over --ram-budget 1,099 B: nothing smaller was found")
+    constants = {"constants": {"size": 700}, "options": {"flash_budget": 1000}}
+    assert flash_of(constants) == "constants 700 B"
+    assert flash_of(constants, code_bytes=1100, constant_bytes=701).endswith("constants 701 B · over --flash-budget 1,000 B")
     layers = [{"index": i, "op": "ADD", "instructions": n} for i, n in enumerate((10, 60, 30))]
     assert slowest_of(layers, count=2) == "L1 ADD 60 % · L2 ADD 30 %"
     assert slowest_of([{"index": 0, "op": "ADD", "instructions": None}]) == ""
