@@ -59,7 +59,8 @@ def convert_range(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 @from_tflite("BROADCAST_ARGS", "int32 int64", "")
 def convert_broadcast_args(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """The shape that two shapes broadcast to."""
+    """The shape that two shapes broadcast to; both and the result int32 or int64, as in the reference."""
+    require_dtype(ctx, op, ctx.output_type(op), ("int32", "int64"), what="a result")
     a, b = constant_ints(ctx, op, 0), constant_ints(ctx, op, 1)
     try:
         shape = np.broadcast_shapes(tuple(a), tuple(b))

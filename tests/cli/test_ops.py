@@ -13,7 +13,7 @@ from aot.frontend.tflite import check_model, from_tflite
 from aot.op._missing import needs_of
 from aot.op.convert import CONVERTERS, SUPPORT
 from aot.relay.expr import Call, post_order
-from tests.op._forms import DTYPES, FORMS, LAYERS
+from tests.op._forms import DTYPES, FORMS, LAYERS, OTHER_FORMS
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 HELPERS = {"reshape", "clip", "nn.bias_add", "qnn.requantize", "qnn.requantize8"}
@@ -62,4 +62,5 @@ def test_types_are_those_that_are_accepted() -> None:
         accepted = [t for t, model in models.items() if not check_model(model)]
         assert tuple(accepted) == SUPPORT[name].types, name
         found = set().union(*(relay_operators(models[t]) for t in accepted))
+        found |= set().union(*(relay_operators(OTHER_FORMS[name](t)) for t in accepted if name in OTHER_FORMS))
         assert found - HELPERS == set(SUPPORT[name].through) - HELPERS, name

@@ -22,8 +22,8 @@ def codes(shape: Sequence[int], dtype: str, scale: float = 0.5) -> Spec:
     return Spec(tuple(shape), dtype, None if quant is None else Quant(scale, quant.zero_point))
 
 
-def unary(name: str, scale: float = 0.5, **options: Any) -> Form:
-    return lambda dtype: one_op(name, [codes(SHAPE, dtype)], [codes(SHAPE, dtype, scale)], **options)
+def unary(name: str, scale: float = 0.5, *, shape: Sequence[int] = SHAPE, **options: Any) -> Form:
+    return lambda dtype: one_op(name, [codes(shape, dtype)], [codes(shape, dtype, scale)], **options)
 
 
 def binary(name: str, result: str = "", **options: Any) -> Form:
@@ -165,3 +165,6 @@ FORMS: dict[str, Form] = {
     "ZEROS_LIKE": move("ZEROS_LIKE", SHAPE, SHAPE),
 }
 """Operators of one data type; STABLEHLO_COMPOSITE and the custom one are left out."""
+
+OTHER_FORMS: dict[str, Form] = {"GELU": unary("GELU", shape=(1, 5))}
+"""A second model of operators that become another one of the graph for other shapes."""
