@@ -13,21 +13,39 @@
 #include "aot/kernel.h"
 
 #include <stdint.h>
-#include <string.h>
 
 #define AOT_MATH static __attribute__((unused))
 #define AOT_NOINLINE __attribute__((noinline))
 
-AOT_MATH uint32_t aot_f32_bits(float x) {
+/* By unions, because freestanding compilers call memcpy. */
+typedef union {
+  float number;
   uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits;
+} aot_f32_t;
+
+typedef union {
+  double number;
+  uint64_t bits;
+} aot_f64_t;
+
+AOT_MATH uint32_t aot_f32_bits(float x) {
+  const aot_f32_t f = {.number = x};
+  return f.bits;
 }
 
 AOT_MATH float aot_f32_of_bits(uint32_t bits) {
-  float x;
-  memcpy(&x, &bits, sizeof x);
-  return x;
+  const aot_f32_t f = {.bits = bits};
+  return f.number;
+}
+
+AOT_MATH uint64_t aot_f64_bits(double x) {
+  const aot_f64_t f = {.number = x};
+  return f.bits;
+}
+
+AOT_MATH double aot_f64_of_bits(uint64_t bits) {
+  const aot_f64_t f = {.bits = bits};
+  return f.number;
 }
 
 /* 2^(i/32) with 62 fractional bits: 52 that count, and 2^-53.7, because the reference rounds to 53 bits before it rounds to 24,
@@ -194,13 +212,11 @@ AOT_MATH float aot_cosf(float x) {
 AOT_MATH float aot_exp2_of_double(double v, float sign) {
   const double moved = v + 0x1.8p+47; /* the sum is a multiple of 1/32 */
   const double r = v - (moved - 0x1.8p+47);
-  uint64_t bits;
-  memcpy(&bits, &moved, sizeof bits);
+  const uint64_t bits = aot_f64_bits(moved);
   const uint64_t mantissa = ((uint64_t)aot_exp2_32nds[bits & 31] >> 10) & UINT64_C(0xfffffffffffff);
   const int32_t exponent = (int32_t)((uint32_t)bits << 9) >> 14; /* the whole part of the sum, in bits 5 to 22 of it */
   const uint64_t root = mantissa | (uint64_t)(exponent + 1023) << 52;
-  double scale;
-  memcpy(&scale, &root, sizeof scale);
+  const double scale = aot_f64_of_bits(root);
   const double p = 0x1.c6af84b912394p-5 * r + 0x1.ebfce50fac4f3p-3;
   return (float)((p * (r * r) + (0x1.62e42ff0c52d6p-1 * r + 1.0)) * scale) * sign;
 }
@@ -218,11 +234,7 @@ AOT_MATH double aot_log2_of_bits(uint32_t bits) {
   const uint32_t offset = bits - 0x3f330000u, i = (offset >> 19) & 15;
   const int32_t k = (int32_t)offset >> 23;
   const double z = (double)aot_f32_of_bits(bits - (offset & 0xff800000u));
-  uint64_t upper;
-  double high;
-  memcpy(&upper, &aot_log_16ths[i][0], sizeof upper);
-  upper &= ~UINT64_C(0xffffff);
-  memcpy(&high, &upper, sizeof high);
+  const double high = aot_f64_of_bits(aot_f64_bits(aot_log_16ths[i][0]) & ~UINT64_C(0xffffff));
   const double r = (z * high - 1.0) + z * (aot_log_16ths[i][0] - high); /* z / c - 1, rounded once */
   const double r2 = r * r, sum = aot_log2_16ths[i] + k;
   const double top = 0x1.27616c9496e0bp-2 * r + -0x1.71969a075c67ap-2;
