@@ -342,6 +342,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "not a board that can be used here",
         "Zephyr does not run this board in an emulator, or its core is none that aot compiles for (aot targets).",
     ),
+    "E3030": (
+        "a Python package that this needs is missing",
+        "An extra of the package is not installed. Images as inputs need Pillow: pip install 'aot[images]'.",
+    ),
     "E4001": (
         "outputs differ from the reference",
         "The model ran, but not every output byte is the reference's. The message names the first layer whose\n"

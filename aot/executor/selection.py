@@ -7,7 +7,7 @@ used,
   minimise  sum instructions * x   subject to   sum_c x[l, c] = 1,   x[l, c] <= y[key(l, c)],   x[l, c] <= z[a] for its arrays a,
   sum constants * x + sum code * y + sum bytes * z <= flash,   sum code * y <= code,
 
-solved to optimality by HiGHS (scipy.optimize.milp).  Ties go to less flash.  Arrays that candidates of several layers have (one
+solved to optimality by HiGHS.  Ties go to less flash.  Arrays that candidates of several layers have (one
 matrix in one layout) are in flash once, z[a] = 1 where array a is; a candidate's other bytes are its constants above.
 """
 

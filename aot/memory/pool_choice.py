@@ -4,7 +4,7 @@ The exact choice is an integer program; x[i, p] = 1 where item i lies in pool p:
 
   minimise  sum cost[i, p] * x[i, p]   subject to   sum_p x[i, p] = 1,   sum_i size[i] * x[i, p] <= most   for each limit,
 
-solved by HiGHS (scipy.optimize.milp), as the choice of kernels is (docs/adr/0005).  The cost is the time of all accesses.  A
+solved by HiGHS, as the choice of kernels is (docs/adr/0005).  The cost is the time of all accesses.  A
 limit is what is alive at one step, or a set of buffers that the planner could not place together, found by trying its choice.
 """
 

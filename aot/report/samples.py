@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aot.errors import Problem, UsageError
+from aot.errors import Problem, ToolchainError, UsageError
 from aot.ir.op import Array
 from aot.report.sets import Sets, TensorInfo, open_npz
 from aot.support.dtype import int_range, is_float, numpy_dtype
@@ -102,8 +102,14 @@ def _split(raw: Array, info: TensorInfo, what: str) -> list[Array]:
 
 
 def read_image(path: Path, info: TensorInfo) -> Array:
-    """An image as unsigned bytes, resized (bilinear) to the input's height and width, grey or RGB as its channels say (E5015)."""
-    from PIL import Image
+    """An image as unsigned bytes, resized (bilinear) to the input's height and width, grey or RGB as its channels say (E5015).
+
+    Raises E3030 where Pillow is not installed.
+    """
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ToolchainError(Problem("E3030", f"Pillow is needed to read the image '{path}'")) from None
 
     shape = tuple(info["shape"])
     if len(shape) == 4 and shape[3] in (1, 3):

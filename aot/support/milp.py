@@ -1,4 +1,4 @@
-"""Integer programs, solved by HiGHS (scipy.optimize.milp)."""
+"""Integer programs, solved by HiGHS."""
 
 from __future__ import annotations
 
@@ -19,17 +19,47 @@ def minimise(objective: Any, rows: Sequence[Row], *, upper: Any, node_limit: int
 
     `node_limit` bounds the branches: a count, so that the result does not depend on the machine.
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp
+    import highspy
 
     with _silent():
-        result = milp(
-            objective,
-            constraints=[LinearConstraint(*row) for row in rows],
-            integrality=np.ones(len(objective)),
-            bounds=Bounds(0, upper),
-            options={"mip_rel_gap": 0.0, "node_limit": node_limit},
-        )
-    return result.x
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("mip_rel_gap", 0.0)
+        solver.setOptionValue("mip_max_nodes", node_limit)
+        solver.setOptionValue("threads", 1)  # the same search on every machine
+        solver.passModel(_program(np.asarray(objective, float), rows, upper))
+        solver.run()
+        solution = solver.getSolution()
+        found = solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    return np.asarray(solution.col_value) if found else None
+
+
+def _program(objective: Any, rows: Sequence[Row], upper: Any) -> Any:
+    """The program as HiGHS takes it: the matrix by columns, without its zeros."""
+    import highspy
+
+    blocks = [(np.atleast_2d(np.asarray(a, float)), low, high) for a, low, high in rows]
+    matrix = np.concatenate([a for a, _, _ in blocks]) if blocks else np.zeros((0, len(objective)))
+    column, row = np.nonzero(matrix.T)
+    program = highspy.HighsLp()
+    program.num_col_, program.num_row_ = len(objective), len(matrix)
+    program.col_cost_ = objective
+    program.col_lower_ = np.zeros(len(objective))
+    program.col_upper_ = np.broadcast_to(np.asarray(upper, float), len(objective)).copy()
+    program.row_lower_ = _bounds(blocks, 1)
+    program.row_upper_ = _bounds(blocks, 2)
+    program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    program.a_matrix_.start_ = np.searchsorted(column, np.arange(len(objective) + 1)).astype(np.int32)
+    program.a_matrix_.index_ = row.astype(np.int32)
+    program.a_matrix_.value_ = matrix.T[column, row]
+    program.integrality_ = [highspy.HighsVarType.kInteger] * len(objective)
+    return program
+
+
+def _bounds(blocks: Sequence[Row], side: int) -> Any:
+    """The lower (`side` 1) or upper (2) bounds of all rows, one number a row."""
+    parts = [np.broadcast_to(np.asarray(block[side], float), len(block[0])) for block in blocks]
+    return np.concatenate(parts) if parts else np.zeros(0)
 
 
 @contextmanager

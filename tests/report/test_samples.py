@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from aot.errors import UsageError
+from aot.errors import ToolchainError, UsageError
 from aot.report.samples import Conversion, convert, dequantize, load_samples, quantize, read_image
 
 INT8 = {"name": "x", "c_name": "x", "shape": [1, 2, 3, 1], "dtype": "int8", "scale": 0.5, "zero_point": -3}
@@ -127,3 +128,9 @@ def test_what_does_not_match_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.npy").write_bytes(b"\x93NUMPY nonsense")
     with pytest.raises(UsageError, match="E5011"):
         load_samples([tmp_path / "bad.npy"], [INT8], AUTO)
+
+
+def test_images_need_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ToolchainError, match=r"E3030.*Pillow"):
+        read_image(tmp_path / "any.png", INT8)
