@@ -29,6 +29,7 @@ from aot.memory.pools import ONE_POOL, Pooling, check_pooling
 from aot.relay.expr import Function
 from aot.relay.transform import pipeline as relay_pipeline
 from aot.support.names import model_identifier
+from aot.support.text import printable
 from aot.target.target import Target, find_target
 from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
@@ -115,7 +116,7 @@ def compile_model(
     bounds = memory_bounds(main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
     info = BuildInfo(
         model_sha256=hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else "",
-        model_file=model.name if isinstance(model, Path) else "",
+        model_file=printable(model.name, limit=255) if isinstance(model, Path) else "",
         oracle=options.oracle,
         opt=options.opt,
         macs_nominal=nominal_macs(data) if isinstance(data, bytes) else None,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aot.support.text import escaped_lines
+
 EXIT_OK = 0
 EXIT_INTERNAL = 1
 EXIT_USAGE = 2
@@ -30,8 +32,9 @@ class Problem:
     where: str = ""
 
     def __str__(self) -> str:
+        """One line, or several of which all but the first are indented; characters that would steer a terminal are escaped."""
         place = f" {self.where}:" if self.where else ""
-        return f"{self.code}{place} {self.message} (aot explain {self.code})"
+        return escaped_lines(f"{self.code}{place} {self.message} (aot explain {self.code})")
 
 
 class AotError(Exception):

@@ -11,6 +11,7 @@ import typer
 
 from aot.cli.app import make_app
 from aot.cli.output import print_problems
+from aot.cli.streams import guarded, open_standard_files
 from aot.errors import EXIT_INTERNAL, EXIT_USAGE, AotError, Problem
 
 EXIT_INTERRUPTED = 130
@@ -20,10 +21,20 @@ _ClickUsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer car
 
 def run(arguments: Sequence[str]) -> int:
     """Run `aot` with these arguments; the exit code. Never raises, unless the environment variable AOT_DEBUG is set to 1."""
+    with guarded() as out:
+        code = _run(arguments)
+        out.flush()
+        problem = out.problem()
+        if problem is not None:
+            print(problem, file=sys.stderr)
+            return code or EXIT_USAGE
+        return code
+
+
+def _run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         result = make_app()(args=list(arguments), prog_name="aot", standalone_mode=False)
-        sys.stdout.flush()
     except AotError as error:
         return _fail(error.problems, error.exit_code, as_json=as_json, error=error)
     except _ClickUsageError as error:
@@ -31,9 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except (BrokenPipeError, SystemExit):  # typer turns a broken pipe, and nothing else, into SystemExit
-        return _closed_pipe()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # typer turns a broken pipe, which no stream of ours raises, into SystemExit
         return _fail((_unexpected(error),), EXIT_INTERNAL, as_json=as_json, error=error)
     return result if isinstance(result, int) else 0
 
@@ -49,7 +58,7 @@ def _usage(error: Exception, *, as_json: bool) -> int:
     return _fail((Problem("E5000", f"{message.rstrip('.')}; see {path} --help"),), EXIT_USAGE, as_json=as_json, error=error)
 
 
-def _unexpected(error: Exception) -> Problem:
+def _unexpected(error: BaseException) -> Problem:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
     return Problem("E9001", f"{type(error).__name__}: {error} at {place}; AOT_DEBUG=1 shows the traceback")
@@ -62,13 +71,8 @@ def _fail(problems: Sequence[Problem], code: int, *, as_json: bool, error: BaseE
     return code
 
 
-def _closed_pipe() -> int:
-    """The reader (head, less) went away: not an error, but Python must not complain at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-
-
 def main() -> None:
+    open_standard_files()
     sys.exit(run(sys.argv[1:]))
 
 

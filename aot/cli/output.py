@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aot.errors import Problem
+from aot.support.text import escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +29,11 @@ class Output:
 
     def line(self, text: str = "") -> None:
         if not self.silent:
-            print(text)
+            print(_safe(text))
 
     def row(self, label: str, text: str) -> None:
         """` label     text`, the form of all summaries."""
-        self.line(f" {paint(f'{label:<9}', 'cyan')} {text}")
+        self.line(f" {paint(f'{label:<9}', 'cyan')} {one_line(text)}")
 
     def rule(self) -> None:
         self.line(" " + "─" * 78)
@@ -67,7 +69,21 @@ def use_colour() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-_SGR = {"cyan": "36", "green": "32", "red": "31", "bold": "1"}
+_SGR = {"cyan": "36", "green": "32", "yellow": "33", "red": "31", "bold": "1"}
+_PAINT = re.compile(rf"(\x1b\[(?:0|{'|'.join(_SGR.values())})m)")
+
+
+def _safe(text: str) -> str:
+    """Control characters of names escaped; on a terminal, the colours of `paint` stay."""
+    if text.isprintable():
+        return text
+    parts = _PAINT.split(text) if use_colour() else [text]
+    return "".join(part if i % 2 else "\n".join(map(escaped, part.split("\n"))) for i, part in enumerate(parts))
+
+
+def one_line(text: str) -> str:
+    """A row holds names of files and tensors: none of them may begin a line of its own."""
+    return text.replace("\n", "\\n")
 
 
 def paint(text: str, colour: str) -> str:
@@ -96,7 +112,7 @@ def _cell(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.2f}"
-    return str(value)
+    return one_line(str(value))
 
 
 def print_problems(problems: Sequence[Problem], *, exit_code: int, as_json: bool) -> None:

@@ -43,6 +43,16 @@ def commas(number: int) -> str:
 
 
 def printable(name: str, *, limit: int = 80) -> str:
-    """A name from an untrusted file, safe to show: control characters replaced, cut at `limit` characters."""
-    clean = "".join(c if c.isprintable() else "?" for c in name)
+    """A name from an untrusted file, safe to show: control characters escaped, cut at `limit` characters."""
+    clean = escaped(name)
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def escaped(text: str) -> str:
+    """`text` with every character that is not printable as its escape: `\\x1b`, `\\n`, `\\udce9` for a byte that is no UTF-8."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def escaped_lines(text: str) -> str:
+    """As `escaped`, but line ends stay; what follows one is indented, so that no name can pass for a message of its own."""
+    return "\n    ".join(escaped(line) for line in text.split("\n"))

@@ -1,0 +1,105 @@
+"""Standard output and error as a verb may use them: what becomes of its words never changes what it does.
+
+A reader that goes away (`| head`), a stream that was closed before the start, a full disk, or a name that the stream's encoding
+does not have must neither stop a verb half-way nor replace its exit code.  What cannot be written is dropped and remembered.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from aot.errors import Problem
+
+
+@dataclass(slots=True)
+class GuardedStream:
+    """A text stream that never raises when it is written to; `lost` is the first error of the stream beneath."""
+
+    inner: TextIO | None
+    lost: OSError | None = None
+    written: bool = field(default=False)
+
+    def write(self, text: str) -> int:
+        """Writes `text`; characters that the encoding lacks become escapes, such as \\udce9 for a byte that is no UTF-8."""
+        self.written = self.written or bool(text)
+        if self.inner is not None and self.lost is None:
+            try:
+                self.inner.write(text if text.isascii() else self._encodable(text))
+            except (OSError, ValueError) as error:  # ValueError: the stream was closed
+                self._lose(error)
+        return len(text)
+
+    def _encodable(self, text: str) -> str:
+        """Whatever the stream itself would do: with LANG=C Python writes stray bytes as they are, and JSON ceases to be UTF-8."""
+        encoding = getattr(self.inner, "encoding", None) or "utf-8"
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+
+    def writelines(self, lines: Iterator[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        if self.inner is not None and self.lost is None:
+            try:
+                self.inner.flush()
+            except (OSError, ValueError) as error:
+                self._lose(error)
+
+    def _lose(self, error: OSError | ValueError) -> None:
+        self.lost = error if isinstance(error, OSError) else OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    def isatty(self) -> bool:
+        return self.inner is not None and self.inner.isatty()
+
+    def problem(self) -> Problem | None:
+        """E5060 where words were lost; a reader that went away by itself has what it wanted, and is none."""
+        if self.inner is None and self.written:
+            return Problem("E5060", "standard output is closed; what was to be printed is lost")
+        if self.lost is not None and self.lost.errno not in (errno.EPIPE, None):
+            return Problem(
+                "E5060", f"standard output cannot be written: {self.lost.strerror}; what was to be printed is incomplete"
+            )
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+@contextmanager
+def guarded() -> Iterator[GuardedStream]:
+    """sys.stdout and sys.stderr as GuardedStreams; yields the former."""
+    before = sys.stdout, sys.stderr
+    out, err = GuardedStream(before[0]), GuardedStream(before[1])
+    sys.stdout, sys.stderr = out, err
+    try:
+        yield out
+    finally:
+        out.flush()
+        err.flush()
+        sys.stdout, sys.stderr = before
+        for stream in (out, err):
+            if stream.lost is not None:
+                _silence(stream)
+
+
+def _silence(stream: GuardedStream) -> None:
+    """What still waits in the buffer goes nowhere: Python would complain at exit, and end with 120."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def open_standard_files() -> None:
+    """Descriptors 0 to 2 exist from here on: the next file opened must not become the standard output of a program we start."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number
