@@ -72,6 +72,7 @@ def _fail(problems: Sequence[Problem], code: int, *, as_json: bool, error: BaseE
 
 
 def main() -> None:
+    """The program `aot`."""
     open_standard_files()
     sys.exit(run(sys.argv[1:]))
 
