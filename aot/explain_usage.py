@@ -68,12 +68,13 @@ USAGE: dict[str, tuple[str, str]] = {
     ),
     "E5004": (
         "output exists",
-        "The output folder exists and is not empty. --force replaces a folder that aot wrote; -o names another\none.",
+        "The output folder exists and is not empty. --force replaces the files that aot wrote there; -o names another\nfolder.",
     ),
     "E5005": (
         "output is not ours",
-        "--force replaces only folders that an earlier run of aot wrote (they hold a metadata.json of ours), so\n"
-        "that a slip in -o cannot delete anything else. Remove the folder yourself or choose another one.",
+        "--force replaces and removes only files that an earlier run of aot wrote: aot-output.json lists them with their\n"
+        "checksums. Your own files in such a folder stay. A folder without that list, or with a file of yours where a\n"
+        "generated one would go, is left alone. Remove it yourself or choose another one.",
     ),
     "E5006": (
         "disk full",
@@ -160,8 +161,9 @@ USAGE: dict[str, tuple[str, str]] = {
     ),
     "E5041": (
         "a generated file was changed by hand",
-        "aot new --force replaces generated files only where they are as aot wrote them. Move the file away, let it\n"
-        "be written anew, and put your change into a file of your own; aot-project.json lists the generated ones.",
+        "--force replaces generated files only where they are as aot wrote them. Move the file away, let it be written\n"
+        "anew, and put your change into a file of your own; aot-project.json (aot new) or aot-output.json (aot compile,\n"
+        "aot build) lists the generated ones.",
     ),
     "E5042": (
         "no such kind of project",

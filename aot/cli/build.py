@@ -55,7 +55,7 @@ def command(
 ) -> None:
     """Compile MODEL and build the firmware that runs it on a board (reads inputs.bin, writes outputs.bin by semihosting)."""
     from aot.cli.common import compile_model, find_board, import_text, request
-    from aot.cli.files import check_replaceable, write_folder
+    from aot.cli.output_folder import check_replaceable, write_folder
     from aot.micro.project import prepare
     from aot.micro.stack import with_stack_bound
     from aot.report.size import LAYER_HEADERS, flash_of, layer_rows, plan_of, ram_of

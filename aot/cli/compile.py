@@ -74,14 +74,14 @@ def output_files(artifact: Artifact) -> dict[str, str | bytes]:
 
 def check_folder(folder: Path, *, force: bool) -> None:
     """Refuse to replace what is not ours before the long work (E5004, E5005)."""
-    from aot.cli.files import check_replaceable
+    from aot.cli.output_folder import check_replaceable
 
     check_replaceable(folder, force=force)
 
 
 def write_sources(folder: Path, artifact: Artifact, *, force: bool) -> list[str]:
     """Write the output folder; the paths of its files in it."""
-    from aot.cli.files import write_folder
+    from aot.cli.output_folder import write_folder
 
     return [str(p.relative_to(folder)) for p in write_folder(folder, output_files(artifact), force=force)]
 

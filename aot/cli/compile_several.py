@@ -91,7 +91,7 @@ def check_fit(board: Board, artifacts: Sequence[Artifact], metadata: Mapping[str
 
 def write_several(folder: Path, artifacts: Sequence[Artifact], metadata: Mapping[str, Any], *, force: bool) -> list[str]:
     """Write the folder; the paths of its files in it."""
-    from aot.cli.files import write_folder
+    from aot.cli.output_folder import write_folder
     from aot.executor.shared import shared_files
     from aot.support.data import data_folder
 

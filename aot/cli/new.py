@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aot.cli.options import BoardName, CompileOptions, JsonFlag, QuietFlag, compiles, words_of
 from aot.cli.output import Output
+from aot.cli.output_folder import write_error
 from aot.errors import Problem, UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def command(
     wanted = [request(path, replace(options, name=names[i] if names else None), target=cpu) for i, path in enumerate(models)]
     wanted = [replace(w, options=replace(w.options, share_workspace=share)) for w in wanted]
     check_names([w.name for w in wanted])
-    old = read_manifest(folder, force=force)
+    old = listed_files(folder, force=force)
     with out.working(f"compiling {len(wanted)} models"):
         parts = tuple(make_part(w) for w in wanted)
         label = title or folder.resolve().name
@@ -109,12 +110,13 @@ def make_part(wanted: Request) -> Part:
     return Part(artifact, wanted.data, tuple(inputs), tuple(outputs))
 
 
-def read_manifest(folder: Path, *, force: bool) -> Mapping[str, Any] | None:
-    """The manifest of the project that is to be replaced, None for a folder that is empty or not there.
+def listed_files(folder: Path, *, force: bool) -> Mapping[str, str] | None:
+    """The generated files (path -> checksum) of the project that is to be replaced, None for a folder that is empty or not there.
 
     Raises UsageError E5004 (exists, no --force) and E5005 (no project of ours).
     """
-    from aot.micro.generate import MANIFEST
+    from aot.cli.output_folder import read_manifest
+    from aot.micro.generate import MANIFEST, PROJECT_SCHEMA
 
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise UsageError(Problem("E5005", f"'{folder}' exists and is not a folder"))
@@ -122,60 +124,69 @@ def read_manifest(folder: Path, *, force: bool) -> Mapping[str, Any] | None:
         return None
     if not force:
         raise UsageError(Problem("E5004", f"'{folder}' exists; --force replaces the generated files of a project"))
-    try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        if manifest["schema"] == "aot-project/1" and all(isinstance(v, str) for v in manifest["generated"].values()):
-            return dict(manifest)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass
+    listed = read_manifest(folder / MANIFEST, PROJECT_SCHEMA)
+    if listed is not None:
+        return listed
     raise UsageError(Problem("E5005", f"'{folder}' is not a project that aot wrote, so --force does not replace anything in it"))
 
 
-def write_project(folder: Path, files: ProjectFiles, *, old: Mapping[str, Any] | None) -> list[str]:
+def write_project(folder: Path, files: ProjectFiles, *, old: Mapping[str, str] | None) -> list[str]:
     """Write a new project (whole or not at all), or bring the generated files of an existing one up to date.
 
     Returns the paths that were written or removed.  Raises UsageError E5041 before anything is touched, when files that the
-    compiler would replace are not as it left them.
+    compiler would replace are not as it left them.  The manifest comes last: the same command finishes what was
+    interrupted.
     """
-    from aot.cli.files import write_folder
+    from aot.cli.output_folder import write_new_folder
+    from aot.micro.generate import MANIFEST
+    from aot.support.digest import digest
 
     if old is None:
         every = {**files.once, **files.generated}
         if folder.exists():  # empty, and perhaps the one we are in: it must stay the same folder
-            for name, text in every.items():
-                _replace(folder / name, text)
+            _fill(folder, every)
         else:
-            write_folder(folder, every, force=False)
+            write_new_folder(folder, every)
         _make_executable(folder / "regenerate.sh")
         return sorted(every)
-    listed = old["generated"]
-    changed = _changed_by_hand(folder, files, listed)
+    changed = _changed_by_hand(folder, files, old)
     if changed:
         raise UsageError(*(Problem("E5041", f"'{folder / n}' was changed by hand; move it away for a new one") for n in changed))
-    written = [n for n, text in files.generated.items() if _replace(folder / n, text)]
+    in_order = sorted(files.generated, key=lambda n: n == MANIFEST)
+    written = [n for n in in_order if _replace(folder / n, files.generated[n])]
     written += [n for n, text in files.once.items() if not (folder / n).exists() and _replace(folder / n, text)]
-    for name in sorted(set(listed) - set(files.generated)):
-        if _inside(name) and (folder / name).is_file():
+    for name in sorted(set(old) - set(files.generated)):
+        if (folder / name).is_file() and digest((folder / name).read_bytes()) == old[name]:
             (folder / name).unlink()
             written.append(name)
     _make_executable(folder / "regenerate.sh")
     return sorted(written)
 
 
-def _inside(name: str) -> bool:
-    """Whether a manifest's path stays in the project: a manifest may come from anywhere."""
-    path = Path(name)
-    return not path.is_absolute() and ".." not in path.parts
+def _fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write all files into an empty folder; whatever goes wrong leaves it empty."""
+    try:
+        for name, text in files.items():
+            _replace(folder / name, text)
+    except BaseException:
+        for name in files:
+            (folder / name).unlink(missing_ok=True)
+        for parent in sorted({folder / p for n in files for p in PurePosixPath(n).parents} - {folder}, reverse=True):
+            with suppress(OSError):
+                parent.rmdir()
+        raise
 
 
 def _changed_by_hand(folder: Path, files: ProjectFiles, listed: Mapping[str, str]) -> list[str]:
     """Generated files whose content the user changed; models and boards are his to exchange."""
-    from aot.micro.generate import MANIFEST, digest
+    from aot.micro.generate import MANIFEST
+    from aot.support.digest import digest
 
     found = []
     for name in sorted({*files.generated, *listed}):
         path = folder / name
-        if name == MANIFEST or name.startswith(("models/", "board/")) or not _inside(name) or not path.is_file():
+        exchangeable = name.startswith(("models/", "board/")) and name in listed
+        if name == MANIFEST or exchangeable or not path.is_file():
             continue
         now = digest(path.read_bytes())
         wanted = digest(files.generated[name]) if name in files.generated else None
@@ -192,16 +203,22 @@ def _replace(path: Path, text: str | bytes) -> bool:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.write_bytes(data)
-        partial.replace(path)
+        try:
+            partial.write_bytes(data)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
-        raise UsageError(Problem("E5007", f"cannot write '{path}': {error.strerror}")) from None
+        raise write_error(path, error) from None
     return True
 
 
 def _make_executable(path: Path) -> None:
-    if path.is_file():
-        path.chmod(path.stat().st_mode | 0o111 & ~0o022)
+    try:
+        if path.is_file():
+            path.chmod(path.stat().st_mode | 0o111 & ~0o022)
+    except OSError as error:
+        raise write_error(path, error) from None
 
 
 def _report(

@@ -23,6 +23,7 @@ from aot.micro.board import Board
 from aot.micro.image import is_integer_model
 from aot.micro.project import Places, choose_places
 from aot.support.data import data_folder
+from aot.support.digest import digest
 from aot.support.names import c_identifier
 from aot.version import __version__
 
@@ -30,6 +31,7 @@ Array = np.ndarray[Any, Any]
 Text = str | bytes
 
 MANIFEST = "aot-project.json"
+PROJECT_SCHEMA = "aot-project/1"
 _PER_LINE = 16
 
 
@@ -144,17 +146,9 @@ def model_values(artifact: Artifact) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def digest(content: Text) -> str:
-    """SHA-256 of a file, blind to the line endings that a version control system may change in texts."""
-    data = content.encode() if isinstance(content, str) else content
-    if b"\0" not in data:
-        data = data.replace(b"\r\n", b"\n")
-    return hashlib.sha256(data).hexdigest()
-
-
 def _manifest(spec: Spec, generated: Mapping[str, Text]) -> str:
     document = {
-        "schema": "aot-project/1",
+        "schema": PROJECT_SCHEMA,
         "tool": {"name": "aot", "version": __version__},
         "kind": spec.kind,
         "board": spec.board.name,

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from aot.cli.files import check_usable, model_name, read_file, write_file, write_folder
+from aot.cli.files import check_usable, model_name, read_file, write_file
+from aot.cli.output_folder import MANIFEST, write_folder
 from aot.errors import UsageError
 
 OURS = {"metadata.json": '{"schema": "aot-metadata/1"}', "a.c": "int a;\n", "include/aot/b.h": b"#define B\n"}
@@ -23,7 +24,7 @@ def listing(folder: Path) -> list[str]:
 def test_writes_all_files_and_leaves_no_temporary_ones(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "out"
     written = write_folder(folder, OURS, force=False)
-    assert listing(folder) == sorted(OURS)
+    assert listing(folder) == sorted([*OURS, MANIFEST])
     assert all(p.is_file() for p in written)
     assert (folder / "a.c").read_text() == "int a;\n"
     assert [p.name for p in folder.parent.iterdir()] == ["out"]
@@ -37,14 +38,14 @@ def test_an_existing_folder_needs_force(tmp_path: Path) -> None:
         write_folder(folder, OURS, force=False)
     assert "old.c" in listing(folder)
     write_folder(folder, OURS, force=True)
-    assert listing(folder) == sorted(OURS)
+    assert listing(folder) == sorted([*OURS, MANIFEST])
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
 def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     write_folder(tmp_path / "out", OURS, force=False)
-    assert listing(tmp_path / "out") == sorted(OURS)
+    assert listing(tmp_path / "out") == sorted([*OURS, MANIFEST])
 
 
 def test_force_never_removes_what_is_not_ours(tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_a_full_disk_keeps_the_old_output(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_limit_of_the_system_on_file_sizes(tmp_path: Path) -> None:
     """The same with the kernel's own error instead of a made one."""
     code = (
-        "import resource, signal, sys\nfrom pathlib import Path\nfrom aot.cli.files import write_folder\n"
+        "import resource, signal, sys\nfrom pathlib import Path\nfrom aot.cli.output_folder import write_folder\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "write_folder(Path(sys.argv[1]), {'small': b'x', 'large': b'x' * 5000}, force=False)\n"
     )

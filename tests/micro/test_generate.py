@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.micro.generate import _literal, digest, project_kinds
+from aot.micro.generate import _literal, project_kinds
+from aot.support.digest import digest
 from tests.micro.projects import DIGITS, ROOT, TWO_IO, need, new, sh, snapshot
 
 
@@ -126,7 +127,7 @@ def test_a_manifest_cannot_name_files_outside(project: Path) -> None:
     manifest = json.loads((project / "aot-project.json").read_text())
     manifest["generated"]["../outside.txt"] = digest(b"stays")
     (project / "aot-project.json").write_text(json.dumps(manifest))
-    new(project, DIGITS, "--force")
+    new(project, DIGITS, "--force", code=2)
     assert outside.read_text() == "stays"
 
 

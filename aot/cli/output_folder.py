@@ -1,0 +1,232 @@
+"""Output folders: written whole or not at all, and replaced only where every file that goes is one that aot wrote.
+
+`aot-output.json` lists the files of a folder with their checksums.  With --force these may be replaced or removed, where they are
+as aot left them; all other files in the folder are the user's and stay.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from aot.errors import Problem, UsageError
+from aot.support.digest import digest
+
+MANIFEST = "aot-output.json"
+SCHEMA = "aot-output/1"
+
+_EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
+_HERE = -100  # AT_FDCWD
+
+
+def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool) -> list[Path]:
+    """Write `files` (path below the folder -> content) and the list of them so that the folder appears complete or not at all.
+
+    All is made in a temporary folder beside the wanted one and put in its place in one step: a disk that fills up, an error or
+    an interrupt leave the old folder or the new one, whole.  An existing folder with content is changed only with `force`, and
+    then what its list names is replaced, and files of the user's stay (E5004, E5005, E5041); a full disk is E5006.
+    """
+    listed = check_replaceable(folder, force=force)
+    kept = _kept(folder, listed)
+    _refuse_collisions(folder, kept, files)
+    content = {**files, MANIFEST: _manifest(files)}
+    _write(folder, content, kept)
+    return [folder / name for name in content]
+
+
+def write_new_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write a folder that is not there yet, or empty, without a list of its files (E5004 to E5007)."""
+    check_replaceable(folder, force=False)
+    _write(folder, files, ())
+
+
+def _write(folder: Path, content: Mapping[str, str | bytes], kept: Collection[str]) -> None:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise write_error(folder, error) from None
+    try:
+        _write_all(staging, content)
+        _keep(folder, staging, kept)
+        _put_in_place(staging, folder)
+    except OSError as error:
+        raise write_error(folder, error) from None
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)  # after the exchange: the old folder
+
+
+def check_replaceable(folder: Path, *, force: bool) -> Collection[str]:
+    """The files in `folder` that may be replaced; raises where it may not be written.  Verbs ask before the long work, too."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise UsageError(Problem("E5005", f"'{folder}' exists and is not a folder"))
+    if not folder.exists():
+        return ()
+    if Path.cwd().is_relative_to(folder.resolve()):
+        raise UsageError(Problem("E5005", f"'{folder}' is the current folder, or holds it; -o names another one"))
+    if not any(folder.iterdir()):
+        return ()
+    if not force:
+        raise UsageError(Problem("E5004", f"'{folder}' exists; --force replaces what aot wrote there, -o names another one"))
+    listed = read_manifest(folder / MANIFEST, SCHEMA)
+    if listed is None:
+        raise UsageError(
+            Problem("E5005", f"'{folder}' was not written by aot (it has no {MANIFEST} of ours); --force leaves it alone")
+        )
+    changed = sorted(name for name, known in listed.items() if not _is_as_written(folder / name, known))
+    if changed:
+        raise UsageError(*(Problem("E5041", f"'{folder / name}' is not as aot wrote it; move it away") for name in changed))
+    return {*listed, MANIFEST}
+
+
+def read_manifest(path: Path, schema: str) -> dict[str, str] | None:
+    """The files that a manifest lists (path -> checksum); None where it is not ours, or names a file outside its folder."""
+    try:
+        document = json.loads(path.read_bytes())
+        listed = dict(document["generated"])
+        ours = document["schema"] == schema and all(isinstance(v, str) and is_inside(k) for k, v in listed.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return listed if ours else None
+
+
+def is_inside(name: str) -> bool:
+    """Whether a manifest's path stays in its folder, and is written as we write it: a manifest may come from anywhere."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and str(path) == name and "\0" not in name
+
+
+def write_error(path: Path, error: OSError) -> UsageError:
+    """E5006 for a disk that is full, E5007 for all else."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    code = "E5006" if full else "E5007"
+    return UsageError(Problem(code, f"cannot write '{path}': {error.strerror}; nothing was changed there"))
+
+
+def encoded(content: str | bytes) -> bytes:
+    """The bytes of a file; what no encoding has (of a file name that is no UTF-8) is escaped."""
+    return content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+
+
+def _manifest(files: Mapping[str, str | bytes]) -> str:
+    document = {"schema": SCHEMA, "generated": {name: digest(files[name]) for name in sorted(files)}}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _is_as_written(path: Path, known: str) -> bool:
+    """Whether a listed file has the content that was listed, or is gone."""
+    if path.is_symlink():
+        return False
+    if not path.exists():
+        return True
+    try:
+        return path.is_file() and digest(path.read_bytes()) == known
+    except OSError:
+        return False
+
+
+def _kept(folder: Path, listed: Collection[str]) -> list[str]:
+    """What is in the folder and not listed: files, links and such, and folders with nothing in them."""
+    found = []
+    for root, folders, names in os.walk(folder):
+        here = Path(root).relative_to(folder)
+        links = [name for name in folders if (Path(root) / name).is_symlink()]
+        found += [(here / name).as_posix() for name in (*names, *links)]
+        if not names and not folders and root != str(folder):
+            found.append(here.as_posix())
+    return sorted(set(found) - set(listed))
+
+
+def _refuse_collisions(folder: Path, kept: Iterable[str], files: Iterable[str]) -> None:
+    """E5005 where a new file would have to replace one that is not ours, or needs a folder where there is a file."""
+    wanted = set(files)
+    above = {str(parent) for name in wanted for parent in PurePosixPath(name).parents}
+    bad = [
+        name
+        for name in kept
+        if name in wanted
+        or (name in above and not (folder / name).is_dir())
+        or any(str(p) in wanted for p in PurePosixPath(name).parents)
+    ]
+    if bad:
+        raise UsageError(*(Problem("E5005", f"'{folder / name}' was not written by aot and is in the way") for name in bad))
+
+
+def _write_all(staging: Path, files: Mapping[str, str | bytes]) -> None:
+    staging.chmod(0o777 & ~_umask())
+    for name, content in files.items():
+        path = staging / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encoded(content))
+
+
+def _umask() -> int:
+    """mkdtemp makes folders private; output folders are to be like any other."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _keep(folder: Path, staging: Path, kept: Iterable[str]) -> None:
+    """The user's files in the new folder as well: second names of the same files, so that none is ever missing."""
+    for name in kept:
+        source, target = folder / name, staging / name
+        for parent in reversed(PurePosixPath(name).parents):
+            if not (staging / parent).is_dir():
+                (staging / parent).mkdir()
+                shutil.copystat(folder / parent, staging / parent)
+        if source.is_dir() and not source.is_symlink():
+            target.mkdir(exist_ok=True)
+            shutil.copystat(source, target)
+            continue
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except OSError:  # a file system without second names
+            shutil.copy2(source, target, follow_symlinks=False)
+    if folder.exists():
+        shutil.copymode(folder, staging)
+
+
+def _put_in_place(staging: Path, folder: Path) -> None:
+    """Give the new folder its name; where there was one, `staging` holds it afterwards, or it is gone."""
+    if not folder.exists() or not any(folder.iterdir()):
+        staging.rename(folder)  # over an empty folder, too
+    elif not exchange(staging, folder):
+        _move_aside(staging, folder)
+
+
+def exchange(a: Path, b: Path) -> bool:
+    """Swap the names of two folders in one step; False where the system cannot (only Linux can)."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    if call(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        return False
+    raise OSError(number, os.strerror(number))
+
+
+def _move_aside(staging: Path, folder: Path) -> None:
+    """In two steps; whatever happens between them puts the old folder back."""
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+    try:
+        folder.rename(old / folder.name)
+        staging.rename(folder)
+    except BaseException:
+        if not os.path.lexists(folder):
+            (old / folder.name).rename(folder)
+        raise
+    finally:
+        if os.path.lexists(folder):
+            with suppress(OSError):
+                shutil.rmtree(old)
