@@ -6,18 +6,20 @@ import hashlib
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 from aot import op as operators
 from aot import topi
 from aot.errors import Problem, UsageError
-from aot.executor.aot import Executable, compile_schedule
+from aot.executor.aot import Executable, Planned, emit, plan_schedule
 from aot.executor.artifact import Artifact
 from aot.executor.bounds import memory_bounds
+from aot.executor.groups import cut_groups
 from aot.executor.layout import Io
 from aot.executor.metadata import BuildInfo
+from aot.executor.policy import Attempt, Plans
 from aot.executor.sharing import share_functions
 from aot.executor.te_compiler import Known, Policy, compile_main, lower_group
 from aot.frontend.macs import nominal_macs, nominal_shapes
@@ -123,54 +125,37 @@ def compile_model(
         bounds=bounds,
         options=asdict(options),
     )
-    known: Known = {}
-    result = _compile_main(main, cpu, name=name, options=options, info=info, known=known)
-    plain = replace(options, opt="balanced") if options.opt == "ram" else options
-    compiled = partial(_compile_main, main, cpu, name=name, options=plain, info=info, known=known)
-    if options.opt == "ram" and options.ram_budget is None and not options.feed_rows:
-        # whole layers may overlap more than the search for cascades counts on
-        whole = compiled()
-        whole = _within(bounds.liveness, whole, compiled) if _may_grow(plain) else whole
-        return min(result, whole, key=lambda e: e.layout.plan.size)
-    return _within(bounds.liveness, result, compiled) if _may_grow(options) else result
+    plans = plans_of(main, cpu, name=name, options=options, bound=bounds.liveness)
+    budget, opt = options.ram_budget, options.opt
+    planned = plans.usual(opt) if budget is None else plans.within(budget, opt)
+    return emit(planned, target=cpu, info=info)
 
 
-MOST_SLOWDOWN = 1.25
-"""How many times the instructions `balanced` may take to keep the workspace within the bound of whole tensors."""
+def plans_of(main: Function, cpu: Target, *, name: str, options: Options, bound: int) -> Plans:
+    """What the fused graph may become; of `options`, neither `opt` nor `ram_budget` counts.  `bound` as in Plans."""
+    made = _attempts(cut_groups(main, cpu), cpu, name=name, options=options)
+    return Plans(made, bound, OPTS, fed=options.feed_rows, pooled=bool(options.pooling.pools))
 
 
-def _may_grow(options: Options) -> bool:
-    """Whether scratch memory may take the workspace beyond the bound of whole tensors, where that pays."""
-    return options.opt == "balanced" and options.ram_budget is None and not options.feed_rows and not options.pooling.pools
+def _attempts(main: Function, cpu: Target, *, name: str, options: Options) -> Callable[[Attempt], Planned | None]:
+    """From the fused graph to a plan, each attempt once."""
+    known = Known()
+    optimized = cache(optimize)
 
+    @cache
+    def made(attempt: Attempt) -> Planned | None:
+        policy = Policy(
+            attempt.opt, options.kernels, options.flash_budget, attempt.ram_budget, options.feed_rows, attempt.whole_limit
+        )
+        draft = compile_main(main, cpu, name=name, policy=policy, known=known)
+        if draft is None:
+            return None
+        schedule = draft.map_functions(optimized)
+        if attempt.opt != "speed":  # where speed counts, numbers stay constants
+            schedule = share_functions(schedule)
+        return plan_schedule(replace(schedule, pooling=options.pooling), options.io, tight=attempt.tight)
 
-def _within(bound: int, usual: Executable, compiled: Callable[..., Executable]) -> Executable:
-    """The model with less scratch memory where it takes more than `bound` and that pays; `compiled` is for a `whole_limit`."""
-    if usual.layout.plan.size <= bound:
-        return usual
-    small = compiled(whole_limit=bound)
-    over = small.layout.plan.size - bound
-    if over > 0 and _pays(small, usual):  # layers that fit one by one do not so together, so each gets that much less
-        small = min(small, compiled(whole_limit=bound - over), key=lambda e: e.layout.plan.size)
-    return small if _pays(small, usual) else usual
-
-
-def _pays(small: Executable, usual: Executable) -> bool:
-    """Whether the smaller workspace saves a larger part of the memory than it costs of the speed, by the estimates."""
-    size, most = small.layout.plan.size, usual.layout.plan.size
-    time, least = small.schedule.estimate, usual.schedule.estimate
-    return size < most and size * time < most * least and time <= MOST_SLOWDOWN * least
-
-
-def _compile_main(
-    main: Function, cpu: Target, *, name: str, options: Options, info: BuildInfo, known: Known, whole_limit: int | None = None
-) -> Executable:
-    """From the fused graph to C; `whole_limit` as in Policy, `known` as for compile_main."""
-    policy = Policy(options.opt, options.kernels, options.flash_budget, options.ram_budget, options.feed_rows, whole_limit)
-    schedule = compile_main(main, cpu, name=name, policy=policy, known=known).map_functions(optimize)
-    if options.opt != "speed":  # where speed counts, numbers stay constants
-        schedule = share_functions(schedule)
-    return compile_schedule(replace(schedule, pooling=options.pooling), target=cpu, io=options.io, info=info)
+    return made
 
 
 def lower(func: Function, target: str | Target = "cortex-m4", *, name: str = "kernel") -> PrimFunc:

@@ -66,13 +66,35 @@ class Executable:
         return outputs
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A schedule with the memory plan that was made for it."""
+
+    schedule: Schedule
+    layout: Layout
+
+    @property
+    def size(self) -> int:
+        """Bytes of the workspace."""
+        return self.layout.plan.size
+
+    @property
+    def estimate(self) -> int:
+        """Instructions of one run, as far as the kernels state them."""
+        return self.schedule.estimate
+
+
 def compile_schedule(schedule: Schedule, *, target: Target, io: Io = "arena", info: BuildInfo | None = None) -> Executable:
-    """Plan memory, merge equal functions and constants, and write the C files and the metadata.
+    """Plan memory and emit the model.
 
     Raises E9001 for a schedule that contradicts itself and E9005 for a plan that the verifier refuses.
     """
-    info = info or BuildInfo()
-    schedule, layout = _least_copies(schedule, io, tight=info.opt == "ram")
+    return emit(plan_schedule(schedule, io), target=target, info=info or BuildInfo())
+
+
+def emit(planned: Planned, *, target: Target, info: BuildInfo) -> Executable:
+    """Merge equal functions and constants, and write the C files and the metadata."""
+    schedule, layout = planned.schedule, planned.layout
     functions, names = _merge_functions(schedule, target)
     arrays, constants, tensors = _merge_constants(schedule)
     arrays = place_constants(arrays, schedule, constants, schedule.pooling)
@@ -97,7 +119,7 @@ def compile_schedule(schedule: Schedule, *, target: Target, io: Io = "arena", in
     return Executable(schedule, layout, layers, functions, arrays, main, artifact)
 
 
-def _least_copies(schedule: Schedule, io: Io, *, tight: bool) -> tuple[Schedule, Layout]:
+def plan_schedule(schedule: Schedule, io: Io, *, tight: bool = False) -> Planned:
     """Views for copies, within the memory of whole tensors side by side; with `tight` within that of the plan with the copies.
 
     A tensor that is made part by part has to be there earlier.
@@ -113,7 +135,7 @@ def _least_copies(schedule: Schedule, io: Io, *, tight: bool) -> tuple[Schedule,
         planned = make_layout(trial, io)
         if planned.plan.size <= limit:
             best, layout = trial, planned
-    return best, layout
+    return Planned(best, layout)
 
 
 def _place(schedule: Schedule, layout: Layout, tensor: TensorRef, tensors: Sequence[int]) -> Place:

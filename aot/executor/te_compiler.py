@@ -5,12 +5,14 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from aot.errors import Problem, UnsupportedError, UsageError, internal
 from aot.executor.cascade.items import Items
 from aot.executor.cascade.search import Limits, use_cascades
-from aot.executor.groups import accepting, cut_groups, group_of
+from aot.executor.groups import accepting, group_of
+from aot.executor.policy import MOST_SLOWDOWN
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.executor.selection import Budget, Candidate, Stored, choose, distinct_bytes, stored
 from aot.ir.op import F_IS_VIEW, Array, Op
@@ -29,7 +31,8 @@ class Policy:
     """How kernels are chosen: what to favour, and limits in bytes for flash (constants and kernel code) and RAM (workspace).
 
     `kernels` "generic" leaves out everything that is made for an instruction set.  `feed_rows`: the input comes row by row.
-    `whole_limit`: bytes within which whole layers should run where they have kernels that can; without cascades.
+    A `ram_budget` of 0 asks for the smallest workspace, whatever it costs.  `whole_limit`: bytes within which whole layers
+    should run where they have kernels that can; without cascades.
     """
 
     opt: str = "balanced"
@@ -56,8 +59,26 @@ def lower_group(func: Function, target: Target, name: str) -> Lowered:
     return _accepting(group, target)[0].lower(group, target, name)
 
 
-Known = dict[tuple[int, str, bool], tuple[Function, Candidate]]
-"""By id of the group's function, name of the implementation and `keyed`: the function (its id stays its own), the candidate."""
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The calls of a model in their order, with the group and all kernels of each."""
+
+    schedule: Schedule
+    functions: tuple[Function, ...]
+    found: tuple[Sequence[Candidate], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was made for one model and target, and is kept for the next policy with the same `kernels`.
+
+    `lowered` by id of the group's function, name of the implementation and key of its code: the function (its id stays its own),
+    the candidate.  `drafts` and `items` by what of the policy they depend on.
+    """
+
+    lowered: dict[tuple[int, str, str], tuple[Function, Candidate]] = field(default_factory=dict)
+    drafts: dict[Hashable, Draft] = field(default_factory=dict)
+    items: dict[Hashable, Items] = field(default_factory=dict)
 
 
 def candidates(
@@ -75,10 +96,11 @@ def candidates(
     Without `keyed` their keys tell nothing of shared code, which saves most of the time.  `repeated` are the keys of the weights
     that several layers have; kernels made for those are left out elsewhere.  What is in `known` is not lowered again.
     """
-    known = {} if known is None else known
+    known = Known() if known is None else known
     code_key: Callable[[PrimFunc], Hashable] = id
     if keyed:
         code_key = structural_key if policy.opt == "speed" else lambda f: sharing_key(flatten(simplified(f)))
+    keys = "" if not keyed else "structural" if policy.opt == "speed" else "sharing"
     group = group_of(func)
     weights = _weights(group)
     found: list[Candidate] = []
@@ -89,11 +111,11 @@ def candidates(
             continue
         if impl.for_repeated and not any(w.key in repeated for w in weights[:1]):
             continue
-        key = (id(func), impl.name, keyed)
-        if key not in known:
+        key = (id(func), impl.name, keys)
+        if key not in known.lowered:
             lowered = impl.lower(group, target, name)
-            known[key] = func, _candidate(lowered, code_key(lowered.func), weights, keyed=keyed)
-        found.append(known[key][1])
+            known.lowered[key] = func, _candidate(lowered, code_key(lowered.func), weights, keyed=keyed)
+        found.append(known.lowered[key][1])
     return _packed(found) if policy.opt == "size" else found
 
 
@@ -143,12 +165,55 @@ def _accepting(group: Group, target: Target) -> list[Impl]:
 
 def compile_main(
     func: Function, target: Target, *, name: str, policy: Policy | None = None, known: Known | None = None
-) -> Schedule:
-    """Lower every fused call of `func` (the main function after fuse_ops) in the order of the file's operators.
+) -> Schedule | None:
+    """Lower every fused call of `func` (the main function after cut_groups) in an order of execution, and choose the kernels.
 
-    `known` keeps what was lowered for the next call with the same target and `kernels`, and both with `opt` "speed" or neither.
+    `known` keeps what was made for the next policy.  None where nothing fits the RAM budget.
     """
-    return _Compiler(cut_groups(func, target), target, name, policy or Policy(), known).schedule()
+    policy, known = policy or Policy(), Known() if known is None else known
+    key = (policy.opt if policy.opt in ("speed", "size") else "", policy.limits_ram)
+    if key not in known.drafts:
+        known.drafts[key] = _Compiler(func, target, name, policy, known).draft()
+    draft = known.drafts[key]
+    if policy.feed_rows and len(draft.schedule.inputs) != 1:
+        raise UsageError(Problem("E5054", f"{len(draft.schedule.inputs)} inputs; only a single one can be fed by rows", name))
+    schedule, found = draft.schedule, list(draft.found)
+    if policy.cascades or policy.whole_limit is not None:
+        if (key, policy.feed_rows) not in known.items:
+            lower = partial(_lower_rows, target=target, policy=policy, known=known)
+            fed = schedule.inputs[0] if policy.feed_rows else None
+            known.items[key, policy.feed_rows] = Items(schedule, draft.functions, found, lower=lower, fed=fed)
+        items = known.items[key, policy.feed_rows].again()
+        if policy.whole_limit is not None:
+            found = [_within(items, i, layer, policy) for i, layer in enumerate(found)]
+        else:
+            cascaded = use_cascades(schedule, items, _limits(draft, policy))
+            if cascaded is None:
+                return None
+            schedule, found = cascaded
+    return replace(schedule, calls=choose_kernels(schedule, found, policy))
+
+
+def _lower_rows(func: Function, name: str, *, target: Target, policy: Policy, known: Known) -> list[Candidate]:
+    return candidates(func, target, name, policy, keyed=False, known=known)
+
+
+def _within(items: Items, i: int, layer: Sequence[Candidate], policy: Policy) -> Sequence[Candidate]:
+    """The kernels of layer i that run within `whole_limit`; where none does: all of them, for `ram` the one of least scratch."""
+    assert policy.whole_limit is not None
+    item = items.whole(i, policy.whole_limit)
+    if item is not None:
+        return item.kernels
+    return layer if policy.opt != "ram" else (min(layer, key=lambda c: (c.scratch, c.instructions)),)
+
+
+def _limits(draft: Draft, policy: Policy) -> Limits:
+    """What the search for cascades may take."""
+    if policy.ram_budget is not None:
+        return Limits(policy.ram_budget or None)
+    usual = _selected(draft.found, replace(policy, opt="balanced") if policy.opt == "ram" else policy)
+    most = int(MOST_SLOWDOWN * sum(c[k].instructions for c, k in zip(draft.found, usual, strict=True)))
+    return Limits(None, most, small=policy.opt == "ram")
 
 
 def execution_order(func: Function) -> list[Expr]:
@@ -224,7 +289,7 @@ def _op_indices(expr: Expr) -> Iterator[int]:
 class _Compiler:
     """Gives tensors names and turns nodes into layer calls."""
 
-    def __init__(self, func: Function, target: Target, name: str, policy: Policy, known: Known | None) -> None:
+    def __init__(self, func: Function, target: Target, name: str, policy: Policy, known: Known) -> None:
         self._func, self._target, self._name, self._policy, self._known = func, target, name, policy, known
         self._names = NameSupply()
         self._refs: dict[int, tuple[TensorRef, ...]] = {}
@@ -236,7 +301,7 @@ class _Compiler:
         self._repeated = _repeated_weights(func)
         self._computed_by = _last_calls(func)
 
-    def schedule(self) -> Schedule:
+    def draft(self) -> Draft:
         for var in self._func.params:
             self._refs[id(var)] = (self._ref(var, var.type, var.name),)
         inputs = tuple(self._refs[id(v)][0] for v in self._func.params)
@@ -244,27 +309,8 @@ class _Compiler:
             if id(expr) not in self._refs:
                 self._refs[id(expr)] = self._visit(expr)
         outputs = self._refs[id(self._func.body)]
-        draft = Schedule(self._name, inputs, outputs, tuple(self._calls), self._views, self._constants)
-        found: Sequence[Sequence[Candidate]] = self._candidates
-        if self._policy.feed_rows and len(inputs) != 1:
-            raise UsageError(Problem("E5054", f"{len(inputs)} inputs; only a single one can be fed by rows", self._name))
-        if self._policy.whole_limit is not None:
-            items = Items(draft, self._functions, found, lower=self._lower)
-            fitting = [items.whole(i, self._policy.whole_limit) for i in range(len(found))]
-            found = [layer if item is None else item.kernels for layer, item in zip(found, fitting, strict=True)]
-        elif self._policy.cascades:
-            usual = _selected(found, replace(self._policy, opt="balanced") if self._policy.opt == "ram" else self._policy)
-            limits = Limits(
-                self._policy.ram_budget,
-                sum(c[k].instructions for c, k in zip(found, usual, strict=True)),
-                fed=self._policy.feed_rows,
-                small=self._policy.opt == "ram" or self._policy.ram_budget is not None,
-            )
-            draft, found = use_cascades(draft, self._functions, found, lower=self._lower, limits=limits)
-        return replace(draft, calls=choose_kernels(draft, found, self._policy))
-
-    def _lower(self, func: Function, name: str) -> list[Candidate]:
-        return candidates(func, self._target, name, self._policy, keyed=False, known=self._known)
+        schedule = Schedule(self._name, inputs, outputs, tuple(self._calls), self._views, self._constants)
+        return Draft(schedule, tuple(self._functions), tuple(map(tuple, self._candidates)))
 
     def _ref(self, expr: Expr, type_: TensorType, name: str) -> TensorRef:
         tensor = expr.span.tensor

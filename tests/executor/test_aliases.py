@@ -123,9 +123,9 @@ def test_memory_decides(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(aot, "with_aliases", lambda schedule, **_: schedule)
         plain = compile_model(model, target="host")
     for tight, limit in ((False, liveness_bound(plain.layout.buffers)), (True, plain.layout.plan.size)):
-        schedule, layout = aot._least_copies(plain.schedule, "arena", tight=tight)
-        assert len(schedule.calls) < len(plain.schedule.calls)
-        assert layout.plan.size <= limit
+        planned = aot.plan_schedule(plain.schedule, "arena", tight=tight)
+        assert len(planned.schedule.calls) < len(plain.schedule.calls)
+        assert planned.size <= limit
 
 
 @st.composite

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 from aot.executor.cascade.chain import Chain, Part, Style, is_fed, make_chain
@@ -37,6 +38,9 @@ CALL_INSTRUCTIONS = 40
 Lower = Callable[[Function, str], Sequence[Candidate]]
 """(primitive function, name) -> all kernels for it"""
 
+Windows = tuple[tuple[int, int], ...]
+"""What tells the cascades of some layers apart: rows and margins of each node."""
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -70,8 +74,15 @@ class Items:
         self._readers = [i for i, c in enumerate(schedule.calls) if fed is not None and fed in map(schedule.root, c.inputs)]
         self._wholes: dict[tuple[int, int], int] = {}
         self._rows: dict[tuple[int, int, tuple[bool, ...]], tuple[Candidate, ...]] = {}
-        self._bases: dict[tuple[int, int], dict[tuple[tuple[int, int], ...], tuple[int, Chain]]] = {}
+        self._made: dict[tuple[int, int, tuple[Style, ...]], tuple[Windows, int, Chain] | None] = {}
+        self._bases: dict[tuple[int, int], dict[Windows, tuple[int, Chain]]] = {}
         self._least: dict[tuple[int, int], int] = {}
+
+    def again(self) -> Items:
+        """The same for another search: nothing is computed twice, and nothing that a search refined is in the next one."""
+        other = copy(self)
+        other._bases = {}
+        return other
 
     # ---- whole layers
 
@@ -116,6 +127,11 @@ class Items:
         return sum(-(-t.type.nbytes // 4) * 4 for t, (a, b) in self._lives.items() if a <= last and b >= first and t not in own)
 
     @property
+    def fed(self) -> bool:
+        """Whether the input comes row by row."""
+        return self._fed is not None
+
+    @property
     def everything(self) -> int:
         """Bytes that are enough for any cover of whole layers, behind a first cascade where the input is fed by rows."""
         tensors = [t for p in self.parts for t in (*p.inputs, *p.outputs)]
@@ -140,15 +156,20 @@ class Items:
 
     def _add(self, i: int, j: int, styles: Sequence[Style]) -> tuple[int, Chain] | None:
         """Make the cascade with a style for each layer, and keep it."""
+        style = (i, j, tuple(styles))
+        if style not in self._made:
+            self._made[style] = self._make(i, j, styles)
+        made = self._made[style]
+        return None if made is None else self._bases[i, j].setdefault(made[0], made[1:])
+
+    def _make(self, i: int, j: int, styles: Sequence[Style]) -> tuple[Windows, int, Chain] | None:
         chain = make_chain(self.parts[i : j + 1], styles, self._fed)
         if chain is None or not self._admissible(chain):
             return None
         if self._fed in chain.externals and not is_fed(chain):
             return None
-        key = tuple((n.rows, sum(n.margins)) for n in chain.nest.nodes)
-        if key not in self._bases[i, j]:
-            self._bases[i, j][key] = self._base(i, j, chain), chain
-        return self._bases[i, j][key]
+        windows = tuple((n.rows, sum(n.margins)) for n in chain.nest.nodes)
+        return windows, self._base(i, j, chain), chain
 
     def refine(self, item: Item, limit: int) -> bool:
         """Look for other styles that make a cascade faster under the limit; whether there are."""

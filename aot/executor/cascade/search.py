@@ -1,8 +1,8 @@
 """Which layers become cascades: dynamic programming over cut points of the order of execution.
 
 Under a limit for the bytes the items with the fewest instructions that cover all layers are found exactly; `ram` asks for the
-smallest limit whose plan stays within SLOWDOWN of the usual one.  An item's bytes are those of the planner for its own buffers,
-everything else that is alive packed beside them.
+smallest limit whose plan stays within policy.MOST_SLOWDOWN of the usual one.  An item's bytes are those of the planner for its
+own buffers, everything else that is alive packed beside them.
 """
 
 from __future__ import annotations
@@ -13,26 +13,18 @@ from dataclasses import dataclass, replace
 from aot.errors import Problem, UsageError
 from aot.executor.cascade.chain import Part
 from aot.executor.cascade.emit import FEED, Work, emit
-from aot.executor.cascade.items import Item, Items, Lower
+from aot.executor.cascade.items import Item, Items
 from aot.executor.schedule import Callee, LayerCall, Schedule
 from aot.executor.selection import Candidate
 from aot.op.impl import Lowered
-from aot.relay.expr import Function
-
-SLOWDOWN = 1.25
-"""How many times the instructions of a plan without cascades `ram` may take, by the estimates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`budget`: bytes that the workspace may take (None: as few as possible); `usual`: instructions without cascades.
-
-    `fed`: the model's only input comes row by row and is not in the workspace; `small`: even where that costs instructions.
-    """
+    """`budget`: bytes of the workspace.  Without one, `small` asks for as few as `most` instructions (None: any) allow."""
 
     budget: int | None
-    usual: int
-    fed: bool = False
+    most: int | None = None
     small: bool = True
 
 
@@ -89,16 +81,16 @@ def cost_of(found: Sequence[Item]) -> int:
     return sum(item.instructions for item in found)
 
 
-def smallest(items: Items, high: int, *, most: int) -> list[Item]:
+def smallest(items: Items, high: int, *, most: int | None) -> list[Item]:
     """The cover of at most `most` instructions under the least limit, within STEP bytes; `high` must be enough."""
     low, best = 0, cover(items, high)
     assert best is not None, "whole layers fit into the sum of everything"
     while high - low > STEP:
         middle = (low + high) // 2
         found = cover(items, middle)
-        if found is not None and cost_of(found) > most:
+        if found is not None and most is not None and cost_of(found) > most:
             found = best_cover(items, middle)
-        if found is not None and cost_of(found) <= most:
+        if found is not None and (most is None or cost_of(found) <= most):
             high, best = middle, found
         else:
             low = middle
@@ -136,23 +128,20 @@ def build_cascade(schedule: Schedule, item: Item, parts: Sequence[Part], *, fed:
     return call, candidate
 
 
-def use_cascades(
-    schedule: Schedule, functions: Sequence[Function], found: Sequence[Sequence[Candidate]], *, lower: Lower, limits: Limits
-) -> tuple[Schedule, list[Sequence[Candidate]]]:
+def use_cascades(schedule: Schedule, items: Items, limits: Limits) -> tuple[Schedule, list[Sequence[Candidate]]] | None:
     """The schedule with cascades where they pay, and for each of its calls the kernels that may be chosen.
 
-    With a budget: the fewest instructions within it.  Without one, or where nothing fits it: the smallest workspace whose
-    instructions stay within SLOWDOWN of the usual ones.  E5054 where the model cannot be fed by rows.
+    With a budget: the fewest instructions within it, None where nothing fits.  E5054 where the model cannot be fed by rows.
     """
-    items = Items(schedule, functions, found, lower=lower, fed=schedule.inputs[0] if limits.fed else None)
-    chosen = None if limits.budget is None else best_cover(items, limits.budget)
-    if chosen is None and not limits.small:
-        chosen = best_cover(items, items.everything)
-    if chosen is None and cover(items, items.everything) is not None:
-        chosen = smallest(items, items.everything, most=int(SLOWDOWN * limits.usual))
-    if chosen is None:
+    if cover(items, items.everything) is None:
         where = schedule.inputs[0].name
         raise UsageError(Problem("E5054", f"the layers that read {where} cannot run row by row, so it cannot be fed so", where))
+    if limits.budget is None and limits.small:
+        chosen: list[Item] | None = smallest(items, items.everything, most=limits.most)
+    else:
+        chosen = best_cover(items, items.everything if limits.budget is None else limits.budget)
+    if chosen is None:
+        return None
     calls: list[LayerCall] = []
     kernels: list[Sequence[Candidate]] = []
     for item in chosen:
@@ -160,7 +149,7 @@ def use_cascades(
             calls.append(schedule.calls[item.first])
             kernels.append(item.kernels)
         else:
-            call, candidate = build_cascade(schedule, item, items.parts, fed=limits.fed and item.first == 0)
+            call, candidate = build_cascade(schedule, item, items.parts, fed=items.fed and item.first == 0)
             calls.append(call)
             kernels.append([candidate])
     return replace(schedule, calls=tuple(calls)), kernels

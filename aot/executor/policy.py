@@ -1,0 +1,136 @@
+"""What memory may cost in speed, and which plans are tried for it.
+
+Every mode has a usual plan, the one without a budget for RAM.  A budget that the usual plan meets changes nothing.  Where it does
+not, the fewest instructions within the budget are searched for; where nothing fits, the result is the smallest plan of a family
+that depends neither on the mode nor on the budget, so that no other mode and no other budget is known to need less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aot.executor.aot import Planned
+
+MOST_SLOWDOWN = 1.25
+"""How many times the instructions of the fastest plan a smaller one may take, by the estimates.
+
+In `balanced` to keep the workspace within the bound of whole tensors, in `ram` for the smallest workspace.
+"""
+
+TRIES = 3
+"""Limits that are tried for a budget: layers that fit one by one need not do so together."""
+
+DESCENT = 6
+"""Limits below the smallest plan so far that are tried where nothing fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way to compile: `opt`, `ram_budget` (0: as small as can be) and `whole_limit` as in te_compiler.Policy.
+
+    `tight`: views take the place of copies only where the plan does not grow by them.
+    """
+
+    opt: str
+    ram_budget: int | None = None
+    whole_limit: int | None = None
+    tight: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """The plans of one model: `made` carries an attempt out (None where no layers fit its budget), and keeps its result.
+
+    `bound`: bytes of whole tensors that never overlap.  `fed`: the input comes row by row, so some layers always run so.
+    `pooled`: the workspace is spread over several memories.
+    """
+
+    made: Callable[[Attempt], Planned | None]
+    bound: int
+    modes: tuple[str, ...]
+    fed: bool = False
+    pooled: bool = False
+
+    def usual(self, opt: str) -> Planned:
+        """The plan of a mode that has no budget."""
+        first = self._made(opt, tight=opt == "ram")
+        if opt == "ram" and not self.fed:
+            # whole layers may overlap more than the search for cascades counts on
+            return min(first, self._balanced(tight=True), key=lambda p: p.size)
+        return self._balanced(tight=False) if opt == "balanced" else first
+
+    def within(self, budget: int, opt: str) -> Planned:
+        """The plan of a mode that has a budget for RAM, in bytes."""
+        usual = self.usual(opt)
+        if usual.size <= budget:
+            return usual
+        limit = budget
+        for _ in range(TRIES):
+            trial = self.made(Attempt(opt, limit, tight=True)) if limit > 0 else None
+            if trial is None:
+                break
+            if trial.size <= budget:
+                return trial
+            limit -= trial.size - budget
+        family = []
+        for plan in self._smallest():
+            if plan.size <= budget:
+                return plan
+            family.append(plan)
+        return min(family, key=lambda p: (p.size, p.estimate))
+
+    def _made(self, opt: str, *, whole_limit: int | None = None, tight: bool) -> Planned:
+        """An attempt that cannot fail, as it has no budget."""
+        planned = self.made(Attempt(opt, None, whole_limit, tight))
+        assert planned is not None, "without a budget there is a plan"
+        return planned
+
+    def _balanced(self, *, tight: bool) -> Planned:
+        """The fastest plan, or one with less scratch memory where that takes it beyond `bound` and the other pays."""
+        usual = self._made("balanced", tight=tight)
+        if self.fed or self.pooled or usual.size <= self.bound:
+            return usual
+        small = self._made("balanced", whole_limit=self.bound, tight=tight)
+        over = small.size - self.bound
+        if over > 0 and pays(small, usual):  # layers that fit one by one do not so together, so each gets that much less
+            small = min(small, self._made("balanced", whole_limit=self.bound - over, tight=tight), key=lambda p: p.size)
+        return small if pays(small, usual) else usual
+
+    def _smallest(self) -> Iterator[Planned]:
+        """Small plans: that of `ram`, ever smaller ones at whatever cost, and those of the other modes."""
+        known = [self.usual("ram")]
+        yield known[0]
+        for attempt in self._descents(known):
+            trial = self.made(attempt)
+            if trial is not None:
+                known.append(trial)
+                yield trial
+        for opt in self.modes:
+            yield self.usual(opt)
+
+    def _descents(self, known: Sequence[Planned]) -> Iterator[Attempt]:
+        """The smallest sum of estimates, then limits below the smallest of the plans in `known`, while these get smaller."""
+        yield Attempt("ram", 0, tight=True)
+        for whole in (False,) if self.fed else (False, True):
+            limit = min(p.size for p in known) - 1
+            for _ in range(DESCENT):
+                before = len(known)
+                yield Attempt("ram", None, limit, tight=True) if whole else Attempt("ram", limit, tight=True)
+                sizes = [p.size for p in known]
+                if len(known) == before or (sizes[-1] > limit and sizes[-1] in sizes[:-1]):
+                    break
+                limit -= max(1, sizes[-1] - limit)
+                if limit <= 0:
+                    break
+
+
+def pays(small: Planned, usual: Planned) -> bool:
+    """Whether the smaller workspace saves a larger part of the memory than it costs of the speed, by the estimates."""
+    return (
+        small.size < usual.size
+        and small.size * small.estimate < usual.size * usual.estimate
+        and small.estimate <= MOST_SLOWDOWN * usual.estimate
+    )
