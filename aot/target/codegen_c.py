@@ -24,18 +24,18 @@ from aot.tir.arith import wrap
 from aot.tir.buffer import Buffer, flat_index
 from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var, binop, cast, select
 from aot.tir.function import PrimFunc
-from aot.tir.intrin import COperand, Intrin
+from aot.tir.intrin import BlockText, COperand, Intrin
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
 
 Linkage = Literal["static", "extern"]
 
 FEATURE_TEST = {
-    "dsp": "defined(__ARM_FEATURE_DSP)",
-    "mve": "defined(__ARM_FEATURE_MVE)",
-    "thumb2": "defined(__ARM_FEATURE_SAT)",
-    "vfp": "defined(__ARM_FEATURE_DSP) && defined(__ARM_FP)",
+    "dsp": ("AOT_DSP",),
+    "mve": ("defined(__ARM_FEATURE_MVE)",),
+    "thumb2": ("AOT_SAT",),
+    "vfp": ("AOT_DSP", "AOT_FPU"),
 }
-"""CPU feature -> the test of Arm C Language Extensions macros for it; Thumb-2 comes with SSAT, Armv6-M lacks both."""
+"""CPU feature -> the preprocessor's tests for it (aot/kernel.h); Thumb-2 comes with SSAT, Armv6-M lacks both."""
 
 _PREC = {"*": 12, "/": 12, "%": 12, "+": 11, "-": 11, "<<": 10, ">>": 10, "<": 9, "<=": 9, ">": 9, ">=": 9, "==": 8, "!=": 8}
 _PREC |= {"&": 7, "^": 6, "|": 5, "&&": 4, "||": 3}
@@ -44,6 +44,13 @@ _PRIMARY, _UNARY, _TERNARY = 15, 14, 2
 _EXPLICIT = frozenset({"<<", ">>", "&", "^", "|", "&&", "||"}) | COMPARISONS
 _NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
 _PLAIN_CALL = re.compile(r"\w+\((\{\d+\}(, )?)*\)")
+
+
+def build_test(requires: str, block: BlockText) -> str:
+    """The preprocessor's condition under which a block can be compiled."""
+    tests = [*FEATURE_TEST[requires], *(["AOT_FPU"] if block.fpu else [])]
+    tests += [f"AOT_REGISTERS >= {block.registers}"] if block.registers else []
+    return " && ".join(dict.fromkeys(tests))
 
 
 def suffix(dtype: str) -> str:
@@ -68,7 +75,7 @@ def emit_func(
     text = printer.text
     for line in describe(func, note):
         text.line(line)
-    head = "static void" if linkage == "static" else "void"
+    head = "AOT_KERNEL static void" if linkage == "static" else "AOT_KERNEL void"
     text.lines(wrap_call(f"{head} {name}(", printer.parameters(), ") {"))
     with text.indented():
         for unused in printer.unused_parameters():
@@ -285,8 +292,9 @@ class _Printer:
                 operands[param.name] = COperand(scalars=self._locals[operand.buffer])
             else:
                 operands[param.name] = COperand(pointer=self._pointer(operand))
-        self.text.line_at_margin(f"#if {FEATURE_TEST[intrin.requires]}")
-        self.text.lines(intrin.emit(operands))
+        emitted = intrin.emit(operands)
+        self.text.line_at_margin(f"#if {build_test(intrin.requires, emitted)}")
+        self.text.lines(emitted.text)
         self.text.line_at_margin("#else")
         self._inline(block)
         self.text.line_at_margin("#endif")

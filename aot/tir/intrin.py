@@ -47,12 +47,22 @@ class COperand:
     value: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class BlockText:
+    """The C statements of a block, and what they take that a build may not have: core registers, an FPU."""
+
+    text: str
+    registers: int = 0
+    fpu: bool = False
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorIntrin:
     """A block intrinsic: its meaning is the loop nest `desc`, its C text comes from `emit`.
 
     `emit` receives the operands by the names of `desc`'s parameters and returns C statements (usually one asm block).  Where the
-    target lacks `requires`, the code generator prints `desc` instead, so host and interpreter run the same meaning.
+    target lacks `requires`, the code generator prints `desc` instead, so host and interpreter run the same meaning; where it has
+    it, both are printed, and the preprocessor takes `desc` in a build that lacks `requires`, the registers or the FPU.
 
     `ordered`: the C text writes no byte of memory before the loads that `desc` has in front of that store, so that operands may
     overlap as they may in `desc`.
@@ -60,7 +70,7 @@ class TensorIntrin:
 
     name: str
     desc: PrimFunc
-    emit: Callable[[Mapping[str, COperand]], str]
+    emit: Callable[[Mapping[str, COperand]], BlockText]
     requires: str = "dsp"
     header: str = "aot/kernel.h"
     ordered: bool = False

@@ -19,7 +19,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import BinOp, Expr, Imm, Load, Select, Var, cast, clamp, select
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.interpreter import InterpreterError, run
-from aot.tir.intrin import Intrin, TensorIntrin
+from aot.tir.intrin import BlockText, Intrin, TensorIntrin
 from aot.tir.stmt import Store
 from tests.c_tools import compile_all, shared_library
 
@@ -162,9 +162,12 @@ def mac_intrin() -> TensorIntrin:
     return TensorIntrin(
         "mac2x4",
         d.finish(),
-        lambda ops: "\n".join(
-            f"{a} = aot_fake_mac({ops['x'].pointer}, {ops['w'].pointer} + {4 * i}, {a});"
-            for i, a in enumerate(ops["acc"].scalars)
+        lambda ops: BlockText(
+            "\n".join(
+                f"{a} = aot_fake_mac({ops['x'].pointer}, {ops['w'].pointer} + {4 * i}, {a});"
+                for i, a in enumerate(ops["acc"].scalars)
+            ),
+            registers=5,
         ),
     )
 
@@ -218,12 +221,14 @@ def test_look_of_a_function() -> None:
     assert head == (
         '/* op 3 CONV_2D "sep2/ *conv? ?/"\n   int8[4, 8] -> int8[4, 4]\n   kernel generic.conv2d(1,2), 128 MACs\n'
     )  # fmt: skip
-    assert body.startswith("static void net_conv2d_0(const int8_t *x, int8_t *y, const uint8_t *params, int16_t *row) {\n")
+    assert body.startswith(
+        "AOT_KERNEL static void net_conv2d_0(const int8_t *x, int8_t *y, const uint8_t *params, int16_t *row) {\n"
+    )
     assert "      int32_t acc_0 = 0, acc_1 = 0;\n" in body
     assert "dead" not in body
     assert "unused" not in body
     assert "acc_0 = aot_fake_mac(&x[i * 8 + k], (const int8_t *)&params[o * 8 + k] + 0, acc_0);" in body
-    assert "#if defined(__ARM_FEATURE_DSP)\n" in body
+    assert "#if AOT_DSP && AOT_REGISTERS >= 5\n" in body
     assert "#if" not in emit_func(conv(), name="f", target=HOST)
     assert "y[i * 4 + o] = (int8_t)aot_ssat8(q);" in body
 

@@ -14,7 +14,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import ARITHMETIC, COMPARISONS, BinOp, Cast, Expr, Load, Select, cast, equal, imm, select
 from aot.tir.function import PrimFunc
 from aot.tir.interpreter import InterpreterError, compiled, run, run_module
-from aot.tir.intrin import Intrin, TensorIntrin
+from aot.tir.intrin import BlockText, Intrin, TensorIntrin
 from aot.tir.stmt import CallPrim, Region, Store
 from tests.tir.kernels import blocked_dense, conv, random_buffers, results
 
@@ -263,7 +263,7 @@ def add_block() -> TensorIntrin:
     x, acc = b.input("x", (2,), "int16", align=4), b.output("acc", (2,), "int32")
     with b.for_("i", 2) as i:
         b.store(acc, i, acc[i] + cast("int32", x[i]))
-    return TensorIntrin("test.add2", b.finish(), lambda _: "")
+    return TensorIntrin("test.add2", b.finish(), lambda _: BlockText(""))
 
 
 def block_func(index: Expr | None = None, *, dtype: str = "int16") -> PrimFunc:

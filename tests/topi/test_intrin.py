@@ -145,7 +145,7 @@ def test_block_in_the_interpreter(pairs: int) -> None:
 
 def test_block_text(golden: Golden) -> None:
     operands = {"x": COperand(pointer="x"), "w": COperand(pointer="&w[8]"), "acc": COperand(scalars=tuple("abcdefgh"))}
-    golden("smlad_2x4.txt", "".join(dsp.smlad_2x4(pairs).emit(operands) + "\n" for pairs in (3, 10)))
+    golden("smlad_2x4.txt", "".join(dsp.smlad_2x4(pairs).emit(operands).text + "\n" for pairs in (3, 10)))
     with pytest.raises(ValueError, match="at least one pair"):
         dsp.smlad_2x4(0)
     assert dsp.saturate("ssat", 8, 5).py(1 << 20) == 127

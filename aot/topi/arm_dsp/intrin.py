@@ -12,8 +12,8 @@ from functools import lru_cache
 from aot.tir.arith import wrap
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import cast
-from aot.tir.intrin import COperand, Intrin, TensorIntrin
-from aot.topi.asm_text import asm_template
+from aot.tir.intrin import BlockText, COperand, Intrin, TensorIntrin
+from aot.topi.asm_text import AsmBlock
 
 U, S, D = "uint32", "int32", "int64"
 
@@ -142,7 +142,7 @@ def smlad_2x4(pairs: int) -> TensorIntrin:
     return TensorIntrin(f"arm_dsp.smlad_2x4_k{2 * pairs}", b.finish(), lambda ops: _emit_smlad_2x4(ops, pairs), requires="dsp")
 
 
-def _emit_smlad_2x4(operands: Mapping[str, COperand], pairs: int) -> str:
+def _emit_smlad_2x4(operands: Mapping[str, COperand], pairs: int) -> BlockText:
     unroll = max(u for u in (4, 3, 2, 1) if pairs % u == 0)
     step = [
         "ldrd %[w0], %[w1], [%[wp]], #8",
@@ -158,20 +158,17 @@ def _emit_smlad_2x4(operands: Mapping[str, COperand], pairs: int) -> str:
     accs = operands["acc"].scalars
     outs = [f'[a{i}] "+r"({name})' for i, name in enumerate(accs)]
     outs += [f'[{n}] "=&r"(aot_{n})' for n in ("w0", "w1", "x0", "x1")] + [f'[{n}] "+r"(aot_{n})' for n in ("wp", "xp")]
-    lines = [
-        "{",
-        f"  const void *aot_wp = {operands['w'].pointer};",
-        f"  const void *aot_xp = {operands['x'].pointer};",
-        *([f"  const void *const aot_end = (const uint8_t *)aot_xp + {8 * pairs};"] if loop else []),
-        "  uint32_t aot_w0, aot_w1, aot_x0, aot_x1;",
-        "  __asm volatile(",
-        *asm_template(text),
-        f"      : {', '.join(outs)}",
-        f"      : {'[end] ' + chr(34) + 'm' + chr(34) + '(aot_end)' if loop else ''}",
-        '      : "cc", "memory");',
-        "}",
-    ]
-    return "\n".join(lines)
+    return AsmBlock(
+        [
+            f"const void *aot_wp = {operands['w'].pointer};",
+            f"const void *aot_xp = {operands['x'].pointer};",
+            *([f"const void *const aot_end = (const uint8_t *)aot_xp + {8 * pairs};"] if loop else []),
+            "uint32_t aot_w0, aot_w1, aot_x0, aot_x1;",
+        ],
+        text,
+        outs=outs,
+        ins=['[end] "m"(aot_end)'] if loop else [],
+    ).emit()
 
 
 def _smlads(channel: int) -> list[str]:

@@ -13,8 +13,8 @@ from functools import cache
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Var, cast, clamp
-from aot.tir.intrin import COperand, TensorIntrin
-from aot.topi.asm_text import asm_template
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.asm_text import AsmBlock
 
 LANES = 4
 
@@ -41,7 +41,7 @@ def add_4(shift: int) -> TensorIntrin:
     return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit(ops, shift))
 
 
-def _emit(operands: Mapping[str, COperand], shift: int) -> str:
+def _emit(operands: Mapping[str, COperand], shift: int) -> BlockText:
     def element(out: str, halves: str, *, of: tuple[str, str]) -> list[str]:
         return [
             f"smlaw{halves} %[{out}], %[fa], %[{of[0]}], %[bias]",
@@ -69,19 +69,21 @@ def _emit(operands: Mapping[str, COperand], shift: int) -> str:
         "bne 1b",
     ]
     value = {n: operands[n].value for n in ("a", "b", "bias", "count")}
-    return "\n".join([
-        "{",
-        f"  const void *aot_x = {operands['x'].pointer};",
-        f"  const void *aot_y = {operands['y'].pointer};",
-        f"  void *aot_out = {operands['out'].pointer};",
-        f"  int32_t aot_n = {value['count']};",
-        "  uint32_t aot_p, aot_q, aot_r, aot_s, aot_t;",
-        "  __asm volatile(",
-        *asm_template(text),
-        '      : [x] "+r"(aot_x), [y] "+r"(aot_y), [out] "+r"(aot_out), [n] "+r"(aot_n), [p] "=&r"(aot_p),',
-        '        [q] "=&r"(aot_q), [r] "=&r"(aot_r), [s] "=&r"(aot_s), [t] "=&r"(aot_t)',
-        f'      : [fa] "r"({value["a"]} * 256), [fb] "r"({value["b"]} * 256), [bias] "r"({value["bias"]}),',
-        '        [mask] "r"(0xff00ff00u)',
-        '      : "cc", "memory");',
-        "}",
-    ])  # fmt: skip
+    temporaries = "pqrst"
+    return AsmBlock(
+        [
+            f"const void *aot_x = {operands['x'].pointer};",
+            f"const void *aot_y = {operands['y'].pointer};",
+            f"void *aot_out = {operands['out'].pointer};",
+            f"int32_t aot_n = {value['count']};",
+            f"uint32_t {', '.join(f'aot_{t}' for t in temporaries)};",
+        ],
+        text,
+        outs=[f'[{n}] "+r"(aot_{n})' for n in ("x", "y", "out", "n")] + [f'[{t}] "=&r"(aot_{t})' for t in temporaries],
+        ins=[
+            f'[fa] "r"({value["a"]} * 256)',
+            f'[fb] "r"({value["b"]} * 256)',
+            f'[bias] "r"({value["bias"]})',
+            '[mask] "r"(0xff00ff00u)',
+        ],
+    ).emit()

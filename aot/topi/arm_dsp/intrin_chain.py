@@ -16,8 +16,8 @@ from functools import cache
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, imm
-from aot.tir.intrin import COperand, Intrin, TensorIntrin
-from aot.topi.asm_text import Repeat, asm_template
+from aot.tir.intrin import BlockText, COperand, Intrin, TensorIntrin
+from aot.topi.asm_text import AsmBlock, Repeat
 
 LANE_BITS = 21
 LANE_OFFSET = 1 << 20
@@ -95,7 +95,7 @@ def smlal_chain(loop: TapLoop) -> TensorIntrin:
     return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_chain(ops, loop), requires="thumb2")
 
 
-def _emit_chain(operands: Mapping[str, COperand], loop: TapLoop) -> str:
+def _emit_chain(operands: Mapping[str, COperand], loop: TapLoop) -> BlockText:
     acc = operands["acc"].scalars
     names = [f"{c}{i}{h}" for c in "ab" for i in "01" for h in "lh"]
     step = ["ldrd %[w0], %[w1], [%[wp]], #8", "ldrd %[x0], %[x1], [%[xp]], #8"]
@@ -108,21 +108,17 @@ def _emit_chain(operands: Mapping[str, COperand], loop: TapLoop) -> str:
     outs = [f'[{n}] "+r"({s})' for n, s in zip(names, acc, strict=True)]
     outs += [f'[{n}] "=&r"(aot_{n})' for n in ("w0", "w1", "x0", "x1")] + [f'[{n}] "+r"(aot_{n})' for n in ("wp", "xp")]
     looped = operands["taps"].value + (f" - {loop.rest}" if loop.rest else "")
-    return "\n".join(
+    return AsmBlock(
         [
-            "{",
-            f"  const void *aot_wp = {operands['w'].pointer};",
-            f"  const void *aot_xp = {operands['x'].pointer};",
-            *([f"  const void *const aot_end = (const uint8_t *)aot_xp + 8 * ({looped});"] if loop.unroll else []),
-            "  uint32_t aot_w0, aot_w1, aot_x0, aot_x1;",
-            "  __asm volatile(",
-            *asm_template(text),
-            f"      : {', '.join(outs)}",
-            f"      : {'[end] ' + chr(34) + 'm' + chr(34) + '(aot_end)' if loop.unroll else ''}",
-            '      : "cc", "memory");',
-            "}",
-        ]
-    )
+            f"const void *aot_wp = {operands['w'].pointer};",
+            f"const void *aot_xp = {operands['x'].pointer};",
+            *([f"const void *const aot_end = (const uint8_t *)aot_xp + 8 * ({looped});"] if loop.unroll else []),
+            "uint32_t aot_w0, aot_w1, aot_x0, aot_x1;",
+        ],
+        text,
+        outs=outs,
+        ins=['[end] "m"(aot_end)'] if loop.unroll else [],
+    ).emit()
 
 
 def chain_lanes(b: IRBuilder, acc: tuple[Expr, Expr, Expr, Expr]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:

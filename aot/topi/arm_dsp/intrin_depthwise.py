@@ -14,10 +14,10 @@ from functools import lru_cache
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, clamp, imm
-from aot.tir.intrin import COperand, TensorIntrin
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.depthwise_plan import NUMBERS, RESIDENT_WORDS, Mac, Rounding, Strip, row_macs
 from aot.topi.arm_dsp.intrin import SMMLA, SMMLAR
-from aot.topi.asm_text import asm_template
+from aot.topi.asm_text import AsmBlock
 from aot.topi.requant import sign_term
 
 
@@ -83,37 +83,33 @@ def requantized(b: IRBuilder, rounding: Rounding, acc: Expr, numbers: Sequence[E
     return clamp(total >> shift, rounding.lo, rounding.hi)
 
 
-def _emit(operands: Mapping[str, COperand], strip: Strip) -> str:
+def _emit(operands: Mapping[str, COperand], strip: Strip) -> BlockText:
     emitter = _Resident(strip) if strip.layout.resident else _Streamed(strip)
     text = emitter.text()
     spill = ['[out] "+m"(aot_out)'] if emitter.out_in_memory else []
-    results = ", ".join(['"+r"(aot_x)', '"+r"(aot_p)', '"+r"(aot_o)', *spill])
-    values = [f"  const int32_t aot_step = {operands['column_step'].value};"] if strip.shared else []
+    values = [f"const int32_t aot_step = {operands['column_step'].value};"] if strip.shared else []
     if strip.shared:
         back = f"{operands['row_step'].value} - {emitter.moved} * aot_step"
-        values.append(f"  const int32_t aot_back = {back};")
+        values.append(f"const int32_t aot_back = {back};")
     loads = ['[step] "m"(aot_step)', '[back] "m"(aot_back)'] * strip.shared
     loads += ['[end] "m"(aot_end)'] * emitter.loop + [f'[{n}] "m"(aot_{n})' for n, _ in emitter.in_memory]
-    clobbers = ", ".join(f'"{r}"' for r in (*emitter.clobbers, "cc", "memory"))
     line = 2 * strip.stride[0] * strip.pitch
     end = f"(const uint8_t *)aot_x + {operands['rows'].value + f' * {line}' if strip.shared else line * strip.rows}"
-    lines = [
-        "{",
-        f'  register const void *aot_x __asm("r0") = {operands["plane"].pointer};',
-        f'  register const void *aot_p __asm("r1") = {operands["params"].pointer};',
-        f'  register void *aot_o __asm("r2") = {operands["out"].pointer};',
-        *(["  void *aot_out = aot_o;"] if spill else []),
-        *([f"  const void *const aot_end = {end};"] if emitter.loop else []),
-        *values,
-        *[f"  const int32_t aot_{n} = ((const int32_t *)aot_p)[{i}];" for n, i in emitter.in_memory],
-        "  __asm volatile(",
-        *asm_template(text),
-        f"      : {results}",
-        f"      : {', '.join(loads)}",
-        f"      : {clobbers});",
-        "}",
-    ]
-    return "\n".join(lines)
+    return AsmBlock(
+        [
+            f'register const void *aot_x __asm("r0") = {operands["plane"].pointer};',
+            f'register const void *aot_p __asm("r1") = {operands["params"].pointer};',
+            f'register void *aot_o __asm("r2") = {operands["out"].pointer};',
+            *(["void *aot_out = aot_o;"] if spill else []),
+            *([f"const void *const aot_end = {end};"] if emitter.loop else []),
+            *values,
+            *(f"const int32_t aot_{n} = ((const int32_t *)aot_p)[{i}];" for n, i in emitter.in_memory),
+        ],
+        text,
+        outs=['"+r"(aot_x)', '"+r"(aot_p)', '"+r"(aot_o)', *spill],
+        ins=loads,
+        clobbers=emitter.clobbers,
+    ).emit()
 
 
 @lru_cache(maxsize=256)

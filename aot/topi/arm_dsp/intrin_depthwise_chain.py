@@ -18,11 +18,11 @@ from functools import lru_cache
 
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
-from aot.tir.intrin import COperand, TensorIntrin
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.depthwise_plan import Rounding
 from aot.topi.arm_dsp.intrin_chain import INIT_HIGH, INIT_LOW, LANE_BITS
 from aot.topi.arm_dsp.intrin_depthwise import add_immediate, clamp_lines, count_instructions, irp_block, irp_offset, requantized
-from aot.topi.asm_text import asm_template
+from aot.topi.asm_text import AsmBlock
 
 MAX_ROWS = 3
 NUMBERS = ("bias", "constant", "multiplier", "shift")
@@ -202,7 +202,7 @@ def _stores(strip: ChainStrip, accs: list[str], index: int | None, *, far: bool)
     return [f"strb {a}, [r2, #{irp_offset(index, unit, j * step)}]" for j, a in enumerate(accs)]
 
 
-def _emit(operands: Mapping[str, COperand], strip: ChainStrip) -> str:
+def _emit(operands: Mapping[str, COperand], strip: ChainStrip) -> BlockText:
     loop = strip.rows > 1
     text = [
         *_head(strip),
@@ -212,23 +212,17 @@ def _emit(operands: Mapping[str, COperand], strip: ChainStrip) -> str:
     ]
     names = NUMBERS[1 : strip.numbers]
     loads = ['[end] "m"(aot_end)'] * loop + [f'[{n}] "m"(aot_{n})' for n in names]
-    clobbers = ", ".join(f'"{r}"' for r in ("r3", *(f"r{i}" for i in range(4, 13)), "lr", "cc", "memory"))
-    lines = [
-        "{",
-        f'  register const void *aot_x __asm("r0") = {operands["plane"].pointer};',
-        f'  register const void *aot_p __asm("r1") = {operands["params"].pointer};',
-        f'  register void *aot_o __asm("r2") = {operands["out"].pointer};',
-        *(
-            [f"  const void *const aot_end = (const uint8_t *)aot_x + {4 * strip.rows * strip.line_step * strip.pitch};"]
-            if loop
-            else []
-        ),
-        *[f"  const int32_t aot_{n} = ((const int32_t *)aot_p)[{2 * strip.kh + 1 + i}];" for i, n in enumerate(names)],
-        "  __asm volatile(",
-        *asm_template(text),
-        '      : "+r"(aot_x), "+r"(aot_p), "+r"(aot_o)',
-        f"      : {', '.join(loads)}",
-        f"      : {clobbers});",
-        "}",
-    ]
-    return "\n".join(lines)
+    end = f"const void *const aot_end = (const uint8_t *)aot_x + {4 * strip.rows * strip.line_step * strip.pitch};"
+    return AsmBlock(
+        [
+            f'register const void *aot_x __asm("r0") = {operands["plane"].pointer};',
+            f'register const void *aot_p __asm("r1") = {operands["params"].pointer};',
+            f'register void *aot_o __asm("r2") = {operands["out"].pointer};',
+            *([end] if loop else []),
+            *(f"const int32_t aot_{n} = ((const int32_t *)aot_p)[{2 * strip.kh + 1 + i}];" for i, n in enumerate(names)),
+        ],
+        text,
+        outs=['"+r"(aot_x)', '"+r"(aot_p)', '"+r"(aot_o)'],
+        ins=loads,
+        clobbers=("r3", *(f"r{i}" for i in range(4, 13)), "lr"),
+    ).emit()

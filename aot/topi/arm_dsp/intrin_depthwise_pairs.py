@@ -14,10 +14,10 @@ from functools import cache
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Var, cast, imm
-from aot.tir.intrin import COperand, TensorIntrin
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.depthwise_plan import NUMBERS, Rounding
 from aot.topi.arm_dsp.intrin_depthwise import clamp_lines, requantized
-from aot.topi.arm_dsp.intrin_w8 import asm_block
+from aot.topi.asm_text import AsmBlock
 
 OUTPUTS = 4
 """Results of a block."""
@@ -59,7 +59,7 @@ def unpack_pairs() -> TensorIntrin:
     return TensorIntrin("arm_dsp.unpack_pairs", desc, _emit_unpack)
 
 
-def _emit_unpack(operands: Mapping[str, COperand]) -> str:
+def _emit_unpack(operands: Mapping[str, COperand]) -> BlockText:
     text = [
         "1:",
         "ldr %[v], [%[s]], #4",
@@ -74,7 +74,7 @@ def _emit_unpack(operands: Mapping[str, COperand]) -> str:
         "cmp %[s], %[end]",
         "bne 1b",
     ]
-    return asm_block(
+    return AsmBlock(
         [
             f"const void *aot_s = {operands['bytes'].pointer};",
             f"void *aot_d = {operands['pairs'].pointer};",
@@ -84,7 +84,7 @@ def _emit_unpack(operands: Mapping[str, COperand]) -> str:
         text,
         outs=['[s] "+r"(aot_s)', '[d] "+r"(aot_d)', '[p] "+r"(aot_p)', *(f'[{n}] "=&r"(aot_{n})' for n in "vao")],
         ins=['[end] "r"(aot_end)', '[mask] "r"(0xff00ff00u)'],
-    )
+    ).emit()
 
 
 @cache
@@ -105,7 +105,7 @@ def copy_lines() -> TensorIntrin:
     return TensorIntrin("arm_dsp.copy_lines", replace(b.finish(), scalars=scalars), _emit_copy)
 
 
-def _emit_copy(operands: Mapping[str, COperand]) -> str:
+def _emit_copy(operands: Mapping[str, COperand]) -> BlockText:
     """Two pixels a turn, an odd one before them."""
     text = ["1:", "mov %[s], %[src]", "mov %[d], %[dst]", "mov %[n], %[columns]"]
     text += ["tst %[n], #1", "beq 2f", "ldrsb %[v], [%[s]]", "add %[s], %[s], %[step]", "strh %[v], [%[d]], #2"]
@@ -114,7 +114,7 @@ def _emit_copy(operands: Mapping[str, COperand]) -> str:
     text += ["strh %[v], [%[d]], #2", "strh %[u], [%[d]], #2", "subs %[n], %[n], #2", "bne 2b"]
     text += ["3:", "add %[src], %[src], %[line]", "add %[dst], %[dst], %[pitch]", "subs %[rows], %[rows], #1", "bne 1b"]
     temporaries = ("s", "d", "n", "v", "u")
-    return asm_block(
+    return AsmBlock(
         [
             f"const void *aot_src = {operands['data'].pointer};",
             f"void *aot_dst = {operands['plane'].pointer};",
@@ -132,7 +132,7 @@ def _emit_copy(operands: Mapping[str, COperand]) -> str:
             f'[line] "r"({operands["row_step"].value})',
             f'[pitch] "r"(2 * ({operands["pitch"].value}))',
         ],
-    )
+    ).emit()
 
 
 @cache
@@ -241,7 +241,7 @@ def _at(name: str) -> str:
     return f"[%[k], #{4 * CONTEXT.index(name)}]"
 
 
-def _emit(operands: Mapping[str, COperand], stride: int, rounding: Rounding) -> str:
+def _emit(operands: Mapping[str, COperand], stride: int, rounding: Rounding) -> BlockText:
     value = {name: f"({operand.value or operand.pointer})" for name, operand in operands.items()}
     context = {
         "weights": f"(int32_t)(intptr_t){value['weights']}",
@@ -260,7 +260,7 @@ def _emit(operands: Mapping[str, COperand], stride: int, rounding: Rounding) -> 
     }
     temporaries = ["w", "rows", "a0", "a1", "a2", "a3", "p", "q", "e", "f"] + ["g"] * (stride == 2)
     outs = ['[x] "+r"(aot_x)', '[o] "+r"(aot_o)', *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)]
-    return asm_block(
+    return AsmBlock(
         [
             f"const void *aot_x = {operands['plane'].pointer};",
             f"void *aot_o = {operands['out'].pointer};",
@@ -272,7 +272,7 @@ def _emit(operands: Mapping[str, COperand], stride: int, rounding: Rounding) -> 
         band_text(stride, rounding),
         outs=outs,
         ins=['[k] "r"(aot_k)'],
-    )
+    ).emit()
 
 
 def band_instructions(plan: tuple[int, int, int], *, lines: int, columns: int) -> int:

@@ -11,9 +11,9 @@ from aot.ir.op import Array
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
-from aot.tir.intrin import COperand, TensorIntrin
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.intrin import SMMLA, saturate
-from aot.topi.asm_text import Repeat, asm_template
+from aot.topi.asm_text import AsmBlock, Repeat
 
 DEPTHS = range(5, 9)
 """Taps: two words of data, of which the second may overlap the first."""
@@ -69,7 +69,7 @@ def pixels_2(depth: int, channels: int, shift: int) -> TensorIntrin:
     return TensorIntrin(name, b.finish(), lambda ops: _emit(ops, depth, channels, shift))
 
 
-def _emit(operands: Mapping[str, COperand], depth: int, channels: int, shift: int) -> str:
+def _emit(operands: Mapping[str, COperand], depth: int, channels: int, shift: int) -> BlockText:
     """All 14 registers are in use: a1 holds the data's address at first, the end of the loop is a word in memory."""
     load = [
         "ldr %[p0], [%[a1]]",
@@ -86,20 +86,18 @@ def _emit(operands: Mapping[str, COperand], depth: int, channels: int, shift: in
     end = ["ldr %[w0], %[end]", "cmp %[wp], %[w0]", "bne 1b"] if loop else []
     registers = [*(f"{v}{i}" for v in "pq" for i in range(4)), "a0", "w0", "w1"]
     outs = [f'[{r}] "=&r"(aot_{r})' for r in registers] + [f'[{r}] "+r"(aot_{r})' for r in ("a1", "wp", "out")]
-    return "\n".join([
-        "{",
-        f"  const void *aot_a1 = {operands['x'].pointer};",
-        f"  const void *aot_wp = {operands['params'].pointer};",
-        f"  void *aot_out = {operands['out'].pointer};",
-        *([f"  const void *const aot_end = (const uint8_t *)aot_wp + {4 * RECORD * channels};"] if loop else []),
-        f"  uint32_t {', '.join(f'aot_{r}' for r in registers)};",
-        "  __asm volatile(",
-        *asm_template([*load, *(["1:"] if loop else []), Repeat(unroll, _channel(channels, shift)), *end]),
-        f"      : {', '.join(outs)}",
-        f"      : {'[end] ' + chr(34) + 'm' + chr(34) + '(aot_end)' if loop else ''}",
-        '      : "cc", "memory");',
-        "}",
-    ])  # fmt: skip
+    return AsmBlock(
+        [
+            f"const void *aot_a1 = {operands['x'].pointer};",
+            f"const void *aot_wp = {operands['params'].pointer};",
+            f"void *aot_out = {operands['out'].pointer};",
+            *([f"const void *const aot_end = (const uint8_t *)aot_wp + {4 * RECORD * channels};"] if loop else []),
+            f"uint32_t {', '.join(f'aot_{r}' for r in registers)};",
+        ],
+        [*load, *(["1:"] if loop else []), Repeat(unroll, _channel(channels, shift)), *end],
+        outs=outs,
+        ins=['[end] "m"(aot_end)'] if loop else [],
+    ).emit()
 
 
 def _channel(channels: int, shift: int) -> list[str]:

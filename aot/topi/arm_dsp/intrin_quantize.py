@@ -17,8 +17,8 @@ from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast
 from aot.tir.function import PrimFunc
-from aot.tir.intrin import COperand, TensorIntrin
-from aot.topi.asm_text import Repeat, asm_template
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.asm_text import AsmBlock, Repeat
 
 LANES = 8
 """Elements of one turn of the loops."""
@@ -43,27 +43,24 @@ class _Loop:
 
     step: Sequence[str]
     temps: str
-    inputs: str
+    inputs: Sequence[str]
     scale: str = "{}"
 
-    def emit(self, operands: Mapping[str, COperand]) -> str:
+    def emit(self, operands: Mapping[str, COperand]) -> BlockText:
         text: list[str | Repeat] = ["1:", Repeat(LANES // 4, self.step), f"subs %[n], %[n], #{LANES}", "bne 1b"]
-        apart = ",\n        " if len(self.temps) > 2 else ", "
-        return "\n".join([
-            "{",
-            f"  const void *aot_x = {operands['x'].pointer};",
-            f"  void *aot_out = {operands['out'].pointer};",
-            f"  const float aot_scale = {self.scale.format(operands['scale'].value)};",
-            f"  int32_t aot_n = {operands['count'].value};",
-            f"  uint32_t {', '.join(f'aot_{t}' for t in self.temps)};",
-            "  __asm volatile(",
-            *asm_template(text),
-            '      : [x] "+r"(aot_x), [out] "+r"(aot_out), [n] "+r"(aot_n)'
-            + apart + ", ".join(f'[{t}] "=&r"(aot_{t})' for t in self.temps),
-            f'      : [scale] "t"(aot_scale), {self.inputs}',
-            f'      : {", ".join(chr(34) + s + chr(34) for s in _FLOATS)}, "cc", "memory");',
-            "}",
-        ])  # fmt: skip
+        return AsmBlock(
+            [
+                f"const void *aot_x = {operands['x'].pointer};",
+                f"void *aot_out = {operands['out'].pointer};",
+                f"const float aot_scale = {self.scale.format(operands['scale'].value)};",
+                f"int32_t aot_n = {operands['count'].value};",
+                f"uint32_t {', '.join(f'aot_{t}' for t in self.temps)};",
+            ],
+            text,
+            outs=[f'[{n}] "+r"(aot_{n})' for n in ("x", "out", "n")] + [f'[{t}] "=&r"(aot_{t})' for t in self.temps],
+            ins=['[scale] "t"(aot_scale)', *self.inputs],
+            clobbers=_FLOATS,
+        ).emit()
 
 
 @cache
@@ -105,7 +102,7 @@ def _quantize_loop(dtype: str, zero_point: int, *, reciprocal: bool) -> _Loop:
         *(["eor %[a], %[a], #0x80808080"] if lowest else []),
         "str %[a], [%[out]], #4",
     ]
-    inputs = f'[one] "r"(0x00010001u), [offset] "r"({offset | offset << 16:#x}u)'
+    inputs = ['[one] "r"(0x00010001u)', f'[offset] "r"({offset | offset << 16:#x}u)']
     return _Loop(step, temps="abcd", inputs=inputs, scale="1.0f / ({})" if reciprocal else "{}")
 
 
@@ -138,4 +135,4 @@ def _dequantize_loop(dtype: str, zero_point: int) -> _Loop:
         *[f"vmul.f32 {s}, {s}, %[scale]" for s in _FLOATS],
         "vstmia %[out]!, {s0-s3}",
     ]
-    return _Loop(step, temps="ab", inputs=f'[zp] "r"({minus | minus << 16:#x}u)')
+    return _Loop(step, temps="ab", inputs=[f'[zp] "r"({minus | minus << 16:#x}u)'])

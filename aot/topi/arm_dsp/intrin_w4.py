@@ -22,8 +22,9 @@ from aot.ir.op import Array
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast
-from aot.tir.intrin import COperand, TensorIntrin
-from aot.topi.arm_dsp.intrin_w8 import TAPS, QuadLoop, accumulators, asm_block, pointers
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.arm_dsp.intrin_w8 import TAPS, QuadLoop, accumulators, pointers
+from aot.topi.asm_text import AsmBlock
 
 WORD_TAPS = 8
 """Taps in a word of weights: those of two quads of data."""
@@ -95,7 +96,7 @@ def store_quad(
     b.store(*sums, cast("int32", cast("uint32", sums[0][sums[1]]) - cast("uint32", total * OFFSET)))
 
 
-def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) -> str:
+def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) -> BlockText:
     """SMLAD with -8 takes 16 e of both even taps off the sum before Y is made of it."""
     store = ["str %[y], [%[d], #" + str(4 * pixels) + "]", f"str %[x], [%[d]], #{8 * pixels}"]
     step = [
@@ -107,7 +108,7 @@ def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) ->
         "ssub16 %[y], %[y], %[x]",
         *(store if pixels > 1 else ["strd %[x], %[y], [%[d]], #8"]),
     ]
-    return asm_block(
+    return AsmBlock(
         [
             f"const void *aot_s = {operands['x'].pointer};",
             f"void *aot_d = {operands['words'].pointer};",
@@ -118,7 +119,7 @@ def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) ->
         ["ldr %[n], [%[sums]]", *loop.text(step, "s", ""), "str %[n], [%[sums]]"],
         outs=['[s] "+r"(aot_s)', '[d] "+r"(aot_d)', *(f'[{n}] "=&r"(aot_{n})' for n in "vxyn")],
         ins=[*loop.operands("r"), '[sums] "r"(aot_sums)', '[mask] "r"(0x0ff00ff0u)', '[m8] "r"(0xfff8fff8u)'],
-    )
+    ).emit()
 
 
 @cache
@@ -171,7 +172,7 @@ def _accumulate(b: IRBuilder, acc: tuple[Buffer, Expr], *, w: tuple[Buffer, Expr
     b.store(*acc, cast("int32", cast("uint32", acc[0][acc[1]]) + cast("uint32", total)))
 
 
-def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop) -> str:
+def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop) -> BlockText:
     """LDM wants rising registers, so the words have fixed ones."""
     words = [f"r{8 + c}" for c in range(channels)]
     step = [f"ldmia %[wp]!, {{{', '.join(words)}}}" if channels > 1 else "ldr r8, [%[wp]], #4"]
@@ -180,16 +181,16 @@ def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop) -
         for c, word in enumerate(words):
             step += [f"sxtb16 %[t], {word}{rotation}", f"smlad %[a{c}], %[t], r12, %[a{c}]"]
             step += [f"and %[t], %[t], {_LOW_NIBBLES}", f"smlad %[a{c}], %[t], lr, %[a{c}]"]
-    return asm_block(
+    return AsmBlock(
         [*pointers(operands), *loop.ends("aot_xp", 4 * TAPS), "uint32_t aot_t;"],
         loop.text(step, "xp", "%[t]"),
         outs=[*accumulators(operands), '[t] "=&r"(aot_t)'],
         ins=loop.operands("m"),
         clobbers=[*words, "r12", "lr"],
-    )
+    ).emit()
 
 
-def _emit_matmul(operands: Mapping[str, COperand], loop: QuadLoop) -> str:
+def _emit_matmul(operands: Mapping[str, COperand], loop: QuadLoop) -> BlockText:
     """The words of data come in pairs, so the third pixel's has a register of the first two."""
     step = ["ldrd %[w0], %[w1], [%[wp]], #8"]
     for rotation in ("", ", ror #8"):
@@ -202,9 +203,9 @@ def _emit_matmul(operands: Mapping[str, COperand], loop: QuadLoop) -> str:
             step.append("ldr %[x0], [%[xp]], #4")
             step += [f"smlad %[a{3 * c + 2}], %[t{c}], %[x0], %[a{3 * c + 2}]" for c in range(2)]
     temporaries = ("w0", "w1", "t0", "t1", "x0", "x1")
-    return asm_block(
+    return AsmBlock(
         [*pointers(operands), *loop.ends("aot_xp", 12 * TAPS), f"uint32_t {', '.join('aot_' + t for t in temporaries)};"],
         loop.text(step, "xp", "%[w0]"),
         outs=[*accumulators(operands), *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)],
         ins=loop.operands("m"),
-    )
+    ).emit()

@@ -11,7 +11,7 @@ the term with 127 belongs into the bias.  Weights lie in [-127, 127], as b1 = -1
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -21,8 +21,8 @@ from aot.ir.op import Array
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast
-from aot.tir.intrin import COperand, TensorIntrin
-from aot.topi.asm_text import Repeat, asm_template
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.asm_text import AsmBlock, Repeat
 
 TAPS = 4
 """Taps in a word of weights."""
@@ -85,7 +85,7 @@ def pack_w8(pixels: int, unroll: int) -> TensorIntrin:
     return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(ops, pixels, QuadLoop(ops, unroll)), ordered=True)
 
 
-def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) -> str:
+def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) -> BlockText:
     step = [
         "ldr %[v], [%[s]], #4",
         "sxtb16 %[x], %[v], ror #8",
@@ -94,7 +94,7 @@ def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) ->
         "ssub16 %[y], %[y], %[x]",
         f"strd %[x], %[y], [%[d]], #{8 * pixels}",
     ]
-    return asm_block(
+    return AsmBlock(
         [
             f"const void *aot_s = {operands['x'].pointer};",
             f"void *aot_d = {operands['words'].pointer};",
@@ -104,7 +104,7 @@ def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) ->
         loop.text(step, "s", ""),
         outs=['[s] "+r"(aot_s)', '[d] "+r"(aot_d)', *(f'[{n}] "=&r"(aot_{n})' for n in "vxy")],
         ins=[*loop.operands("r"), '[mask] "r"(0xff00ff00u)', '[c127] "r"(0x007f007fu)'],
-    )
+    ).emit()
 
 
 @cache
@@ -179,7 +179,7 @@ def _accumulate(b: IRBuilder, acc: Buffer, at: Expr, *, w: tuple[Buffer, Expr], 
     b.store(acc, at, cast("int32", cast("uint32", acc[at]) + cast("uint32", total)))
 
 
-def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop, *, size: int = 2 * TAPS) -> str:
+def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop, *, size: int = 2 * TAPS) -> BlockText:
     """LDM wants rising registers, so the words have fixed ones.  `size`: bytes of data in a quad, packed or not."""
     words = [f"r{8 + c}" for c in range(channels)]
     load = f"ldmia %[wp]!, {{{', '.join(words)}}}" if channels > 1 else "ldr r8, [%[wp]], #4"
@@ -187,28 +187,28 @@ def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop, *
     step = [load, *(plain if size == TAPS else ["ldrd r12, lr, [%[xp]], #8"])]
     for c, word in enumerate(words):
         step += [f"smlad %[a{c}], {word}, r12, %[a{c}]", f"sxtb16 {word}, {word}", f"smlad %[a{c}], {word}, lr, %[a{c}]"]
-    return asm_block(
+    return AsmBlock(
         [*pointers(operands), *loop.ends("aot_xp", size)],
         loop.text(step, "xp", "" if loop.single else "r8"),
         outs=accumulators(operands),
         ins=loop.operands("r" if loop.single else "m"),
         clobbers=[*words, "r12", "lr"],
-    )
+    ).emit()
 
 
-def _emit_matmul(operands: Mapping[str, COperand], loop: QuadLoop) -> str:
+def _emit_matmul(operands: Mapping[str, COperand], loop: QuadLoop) -> BlockText:
     step = ["ldrd %[w0], %[w1], [%[wp]], #8", "ldrd %[x0], %[x1], [%[xp]], #24", "sxtb16 %[s0], %[w0]", "sxtb16 %[s1], %[w1]"]
     for p in range(3):
         if p:
             step.append(f"ldrd %[x0], %[x1], [%[xp], #{8 * p - 24}]")
         step += [f"smlad %[a{3 * c + p}], %[{v}{c}], %[x{i}], %[a{3 * c + p}]" for i, v in enumerate("ws") for c in range(2)]
     temporaries = ("w0", "w1", "s0", "s1", "x0", "x1")
-    return asm_block(
+    return AsmBlock(
         [*pointers(operands), *loop.ends("aot_xp", 24), f"uint32_t {', '.join('aot_' + t for t in temporaries)};"],
         loop.text(step, "xp", "%[w0]"),
         outs=[*accumulators(operands), *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)],
         ins=loop.operands("m"),
-    )
+    ).emit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,19 +272,3 @@ def accumulators(operands: Mapping[str, COperand]) -> list[str]:
     """The accumulators and the pointers as operands of the assembly."""
     named = [f'[a{i}] "+r"({name})' for i, name in enumerate(operands["acc"].scalars)]
     return [*named, '[wp] "+r"(aot_wp)', '[xp] "+r"(aot_xp)']
-
-
-def asm_block(
-    declarations: Sequence[str],
-    text: Sequence[str | Repeat],
-    *,
-    outs: Sequence[str],
-    ins: Sequence[str],
-    clobbers: Sequence[str] = (),
-) -> str:
-    """One asm statement with its variables, in braces."""
-    quoted = ", ".join(f'"{c}"' for c in (*clobbers, "cc", "memory"))
-    lines = ["{", *(f"  {d}" for d in declarations), "  __asm volatile("]
-    lines += asm_template(text)
-    lines += [f"      : {', '.join(outs)}", f"      : {', '.join(ins)}", f"      : {quoted});", "}"]
-    return "\n".join(lines)

@@ -17,9 +17,9 @@ from functools import cache
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast
-from aot.tir.intrin import COperand, TensorIntrin
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.intrin import SADD16, SSUB16
-from aot.topi.asm_text import Repeat, asm_template
+from aot.topi.asm_text import AsmBlock, Repeat
 
 TILES, CHANNELS = 2, 4
 """The product block works on two tiles by four output channels."""
@@ -165,27 +165,24 @@ def fill_pixels(words: int) -> TensorIntrin:
     return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pixels(ops, text, words), requires="thumb2")
 
 
-def _emit_pixels(operands: Mapping[str, COperand], body: Sequence[str | Repeat], words: int) -> str:
+def _emit_pixels(operands: Mapping[str, COperand], body: Sequence[str | Repeat], words: int) -> BlockText:
     """A loop that runs `body` to the end of the pixels, which may be never."""
     fill = "value" in operands
-    inputs = f'[value] "r"({operands["value"].value})' if fill else ""
-    clobbers = ["cc", "memory", *(() if fill else _CHUNK[: min(words, len(_CHUNK))])]
+    inputs = [f'[value] "r"({operands["value"].value})'] if fill else []
+    clobbers = () if fill else _CHUNK[: min(words, len(_CHUNK))]
     outs = ['[yp] "+r"(aot_yp)'] + ([] if fill else ['[xp] "+r"(aot_xp)'])
     text: list[str | Repeat] = ["b 2f", "1:", *body, "2:", "cmp %[yp], %[end]", "bne 1b"]
-    return "\n".join(
+    return AsmBlock(
         [
-            "{",
-            f"  void *aot_yp = {operands['y'].pointer};",
-            *([] if fill else [f"  const void *aot_xp = {operands['x'].pointer};"]),
-            f"  const void *const aot_end = (const uint8_t *)aot_yp + {4 * words} * ({operands['pixels'].value});",
-            "  __asm volatile(",
-            *asm_template(text),
-            f"      : {', '.join(outs)}",
-            f'      : [end] "r"(aot_end){", " + inputs if inputs else ""}',
-            f"      : {', '.join(chr(34) + c + chr(34) for c in clobbers)});",
-            "}",
-        ]
-    )
+            f"void *aot_yp = {operands['y'].pointer};",
+            *([] if fill else [f"const void *aot_xp = {operands['x'].pointer};"]),
+            f"const void *const aot_end = (const uint8_t *)aot_yp + {4 * words} * ({operands['pixels'].value});",
+        ],
+        text,
+        outs=outs,
+        ins=['[end] "r"(aot_end)', *inputs],
+        clobbers=clobbers,
+    ).emit()
 
 
 MAX_STRAIGHT = 32
@@ -246,7 +243,7 @@ def _step(*, first: bool) -> list[str]:
     return text
 
 
-def _emit_product(operands: Mapping[str, COperand], positions: int, pairs: int) -> str:
+def _emit_product(operands: Mapping[str, COperand], positions: int, pairs: int) -> BlockText:
     unroll, row = unrolled_pairs(pairs), 4 * (TILES * pairs + SUMS)
     text: list[str | Repeat] = ["1:"]
     if unroll == pairs:
@@ -260,19 +257,15 @@ def _emit_product(operands: Mapping[str, COperand], positions: int, pairs: int) 
     text += [f"stmia %[vp]!, {{{', '.join(_ACCS)}}}", "ldr r2, %[end]", "cmp %[vp], r2", "bne 1b"]
     stop = unroll != pairs
     outs = ['[wp] "+r"(aot_wp)', '[vp] "+r"(aot_vp)', *(['[stop] "+m"(aot_stop)'] if stop else [])]
-    clobbers = ", ".join(f'"{r}"' for r in (*_WEIGHTS, *_ACCS, *_INPUTS, "cc", "memory"))
-    return "\n".join(
+    return AsmBlock(
         [
-            "{",
-            f"  const void *aot_wp = {operands['w'].pointer};",
-            f"  void *aot_vp = {operands['v'].pointer};",
-            f"  const void *const aot_end = (const uint8_t *)aot_vp + {positions * row};",
-            *(["  uint32_t aot_stop = 0u;"] if stop else []),
-            "  __asm volatile(",
-            *asm_template(text),
-            f"      : {', '.join(outs)}",
-            '      : [end] "m"(aot_end)',
-            f"      : {clobbers});",
-            "}",
-        ]
-    )
+            f"const void *aot_wp = {operands['w'].pointer};",
+            f"void *aot_vp = {operands['v'].pointer};",
+            f"const void *const aot_end = (const uint8_t *)aot_vp + {positions * row};",
+            *(["uint32_t aot_stop = 0u;"] if stop else []),
+        ],
+        text,
+        outs=outs,
+        ins=['[end] "m"(aot_end)'],
+        clobbers=(*_WEIGHTS, *_ACCS, *_INPUTS),
+    ).emit()

@@ -12,8 +12,8 @@
 #define AOT_KERNEL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #if defined(__GNUC__)
 #define AOT_INLINE static inline __attribute__((always_inline, unused))
@@ -74,6 +74,40 @@
 #define AOT_SAT 1
 #else
 #define AOT_SAT 0
+#endif
+
+#if defined(__ARM_FP) && (__ARM_FP & 4)
+#define AOT_FPU 1
+#else
+#define AOT_FPU 0
+#endif
+
+/* What every function of a kernel is compiled with, whatever the flags are: without a frame pointer, which would take a register
+ * from the blocks, and without contraction of a product and a sum, which would round once where the reference rounds twice.  GCC
+ * knows these flags as attributes, but with one forgets that -ffreestanding keeps it from making loops into calls of memset, so that
+ * is repeated; Clang has a pragma for the second, and the blocks that need the register are not for it. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#define AOT_KERNEL
+#elif !defined(__OPTIMIZE__)
+#define AOT_KERNEL
+#elif __STDC_HOSTED__
+#define AOT_KERNEL __attribute__((optimize("omit-frame-pointer", "fp-contract=off")))
+#else
+#define AOT_KERNEL __attribute__((optimize("omit-frame-pointer", "fp-contract=off", "no-tree-loop-distribute-patterns")))
+#endif
+
+/* Core registers that the compiler can give to one block of inline assembly; where a block wants more, the C beside it is
+ * compiled.  All 14 that are not sp and pc need a compiler that optimises, no frame pointer (AOT_KERNEL sees to that) and no
+ * register for position-independent data. */
+#ifndef AOT_REGISTERS
+#if defined(__clang__)
+#define AOT_REGISTERS 12
+#elif !defined(__OPTIMIZE__) || defined(__PIC__)
+#define AOT_REGISTERS 12
+#else
+#define AOT_REGISTERS 14
+#endif
 #endif
 
 typedef int8_t AOT_MAY_ALIAS aot_i8;

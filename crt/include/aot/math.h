@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#define AOT_MATH static __attribute__((unused))
+#define AOT_MATH AOT_KERNEL static __attribute__((unused))
 #define AOT_NOINLINE __attribute__((noinline))
 
 /* By unions, because freestanding compilers call memcpy. */
