@@ -5,26 +5,28 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aot.version import __version__
 
 if TYPE_CHECKING:
-    from aot.build import build, lower
+    from aot.driver.build import build, lower
+    from aot.driver.options import Options
     from aot.executor.artifact import Artifact
 
-__all__ = ["Artifact", "__version__", "build", "lower"]
+__all__ = ["Artifact", "Options", "__version__", "build", "lower"]
 
 
 def __getattr__(name: str) -> Any:
     """Load the compiler only when it is asked for, so that `import aot` and `aot --help` stay quick."""
-    if name == "build":
-        return import_module("aot.build")  # callable: see there
-    if name == "lower":
-        from aot.build import lower
+    if name in ("build", "lower"):
+        from aot.driver import build as driver
 
-        return lower
+        return getattr(driver, name)
+    if name == "Options":
+        from aot.driver.options import Options
+
+        return Options
     if name == "Artifact":
         from aot.executor.artifact import Artifact
 

@@ -60,7 +60,8 @@ class Row:
 
 def verify_model(path: Path, boards: Sequence[str], oracle: str) -> list[Row]:
     """One model on some boards; compiled once per core."""
-    from aot.build import Options, build
+    from aot.driver.build import build
+    from aot.driver.options import Options
 
     rows = []
     artifacts: dict[str, Any] = {}
@@ -80,9 +81,9 @@ def verify_model(path: Path, boards: Sequence[str], oracle: str) -> list[Row]:
 def _verify_on(path: Path, board_name: str, compiled: Any, oracle: str) -> tuple[str, str, dict[str, int]]:
     from aot.errors import AotError, TargetError
     from aot.micro.board import load_board
-    from aot.micro.project import prepare
-    from aot.report.sets import golden_sets, open_npz
-    from aot.report.verify import verify
+    from aot.micro.build.project import prepare
+    from aot.report.measure.sets import golden_sets, open_npz
+    from aot.report.measure.verify import verify
 
     golden = path.with_name(f"{path.stem}.golden.npz")
     try:

@@ -32,7 +32,7 @@ Reports = Mapping[str, Mapping[str, Any]]
 def accepted(revision: str) -> Reports | None:
     """tests/baseline.json of a revision, `.` for the one on disk; None where there is none that can be read."""
     from aot.errors import UsageError
-    from aot.report.diff import load_reports, parse_reports
+    from aot.report.gate.diff import load_reports, parse_reports
 
     if revision == ".":
         return load_reports(ROOT / BASELINE)
@@ -49,7 +49,7 @@ def measure(models: Sequence[Path], board: str, processes: int) -> tuple[list[An
     """Reports and failures, with the inputs that `aot report` takes by itself."""
     from aot.cli.options import CompileOptions
     from aot.cli.report import work
-    from aot.report.report_matrix import Job, run_jobs
+    from aot.report.figures.matrix import Job, run_jobs
 
     how = {"compile": CompileOptions(), "inputs": None, "random": None, "timeout": None}
     jobs = [Job(m, board, how) for m in models]
@@ -58,8 +58,8 @@ def measure(models: Sequence[Path], board: str, processes: int) -> tuple[list[An
 
 def delta_table(before: Reports, now: Reports) -> list[str]:
     """A row for each model: what it needs now, and how that moved; `new` for what the revision did not have."""
-    from aot.report.diff import change_text, moved
-    from aot.report.markdown import cell, table
+    from aot.report.gate.diff import change_text, moved
+    from aot.report.render.markdown import cell, table
 
     rows = []
     for key, report in sorted(now.items()):
@@ -74,7 +74,7 @@ def delta_table(before: Reports, now: Reports) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     from aot.cli.report import complain, exit_code, judge, open_gate
-    from aot.report.report import bundle, key_of
+    from aot.report.figures.report import bundle, key_of
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", default=os.environ.get("AOT_BASE") or "HEAD~1", help="git revision to compare with")

@@ -87,7 +87,7 @@ def options_type() -> Any:
     try:
         from aot.driver.options import Options
     except ImportError:
-        from aot.build import Options
+        from aot.driver.options import Options
     return Options
 
 

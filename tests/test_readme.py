@@ -14,7 +14,7 @@ import typer.main
 
 from aot.cli.app import make_app
 from aot.errors import ToolchainError
-from aot.micro.toolchain import find_tool
+from aot.micro.build.toolchain import find_tool
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from aot.cli.options import (
 from aot.cli.output import Output
 
 if TYPE_CHECKING:
-    from aot.micro.project import Project
+    from aot.micro.build.project import Project
 
 NAME = "build"
 
@@ -56,10 +56,10 @@ def command(
     """Compile MODEL and build the firmware that runs it on a board (reads inputs.bin, writes outputs.bin by semihosting)."""
     from aot.cli.common import compile_model, find_board, import_text, request
     from aot.cli.output_folder import check_replaceable, write_folder
-    from aot.micro.project import prepare
-    from aot.micro.stack import with_stack_bound
-    from aot.report.size import LAYER_HEADERS, flash_of, layer_rows, plan_of, ram_of
-    from aot.report.verify import image_facts
+    from aot.micro.build.project import prepare
+    from aot.micro.build.stack import with_stack_bound
+    from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, plan_of, ram_of
+    from aot.report.measure.verify import image_facts
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board)

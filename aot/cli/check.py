@@ -15,7 +15,7 @@ def fitting_boards(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     """For each board whether the model's workspace and constants fit its memory, and why not."""
     from aot.errors import TargetError
     from aot.micro.board import board_names, load_board
-    from aot.micro.project import choose_places
+    from aot.micro.build.project import choose_places
 
     rows = []
     for name in board_names():
@@ -45,8 +45,8 @@ def command(
     from aot.cli.common import choose_target, compile_model, find_board, import_text, request
     from aot.frontend.problems import error_of
     from aot.frontend.tflite import check_model
-    from aot.micro.project import choose_places
-    from aot.report.size import flash_of, operators_of, plan_of
+    from aot.micro.build.project import choose_places
+    from aot.report.figures.size import flash_of, operators_of, plan_of
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board) if board else None

@@ -12,7 +12,7 @@ from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, CompileOptions
 from aot.errors import Problem, UsageError
 
 if TYPE_CHECKING:
-    from aot.build import Options
+    from aot.driver.options import Options
     from aot.executor.artifact import Artifact
     from aot.frontend.specialize import Choice
     from aot.memory.pools import Pooling
@@ -74,7 +74,7 @@ def request(model: Path, options: CompileOptions, *, target: str, board: Board |
 
 def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Options:
     """The compiler's own form of the options, with all that is wrong reported at once (E5009)."""
-    from aot.build import KERNELS, OPTS, ORACLES, Options
+    from aot.driver.options import KERNELS, OPTS, ORACLES, Options
 
     known = {"oracle": ORACLES, "opt": OPTS, "io": ("arena", "user"), "kernels": KERNELS}
     wrong = [
@@ -127,7 +127,7 @@ def model_choice(given: CompileOptions) -> Choice:
 
 def compile_model(wanted: Request) -> Artifact:
     """Run the compiler."""
-    from aot.build import build
+    from aot.driver.build import build
 
     return build(wanted.path, target=wanted.target, name=wanted.name, options=wanted.options)
 

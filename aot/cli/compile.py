@@ -60,7 +60,7 @@ def runtime_headers(sources: Iterable[str], folder: Path) -> list[str]:
 
 def output_files(artifact: Artifact) -> dict[str, str | bytes]:
     """All files of an output folder: sources, the headers of the runtime that they include, metadata and report."""
-    from aot.report.size import compile_report
+    from aot.report.figures.size import compile_report
     from aot.support.data import data_folder
 
     files: dict[str, str | bytes] = dict(sorted(artifact.files.items()))
@@ -117,7 +117,7 @@ def write_library(path: Path, artifact: Artifact, wanted: Request) -> list[str]:
 def write_plan(path: Path, artifact: Artifact) -> None:
     """The memory plan as a drawing or as data, by the file's ending (E5006, E5007)."""
     from aot.cli.files import write_file
-    from aot.report.plan_svg import plan_data, standalone
+    from aot.report.render.plan_svg import plan_data, standalone
 
     plan = plan_data(artifact.metadata["workspace"], artifact.metadata["layers"])
     title = f"{artifact.name}: {plan['size']:,} B of workspace"
@@ -126,7 +126,7 @@ def write_plan(path: Path, artifact: Artifact) -> None:
 
 def add_stack_bound(artifact: Artifact, place: Board | None, target: str) -> Artifact:
     """The artifact with the worst-case stack in its header; E5009 where there is no board with the core to link for."""
-    from aot.micro.stack import board_of, state_stack_bound
+    from aot.micro.build.stack import board_of, state_stack_bound
 
     board = place or board_of(target)
     if board is None or board.is_host:
@@ -153,7 +153,7 @@ def command(
 ) -> None:
     """Compile MODEL to C, or several into one folder. With --board, refuse what does not fit its memory."""
     if len(models) > 1 or share:
-        from aot.cli.compile_several import compile_several
+        from aot.cli._several import compile_several
 
         compile_several(
             models, options=options, target=target, board=board, output=output, share=share, force=force, form=form, plan=plan,
@@ -162,8 +162,8 @@ def command(
         return
     (model,) = models
     from aot.cli.common import choose_target, compile_model, find_board, import_text, request
-    from aot.report.choice import CHOICE_HEADERS, choice_rows
-    from aot.report.size import flash_of, operators_of, plan_of
+    from aot.report.figures.choice import CHOICE_HEADERS, choice_rows
+    from aot.report.figures.size import flash_of, operators_of, plan_of
 
     if form not in ("c", "mlf"):
         raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
@@ -177,7 +177,7 @@ def command(
     with out.working(f"compiling {model.name}"):
         artifact = compile_model(wanted)
         if place is not None and not place.is_host:
-            from aot.micro.project import choose_places
+            from aot.micro.build.project import choose_places
 
             choose_places(place, artifact.metadata)
         if stack_bound:

@@ -17,7 +17,7 @@ from aot.cli.verify import RandomCount
 from aot.errors import AotError, Problem, UsageError
 
 if TYPE_CHECKING:
-    from aot.report.report import Report
+    from aot.report.figures.report import Report
 
 NAME = "diff"
 
@@ -33,7 +33,7 @@ AnyFingerprint = Annotated[bool, typer.Option("--force", help="Compare whatever 
 
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    from aot.micro.toolchain import find_tool
+    from aot.micro.build.toolchain import find_tool
 
     return subprocess.run([find_tool("git").path, *arguments], capture_output=True, check=False, timeout=600)
 
@@ -73,8 +73,8 @@ def reports_of(
 ) -> dict[str, Report]:
     """Reports of the models of a revision, made with this tool.  Raises the problems of all that fail."""
     from aot.cli import report as verb
-    from aot.report.report import key_of
-    from aot.report.report_matrix import run_jobs
+    from aot.report.figures.matrix import run_jobs
+    from aot.report.figures.report import key_of
 
     with tempfile.TemporaryDirectory(prefix="aot-diff-") as name:
         job_list = make_jobs(take_from(revision, models, Path(name)), board, options)
@@ -111,8 +111,8 @@ def command(
     verbose: VerboseFlag = False,
 ) -> None:
     """Compare two reports, or two git revisions of models: totals, and the layers and symbols that moved most."""
-    from aot.report.diff import FIELDS, diff_reports, load_reports
-    from aot.report.markdown import diff_markdown
+    from aot.report.gate.diff import FIELDS, diff_reports, load_reports
+    from aot.report.render.markdown import diff_markdown
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     parts = frozenset(FIELDS) if force else allowed_parts(allow)

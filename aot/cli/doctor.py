@@ -74,7 +74,7 @@ def _packages() -> list[Finding]:
 
 def _tools() -> list[Finding]:
     from aot.errors import ToolchainError
-    from aot.micro.toolchain import find_tool, how_to_get, known_tools
+    from aot.micro.build.toolchain import find_tool, how_to_get, known_tools
 
     found = []
     for name in known_tools():

@@ -20,7 +20,7 @@ from aot.errors import Problem, UsageError
 if TYPE_CHECKING:
     from aot.cli.common import Request
     from aot.micro.board import Board
-    from aot.micro.generate import Part, ProjectFiles
+    from aot.micro.new.registry import Part, ProjectFiles
 
 NAME = "new"
 
@@ -51,8 +51,8 @@ def command(
     """Write a firmware project that builds without aot. With --force, replace its generated files only."""
     from aot.cli.common import find_board, request
     from aot.executor.artifact import check_names
-    from aot.micro.generate import Spec, generate
-    from aot.micro.generate_library import target_of
+    from aot.micro.new.library import target_of
+    from aot.micro.new.registry import Spec, generate
 
     out = Output(json=as_json, quiet=quiet)
     place = find_board(board)
@@ -83,7 +83,7 @@ def board_file(name: str | None) -> str:
 
 def workspace_files(parts: tuple[Part, ...]) -> dict[str, str]:
     """aot_workspace.h and .c for models that share it; a second model of the same name is an error (E5043)."""
-    from aot.executor.shared import SHARED_WORKSPACE, shared_files
+    from aot.executor.codegen.shared_workspace import SHARED_WORKSPACE, shared_files
 
     files = shared_files([p.artifact for p in parts])
     return {name: text for name, text in files.items() if name.startswith(f"{SHARED_WORKSPACE}.")}
@@ -97,9 +97,9 @@ def _title(text: str) -> str:
 def make_part(wanted: Request) -> Part:
     """Compile a model and compute its test vector: input set 0 of the bench rule, outputs by the graph interpreter."""
     from aot.cli.common import compile_model
-    from aot.micro.generate import Part
-    from aot.report.reference import graph
-    from aot.report.sets import rule_set
+    from aot.micro.new.registry import Part
+    from aot.report.measure.reference import graph
+    from aot.report.measure.sets import rule_set
 
     with tempfile.TemporaryDirectory(prefix="aot-new-") as scratch:
         path = Path(scratch) / f"{wanted.name}.tflite"  # as the file is called in the project
@@ -116,7 +116,7 @@ def listed_files(folder: Path, *, force: bool) -> Mapping[str, str] | None:
     Raises UsageError E5004 (exists, no --force) and E5005 (no project of ours).
     """
     from aot.cli.output_folder import read_manifest
-    from aot.micro.generate import MANIFEST, PROJECT_SCHEMA
+    from aot.micro.new.registry import MANIFEST, PROJECT_SCHEMA
 
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise UsageError(Problem("E5005", f"'{folder}' exists and is not a folder"))
@@ -138,7 +138,7 @@ def write_project(folder: Path, files: ProjectFiles, *, old: Mapping[str, str] |
     interrupted.
     """
     from aot.cli.output_folder import write_new_folder
-    from aot.micro.generate import MANIFEST
+    from aot.micro.new.registry import MANIFEST
     from aot.support.digest import digest
 
     if old is None:
@@ -179,7 +179,7 @@ def _fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 def _changed_by_hand(folder: Path, files: ProjectFiles, listed: Mapping[str, str]) -> list[str]:
     """Generated files whose content the user changed; models and boards are his to exchange."""
-    from aot.micro.generate import MANIFEST
+    from aot.micro.new.registry import MANIFEST
     from aot.support.digest import digest
 
     found = []
@@ -224,7 +224,7 @@ def _make_executable(path: Path) -> None:
 def _report(
     out: Output, folder: Path, board: Board, *, kind: str, files: ProjectFiles, written: list[str], parts: tuple[Part, ...]
 ) -> None:
-    from aot.report.size import plan_of
+    from aot.report.figures.size import plan_of
 
     for part in parts:
         out.row("model", f"{part.name}: {plan_of(part.artifact.metadata)}")

@@ -57,8 +57,8 @@ def operator_rows() -> list[dict[str, Any]]:
 def _kernel_classes(through: Sequence[str]) -> list[str]:
     """Which kinds of kernels there are for the relay operators that one is made of."""
     from aot.ir.op import F_IS_VIEW
-    from aot.op.impl import implementations
     from aot.op.te_rule import F_TE
+    from aot.topi.strategy import implementations
 
     if not through:
         return ["folded"]

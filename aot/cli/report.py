@@ -19,9 +19,9 @@ from aot.cli.verify import InputsFile, RandomCount
 from aot.errors import EXIT_DOES_NOT_FIT, EXIT_VERIFICATION, Problem, UsageError
 
 if TYPE_CHECKING:
-    from aot.report.budget import Budget, Finding
-    from aot.report.report import Report
-    from aot.report.report_matrix import Job
+    from aot.report.figures.matrix import Job
+    from aot.report.figures.report import Report
+    from aot.report.gate.budget import Budget, Finding
 
 NAME = "report"
 FILES = {
@@ -77,7 +77,7 @@ class Judged:
 
 def allowed_parts(allow: Sequence[str] | None) -> frozenset[str]:
     """The parts named by --allow (E5009)."""
-    from aot.report.diff import FIELDS
+    from aot.report.gate.diff import FIELDS
 
     for part in allow or ():
         if part not in FIELDS:
@@ -87,8 +87,8 @@ def allowed_parts(allow: Sequence[str] | None) -> frozenset[str]:
 
 def open_gate(budget_file: Path | None, baseline: Path | None, *, accept: bool, allow: Sequence[str] | None) -> Gate:
     """Read budget and baseline before the long work (E5001, E5050, E5052)."""
-    from aot.report.budget import DEFAULT_BASELINE, load_budget
-    from aot.report.diff import load_reports
+    from aot.report.gate.budget import DEFAULT_BASELINE, load_budget
+    from aot.report.gate.diff import load_reports
 
     budget = load_budget(budget_file, Path())
     named = baseline or (budget.baseline if budget is not None else None)
@@ -106,7 +106,7 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
     """Each model on each board (E5001, E5009 for two models of one name, E5020 for a board that does not exist)."""
     from aot.cli.common import find_board
     from aot.cli.files import model_name, read_file
-    from aot.report.report_matrix import Job
+    from aot.report.figures.matrix import Job
 
     names: dict[str, Path] = {}
     models = list(dict.fromkeys(models))
@@ -126,8 +126,8 @@ def work(job: Job) -> Report:
     """One model on one board; runs in a process of its own."""
     from aot.cli.common import compile_model, find_board, request
     from aot.cli.verify import choose_sets
-    from aot.micro.project import prepare
-    from aot.report.report import make_report
+    from aot.micro.build.project import prepare
+    from aot.report.figures.report import make_report
 
     o = job.options
     place = find_board(job.board)
@@ -170,10 +170,10 @@ def chosen_formats(text: str) -> list[str]:
 
 def contents(bundle: Mapping[str, Any], judged: Judged) -> dict[str, str]:
     """The text of every format."""
-    from aot.report import formats
-    from aot.report.html import report_html
-    from aot.report.markdown import report_markdown
-    from aot.report.report import to_text
+    from aot.report.figures.report import to_text
+    from aot.report.render import formats
+    from aot.report.render.html import report_html
+    from aot.report.render.markdown import report_markdown
 
     reports, failures = bundle["reports"], bundle["failures"]
     findings, changes = judged.findings, judged.changes
@@ -208,8 +208,8 @@ def command(
     verbose: VerboseFlag = False,
 ) -> None:
     """Report every byte and instruction of MODELs on boards; exit 4 when a limit or the baseline is exceeded."""
-    from aot.report.report import bundle
-    from aot.report.report_matrix import run_jobs
+    from aot.report.figures.matrix import run_jobs
+    from aot.report.figures.report import bundle
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     chosen = chosen_formats(formats)
@@ -237,9 +237,9 @@ def command(
 
 def judge(reports: Sequence[Report], gate: Gate) -> Judged:
     """The reports held against the budget and the baseline; where the baseline's cannot be compared, against absolute limits."""
-    from aot.report.budget import check_reports
-    from aot.report.diff import check_comparable, diff_reports
-    from aot.report.report import key_of
+    from aot.report.figures.report import key_of
+    from aot.report.gate.budget import check_reports
+    from aot.report.gate.diff import check_comparable, diff_reports
 
     known = gate.baseline
     if known is None:
@@ -255,8 +255,8 @@ def judge(reports: Sequence[Report], gate: Gate) -> Judged:
 
 def write_baseline(reports: Sequence[Report], gate: Gate) -> str:
     """Write the baseline; it keeps what it knows of other models and boards."""
-    from aot.report.baseline import baseline_text
-    from aot.report.report import key_of
+    from aot.report.figures.report import key_of
+    from aot.report.gate.baseline import baseline_text
 
     fresh = {key_of(r) for r in reports}
     kept = [r for k, r in (gate.baseline or {}).items() if k not in fresh]
@@ -334,9 +334,9 @@ def show(out: Output, bundle: Mapping[str, Any], judged: Judged) -> None:
 
 def show_one(out: Output, report: Mapping[str, Any]) -> None:
     """Verdict, sizes, time, and the table of layers."""
-    from aot.report.choice import next_lines
-    from aot.report.formats import kib
-    from aot.report.size import slowest_of, time_of
+    from aot.report.figures.choice import next_lines
+    from aot.report.figures.size import slowest_of, time_of
+    from aot.report.render.formats import kib
 
     verdict, totals, ram = report["verdict"], report["totals"], report["ram"]
     word = paint("bit-exact", "green") if verdict["exact"] else paint("exact, the others DIFFER", "red")
@@ -373,7 +373,7 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
 
 def show_changes(out: Output, changes: Mapping[str, Any], *, top: int) -> None:
     """The totals that moved, and the layers and symbols that moved most, of every pair."""
-    from aot.report.diff import change_text, total_rows
+    from aot.report.gate.diff import change_text, total_rows
 
     for pair in changes["pairs"]:
         rows = [row for row in total_rows(pair) if row[3] != "="]

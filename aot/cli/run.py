@@ -23,8 +23,8 @@ from aot.errors import Problem, UsageError
 
 if TYPE_CHECKING:
     from aot.micro.board import Board
-    from aot.micro.runner import RunResult
-    from aot.report.samples import Samples
+    from aot.micro.run.runner import RunResult
+    from aot.report.measure.samples import Samples
 
 NAME = "run"
 MAX_SHOWN = 10
@@ -83,7 +83,7 @@ def _accuracy(outputs: Sequence[Sequence[Any]], samples: Samples) -> tuple[int, 
 def _show(
     out: Output, samples: Samples, rows: Sequence[Sequence[Any]], infos: Sequence[Any], *, labels: Sequence[str], top: int
 ) -> None:
-    from aot.report.samples import dequantize
+    from aot.report.measure.samples import dequantize
 
     shown = len(rows) if out.verbose else min(len(rows), MAX_SHOWN)
     for n, row in enumerate(rows[:shown]):
@@ -98,7 +98,7 @@ def _show(
 
 def _json_rows(rows: Sequence[Sequence[Any]], infos: Sequence[Any]) -> list[list[dict[str, Any]]]:
     """Every output of every sample: the model's values and, where they are quantised, the real ones."""
-    from aot.report.samples import dequantize
+    from aot.report.measure.samples import dequantize
 
     def one(values: Any, info: Any) -> dict[str, Any]:
         real = {"real": dequantize(values, info).reshape(-1).tolist()} if info.get("scale") else {}
@@ -120,7 +120,7 @@ def _report(
     profile: bool,
 ) -> None:
     """Outputs, accuracy, instructions and, for a profile, the table of layers."""
-    from aot.report.size import LAYER_HEADERS, layer_rows, time_of
+    from aot.report.figures.size import LAYER_HEADERS, layer_rows, time_of
 
     spent = {layer.index: layer.instructions for layer in result.layers}
     layers = [{**layer, "instructions": spent.get(layer["index"])} for layer in meta["layers"]] if profile else []
@@ -161,9 +161,9 @@ def command(
 ) -> None:
     """Run MODEL on a board with data from files; prints the outputs, and the accuracy where the data has labels."""
     from aot.cli.common import compile_model, find_board, request
-    from aot.micro.project import prepare
-    from aot.micro.runner import run
-    from aot.report.samples import Conversion, load_samples
+    from aot.micro.build.project import prepare
+    from aot.micro.run.runner import run
+    from aot.report.measure.samples import Conversion, load_samples
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     if quantize not in ("auto", "always", "never"):

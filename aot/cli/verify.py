@@ -26,8 +26,8 @@ from aot.errors import EXIT_VERIFICATION, Problem, UsageError, VerificationError
 
 if TYPE_CHECKING:
     from aot.executor.artifact import Artifact
-    from aot.report.sets import Sets
-    from aot.report.verify import Verification
+    from aot.report.measure.sets import Sets
+    from aot.report.measure.verify import Verification
 
 NAME = "verify"
 DEFAULT_SETS = 4
@@ -52,8 +52,8 @@ ProfileFlag = Annotated[bool, typer.Option("--profile/--no-profile", help="Count
 
 def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None, *, oracle: str) -> Sets:
     """The sets that the command line asks for."""
-    from aot.report.samples import Conversion, load_samples
-    from aot.report.sets import golden_sets, is_golden, open_npz, rule_sets
+    from aot.report.measure.samples import Conversion, load_samples
+    from aot.report.measure.sets import golden_sets, is_golden, open_npz, rule_sets
 
     meta = artifact.metadata
     if inputs is None:
@@ -72,7 +72,7 @@ def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None, *, o
 
 def show(out: Output, found: Verification, artifact: Artifact) -> None:
     """The figures of a verification, as rows."""
-    from aot.report.size import LAYER_HEADERS, flash_of, layer_rows, ram_of, slowest_of, time_of
+    from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, ram_of, slowest_of, time_of
 
     out.rule()
     verdict = paint("bit-exact", "green") if found.exact else paint("exact, the others DIFFER", "red")
@@ -169,11 +169,11 @@ def command(
     verbose: VerboseFlag = False,
 ) -> None:
     """Run MODEL on a board and compare every output byte with the reference; exit 5 and name the first operator that differs."""
+    from aot.cli._zephyr import verify_with_zephyr
     from aot.cli.common import compile_model, find_board, import_text, request
-    from aot.cli.zephyr import verify_with_zephyr
-    from aot.micro.project import prepare
-    from aot.report.size import operators_of, plan_of
-    from aot.report.verify import verify
+    from aot.micro.build.project import prepare
+    from aot.report.figures.size import operators_of, plan_of
+    from aot.report.measure.verify import verify
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     check_usable(output)

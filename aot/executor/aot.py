@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aot.errors import internal
-from aot.executor.accesses import place_constants
-from aot.executor.aliases import with_aliases
 from aot.executor.artifact import Artifact
-from aot.executor.interface import Program, interface_files
-from aot.executor.layout import Io, Layout, Place, alignments, make_layout
-from aot.executor.metadata import BuildInfo, make_metadata
-from aot.executor.names import Names
+from aot.executor.codegen.c_files import Program, interface_files
+from aot.executor.codegen.c_names import Names
+from aot.executor.codegen.metadata import BuildInfo, make_metadata
+from aot.executor.plan.accesses import place_constants
+from aot.executor.plan.aliases import with_aliases
+from aot.executor.plan.layout import Io, Layout, Place, alignments, make_layout
 from aot.executor.schedule import Callee, LayerCall, Schedule, TensorRef, check_schedule
 from aot.ir.op import Array
 from aot.memory.bounds import liveness_bound

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from aot.errors import internal
-from aot.executor.selection import Candidate
+from aot.executor.select.selection import Candidate
 from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType

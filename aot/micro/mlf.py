@@ -25,7 +25,7 @@ from typing import Any
 
 from aot.errors import Problem, UsageError
 from aot.executor.artifact import Artifact
-from aot.micro.generate import model_values, render, runtime_headers, runtime_source
+from aot.micro.new.registry import model_values, render, runtime_headers, runtime_source
 
 VERSION = 7
 _PARAMS_MAGIC = 0xF7E58D4F05049CB7

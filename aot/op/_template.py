@@ -3,7 +3,7 @@
 out = clamp(zp - (x - zp_in), -128, 127).  Oracle: name the reference kernel whose bytes `evaluate` reproduces.
 
 Copy this file to `aot/op/NAME.py` (files that begin with an underscore are not loaded), keep the order of its parts, and copy
-`tests/op/test_lut.py` for its test: one model from `tests.writer` and one call of `check` compare the reference, `evaluate`,
+`tests/op/qnn/test_lut.py` for its test: one model from `aot.testing` and one call of `check` compare the reference, `evaluate`,
 the interpreted kernel and the compiled one.
 """
 
@@ -17,8 +17,8 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.op._check import require_dtype, require_quant
-from aot.op._fixed_point import clamp_array
+from aot.numerics.fixed_point import clamp_array
+from aot.op.common.check import require_dtype, require_quant
 from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr

@@ -4,7 +4,7 @@ Run from a checkout of the repository, in its root: `python -m examples.digits.t
 images and ai-edge-litert to measure the int8 accuracy: `pip install '.[examples,test]'`).  It takes well under a minute.
 
 The network is trained in plain numpy: forward and backward passes are written out below, nothing is hidden in a
-framework.  The .tflite writer is the one of the project's tests (tests/writer).
+framework.  The .tflite writer is the one of the project's tests (aot/testing).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+from aot.testing import Quant, reference_sets
+from aot.testing.net import Net, conv2d, depthwise, windows
 from tests.models.golden import npz_bytes
-from tests.writer import Quant, reference_sets
-from tests.writer.net import Net, conv2d, depthwise, windows
 
 FOLDER = Path(__file__).parent
 SEED = 7

@@ -219,7 +219,7 @@ def test_verify_a_golden_file_on_the_host(cli: Cli) -> None:
 def test_verify_against_an_engine_or_the_interpreter(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     found = cli("verify", MODEL, "--board", "host", "--random", 2, "--json").json
     assert (found["exact"], found["sets"]) == (True, 2)
-    monkeypatch.setattr("aot.report.reference.installed", lambda package: None)
+    monkeypatch.setattr("aot.report.measure.reference.installed", lambda package: None)
     own = cli("verify", MODEL, "--board", "host", "--random", 2, "--json").json
     assert own["reference"] == "the graph interpreter"
     assert own["exact"]

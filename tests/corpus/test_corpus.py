@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aot.build import Options, build
+from aot.driver.build import build
+from aot.driver.options import Options
 from aot.errors import AotError
 from aot.frontend.tflite import from_tflite
 from aot.relay.expr import Function
 from aot.relay.interpreter import evaluate
 from aot.relay.transform import pipeline
-from aot.report import compare
-from aot.report.sets import Sets, golden_sets, open_npz
+from aot.report.measure import compare
+from aot.report.measure.sets import Sets, golden_sets, open_npz
 from aot.runtime.module import load
 
 SHARED = Path(__file__).parents[3] / "shared" / "models"

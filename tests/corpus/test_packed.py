@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aot.build import Options, build
+from aot.driver.build import build
+from aot.driver.options import Options
 from tests.corpus.test_corpus import SHARED, entries
 
 NETWORKS = ["mlperf_ad01", "mlperf_ic_resnet", "mlperf_kws_dscnn"]

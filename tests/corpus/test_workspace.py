@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from aot.build import Options, build, compile_model
+from aot.driver.build import build, compile_model
+from aot.driver.options import Options
 from aot.executor.policy import MOST_SLOWDOWN
 from aot.ir.module import IRModule
 from aot.relay.expr import Function

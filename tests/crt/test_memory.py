@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from aot.micro import project as project_module
 from aot.micro.board import board_names, load_board
-from aot.micro.project import prepare
-from aot.micro.runner import run
-from aot.micro.toolchain import have_tool
+from aot.micro.build import project as project_module
+from aot.micro.build.project import prepare
+from aot.micro.build.toolchain import have_tool
+from aot.micro.run.runner import run
 from tests.micro import fake
 
 CHECK = """\

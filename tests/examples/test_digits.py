@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aot.testing import input_details, reference_sets
 from examples.digits import train
-from tests.writer import input_details, reference_sets
 
 FOLDER = Path(train.__file__).parent
 

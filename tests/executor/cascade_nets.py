@@ -14,18 +14,18 @@ from aot import topi
 from aot.executor.cascade.chain import Chain, Part, Style, is_fed, make_chain
 from aot.executor.cascade.emit import Cascade, Work, emit, fits_alignment
 from aot.executor.cascade.rows import row_form, row_variant
+from aot.executor.lower.te_compiler import Policy, candidates, execution_order
 from aot.executor.schedule import TensorRef
-from aot.executor.te_compiler import Policy, candidates, execution_order
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType
-from aot.op._pool import PoolAttrs
-from aot.op.add import AddAttrs
-from aot.op.clip import ClipAttrs
-from aot.op.conv2d import Conv2DAttrs
-from aot.op.depthwise_conv2d import DepthwiseConv2DAttrs
-from aot.op.pad import PadAttrs
-from aot.op.requantize import RequantizeAttrs
-from aot.op.resize_nearest import ResizeNearestAttrs
+from aot.op.common.pool import PoolAttrs
+from aot.op.math.clip import ClipAttrs
+from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
+from aot.op.nn.pad import PadAttrs
+from aot.op.qnn.add import AddAttrs
+from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.vision.resize_nearest import ResizeNearestAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, const, tensor_type
 from aot.relay.transform.fuse_ops import fuse_ops
 from aot.target.target import find_target

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from aot.executor.artifact import Artifact
-from aot.micro.poison import dead_intervals
+from aot.micro.run.poison import dead_intervals
 from aot.runtime.module import Module
 from tests.c_tools import shared_library
 

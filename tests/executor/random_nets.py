@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aot.op._binary import RescaledAttrs
-from aot.op._fixed_point import quantize_multiplier
-from aot.op.dequantize import DequantizeAttrs
-from aot.op.strided_slice import StridedSliceAttrs
-from aot.op.transpose import TransposeAttrs
+from aot.numerics.fixed_point import quantize_multiplier
+from aot.op.common.binary import RescaledAttrs
+from aot.op.qnn.dequantize import DequantizeAttrs
+from aot.op.tensor.strided_slice import StridedSliceAttrs
+from aot.op.tensor.transpose import TransposeAttrs
 from aot.relay.expr import Expr, Function, tensor_type
 from tests.relay.channel_nets import SAME3, VALID, QuantNet
 

@@ -15,7 +15,7 @@ import pytest
 
 from aot.errors import InternalError, UsageError
 from aot.executor.aot import Executable, compile_schedule
-from aot.executor.metadata import BuildInfo
+from aot.executor.codegen.metadata import BuildInfo
 from aot.executor.schedule import LayerCall, Schedule, check_schedule
 from aot.runtime.module import load
 from aot.target.target import find_target

@@ -8,8 +8,9 @@ import pytest
 
 from aot import op as operators
 from aot import topi
-from aot.build import OPTS, Options, compile_model, plans_of
-from aot.executor.bounds import memory_bounds
+from aot.driver.build import compile_model, plans_of
+from aot.driver.options import OPTS, Options
+from aot.executor.plan.bounds import memory_bounds
 from aot.executor.policy import Plans
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule

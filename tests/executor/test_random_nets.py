@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.build import Options, compile_model
+from aot.driver.build import compile_model
+from aot.driver.options import Options
 from aot.errors import UsageError
 from aot.executor.aot import Executable
 from aot.ir.module import IRModule

@@ -12,7 +12,7 @@ from aot.errors import EXIT_MODEL, ModelError, Problem, UnsupportedError
 from aot.explain import EXPLANATIONS
 from aot.frontend.check import check_structure, load
 from aot.frontend.problems import MAX_PROBLEMS
-from tests.writer import ModelBuilder, conv2d_model, dense_model
+from aot.testing import ModelBuilder, conv2d_model, dense_model
 
 Made = tuple[ModelBuilder, list[int], list[int]]
 

@@ -15,9 +15,9 @@ from aot.frontend.problems import Problems
 from aot.frontend.specialize import Choice, specialize
 from aot.frontend.tflite import check_model
 from aot.frontend.view import parse
+from aot.testing import ModelBuilder
 from tests.corpus.test_corpus import difference
 from tests.op._differential import check, main_of
-from tests.writer import ModelBuilder
 
 SHARED = Path(__file__).parents[3] / "shared" / "models"
 

@@ -14,8 +14,8 @@ from aot.ir.op import F_EVALUATE, Op
 from aot.ir.type import TensorType
 from aot.op.convert import CONVERTERS
 from aot.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var, post_order
+from aot.testing import HAVE_LITERT, ModelBuilder, conv2d_model, reference
 from tests.models.golden import load_golden, manifest, sets_of
-from tests.writer import HAVE_LITERT, ModelBuilder, conv2d_model, reference
 
 MODELS = Path(__file__).parents[1] / "models"
 

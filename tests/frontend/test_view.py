@@ -13,7 +13,7 @@ from aot.frontend import schema
 from aot.frontend.check import load
 from aot.frontend.problems import Problems
 from aot.frontend.view import ModelView, parse
-from tests.writer import HAVE_LITERT, ModelBuilder, conv2d_model
+from aot.testing import HAVE_LITERT, ModelBuilder, conv2d_model
 
 MODELS = Path(__file__).parents[1] / "models"
 

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from aot.build import Options, compile_model
 from aot.cli.common import build_options
 from aot.cli.options import CompileOptions
+from aot.driver.build import compile_model
+from aot.driver.options import Options
 from aot.errors import AotError, TargetError, UsageError
 from aot.memory.liveness import liveness, program_conflicts
 from aot.memory.plan import BufferInfo, conflicts
@@ -24,8 +25,8 @@ from aot.memory.pool_choice import choose_pools, fits
 from aot.memory.pools import Pooling, check_pooling, fill_pools, parse_pool, plan_pools, verify_pools
 from aot.memory.verify import verify_plan
 from aot.micro.board import data_folder, load_board, parse_board
-from aot.micro.project import prepare
-from aot.micro.runner import run
+from aot.micro.build.project import prepare
+from aot.micro.run.runner import run
 from aot.runtime.module import load
 from aot.support.pool import Pool
 from tests.memory.programs import random_program

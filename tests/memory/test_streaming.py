@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from aot import op as operators
-from aot.build import compile_model
-from aot.executor.bounds import memory_bounds
+from aot.driver.build import compile_model
+from aot.executor.plan.bounds import memory_bounds
 from aot.frontend.macs import nominal_shapes
 from aot.frontend.tflite import from_tflite
 from aot.memory.planner import plan
@@ -125,7 +125,7 @@ def test_planning_a_large_network_takes_little_time(monkeypatch: pytest.MonkeyPa
         finally:
             spent.append(time.process_time() - start)
 
-    monkeypatch.setattr("aot.executor.layout.plan", timed)
+    monkeypatch.setattr("aot.executor.plan.layout.plan", timed)
     compile_model(NETS / "mcunet_320kb_imagenet_int8.tflite")
     assert spent
     assert sum(spent) < 10

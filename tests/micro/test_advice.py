@@ -9,7 +9,7 @@ import pytest
 
 from aot.errors import TargetError
 from aot.micro.board import Board, Memory, load_board
-from aot.micro.project import choose_places
+from aot.micro.build.project import choose_places
 
 ROWS = {"streaming_bound": 9_000, "fed_bound": 5_000}
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from aot.build import build
 from aot.cli.__main__ import run
+from aot.driver.build import build
 from aot.errors import UsageError
 from aot.executor.artifact import Artifact
 from aot.micro.mlf import artifact_of, pack, unpack

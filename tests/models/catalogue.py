@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.writer import (
+from aot.testing import (
     Quant,
     add_model,
     concat_model,
@@ -24,7 +24,7 @@ from tests.writer import (
     softmax_model,
     transpose_model,
 )
-from tests.writer.quant import float32
+from aot.testing.quant import float32
 
 LOW = Quant(float32(0.04), -128)
 HIGH = Quant(float32(0.04), 127)

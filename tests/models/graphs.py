@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from aot.testing import ModelBuilder, Quant
+from aot.testing.quant import float32
 from tests.models.catalogue import Case
-from tests.writer import ModelBuilder, Quant
-from tests.writer.quant import float32
 
 X = Quant(float32(0.05), -3)
 Y = Quant(float32(0.11), 6)

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import tflite
 
+from aot.testing import input_details, reference_sets, tflm_reference
 from tests.models.catalogue import Case, operators
 from tests.models.golden import FOLDER, make_input, npz_bytes
 from tests.models.graphs import graphs
 from tests.models.networks import networks
 from tests.models.reject import Reject, operator_names, rejects
-from tests.writer import input_details, reference_sets, tflm_reference
 
 
 def cases() -> list[Case]:

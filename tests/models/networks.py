@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from aot.testing.net import Layer, Net
+from aot.testing.quant import Quant, float32
 from tests.models.catalogue import Case
-from tests.writer.net import Layer, Net
-from tests.writer.quant import Quant, float32
 
 CALIBRATION_SEED = 20
 

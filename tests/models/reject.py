@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import tflite
 
-from tests.writer import ModelBuilder, conv2d_model, dense_model, softmax_model
+from aot.testing import ModelBuilder, conv2d_model, dense_model, softmax_model
 
 MALFORMED, INCONSISTENT, UNSUPPORTED = "E10", "E11", "E12"
 

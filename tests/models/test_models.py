@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aot.testing import HAVE_TFLM, reference_sets, reference_tensors, tflm_reference
 from tests.models.catalogue import Case
 from tests.models.golden import FOLDER, load_golden, make_input, manifest, npz_bytes, sets_of
 from tests.models.make import cases
 from tests.models.reject import Reject, rejects
-from tests.writer import HAVE_TFLM, reference_sets, reference_tensors, tflm_reference
 
 SIZE_LIMIT = 2_000_000
 ISSUE_OPERATORS = {

@@ -20,20 +20,20 @@ from hypothesis import HealthCheck, settings
 
 from aot import op as operators
 from aot import topi
-from aot.executor.te_compiler import lower_group
+from aot.executor.lower.te_compiler import lower_group
 from aot.frontend.tflite import from_tflite
 from aot.ir.op import Op
-from aot.op.impl import Lowered
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order, tensor_type
 from aot.relay.interpreter import call_op, evaluate
 from aot.relay.transform import pipeline
 from aot.support.dtype import numpy_dtype
 from aot.target.codegen_c import emit_func, headers
 from aot.target.target import find_target
+from aot.testing import HAVE_LITERT, HAVE_TFLM, Quant, reference_sets, tflm_reference
 from aot.tir.interpreter import run
+from aot.topi.strategy import Lowered
 from tests.op._drawn_count import count, lacking
 from tests.scale import cases
-from tests.writer import HAVE_LITERT, HAVE_TFLM, Quant, reference_sets, tflm_reference
 
 operators.load_all()
 topi.load_all()

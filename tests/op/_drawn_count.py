@@ -20,7 +20,7 @@ from aot.frontend.problems import Problems
 from aot.frontend.view import ABSENT, OperatorView, SubgraphView, parse
 from aot.op import load_all
 from aot.op.convert import SUPPORT
-from tests.writer import HAVE_LITERT, HAVE_TFLM
+from aot.testing import HAVE_LITERT, HAVE_TFLM
 
 WANTED = 300
 """Cases that each operator is to have with AOT_FULL=1; each is to have some without it."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from aot.testing import Quant
 from tests.op._one_op import Spec, const, moving, one_op, same_quant
-from tests.writer import Quant
 
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32")
 Form = Callable[[str], bytes]

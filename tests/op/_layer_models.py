@@ -9,8 +9,8 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 
+from aot.testing import ModelBuilder, output_size
 from tests.op._differential import ACTIVATIONS, SEEDS
-from tests.writer import ModelBuilder, output_size
 
 Array = np.ndarray[Any, Any]
 

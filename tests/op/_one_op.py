@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from aot.testing import ModelBuilder, Quant
 from tests.op._differential import random_array
-from tests.writer import ModelBuilder, Quant
 
 MOVABLE = ["int8", "uint8", "int16", "int32", "int64", "bool", "float32"]
 EVERY = [*MOVABLE, "uint16", "uint32"]

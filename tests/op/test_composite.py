@@ -8,8 +8,8 @@ from aot.errors import AotError
 from aot.frontend import tflite
 from aot.frontend.tflite import check_model
 from aot.relay.expr import Call, post_order
+from aot.testing import ModelBuilder
 from tests.op._differential import check, main_of
-from tests.writer import ModelBuilder
 
 EMPTY_MAP = [0, 0, 1, 0, 0, 0x24, 1]
 """A flexbuffer; the reference insists on attributes."""

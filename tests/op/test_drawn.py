@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
+from aot.testing import Quant
 from tests.op._differential import ACTIVATIONS, SEEDS, SLOW, Array, check, check_tflm, dims, quants, scales
 from tests.op._drawn_count import LACKING
 from tests.op._one_op import EVERY, Spec, const, draw_array, moving, one_op, same_quant
-from tests.op.test_arg_reduce import arg_reductions
-from tests.op.test_block_shuffle import batches, depths
-from tests.op.test_cast import selects
-from tests.op.test_elementwise import COMPARISONS, SHAPES
-from tests.op.test_elementwise import quant as quant_of
-from tests.op.test_reduce import codes, plain
+from tests.op.math.test_cast import selects
+from tests.op.math.test_elementwise import COMPARISONS, SHAPES
+from tests.op.math.test_elementwise import quant as quant_of
+from tests.op.reduce.test_arg_reduce import arg_reductions
+from tests.op.reduce.test_reduce import codes, plain
+from tests.op.tensor.test_block_shuffle import batches, depths
 from tests.scale import cases as cases_of
-from tests.writer import Quant
 
 Case = tuple[bytes, list[Array] | None]
 """A model, and its inputs where random ones would not do."""

@@ -9,23 +9,23 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from aot.testing import ModelBuilder, Quant, output_size
 from tests.op._differential import ACTIVATIONS, SEEDS, check, check_tflm, dims, quants
 from tests.op._layer_models import Kind, rows
 from tests.op._one_op import EVERY, Spec, const, draw_array, moving, one_op, same_quant
-from tests.op.test_block_shuffle import mirrors, updates
-from tests.op.test_broadcast_to import broadcasts, tiles
-from tests.op.test_cast import DTYPES, one_hots
+from tests.op.math.test_cast import DTYPES, one_hots
+from tests.op.math.test_elementwise import COMPARISONS, SHAPES, numbers
+from tests.op.math.test_elementwise import quant as quant_of
+from tests.op.tensor.test_block_shuffle import mirrors, updates
+from tests.op.tensor.test_broadcast_to import broadcasts, tiles
+from tests.op.tensor.test_data_dependent import cumsums, scatters, topks
+from tests.op.tensor.test_reverse import reverses, sequences
+from tests.op.tensor.test_shape import packs
+from tests.op.tensor.test_strided_slice import slices, strided_slices
+from tests.op.tensor.test_take import gather_nds, gathers
 from tests.op.test_composite import EMPTY_MAP
-from tests.op.test_data_dependent import cumsums, scatters, topks
 from tests.op.test_drawn import Case, alone, run, shapes
-from tests.op.test_elementwise import COMPARISONS, SHAPES, numbers
-from tests.op.test_elementwise import quant as quant_of
-from tests.op.test_resize_bilinear import resizes
-from tests.op.test_reverse import reverses, sequences
-from tests.op.test_shape import packs
-from tests.op.test_strided_slice import slices, strided_slices
-from tests.op.test_take import gather_nds, gathers
-from tests.writer import ModelBuilder, Quant, output_size
+from tests.op.vision.test_resize_bilinear import resizes
 
 POSITIVE = ("LOG", "RSQRT")
 FUNCTIONS = ["COS", "EXP", "GELU", "LOG", "LOGISTIC", "RSQRT", "SIN", "TANH", "LOG_SOFTMAX", "SOFTMAX", "L2_NORMALIZATION"]

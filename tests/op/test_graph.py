@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from aot.testing import ModelBuilder, Quant
 from tests.op._differential import check
-from tests.writer import ModelBuilder, Quant
 
 SCALES = [0.0625, 0.125, 0.05, 0.1, 0.031, 0.25]
 ZERO_POINTS = [-128, 127, 0, 17, -3]

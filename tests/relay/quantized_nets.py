@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.op import load_all
-from aot.op._pool import PoolAttrs
-from aot.op.add import AddAttrs
-from aot.op.clip import ClipAttrs
-from aot.op.concatenate import ConcatenateAttrs
-from aot.op.conv2d import Conv2DAttrs
-from aot.op.depthwise_conv2d import DepthwiseConv2DAttrs
-from aot.op.lut import LutAttrs
-from aot.op.pad import PadAttrs
-from aot.op.quantize import Requantize8Attrs
-from aot.op.requantize import RequantizeAttrs
-from aot.op.reshape import ReshapeAttrs
-from aot.op.transpose import TransposeAttrs
+from aot.op.common.pool import PoolAttrs
+from aot.op.math.clip import ClipAttrs
+from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
+from aot.op.nn.pad import PadAttrs
+from aot.op.qnn.add import AddAttrs
+from aot.op.qnn.lut import LutAttrs
+from aot.op.qnn.quantize import Requantize8Attrs
+from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.tensor.concatenate import ConcatenateAttrs
+from aot.op.tensor.reshape import ReshapeAttrs
+from aot.op.tensor.transpose import TransposeAttrs
 from aot.relay.expr import Expr, Function, Var, call, const, make_tuple, tensor_type
 
 load_all()

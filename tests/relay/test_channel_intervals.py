@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aot.op.add import AddAttrs
-from aot.op.conv2d import Conv2DAttrs
-from aot.op.requantize import RequantizeAttrs
+from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.qnn.add import AddAttrs
+from aot.op.qnn.requantize import RequantizeAttrs
 from aot.relay.analysis.channel_intervals import channel_intervals
 from aot.relay.analysis.interval import Interval
 from aot.relay.analysis.window import axis_coverage

@@ -11,8 +11,8 @@ from aot.ir.module import IRModule
 from aot.ir.op import Op
 from aot.ir.transform import PassContext
 from aot.ir.type import QuantParams
-from aot.op.conv2d import Conv2DAttrs
-from aot.op.requantize import RequantizeAttrs
+from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.qnn.requantize import RequantizeAttrs
 from aot.relay.analysis.cost import cost
 from aot.relay.expr import Call, Constant, Expr, Function, const, is_op, post_order, tensor_type
 from aot.relay.interpreter import evaluate_all

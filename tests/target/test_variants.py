@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aot.build import build
+from aot.driver.build import build
 from aot.errors import UsageError
 from aot.target.target import find_target
 from tests.micro.projects import DIGITS, need, sh

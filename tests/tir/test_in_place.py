@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.build import Options, compile_model
-from aot.report.sets import open_npz
+from aot.driver.build import compile_model
+from aot.driver.options import Options
+from aot.report.measure.sets import open_npz
 from aot.tir.analysis.in_place import in_place_pairs
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aot.build import Options, compile_model
+from aot.driver.build import compile_model
+from aot.driver.options import Options
 from aot.executor.schedule import LayerCall
 from aot.tir.analysis.overlap import Distance, safe_distances
 from aot.tir.buffer import Buffer

@@ -11,8 +11,8 @@ import numpy as np
 
 from aot.executor.artifact import Artifact
 from aot.micro.board import load_board
-from aot.micro.project import prepare
-from aot.micro.runner import run as run_board
+from aot.micro.build.project import prepare
+from aot.micro.run.runner import run as run_board
 from aot.support.dtype import ctype
 from aot.target.codegen_c import emit_func, emit_prototype, headers
 from aot.target.target import Target, find_target

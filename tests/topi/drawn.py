@@ -10,16 +10,16 @@ import numpy as np
 
 from aot import op as operators
 from aot import topi
-from aot.executor.groups import group_of
+from aot.executor.lower.groups import group_of
 from aot.ir.op import Array
 from aot.ir.type import per_tensor
-from aot.op.add import AddAttrs
-from aot.op.dequantize import DequantizeAttrs
-from aot.op.impl import Impl, Lowered, implementations
+from aot.op.qnn.add import AddAttrs
+from aot.op.qnn.dequantize import DequantizeAttrs
 from aot.relay.expr import Function, Var, call, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.target.target import Target, find_target
-from aot.topi.arm_dsp.intrin_pixels import DEPTHS
+from aot.topi.arm_dsp.pixels.intrin import DEPTHS
+from aot.topi.strategy import Impl, Lowered, implementations
 from tests.topi.layers import Layer, build
 
 operators.load_all()

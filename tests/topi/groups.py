@@ -8,14 +8,14 @@ import numpy as np
 
 from aot import op as operators
 from aot import topi
-from aot.executor.groups import group_of
+from aot.executor.lower.groups import group_of
 from aot.ir.op import Array
-from aot.op.impl import Lowered, implementations
 from aot.relay.expr import Expr, Function, Var
 from aot.relay.interpreter import evaluate
 from aot.support.dtype import numpy_dtype
 from aot.target.target import find_target
 from aot.tir.interpreter import run
+from aot.topi.strategy import Lowered, implementations
 
 operators.load_all()
 topi.load_all()

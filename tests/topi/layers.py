@@ -12,15 +12,15 @@ from aot import op as operators
 from aot import topi
 from aot.ir.op import Array
 from aot.ir.type import TensorType, per_tensor
-from aot.op.conv2d import Conv2DAttrs
-from aot.op.dense import DenseAttrs
-from aot.op.depthwise_conv2d import DepthwiseConv2DAttrs
-from aot.op.impl import Impl, Lowered
-from aot.op.requantize import RequantizeAttrs
+from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.dense import DenseAttrs
+from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
+from aot.op.qnn.requantize import RequantizeAttrs
 from aot.relay.expr import Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.target.target import Target
 from aot.tir.interpreter import run
+from aot.topi.strategy import Impl, Lowered
 
 operators.load_all()
 topi.load_all()
@@ -105,7 +105,7 @@ def check(impl: Impl, layer: Layer, target: Target) -> int:
     """Compare a kernel with the relay meaning; returns the number of distinct output codes (a layer that saturates
     proves little).
     """
-    from aot.executor.groups import group_of
+    from aot.executor.lower.groups import group_of
 
     func = build(layer)
     group = group_of(func)

@@ -9,13 +9,14 @@ import pytest
 
 from aot import op as operators
 from aot import topi
-from aot.build import Options, compile_model
+from aot.driver.build import compile_model
+from aot.driver.options import Options
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType, per_tensor
-from aot.op.add import AddAttrs
-from aot.op.conv2d import Conv2DAttrs
-from aot.op.depthwise_conv2d import DepthwiseConv2DAttrs
-from aot.op.requantize import RequantizeAttrs
+from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
+from aot.op.qnn.add import AddAttrs
+from aot.op.qnn.requantize import RequantizeAttrs
 from aot.relay.expr import Expr, Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.runtime.module import load

@@ -18,8 +18,8 @@ from aot.ir.type import TensorType
 from tests.topi.batch import Batch
 from tests.topi.drawn import KERNELS, Case, awkward_layers, make_case, random_cases, target_of
 from tests.topi.groups import run_lowered
+from tests.topi.intrin.test_intrin import needs_board, needs_host
 from tests.topi.layers import Layer
-from tests.topi.test_intrin import needs_board, needs_host
 
 FULL = os.environ.get("AOT_FULL") == "1"
 RANDOM = 2000 if FULL else 12

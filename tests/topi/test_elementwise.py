@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op._fixed_point import quantize_multiplier
-from aot.op.add import AddAttrs
-from aot.op.clip import ClipAttrs
-from aot.op.dequantize import DequantizeAttrs
-from aot.op.quantize import QuantizeAttrs, Requantize8Attrs
+from aot.numerics.fixed_point import quantize_multiplier
+from aot.op.math.clip import ClipAttrs
+from aot.op.qnn.add import AddAttrs
+from aot.op.qnn.dequantize import DequantizeAttrs
+from aot.op.qnn.quantize import QuantizeAttrs, Requantize8Attrs
 from aot.relay.expr import Expr, Function, Var, call
 from aot.relay.interpreter import evaluate
 from tests.scale import cases
+from tests.topi.generic.test_copy import ADD, TABLE
 from tests.topi.groups import check_group, data_of, lowered
+from tests.topi.intrin.test_intrin import needs_board
 from tests.topi.oncore import run_on
-from tests.topi.test_copy import ADD, TABLE
-from tests.topi.test_intrin import needs_board
 
 SHAPES = [(1,), (1, 1, 1, 3), (4,), (2, 3, 1, 5), (1, 4, 4, 4)]
 

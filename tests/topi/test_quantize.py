@@ -12,14 +12,14 @@ import pytest
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.op.dequantize import DequantizeAttrs
-from aot.op.quantize import QuantizeAttrs
+from aot.op.qnn.dequantize import DequantizeAttrs
+from aot.op.qnn.quantize import QuantizeAttrs
 from aot.relay.expr import Expr, Function, Var, call
 from aot.relay.interpreter import evaluate
 from aot.support.dtype import int_range
 from tests.topi.groups import check_group, lowered, run_lowered
+from tests.topi.intrin.test_intrin import needs_board, needs_host
 from tests.topi.oncore import run_on
-from tests.topi.test_intrin import needs_board, needs_host
 
 SCALES = [2.0**-7, float(np.float32(0.1)), float(np.float32(3.7e-3)), 2.0**-126, float(np.float32(1e30))]
 ZERO_POINTS = {"int8": (-128, -3, 0, 127), "uint8": (0, 128, 255)}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aot.report.reference import find_reference
+from aot.report.measure.reference import find_reference
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIGITS = ROOT / "examples" / "digits" / "digits.tflite"

@@ -12,8 +12,8 @@ import pytest
 from aot.cli.__main__ import run
 from aot.errors import ToolchainError
 from aot.micro.board import load_board
-from aot.micro.project import Places, render
-from aot.micro.zephyr import cpu_of, zephyr_version
+from aot.micro.build.project import Places, render
+from aot.micro.run.zephyr import cpu_of, zephyr_version
 from tests.micro.projects import DIGITS, ROOT, TWO_IO, need
 
 STANDIN = ROOT / "tests" / "zephyr" / "standin"
@@ -89,7 +89,7 @@ def test_exact(tree: Path, capsys: pytest.CaptureFixture[str], model: Path, opti
     assert (found["exact"], found["sets_exact"], found["board"], found["instructions"]) == (True, 2, "zephyr:any", None)
     assert found["fingerprint"]["compiler"] == "Zephyr 3.4.99"
     validator = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    validator.validate(found, json.loads((ROOT / "aot/report/schema/aot-verify-1.schema.json").read_text()))
+    validator.validate(found, json.loads((ROOT / "aot/report/figures/schema/aot-verify-1.schema.json").read_text()))
 
 
 @pytest.mark.qemu

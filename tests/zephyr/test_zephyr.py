@@ -19,8 +19,8 @@ import pytest
 
 from aot.cli.__main__ import run
 from aot.micro.board import load_board
-from aot.micro.project import Places, render
-from aot.micro.zephyr import zephyr_version
+from aot.micro.build.project import Places, render
+from aot.micro.run.zephyr import zephyr_version
 from tests.micro.projects import DIGITS, need, new
 from tests.zephyr.golden import HEADER, arrays, header
 

@@ -13,13 +13,13 @@ from aot.executor.cascade.trace import OUT, WINDOWS, distances, external_name
 from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
-from aot.op.impl import Lowered
 from aot.support.dtype import itemsize
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, equal, imm, logical_and, maximum, minimum
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.stmt import CallPrim, Region
+from aot.topi.strategy import Lowered
 
 ALIGN = 4
 """Of windows, in bytes."""

@@ -12,9 +12,9 @@ from aot.executor.cascade.moves import move_instructions
 from aot.executor.cascade.nest import Node
 from aot.executor.cascade.rows import row_form, row_variant
 from aot.executor.cascade.trace import OUT, WINDOWS, distances, external_name
-from aot.executor.distances import Operand, call_distances
+from aot.executor.plan.distances import Operand, call_distances
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
-from aot.executor.selection import Candidate
+from aot.executor.select.selection import Candidate
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
 from aot.relay.expr import Function

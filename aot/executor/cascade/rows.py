@@ -12,7 +12,7 @@ from typing import Any
 
 from aot.ir.op import T_OP_PATTERN, Op, OpPattern
 from aot.ir.type import TensorType, Type
-from aot.op.max_pool2d import lowest
+from aot.op.nn.max_pool2d import lowest
 from aot.relay.expr import Call, Constant, Expr, Function, Var, call, post_order, tensor_type
 
 

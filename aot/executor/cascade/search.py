@@ -15,8 +15,8 @@ from aot.executor.cascade.chain import Part
 from aot.executor.cascade.emit import FEED, Work, emit
 from aot.executor.cascade.items import Item, Items
 from aot.executor.schedule import Callee, LayerCall, Schedule
-from aot.executor.selection import Candidate
-from aot.op.impl import Lowered
+from aot.executor.select.selection import Candidate
+from aot.topi.strategy import Lowered
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aot.ir.op import Op
-from aot.op.add import AddAttrs, LinearForm, linear_form
-from aot.op.dequantize import DequantizeAttrs
+from aot.op.qnn.add import AddAttrs, LinearForm, linear_form
+from aot.op.qnn.dequantize import DequantizeAttrs
 from aot.relay.expr import Call, Var
 from aot.support.dtype import int_range
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
-from aot.topi.arm_dsp.intrin_add import FACTOR_LIMIT, LANES, add_4
-from aot.topi.arm_dsp.intrin_quantize import LANES as DEQUANTIZE_LANES
-from aot.topi.arm_dsp.intrin_quantize import dequantize_8
-from aot.topi.fused import TAIL_INSTRUCTIONS, FusedLayer
-from aot.topi.layer_io import LayerIo
+from aot.topi.arm_dsp.elementwise.intrin_add import FACTOR_LIMIT, LANES, add_4
+from aot.topi.arm_dsp.elementwise.intrin_quantize import LANES as DEQUANTIZE_LANES
+from aot.topi.arm_dsp.elementwise.intrin_quantize import dequantize_8
+from aot.topi.layer.fused import TAIL_INSTRUCTIONS, FusedLayer
+from aot.topi.layer.io import LayerIo
 
 INSTRUCTIONS = 6
 """Of one element, four at a time."""

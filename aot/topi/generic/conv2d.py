@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, cast, imm, minimum
-from aot.topi.fused import EVERY_KIND, FusedLayer, describe, match_layer
 from aot.topi.generic.layer import (
     LayerBuffers,
     accepts_layer,
@@ -25,7 +23,9 @@ from aot.topi.generic.layer import (
     unroll_factor,
 )
 from aot.topi.generic.window import TapRange, tap_range
-from aot.topi.stream import ChannelBlock, ChannelStream
+from aot.topi.layer.fused import EVERY_KIND, FusedLayer, describe, match_layer
+from aot.topi.layer.stream import ChannelBlock, ChannelStream
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 
 def remove_padding_value(layer: FusedLayer) -> tuple[FusedLayer, int]:

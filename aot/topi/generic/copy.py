@@ -16,7 +16,6 @@ import numpy as np
 
 from aot.ir.op import F_EVALUATE, Op
 from aot.ir.type import TensorType
-from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Expr, Var, post_order, tensor_type
 from aot.support.dtype import is_float, itemsize
@@ -30,6 +29,7 @@ from aot.tir.function import FuncAttrs
 from aot.topi.generic.copy_plan import HALF, SOURCE, Axis, Codes, Nest, codes_of, find_nests, source_numbers
 from aot.topi.generic.elementwise import ANCHORS as ELEMENTWISE
 from aot.topi.generic.elementwise import INSTRUCTIONS, is_elementwise
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 MOVEMENTS = ("concatenate", "nn.pad", "transpose", "image.resize_nearest", "strided_slice", "reshape")
 """Operators whose `evaluate` moves elements about, whatever they are."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from math import prod
 
-from aot.op.add_n import tir_sum_code
-from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.op.qnn.add_n import tir_sum_code
 from aot.relay.expr import tensor_type
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and
 from aot.topi.generic.flat import accepts_alone, flat_kernel
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 WRAPPING = {"int8": "uint8", "int16": "uint16", "int32": "uint32", "int64": "uint64"}
 """Types in which sums wrap without overflow."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, minimum
-from aot.topi.fused import EVERY_KIND, FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.generic.layer import (
     LayerBuffers,
     accepts_layer,
@@ -21,7 +19,9 @@ from aot.topi.generic.layer import (
     product,
     unroll_factor,
 )
-from aot.topi.stream import ChannelBlock, ChannelStream
+from aot.topi.layer.fused import EVERY_KIND, FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.layer.stream import ChannelBlock, ChannelStream
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 TAIL_CODE = 360
 """Bytes of an element-wise call of the tail, at each of a block's results."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
-from aot.topi.fused import EVERY_KIND, describe, match_layer
 from aot.topi.generic.conv2d import remove_padding_value
 from aot.topi.generic.layer import accepts_layer, accumulators, channel_blocks, finish, make_stream, open_layer, product
 from aot.topi.generic.window import tap_range
-from aot.topi.stream import ChannelBlock
+from aot.topi.layer.fused import EVERY_KIND, describe, match_layer
+from aot.topi.layer.stream import ChannelBlock
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 
 def block_size(multiplier: int) -> int:

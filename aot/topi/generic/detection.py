@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from aot.op.detection import Real, decoded_parts
-from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.op.vision.detection import Real, decoded_parts
 from aot.relay.expr import tensor_type
 from aot.support.dtype import int_range, is_float
 from aot.target.target import Target
@@ -16,6 +15,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, logical_and, maximum, minimum
 from aot.tir.intrin import Intrin
 from aot.topi.generic.flat import FlatKernel, accepts_alone, flat_kernel
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 
 def _exp(x: float) -> float:

@@ -10,7 +10,6 @@ from math import prod
 
 from aot.ir.op import T_OP_PATTERN, Op, OpPattern
 from aot.ir.type import TensorType
-from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, post_order, tensor_type
 from aot.support.dtype import is_float
@@ -19,6 +18,7 @@ from aot.te.lower import emit_flat
 from aot.te.tensor import Tensor, placeholder
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 ANCHORS = ("qnn.add", "qnn.lut", "qnn.quantize", "qnn.dequantize", "qnn.requantize8", "clip")
 

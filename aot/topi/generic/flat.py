@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.op.impl import Group, Lowered
 from aot.relay.expr import Constant, tensor_type
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs
+from aot.topi.strategy import Group, Lowered
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aot.op.gelu import LEFT_OVER, VECTOR
-from aot.op.impl import Group, Impl, Lowered, register_impl
-from aot.op.unary import gelu_rule
+from aot.op.math.unary import gelu_rule
+from aot.op.nn.gelu import LEFT_OVER, VECTOR
 from aot.target.target import Target
 from aot.topi.generic.flat import accepts_alone, flat_kernel
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 
 def lower(group: Group, _target: Target, name: str) -> Lowered:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from aot.ir.type import TensorType
-from aot.op._fixed_point import tir_multiply_by_quantized_multiplier
-from aot.op.impl import Group, Impl, Lowered, register_impl
-from aot.op.inv_sqrt import tir_inverse_sqrt
-from aot.op.l2_normalization import OUTPUT_BITS
+from aot.numerics.fixed_point import tir_multiply_by_quantized_multiplier
+from aot.numerics.inv_sqrt import tir_inverse_sqrt
+from aot.op.qnn.l2_normalization import OUTPUT_BITS
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import cast, clamp
 from aot.tir.function import FuncAttrs
 from aot.topi.generic.softmax import accepts
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 
 def lower(group: Group, _target: Target, name: str) -> Lowered:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aot.op.impl import Group, Lowered
 from aot.op.te_rule import TeContext
 from aot.relay.expr import tensor_type
 from aot.target.target import Target
@@ -13,10 +12,11 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.function import FuncAttrs
-from aot.topi.fused import EVERY_KIND, FusedLayer, match_layer, tail_accepts
-from aot.topi.layer_io import open_io
-from aot.topi.requant import plan_requantize
-from aot.topi.stream import ChannelBlock, ChannelStream, WeightFormat
+from aot.topi.layer.fused import EVERY_KIND, FusedLayer, match_layer, tail_accepts
+from aot.topi.layer.io import open_io
+from aot.topi.layer.requant import plan_requantize
+from aot.topi.layer.stream import ChannelBlock, ChannelStream, WeightFormat
+from aot.topi.strategy import Group, Lowered
 
 
 def accepts_layer(group: Group, _target: Target) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from aot.ir.type import TensorType
-from aot.op._fixed_point import (
+from aot.numerics.fixed_point import (
     INT32_MAX,
     INT32_MIN,
     tir_doubled,
@@ -14,8 +14,7 @@ from aot.op._fixed_point import (
     tir_rounding_divide_by_pot,
     tir_saturating_rounding_doubling_high_mul,
 )
-from aot.op.impl import Group, Impl, Lowered, register_impl
-from aot.op.log_softmax import (
+from aot.op.qnn.log_softmax import (
     ACCUMULATION_INTEGER_BITS,
     ALPHA_D,
     ALPHA_F,
@@ -37,6 +36,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, maximum, minimum, select
 from aot.tir.function import FuncAttrs
 from aot.topi.generic.softmax import accepts, normalised, row_maximum
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 _mul = tir_saturating_rounding_doubling_high_mul
 
@@ -76,7 +76,7 @@ def _element(b: IRBuilder, out: Buffer, index: Expr, difference: Expr, *, log: E
 
 
 def _log(b: IRBuilder, total: Expr) -> Expr:
-    """`aot.op.log_softmax.log` of an int32 >= 2^19.
+    """`aot.op.qnn.log_softmax.log` of an int32 >= 2^19.
 
     With the leading zeros gone, z * sqrt(1/2) has either as many as z had or one more; in the second case z itself, shifted by as
     many, would saturate.

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from aot.ir.op import Op
-from aot.op._fixed_point import tir_requantize
-from aot.op._window import inside
-from aot.op.impl import Group, Impl, Lowered, register_impl
+from aot.numerics.fixed_point import tir_requantize
+from aot.op.common.window import inside
 from aot.relay.expr import Var, tensor_type
 from aot.support.dtype import int_range
 from aot.target.target import Target
@@ -25,8 +24,9 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, clamp, imm, select
 from aot.tir.function import FuncAttrs
-from aot.topi.arm_dsp.intrin import SXTAB16, SXTAB16_ROR8
-from aot.topi.bytes import LARGER, SMALLER, splat
+from aot.topi.intrin.bytes import LARGER, SMALLER, splat
+from aot.topi.intrin.dsp import SXTAB16, SXTAB16_ROR8
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 MAX_LANE_TAPS = 256
 """Bytes that a 16-bit lane can sum: 256 * -128 = -2^15, and 256 * 255 < 2^16."""

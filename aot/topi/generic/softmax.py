@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from aot.ir.type import TensorType
-from aot.op._fixed_point import tir_one_over_one_plus_x, tir_saturating_rounding_doubling_high_mul
-from aot.op.impl import Group, Impl, Lowered, register_impl
-from aot.op.softmax import ACCUMULATION_INTEGER_BITS, SoftmaxAttrs, exp_table
+from aot.numerics.fixed_point import tir_one_over_one_plus_x, tir_saturating_rounding_doubling_high_mul
+from aot.op.qnn.softmax import ACCUMULATION_INTEGER_BITS, SoftmaxAttrs, exp_table
 from aot.relay.expr import Var
 from aot.support.dtype import bits, int_range
 from aot.target.target import Target
@@ -15,6 +14,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, maximum, minimum
 from aot.tir.function import FuncAttrs
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 _mul = tir_saturating_rounding_doubling_high_mul
 

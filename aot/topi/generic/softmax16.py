@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from aot.ir.type import TensorType
-from aot.op._fixed_point import tir_multiply_by_quantized_multiplier
-from aot.op.impl import Group, Impl, Lowered, register_impl
-from aot.op.lut16 import tir_look_up
-from aot.op.softmax16 import exp_table, reciprocal_table
+from aot.numerics.fixed_point import tir_multiply_by_quantized_multiplier
+from aot.op.qnn.lut16 import tir_look_up
+from aot.op.qnn.softmax16 import exp_table, reciprocal_table
 from aot.op.te_rule import TeContext
 from aot.relay.expr import Var
 from aot.target.target import Target
@@ -17,6 +16,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, maximum
 from aot.tir.function import FuncAttrs
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 
 def accepts(group: Group, _target: Target) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aot.ir.op import Op
 from aot.ir.type import TensorType
-from aot.op.impl import Group, Impl, Lowered, register_impl
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.analysis.cost import LAYERS, layer_cost
 from aot.relay.expr import Call, Constant, Var, post_order
@@ -13,6 +12,7 @@ from aot.te.lower import emit_nest
 from aot.te.tensor import Tensor, placeholder
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
 
 
 def accepts(group: Group, _target: Target) -> bool:

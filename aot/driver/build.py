@@ -1,0 +1,122 @@
+"""The pipeline on one page: from a model to C sources."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+
+from aot import op as operators
+from aot import topi
+from aot.driver.options import OPTS, Options
+from aot.executor.aot import Executable, Planned, emit, plan_schedule
+from aot.executor.artifact import Artifact
+from aot.executor.codegen.metadata import BuildInfo
+from aot.executor.lower.groups import cut_groups
+from aot.executor.lower.share_functions import share_functions
+from aot.executor.lower.te_compiler import Known, Policy, compile_main, lower_group
+from aot.executor.plan.bounds import memory_bounds
+from aot.executor.policy import Attempt, Plans
+from aot.frontend.macs import nominal_macs, nominal_shapes
+from aot.frontend.specialize import specialize
+from aot.frontend.tflite import from_tflite
+from aot.ir.module import IRModule
+from aot.ir.transform import PassContext
+from aot.relay.expr import Function
+from aot.relay.transform import pipeline as relay_pipeline
+from aot.support.names import model_identifier
+from aot.support.text import printable
+from aot.target.target import Target, find_target
+from aot.tir.function import PrimFunc
+from aot.tir.transform import optimize
+
+
+def build(
+    model: bytes | Path | IRModule,
+    *,
+    target: str | Target = "cortex-m4",
+    name: str | None = None,
+    options: Options | None = None,
+) -> Artifact:
+    """Compile a .tflite model (its bytes or its path), or a relay module, to C.
+
+    `name` becomes the prefix of all C symbols (default: from the file name).  Passes run in the current PassContext.  Raises
+    ModelError, UnsupportedError, TargetError or InternalError.
+    """
+    return compile_model(model, target=target, name=name, options=options).artifact
+
+
+def compile_model(
+    model: bytes | Path | IRModule,
+    *,
+    target: str | Target = "cortex-m4",
+    name: str | None = None,
+    options: Options | None = None,
+) -> Executable:
+    """As `build`, with everything that is known on the way: the schedule, the plan, the functions as TIR."""
+    options = options or Options()
+    cpu = find_target(target) if isinstance(target, str) else target
+    _load()
+    source = model.read_bytes() if isinstance(model, Path) else model
+    data = source if isinstance(source, IRModule) else specialize(source, options.choice)
+    name = model_identifier(name or (model.stem if isinstance(model, Path) else "model"))
+    module = data if isinstance(data, IRModule) else from_tflite(data, oracle=options.oracle, name=name)
+    module = relay_pipeline(PassContext.current().opt_level)(module)
+    main = module["main"]
+    assert isinstance(main, Function)
+    bounds = memory_bounds(main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
+    info = BuildInfo(
+        model_sha256=hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else "",
+        model_file=printable(model.name, limit=255) if isinstance(model, Path) else "",
+        oracle=options.oracle,
+        opt=options.opt,
+        macs_nominal=nominal_macs(data) if isinstance(data, bytes) else None,
+        bounds=bounds,
+        options=asdict(options),
+    )
+    plans = plans_of(main, cpu, name=name, options=options, bound=bounds.liveness)
+    budget, opt = options.ram_budget, options.opt
+    planned = plans.usual(opt) if budget is None else plans.within(budget, opt)
+    return emit(planned, target=cpu, info=info)
+
+
+def plans_of(main: Function, cpu: Target, *, name: str, options: Options, bound: int) -> Plans:
+    """What the fused graph may become; of `options`, neither `opt` nor `ram_budget` counts.  `bound` as in Plans."""
+    made = _attempts(cut_groups(main, cpu), cpu, name=name, options=options)
+    return Plans(made, bound, OPTS, fed=options.feed_rows, pooled=bool(options.pooling.pools))
+
+
+def _attempts(main: Function, cpu: Target, *, name: str, options: Options) -> Callable[[Attempt], Planned | None]:
+    """From the fused graph to a plan, each attempt once."""
+    known = Known()
+    optimized = cache(optimize)
+
+    @cache
+    def made(attempt: Attempt) -> Planned | None:
+        policy = Policy(
+            attempt.opt, options.kernels, options.flash_budget, attempt.ram_budget, options.feed_rows, attempt.whole_limit
+        )
+        draft = compile_main(main, cpu, name=name, policy=policy, known=known)
+        if draft is None:
+            return None
+        schedule = draft.map_functions(optimized)
+        if attempt.opt != "speed":  # where speed counts, numbers stay constants
+            schedule = share_functions(schedule)
+        return plan_schedule(replace(schedule, pooling=options.pooling), options.io, tight=attempt.tight)
+
+    return made
+
+
+def lower(func: Function, target: str | Target = "cortex-m4", *, name: str = "kernel") -> PrimFunc:
+    """One fused function as a PrimFunc, for tests and tuning (the counterpart of tvm.lower)."""
+    _load()
+    cpu = find_target(target) if isinstance(target, str) else target
+    return optimize(lower_group(func, cpu, name).func)
+
+
+def _load() -> None:
+    """Fill the registries of operators and kernels."""
+    operators.load_all()
+    topi.load_all()

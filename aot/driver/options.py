@@ -1,0 +1,55 @@
+"""How a model is compiled: the one record of what a user may choose, with its checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aot.errors import Problem, UsageError
+from aot.executor.plan.layout import Io
+from aot.frontend.specialize import FIRST_GRAPH, Choice
+from aot.memory.pools import ONE_POOL, Pooling, check_pooling
+
+ORACLES = ("litert", "tflm")
+KERNELS = ("native", "generic")
+OPTS = ("balanced", "speed", "size", "ram")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to compile: whose rounding (`oracle`), what to favour (`opt`), and where inputs and outputs live (`io`).
+
+    `kernels` "generic" uses portable C only, "native" the target's instructions too.  `flash_budget` (constants and
+    code) and `ram_budget` (workspace) are limits in bytes for the choice of kernels.  `choice` is the graph to compile and
+    the shapes of its inputs.  With `share_workspace` the model uses the workspace that several models share
+    (aot.executor.codegen.shared_workspace); `pooling` spreads it over several memories.  With `feed_rows` the input is not in the
+    workspace but comes row by row.
+    """
+
+    oracle: str = "litert"
+    opt: str = "balanced"
+    io: Io = "arena"
+    kernels: str = "native"
+    flash_budget: int | None = None
+    ram_budget: int | None = None
+    choice: Choice = FIRST_GRAPH
+    share_workspace: bool = False
+    pooling: Pooling = ONE_POOL
+    feed_rows: bool = False
+
+    def __post_init__(self) -> None:
+        choices = (
+            ("oracle", self.oracle, ORACLES),
+            ("opt", self.opt, OPTS),
+            ("io", self.io, ("arena", "user")),
+            ("kernels", self.kernels, KERNELS),
+        )
+        check_pooling(self.pooling)
+        if self.share_workspace and self.pooling.pools:
+            raise UsageError(Problem("E5009", "a workspace that models share cannot be spread over pools"))
+        if self.feed_rows and self.pooling.pools:
+            raise UsageError(Problem("E5009", "feeding rows does not go with pools"))
+        if self.feed_rows and (self.share_workspace or self.io == "user"):
+            raise UsageError(Problem("E5009", "feeding rows goes neither with a shared workspace nor with --io user"))
+        for name, value, known in choices:
+            if value not in known:
+                raise UsageError(Problem("E5009", f"unknown {name} '{value}'; known: {', '.join(known)}"))

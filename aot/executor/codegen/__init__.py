@@ -1,0 +1,1 @@
+"""From planned layers to C files and metadata."""

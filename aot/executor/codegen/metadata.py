@@ -1,0 +1,177 @@
+"""metadata.json: everything that is known about a compiled model, as plain data (docs/metadata.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aot.executor.codegen.c_names import Names
+from aot.executor.plan.bounds import Bounds
+from aot.executor.plan.layout import Layout
+from aot.executor.schedule import Schedule, TensorRef
+from aot.ir.type import TensorType
+from aot.memory.bounds import liveness_bound
+from aot.support.dtype import ctype
+from aot.support.text import printable
+from aot.target.source_module import ConstArray
+from aot.target.target import Target
+from aot.version import __version__
+
+if TYPE_CHECKING:
+    from aot.executor.aot import Layer
+
+SCHEMA = "aot-metadata/1"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildInfo:
+    """What the executor cannot know itself: the model's file name (no folder) and SHA-256, and the options of the build.
+
+    `macs_nominal` are those of the model as its file has it (None: not built from a file), `bounds` those of its graph (None:
+    there is none); `options` are all of the build's.
+    """
+
+    model_file: str = ""
+    model_sha256: str = ""
+    oracle: str = "litert"
+    opt: str = "balanced"
+    macs_nominal: int | None = None
+    bounds: Bounds | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def make_metadata(
+    schedule: Schedule,
+    *,
+    layout: Layout,
+    layers: Sequence[Layer],
+    arrays: Sequence[ConstArray],
+    names: Names,
+    target: Target,
+    info: BuildInfo,
+) -> dict[str, Any]:
+    """The content of metadata.json."""
+    return {
+        "schema": SCHEMA,
+        "tool": {"name": "aot", "version": __version__},
+        "name": schedule.name,
+        "model": {"sha256": info.model_sha256, "file": info.model_file},
+        "target": {"cpu": target.name, "features": sorted(target.features)},
+        "oracle": info.oracle,
+        "opt": info.opt,
+        "io": layout.io,
+        "options": dict(info.options),
+        **_feed(layers),
+        "inputs": _tensors(schedule.inputs, names.inputs, [layout.aligns[schedule.root(t)] for t in schedule.inputs]),
+        "outputs": _tensors(schedule.outputs, names.outputs, [layout.aligns[schedule.root(t)] for t in schedule.outputs]),
+        "workspace": _workspace(layout, info.bounds),
+        "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(schedule, arrays)},
+        "macs": sum(layer.call.func.attrs.macs for layer in layers),
+        "macs_nominal": info.macs_nominal,
+        "layers": [_layer(i, layer, arrays) for i, layer in enumerate(layers)],
+    }
+
+
+def _feed(layers: Sequence[Layer]) -> dict[str, Any]:
+    """`feed`: rows of the only input and bytes of one, where it is fed by rows; it is then not in the workspace."""
+    call = layers[0].call if layers else None
+    if call is None or call.feed is None:
+        return {}
+    type_ = call.inputs[0].type
+    return {"feed": {"rows": type_.shape[1], "row_size": type_.nbytes // type_.shape[1]}}
+
+
+def _constant_pools(schedule: Schedule, arrays: Sequence[ConstArray]) -> list[dict[str, Any]]:
+    """The pools in flash with the arrays that lie there."""
+    rows = []
+    for p in schedule.pooling.constants:
+        inside = [a for a in arrays if a.section == f".rodata.aot_pool_{p.name}"]
+        row = {"name": p.name, "size": p.size, "address": p.address, "speed": p.speed, "arrays": [a.name for a in inside]}
+        rows.append(row | {"used": sum(a.data.nbytes + a.align - 1 for a in inside)})
+    return [row for row in rows if row["arrays"]]
+
+
+def _tensors(tensors: Sequence[TensorRef], c_names: Sequence[str], aligns: Sequence[int]) -> list[dict[str, Any]]:
+    rows = []
+    for i, (tensor, c_name, align) in enumerate(zip(tensors, c_names, aligns, strict=True)):
+        row = {
+            "index": i,
+            "name": printable(tensor.name, limit=200),
+            "c_name": c_name,
+            "shape": list(tensor.type.shape),
+            "dtype": tensor.type.dtype,
+            "ctype": ctype(tensor.type.dtype),
+            "size": tensor.type.nbytes,
+            "align": align,
+        }
+        rows.append(row | _quant(tensor.type))
+    return rows
+
+
+def _quant(type_: TensorType) -> dict[str, Any]:
+    """Scale and zero point of the tensor; null where it has none, or one for each channel."""
+    quant = type_.quant
+    if quant is None or quant.is_per_channel:
+        return {"scale": None, "zero_point": None}
+    return {"scale": quant.scale[0], "zero_point": quant.zero_point[0]}
+
+
+def _workspace(layout: Layout, bounds: Bounds | None) -> dict[str, Any]:
+    """The plan with its bounds: of whole tensors, of rows (inputs resident; fed row by row), and of this plan's own buffers."""
+    plan = layout.plan
+    buffers = [
+        {"name": b.name, "size": b.size, "offset": layout.plan.offset[b.name], "first": b.first, "last": b.last, "kind": b.kind}
+        for b in layout.buffers
+    ]
+    return {
+        "size": plan.size,
+        "align": 16,
+        "lower_bound": bounds.liveness if bounds else liveness_bound(layout.buffers),
+        "streaming_bound": bounds.streaming if bounds else None,
+        "fed_bound": bounds.fed if bounds else None,
+        "plan_bound": plan.lower_bound,
+        "optimal": plan.optimal,
+        "pools": [
+            {
+                "name": u.pool.name,
+                "base": u.base,
+                "used": u.used,
+                "size": u.pool.size,
+                "address": u.pool.address,
+                "speed": u.pool.speed,
+                "buffers": list(u.buffers),
+            }
+            for u in layout.pools
+        ],
+        "buffers": buffers,
+    }
+
+
+def _layer(index: int, layer: Layer, arrays: Sequence[ConstArray]) -> dict[str, Any]:
+    call = layer.call
+    result = call.outputs[0]
+    return {
+        "index": index,
+        "function": layer.function,
+        "op": call.span.opcode,
+        "ops": list(call.ops),
+        "name": printable(call.span.name or result.name, limit=200),
+        "kernel": call.func.attrs.kernel,
+        "macs": call.func.attrs.macs,
+        "constants": sum(arrays[k].data.nbytes for k in layer.constants),
+        "scratch": sum(b.nbytes for b in call.func.scratch),
+        "arrays": _array_names(layer, arrays),
+        "candidates": [
+            {"kernel": c.kernel, "instructions": c.instructions, "constants": c.constants, "code": c.code, "scratch": c.scratch}
+            for c in call.candidates
+        ],
+        "output": {"shape": list(result.type.shape), "dtype": result.type.dtype, "tensor": result.tensor}
+        | ({"channels": list(result.channels)} if result.channels else {}),
+    }
+
+
+def _array_names(layer: Layer, arrays: Sequence[ConstArray]) -> list[str]:
+    """C names of the constants that the layer reads: its own, and operands that are constants."""
+    operands = [place.index for place in layer.inputs if place.where == "const"]
+    return [arrays[k].name for k in dict.fromkeys([*layer.constants, *operands])]

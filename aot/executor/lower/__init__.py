@@ -1,0 +1,1 @@
+"""From fused relay functions to candidates: PrimFuncs with packed constants."""

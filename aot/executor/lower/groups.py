@@ -1,0 +1,92 @@
+"""Fused functions as groups, and groups that are cut where that gives their layer a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aot.errors import internal
+from aot.ir.op import T_OP_PATTERN, Op
+from aot.relay.analysis.cost import LAYERS
+from aot.relay.expr import Call, Expr, Function, operands, post_order, with_operands
+from aot.relay.transform.fuse_ops import call_group
+from aot.target.target import Target
+from aot.topi.strategy import Group, Impl, implementations
+
+
+def group_of(func: Function) -> Group:
+    """Find anchor and followers of a primitive function.
+
+    The anchor is the first call of the highest pattern kind; the followers are the calls after it.  Where a call in front of the
+    anchor belongs to the group too (an injective producer), the group is one for the generic path, and the last call
+    is its anchor.
+    """
+    calls = [e for e in post_order(func.body) if isinstance(e, Call)]
+    kinds = [T_OP_PATTERN.get(c.op.name) for c in calls if isinstance(c.op, Op)]
+    if len(kinds) != len(calls):
+        raise internal("a primitive function holds operator calls only")
+    best = kinds.index(max(kinds))
+    if best > 0:
+        return Group(func, calls[-1], ())
+    return Group(func, calls[0], tuple(calls[1:]))
+
+
+def accepting(group: Group, target: Target) -> list[Impl]:
+    """The kernels that take a group, best plevel first, the generic path last."""
+    name = str(getattr(group.anchor.op, "name", "?"))
+    return [i for i in implementations(name) if i.accepts(group, target)]
+
+
+def cut_groups(func: Function, target: Target) -> Function:
+    """The fused main function with those groups cut for which no kernel is made, though there is one for less of them.
+
+    Such a group is a layer (LAYERS) with followers that its kernels cannot take along (say an operand that is a constant); the
+    generic path would run all of it, at many times the instructions.  The first part is the layer with as many followers as a
+    kernel takes.  The rest is one group, or one for each call where kernels for single calls are better (by plevel).
+    """
+    done: dict[int, Expr] = {}
+    for expr in post_order(func.body):
+        done[id(expr)] = _cut(with_operands(expr, [done[id(o)] for o in operands(expr)]), target)
+    return Function(func.params, done[id(func.body)], func.attrs)
+
+
+def _cut(expr: Expr, target: Target) -> Expr:
+    if not isinstance(expr, Call) or not isinstance(expr.op, Function):
+        return expr
+    group = group_of(expr.op)
+    if not group.followers or getattr(group.anchor.op, "name", "") not in LAYERS or _has_kernel(group, target):
+        return expr
+    calls = (group.anchor, *group.followers)
+    for n in range(len(calls) - 1, 0, -1):
+        if _has_kernel(_alone(calls[:n]), target):
+            return _in_parts((calls[:n], *_parts(calls[n:], target)), expr)
+    return expr
+
+
+def _has_kernel(group: Group, target: Target) -> bool:
+    return any(i.anchor != "*" for i in accepting(group, target))
+
+
+def _parts(calls: Sequence[Call], target: Target) -> Sequence[Sequence[Call]]:
+    """`calls` as one group, or each alone where the worst of those is better than the whole."""
+    singles = [calls[i : i + 1] for i in range(len(calls))]
+    return singles if min(_plevel(s, target) for s in singles) > _plevel(calls, target) else [calls]
+
+
+def _plevel(calls: Sequence[Call], target: Target) -> int:
+    return max((i.plevel for i in accepting(_alone(calls), target)), default=-1)
+
+
+def _alone(calls: Sequence[Call]) -> Group:
+    """Calls of a group as a group of their own; what they read from outside stands for itself."""
+    func = call_group(calls, {id(o): o for c in calls for o in operands(c)}).op
+    assert isinstance(func, Function)
+    return group_of(func)
+
+
+def _in_parts(parts: Sequence[Sequence[Call]], whole: Call) -> Expr:
+    """The parts of a group as calls of primitive functions, each of which gives its result to those after it."""
+    assert isinstance(whole.op, Function)
+    outside: dict[int, Expr] = {id(v): a for v, a in zip(whole.op.params, whole.args, strict=True)}
+    for calls in parts:
+        outside[id(calls[-1])] = call_group(calls, outside)
+    return outside[id(parts[-1][-1])]

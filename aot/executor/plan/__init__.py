@@ -1,0 +1,1 @@
+"""Where every tensor lives: views, results over operands, safe distances, the workspace."""

@@ -1,0 +1,1 @@
+"""Which of its candidates each layer takes, under the user's budgets."""

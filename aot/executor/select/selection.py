@@ -1,0 +1,177 @@
+"""Which kernel for which layer: the fewest instructions under flash, code and RAM budgets, exactly.
+
+Each layer has candidates {instructions, constants, code, scratch}; candidates with the same key share their code,
+which is paid once. That is an integer program: x[l, c] = 1 where layer l takes candidate c, y[k] = 1 where code k is
+used,
+
+  minimise  sum instructions * x   subject to   sum_c x[l, c] = 1,   x[l, c] <= y[key(l, c)],   x[l, c] <= z[a] for its arrays a,
+  sum constants * x + sum code * y + sum bytes * z <= flash,   sum code * y <= code,
+
+solved to optimality by HiGHS.  Ties go to less flash.  Arrays that candidates of several layers have (one
+matrix in one layout) are in flash once, z[a] = 1 where array a is; a candidate's other bytes are its constants above.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.support.milp import Row, minimise
+from aot.topi.strategy import Lowered
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An array in flash; those of equal `key` are one."""
+
+    key: Hashable
+    nbytes: int
+
+
+def stored(data: Array, dtype: str) -> Stored:
+    """The array that holds `data` as `dtype`."""
+    return Stored((dtype, hashlib.sha256(np.ascontiguousarray(data).tobytes()).digest()), data.nbytes)
+
+
+def distinct_bytes(arrays: Iterable[Stored]) -> int:
+    """Bytes of all arrays, equal ones counted once."""
+    return sum({a.key: a.nbytes for a in arrays}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One kernel for one layer; `key` is equal for candidates that share their code; sizes in bytes.
+
+    `weights` are the layer's weights and biases in the model, whatever the kernel makes of them.  `arrays` are those of its
+    `constants` that it may share with other layers.  `is_cascade`: it runs several layers, as settled before kernels are chosen.
+    """
+
+    kernel: str
+    lowered: Lowered
+    key: Hashable
+    instructions: int
+    constants: int
+    code: int
+    scratch: int
+    weights: tuple[Stored, ...] = ()
+    arrays: tuple[Stored, ...] = ()
+    is_cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits in bytes; None: no limit.
+
+    `flash`: constants and kernel code together; `code`: kernel code alone; `scratch`: of each layer, by its place in
+    the schedule.
+    """
+
+    flash: int | None = None
+    code: int | None = None
+    scratch: Sequence[int] | None = None
+
+
+NODE_LIMIT = 50_000
+"""Branches after which the best choice found so far is taken; a count, not a time, so that the result does not depend
+on the machine.
+"""
+
+Layers = Sequence[Sequence[Candidate]]
+
+
+def choose(layers: Layers, budget: Budget) -> tuple[int, ...]:
+    """The index of the best candidate of each layer.
+
+    A layer none of whose candidates respects its scratch limit keeps the one with the least scratch.  Where no choice
+    fits, the limit on code is dropped; where none fits then, the choice with the least flash is taken.
+    """
+    if not layers:
+        return ()
+    allowed = [_allowed(c, None if budget.scratch is None else budget.scratch[i]) for i, c in enumerate(layers)]
+    program = _Program(layers, allowed)
+    if budget.flash is None and budget.code is None:
+        return tuple(min(options, key=lambda k: _speed_first(layers[i][k])) for i, options in enumerate(allowed))
+    for code in dict.fromkeys((budget.code, None)):
+        chosen = program.solve(program.instructions, flash=budget.flash, code=code)
+        if chosen is not None:
+            return chosen
+    smallest = program.solve(program.flash, flash=None, code=None)
+    assert smallest is not None, "without limits there is a choice"
+    return smallest
+
+
+def _allowed(candidates: Sequence[Candidate], limit: int | None) -> tuple[int, ...]:
+    fitting = tuple(k for k, c in enumerate(candidates) if limit is None or c.scratch <= limit)
+    if fitting:
+        return fitting
+    return (min(range(len(candidates)), key=lambda k: (candidates[k].scratch, candidates[k].instructions)),)
+
+
+def _speed_first(candidate: Candidate) -> tuple[int, int]:
+    return candidate.instructions, candidate.constants + candidate.code
+
+
+class _Program:
+    """The integer program: one column a (layer, candidate) pair, then one a code key and one an array of several layers."""
+
+    def __init__(self, layers: Layers, allowed: Sequence[tuple[int, ...]]) -> None:
+        self._pairs = [(i, k) for i, options in enumerate(allowed) for k in options]
+        self._layers = len(layers)
+        chosen = [layers[i][k] for i, k in self._pairs]
+        code = _largest((c.key, c.code) for c in chosen)
+        shared = self._shared(chosen)
+        columns = {key: len(chosen) + n for n, key in enumerate([*(("code", k) for k in code), *(("array", k) for k in shared)])}
+        self._needs = [
+            (pair, columns[key])
+            for pair, c in enumerate(chosen)
+            for key in dict.fromkeys([("code", c.key), *(("array", a.key) for a in c.arrays if a.key in shared)])
+        ]
+        own = [c.constants - distinct_bytes(a for a in c.arrays if a.key in shared) for c in chosen]
+        none = np.zeros(len(shared))
+        self.code: Array = np.concatenate([np.zeros(len(chosen)), list(code.values()), none])
+        self.flash: Array = np.concatenate([own, list(code.values()), list(shared.values())]).astype(float)
+        self.instructions: Array = np.concatenate([[c.instructions for c in chosen], np.zeros(len(code)), none]).astype(float)
+
+    def _shared(self, chosen: Sequence[Candidate]) -> dict[Hashable, int]:
+        """The bytes of the arrays that candidates of different layers have."""
+        users: dict[Hashable, set[int]] = {}
+        for (i, _), c in zip(self._pairs, chosen, strict=True):
+            for a in c.arrays:
+                users.setdefault(a.key, set()).add(i)
+        return {a.key: a.nbytes for c in chosen for a in c.arrays if len(users[a.key]) > 1}
+
+    def solve(self, objective: Array, *, flash: int | None, code: int | None) -> tuple[int, ...] | None:
+        """The candidate of each layer, or None where nothing fits."""
+        rows: list[Row] = [self._one_each(), self._code_and_arrays_are_paid()]
+        rows += [(row[None, :], -np.inf, limit) for row, limit in ((self.flash, flash), (self.code, code)) if limit is not None]
+        tie = self.flash / (1.0 + 4.0 * self.flash.sum())
+        found = minimise(objective + tie, rows, upper=1, node_limit=NODE_LIMIT)
+        if found is None:
+            return None
+        taken = {i: k for (i, k), x in zip(self._pairs, found, strict=False) if x > 0.5}
+        return tuple(taken[i] for i in range(self._layers))
+
+    def _one_each(self) -> tuple[Array, int, int]:
+        rows = np.zeros((self._layers, len(self.flash)))
+        for column, (i, _) in enumerate(self._pairs):
+            rows[i, column] = 1
+        return rows, 1, 1
+
+    def _code_and_arrays_are_paid(self) -> tuple[Array, float, int]:
+        rows = np.zeros((len(self._needs), len(self.flash)))
+        for row, (pair, column) in enumerate(self._needs):
+            rows[row, pair] = 1
+            rows[row, column] = -1
+        return rows, -np.inf, 0
+
+
+def _largest(pairs: Iterable[tuple[Hashable, int]]) -> dict[Hashable, int]:
+    """The largest number of each key, in the order of the keys' first appearance."""
+    found: dict[Hashable, int] = {}
+    for key, number in pairs:
+        found[key] = max(found.get(key, 0), number)
+    return found

@@ -1,0 +1,138 @@
+"""What a model takes in flash and RAM, and what it must not contain, both read from linked images.
+
+Two images are linked: the one that runs (with start-up and harness) and the model's own, made of what is reachable from its
+interface.  The second is what a product pays for the model; sizes and checks are taken there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from aot.errors import Problem, VerificationError
+from aot.micro.build.callgraph import StackBound, stack_bound
+from aot.micro.build.project import Project
+
+HEAP = re.compile(r"^_*(malloc|calloc|realloc|free|sbrk|memalign)(_r)?$")
+_INPUT = re.compile(r"^ (\.[\w.*$-]+)(?:\s+|\n\s+)0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S+)$", re.MULTILINE)
+_MEMBER = re.compile(r"([^/\\]+\.a)\(([^)]+)\)$")
+_FLOAT_BOUNDARY = frozenset({"QUANTIZE", "DEQUANTIZE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One input section of the image: which object (or library member) gave how many bytes."""
+
+    name: str
+    size: int
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageReport:
+    """Bytes of the model's own image, and of the whole one.
+
+    `code` = kernels + main + runtime + padding (.text and unwind tables); `constants` = .rodata; `ram` = data + bss + workspace;
+    `flash` = code + constants + data.  `harness_code` is what start-up and measuring add in the image that runs.
+    """
+
+    code: int
+    code_kernels: int
+    code_main: int
+    code_runtime: int
+    constants: int
+    data: int
+    bss: int
+    workspace: int
+    flash: int
+    ram: int
+    stack_bound: int
+    stack_path: tuple[str, ...]
+    harness_code: int
+    runtime: tuple[str, ...]
+    """what the model pulls in besides its own sources: crt files and library members"""
+    problems: tuple[str, ...]
+
+
+def section_sizes(elf: Path) -> dict[str, int]:
+    """Size in bytes of every allocated section."""
+    with elf.open("rb") as stream:
+        return {s.name: int(s["sh_size"]) for s in ELFFile(stream).iter_sections() if s["sh_flags"] & 2}
+
+
+def defined_symbols(elf: Path) -> set[str]:
+    """Names of all functions and objects in the image."""
+    with elf.open("rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".symtab")
+        if not isinstance(table, SymbolTableSection):
+            return set()
+        return {s.name for s in table.iter_symbols() if s["st_info"]["type"] in ("STT_FUNC", "STT_OBJECT", "STT_NOTYPE")}
+
+
+def input_sections(map_file: Path) -> list[Section]:
+    """The input sections that were kept, from the linker's map; `origin` is an object's path or `libgcc.a(_divdi3.o)`."""
+    text = map_file.read_text(encoding="utf-8", errors="replace").partition("Linker script and memory map")[2]
+    sections = []
+    for name, _, size, origin in _INPUT.findall(text):
+        member = _MEMBER.search(origin)
+        sections.append(Section(name, int(size, 16), f"{member.group(1)}({member.group(2)})" if member else origin))
+    return [s for s in sections if s.size]
+
+
+def is_integer_model(metadata: Mapping[str, Any]) -> bool:
+    """Whether all arithmetic is on integers; conversions from and to float at the edges do not count."""
+    return not any(
+        layer["output"]["dtype"].startswith("float") and layer["op"] not in _FLOAT_BOUNDARY for layer in metadata["layers"]
+    )
+
+
+def inspect_image(project: Project) -> ImageReport:
+    """Link the model's own image and report on it; `problems` is empty for a clean one (boards only)."""
+    elf = project.model_image()
+    whole = section_sizes(project.image("measure"))
+    sizes = section_sizes(elf)
+    objects = project.objects("measure")
+    sources = {str(path): source for source, path in objects.items()}
+    sections = input_sections(elf.with_suffix(".map"))
+    text = [s for s in sections if s.name.startswith((".text", ".ARM.exidx"))]
+    name = project.artifact.name
+    kernels = sum(s.size for s in text if sources.get(s.origin) == f"{name}_kernels.c")
+    main = sum(s.size for s in text if sources.get(s.origin, "crt/").startswith("crt/") is False) - kernels
+    used = sorted({sources.get(s.origin, s.origin) for s in sections if sources.get(s.origin, "crt/").startswith("crt/")})
+    compiler_files = [project.folder / path.with_suffix(".ci") for path in objects.values()]
+    bound = stack_bound(elf, [p for p in compiler_files if p.is_file()], f"{name}_run")
+    code = sizes.get(".text", 0) + sizes.get(".ARM.exidx", 0)
+    constants, data, bss = sizes.get(".rodata", 0), sizes.get(".data", 0), sizes.get(".bss", 0)
+    constants += sum(n for name, n in sizes.items() if name.startswith(".constants_"))
+    workspace = sizes.get(".workspace", 0) + sum(n for name, n in sizes.items() if name.startswith(".pool_"))
+    return ImageReport(
+        code=code, code_kernels=kernels, code_main=main, code_runtime=code - kernels - main, constants=constants, data=data,
+        bss=bss, workspace=workspace, flash=code + constants + data, ram=data + bss + workspace, stack_bound=bound.bytes,
+        stack_path=bound.path, harness_code=whole.get(".text", 0) + whole.get(".ARM.exidx", 0) - code, runtime=tuple(used),
+        problems=_problems(project, defined_symbols(elf), used, bound),
+    )  # fmt: skip
+
+
+def _problems(project: Project, symbols: set[str], used: list[str], bound: StackBound) -> tuple[str, ...]:
+    found = [f"heap: {s}" for s in sorted(symbols) if HEAP.match(s)]
+    found += bound.problems
+    libraries = [u for u in used if u.endswith(")") and not u.startswith("libgcc.a(")]
+    if is_integer_model(project.artifact.metadata):
+        found += [f"integer model links {u}" for u in libraries]
+    else:
+        found += [f"links {u}" for u in libraries if not u.startswith(("libm.a(", "libc_nano.a("))]
+    return tuple(found)
+
+
+def check_image(project: Project) -> ImageReport:
+    """inspect_image, and VerificationError E4030 with every problem when the image is not clean."""
+    report = inspect_image(project)
+    if report.problems:
+        raise VerificationError(*(Problem("E4030", text) for text in report.problems))
+    return report

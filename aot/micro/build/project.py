@@ -1,0 +1,369 @@
+"""From an Artifact and a Board to a build folder and an ELF.
+
+The folder holds everything that the ELF is made of: the model's sources, the runtime (`crt/`), `main.c` and `board.ld`.
+Compilers run inside it with relative names, so no path of the machine gets into an object.  Objects and images carry the hash
+of all that they depend on in their names: what exists is right, and an identical build costs nothing.
+
+The link takes nothing but our own objects and libgcc (`-nostdlib`); memcpy, memset and memmove are crt/src/memory.c.  Float
+models may pull members of libm (and of newlib-nano what libm needs); aot.micro.build.image checks that integer models do not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from aot.errors import Problem, TargetError, ToolchainError
+from aot.executor.artifact import Artifact
+from aot.micro.advice import constants_advice, workspace_advice
+from aot.micro.board import Board, Memory
+from aot.micro.build.toolchain import Tool, find_tool, run_tool
+from aot.micro.run.poison import dead_intervals, first_pool
+from aot.support.data import data_folder
+
+WARNINGS = (
+    "-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wundef", "-Wvla", "-Wcast-align=strict",
+    "-Wdouble-promotion", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Werror",
+)  # fmt: skip
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
+MODES = {"measure": 0, "profile": 1, "trace": 2, "poison": 3}
+HOST_ONLY = frozenset({"hosted.c"})
+BOARD_ONLY = frozenset({"startup.c", "semihosting.c", "systick.c", "memory.c"})
+HARNESS = frozenset({"startup.c", "semihosting.c", "systick.c", "harness.c", "hosted.c"})
+"""crt files that serve the measurement and are no part of what a product would link"""
+
+_HARNESS_RAM = 256
+"""bytes of the harness's own variables, rounded up; one reading per layer comes on top"""
+_FAST = re.compile(r"(_kernels|^memory)\.c$")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The region of each kind of section, all by name."""
+
+    code: str
+    constants: str
+    data: str
+    workspace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A build folder.  `image(mode)` compiles what is not there yet and returns the ELF (the program, on the host)."""
+
+    artifact: Artifact
+    board: Board
+    folder: Path
+    places: Places | None
+    files: tuple[str, ...]
+    """all that was written; anything else in the folder is ignored"""
+    sanitize: bool = False
+    extra_flags: tuple[str, ...] = ()
+    defines: Mapping[str, str] = field(default_factory=dict)
+    """extra -D for the harness; for tests"""
+
+    def image(self, mode: str = "measure") -> Path:
+        """The program that runs the model in `mode`: measure, profile, trace or poison.
+
+        Raises ToolchainError E3001 (missing), E3002 (compiler), E3003 (linker); TargetError E2012 (does not fit).
+        """
+        return _link_image(self, mode)
+
+    def model_image(self) -> Path:
+        """An ELF of the model alone: what is reachable from its interface, without start-up and harness (boards only)."""
+        return _link_model(self)
+
+    def objects(self, mode: str = "measure") -> dict[str, Path]:
+        """Object file of every source, by the source's path in the folder."""
+        return _compile(self, mode)
+
+    def flags(self, source: str) -> list[str]:
+        """The compiler's arguments for one source in the mode "measure"."""
+        return _flags(self, source, "measure")
+
+
+def cache_folder() -> Path:
+    """Where builds go that were not told where: $AOT_CACHE, else $XDG_CACHE_HOME/aot, else ~/.cache/aot."""
+    explicit = os.environ.get("AOT_CACHE")
+    if explicit:
+        return Path(explicit)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "aot"
+
+
+def prepare(
+    artifact: Artifact, board: Board, *, folder: Path | None = None, sanitize: bool = False, extra_flags: Sequence[str] = ()
+) -> Project:
+    """Write the build folder of `artifact` for `board` (default: one in the cache, named by content).
+
+    `sanitize` (host only) adds ASan and UBSan.  `extra_flags` come last on every compiler line.
+    Raises TargetError E2010 or E2011 when the sizes of the metadata already exceed the board's memory.
+    """
+    places = None if board.is_host else choose_places(board, artifact.metadata)
+    files = _project_files(artifact, board, places)
+    if folder is None:
+        digest = _digest(*(part for item in sorted(files.items()) for part in item))
+        folder = cache_folder() / "build" / f"{artifact.name}-{board.name}-{digest}"
+    for name, text in files.items():
+        _write_if_changed(folder / name, text)
+    return Project(artifact, board, folder, places, tuple(sorted(files)), sanitize and board.is_host, tuple(extra_flags))
+
+
+def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
+    """The first region of each list with room for the model, from the sizes in the metadata.
+
+    Raises TargetError E2010 (workspace) and E2011 (constants) with the bytes needed and available, both at once.
+    """
+    problems: list[Problem] = []
+    free = {m.name: m.size for m in board.memory}
+    tensors = [*metadata["inputs"], *metadata["outputs"]] if metadata.get("io") == "user" else []
+    tensors += metadata["inputs"] if metadata.get("feed") else []
+    buffers = sum(-(-int(t["size"]) // 16) * 16 for t in tensors)
+    harness = _HARNESS_RAM + 8 * len(metadata["layers"])
+    fixed = board.stack + buffers + harness
+    if fixed > free[board.data]:
+        stack = f"the stack has {board.stack:,} of them ([run] stack in board.toml)"
+        problems.append(_too_large("E2010", "stack, I/O buffers and harness", fixed, [board.region(board.data)], stack))
+    free[board.data] -= fixed
+    workspace = _place(_unplaced(metadata["workspace"]), board.workspace, free)
+    if workspace is None:
+        regions, advice = _free(board.workspace, free), workspace_advice(metadata, board, free)
+        problems.append(_too_large("E2010", "workspace", _unplaced(metadata["workspace"]), regions, advice))
+    constants = _place(_unplaced_constants(metadata["constants"]), board.constants, free)
+    if constants is None:
+        regions, advice = _free(board.constants, free), constants_advice(metadata, board, free)
+        problems.append(_too_large("E2011", "constants", _unplaced_constants(metadata["constants"]), regions, advice))
+    if problems or workspace is None or constants is None:
+        raise TargetError(*problems)
+    return Places(board.code, constants, board.data, workspace)
+
+
+def _unplaced(workspace: Mapping[str, Any]) -> int:
+    """Bytes of the workspace that have no address of their own."""
+    pools = workspace.get("pools")
+    return sum(-(-p["used"] // 16) * 16 for p in pools if p["address"] is None) if pools else int(workspace["size"])
+
+
+def _unplaced_constants(constants: Mapping[str, Any]) -> int:
+    """Bytes of constants that have no address of their own."""
+    return int(constants["size"]) - sum(int(p["used"]) for p in constants.get("pools") or () if p["address"] is not None)
+
+
+def pool_regions(board: Board, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The pools for the linker script: name, address as text ("": it has none), and the region that holds it (E2014)."""
+    rows, problems = [], []
+    workspace, constants = metadata["workspace"].get("pools") or (), metadata["constants"].get("pools") or ()
+    for p, kind in [(p, "bss") for p in workspace] + [(p, "rodata") for p in constants]:
+        address, region = p["address"], ""
+        if address is not None:
+            end = address + p["used"]
+            fitting = [m for m in board.memory if m.access == "rw" or kind == "rodata"]
+            holds = [m for m in fitting if m.origin <= address and end <= m.origin + m.size]
+            if not holds:
+                what = "writable memory" if kind == "bss" else "memory"
+                message = f"pool {p['name']} at {address:#x}: no {what} of {board.name} is there"
+                problems.append(Problem("E2014", message))
+                continue
+            region = holds[0].name
+        rows.append({"name": p["name"], "kind": kind, "address": "" if address is None else f"{address:#010x}", "region": region})
+    if problems:
+        raise TargetError(*problems)
+    return rows
+
+
+def _place(size: int, regions: Sequence[str], free: dict[str, int]) -> str | None:
+    """The first region with room, which is taken; None where there is none."""
+    for name in regions:
+        if size <= free[name]:
+            free[name] -= size
+            return name
+    return None
+
+
+def _free(regions: Sequence[str], free: Mapping[str, int]) -> list[Memory]:
+    return [Memory(name, "", 0, max(0, free[name])) for name in regions]
+
+
+def _too_large(code: str, what: str, size: int, regions: Sequence[Memory], advice: str) -> Problem:
+    room = ", ".join(f"{m.name} {m.size:,}" for m in regions)
+    needed = f"{what} of {size:,} bytes {'do' if what.endswith('s') else 'does'} not fit; free bytes: {room}"
+    return Problem(code, f"{needed}; {advice}" if advice else needed)
+
+
+def _digest(*parts: str) -> str:
+    state = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        state.update(len(data).to_bytes(8, "little") + data)
+    return state.hexdigest()[:16]
+
+
+def _write_if_changed(path: Path, text: str) -> None:
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text, encoding="utf-8", newline="\n")
+    partial.replace(path)
+
+
+def render(template: str, **values: Any) -> str:
+    """A whole file from aot/template/<template>; an unknown name in it is an error."""
+    folder = Path(__file__).resolve().parents[2] / "template"
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder), undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
+    return environment.get_template(template).render(**values)
+
+
+def _project_files(artifact: Artifact, board: Board, places: Places | None) -> dict[str, str]:
+    meta = artifact.metadata
+    files = dict(artifact.files)
+    files["main.c"] = render(
+        "harness_main.c.j2", name=artifact.name, inputs=meta["inputs"], outputs=meta["outputs"], layers=len(meta["layers"]),
+        workspace=first_pool(meta["workspace"]), io=meta.get("io", "arena"), stateful=bool(meta.get("stateful", False)),
+        feed=bool(meta.get("feed")), dead=dead_intervals(meta["workspace"], len(meta["layers"])),
+    )  # fmt: skip
+    crt = data_folder("crt")
+    for path in sorted(crt.glob("include/aot/*.h")):
+        files[f"crt/include/aot/{path.name}"] = path.read_text(encoding="utf-8")
+    skip = BOARD_ONLY if board.is_host else HOST_ONLY
+    for path in sorted(crt.glob("src/*.c")):
+        if path.name not in skip:
+            files[f"crt/src/{path.name}"] = path.read_text(encoding="utf-8")
+    if places is not None:
+        files["board.ld"] = render("board.ld.j2", board=board, place=places, pools=pool_regions(board, meta))
+    return files
+
+
+def compiler(board: Board) -> Tool:
+    """The C compiler of a board."""
+    return find_tool("gcc" if board.is_host else "arm-none-eabi-gcc")
+
+
+def _flags(project: Project, source: str, mode: str) -> list[str]:
+    """The compiler's arguments for one source; only what can change its object, so that modes share objects."""
+    name = Path(source).name
+    level = "-O2" if _FAST.search(name) else "-Os"
+    flags = ["-std=c99", "-pedantic", *WARNINGS, level, "-ffunction-sections", "-fdata-sections", "-fno-common"]
+    flags += [*project.board.flags, "-I.", "-Icrt/include"]
+    if project.board.is_host:
+        flags += SANITIZE if project.sanitize else []
+    else:
+        flags += ["-ffreestanding", "-fcallgraph-info=su,da"]
+    if name == "memory.c":
+        flags += ["-fno-tree-loop-distribute-patterns"]
+    if name == "harness.c":
+        flags += [f"-DAOT_MODE={MODES[mode]}", *(f"-D{k}={v}" for k, v in sorted(project.defines.items()))]
+    if name == "main.c" and mode == "poison":
+        flags += ["-DAOT_POISON=1"]
+    if name in ("harness.c", f"{project.artifact.name}.c") and mode != "measure":
+        flags += ["-DAOT_HOOKS=1"]
+    if name == "systick.c" and project.board.tick is not None:
+        flags += [f"-DAOT_TICK_NUM={project.board.tick.numerator}u", f"-DAOT_TICK_DEN={project.board.tick.denominator}u"]
+    return [*flags, *project.extra_flags]
+
+
+def _compile(project: Project, mode: str) -> dict[str, Path]:
+    if mode not in MODES:
+        raise ValueError(f"unknown mode {mode!r}")
+    tool = compiler(project.board)
+    headers = [n for n in project.files if n.endswith(".h")]
+    common = _digest(tool.version, *(n + "\n" + (project.folder / n).read_text(encoding="utf-8") for n in headers))
+    (project.folder / "obj").mkdir(exist_ok=True)
+
+    def one(source: str) -> tuple[str, Path]:
+        flags = _flags(project, source, mode)
+        key = _digest(common, *flags, (project.folder / source).read_text(encoding="utf-8"))
+        target = Path("obj") / f"{Path(source).stem}-{key}.o"
+        if not (project.folder / target).is_file():
+            _compile_one(project.folder, [tool.path, *flags, "-c", source], source, target)
+        return source, target
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        return dict(pool.map(one, [n for n in project.files if n.endswith(".c")]))
+
+
+def _compile_one(folder: Path, command: list[str], source: str, target: Path) -> None:
+    partial = target.with_name(f"{target.stem}.{os.getpid()}.o")
+    done = run_tool([*command, "-o", str(partial)], folder)
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
+        raise ToolchainError(Problem("E3002", f"the compiler refused {source}: {'; '.join(lines[:3])}"))
+    if (folder / partial).with_suffix(".ci").is_file():
+        (folder / partial).with_suffix(".ci").replace((folder / target).with_suffix(".ci"))
+    (folder / partial).replace(folder / target)
+
+
+def _link_image(project: Project, mode: str) -> Path:
+    objects = [str(path) for path in _compile(project, mode).values()]
+    name = f"{project.artifact.name}-{mode}"
+    if project.board.is_host:
+        return _link(project, name, [*(SANITIZE if project.sanitize else ()), "-Wl,--gc-sections", *objects, "-lm"])
+    return _link(project, name, [*_board_link_flags(project), *objects, *_LIBRARIES])
+
+
+_LIBRARIES = ("-Wl,--start-group", "-lm", "-lc_nano", "-lgcc", "-Wl,--end-group")
+
+
+def _board_link_flags(project: Project) -> list[str]:
+    return [*project.board.flags, "-nostdlib", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Tboard.ld"]
+
+
+def interface_symbols(artifact: Artifact) -> list[str]:
+    """The functions with which a program uses the model; roots of the model's own image."""
+    name, meta = artifact.name, artifact.metadata
+    symbols = [f"{name}_run"]
+    if meta.get("io", "arena") != "user":
+        symbols += [f"{name}_input_{t['index']}" for t in meta["inputs"] if not meta.get("feed")]
+        symbols += [f"{name}_output_{t['index']}" for t in meta["outputs"]]
+    symbols += [f"{name}_feed_{step}" for step in ("begin", "row", "end")] if meta.get("feed") else []
+    if meta.get("stateful", False):
+        symbols.append(f"{name}_reset")
+    return symbols
+
+
+def _link_model(project: Project) -> Path:
+    if project.board.is_host:
+        raise ValueError("a model image is for boards")
+    objects = {s: o for s, o in _compile(project, "measure").items() if s != "main.c" and Path(s).name not in HARNESS}
+    symbols = interface_symbols(project.artifact)
+    roots = [f"-Wl,-e,{symbols[0]}", *(f"-Wl,-u,{s}" for s in symbols)]
+    arguments = [*_board_link_flags(project), *roots, *map(str, objects.values()), *_LIBRARIES]
+    return _link(project, f"{project.artifact.name}-model", arguments)
+
+
+def _link(project: Project, name: str, arguments: list[str]) -> Path:
+    tool = compiler(project.board)
+    script = project.folder / "board.ld"
+    key = _digest(tool.version, *arguments, script.read_text(encoding="utf-8") if script.is_file() else "")
+    target = project.folder / f"{name}-{key}.elf"
+    if target.is_file():
+        return target
+    partial = f".{name}-{os.getpid()}.elf"
+    done = run_tool([tool.path, *arguments, f"-Wl,-Map={target.stem}.map", "-o", partial], project.folder)
+    if done.returncode != 0:
+        raise _link_error(project, done.stderr)
+    (project.folder / partial).replace(target)
+    return target
+
+
+def _link_error(project: Project, text: str) -> TargetError | ToolchainError:
+    overflows = re.findall(r"region `(\w+)' overflowed by (\d+) bytes", text)
+    if overflows:
+        return TargetError(
+            *(
+                Problem("E2012", f"region {r} of {project.board.name} has {size:,} bytes; {size + int(n):,} are needed")
+                for r, n in overflows
+                for size in [project.board.region(r).size]
+            )
+        )
+    lines = [line for line in text.splitlines() if "undefined reference" in line or "error" in line] or text.splitlines()
+    return ToolchainError(Problem("E3003", f"the linker failed: {'; '.join(lines[:3])}"))

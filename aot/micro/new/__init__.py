@@ -1,0 +1,1 @@
+"""Projects around compiled models, a file a kind."""

@@ -1,0 +1,101 @@
+"""`aot new --kind zephyr`, `arduino` and `platformio`: the models in the layout of another build system."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aot.micro.new.registry import (
+    ProjectFiles,
+    Spec,
+    Text,
+    common_values,
+    model_files,
+    project_kind,
+    project_name,
+    render,
+    runtime_headers,
+)
+
+ZEPHYR_BOARDS = {
+    "mps2-an385": ("mps2_an385", "mps2/an385"),
+    "mps2-an386": ("mps2/an386",),
+    "mps2-an500": ("mps2/an500",),
+    "mps2-an505": ("mps2_an521", "mps2/an521/cpu0"),
+    "mps3-an547": ("mps3_an547", "mps3/corstone300/an547"),
+    "microbit": ("bbc_microbit",),
+}
+"""Our board -> the nearest of Zephyr's: by its old name, and by that from 3.7 on."""
+
+_ZEPHYR_TARGETS = {
+    "cortex-m4": "cortex-m4+nofpu", "cortex-m7": "cortex-m7+nofpu", "cortex-m33": "cortex-m3", "cortex-m55": "cortex-m3",
+}  # fmt: skip
+
+
+def target_of(kind: str, cpu: str) -> str:
+    """The target that a kind of project compiles for on a board with this core.
+
+    Zephyr gives no floating point registers without CONFIG_FPU, and may leave out the DSP instructions of an Armv8-M core.
+    """
+    return _ZEPHYR_TARGETS.get(cpu, cpu) if kind == "zephyr" else cpu
+
+
+@project_kind("zephyr")
+def zephyr_project(spec: Spec) -> ProjectFiles:
+    """CMakeLists.txt, prj.conf and src/main.c are the user's."""
+    texts = model_files(spec, sources="models/", headers="models/")
+    files = {f"aot/{name}": text for name, text in texts.items()}
+    files.update({f"aot/include/{name}": text for name, text in runtime_headers(texts).items()})
+    sources = sorted(n for n in texts if n.endswith(".c"))
+    fast = [n for n in sources if n.endswith("_kernels.c")]
+    values = {
+        **_values(spec), "fast": fast, "small": [n for n in sources if n not in fast],
+        "zephyr_boards": ZEPHYR_BOARDS.get(spec.board.name, ("BOARD",)),
+    }  # fmt: skip
+    files["aot/project.cmake"] = render("zephyr/project.cmake.j2", **values)
+    files["README.md"] = render("zephyr/README.md.j2", **values)
+    once: dict[str, Text] = {n: render(f"zephyr/{n}.j2", **values) for n in ("CMakeLists.txt", "prj.conf")}
+    return ProjectFiles(files, {**once, "src/main.c": render("zephyr/main.c.j2", **values)})
+
+
+@project_kind("arduino")
+def arduino_project(spec: Spec) -> ProjectFiles:
+    """A library with an example; all of it generated, as sketches live elsewhere."""
+    values = _values(spec)
+    files = _library_sources(spec, "src/", values)
+    files["library.properties"] = render("library/library.properties.j2", **values)
+    files[f"examples/{values['project']}/{values['project']}.ino"] = render("library/example.ino.j2", **values)
+    files["README.md"] = render("library/README.md.j2", **values)
+    return ProjectFiles(files)
+
+
+@project_kind("platformio")
+def platformio_project(spec: Spec) -> ProjectFiles:
+    """platformio.ini and src/main.cpp are the user's; the models are a library of the project."""
+    values = _values(spec)
+    folder = f"lib/{values['project']}/"
+    files = _library_sources(spec, f"{folder}src/", values)
+    files[f"{folder}library.json"] = render("library/library.json.j2", **values)
+    files["README.md"] = render("library/README.md.j2", **values)
+    once: dict[str, Text] = {
+        "platformio.ini": render("library/platformio.ini.j2", **values),
+        "src/main.cpp": render("library/main.cpp.j2", **values),
+    }
+    return ProjectFiles(files, once)
+
+
+def _values(spec: Spec) -> dict[str, Any]:
+    project = project_name(spec.title)
+    cpu = spec.parts[0].artifact.metadata["target"]["cpu"]
+    names = {"project": project, "header": f"{project}_models.h", "guard": f"{project}_MODELS".upper()}
+    return {**common_values(spec), **names, "cpu": cpu}
+
+
+def _library_sources(spec: Spec, folder: str, values: dict[str, Any]) -> dict[str, Text]:
+    """All sources and headers in one folder, with a header that includes all models."""
+    texts = model_files(spec)
+    texts.update(runtime_headers(texts, more=("model.hpp",)))
+    for name, text in texts.items():
+        if name.endswith("_kernels.c"):  # such build systems have no flags for a single file
+            texts[name] = f'#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC optimize("O2")\n#endif\n{text!s}'
+    texts[values["header"]] = render("library/all.h.j2", **values)
+    return {folder + name: text for name, text in texts.items()}

@@ -1,0 +1,1 @@
+"""Runs images: on emulated boards, on this machine, with Zephyr."""

@@ -1,0 +1,124 @@
+"""Start an image: the emulator for boards, the program itself for the host; always with a time limit."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from aot.errors import AotError, Problem, ToolchainError, VerificationError
+from aot.micro.board import Board
+from aot.micro.build.toolchain import find_tool
+
+STKOF = 1 << 20
+"""CFSR: the stack pointer went below its limit (Armv8-M)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What a program left behind."""
+
+    code: int
+    output: str
+
+
+def command_line(board: Board, elf: Path) -> list[str]:
+    """The command that starts `elf`; with -icount shift=0 one instruction takes one nanosecond of virtual time."""
+    if board.is_host:
+        return [str(elf.resolve())]
+    return [
+        find_tool("qemu-system-arm").path, "-M", board.machine, "-cpu", board.qemu_cpu, "-icount", "shift=0,sleep=off",
+        "-semihosting-config", "enable=on,target=native", "-nographic", "-monitor", "none", "-serial", "none",
+        "-kernel", str(elf.resolve()),
+    ]  # fmt: skip
+
+
+def execute(board: Board, elf: Path, *, cwd: Path, timeout: float) -> Finished:
+    """Run `elf` in `cwd`.  Raises ToolchainError E3010 when `timeout` seconds have passed."""
+    try:
+        done = subprocess.run(
+            command_line(board, elf), cwd=cwd, timeout=timeout, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise ToolchainError(Problem("E3010", f"{board.name} did not finish within {timeout:g} s")) from None
+    return Finished(done.returncode, done.stdout.decode("utf-8", "replace"))
+
+
+def result_of(board: Board, elf: Path, done: Finished) -> dict[str, Any]:
+    """The harness's line of JSON.
+
+    Raises VerificationError E4020 (the program faulted), E4021 (lockup, abort or sanitizer report), E4022 (the model returned
+    a status), ToolchainError E3011 (no result).
+    """
+    line = next((text for text in done.output.splitlines() if text.startswith('{"aot": 1')), None)
+    if line is None:
+        raise _no_result(board, elf, done)
+    try:
+        result: dict[str, Any] = json.loads(line)
+    except json.JSONDecodeError:
+        raise ToolchainError(Problem("E3011", f"{board.name}: the result is not JSON: {line[:200]}")) from None
+    if "fault" in result:
+        raise _fault(board, elf, result["fault"])
+    if "error" in result:
+        raise ToolchainError(Problem("E3011", f"{board.name}: the harness reports: {result['error']}"))
+    if result["status"] != 0:
+        raise VerificationError(Problem("E4022", f"the model returned status {result['status']} on set {result['set']}"))
+    if done.code != 0:
+        raise _no_result(board, elf, done)
+    return result
+
+
+def _fault(board: Board, elf: Path, fault: dict[str, str]) -> AotError:
+    pc, status = int(fault["pc"], 16), int(fault.get("cfsr", "0"), 16)
+    sp = fault["sp"]
+    if pc == 0 or status & STKOF:
+        return VerificationError(Problem("E4020", f"{board.name}: stack overflow: sp {sp}, stack of {board.stack} bytes"))
+    detail = f", cfsr {fault['cfsr']}" if "cfsr" in fault else ""
+    place = f"pc {fault['pc']} in {function_at(elf, pc)}, called from {function_at(elf, int(fault['lr'], 16))}"
+    return VerificationError(Problem("E4020", f"{board.name}: fault at {place}{detail}"))
+
+
+def _no_result(board: Board, elf: Path, done: Finished) -> AotError:
+    lockup = re.search(r"Lockup: .*", done.output)
+    if lockup:
+        where = ", ".join(_registers(elf, done.output))
+        return VerificationError(Problem("E4021", f"{board.name}: {lockup.group(0)}: {where}"))
+    report = re.search(r"(ERROR: AddressSanitizer.*|.*runtime error: .*)", done.output)
+    if report:
+        return VerificationError(Problem("E4021", f"{board.name}: {report.group(1)}"))
+    if done.code < 0:
+        return VerificationError(Problem("E4021", f"{board.name}: killed by {signal.Signals(-done.code).name}"))
+    tail = " / ".join(done.output.strip().splitlines()[-3:]) or "no output"
+    return ToolchainError(Problem("E3011", f"{board.name}: no result (exit code {done.code}): {tail}"))
+
+
+def _registers(elf: Path, output: str) -> list[str]:
+    """pc, lr and sp of the emulator's register dump, with the names of the functions."""
+    dump = dict(re.findall(r"R(13|14|15)=([0-9a-f]{8})", output))
+    named = [f"{n} 0x{dump[k]} in {function_at(elf, int(dump[k], 16))}" for k, n in (("15", "pc"), ("14", "lr")) if k in dump]
+    return [*named, *([f"sp 0x{dump['13']}"] if "13" in dump else [])]
+
+
+def function_at(elf: Path, address: int) -> str:
+    """Name of the function that holds `address`, `?` when none does."""
+    address &= ~1
+    with elf.open("rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".symtab")
+        if not isinstance(table, SymbolTableSection):
+            return "?"
+        functions = sorted(
+            (s["st_value"] & ~1, s["st_size"], s.name) for s in table.iter_symbols() if s["st_info"]["type"] == "STT_FUNC"
+        )
+    at = bisect_right(functions, (address, 1 << 40, "")) - 1
+    if at < 0 or address >= functions[at][0] + max(functions[at][1], 2):
+        return "?"
+    return str(functions[at][2])

@@ -1,0 +1,144 @@
+"""Run a model's inputs through a board and read back what it computed and what it cost."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aot.errors import Problem, ToolchainError, UsageError
+from aot.micro.build.project import Project
+from aot.micro.run import qemu
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerResult:
+    """One layer of a profile (`instructions`) or of a trace (`output`, set 0)."""
+
+    index: int
+    instructions: int | None = None
+    output: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The outputs of every set, and what the second inference of set 0 cost (None where the board cannot tell).
+
+    `outputs[set][i]` has the shape and dtype of output i.  `instructions`: executed by <name>_run, exact.  `stack_bytes`:
+    measured depth below the caller.  `workspace_touched`: bytes written; `workspace_extent`: from the first to the last of them.
+    """
+
+    outputs: list[list[Array]]
+    instructions: int | None
+    stack_bytes: int | None
+    workspace_touched: int | None
+    workspace_extent: int | None
+    layers: tuple[LayerResult, ...] = ()
+
+
+def run(
+    project: Project, input_sets: Sequence[Sequence[Array]], *, mode: str = "measure", timeout: float | None = None
+) -> RunResult:
+    """Run all `input_sets` (arrays of the inputs' dtypes and sizes, in their order) on the project's board.
+
+    `mode`: "measure"; "profile" adds instructions per layer; "trace" runs set 0 only and adds every layer's output; "poison"
+    overwrites between any two layers what the plan says is dead, and measures nothing.
+    Raises UsageError E5022 (inputs do not match the model), ToolchainError and VerificationError as aot.micro.run.qemu does.
+    """
+    meta = project.artifact.metadata
+    data = b"".join(b"".join(encode_inputs(meta["inputs"], arrays, number)) for number, arrays in enumerate(input_sets))
+    if not input_sets:
+        raise UsageError(Problem("E5022", "no input set was given"))
+    elf = project.image(mode)
+    with tempfile.TemporaryDirectory(prefix="aot-run-") as name:
+        folder = Path(name)
+        (folder / "inputs.bin").write_bytes(data)
+        done = qemu.execute(project.board, elf, cwd=folder, timeout=project.board.timeout if timeout is None else timeout)
+        result = qemu.result_of(project.board, elf, done)
+        outputs = decode_outputs(meta["outputs"], (folder / "outputs.bin").read_bytes(), result["sets"])
+        trace = _read_trace(meta["layers"], (folder / "trace.bin").read_bytes()) if mode == "trace" else ()
+    expected = 1 if mode == "trace" else len(input_sets)
+    if result["sets"] != expected:
+        raise ToolchainError(Problem("E3011", f"{result['sets']} sets were run instead of {expected}"))
+    return _result(project, result, outputs, trace)
+
+
+def _result(project: Project, result: Mapping[str, Any], outputs: list[list[Array]], trace: tuple[LayerResult, ...]) -> RunResult:
+    tick = project.board.tick
+    counted = tick is not None and "units" in result
+    layers = trace
+    if tick is not None and "layers" in result:
+        indices = [layer["index"] for layer in project.artifact.metadata["layers"]]
+        if len(indices) != len(result["layers"]):
+            raise ToolchainError(Problem("E3011", f"{len(result['layers'])} layers reported instead of {len(indices)}"))
+        layers = tuple(LayerResult(i, instructions=_count(u, tick)) for i, u in zip(indices, result["layers"], strict=True))
+    measured = not project.board.is_host
+    return RunResult(
+        outputs=outputs,
+        instructions=_count(result["units"], tick) if counted and tick is not None else None,
+        stack_bytes=result.get("stack") if measured else None,
+        workspace_touched=result.get("touched"),
+        workspace_extent=result.get("extent"),
+        layers=layers,
+    )
+
+
+def _count(units: int, tick: Fraction) -> int:
+    """Instructions from the counter's units of 1/denominator."""
+    return units // tick.denominator
+
+
+def encode_inputs(inputs: Sequence[Mapping[str, Any]], arrays: Sequence[Array], number: int) -> list[bytes]:
+    """The bytes of each input of set `number`, little-endian (UsageError E5022: not the model's shapes and types)."""
+    if len(arrays) != len(inputs):
+        raise UsageError(Problem("E5022", f"set {number} has {len(arrays)} arrays, the model has {len(inputs)} inputs"))
+    parts = []
+    for info, array in zip(inputs, arrays, strict=True):
+        wanted = np.dtype(info["dtype"])
+        if array.dtype != wanted or array.nbytes != info["size"]:
+            message = f"set {number}: {array.dtype}{list(array.shape)} given, {wanted}{list(info['shape'])} wanted"
+            raise UsageError(Problem("E5022", message, f'input {info["index"]} "{info["name"]}"'))
+        parts.append(np.ascontiguousarray(array).astype(wanted.newbyteorder("<"), copy=False).tobytes())
+    return parts
+
+
+def decode_outputs(outputs: Sequence[Mapping[str, Any]], data: bytes, sets: int) -> list[list[Array]]:
+    """The outputs of `sets` runs from their bytes, one after the other (ToolchainError E3011: too few or too many)."""
+    size = sum(int(o["size"]) for o in outputs)
+    if len(data) != size * sets:
+        raise ToolchainError(Problem("E3011", f"the outputs have {len(data)} bytes instead of {size * sets}"))
+    result, at = [], 0
+    for _ in range(sets):
+        arrays = []
+        for info in outputs:
+            arrays.append(_array(info, data[at : at + int(info["size"])]))
+            at += int(info["size"])
+        result.append(arrays)
+    return result
+
+
+def _array(info: Mapping[str, Any], data: bytes) -> Array:
+    dtype = np.dtype(info["dtype"])
+    return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(info["shape"])
+
+
+def _read_trace(layers: Sequence[Mapping[str, Any]], data: bytes) -> tuple[LayerResult, ...]:
+    """Records of trace.bin: layer (int32), bytes (uint32), then the bytes."""
+    outputs = {layer["index"]: layer["output"] for layer in layers}
+    found, at = [], 0
+    while at < len(data):
+        index, size = struct.unpack_from("<iI", data, at)
+        raw = data[at + 8 : at + 8 + size]
+        if index not in outputs or len(raw) != size:
+            raise ToolchainError(Problem("E3011", f"trace.bin is malformed at byte {at}"))
+        found.append(LayerResult(index, output=_array(outputs[index], raw)))
+        at += 8 + size
+    return tuple(found)

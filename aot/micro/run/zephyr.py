@@ -1,0 +1,185 @@
+"""Runs a model on one of Zephyr's emulated boards: an application around the generated C, built by Zephyr's own CMake.
+
+ZEPHYR_BASE names the tree; what Zephyr needs besides (ZEPHYR_TOOLCHAIN_VARIANT, its Python packages) is as for any application.
+Where there is no west workspace, ZEPHYR_MODULES lists the modules, as for Zephyr itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aot.errors import Problem, ToolchainError, VerificationError
+from aot.executor.artifact import Artifact
+from aot.micro.new.registry import model_values, render
+from aot.micro.run.runner import decode_outputs, encode_inputs
+from aot.support.data import data_folder
+
+Array = np.ndarray[Any, Any]
+
+PREFIX = "zephyr:"
+"""`--board zephyr:qemu_cortex_m3`"""
+DEFAULT_TIMEOUT = 120.0
+_STACK = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class ZephyrRun:
+    """`outputs[set][i]` as aot.micro.run.runner has them; `artifact` was compiled for the board's core; `tool`: which Zephyr."""
+
+    artifact: Artifact
+    outputs: list[list[Array]]
+    tool: str
+
+
+def zephyr_base() -> Path:
+    """The Zephyr tree (ToolchainError E3020)."""
+    text = os.environ.get("ZEPHYR_BASE", "")
+    if not text:
+        raise ToolchainError(Problem("E3020", "ZEPHYR_BASE is not set; --board zephyr:... needs a Zephyr tree"))
+    base = Path(text)
+    if not (base / "VERSION").is_file():
+        raise ToolchainError(Problem("E3020", f"ZEPHYR_BASE={text}: there is no Zephyr (it has no file VERSION)"))
+    for program in ("cmake", "ninja"):
+        if shutil.which(program) is None:
+            raise ToolchainError(Problem("E3020", f"Zephyr needs {program}, which is not installed"))
+    return base
+
+
+def zephyr_version(base: Path) -> tuple[int, int, int]:
+    """Major, minor and patch level of a tree."""
+    values = dict(re.findall(r"^(\w+) *= *(\d+)", (base / "VERSION").read_text(encoding="utf-8"), re.MULTILINE))
+    return int(values["VERSION_MAJOR"]), int(values["VERSION_MINOR"]), int(values["PATCHLEVEL"])
+
+
+def cpu_of(config: str) -> str:
+    """Our name of the core that a Zephyr configuration (.config) builds for, as zephyr/cmake/aot.cmake has it.
+
+    What Zephyr does not let the compiler use, aot must not use either: there are no floating point and no vector registers
+    without CONFIG_FPU, and an Armv8-M core may lack the DSP instructions.  Raises ToolchainError E3022 for other cores.
+    """
+    on = set(re.findall(r"^CONFIG_(\w+)=y$", config, re.MULTILINE))
+    names = {"M0": "cortex-m0", "M0PLUS": "cortex-m0plus", "M3": "cortex-m3", "M4": "cortex-m4", "M7": "cortex-m7"}
+    name = next((ours for theirs, ours in names.items() if f"CPU_CORTEX_{theirs}" in on), "")
+    if {"ARMV8_1_M_MVEI", "FPU"} <= on:
+        name = "cortex-m55"
+    elif "ARMV8_M_MAINLINE" in on:
+        name = "cortex-m33" if "ARMV8_M_DSP" in on else "cortex-m3"
+    elif "ARMV8_M_BASELINE" in on:
+        name = "cortex-m0plus"
+    if not name:
+        raise ToolchainError(Problem("E3022", "the board's core is none that aot compiles for (aot targets)"))
+    return f"{name}+nofpu" if "FPU" not in on and name in ("cortex-m4", "cortex-m7", "cortex-m33") else name
+
+
+def run_on_zephyr(
+    board: str,
+    input_sets: Sequence[Sequence[Array]],
+    *,
+    metadata: Mapping[str, Any],
+    compile_for: Callable[[str], Artifact],
+    folder: Path,
+    timeout: float | None = None,
+) -> ZephyrRun:
+    """Build an application for Zephyr's `board` in `folder` (empty), run it in QEMU, and take the outputs from its console.
+
+    The board's configuration says for which core `compile_for` is to compile; `metadata` is that of the model for any core, and
+    gives names and tensors.  Raises ToolchainError E3020 (no Zephyr), E3021 (it does not build), E3022 (not an emulated board of
+    a core that we know), E3010, E3011; VerificationError E4022 (the model returned a status).
+    """
+    base = zephyr_base()
+    _write_application(folder, metadata, input_sets)
+    build = folder / "build"
+    _step(["cmake", "-S", str(folder), "-B", str(build), "-GNinja", f"-DBOARD={board}", *_modules()], folder)
+    artifact = compile_for(cpu_of((build / "zephyr" / ".config").read_text(encoding="utf-8")))
+    for name, text in artifact.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    _step(["ninja", "-C", str(build)], folder)
+    lines = _console(build, board, timeout or DEFAULT_TIMEOUT)
+    status = next((line for line in lines if line.startswith("aot-status")), "")
+    if status:
+        raise VerificationError(Problem("E4022", f"the model returned {status.split()[1]} on {PREFIX}{board}"))
+    data = bytes.fromhex("".join(line.split()[1] for line in lines if line.startswith("aot-out ")))
+    version = ".".join(map(str, zephyr_version(base)))
+    return ZephyrRun(artifact, decode_outputs(metadata["outputs"], data, len(input_sets)), f"Zephyr {version}")
+
+
+def _modules() -> list[str]:
+    modules = os.environ.get("ZEPHYR_MODULES", "")
+    return [f"-DZEPHYR_MODULES={modules}"] if modules else []
+
+
+def _write_application(folder: Path, metadata: Mapping[str, Any], sets: Sequence[Sequence[Array]]) -> None:
+    """All but the model: CMake wants its sources to exist, and they come when the core is known."""
+    name = str(metadata["name"])
+    model = model_values(Artifact(name, {}, dict(metadata)))
+    note = "Written by aot verify."
+    include = (data_folder("crt") / "include").as_posix()
+    for file in ("CMakeLists.txt", "main.c"):
+        text = render(f"zephyr/verify_{file}.j2", m=model, note=note, include=f'"{include}"')
+        (folder / file).write_text(text, encoding="utf-8")
+    (folder / "prj.conf").write_text(f"CONFIG_MAIN_STACK_SIZE={_STACK}\n", encoding="utf-8")
+    for source in (f"{name}.c", f"{name}_kernels.c", f"{name}_params.c"):
+        (folder / source).write_text("", encoding="utf-8")
+    data = [encode_inputs(metadata["inputs"], arrays, number) for number, arrays in enumerate(sets)]
+    declared, defined = [f"#define AOT_SETS {len(sets)}u"], ['#include "sets.h"']
+    for i, info in enumerate(metadata["inputs"]):
+        shape = f"const uint8_t aot_inputs_{i}[AOT_SETS][{info['size']}] __attribute__((aligned(16)))"
+        declared.append(f"extern {shape};")
+        rows = [", ".join(map(str, arrays[i])) for arrays in data]
+        defined.append(f"{shape} = {{\n" + "".join(f"  {{{row}}},\n" for row in rows) + "};")
+    (folder / "sets.h").write_text("#include <stdint.h>\n" + "\n".join(declared) + "\n", encoding="utf-8")
+    (folder / "sets.c").write_text("\n".join(defined) + "\n", encoding="utf-8")
+
+
+def _step(command: Sequence[str], folder: Path) -> None:
+    """One step of the build; where it fails, its first error is the message."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=1800)
+    if done.returncode != 0:
+        said = [line for line in (done.stderr + "\n" + done.stdout).splitlines() if line.strip()]
+        first = next((i for i, line in enumerate(said) if "error" in line.lower()), max(0, len(said) - 12))
+        raise ToolchainError(Problem("E3021", f"{command[0]} failed:\n" + "\n".join(said[first : first + 12])))
+
+
+def _console(build: Path, board: str, timeout: float) -> list[str]:
+    """What the application prints until it is done; QEMU does not end by itself."""
+    if "\nrun:" not in "\n" + _targets(build):
+        raise ToolchainError(Problem("E3022", f"Zephyr does not run {board} in an emulator"))
+    process = subprocess.Popen(
+        ["ninja", "-C", str(build), "run"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    data, end = b"", time.monotonic() + timeout
+    try:
+        while b"aot-done" not in data:
+            readable, _, _ = select.select([process.stdout], [], [], max(0.0, end - time.monotonic()))
+            if not readable:
+                raise ToolchainError(Problem("E3010", f"{PREFIX}{board} did not finish within {timeout:g} s"))
+            more = os.read(process.stdout.fileno(), 1 << 16)
+            if not more:
+                tail = data.decode("utf-8", "replace")[-500:]
+                raise ToolchainError(Problem("E3011", f"{PREFIX}{board} ended without a result: {tail}"))
+            data += more
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(10)
+        process.stdout.close()
+    return data.decode("utf-8", "replace").replace("\r", "").splitlines()
+
+
+def _targets(build: Path) -> str:
+    """The names that `ninja` takes, one a line with a colon behind it."""
+    done = subprocess.run(["ninja", "-C", str(build), "-t", "targets", "all"], capture_output=True, text=True, check=False)
+    return done.stdout

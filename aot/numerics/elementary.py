@@ -1,0 +1,123 @@
+"""Elementary functions for float32 operators: their C text and their meaning.  Integer models never use them.
+
+What rounds otherwise from one C library to the next has C of its own (`crt/include/aot/math.h`, `math_float.h`), with the bits of
+the library that the reference runs with; see docs/adr/0013.  The others are exact in every C library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.numerics import eigen
+from aot.numerics.fdlibm import expm1f, tanhf
+from aot.numerics.fdlibm_atan import atan2f
+from aot.numerics.fdlibm_erf import erfcf
+from aot.numerics.glibc import cosf, expf, logf, sinf
+from aot.numerics.glibc_pow import powf
+from aot.tir.intrin import Intrin
+
+Float = Callable[[float], float]
+
+
+def _float32(func: Float) -> Callable[[float], float]:
+    def meaning(x: float) -> float:
+        return float(np.float32(_guarded(func, x)))
+
+    return meaning
+
+
+def _guarded(func: Float, x: float) -> float:
+    """C's answers where Python raises."""
+    try:
+        return func(x)
+    except OverflowError:
+        return math.inf
+    except ValueError:
+        return -math.inf if x == 0 else math.nan
+
+
+def round_half_even(x: float) -> float:
+    """The nearest whole number, halves to the even one; a zero has the sign of x."""
+    return math.copysign(round(x), x) if math.isfinite(x) else x
+
+
+def _finite(func: Callable[[float], int]) -> Float:
+    """A zero has the sign of x, as in C."""
+    return lambda x: math.copysign(func(x), x) if math.isfinite(x) else x
+
+
+LIBRARY: dict[str, Float] = {
+    "sqrt": math.sqrt,
+    "floor": _finite(math.floor),
+    "ceil": _finite(math.ceil),
+    "rint": round_half_even,
+}
+"""Functions of the C library that are exact or correctly rounded everywhere: name in C without the f -> meaning."""
+
+IN_FLOAT32: dict[str, Callable[[Array], Array]] = {
+    "exp": expf,
+    "log": logf,
+    "sin": sinf,
+    "cos": cosf,
+    "erfc": erfcf,
+    "expm1": expm1f,
+    "tanh": tanhf,
+    "eigen_erfc": eigen.erfcf,
+    "eigen_scalar_erfc": eigen.scalar_erfcf,
+    "eigen_tanh": eigen.tanhf,
+}
+"""Functions of our own, bit for bit."""
+
+_HEADERS = {
+    "math.h": ("exp", "log", "sin", "cos"),
+    "math_float.h": ("expm1", "tanh", "eigen_erfc", "eigen_scalar_erfc", "eigen_tanh"),
+}
+"""Header of crt -> the functions that it has as aot_<name>f; erfc is used for tables only."""
+
+
+def _one(func: Callable[[Array], Array]) -> Float:
+    return lambda x: float(func(np.array([x], np.float32))[0])
+
+
+def _unary(c: str, meaning: Float, header: str) -> Intrin:
+    return Intrin(c, ("float32",), "float32", f"{c}({{0}})", meaning, header=header)
+
+
+MATH: dict[str, Intrin] = {name: _unary(f"{name}f", _float32(func), "math.h") for name, func in LIBRARY.items()} | {
+    name: _unary(f"aot_{name}f", _one(IN_FLOAT32[name]), f"aot/{header}") for header, names in _HEADERS.items() for name in names
+}
+"""By name."""
+
+
+def apply(name: str, x: Array) -> Array:
+    """One of these functions on an array, as float32."""
+    if name in IN_FLOAT32:
+        return IN_FLOAT32[name](x)
+    func = LIBRARY[name]
+    found = np.array([_guarded(func, float(v)) for v in x.astype(np.float64).ravel()], np.float64)
+    return np.asarray(found.astype(np.float32).reshape(x.shape))
+
+
+FMOD = Intrin(
+    "fmodf",
+    ("float32", "float32"),
+    "float32",
+    "fmodf({0}, {1})",
+    lambda a, b: float(np.fmod(np.float32(a), np.float32(b))),
+    header="math.h",
+)
+
+
+def _two(name: str, meaning: Callable[[Array, Array], Array], header: str) -> Intrin:
+    def py(a: float, b: float) -> float:
+        return float(meaning(np.array([a], np.float32), np.array([b], np.float32))[0])
+
+    return Intrin(name, ("float32", "float32"), "float32", f"{name}({{0}}, {{1}})", py, header=header)
+
+
+POW = _two("aot_powf", powf, "aot/math.h")
+ATAN2 = _two("aot_atan2f", atan2f, "aot/math_float.h")

@@ -1,0 +1,1 @@
+"""What several operator files share: windows, axes, checks, quantisation."""

@@ -1,0 +1,76 @@
+"""Checks that several converters make, each ending in a coded refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Self
+
+from aot.frontend.view import OperatorView
+from aot.ir.type import TensorType
+from aot.numerics.fixed_point import activation_range, is_clamp_activation
+from aot.op.convert import ConvertContext, unsupported
+
+
+def require_dtype(
+    ctx: ConvertContext, op: OperatorView, type_: TensorType, allowed: Collection[str], *, what: str = "data"
+) -> None:
+    """Refuse element types other than `allowed`."""
+    if type_.dtype not in allowed:
+        unsupported(ctx, op, f"{what} of {type_.dtype} is not supported; only {', '.join(sorted(allowed))}", code="E1202")
+
+
+def require_quant(ctx: ConvertContext, op: OperatorView, type_: TensorType, *, what: str = "data") -> tuple[float, int]:
+    """(scale, zero point) of a per-tensor quantised operand; a scale has to be positive."""
+    quant = type_.quant
+    if quant is None:
+        unsupported(ctx, op, f"{what} of {type_.dtype} has no quantisation parameters", code="E1206")
+    if len(quant.scale) != 1:
+        unsupported(ctx, op, f"{what} is quantised per channel", code="E1206")
+    if not 0 < quant.scale[0] < float("inf"):
+        unsupported(ctx, op, f"{what} has scale {quant.scale[0]}", code="E1206")
+    return quant.scale[0], quant.zero_point[0]
+
+
+def require_alike(
+    ctx: ConvertContext, op: OperatorView, types: Sequence[TensorType], allowed: Collection[str]
+) -> tuple[tuple[float, int], ...]:
+    """(scale, zero point) of each of `types`, which all have the first one's element type, one of `allowed`."""
+    for type_ in types:
+        require_dtype(ctx, op, type_, {types[0].dtype} & set(allowed) or {"int8"})
+    return tuple(require_quant(ctx, op, t) for t in types)
+
+
+def require_rows(ctx: ConvertContext, op: OperatorView, data: TensorType, *, most: int) -> None:
+    """Refuse data without a last axis of 1 to `most` elements."""
+    if not data.shape or not 0 < data.shape[-1] <= most:
+        unsupported(ctx, op, f"rows of 1 to {most} elements are supported")
+
+
+def require_same_quant(ctx: ConvertContext, op: OperatorView, a: TensorType, b: TensorType) -> None:
+    """Refuse an operator that would have to rescale, which TFLite does not do here either."""
+    if a.quant is None and b.quant is None:
+        return
+    if a.quant is None or b.quant is None or (a.quant.scale, a.quant.zero_point) != (b.quant.scale, b.quant.zero_point):
+        unsupported(ctx, op, "input and output differ in scale or zero point", code="E1206")
+
+
+def fused_range(ctx: ConvertContext, op: OperatorView, out_type: TensorType) -> tuple[int, int]:
+    """The clamp of the operator's fused activation in codes of its output."""
+    activation = op.option("fused_activation_function")
+    if not is_clamp_activation(activation):
+        unsupported(ctx, op, f"the fused activation {activation} is not supported")
+    return activation_range(activation, out_type)
+
+
+class Clamped:
+    """Attributes, a frozen dataclass, of an operator that clamps its result to [lo, hi]."""
+
+    __slots__ = ()
+
+    lo: int
+    hi: int
+
+    def clipped(self, lo: int, hi: int) -> Self:
+        """The same followed by a clamp to [lo, hi]."""
+        return replace(self, lo=min(max(self.lo, lo), hi), hi=max(min(self.hi, hi), lo))  # type: ignore[type-var]

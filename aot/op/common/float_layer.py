@@ -1,0 +1,224 @@
+"""What CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED on float32 have in common: sums in the reference's order, bias, activation.
+
+The products of one result are added one after the other in float32, rows before columns before channels, then the bias; so the
+results have the very bits of the reference, which matters where they are quantised next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, TypeRuleError
+from aot.ir.type import TensorType, Type
+from aot.op.common.window import Padding, Window, explicit_padding, inside, output_size
+from aot.op.convert import ConvertContext, operand, unsupported
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import IterVar, Tensor, compute, reduce_axis
+from aot.te.tensor import sum as te_sum
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, imm, logical_and, select
+
+FLOAT_LAYER = ("float32", "float32", "float32")
+
+_BOUNDS: dict[str, tuple[float | None, float | None]] = {
+    "NONE": (None, None),
+    "RELU": (0.0, None),
+    "RELU6": (0.0, 6.0),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The bounds of the activation alone."""
+
+    lo: float | None = None
+    hi: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FloatWindowAttrs:
+    """(vertical, horizontal) strides and dilation, padding (top, left, bottom, right), bounds of the activation (None: none)."""
+
+    strides: tuple[int, int]
+    padding: Padding
+    dilation: tuple[int, int] = (1, 1)
+    lo: float | None = None
+    hi: float | None = None
+
+
+def is_float_layer(ctx: ConvertContext, op: OperatorView) -> bool:
+    """Whether data, weights and result are float32."""
+    return (ctx.input_type(op, 0).dtype, ctx.input_type(op, 1).dtype, ctx.output_type(op).dtype) == FLOAT_LAYER
+
+
+def bounds(ctx: ConvertContext, op: OperatorView) -> tuple[float | None, float | None]:
+    """The clamp of the fused activation."""
+    activation = op.option("fused_activation_function")
+    if activation not in _BOUNDS:
+        unsupported(ctx, op, f"the fused activation {activation} is not supported")
+    return _BOUNDS[activation]
+
+
+def layer_operands(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
+    """Data, weights and, where there is one, the bias."""
+    found = [operand(ctx, op, 0), operand(ctx, op, 1)]
+    bias = ctx.input(op, 2)
+    if bias is None:
+        return found
+    if ctx.input_type(op, 2).dtype != "float32":
+        unsupported(ctx, op, f"a bias of {ctx.input_type(op, 2).dtype} is not supported with float32 data")
+    return [*found, bias]
+
+
+def convert_window(ctx: ConvertContext, op: OperatorView, name: str) -> RelayExpr:
+    """A call of `name` for a convolution whose weights are [?, KH, KW, ?]."""
+    shape, weight = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape
+    if len(shape) != 4 or len(weight) != 4:
+        unsupported(ctx, op, "data and weights must have four dimensions")
+    return call(name, layer_operands(ctx, op), _window_attrs(ctx, op, weight[1:3]), span=ctx.span(op))
+
+
+def _window_attrs(ctx: ConvertContext, op: OperatorView, kernel: tuple[int, ...]) -> FloatWindowAttrs:
+    """Strides, padding, dilation and activation of a convolution with a window of `kernel`."""
+    strides = (op.option("stride_h"), op.option("stride_w"))
+    dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
+    pads = explicit_padding(op.option("padding"), Window(ctx.input_type(op, 0).shape[1:3], kernel, strides, dilation))
+    return FloatWindowAttrs(strides, pads, dilation, *bounds(ctx, op))
+
+
+def layer_types(types: Sequence[Type], name: str, *, rank: int, channels: Callable[[TensorType], int]) -> list[TensorType]:
+    """Float32 data and weights of `rank` dimensions and a bias of as many values as there are output channels."""
+    found = [t for t in types if isinstance(t, TensorType) and t.dtype == "float32"]
+    if len(found) != len(types) or len(found) not in (2, 3) or any(len(t.shape) != rank for t in found[:2]):
+        raise TypeRuleError(f"{name} takes float32 data and weights of {rank} dimensions, not {', '.join(map(str, types))}")
+    if len(found) == 3 and found[2].size != channels(found[1]):
+        raise TypeRuleError(f"a bias of {found[2].size} values for {channels(found[1])} channels")
+    return found
+
+
+def window_types(
+    types: Sequence[Type], attrs: FloatWindowAttrs, name: str, *, channels: Callable[[TensorType], int]
+) -> tuple[TensorType, TensorType, TensorType]:
+    """Data [N, H, W, ?], weights [?, KH, KW, ?] and result [N, H', W', channels]; TypeRuleError where they do not match."""
+    data, weight, *_ = layer_types(types, name, rank=4, channels=channels)
+    height, width = _output_extents(data, weight.shape[1:3], attrs)
+    return data, weight, TensorType((data.shape[0], height, width, channels(weight)), "float32")
+
+
+def _output_extents(data: TensorType, kernel: tuple[int, ...], attrs: FloatWindowAttrs) -> tuple[int, int]:
+    """Height and width of the result; TypeRuleError where the window does not fit."""
+    top, left, bottom, right = attrs.padding
+    found = []
+    for axis, before, after in ((0, top, bottom), (1, left, right)):
+        step = {"stride": attrs.strides[axis], "dilation": attrs.dilation[axis]}
+        found.append(output_size(data.shape[1 + axis], kernel[axis], before=before, after=after, **step))
+    if min(found) < 1:
+        raise TypeRuleError(f"the window {kernel} is larger than the padded image")
+    return found[0], found[1]
+
+
+def np_taps(
+    data: Array, kernel: tuple[int, ...], attrs: FloatWindowAttrs, out_type: TensorType
+) -> Iterator[tuple[int, int, Array]]:  # fmt: skip
+    """ky, kx and the data under that tap for all output positions, [N, H', W', C]; 0 outside the image."""
+    top, left, bottom, right = attrs.padding
+    padded = np.pad(data, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    (sy, sx), (dy, dx), (height, width) = attrs.strides, attrs.dilation, out_type.shape[1:3]
+    for ky in range(kernel[0]):
+        lines = padded[:, ky * dy : ky * dy + (height - 1) * sy + 1 : sy]
+        for kx in range(kernel[1]):
+            yield ky, kx, lines[:, :, kx * dx : kx * dx + (width - 1) * sx + 1 : sx]
+
+
+def np_layer(
+    products: Iterable[Array], bias: Sequence[Array], *, attrs: FloatWindowAttrs | Bounds, out_type: TensorType
+) -> Array:  # fmt: skip
+    """The sum of `products` in their order, then bias and activation."""
+    acc = np.zeros(out_type.shape, np.float32)
+    with np.errstate(all="ignore"):
+        for product in products:
+            acc = acc + product
+        return _np_finish(acc, bias, attrs)
+
+
+def _np_finish(acc: Array, bias: Sequence[Array], attrs: FloatWindowAttrs | Bounds) -> Array:
+    if bias:
+        acc = acc + bias[0].reshape(-1)
+    acc = acc if attrs.lo is None else np.where(acc < np.float32(attrs.lo), np.float32(attrs.lo), acc)
+    acc = acc if attrs.hi is None else np.where(acc > np.float32(attrs.hi), np.float32(attrs.hi), acc)
+    return acc.astype(np.float32)
+
+
+def tir_layer(
+    b: IRBuilder,
+    axes: Sequence[IterVar],
+    product: Callable[..., Expr],
+    *,
+    bias: Sequence[Tensor],
+    channel: Expr,
+    attrs: FloatWindowAttrs | Bounds,
+) -> Expr:
+    """One element of channel `channel`: the sum of product(*axes), the last axis running fastest, then bias and activation."""
+    value = te_sum(b, axes, product, init=imm(0.0, "float32"), dtype="float32")
+    value = value + bias[0].at(b, (channel,)) if bias else value
+    for bound, below in ((attrs.lo, True), (attrs.hi, False)):
+        if bound is not None:
+            value = b.let("value", value)
+            limit = imm(float(np.float32(bound)), "float32")
+            value = select(value < limit if below else value > limit, limit, value)
+    return value
+
+
+Product = Callable[..., Expr]
+"""(builder, (n, y, x, o), ky, kx, *reduced channels) -> one product of a result."""
+
+
+def te_window(
+    args: Sequence[Tensor], product: Product, *, attrs: FloatWindowAttrs, out_type: TensorType, depth: int | None = None
+) -> Tensor:  # fmt: skip
+    """A convolution of (data, weight [?, KH, KW, ?], bias) over the taps and, with `depth`, so many channels a group."""
+    data, weight, *bias = args
+
+    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
+        axes = [
+            _tap_axis(b, y, axis=0, size=data.shape[1], kernel=weight.shape[1], attrs=attrs),
+            _tap_axis(b, x, axis=1, size=data.shape[2], kernel=weight.shape[2], attrs=attrs),
+        ]
+        if depth is not None:
+            axes.append(reduce_axis(depth, name="i"))
+        return tir_layer(b, axes, partial(product, b, (n, y, x, o)), bias=bias, channel=o, attrs=attrs)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def _tap_axis(b: IRBuilder, position: Expr, *, axis: int, size: int, kernel: int, attrs: FloatWindowAttrs) -> IterVar:
+    """The reduction axis over the taps of one dimension: only those inside the image, unless the window is dilated."""
+    before, name = attrs.padding[axis], "yx"[axis]
+    if not any(attrs.padding[axis::2]) or attrs.dilation[axis] > 1:
+        return reduce_axis(kernel, name=f"k{name}")
+    origin = position * attrs.strides[axis] - before
+    start, stop = inside(position, stride=attrs.strides[axis], before=before, kernel=kernel, size=size)
+    return reduce_axis(b.let("stop", stop - origin), start=b.let("start", start - origin), name=f"k{name}")
+
+
+def tap(
+    b: IRBuilder, data: Tensor, position: tuple[Expr, Expr, Expr, Expr], *, at: tuple[Expr, Expr], attrs: FloatWindowAttrs
+) -> Expr:  # fmt: skip
+    """The data at output position (n, y, x, channel) under tap `at`; 0 outside the image."""
+    n, y, x, channel = position
+    row = y * attrs.strides[0] + at[0] * attrs.dilation[0] - attrs.padding[0]
+    column = x * attrs.strides[1] + at[1] * attrs.dilation[1] - attrs.padding[1]
+    value = data.at(b, (n, row, column, channel))
+    zero = imm(0.0, "float32")
+    if attrs.dilation[0] > 1 and any(attrs.padding[::2]):
+        value = select(logical_and(row >= 0, row < data.shape[1]), value, zero)
+    if attrs.dilation[1] > 1 and any(attrs.padding[1::2]):
+        value = select(logical_and(column >= 0, column < data.shape[2]), value, zero)
+    return value

@@ -1,0 +1,184 @@
+"""What CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED have in common: their quantisation, bias and activation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array
+from aot.ir.type import QuantParams, TensorType
+from aot.numerics.fixed_point import activation_range, quantize_multiplier, reduced_multiplier
+from aot.numerics.ties import ties_away
+from aot.op.convert import ConvertContext, unsupported
+from aot.op.math.clip import ClipAttrs
+from aot.op.qnn.requantize import RequantizeAttrs
+from aot.relay.expr import Call, Constant, Expr, call, const
+from aot.support.dtype import int_range
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedLayer:
+    """The integers of one layer: zero points, the output's parameters and the real multiplier of each channel (or one for all).
+
+    `flipped` are the channels whose weight scale is negative in the file (MCUNet has some): their weights and bias are negated
+    and their multipliers positive here, which leaves every product, and so every rounding, as it was.
+
+    `wide`: the reference adds up in 64 bits (int16 data with a 64-bit bias or none); its convolutions then multiply by reduced
+    multipliers and round once.  `acc_dtype` is int64 only where such a sum can leave 32 bits.
+    """
+
+    input_zp: int
+    weight_zp: int
+    output: TensorType
+    multipliers: tuple[float, ...]
+    flipped: tuple[int, ...] = ()
+    wide: bool = False
+    acc_dtype: str = "int32"
+
+
+_KINDS = frozenset({("int8", "int8", "int8"), ("int8", "int4", "int8"), ("int16", "int8", "int16")})
+"""(data, weights, result); uint8 comes as int8 (aot.op.common.uint8)."""
+_SIXTEEN_BY_FOUR = ("int16", "int4", "int16")
+"""Of CONV_2D and FULLY_CONNECTED alone: the reference's other kernels do not unpack such weights."""
+
+
+def conv_multipliers(data: QuantParams, weight: QuantParams, out: QuantParams) -> tuple[float, ...]:
+    """In double precision, one for each weight scale, in the order of TFLite's PopulateConvolutionQuantizationParams."""
+    return tuple(data.scale[0] * s / out.scale[0] for s in weight.scale)
+
+
+def dense_multipliers(data: QuantParams, weight: QuantParams, out: QuantParams) -> tuple[float, ...]:
+    """TFLite Micro's fully connected layers: per tensor, the product of the scales is a float32 first.
+
+    TensorFlow Lite's own reference kernels differ: `conv_multipliers` gave its results in 6,000,000 of 6,000,000 draws, this in
+    all but 4.
+    """
+    if weight.is_per_channel and len(weight.scale) > 1:
+        return conv_multipliers(data, weight, out)
+    product = np.float32(data.scale[0]) * np.float32(weight.scale[0])
+    return (float(product) / out.scale[0],)
+
+
+def check_quantized_layer(
+    ctx: ConvertContext,
+    op: OperatorView,
+    *,
+    channel_axis: int,
+    multipliers: Callable[[QuantParams, QuantParams, QuantParams], tuple[float, ...]] = conv_multipliers,
+) -> QuantizedLayer:
+    """Refuse what is not in `_KINDS` with known parameters; weights per tensor or per index of `channel_axis`."""
+    data, weight, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
+    kinds = (data.dtype, weight.dtype, out.dtype)
+    if kinds == ("float32", "int8", "float32"):
+        advice = "hybrid weights (float32 data, int8 weights) are not supported; convert with a representative dataset"
+        unsupported(ctx, op, advice)
+    if kinds not in _KINDS and not (kinds == _SIXTEEN_BY_FOUR and op.opcode in ("CONV_2D", "FULLY_CONNECTED")):
+        unsupported(ctx, op, f"{kinds[0]} data with {kinds[1]} weights giving {kinds[2]} is not supported")
+    if data.quant is None or weight.quant is None or out.quant is None:
+        unsupported(ctx, op, "quantisation parameters are missing", code="E1206")
+    if len(weight.shape) <= channel_axis:
+        unsupported(ctx, op, f"weights of {len(weight.shape)} dimensions", code="E1207")
+    scales = len(weight.quant.scale)
+    if scales not in (1, weight.shape[channel_axis]) or (scales > 1 and weight.quant.axis != channel_axis):
+        unsupported(ctx, op, f"{scales} weight scales along axis {weight.quant.axis} do not match the weights", code="E1206")
+    if any(z != weight.quant.zero_point[0] for z in weight.quant.zero_point):
+        unsupported(ctx, op, "per-channel weight zero points are not supported", code="E1206")
+    reals = multipliers(data.quant, weight.quant, out.quant)
+    if not all(abs(m) < MULTIPLIER_LIMIT for m in reals):
+        unsupported(ctx, op, f"the scales give a multiplier of {max(map(abs, reals)):g}, at most 2^31 is possible", code="E1206")
+    flipped = tuple(c for c, m in enumerate(reals) if m < 0)
+    if flipped and weight.quant.zero_point[0] != 0:
+        unsupported(ctx, op, "negative weight scales with a zero point are not supported", code="E1206")
+    positive = tuple(map(abs, reals))
+    layer = QuantizedLayer(data.quant.zero_point[0], weight.quant.zero_point[0], out, positive, flipped)
+    return _accumulation(ctx, op, layer, channel_axis=channel_axis) if data.dtype == "int16" else layer
+
+
+def _accumulation(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> QuantizedLayer:
+    """How sums of int16 data are added up, from the type of the bias and the largest sum that the weights allow."""
+    assert layer.output.quant is not None
+    if layer.input_zp != 0 or layer.output.quant.zero_point[0] != 0:
+        unsupported(ctx, op, "int16 data with a zero point is not supported, in TFLite neither", code="E1206")
+    wide = ctx.input(op, 2) is None or ctx.input_type(op, 2).dtype == "int64"
+    fits = bool((largest_sums(ctx, op, layer, channel_axis=channel_axis) < 1 << 31).all())
+    return replace(layer, wide=wide, acc_dtype="int64" if wide and not fits else "int32")
+
+
+def largest_sums(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> Array:
+    """int64 [C]: a bound of the magnitude of each channel's sum, bias included."""
+    low, high = int_range(ctx.input_type(op, 0).dtype)
+    weight = np.abs(ctx.constant(op, 1).astype(np.int64) - layer.weight_zp)
+    largest: Array = weight.sum(axis=tuple(a for a in range(weight.ndim) if a != channel_axis))
+    largest = largest * max(layer.input_zp - low, high - layer.input_zp)
+    if ctx.input(op, 2) is not None:
+        largest = largest + np.abs(ctx.constant(op, 2).astype(np.int64)).reshape(-1)
+    return largest
+
+
+MULTIPLIER_LIMIT = 2.0**31
+"""From here on the left shift would leave an int32; the reference's result is then undefined."""
+
+
+def layer_weights(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> Constant:
+    """The weights, those of flipped channels negated."""
+    data = ctx.constant(op, 1)
+    if layer.flipped:
+        index = (slice(None),) * channel_axis + (list(layer.flipped),)
+        lowest, _ = int_range(ctx.input_type(op, 1).dtype)
+        if (data[index] == lowest).any():
+            unsupported(ctx, op, f"a negative weight scale with a weight of {lowest} is not supported", code="E1206")
+        data = data.copy()
+        data[index] *= -1
+    type_ = ctx.input_type(op, 1)
+    # kernels of int16 data have their weights in bytes
+    dtype = "int8" if ctx.input_type(op, 0).dtype == "int16" else type_.dtype
+    return const(data, quant=type_.quant, dtype=dtype)
+
+
+def _layer_bias(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) -> Array:
+    """The bias in the accumulator's type, [C], that of flipped channels negated (modulo 2^32, as the reference's
+    additions are).
+    """
+    data = ctx.constant(op, 2).reshape(-1)
+    if layer.flipped:
+        if data.size <= layer.flipped[-1]:
+            unsupported(ctx, op, f"a bias of {data.size} values", code="E1207")
+        data = data.copy()
+        data[list(layer.flipped)] *= -1
+    return data.astype(layer.acc_dtype)
+
+
+def finish_layer(
+    ctx: ConvertContext, op: OperatorView, acc: Call, *, layer: QuantizedLayer, rounding: str, channels: slice = slice(None)
+) -> Expr:
+    """bias_add where there is a bias, requantize, clip where there is an activation.
+
+    `channels`: which of the layer's output channels `acc` holds.
+    """
+    span = ctx.span(op)
+    expr: Expr = acc
+    if ctx.input(op, 2) is not None:
+        bias_type = ctx.input_type(op, 2)
+        if bias_type.dtype != "int32" and not layer.wide:
+            unsupported(ctx, op, f"a bias of {bias_type.dtype} is not supported with {ctx.input_type(op, 0).dtype} data")
+        expr = call("nn.bias_add", [expr, const(_layer_bias(ctx, op, layer)[channels])], span=span)
+    pairs = [quantize_multiplier(m) for m in layer.multipliers]
+    pairs = pairs[channels] if len(pairs) > 1 else pairs
+    if layer.wide and rounding == "double":
+        pairs, rounding = [(reduced_multiplier(m), s) for m, s in pairs], "single"
+    elif rounding == "away":
+        pairs, rounding = ties_away(pairs, largest_sums(ctx, op, layer, channel_axis=0).tolist())
+    quant = layer.output.quant
+    assert quant is not None
+    low, high = int_range(layer.output.dtype)
+    multipliers, shifts = tuple(m for m, _ in pairs), tuple(s for _, s in pairs)
+    zp, dtype = quant.zero_point[0], layer.output.dtype
+    attrs = RequantizeAttrs(multipliers, shifts, zp, low, high, rounding, dtype, quant)
+    expr = call("qnn.requantize", [expr], attrs, span=span)
+    lo, hi = activation_range(op.option("fused_activation_function"), layer.output)
+    if (lo, hi) != (low, high):
+        expr = call("clip", [expr], ClipAttrs(lo, hi), span=span)
+    return expr

@@ -1,0 +1,97 @@
+"""Legacy uint8 models: every operator that computes on quantised uint8 tensors is converted as its int8 twin.
+
+q' = q - 128 with zero point z' = z - 128 is the same real number, so int8 kernels give the same results where the reference's
+formulas do not depend on the sign of codes.  The shifts at both ends are `qnn.requantize8` that round nothing; canonicalize drops
+those that meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import wraps
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array
+from aot.ir.span import Span
+from aot.ir.type import QuantParams, TensorType
+from aot.op.convert import ConvertContext, Converter, ForwardingContext
+from aot.op.qnn.quantize import Requantize8Attrs
+from aot.relay.expr import Constant, Expr, call, const
+from aot.support.dtype import int_range
+
+OFFSET = 128
+
+
+def is_legacy(type_: TensorType) -> bool:
+    """Whether a tensor is uint8 with quantisation parameters."""
+    return type_.dtype == "uint8" and type_.quant is not None
+
+
+def shifted_type(type_: TensorType) -> TensorType:
+    """The int8 twin of a legacy type; others as they are."""
+    if type_.quant is None or not is_legacy(type_):
+        return type_
+    quant = QuantParams(type_.quant.scale, tuple(z - OFFSET for z in type_.quant.zero_point), type_.quant.axis)
+    return TensorType(type_.shape, "int8", quant)
+
+
+def _shift(expr: Expr, source: TensorType, target: TensorType, span: Span) -> Expr:
+    """The same real values in codes of the other type."""
+    assert source.quant is not None
+    assert target.quant is not None
+    before, after = source.quant.zero_point[0], target.quant.zero_point[0]
+    # the multiplier 1/2 shifted left once is exactly 1
+    attrs = Requantize8Attrs(before, 1 << 30, 1, after, *int_range(target.dtype), target.dtype, target.quant)
+    return call("qnn.requantize8", [expr], attrs, span=span)
+
+
+class ShiftedContext(ForwardingContext):
+    """Shows legacy tensors as int8."""
+
+    def input(self, op: OperatorView, i: int) -> Expr | None:
+        expr = self._ctx.input(op, i)
+        if expr is None:
+            return None
+        type_ = self._ctx.input_type(op, i)
+        if not is_legacy(type_):
+            return expr
+        if isinstance(expr, Constant):
+            return replace(const(_shifted(np.asarray(expr.data)), quant=shifted_type(type_).quant), span=expr.span)
+        return _shift(expr, type_, shifted_type(type_), expr.span)
+
+    def constant(self, op: OperatorView, i: int) -> Array:
+        data = self._ctx.constant(op, i)
+        return _shifted(data) if is_legacy(self._ctx.input_type(op, i)) else data
+
+    def input_type(self, op: OperatorView, i: int) -> TensorType:
+        return shifted_type(self._ctx.input_type(op, i))
+
+    def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
+        return shifted_type(self._ctx.output_type(op, i))
+
+
+def _shifted(data: Array) -> Array:
+    return (data.astype(np.int16) - OFFSET).astype(np.int8)
+
+
+def legacy_uint8(convert: Converter) -> Converter:
+    """The converter for int8, which thereby takes quantised uint8 operands and results too."""
+
+    @wraps(convert)
+    def converter(ctx: ConvertContext, op: OperatorView) -> Expr | Sequence[Expr]:
+        inputs = [ctx.input_type(op, i) for i in range(len(op.inputs)) if op.input(i) >= 0]
+        outputs = [ctx.output_type(op, i) for i in range(len(op.outputs))]
+        if not any(map(is_legacy, (*inputs, *outputs))):
+            return convert(ctx, op)
+        found = convert(ShiftedContext(ctx), op)
+        results = list(found) if isinstance(found, Sequence) else [found]
+        span = ctx.span(op)
+        return [
+            _shift(expr, shifted_type(type_), type_, span) if is_legacy(type_) else expr
+            for expr, type_ in zip(results, outputs, strict=True)
+        ]
+
+    return converter

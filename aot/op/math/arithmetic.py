@@ -1,0 +1,350 @@
+"""add, subtract, multiply, ...: arithmetic of two tensors of plain numbers (float32, int32, int64 ...) with broadcasting.
+
+Integers wrap around; a division by zero, which the reference reports as an error, gives 0.  Fused activations clamp.
+Oracles: `reference_ops::BroadcastAdd6DSlow`, `BroadcastSubSlow`, `BroadcastMul6DSlow`, `BroadcastDivSlow`,
+`FloorDiv`, `FloorMod`, `MaximumMinimumBroadcastSlow`, `EvalSquaredDifference`, `EvalLogicalOr` ...  (`floor_mod` of
+floats: fmod with the sign of the divisor.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.numerics.elementary import ATAN2, FMOD, MATH, POW
+from aot.numerics.fdlibm_atan import atan2f
+from aot.numerics.fixed_point import named
+from aot.numerics.glibc_pow import powf
+from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
+from aot.op.common.check import require_dtype
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Constant, call
+from aot.relay.expr import Expr as RelayExpr
+from aot.support.dtype import is_float, itemsize
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, minimum, select
+
+NUMBERS = ("float32", "int32", "int64")
+BITS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+ANY = (*NUMBERS, "int8", "uint8", "int16", "uint32")
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryAttrs:
+    """Bounds of a fused activation, None where there is none."""
+
+    lo: float | None = None
+    hi: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """One operator: element types, meaning in numpy on equal types, and the expression of one element."""
+
+    dtypes: tuple[str, ...]
+    evaluate: Callable[[Array, Array], Array]
+    rule: Callable[[IRBuilder, Expr, Expr], Expr]
+
+
+def _wrapping(op: str) -> Callable[[IRBuilder, Expr, Expr], Expr]:
+    """+, - or *: signed integers through the unsigned type of their width, in which overflow wraps."""
+
+    def rule(_b: IRBuilder, x: Expr, y: Expr) -> Expr:
+        if is_float(x.dtype):
+            return binop(op, x, y)
+        wide = "uint64" if x.dtype == "int64" else "uint32"
+        return cast(x.dtype, binop(op, cast(wide, x), cast(wide, y)))
+
+    return rule
+
+
+def _divisor(b: IRBuilder, x: Expr, y: Expr) -> tuple[Expr, Expr, Expr]:
+    """(x, y, whether y is a usable divisor), in a type in which no quotient overflows."""
+    wide = x.dtype if x.dtype in ("int64", "uint32") else "int64"
+    x, y = named(b, "x", cast(wide, x)), named(b, "y", cast(wide, y))
+    usable = binop("!=", y, 0)
+    return x, y, usable if wide != "int64" or x.dtype != "int64" else logical_and(usable, binop("!=", y, -1))
+
+
+def _div(b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    if is_float(x.dtype):
+        return x / y
+    dtype = x.dtype
+    x, y, usable = _divisor(b, x, y)
+    other = select(equal(y, 0), imm(0, x.dtype), _negated(x))
+    return cast(dtype, select(usable, x / y, other))
+
+
+def _negated(x: Expr) -> Expr:
+    return cast(x.dtype, imm(0, "uint64") - cast("uint64", x)) if x.dtype == "int64" else x
+
+
+def _floor_div(b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    if is_float(x.dtype):
+        return MATH["floor"](x / y)
+    dtype = x.dtype
+    x, y, usable = _divisor(b, x, y)
+    opposite = binop("!=", x < 0, y < 0)
+    down = select(logical_and(binop("!=", x % y, 0), opposite), imm(1, x.dtype), imm(0, x.dtype))
+    return cast(dtype, select(usable, x / y - down, select(equal(y, 0), imm(0, x.dtype), _negated(x))))
+
+
+def _floor_mod(b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    if is_float(x.dtype):
+        x, y = named(b, "x", x), named(b, "y", y)
+        remainder = b.let("rest", FMOD(x, y))
+        zero = imm(0.0, x.dtype)
+        wrong = logical_and(binop("!=", remainder, zero), binop("!=", y < zero, remainder < zero))
+        return select(wrong, remainder + y, remainder)
+    dtype = x.dtype
+    x, y, usable = _divisor(b, x, y)
+    rest = x % y
+    wrong = logical_and(binop("!=", rest, 0), binop("!=", y < 0, rest < 0))
+    return cast(dtype, select(usable, select(wrong, rest + y, rest), imm(0, x.dtype)))
+
+
+def _np_div(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.asarray(a / b)
+    safe = np.where(b == 0, 1, b).astype(np.int64)
+    wide = a.astype(np.int64)
+    quotient = np.sign(wide) * np.sign(safe) * (np.abs(wide) // np.abs(safe))
+    return np.asarray(np.where(b == 0, 0, quotient)).astype(a.dtype)
+
+
+def _np_floor_div(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.asarray(np.floor(a / b))
+    return np.asarray(np.floor_divide(a, b))
+
+
+def _np_floor_mod(a: Array, b: Array) -> Array:
+    rest = np.fmod(a, b)
+    return np.asarray(np.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest))
+
+
+def _larger(b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    x, y = named(b, "x", x), named(b, "y", y)
+    return select(x > y, x, y)
+
+
+def _smaller(b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    x, y = named(b, "x", x), named(b, "y", y)
+    return select(x < y, x, y)
+
+
+def _squared_difference(b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    difference = named(b, "difference", _wrapping("-")(b, x, y))
+    return _wrapping("*")(b, difference, difference)
+
+
+def _np_squared_difference(a: Array, b: Array) -> Array:
+    d = a - b
+    return np.asarray(d * d)
+
+
+_BEYOND = 1 << 31
+
+
+def _np_power(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return powf(a, b)
+    wide = np.power(a.astype(np.float64), b.astype(np.float64))
+    inside = np.abs(wide) < _BEYOND
+    return np.asarray(np.where(inside, np.trunc(np.where(inside, wide, 0)), -_BEYOND)).astype(np.int32)
+
+
+def _power(b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    """x to the power of y.  Integers: by squares in 64 bits, cut to what an int32 cannot hold; that becomes its lowest value."""
+    if is_float(x.dtype):
+        return POW(x, y)
+    exponent = b.let("exponent", y)
+    base = b.local("base", (1,), "int64", init=cast("int64", x))
+    acc = b.local("power", (1,), "int64", init=imm(1, "int64"))
+    limit = imm(_BEYOND, "int64")
+    with b.for_("bit", 31) as bit:
+        factor = select(equal((exponent >> bit) & 1, 1), base[0], imm(1, "int64"))
+        b.store(acc, 0, clamp(acc[0] * factor, -_BEYOND, _BEYOND))
+        b.store(base, 0, minimum(base[0] * base[0], limit))
+    negative = logical_and(exponent < 0, binop("!=", x, 1))
+    inverse = select(equal(x, -1), select(equal(exponent & 1, 1), imm(-1), imm(1)), select(equal(x, 0), imm(-_BEYOND), imm(0)))
+    return select(negative, inverse, cast("int32", select(equal(acc[0], limit), imm(-_BEYOND, "int64"), acc[0])))
+
+
+def _right_shift(b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    """Distances outside of the type's width count as the nearest inside."""
+    most = 8 * itemsize(x.dtype) - 1
+    wide = x.dtype if itemsize(x.dtype) >= 4 else "int32"
+    distance = clamp(cast("int64", y), 0, most)
+    return cast(x.dtype, cast(wide, x) >> cast(wide, distance))
+
+
+def _np_right_shift(a: Array, b: Array) -> Array:
+    most = 8 * a.dtype.itemsize - 1
+    return np.asarray(a.astype(np.int64) >> np.clip(b.astype(np.int64), 0, most)).astype(a.dtype)
+
+
+def _bitwise_xor(_b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    wide = "uint64" if itemsize(x.dtype) == 8 else "uint32"
+    return cast(x.dtype, binop("^", cast(wide, x), cast(wide, y)))
+
+
+BINARY: dict[str, Binary] = {
+    "add": Binary((*NUMBERS, "int16"), lambda a, b: a + b, _wrapping("+")),
+    "subtract": Binary((*NUMBERS, "int16"), lambda a, b: a - b, _wrapping("-")),
+    "multiply": Binary((*NUMBERS, "int16", "uint32"), lambda a, b: a * b, _wrapping("*")),
+    "divide": Binary(("float32", "int32"), _np_div, _div),
+    "floor_divide": Binary(("float32", "int32", "int16", "int8"), _np_floor_div, _floor_div),
+    "floor_mod": Binary(("float32", "int32", "int64", "int16", "int8"), _np_floor_mod, _floor_mod),
+    "maximum": Binary(ANY, lambda a, b: np.where(a > b, a, b), _larger),
+    "minimum": Binary(ANY, lambda a, b: np.where(a < b, a, b), _smaller),
+    "squared_difference": Binary(("float32", "int32"), _np_squared_difference, _squared_difference),
+    "atan2": Binary(("float32",), atan2f, lambda _b, x, y: ATAN2(x, y)),
+    "power": Binary(("float32", "int32"), _np_power, _power),
+    "bitwise_xor": Binary(BITS, np.bitwise_xor, _bitwise_xor),
+    "right_shift": Binary(BITS, _np_right_shift, _right_shift),
+    "logical_and": Binary(("bool",), np.logical_and, lambda _b, x, y: logical_and(x, y)),
+    "logical_or": Binary(("bool",), np.logical_or, lambda _b, x, y: binop("||", x, y)),
+}
+"""By name."""
+
+DOC = {
+    "add": "ADD; float32, int32, int64",
+    "subtract": "SUB; float32, int32, int64",
+    "multiply": "MUL; float32, int32, int64, uint32",
+    "divide": "DIV; float32, int32",
+    "floor_divide": "FLOOR_DIV; float32, int32, int16, int8",
+    "floor_mod": "FLOOR_MOD; float32, int64, int32, int16, int8",
+    "maximum": "MAXIMUM; all numbers, codes of one quantisation",
+    "minimum": "MINIMUM; all numbers, codes of one quantisation",
+    "squared_difference": "SQUARED_DIFFERENCE; float32, int32",
+    "atan2": "ATAN2; float32",
+    "power": "POW; float32, int32",
+    "bitwise_xor": "BITWISE_XOR; all integers",
+    "right_shift": "RIGHT_SHIFT; all integers",
+    "logical_and": "LOGICAL_AND; bool",
+    "logical_or": "LOGICAL_OR; bool",
+}
+
+
+def _register(name: str, binary: Binary) -> None:
+    """Type rule, meaning and te rule of one operator."""
+
+    def infer_type(types: Sequence[Type], _attrs: BinaryAttrs) -> Type:
+        a, b = two_of_one_type(list(types), name, binary.dtypes)
+        return broadcast_type(a, b, a.dtype, a.quant)
+
+    def evaluate(a: Array, b: Array, *, attrs: BinaryAttrs, out_type: TensorType) -> Array:
+        with np.errstate(all="ignore"):
+            result = np.asarray(binary.evaluate(a, b))
+        if attrs.lo is not None:
+            result = np.maximum(result, np.asarray(attrs.lo, result.dtype))
+        if attrs.hi is not None:
+            result = np.minimum(result, np.asarray(attrs.hi, result.dtype))
+        return result.astype(a.dtype).reshape(out_type.shape)
+
+    def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: BinaryAttrs, out_type: TensorType) -> Tensor:
+        def rule(b: IRBuilder, *i: Expr) -> Expr:
+            value = binary.rule(b, broadcast_at(b, args[0], i), broadcast_at(b, args[1], i))
+            for bound, op in ((attrs.lo, ">"), (attrs.hi, "<")):
+                if bound is not None:
+                    value = named(b, "value", value)
+                    limit = imm(bound if is_float(value.dtype) else int(bound), value.dtype)
+                    value = select(binop(op, value, limit), value, limit)
+            return value
+
+        return compute(out_type.shape, out_type.dtype, rule)
+
+    register_op(name, pattern=OpPattern.BROADCAST, infer_type=infer_type, evaluate=evaluate, doc=DOC[name])
+    F_TE.set(name, te_rule)
+
+
+for _name, _binary in BINARY.items():
+    _register(_name, _binary)
+
+
+_ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
+    "NONE": (None, None),
+    "RELU": (0.0, None),
+    "RELU6": (0.0, 6.0),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+}
+
+
+def is_plain(*types: TensorType) -> bool:
+    """Whether operands are numbers as they stand, not codes."""
+    return all(t.dtype not in ("int8", "uint8", "int16") or t.quant is None for t in types)
+
+
+def convert_plain(ctx: ConvertContext, op: OperatorView, name: str) -> RelayExpr:
+    """The operator `name` on operands of one type, with the fused activation if the operator has that option."""
+    types = ctx.input_type(op, 0), ctx.input_type(op, 1)
+    for type_ in types:
+        require_dtype(ctx, op, type_, BINARY[name].dtypes)
+    activation = op.option("fused_activation_function") if name in ("add", "subtract", "multiply", "divide") else "NONE"
+    if activation not in _ACTIVATIONS:
+        unsupported(ctx, op, f"the fused activation {activation} is not supported")
+    attrs = BinaryAttrs(*_ACTIVATIONS[activation])
+    if types[0].dtype != types[1].dtype:
+        raise TypeRuleError(f"{types[0]} and {types[1]}")
+    return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+
+
+def _same_codes(ctx: ConvertContext, op: OperatorView) -> None:
+    """Codes are compared as they are, so all three quantisations have to agree."""
+    quants = {ctx.input_type(op, 0).quant, ctx.input_type(op, 1).quant, ctx.output_type(op).quant}
+    scales = {(q.scale, q.zero_point) if q is not None else None for q in quants}
+    if not is_plain(ctx.input_type(op, 0)) and len(scales) > 1:
+        unsupported(ctx, op, "operands and result differ in scale or zero point", code="E1206")
+
+
+def _power_by_squares(ctx: ConvertContext, op: OperatorView) -> RelayExpr | None:
+    """x^n of float32 for one constant whole n >= 2 that is broadcast, in the products of the reference, which rounds each
+    (IntegerExponentPow in `optimized_ops.h`); None for all else, which is powf.
+    """
+    base, shape, exponent = ctx.input_type(op, 0), ctx.input_type(op, 1).shape, ctx.input(op, 1)
+    if base.dtype != "float32" or prod(shape) != 1 or shape == base.shape or len(shape) > len(base.shape):
+        return None
+    n = float(exponent.data.reshape(())) if isinstance(exponent, Constant) else 0.0
+    if not 2 <= n < 1 << 31 or n != int(n):
+        return None
+    x = operand(ctx, op, 0)
+    result = x
+    for bit in f"{int(n):b}"[1:]:
+        result = call("multiply", [result, result], BinaryAttrs(), span=ctx.span(op))
+        result = call("multiply", [result, x], BinaryAttrs(), span=ctx.span(op)) if bit == "1" else result
+    return result
+
+
+def _converter(opcode: str, name: str) -> None:
+    @from_tflite(opcode, " ".join(BINARY[name].dtypes), name)
+    def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+        if name in ("maximum", "minimum"):
+            _same_codes(ctx, op)
+        elif not is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
+            unsupported(ctx, op, f"quantised {ctx.input_type(op, 0).dtype} is not supported here", code="E1202")
+        by_squares = _power_by_squares(ctx, op) if name == "power" else None
+        return by_squares or convert_plain(ctx, op, name)
+
+
+for _opcode, _name in (
+    ("FLOOR_DIV", "floor_divide"),
+    ("FLOOR_MOD", "floor_mod"),
+    ("MAXIMUM", "maximum"),
+    ("MINIMUM", "minimum"),
+    ("ATAN2", "atan2"),
+    ("POW", "power"),
+    ("BITWISE_XOR", "bitwise_xor"),
+    ("RIGHT_SHIFT", "right_shift"),
+    ("LOGICAL_AND", "logical_and"),
+    ("LOGICAL_OR", "logical_or"),
+):
+    _converter(_opcode, _name)

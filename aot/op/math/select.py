@@ -1,0 +1,82 @@
+"""select: SELECT and SELECT_V2 of TFLite: out = cond ? a : b, with broadcasting.
+
+Oracles: `reference_ops::Select`, `RankOneSelect`, `BroadcastSelect5DSlow`; data of any type are moved, never rescaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import QuantParams, TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.move import MOVABLE, broadcast_index, reshaped, tensors_of
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class SelectAttrs:
+    """The result's parameters."""
+
+    quant: QuantParams | None = None
+
+
+def infer_type(types: Sequence[Type], attrs: SelectAttrs) -> Type:
+    """bool, T, T whose shapes broadcast -> T."""
+    cond, a, b = tensors_of(types, 3)
+    if cond.dtype != "bool" or a.dtype != b.dtype:
+        raise TypeRuleError(f"select by {cond} of {a} and {b}")
+    try:
+        shape = np.broadcast_shapes(cond.shape, a.shape, b.shape)
+    except ValueError:
+        raise TypeRuleError(f"shapes of {cond}, {a} and {b} do not broadcast") from None
+    return TensorType(tuple(map(int, shape)), a.dtype, attrs.quant)
+
+
+def evaluate(cond: Array, a: Array, b: Array, *, attrs: SelectAttrs, out_type: TensorType) -> Array:
+    return np.where(cond, a, b)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: SelectAttrs, out_type: TensorType) -> Tensor:
+    cond, x, y = args
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        # branches and not a select: only the chosen operand is computed
+        value = b.local("value", (1,), out_type.dtype)
+        with b.if_(cond.at(b, broadcast_index(cond, i))):
+            b.store(value, 0, x.at(b, broadcast_index(x, i)))
+        with b.else_():
+            b.store(value, 0, y.at(b, broadcast_index(y, i)))
+        return value[0]
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("SELECT", EVERY, "select")
+@from_tflite("SELECT_V2", EVERY, "select")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """select; the older SELECT's vector of conditions chooses along the first dimension."""
+    cond, data, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
+    require_dtype(ctx, op, cond, ("bool",), what="a condition")
+    require_dtype(ctx, op, data, MOVABLE)
+    condition = operand(ctx, op, 0)
+    if op.opcode == "SELECT" and len(cond.shape) == 1 and len(data.shape) > 1:
+        condition = reshaped(condition, (*cond.shape, *[1] * (len(data.shape) - 1)), ctx.span(op))
+    args = [condition, operand(ctx, op, 1), operand(ctx, op, 2)]
+    return call("select", args, SelectAttrs(out.quant), span=ctx.span(op))
+
+
+register_op(
+    "select", pattern=OpPattern.BROADCAST, infer_type=infer_type, evaluate=evaluate, doc="SELECT, SELECT_V2; with broadcasting"
+)
+F_TE.set("select", te_rule)

@@ -1,0 +1,251 @@
+"""abs, negative, sqrt, exp, ...: functions of one tensor of plain numbers (float32; some of integers, logical_not of bool).
+
+Elementary functions have the bits of the C library that the reference runs with (`elementary`).  Oracles: `elementwise.cc`,
+`neg.cc`, `reference_ops::Floor`, `Ceil`, `Round` (halves to even), `Elu`, `HardSwish`, `Gelu`, `LeakyRelu`, `Logistic`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.numerics.elementary import MATH, apply
+from aot.numerics.fixed_point import named
+from aot.op.common.check import require_dtype
+from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.support.dtype import is_float
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, binop, cast, imm, select
+
+FLOAT = ("float32",)
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryAttrs:
+    """`alpha` of leaky_relu; [lo, hi] of relu (None: no bound)."""
+
+    alpha: float = 0.0
+    lo: float | None = None
+    hi: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """Element types, meaning, and the expression of one element (x is a name)."""
+
+    dtypes: tuple[str, ...]
+    evaluate: Callable[[Array, UnaryAttrs], Array]
+    rule: Callable[[IRBuilder, Expr, UnaryAttrs], Expr]
+    doc: str
+
+
+def f32(value: float) -> Expr:
+    return imm(float(np.float32(value)), "float32")
+
+
+def _zero(x: Expr) -> Expr:
+    return imm(0.0 if is_float(x.dtype) else 0, x.dtype)
+
+
+def _library(name: str) -> Unary:
+    opcode = {"exp": "EXP", "log": "LOG"}.get(name, name.upper())
+    return Unary(FLOAT, lambda x, _a: apply(name, x), lambda _b, x, _a: MATH[name](x), f"{opcode}; float32")
+
+
+def _np_rounded(x: Array, _attrs: UnaryAttrs) -> Array:
+    nearest = apply("rint", x)
+    return np.where(x < 0, nearest + np.float32(0), nearest)
+
+
+def _rounded(_b: IRBuilder, x: Expr, _attrs: UnaryAttrs) -> Expr:
+    """The reference adds 1 to the floor: what is negative rounds to +0, not to rint's -0."""
+    return select(x < f32(0), MATH["rint"](x) + f32(0), MATH["rint"](x))
+
+
+def _negated(x: Expr) -> Expr:
+    if is_float(x.dtype):
+        return x * imm(-1.0, x.dtype)
+    wide = "uint64" if x.dtype == "int64" else "uint32"
+    return cast(x.dtype, imm(0, wide) - cast(wide, x))
+
+
+def _np_elu(x: Array, _attrs: UnaryAttrs) -> Array:
+    return np.where(x < 0, apply("expm1", x), x)
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + e^-x), in float32 steps as the reference makes its tables."""
+    one = np.float32(1)
+    return np.asarray(one / (one + apply("exp", -x)), np.float32)
+
+
+_SIGMOID_LOW, _SIGMOID_HIGH = -9.0, 16.619047164916992188
+"""Below the one the reference's LOGISTIC takes e^x, above the other 1."""
+
+
+def _np_logistic(x: Array, _attrs: UnaryAttrs) -> Array:
+    return np.where(x > np.float32(_SIGMOID_HIGH), np.float32(1), np.where(x < _SIGMOID_LOW, apply("exp", x), sigmoid(x)))
+
+
+def _logistic_rule(b: IRBuilder, x: Expr, _attrs: UnaryAttrs) -> Expr:
+    low = x < f32(_SIGMOID_LOW)
+    e = b.let("e", MATH["exp"](select(low, x, _negated(x))))
+    return select(x > f32(_SIGMOID_HIGH), f32(1), select(low, e, f32(1) / (f32(1) + e)))
+
+
+_SQRT_HALF, _SQRT_2_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
+
+
+def gelu(x: Array, *, approximate: bool, library: str = "") -> Array:
+    """x/2 * erfc(-x / sqrt 2), or by the hyperbolic tangent; float32 steps.
+
+    `library`: whose erfc and tanh, the C library's, "eigen_" or (erfc only) "eigen_scalar_"; the reference makes tables with the
+    first, and computes floats with the others, where it takes the cube first.
+    """
+    half, x = np.float32(0.5), x.astype(np.float32)
+    if not approximate:
+        return np.asarray(half * x * apply(f"{library}erfc", x * np.float32(-_SQRT_HALF)), np.float32)
+    c = np.float32(0.044715)
+    cube = c * (x * x * x) if library else c * x * x * x
+    return np.asarray(half * x * (np.float32(1) + apply(f"{library}tanh", np.float32(_SQRT_2_PI) * (x + cube))), np.float32)
+
+
+def _np_gelu(x: Array, *, approximate: bool) -> Array:
+    return gelu(x, approximate=approximate, library="eigen_")
+
+
+def gelu_rule(x: Expr, *, approximate: bool, library: str = "eigen_") -> Expr:
+    """`gelu` as an expression of the name x."""
+    if not approximate:
+        return f32(0.5) * x * MATH[f"{library}erfc"](x * f32(-_SQRT_HALF))
+    cube = f32(0.044715) * (x * x * x)
+    return f32(0.5) * x * (f32(1) + MATH["eigen_tanh"](f32(_SQRT_2_PI) * (x + cube)))
+
+
+def hard_swish(x: Array) -> Array:
+    """x * min(6, max(0, x + 3)) / 6."""
+    return np.asarray(x * np.clip(x + np.float32(3), 0, 6).astype(np.float32) / np.float32(6), np.float32)
+
+
+def _hard_swish_rule(b: IRBuilder, x: Expr, _attrs: UnaryAttrs) -> Expr:
+    shifted = b.let("shifted", x + f32(3))
+    bounded = b.let("bounded", select(shifted < f32(0), f32(0), select(shifted > f32(6), f32(6), shifted)))
+    return x * bounded / f32(6)
+
+
+def _np_relu(x: Array, attrs: UnaryAttrs) -> Array:
+    x = x if attrs.lo is None else np.where(x < np.float32(attrs.lo), np.float32(attrs.lo), x)
+    return x if attrs.hi is None else np.where(x > np.float32(attrs.hi), np.float32(attrs.hi), x)
+
+
+def _relu_rule(_b: IRBuilder, x: Expr, attrs: UnaryAttrs) -> Expr:
+    value = x if attrs.hi is None else select(x > f32(attrs.hi), f32(attrs.hi), x)
+    return value if attrs.lo is None else select(x < f32(attrs.lo), f32(attrs.lo), value)
+
+
+def _np_leaky(x: Array, attrs: UnaryAttrs) -> Array:
+    return np.where(x > 0, x, x * np.float32(attrs.alpha))
+
+
+UNARY: dict[str, Unary] = {
+    "abs": Unary(
+        ("float32", "int32", "int16"),
+        lambda x, _a: np.abs(x),
+        lambda _b, x, _a: select(x < _zero(x), _negated(x), x),
+        "ABS; float32, int32, int16",
+    ),
+    "negative": Unary(
+        ("float32", "int8", "int16", "int32", "int64"),
+        lambda x, _a: -x,
+        lambda _b, x, _a: _negated(x),
+        "NEG; float32, int64, int32, int16, int8, codes as plain numbers",
+    ),
+    "sign": Unary(
+        ("float32", "int32"),
+        lambda x, _a: (x > 0).astype(np.int32) - (x < 0),
+        lambda _b, x, _a: cast(x.dtype, cast("int32", x > _zero(x)) - cast("int32", x < _zero(x))),
+        "SIGN; float32, int32",
+    ),
+    "square": Unary(FLOAT, lambda x, _a: x * x, lambda _b, x, _a: x * x, "SQUARE; float32"),
+    "rsqrt": Unary(
+        FLOAT, lambda x, _a: np.float32(1) / apply("sqrt", x), lambda _b, x, _a: f32(1) / MATH["sqrt"](x), "RSQRT; float32"
+    ),
+    "logical_not": Unary(("bool",), lambda x, _a: ~x, lambda _b, x, _a: binop("==", cast("int32", x), 0), "LOGICAL_NOT; bool"),
+    "elu": Unary(FLOAT, _np_elu, lambda _b, x, _a: select(x < f32(0), MATH["expm1"](x), x), "ELU; float32"),
+    "sigmoid": Unary(FLOAT, _np_logistic, _logistic_rule, "LOGISTIC; float32"),
+    "gelu": Unary(
+        FLOAT, lambda x, _a: _np_gelu(x, approximate=False), lambda _b, x, _a: gelu_rule(x, approximate=False), "GELU; float32"
+    ),
+    "gelu_tanh": Unary(
+        FLOAT,
+        lambda x, _a: _np_gelu(x, approximate=True),
+        lambda _b, x, _a: gelu_rule(x, approximate=True),
+        "GELU by the hyperbolic tangent; float32",
+    ),
+    "hard_swish": Unary(FLOAT, lambda x, _a: hard_swish(x), _hard_swish_rule, "HARD_SWISH; float32"),
+    "rint": Unary(FLOAT, _np_rounded, _rounded, "ROUND; float32"),
+    "relu": Unary(FLOAT, _np_relu, _relu_rule, "RELU, RELU6, RELU_N1_TO_1, RELU_0_TO_1; float32"),
+    "leaky_relu": Unary(FLOAT, _np_leaky, lambda _b, x, a: select(x > f32(0), x, x * f32(a.alpha)), "LEAKY_RELU; float32"),
+} | {name: _library(name) for name in ("sqrt", "exp", "log", "sin", "cos", "floor", "ceil", "tanh")}
+"""By name."""
+
+
+def _register(name: str, unary: Unary) -> None:
+    def infer_type(types: Sequence[Type], _attrs: UnaryAttrs) -> Type:
+        (data,) = types
+        if not isinstance(data, TensorType) or data.dtype not in unary.dtypes:
+            raise TypeRuleError(f"{name} takes a tensor of {', '.join(unary.dtypes)}, not {data}")
+        return data
+
+    def evaluate(data: Array, *, attrs: UnaryAttrs, out_type: TensorType) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(unary.evaluate(data, attrs)).astype(out_type.dtype)
+
+    def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: UnaryAttrs, out_type: TensorType) -> Tensor:
+        def rule(b: IRBuilder, *i: Expr) -> Expr:
+            return unary.rule(b, named(b, "x", args[0].at(b, i)), attrs)
+
+        return compute(out_type.shape, out_type.dtype, rule)
+
+    register_op(name, pattern=OpPattern.ELEMWISE, infer_type=infer_type, evaluate=evaluate, doc=unary.doc)
+    F_TE.set(name, te_rule)
+
+
+for _name, _unary in UNARY.items():
+    _register(_name, _unary)
+
+
+def convert_unary(ctx: ConvertContext, op: OperatorView, name: str, attrs: UnaryAttrs | None = None) -> RelayExpr:
+    """The operator `name` on plain numbers."""
+    require_dtype(ctx, op, ctx.input_type(op, 0), UNARY[name].dtypes)
+    return call(name, [operand(ctx, op, 0)], attrs or UnaryAttrs(), span=ctx.span(op))
+
+
+def _converter(opcode: str, name: str) -> None:
+    @from_tflite(opcode, " ".join(UNARY[name].dtypes), name)
+    def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+        return convert_unary(ctx, op, name)
+
+
+for _opcode, _name in (
+    ("NEG", "negative"),
+    ("SIGN", "sign"),
+    ("SQUARE", "square"),
+    ("SIN", "sin"),
+    ("COS", "cos"),
+    ("FLOOR", "floor"),
+    ("CEIL", "ceil"),
+    ("ROUND", "rint"),
+    ("LOGICAL_NOT", "logical_not"),
+):
+    _converter(_opcode, _name)

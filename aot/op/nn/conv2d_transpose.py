@@ -1,0 +1,147 @@
+"""nn.conv2d_transpose: TRANSPOSE_CONV of TFLite: each input pixel adds a window of products to the output.
+
+acc[n, y, x, o] = sum over ky, kx, i of w[o, ky, kx, i] * (data[n, (y + top - ky) / sy, (x + left - kx) / sx, i] -
+input_zp), over the taps for which both quotients are whole and inside the image.  Oracle:
+`reference_integer_ops::TransposeConv`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.float_layer import Bounds, bounds, is_float_layer, layer_operands
+from aot.op.common.quantized_layer import check_quantized_layer, finish_layer, layer_weights
+from aot.op.common.uint8 import legacy_uint8
+from aot.op.common.window import TransposedWindow, Window, explicit_padding
+from aot.op.convert import ConvertContext, ForwardingContext, from_tflite, operand, unsupported
+from aot.op.nn.conv2d_transpose_float import NAME as FLOAT
+from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Constant, Expr, call
+from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import sum as te_sum
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr as TirExpr
+from aot.tir.expr import cast
+
+
+@dataclass(frozen=True, slots=True)
+class Conv2DTransposeAttrs:
+    """(vertical, horizontal) strides, what is cut off at the top and the left, and the output's height and width."""
+
+    strides: tuple[int, int]
+    padding: tuple[int, int]
+    size: tuple[int, int]
+    input_zp: int = 0
+    weight_zp: int = 0
+    acc_dtype: str = "int32"
+
+
+def infer_type(types: Sequence[Type], attrs: Conv2DTransposeAttrs) -> Type:
+    """data [N, H, W, I], weight [O, KH, KW, I] -> attrs.acc_dtype [N, *attrs.size, O]."""
+    data, weight = types
+    if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 4 or len(weight.shape) != 4:
+        raise TypeRuleError(f"conv2d_transpose takes 4-D data and weights, not {data} and {weight}")
+    if data.shape[3] != weight.shape[3]:
+        raise TypeRuleError(f"{data.shape[3]} input channels, but weights for {weight.shape[3]}")
+    if min(*attrs.strides, *attrs.size) < 1 or min(attrs.padding) < 0:
+        raise TypeRuleError(f"strides {attrs.strides}, padding {attrs.padding}, size {attrs.size}")
+    return TensorType((data.shape[0], *attrs.size, weight.shape[0]), attrs.acc_dtype)
+
+
+def evaluate(data: Array, weight: Array, *, attrs: Conv2DTransposeAttrs, out_type: TensorType) -> Array:
+    x, w = data.astype(np.float64) - attrs.input_zp, weight.astype(np.float64) - attrs.weight_zp
+    (n, height, width, _), (channels, kh, kw, _) = data.shape, weight.shape
+    (sy, sx), (top, left) = attrs.strides, attrs.padding
+    rows = max((height - 1) * sy + kh, top + attrs.size[0])
+    columns = max((width - 1) * sx + kw, left + attrs.size[1])
+    whole = np.zeros((n, rows, columns, channels))
+    for ky in range(kh):
+        for kx in range(kw):
+            whole[:, ky : ky + (height - 1) * sy + 1 : sy, kx : kx + (width - 1) * sx + 1 : sx] += x @ w[:, ky, kx].T
+    result = whole[:, top : top + attrs.size[0], left : left + attrs.size[1]]
+    return result.astype(np.int64).astype(out_type.dtype)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DTransposeAttrs, out_type: TensorType) -> Tensor:
+    data, weight = args
+    window = TransposedWindow(data.shape[1:3], weight.shape[1:3], attrs.strides, attrs.padding)
+    sy, sx = attrs.strides
+
+    def rule(b: IRBuilder, n: TirExpr, y: TirExpr, x: TirExpr, o: TirExpr) -> TirExpr:
+        row, column = window.taps(b, y, x)
+
+        def term(ty: TirExpr, tx: TirExpr, i: TirExpr) -> TirExpr:
+            w = weight.at(b, (o, row.rest + ty * sy, column.rest + tx * sx, i))
+            value = data.at(b, (n, row.quotient - ty, column.quotient - tx, i))
+            left_side = cast("int32", w) - attrs.weight_zp
+            return cast(attrs.acc_dtype, left_side) * cast(attrs.acc_dtype, cast("int32", value) - attrs.input_zp)
+
+        axes = [
+            reduce_axis(row.last, start=row.first, name="ty"),
+            reduce_axis(column.last, start=column.first, name="tx"),
+            reduce_axis(weight.shape[3], name="i"),
+        ]
+        return te_sum(b, axes, term, dtype=attrs.acc_dtype)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+_ORDER = (2, 1, 3)
+"""Positions of data, weights and bias among the operands; the first one is the shape of the result."""
+
+
+class _AsConvolution(ForwardingContext):
+    """Shows the operands in the order of a convolution's."""
+
+    def input(self, op: OperatorView, i: int) -> Expr | None:
+        return self._ctx.input(op, _ORDER[i])
+
+    def constant(self, op: OperatorView, i: int) -> Array:
+        return self._ctx.constant(op, _ORDER[i])
+
+    def input_type(self, op: OperatorView, i: int) -> TensorType:
+        return self._ctx.input_type(op, _ORDER[i])
+
+
+@from_tflite("TRANSPOSE_CONV", "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*float32", f"nn.conv2d_transpose {FLOAT}")
+@legacy_uint8
+def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """conv2d_transpose + bias_add + requantize (+ clip), or conv2d_transpose_float.
+
+    A size that is not constant is taken to be the declared one.
+    """
+    view = _AsConvolution(ctx)
+    data, weight, out = view.input_type(op, 0), view.input_type(op, 1), ctx.output_type(op)
+    if len(data.shape) != 4 or len(weight.shape) != 4 or len(out.shape) != 4:
+        unsupported(ctx, op, "data and weights must have four dimensions")
+    given = ctx.input(op, 0)
+    size = tuple(map(int, given.data.ravel())) if isinstance(given, Constant) else out.shape
+    if size != out.shape or size[3] != weight.shape[0]:
+        unsupported(ctx, op, f"the size {size} is not that of the result", code="E1120")
+    strides = (op.option("stride_h"), op.option("stride_w"))
+    cut = explicit_padding(op.option("padding"), Window(out.shape[1:3], weight.shape[1:3], strides))[:2]
+    if is_float_layer(view, op):
+        clamp = Bounds(*bounds(view, op))
+        return call(FLOAT, layer_operands(view, op), FloatTransposeAttrs(strides, cut, out.shape[1:3], clamp), span=ctx.span(op))
+    layer = check_quantized_layer(view, op, channel_axis=0)
+    attrs = Conv2DTransposeAttrs(strides, cut, out.shape[1:3], layer.input_zp, layer.weight_zp, layer.acc_dtype)
+    weights = layer_weights(view, op, layer, channel_axis=0)
+    acc = call("nn.conv2d_transpose", [operand(view, op, 0), weights], attrs, span=ctx.span(op))
+    return finish_layer(view, op, acc, layer=layer, rounding="double")
+
+
+register_op(
+    "nn.conv2d_transpose",
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="TRANSPOSE_CONV; int8, int16 x int8, uint8",
+)
+F_TE.set("nn.conv2d_transpose", te_rule)

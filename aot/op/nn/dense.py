@@ -1,0 +1,117 @@
+"""nn.dense: FULLY_CONNECTED of TFLite.
+
+acc[m, o] = sum over k of (w[o, k] - weight_zp) * (data[m, k] - input_zp).  Oracle: TFLite's reference kernel
+`FullyConnected`, which rounds once, halves away from zero, where its convolutions round twice; TFLite Micro rounds twice here
+too (`--oracle tflm`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.float_layer import is_float_layer
+from aot.op.common.quantized_layer import check_quantized_layer, conv_multipliers, dense_multipliers, finish_layer, layer_weights
+from aot.op.common.uint8 import legacy_uint8
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.nn.dense_float import convert_float
+from aot.op.te_rule import F_TE, TeContext
+from aot.op.tensor.reshape import ReshapeAttrs
+from aot.relay.expr import Expr, call
+from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import sum as te_sum
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr as TirExpr
+from aot.tir.expr import cast
+
+
+@dataclass(frozen=True, slots=True)
+class DenseAttrs:
+    """Zero points still to be subtracted."""
+
+    input_zp: int = 0
+    weight_zp: int = 0
+    acc_dtype: str = "int32"
+
+
+def infer_type(types: Sequence[Type], attrs: DenseAttrs) -> Type:
+    """data [M, K], weight [O, K] -> attrs.acc_dtype [M, O]."""
+    data, weight = types
+    if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 2 or len(weight.shape) != 2:
+        raise TypeRuleError(f"dense takes 2-D data and weights, not {data} and {weight}")
+    if data.shape[1] != weight.shape[1]:
+        raise TypeRuleError(f"rows of {data.shape[1]} data values, but weights for {weight.shape[1]}")
+    return TensorType((data.shape[0], weight.shape[0]), attrs.acc_dtype)
+
+
+def evaluate(data: Array, weight: Array, *, attrs: DenseAttrs, out_type: TensorType) -> Array:
+    x = data.astype(np.float64) - attrs.input_zp
+    w = weight.astype(np.float64) - attrs.weight_zp
+    result: Array = (x @ w.T).astype(np.int64).astype(out_type.dtype)
+    return result
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DenseAttrs, out_type: TensorType) -> Tensor:
+    data, weight = args
+
+    def rule(b: IRBuilder, m: TirExpr, o: TirExpr) -> TirExpr:
+        def term(k: TirExpr) -> TirExpr:
+            w, x = cast("int32", weight.at(b, (o, k))) - attrs.weight_zp, cast("int32", data.at(b, (m, k))) - attrs.input_zp
+            return cast(attrs.acc_dtype, w) * cast(attrs.acc_dtype, x)
+
+        return te_sum(b, [reduce_axis(weight.shape[1], name="k")], term, dtype=attrs.acc_dtype)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite(
+    "FULLY_CONNECTED",
+    "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*float32",
+    "nn.dense nn.dense_float",
+    oracle="LiteRT, or TFLM with `--oracle tflm`",
+)
+@legacy_uint8
+def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """reshape to rows, dense + bias_add + requantize (+ clip), reshape to the output's shape."""
+    if is_float_layer(ctx, op):
+        return convert_float(ctx, op)
+    data = operand(ctx, op, 0)
+    # TensorFlow Lite multiplies the scales in double precision, TFLite Micro in single.
+    multipliers = conv_multipliers if ctx.oracle == "litert" else dense_multipliers
+    layer = check_quantized_layer(ctx, op, channel_axis=0, multipliers=multipliers)
+    if op.option("weights_format") != "DEFAULT":
+        unsupported(ctx, op, f"weight format {op.option('weights_format')} is not supported")
+    weight_type, out_type = ctx.input_type(op, 1), ctx.output_type(op)
+    if len(weight_type.shape) != 2:
+        unsupported(ctx, op, f"weights of {len(weight_type.shape)} dimensions", code="E1207")
+    channels, depth = weight_type.shape
+    rows, rest = divmod(prod(ctx.input_type(op, 0).shape), depth)
+    if rest or rows * channels != prod(out_type.shape):
+        size = prod(ctx.input_type(op, 0).shape)
+        unsupported(ctx, op, f"data of {size} values does not match weights {weight_type.shape}", code="E1207")
+    span = ctx.span(op)
+    if ctx.input_type(op, 0).shape != (rows, depth):
+        data = call("reshape", [data], ReshapeAttrs((rows, depth)), span=span)
+    attrs = DenseAttrs(layer.input_zp, layer.weight_zp, layer.acc_dtype)
+    acc = call("nn.dense", [data, layer_weights(ctx, op, layer, channel_axis=0)], attrs, span=span)
+    rounding = "away" if ctx.oracle == "litert" else "double"
+    result = finish_layer(ctx, op, acc, layer=layer, rounding=rounding)
+    if out_type.shape != (rows, channels):
+        result = call("reshape", [result], ReshapeAttrs(out_type.shape), span=span)
+    return result
+
+
+register_op(
+    "nn.dense",
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="FULLY_CONNECTED; int8, int16 x int8, int8 and int16 x int4, uint8; one rounding (TFLite) or two (TFLite Micro)",
+)
+F_TE.set("nn.dense", te_rule)

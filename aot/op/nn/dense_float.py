@@ -1,0 +1,74 @@
+"""nn.dense_float: FULLY_CONNECTED of TFLite on float32.
+
+out[m, o] = clamp(sum over k of data[m, k] * w[o, k] + bias[o]), in this order.
+Oracle: `reference_ops::FullyConnected` of float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.float_layer import Bounds, bounds, layer_operands, layer_types, np_layer, tir_layer
+from aot.op.convert import ConvertContext, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.op.tensor.reshape import ReshapeAttrs
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr
+
+NAME = "nn.dense_float"
+
+
+def infer_type(types: Sequence[Type], _attrs: Bounds) -> Type:
+    """data [M, K], weight [O, K], bias [O] -> float32 [M, O]."""
+    data, weight, *_ = layer_types(types, NAME, rank=2, channels=lambda w: w.shape[0])
+    if data.shape[1] != weight.shape[1]:
+        raise TypeRuleError(f"rows of {data.shape[1]} data values, but weights for {weight.shape[1]}")
+    return TensorType((data.shape[0], weight.shape[0]), "float32")
+
+
+def evaluate(data: Array, weight: Array, *bias: Array, attrs: Bounds, out_type: TensorType) -> Array:
+    products = (data[:, k, None] * weight[:, k] for k in range(weight.shape[1]))
+    return np_layer(products, bias, attrs=attrs, out_type=out_type)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Bounds, out_type: TensorType) -> Tensor:
+    data, weight, *bias = args
+
+    def rule(b: IRBuilder, m: Expr, o: Expr) -> Expr:
+        axes = [reduce_axis(weight.shape[1], name="k")]
+        return tir_layer(b, axes, lambda k: data.at(b, (m, k)) * weight.at(b, (o, k)), bias=bias, channel=o, attrs=attrs)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def convert_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """FULLY_CONNECTED whose data, weights and result are float32: rows, dense, the output's shape."""
+    shape, weight, out = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape, ctx.output_type(op).shape
+    if len(weight) != 2 or op.option("weights_format") != "DEFAULT":
+        unsupported(ctx, op, f"weights of {len(weight)} dimensions in format {op.option('weights_format')}", code="E1207")
+    rows, rest = divmod(prod(shape), weight[1])
+    if rest or rows * weight[0] != prod(out):
+        unsupported(ctx, op, f"data of {prod(shape)} values does not match weights {weight}", code="E1207")
+    span = ctx.span(op)
+    data, *others = layer_operands(ctx, op)
+    if shape != (rows, weight[1]):
+        data = call("reshape", [data], ReshapeAttrs((rows, weight[1])), span=span)
+    result: RelayExpr = call(NAME, [data, *others], Bounds(*bounds(ctx, op)), span=span)
+    return result if out == (rows, weight[0]) else call("reshape", [result], ReshapeAttrs(out), span=span)
+
+
+register_op(
+    NAME,
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="FULLY_CONNECTED; float32",
+)
+F_TE.set(NAME, te_rule)

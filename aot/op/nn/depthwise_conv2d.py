@@ -1,0 +1,124 @@
+"""nn.depthwise_conv2d: DEPTHWISE_CONV_2D of TFLite, any channel multiplier.
+
+acc[n, y, x, c*M + m] = sum over ky, kx of w[0, ky, kx, c*M + m] * (data[n, .., .., c] - input_zp); see conv2d for the window.
+Oracle: TFLite's reference kernels `DepthwiseConvPerChannel` (int8, int16) and `DepthwiseConv` (uint8, shifted to int8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.conv_window import padded, spatial_shape, tap_value, window
+from aot.op.common.float_layer import is_float_layer
+from aot.op.common.quantized_layer import check_quantized_layer, finish_layer, layer_weights
+from aot.op.common.uint8 import legacy_uint8
+from aot.op.common.window import Window, explicit_padding
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.nn.depthwise_conv2d_float import convert_float
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr, call
+from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import sum as te_sum
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr as TirExpr
+from aot.tir.expr import cast, imm
+
+
+@dataclass(frozen=True, slots=True)
+class DepthwiseConv2DAttrs:
+    """As Conv2DAttrs; `multiplier` output channels for each input channel."""
+
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilation: tuple[int, int] = (1, 1)
+    input_zp: int = 0
+    pad_value: int = 0
+    multiplier: int = 1
+    weight_zp: int = 0
+    acc_dtype: str = "int32"
+
+
+def infer_type(types: Sequence[Type], attrs: DepthwiseConv2DAttrs) -> Type:
+    """data [N, H, W, C], weight [1, KH, KW, C*M] -> attrs.acc_dtype [N, H', W', C*M]."""
+    data, weight = types
+    if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 4 or len(weight.shape) != 4:
+        raise TypeRuleError(f"depthwise_conv2d takes 4-D data and weights, not {data} and {weight}")
+    if weight.shape[0] != 1 or weight.shape[3] != data.shape[3] * attrs.multiplier:
+        raise TypeRuleError(f"weights {weight} do not match {data.shape[3]} channels with multiplier {attrs.multiplier}")
+    height, width = spatial_shape(data, weight.shape[1:3], attrs)
+    if height <= 0 or width <= 0:
+        raise TypeRuleError(f"the window {weight.shape[1:3]} is larger than the padded image")
+    return TensorType((data.shape[0], height, width, weight.shape[3]), attrs.acc_dtype)
+
+
+def evaluate(data: Array, weight: Array, *, attrs: DepthwiseConv2DAttrs, out_type: TensorType) -> Array:
+    x = padded(data, attrs)
+    _, height, width, _ = out_type.shape
+    acc = np.zeros(out_type.shape, np.float64)
+    for ky in range(weight.shape[1]):
+        for kx in range(weight.shape[2]):
+            taps = window(x, ky, kx, attrs=attrs, height=height, width=width)
+            acc += np.repeat(taps, attrs.multiplier, axis=3) * (weight[0, ky, kx, :].astype(np.float64) - attrs.weight_zp)
+    return acc.astype(np.int64).astype(out_type.dtype)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DepthwiseConv2DAttrs, out_type: TensorType) -> Tensor:
+    data, weight = args
+    _, kh, kw, _ = weight.shape
+
+    def rule(b: IRBuilder, n: TirExpr, y: TirExpr, x: TirExpr, o: TirExpr) -> TirExpr:
+        def term(ky: TirExpr, kx: TirExpr) -> TirExpr:
+            tap = tap_value(b, data, (n, y, x, o // attrs.multiplier), tap=(ky, kx), attrs=attrs)
+            w = cast("int32", weight.at(b, (imm(0), ky, kx, o))) - attrs.weight_zp
+            return cast(attrs.acc_dtype, w) * cast(attrs.acc_dtype, tap)
+
+        return te_sum(b, [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx")], term, dtype=attrs.acc_dtype)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite(
+    "DEPTHWISE_CONV_2D",
+    "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*float32",
+    "nn.depthwise_conv2d nn.depthwise_conv2d_float",
+)
+@legacy_uint8
+def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """depthwise_conv2d + bias_add + requantize (+ clip).
+
+    The multiplier is taken from the shapes, as the reference does; the option of that name is only a hint in old files.
+    """
+    if is_float_layer(ctx, op):
+        return convert_float(ctx, op)
+    data = operand(ctx, op, 0)
+    layer = check_quantized_layer(ctx, op, channel_axis=3)
+    shape, weight_type = ctx.input_type(op, 0).shape, ctx.input_type(op, 1)
+    if len(shape) != 4 or len(weight_type.shape) != 4:
+        unsupported(ctx, op, "data and weights must have four dimensions")
+    multiplier, rest = divmod(weight_type.shape[3], shape[3])
+    if rest or multiplier == 0:
+        unsupported(ctx, op, f"{weight_type.shape[3]} weight channels are no multiple of {shape[3]} data channels", code="E1207")
+    strides = (op.option("stride_h"), op.option("stride_w"))
+    dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
+    pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight_type.shape[1:3], strides, dilation))
+    zp = layer.input_zp
+    attrs = DepthwiseConv2DAttrs(strides, pads, dilation, zp, zp, multiplier, layer.weight_zp, layer.acc_dtype)
+    weight = layer_weights(ctx, op, layer, channel_axis=3)
+    acc = call("nn.depthwise_conv2d", [data, weight], attrs, span=ctx.span(op))
+    return finish_layer(ctx, op, acc, layer=layer, rounding="double")
+
+
+register_op(
+    "nn.depthwise_conv2d",
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="DEPTHWISE_CONV_2D; int8, int16 x int8, int8 x int4, uint8; any channel multiplier",
+)
+F_TE.set("nn.depthwise_conv2d", te_rule)

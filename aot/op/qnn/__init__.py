@@ -1,0 +1,1 @@
+"""Operators on quantised codes, and those between codes and real values."""

@@ -1,0 +1,252 @@
+"""qnn.add: ADD and SUB of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `arithmetic.py`).
+
+out = clamp(zp + rescale(rescale_a((a - zp_a) << n) + sign * rescale_b((b - zp_b) << n)), lo, hi), each rescale a
+MultiplyByQuantizedMultiplier with double rounding; n is 20 for int8 and 15 for int16.  Oracles:
+`reference_integer_ops::Add` with the parameters of `add.cc`, `reference_ops::BroadcastQuantSubSlow` with those of
+`sub.cc`.  int16 with `pot_scale_int16` and scales that are powers of two (`Add` and `BroadcastSub16POTSlow`) is the
+same formula with n = 1: (a << 1) * 2^-(1+s) rounds like a / 2^s.
+
+For int8 the loop nest uses `(A*a + B*b + C) >> k` in 32 bits instead where such numbers give the same result for all
+65,536 pairs: `linear_form` searches for them and keeps only what it has checked on every pair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, register_op
+from aot.ir.type import QuantParams, TensorType, Type
+from aot.numerics.fixed_point import (
+    Int64,
+    multiply_by_quantized_multiplier,
+    named,
+    quantize_multiplier,
+    round_half_away,
+    tir_multiply_by_quantized_multiplier,
+)
+from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
+from aot.op.common.check import Clamped, fused_range, require_alike, require_dtype, require_quant
+from aot.op.common.uint8 import legacy_uint8
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.math.arithmetic import BinaryAttrs, convert_plain, is_plain
+from aot.op.qnn.dequantize import DequantizeAttrs
+from aot.op.qnn.quantize import QuantizeAttrs
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.support.dtype import int_range
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, clamp
+
+LEFT_SHIFT = {"int8": 20, "int16": 15}
+"""Bits by which the operands are scaled up before they are rescaled."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddAttrs(Clamped):
+    """Zero point, multiplier and shift of each operand and of the result; the clamp [lo, hi]; the result's parameters."""
+
+    input_zp: tuple[int, int]
+    multiplier: tuple[int, int]
+    shift: tuple[int, int]
+    output_multiplier: int
+    output_shift: int
+    zero_point: int
+    lo: int
+    hi: int
+    quant: QuantParams | None = None
+    left_shift: int = LEFT_SHIFT["int8"]
+    sign: int = 1
+
+
+def infer_type(types: Sequence[Type], attrs: AddAttrs) -> Type:
+    """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
+    a, b = two_of_one_type(list(types), "qnn.add", tuple(LEFT_SHIFT))
+    return broadcast_type(a, b, a.dtype, attrs.quant)
+
+
+def _rescaled(values: Array, attrs: AddAttrs, side: int) -> Int64:
+    """One operand in the common scale, int64."""
+    shifted = (values.astype(np.int64) - attrs.input_zp[side]) << attrs.left_shift
+    return multiply_by_quantized_multiplier(shifted, attrs.multiplier[side], attrs.shift[side])
+
+
+def evaluate(a: Array, b: Array, *, attrs: AddAttrs, out_type: TensorType) -> Array:
+    total = _rescaled(a, attrs, 0) + attrs.sign * _rescaled(b, attrs, 1)
+    scaled = multiply_by_quantized_multiplier(total, attrs.output_multiplier, attrs.output_shift)
+    return np.clip(scaled + attrs.zero_point, attrs.lo, attrs.hi).astype(out_type.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearForm:
+    """out = clamp((a_factor*a + b_factor*b + bias) >> shift, lo, hi); no intermediate leaves int32."""
+
+    a_factor: int
+    b_factor: int
+    bias: int
+    shift: int
+
+
+_FACTOR_STEPS = (0, 1, -1, 2, -2)
+
+
+@lru_cache(maxsize=256)
+def linear_form(attrs: AddAttrs) -> LinearForm | None:
+    """Numbers, the finest that fit into 32 bits, that give ADD's result for all pairs of int8; None where none are found."""
+    codes = np.arange(-128, 128, dtype=np.int64)
+    type_ = TensorType((256, 256), "int8")
+    wanted = evaluate(codes[:, None], codes[None, :], attrs=attrs, out_type=type_).astype(np.int64)
+    if attrs.lo == attrs.hi:
+        return LinearForm(0, 0, 0, 0)
+    output = attrs.output_multiplier * 2.0 ** (attrs.output_shift - 31)
+    reals = [attrs.multiplier[i] * 2.0 ** (attrs.shift[i] - 31 + attrs.left_shift) * output for i in range(2)]
+    reals[1] *= attrs.sign
+    for shift in range(22, 16, -1):
+        factors = [round(r * 2.0**shift) for r in reals]
+        if 256 * max(map(abs, factors)) >= 1 << 31:
+            continue
+        for da in _FACTOR_STEPS:
+            for db in _FACTOR_STEPS:
+                form = _fit_bias(wanted, (factors[0] + da, factors[1] + db), shift=shift, limits=(attrs.lo, attrs.hi))
+                if form is not None:
+                    return form
+    return None
+
+
+def _fit_bias(wanted: Int64, factors: tuple[int, int], *, shift: int, limits: tuple[int, int]) -> LinearForm | None:
+    """The bias that makes every pair right with these factors, if there is one: each pair allows an interval of it."""
+    codes = np.arange(-128, 128, dtype=np.int64)
+    sums = factors[0] * codes[:, None] + factors[1] * codes[None, :]
+    low = (wanted << shift) - sums
+    above, below = wanted > limits[0], wanted < limits[1]
+    lowest = int(low[above].max()) if above.any() else int(low.min())
+    highest = int(low[below].min()) + (1 << shift) - 1 if below.any() else lowest
+    if lowest > highest:
+        return None
+    bias = (lowest + highest) // 2
+    largest = max(abs(int(sums.min()) + bias), abs(int(sums.max()) + bias), abs(bias) + 128 * max(map(abs, factors)))
+    if largest >= 1 << 31:
+        return None
+    return LinearForm(*factors, bias, shift)
+
+
+def _tir_rescaled(b: IRBuilder, value: Expr, attrs: AddAttrs, side: int) -> Expr:
+    centred = cast("int32", value) - attrs.input_zp[side]
+    multiplier, shift = attrs.multiplier[side], attrs.shift[side]
+    if multiplier == 1 << 30 and -attrs.left_shift < shift <= 0:
+        return centred * (1 << (attrs.left_shift - 1 + shift))  # a power of two: nothing to round
+    return tir_multiply_by_quantized_multiplier(b, centred * (1 << attrs.left_shift), multiplier, shift)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: AddAttrs, out_type: TensorType) -> Tensor:
+    form = linear_form(attrs) if out_type.dtype == "int8" else None
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        x, y = (broadcast_at(b, t, i) for t in args)
+        if form is not None:
+            total = cast("int32", x) * form.a_factor + form.bias + cast("int32", y) * form.b_factor
+            return cast("int8", clamp(total >> form.shift, attrs.lo, attrs.hi))
+        left, right = _tir_rescaled(b, x, attrs, 0), _tir_rescaled(b, y, attrs, 1)
+        total = named(b, "sum", left + right if attrs.sign > 0 else left - right)
+        scaled = tir_multiply_by_quantized_multiplier(b, total, attrs.output_multiplier, attrs.output_shift)
+        return cast(out_type.dtype, clamp(scaled + attrs.zero_point, attrs.lo, attrs.hi))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def _through_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """The sum of codes and numbers as float32, quantised again where the result is codes.
+
+    Files with such an ADD exist; there is no kernel for it in the reference, which adds up codes of one scale.
+    """
+    span, out = ctx.span(op), ctx.output_type(op)
+    sides: list[RelayExpr] = []
+    for i in range(2):
+        type_, x = ctx.input_type(op, i), operand(ctx, op, i)
+        require_dtype(ctx, op, type_, ("float32", "int8"))
+        if type_.dtype != "float32":
+            x = call("qnn.dequantize", [x], DequantizeAttrs(*require_quant(ctx, op, type_)), span=span)
+        sides.append(x)
+    total = call("add", sides, BinaryAttrs(), span=span)
+    if out.dtype == "float32":
+        return total
+    scale, zp = require_quant(ctx, op, out, what="the result")
+    return call("qnn.quantize", [total], QuantizeAttrs(scale, zp, *int_range(out.dtype), out.dtype), span=span)
+
+
+@from_tflite("ADD", "int8 uint8 int16 int32 int64 float32", "add qnn.add")
+@legacy_uint8
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """add of numbers, qnn.add of codes."""
+    dtypes = {t.dtype for t in (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))}
+    if dtypes == {"int8", "float32"}:
+        return _through_float(ctx, op)
+    if is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
+        return convert_plain(ctx, op, "add")
+    return call("qnn.add", [operand(ctx, op, 0), operand(ctx, op, 1)], _attrs(ctx, op, sign=1), span=ctx.span(op))
+
+
+@from_tflite("SUB", "int8 uint8 int16 int32 int64 float32", "qnn.add subtract")
+@legacy_uint8
+def convert_sub(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """subtract of numbers, qnn.add with a negative second operand of codes."""
+    if is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
+        return convert_plain(ctx, op, "subtract")
+    return call("qnn.add", [operand(ctx, op, 0), operand(ctx, op, 1)], _attrs(ctx, op, sign=-1), span=ctx.span(op))
+
+
+def _exponent(scale: float) -> int | None:
+    """log2 of a scale that is a power of two (CheckedLog2: to within a thousandth)."""
+    exact = math.log2(np.float32(scale))
+    nearest = round_half_away(exact)
+    return nearest if abs(exact - nearest) < 1e-3 else None
+
+
+def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorType]) -> tuple[int, int] | None:
+    """Right shifts of the operands where int16 operands are added by shifting; None for the general method."""
+    if types[0].dtype != "int16" or not op.option("pot_scale_int16"):
+        return None
+    logs = [_exponent(require_quant(ctx, op, t)[0]) for t in types]
+    if logs[0] is None or logs[1] is None or logs[2] is None:
+        return None
+    shifts = logs[2] - logs[0], logs[2] - logs[1]
+    if min(shifts) != 0:
+        message = "power-of-two scales of which none is the result's are not supported, in TFLite neither"
+        unsupported(ctx, op, message, code="E1206")
+    return shifts
+
+
+def _attrs(ctx: ConvertContext, op: OperatorView, *, sign: int) -> AddAttrs:
+    """The multipliers in double precision as AddPrepare and PrepareGeneralSubOp compute them."""
+    types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, LEFT_SHIFT)
+    lo, hi = fused_range(ctx, op, types[2])
+    pot = _pot_shifts(ctx, op, types)
+    if pot is not None:
+        half = 1 << 30
+        return AddAttrs((0, 0), (half, half), (-pot[0], -pot[1]), half, 1, 0, lo, hi, types[2].quant, 1, sign)
+    left_shift = LEFT_SHIFT[types[0].dtype]
+    twice_max = 2.0 * max(scale_a, scale_b)
+    output_real = twice_max / ((1 << left_shift) * scale)
+    if output_real >= 1:
+        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1206")
+    (m_a, s_a), (m_b, s_b) = quantize_multiplier(scale_a / twice_max), quantize_multiplier(scale_b / twice_max)
+    m, s = quantize_multiplier(output_real)
+    return AddAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, lo, hi, types[2].quant, left_shift, sign)
+
+
+register_op(
+    "qnn.add",
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="ADD, SUB; int8, int16, uint8, with broadcasting",
+)
+F_TE.set("qnn.add", te_rule)

@@ -1,0 +1,73 @@
+"""qnn.dequantize: DEQUANTIZE of TFLite, int8, uint8 or int16 to float32.
+
+out = scale * (q - zero_point).  The reference multiplies in double and rounds to float32; a float32 product is the same number,
+since a 24-bit scale times a 9-bit or 16-bit integer is exact before that one rounding.  Oracle: `reference_ops::Dequantize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype, require_quant
+from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, imm
+
+DTYPES = ("int8", "uint8", "int16")
+
+
+@dataclass(frozen=True, slots=True)
+class DequantizeAttrs:
+    """Parameters of the data."""
+
+    scale: float
+    zero_point: int
+
+
+def infer_type(types: Sequence[Type], attrs: DequantizeAttrs) -> Type:
+    """int8, uint8 or int16 -> float32 of the same shape."""
+    (data,) = types
+    if not isinstance(data, TensorType) or data.dtype not in DTYPES:
+        raise TypeRuleError(f"dequantize takes an int8, uint8 or int16 tensor, not {data}")
+    return data.with_dtype("float32")
+
+
+def evaluate(data: Array, *, attrs: DequantizeAttrs, out_type: TensorType) -> Array:
+    return (attrs.scale * (data.astype(np.float64) - attrs.zero_point)).astype(np.float32)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DequantizeAttrs, out_type: TensorType) -> Tensor:
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        centred = cast("int32", args[0].at(b, i)) - attrs.zero_point
+        return cast("float32", centred) * imm(attrs.scale, "float32")
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("DEQUANTIZE", "int8 uint8 int16", "qnn.dequantize")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """qnn.dequantize."""
+    data = ctx.input_type(op, 0)
+    require_dtype(ctx, op, data, DTYPES)
+    require_dtype(ctx, op, ctx.output_type(op), ("float32",), what="a result")
+    return call("qnn.dequantize", [operand(ctx, op, 0)], DequantizeAttrs(*require_quant(ctx, op, data)), span=ctx.span(op))
+
+
+register_op(
+    "qnn.dequantize",
+    pattern=OpPattern.ELEMWISE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="DEQUANTIZE; int8, uint8, int16 to float32",
+)
+F_TE.set("qnn.dequantize", te_rule)

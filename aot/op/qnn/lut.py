@@ -1,0 +1,96 @@
+"""qnn.lut: int8 to int8 through a table of 256 codes.
+
+The table holds what the reference gives for each code, so the operator is exact for any function of one element.  Which functions
+there are, and their oracles: `activation.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import QuantParams, TensorType, Type
+from aot.numerics.fixed_point import round_half_away
+from aot.op.te_rule import F_TE, TeContext
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast
+
+Float32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class LutAttrs:
+    """`table[q + 128]` is the result for code q; the result's parameters."""
+
+    table: tuple[int, ...]
+    quant: QuantParams | None = None
+
+    @property
+    def lo(self) -> int:
+        """The smallest result."""
+        return min(self.table)
+
+    @property
+    def hi(self) -> int:
+        """The largest result."""
+        return max(self.table)
+
+    def clipped(self, lo: int, hi: int) -> LutAttrs:
+        """The same followed by a clamp to [lo, hi]."""
+        return replace(self, table=tuple(min(max(v, lo), hi) for v in self.table))
+
+
+def infer_type(types: Sequence[Type], attrs: LutAttrs) -> Type:
+    """int8 -> int8 of the same shape."""
+    (data,) = types
+    if not isinstance(data, TensorType) or data.dtype != "int8":
+        raise TypeRuleError(f"lut takes an int8 tensor, not {data}")
+    if len(attrs.table) != 256 or not -128 <= min(attrs.table) <= max(attrs.table) <= 127:
+        raise TypeRuleError("lut needs a table of 256 int8 codes")
+    return data.with_dtype("int8", attrs.quant)
+
+
+def evaluate(data: Array, *, attrs: LutAttrs, out_type: TensorType) -> Array:
+    table: Array = np.asarray(attrs.table, np.int8)
+    return np.asarray(table[data.astype(np.int64) + 128])
+
+
+def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: LutAttrs, out_type: TensorType) -> Tensor:
+    # in the order of the codes' bits, so that a byte indexes it as it is
+    table = ctx.constant("table", np.roll(np.asarray(attrs.table, np.int8), 128))
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        return table.at(b, (cast("int32", cast("uint8", args[0].at(b, i))),))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+def codes() -> npt.NDArray[np.int64]:
+    return np.arange(-128, 128, dtype=np.int64)
+
+
+def float_table(transform: Callable[[Float32], Float32], data: tuple[float, int], out: tuple[float, int]) -> tuple[int, ...]:
+    """LUTPopulate of `kernels/internal/common.h`: a float32 function between (scale, zero point) of data and of result."""
+    (scale_in, zp_in), (scale, zp) = data, out
+    real = np.float32(scale_in) * (codes() - zp_in).astype(np.float32)
+    scaled = transform(real).astype(np.float32) * (np.float32(1) / np.float32(scale))
+    bounded = np.clip(scaled, -(2.0**30), 2.0**30)  # far beyond all codes; the reference's conversion is undefined beyond int32
+    return tuple(min(max(round_half_away(float(v)) + zp, -128), 127) for v in bounded)
+
+
+register_op(
+    "qnn.lut",
+    pattern=OpPattern.ELEMWISE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="functions of one int8 or uint8 code: LOGISTIC, TANH, RELU ..., ELU, GELU, HARD_SWISH, LEAKY_RELU, ABS, EXP, LOG, RSQRT",
+)
+F_TE.set("qnn.lut", te_rule)

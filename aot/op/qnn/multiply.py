@@ -1,0 +1,90 @@
+"""qnn.multiply: MUL of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `arithmetic.py`).
+
+out = clamp(zp + rescale((a - zp_a) * (b - zp_b)), lo, hi) with double rounding.
+Oracle: `reference_integer_ops::Mul` with the parameters of `mul.cc`, which multiplies the scales in float32 (TFLM in double).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, register_op
+from aot.ir.type import TensorType, Type
+from aot.numerics.fixed_point import named, quantize_multiplier, requantize, tir_requantize
+from aot.op.common.binary import RescaledAttrs, broadcast_at, broadcast_type, two_of_one_type
+from aot.op.common.check import fused_range, require_alike
+from aot.op.common.uint8 import legacy_uint8
+from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.math.arithmetic import convert_plain, is_plain
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast
+
+CODES = ("int8", "int16")
+
+
+def infer_type(types: Sequence[Type], attrs: RescaledAttrs) -> Type:
+    """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
+    a, b = two_of_one_type(list(types), "qnn.multiply", CODES)
+    return broadcast_type(a, b, a.dtype, attrs.quant)
+
+
+def evaluate(a: Array, b: Array, *, attrs: RescaledAttrs, out_type: TensorType) -> Array:
+    product = (a.astype(np.int64) - attrs.input_zp[0]) * (b.astype(np.int64) - attrs.input_zp[1])
+    scaled = requantize(product, attrs.multiplier, attrs.shift, zero_point=attrs.zero_point, lo=attrs.lo, hi=attrs.hi)
+    return scaled.astype(out_type.dtype)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: RescaledAttrs, out_type: TensorType) -> Tensor:
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        x, y = (cast("int32", broadcast_at(b, t, i)) - zp for t, zp in zip(args, attrs.input_zp, strict=True))
+        value = tir_requantize(
+            b,
+            named(b, "product", x * y),
+            multiplier=attrs.multiplier,
+            shift=attrs.shift,
+            zero_point=attrs.zero_point,
+            lo=attrs.lo,
+            hi=attrs.hi,
+        )
+        return cast(out_type.dtype, value)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite(
+    "MUL",
+    "int8 uint8 int16 int32 uint32 int64 float32",
+    "multiply qnn.multiply",
+    oracle="LiteRT, or TFLM with `--oracle tflm`",
+)
+@legacy_uint8
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """multiply of numbers, qnn.multiply of codes."""
+    types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
+    if is_plain(*types[:2]):
+        return convert_plain(ctx, op, "multiply")
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, CODES)
+    real = scale_a * scale_b / scale
+    if ctx.oracle == "litert":
+        real = float(np.float32(scale_a) * np.float32(scale_b) / np.float32(scale))
+    multiplier, shift = quantize_multiplier(real)
+    lo, hi = fused_range(ctx, op, types[2])
+    attrs = RescaledAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant)
+    return call("qnn.multiply", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+
+
+register_op(
+    "qnn.multiply",
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="MUL; int8, int16, uint8, with broadcasting",
+)
+F_TE.set("qnn.multiply", te_rule)

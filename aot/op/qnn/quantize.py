@@ -1,0 +1,169 @@
+"""qnn.quantize and qnn.requantize8: QUANTIZE of TFLite, from float32 or from one quantisation to another.
+
+From float32: q = clamp(zp + round(x / scale)), the quotient in float32, halves away from zero.  A quotient beyond int32 saturates
+here (in the reference it is undefined behaviour); NaN gives the zero point, as the conversion does on Arm.  Oracle:
+`reference_ops::AffineQuantize`.
+Between codes: q = clamp(zp + rescale(q_in - zp_in)) with double rounding.  Oracle: `reference_ops::Requantize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import QuantParams, TensorType, Type
+from aot.numerics.fixed_point import named, quantize_multiplier, requantize, tir_requantize
+from aot.op.common.check import Clamped, require_dtype, require_quant
+from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.support.dtype import int_range
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, Imm, cast, clamp, imm, select
+
+CODES = ("int8", "uint8", "int16")
+SOURCES = (*CODES, "int32")
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeAttrs(Clamped):
+    """Parameters and type of the result; clamp [lo, hi]."""
+
+    scale: float
+    zero_point: int
+    lo: int
+    hi: int
+    dtype: str = "int8"
+
+
+@dataclass(frozen=True, slots=True)
+class Requantize8Attrs(Clamped):
+    """Zero point of the data; multiplier, shift and zero point of the result; clamp [lo, hi]; the result's type."""
+
+    input_zp: int
+    multiplier: int
+    shift: int
+    zero_point: int
+    lo: int
+    hi: int
+    dtype: str = "int8"
+    quant: QuantParams | None = None
+
+
+def infer_quantize(types: Sequence[Type], attrs: QuantizeAttrs) -> Type:
+    """float32 -> attrs.dtype of the same shape."""
+    (data,) = types
+    if not isinstance(data, TensorType) or data.dtype != "float32":
+        raise TypeRuleError(f"quantize takes a float32 tensor, not {data}")
+    return data.with_dtype(attrs.dtype, QuantParams((attrs.scale,), (attrs.zero_point,)))
+
+
+def evaluate_quantize(data: Array, *, attrs: QuantizeAttrs, out_type: TensorType) -> Array:
+    low, high = attrs.lo - attrs.zero_point, attrs.hi - attrs.zero_point
+    with np.errstate(over="ignore", invalid="ignore"):
+        quotient = data.astype(np.float32) / np.float32(attrs.scale)
+    number = np.where(np.isnan(quotient), np.float32(0), quotient)
+    bounded = np.clip(number, np.float32(low), np.float32(high)).astype(np.float64)
+    nearest = np.sign(bounded) * np.floor(np.abs(bounded) + 0.5)
+    return (nearest.astype(np.int64) + attrs.zero_point).astype(attrs.dtype)
+
+
+def tir_quantize(b: IRBuilder, value: Expr, *, scale: Expr, zero_point: int, limits: tuple[int, int]) -> Expr:
+    """The code (int32) of a float32 in TIR; `limits` are the lowest and the highest code."""
+    low, high = (imm(float(v - zero_point), "float32") for v in limits)
+    quotient = b.let("quotient", value / scale)
+    # the second comparison, only made beyond the range, tells what is too large from NaN
+    below = b.let("below", select(quotient < high, quotient, select(quotient >= high, high, _within(low, high))))
+    bounded = b.let("bounded", select(below > low, below, low))
+    # halves away from zero: of t = 2x towards zero (2x is exact), (t + 1) >> 1, or t >> 1 where it is negative
+    twice = b.let("twice", cast("int32", bounded + bounded))
+    return ((twice + 1 + (twice >> 31)) >> 1) + zero_point
+
+
+def _within(low: Imm, high: Imm) -> Imm:
+    """Zero, or the bound next to it where a clamp excludes it."""
+    return imm(min(max(0.0, float(low.value)), float(high.value)), "float32")
+
+
+def te_quantize(_ctx: TeContext, args: Sequence[Tensor], attrs: QuantizeAttrs, out_type: TensorType) -> Tensor:
+    scale, limits = imm(attrs.scale, "float32"), (attrs.lo, attrs.hi)
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        code = tir_quantize(b, args[0].at(b, i), scale=scale, zero_point=attrs.zero_point, limits=limits)
+        return cast(attrs.dtype, code)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def infer_requantize8(types: Sequence[Type], attrs: Requantize8Attrs) -> Type:
+    """Codes of 8, 16 or 32 bits -> attrs.dtype of the same shape."""
+    (data,) = types
+    if not isinstance(data, TensorType) or data.dtype not in SOURCES:
+        raise TypeRuleError(f"requantize8 takes an int8, uint8, int16 or int32 tensor, not {data}")
+    return data.with_dtype(attrs.dtype, attrs.quant)
+
+
+def evaluate_requantize8(data: Array, *, attrs: Requantize8Attrs, out_type: TensorType) -> Array:
+    centred = data.astype(np.int64) - attrs.input_zp
+    result = requantize(centred, attrs.multiplier, attrs.shift, zero_point=attrs.zero_point, lo=attrs.lo, hi=attrs.hi)
+    return result.astype(attrs.dtype)
+
+
+def te_requantize8(_ctx: TeContext, args: Sequence[Tensor], attrs: Requantize8Attrs, out_type: TensorType) -> Tensor:
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        centred = named(b, "x", cast("int32", args[0].at(b, i)) - attrs.input_zp)
+        if (attrs.multiplier, attrs.shift) == (1 << 30, 1):  # equal scales: nothing to round
+            return cast(attrs.dtype, clamp(centred + attrs.zero_point, attrs.lo, attrs.hi))
+        value = tir_requantize(
+            b,
+            centred,
+            multiplier=attrs.multiplier,
+            shift=attrs.shift,
+            zero_point=attrs.zero_point,
+            lo=attrs.lo,
+            hi=attrs.hi,
+        )
+        return cast(attrs.dtype, value)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("QUANTIZE", "int8 uint8 int16 int32 float32", "qnn.quantize")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """qnn.quantize of float32, qnn.requantize8 of codes."""
+    data, out = ctx.input_type(op, 0), ctx.output_type(op)
+    require_dtype(ctx, op, data, ("float32", *SOURCES))
+    require_dtype(ctx, op, out, SOURCES if data.dtype in ("int8", "int16") else CODES, what="a result")
+    scale, zp = require_quant(ctx, op, out, what="the result")
+    low, high = int_range(out.dtype)
+    x, span = operand(ctx, op, 0), ctx.span(op)
+    if data.dtype == "float32":
+        return call("qnn.quantize", [x], QuantizeAttrs(scale, zp, low, high, out.dtype), span=span)
+    scale_in, zp_in = require_quant(ctx, op, data)
+    multiplier, shift = quantize_multiplier(scale_in / scale)
+    attrs = Requantize8Attrs(zp_in, multiplier, shift, zp, low, high, out.dtype, out.quant)
+    return call("qnn.requantize8", [x], attrs, span=span)
+
+
+register_op(
+    "qnn.quantize",
+    pattern=OpPattern.ELEMWISE,
+    infer_type=infer_quantize,
+    evaluate=evaluate_quantize,
+    doc="QUANTIZE; float32 to int8, uint8, int16",
+)
+register_op(
+    "qnn.requantize8",
+    pattern=OpPattern.ELEMWISE,
+    infer_type=infer_requantize8,
+    evaluate=evaluate_requantize8,
+    doc="QUANTIZE; between quantisations of int8, uint8, int16, int32",
+)
+F_TE.set("qnn.quantize", te_quantize)
+F_TE.set("qnn.requantize8", te_requantize8)

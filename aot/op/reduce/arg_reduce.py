@@ -1,0 +1,96 @@
+"""argmax and argmin: ARG_MAX and ARG_MIN of TFLite: the first position of the largest or smallest element along one axis.
+
+Oracle: `reference_ops::ArgMinMax`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.numerics.fixed_point import named
+from aot.op.common.check import require_dtype
+from aot.op.common.move import normalized_axis, one_int, tensors_of
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.support.dtype import numpy_dtype
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, imm
+
+DTYPES = ("bool", "int8", "uint8", "int16", "int32", "int64", "float32")
+
+
+@dataclass(frozen=True, slots=True)
+class ArgReduceAttrs:
+    """The axis, which the result lacks; whether the largest is looked for; the type of positions."""
+
+    axis: int
+    largest: bool
+    dtype: str = "int32"
+
+
+def infer_type(types: Sequence[Type], attrs: ArgReduceAttrs) -> Type:
+    """A tensor -> positions in the shape without the axis."""
+    (data,) = tensors_of(types, 1)
+    if not 0 <= attrs.axis < len(data.shape) or not data.shape[attrs.axis]:
+        raise TypeRuleError(f"the extreme position along axis {attrs.axis} of {data}")
+    return TensorType((*data.shape[: attrs.axis], *data.shape[attrs.axis + 1 :]), attrs.dtype)
+
+
+def evaluate(data: Array, *, attrs: ArgReduceAttrs, out_type: TensorType) -> Array:
+    found = np.argmax(data, attrs.axis) if attrs.largest else np.argmin(data, attrs.axis)
+    return np.asarray(found, numpy_dtype(attrs.dtype))
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ArgReduceAttrs, out_type: TensorType) -> Tensor:
+    (data,) = args
+    axis = attrs.axis
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        def element(k: Expr) -> Expr:
+            return data.at(b, (*i[:axis], k, *i[axis:]))
+
+        best = b.local("best", (1,), data.dtype, init=element(imm(0)))
+        where = b.local("where", (1,), attrs.dtype, init=0)
+        with b.for_("k", data.shape[axis], start=1) as k:
+            value = named(b, "value", element(k))
+            with b.if_(value > best[0] if attrs.largest else value < best[0]):
+                b.store(best, 0, value)
+                b.store(where, 0, k)
+        return where[0]
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("ARG_MAX", " ".join(DTYPES), "argmax")
+@from_tflite("ARG_MIN", " ".join(DTYPES), "argmin")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """argmax or argmin along a constant axis."""
+    data, out = ctx.input_type(op, 0), ctx.output_type(op)
+    require_dtype(ctx, op, data, DTYPES)
+    require_dtype(ctx, op, out, ("int32", "int64"), what="a result")
+    axis = normalized_axis(ctx, op, one_int(ctx, op, 1), len(data.shape))
+    if not data.shape[axis]:
+        unsupported(ctx, op, f"axis {axis} has no elements", code="E1122")
+    largest = op.opcode == "ARG_MAX"
+    attrs = ArgReduceAttrs(axis, largest, out.dtype)
+    return call("argmax" if largest else "argmin", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+
+
+for _name in ("argmax", "argmin"):
+    register_op(
+        _name,
+        pattern=OpPattern.COMM_REDUCE,
+        infer_type=infer_type,
+        evaluate=evaluate,
+        doc=f"{_name[:3].upper()}_{_name[3:].upper()}; one constant axis",
+    )
+    F_TE.set(_name, te_rule)

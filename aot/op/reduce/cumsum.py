@@ -1,0 +1,85 @@
+"""cumsum and qnn.cumsum: CUMSUM of TFLite: running sums along one constant axis, integers wrapping.
+
+Oracle: `reference_ops::CumSum`: inclusive or exclusive (the sum of what lies before), from either end.  For int8 codes that of
+TFLM, as TensorFlow Lite does not have it: every sum is rescaled as that of ADD_N is (`add_n.py`) and begins with the code 0 too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.move import normalized_axis, one_int, tensors_of
+from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.qnn.add_n import AddNAttrs, sum_attrs, sum_codes
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+
+DTYPES = ("int32", "int64", "float32")
+
+
+@dataclass(frozen=True, slots=True)
+class CumSumAttrs:
+    """The axis; whether an element counts in its own sum; the end to begin at."""
+
+    axis: int
+    exclusive: bool
+    reverse: bool
+    codes: AddNAttrs | None = None
+    """How a sum of codes becomes a code; None for numbers."""
+
+
+def infer_type(types: Sequence[Type], attrs: CumSumAttrs) -> Type:
+    """int32, int64 or float32 -> the same type."""
+    (data,) = tensors_of(types, 1)
+    if data.dtype not in DTYPES or not 0 <= attrs.axis < len(data.shape):
+        raise TypeRuleError(f"running sums of {data} along axis {attrs.axis}")
+    return data
+
+
+def infer_codes(types: Sequence[Type], attrs: CumSumAttrs) -> Type:
+    """int8 -> int8."""
+    (data,) = tensors_of(types, 1)
+    if data.dtype != "int8" or attrs.codes is None or not 0 <= attrs.axis < len(data.shape):
+        raise TypeRuleError(f"running sums of {data} along axis {attrs.axis}")
+    return data.with_dtype("int8", attrs.codes.quant)
+
+
+def evaluate_codes(data: Array, *, attrs: CumSumAttrs, out_type: TensorType) -> Array:
+    assert attrs.codes is not None
+    centred = data.astype(np.int64) - attrs.codes.input_zp
+    sums = evaluate(centred, attrs=attrs, out_type=out_type)
+    return sum_codes(sums - attrs.codes.input_zp, attrs.codes)
+
+
+def evaluate(data: Array, *, attrs: CumSumAttrs, out_type: TensorType) -> Array:
+    rows = np.moveaxis(data, attrs.axis, -1)
+    rows = rows[..., ::-1] if attrs.reverse else rows
+    with np.errstate(all="ignore"):
+        sums = np.add.accumulate(np.concatenate([np.zeros_like(rows[..., :1]), rows], axis=-1), axis=-1, dtype=data.dtype)
+    sums = sums[..., :-1] if attrs.exclusive else sums[..., 1:]
+    sums = sums[..., ::-1] if attrs.reverse else sums
+    return np.ascontiguousarray(np.moveaxis(sums, -1, attrs.axis))
+
+
+@from_tflite("CUMSUM", "int8 int32 int64 float32", "cumsum qnn.cumsum", oracle="LiteRT; TFLM for int8")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """cumsum of numbers, qnn.cumsum of codes."""
+    data = ctx.input_type(op, 0)
+    require_dtype(ctx, op, data, (*DTYPES, "int8"))
+    axis = normalized_axis(ctx, op, one_int(ctx, op, 1), len(data.shape))
+    codes = sum_attrs(ctx, op) if data.dtype == "int8" else None
+    attrs = CumSumAttrs(axis, bool(op.option("exclusive")), bool(op.option("reverse")), codes)
+    return call("cumsum" if codes is None else "qnn.cumsum", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+
+
+register_op("cumsum", pattern=OpPattern.OPAQUE, infer_type=infer_type, evaluate=evaluate, doc="CUMSUM; one constant axis")
+register_op(
+    "qnn.cumsum", pattern=OpPattern.OPAQUE, infer_type=infer_codes, evaluate=evaluate_codes, doc="CUMSUM; int8, one constant axis"
+)

@@ -1,0 +1,185 @@
+"""sum, prod, reduce_max, reduce_min, any, all and average: SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL and
+MEAN of TFLite on plain numbers (and the extremes of codes, which need no arithmetic) over any constant axes.
+
+Floats are added in the order of memory, as the reference does; integers wrap; an average of integers is cut towards zero.
+Codes are added by `mean.py` and multiplied by `prod.py`.  Oracles: `reference_ops::ReduceGeneric`, `Mean`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype, require_same_quant
+from aot.op.common.move import tensors_of
+from aot.op.common.reduce import constant_axes, reduced_index, reduced_shape
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.reduce.mean import convert_quantized
+from aot.op.reduce.prod import CODES as PROD_CODES
+from aot.op.reduce.prod import convert_prod
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.support.dtype import int_range, is_float
+from aot.te.tensor import Tensor, compute, reduce, reduce_axis
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, binop, cast, imm, maximum, minimum
+
+NUMBERS = ("int32", "int64", "float32")
+ORDERED = ("int8", "uint8", "int16", *NUMBERS)
+
+OPERATORS = {
+    "SUM": ("sum", NUMBERS),
+    "MEAN": ("average", NUMBERS),
+    "REDUCE_PROD": ("prod", NUMBERS),
+    "REDUCE_MAX": ("reduce_max", ORDERED),
+    "REDUCE_MIN": ("reduce_min", ORDERED),
+    "REDUCE_ANY": ("any", ("bool",)),
+    "REDUCE_ALL": ("all", ("bool",)),
+}
+"""TFLite operator -> relay operator, element types."""
+
+OF_BOOL = {"SUM": "any", "REDUCE_PROD": "all", "REDUCE_MAX": "any", "REDUCE_MIN": "all"}
+"""What the reductions of numbers are on bool, where true and true is true."""
+
+_TYPES = dict(OPERATORS.values())
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceAttrs:
+    """`kind` is the operator's name; `axes` sorted and non-negative."""
+
+    kind: str
+    axes: tuple[int, ...]
+    keepdims: bool
+
+
+def infer_type(types: Sequence[Type], attrs: ReduceAttrs) -> Type:
+    """A tensor -> the same type without the axes, or with extent 1 in their place."""
+    (data,) = tensors_of(types, 1)
+    if data.dtype not in _TYPES[attrs.kind]:
+        raise TypeRuleError(f"{attrs.kind} of {data}")
+    return TensorType(reduced_shape(data.shape, attrs.axes, keepdims=attrs.keepdims), data.dtype, data.quant)
+
+
+def start_value(kind: str, dtype: str) -> int | float:
+    """What the reduction of nothing is."""
+    low, high = (-_LARGEST, _LARGEST) if is_float(dtype) else int_range(dtype)
+    starts = {"prod": 1, "all": 1, "reduce_max": low, "reduce_min": high}
+    return float(starts.get(kind, 0)) if is_float(dtype) else starts.get(kind, 0)
+
+
+def evaluate(data: Array, *, attrs: ReduceAttrs, out_type: TensorType) -> Array:
+    kept = [a for a in range(data.ndim) if a not in attrs.axes]
+    rows = np.transpose(data, (*kept, *attrs.axes)).reshape(out_type.size, prod(data.shape[a] for a in attrs.axes))
+    start = np.full((out_type.size, 1), start_value(attrs.kind, out_type.dtype), data.dtype)
+    with np.errstate(all="ignore"):
+        return np.asarray(_reduced(rows, start, attrs.kind), data.dtype).reshape(out_type.shape)
+
+
+def _reduced(rows: Array, start: Array, kind: str) -> Array:
+    """One number for each row; floats one after the other from the start value on."""
+    both = np.concatenate([start, rows], axis=1)
+    simple = {"any": np.logical_or, "all": np.logical_and, "reduce_max": np.fmax, "reduce_min": np.fmin}
+    if kind in simple:
+        return np.asarray(simple[kind].reduce(both, axis=1))
+    total: Array = (np.multiply if kind == "prod" else np.add).accumulate(both, axis=1)[:, -1]
+    if kind == "average" and is_float(str(rows.dtype)):
+        return np.asarray(total / np.float32(rows.shape[1]))
+    if kind == "average":
+        whole: Array = both.sum(axis=1, dtype=np.int64)
+        down: Array = whole // rows.shape[1]
+        return np.asarray(down + ((whole < 0) & (down * rows.shape[1] != whole)))
+    return total
+
+
+def _accumulator(kind: str, dtype: str) -> str:
+    """Integers are added in unsigned types, which wrap; an average of int32 in 64 bits."""
+    if kind == "average" and dtype == "int32":
+        return "int64"
+    return {"int32": "uint32", "int64": "uint64"}.get(dtype, dtype) if kind in ("sum", "average", "prod") else dtype
+
+
+def _combine(kind: str, acc: Expr, value: Expr) -> Expr:
+    match kind:
+        case "any":
+            return binop("||", acc, value)
+        case "all":
+            return binop("&&", acc, value)
+        case "reduce_max":
+            return maximum(value, acc)  # in this order a NaN changes nothing
+        case "reduce_min":
+            return minimum(value, acc)
+        case "prod":
+            return acc * value
+        case _:
+            return acc + value
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ReduceAttrs, out_type: TensorType) -> Tensor:
+    (data,) = args
+    kind, wide = attrs.kind, _accumulator(attrs.kind, data.dtype)
+    count = prod(data.shape[a] for a in attrs.axes)
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        def term(*reduced: Expr) -> Expr:
+            return cast(wide, data.at(b, reduced_index(i, reduced, axes=attrs.axes, keepdims=attrs.keepdims)))
+
+        start = imm(start_value(kind, data.dtype), wide)
+        axes = [reduce_axis(data.shape[a], name="r") for a in attrs.axes]
+        total = reduce(b, axes, term, combine=lambda acc, value: _combine(kind, acc, value), init=start, dtype=wide)
+        if kind != "average":
+            return cast(out_type.dtype, total)
+        if is_float(wide):
+            return total / imm(float(count), wide)
+        return cast(out_type.dtype, cast("int64", total) / count)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """The reduction, or what `mean.py` makes of sums and means of codes."""
+    data = ctx.input_type(op, 0)
+    kind, types = OPERATORS[op.opcode]
+    if op.opcode in ("SUM", "MEAN") and data.dtype in ("int8", "uint8", "int16"):
+        return convert_quantized(ctx, op)
+    if op.opcode == "REDUCE_PROD" and data.dtype in PROD_CODES:
+        return convert_prod(ctx, op)
+    if op.opcode in OF_BOOL and data.dtype == "bool":
+        kind, types = OF_BOOL[op.opcode], ("bool",)
+    require_dtype(ctx, op, data, types)
+    require_same_quant(ctx, op, data, ctx.output_type(op))
+    axes = constant_axes(ctx, op, 1, len(data.shape))
+    if kind == "average" and not data.size:
+        unsupported(ctx, op, "a mean of no elements", code="E1121")
+    attrs = ReduceAttrs(kind, axes, bool(op.option("keep_dims")))
+    return call(kind, [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+
+
+_CODES = "int8 uint8 int16 int32 int64 float32"
+_SUPPORT = {
+    "SUM": (f"bool {_CODES}", "any qnn.sum sum"),
+    "MEAN": (_CODES, "average mean"),
+    "REDUCE_PROD": ("bool int8 int16 int32 int64 float32", "all prod qnn.prod"),
+    "REDUCE_MAX": (f"bool {_CODES}", "any reduce_max"),
+    "REDUCE_MIN": (f"bool {_CODES}", "all reduce_min"),
+}
+_ORACLE = {"SUM": "LiteRT; TFLM for int8 and int16"}
+
+for _opcode, (_kind, _dtypes) in OPERATORS.items():
+    from_tflite(_opcode, *_SUPPORT.get(_opcode, (" ".join(_dtypes), _kind)), oracle=_ORACLE.get(_opcode, "LiteRT"))(convert)
+    register_op(
+        _kind,
+        pattern=OpPattern.COMM_REDUCE,
+        infer_type=infer_type,
+        evaluate=evaluate,
+        doc=f"{_opcode}; {', '.join(_dtypes)}, any axes",
+    )
+    F_TE.set(_kind, te_rule)

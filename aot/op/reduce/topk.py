@@ -1,0 +1,65 @@
+"""topk: TOPK_V2 of TFLite: positions of the k largest elements of each row, equal ones in order; their values are a `take`.
+
+Oracle: `kernels/topk_v2.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.move import one_int, tensors_of
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.tensor.take import TakeAttrs
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.support.dtype import numpy_dtype
+
+DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")
+
+
+@dataclass(frozen=True, slots=True)
+class TopKAttrs:
+    """How many; the type of positions."""
+
+    k: int
+    dtype: str = "int32"
+
+
+def infer_type(types: Sequence[Type], attrs: TopKAttrs) -> Type:
+    """[..., n] -> positions [..., k]."""
+    (data,) = tensors_of(types, 1)
+    if not data.shape or not 1 <= attrs.k <= data.shape[-1]:
+        raise TypeRuleError(f"the {attrs.k} largest of {data}")
+    return TensorType((*data.shape[:-1], attrs.k), attrs.dtype)
+
+
+def evaluate(data: Array, *, attrs: TopKAttrs, out_type: TensorType) -> Array:
+    # a stable sort of the reversed row, read backwards, has equal elements in order
+    n = data.shape[-1]
+    order = n - 1 - np.argsort(data[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    return np.ascontiguousarray(order[..., : attrs.k]).astype(numpy_dtype(attrs.dtype))
+
+
+@from_tflite("TOPK_V2", "int8 uint8 int16 int32 int64 float32", "take topk")
+def convert(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
+    """The values and their positions; k has to be constant."""
+    data, positions = ctx.input_type(op, 0), ctx.output_type(op, 1)
+    require_dtype(ctx, op, data, DTYPES)
+    require_dtype(ctx, op, positions, ("int16", "int32"), what="a position")
+    k = one_int(ctx, op, 1)
+    if not data.shape or not 1 <= k <= data.shape[-1]:
+        unsupported(ctx, op, f"the {k} largest of {data}", code="E1122")
+    x, span, rank = operand(ctx, op, 0), ctx.span(op), len(data.shape)
+    indices = call("topk", [x], TopKAttrs(k, positions.dtype), span=span)
+    values = call("take", [x, indices], TakeAttrs(rank - 1, rank - 1), span=span)
+    return [values, indices]
+
+
+register_op("topk", pattern=OpPattern.OPAQUE, infer_type=infer_type, evaluate=evaluate, doc="TOPK_V2; constant k")

@@ -1,0 +1,1 @@
+"""Movement of data: shapes, slices, copies, indices."""

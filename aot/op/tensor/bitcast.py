@@ -1,0 +1,69 @@
+"""bitcast: BITCAST of TFLite: the same bytes as elements of another type, which costs nothing at run time.
+
+Where the sizes differ the last dimension is split or joined: int16[3] is int8[3, 2].
+Oracle: `bitcast.cc`, which copies the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.move import MOVABLE
+from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.support.dtype import itemsize, numpy_dtype
+
+DTYPES = tuple(d for d in MOVABLE if d != "bool")
+
+
+@dataclass(frozen=True, slots=True)
+class BitcastAttrs:
+    """Type and dimensions of the result."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def infer_type(types: Sequence[Type], attrs: BitcastAttrs) -> Type:
+    """A tensor -> as many bytes of another type."""
+    (data,) = types
+    if not isinstance(data, TensorType) or data.dtype not in DTYPES or attrs.dtype not in DTYPES:
+        raise TypeRuleError(f"bitcast of {data} to {attrs.dtype}")
+    found = TensorType(attrs.shape, attrs.dtype)
+    before, after = itemsize(data.dtype), itemsize(attrs.dtype)
+    split = data.shape if before == after else (*data.shape, before // after)
+    joined = data.shape[:-1] if before < after and data.shape[-1:] == (after // before,) else None
+    if found.shape != (joined if before < after else split):
+        raise TypeRuleError(f"bitcast of {data} to {attrs.dtype}{list(attrs.shape)}")
+    return found
+
+
+def evaluate(data: Array, *, attrs: BitcastAttrs, out_type: TensorType) -> Array:
+    return np.frombuffer(np.ascontiguousarray(data).tobytes(), numpy_dtype(attrs.dtype)).reshape(attrs.shape)
+
+
+@from_tflite("BITCAST", "int8 uint8 int16 uint16 int32 uint32 int64 float32", "bitcast")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """bitcast to the declared type of the result."""
+    out = ctx.output_type(op)
+    require_dtype(ctx, op, ctx.input_type(op, 0), DTYPES)
+    require_dtype(ctx, op, out, DTYPES, what="a result")
+    return call("bitcast", [operand(ctx, op, 0)], BitcastAttrs(out.shape, out.dtype), span=ctx.span(op))
+
+
+register_op(
+    "bitcast",
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="BITCAST; no instruction at run time",
+    is_view=True,
+)

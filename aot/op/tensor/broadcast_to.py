@@ -1,0 +1,119 @@
+"""broadcast_to and tile: BROADCAST_TO and TILE of TFLite: the data repeated; the shape and the counts are constant.
+
+Oracles: `reference_ops::BroadcastTo`, `kernels/tile.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.move import MOVABLE, broadcast_index, constant_ints, reshaped, tensors_of
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastToAttrs:
+    """The result's shape."""
+
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TileAttrs:
+    """How often the data come in each dimension."""
+
+    reps: tuple[int, ...]
+
+
+def infer_broadcast_to(types: Sequence[Type], attrs: BroadcastToAttrs) -> Type:
+    """A tensor -> the same type in a shape that its own broadcasts to."""
+    (data,) = tensors_of(types, 1)
+    try:
+        fits = np.broadcast_shapes(data.shape, attrs.shape) == attrs.shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise TypeRuleError(f"{data} does not broadcast to {list(attrs.shape)}")
+    return TensorType(attrs.shape, data.dtype, data.quant)
+
+
+def evaluate_broadcast_to(data: Array, *, attrs: BroadcastToAttrs, out_type: TensorType) -> Array:
+    return np.ascontiguousarray(np.broadcast_to(data, attrs.shape))
+
+
+def te_broadcast_to(_ctx: TeContext, args: Sequence[Tensor], attrs: BroadcastToAttrs, out_type: TensorType) -> Tensor:
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        return args[0].at(b, broadcast_index(args[0], i))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def infer_tile(types: Sequence[Type], attrs: TileAttrs) -> Type:
+    """A tensor -> its extents times the counts."""
+    (data,) = tensors_of(types, 1)
+    if len(attrs.reps) != len(data.shape) or any(r < 0 for r in attrs.reps):
+        raise TypeRuleError(f"tile of {data} by {attrs.reps}")
+    return TensorType(tuple(n * r for n, r in zip(data.shape, attrs.reps, strict=True)), data.dtype, data.quant)
+
+
+def evaluate_tile(data: Array, *, attrs: TileAttrs, out_type: TensorType) -> Array:
+    return np.tile(data, attrs.reps)
+
+
+def te_tile(_ctx: TeContext, args: Sequence[Tensor], attrs: TileAttrs, out_type: TensorType) -> Tensor:
+    (data,) = args
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        return data.at(b, tuple(x if r == 1 else x % n for x, n, r in zip(i, data.shape, attrs.reps, strict=True)))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("BROADCAST_TO", EVERY, "broadcast_to")
+def convert_broadcast_to(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """broadcast_to, or a reshape where nothing is repeated."""
+    data, shape = ctx.input_type(op, 0), tuple(constant_ints(ctx, op, 1))
+    require_dtype(ctx, op, data, MOVABLE)
+    x = operand(ctx, op, 0)
+    if any(n < 0 for n in shape):
+        unsupported(ctx, op, f"a broadcast to {list(shape)}", code="E1122")
+    if np.prod(shape) == data.size:
+        return reshaped(x, shape, ctx.span(op))
+    return call("broadcast_to", [x], BroadcastToAttrs(shape), span=ctx.span(op))
+
+
+@from_tflite("TILE", EVERY, "tile")
+def convert_tile(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """tile, or the data themselves where they come once."""
+    data, reps = ctx.input_type(op, 0), tuple(constant_ints(ctx, op, 1))
+    require_dtype(ctx, op, data, MOVABLE)
+    if len(reps) != len(data.shape) or any(r < 0 for r in reps):
+        unsupported(ctx, op, f"multiples {list(reps)} do not fit {len(data.shape)} dimensions", code="E1122")
+    x = operand(ctx, op, 0)
+    return x if all(r == 1 for r in reps) else call("tile", [x], TileAttrs(reps), span=ctx.span(op))
+
+
+# BROADCAST, not INJECTIVE: elements are read several times, so nothing that computes may be fused in front
+register_op(
+    "broadcast_to",
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_broadcast_to,
+    evaluate=evaluate_broadcast_to,
+    doc="BROADCAST_TO; constant shape",
+)
+register_op("tile", pattern=OpPattern.BROADCAST, infer_type=infer_tile, evaluate=evaluate_tile, doc="TILE; constant multiples")
+F_TE.set("broadcast_to", te_broadcast_to)
+F_TE.set("tile", te_tile)

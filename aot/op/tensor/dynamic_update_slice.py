@@ -1,0 +1,89 @@
+"""dynamic_update_slice: DYNAMIC_UPDATE_SLICE of TFLite: the data with a part replaced, its place known at run time.
+
+The part always lies inside: its first position is brought into [0, extent - part] in each dimension.
+Oracle: `kernels/dynamic_update_slice.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.move import MOVABLE, clamped_index, tensors_of
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, Imm, imm, logical_and
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicUpdateSliceAttrs:
+    """Nothing to say: the shapes tell it all."""
+
+
+def infer_type(types: Sequence[Type], attrs: DynamicUpdateSliceAttrs) -> Type:
+    """data, a part of the same rank that is no larger, int32 or int64 start positions [rank] -> the data's type."""
+    data, update, start = tensors_of(types, 3)
+    fits = update.dtype == data.dtype and len(update.shape) == len(data.shape) and start.shape == (len(data.shape),)
+    if not fits or start.dtype not in ("int32", "int64") or any(u > n for u, n in zip(update.shape, data.shape, strict=True)):
+        raise TypeRuleError(f"dynamic_update_slice of {data} by {update} at {start}")
+    return data
+
+
+def evaluate(data: Array, update: Array, start: Array, *, attrs: DynamicUpdateSliceAttrs, out_type: TensorType) -> Array:
+    out = data.copy()
+    first = [int(np.clip(s, 0, n - u)) for s, n, u in zip(start, data.shape, update.shape, strict=True)]
+    out[tuple(slice(f, f + u) for f, u in zip(first, update.shape, strict=True))] = update
+    return out
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DynamicUpdateSliceAttrs, out_type: TensorType) -> Tensor:
+    data, update, start = args
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        inside: Expr = imm(1, "bool")
+        source = []
+        for axis, (n, u) in enumerate(zip(data.shape, update.shape, strict=True)):
+            if n == u:
+                source.append(i[axis])
+                continue
+            first = clamped_index(b, start.at(b, (imm(axis),)), n - u + 1)
+            source.append(i[axis] - first)
+            within = logical_and(i[axis] >= first, i[axis] < first + u)
+            inside = within if isinstance(inside, Imm) else logical_and(inside, within)
+        value = b.local("value", (1,), out_type.dtype)
+        with b.if_(inside):
+            b.store(value, 0, update.at(b, tuple(source)))
+        with b.else_():
+            b.store(value, 0, data.at(b, i))
+        return value[0]
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("DYNAMIC_UPDATE_SLICE", EVERY, "dynamic_update_slice")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """dynamic_update_slice; scalars are left as they are by TFLite too."""
+    require_dtype(ctx, op, ctx.input_type(op, 0), MOVABLE)
+    require_dtype(ctx, op, ctx.input_type(op, 2), ("int32", "int64"), what="a position")
+    args = [operand(ctx, op, i) for i in range(3)]
+    return call("dynamic_update_slice", args, DynamicUpdateSliceAttrs(), span=ctx.span(op))
+
+
+register_op(
+    "dynamic_update_slice",
+    pattern=OpPattern.INJECTIVE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="DYNAMIC_UPDATE_SLICE; position at run time",
+)
+F_TE.set("dynamic_update_slice", te_rule)

@@ -1,0 +1,64 @@
+"""full: FILL of TFLite: one value everywhere.  The shape has to be constant, the value need not be.
+
+Oracle: `reference_ops::Fill`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.move import MOVABLE, constant_ints, reshaped, tensors_of
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, imm
+
+
+@dataclass(frozen=True, slots=True)
+class FullAttrs:
+    """The result's shape."""
+
+    shape: tuple[int, ...]
+
+
+def infer_type(types: Sequence[Type], attrs: FullAttrs) -> Type:
+    """One element -> that type in `shape`."""
+    (value,) = tensors_of(types, 1)
+    if value.shape != (1,) or any(n < 0 for n in attrs.shape):
+        raise TypeRuleError(f"full of {value} in {list(attrs.shape)}")
+    return TensorType(attrs.shape, value.dtype, value.quant)
+
+
+def evaluate(value: Array, *, attrs: FullAttrs, out_type: TensorType) -> Array:
+    return np.full(attrs.shape, value[0])
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: FullAttrs, out_type: TensorType) -> Tensor:
+    def rule(b: IRBuilder, *_: Expr) -> Expr:
+        return args[0].at(b, (imm(0),))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("FILL", EVERY, "full")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """full in the shape of operand 0."""
+    value, shape = ctx.input_type(op, 1), tuple(constant_ints(ctx, op, 0))
+    require_dtype(ctx, op, value, MOVABLE)
+    if value.size != 1 or any(n < 0 for n in shape):
+        unsupported(ctx, op, f"a fill of {list(shape)} with {value}", code="E1122")
+    return call("full", [reshaped(operand(ctx, op, 1), (1,), ctx.span(op))], FullAttrs(shape), span=ctx.span(op))
+
+
+register_op("full", pattern=OpPattern.BROADCAST, infer_type=infer_type, evaluate=evaluate, doc="FILL, ZEROS_LIKE; constant shape")
+F_TE.set("full", te_rule)

@@ -1,0 +1,92 @@
+"""mirror_pad: MIRROR_PAD of TFLite with constant amounts; pure movement of data.
+
+Before and after the data they come mirrored, with (SYMMETRIC) or without (REFLECT) their edge.
+Oracle: `kernels/mirror_pad.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.numerics.fixed_point import named
+from aot.op.common.check import require_dtype
+from aot.op.common.move import MOVABLE, tensors_of
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, imm, select
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorPadAttrs:
+    """(before, after) for each dimension; whether the edge is repeated."""
+
+    pad_width: tuple[tuple[int, int], ...]
+    symmetric: bool
+
+    @property
+    def skipped(self) -> int:
+        """Elements at the edge that are not repeated."""
+        return 0 if self.symmetric else 1
+
+
+def infer_type(types: Sequence[Type], attrs: MirrorPadAttrs) -> Type:
+    """A tensor -> the same type, each extent grown by its pair, which is no larger than what there is to mirror."""
+    (data,) = tensors_of(types, 1)
+    if len(data.shape) != len(attrs.pad_width):
+        raise TypeRuleError(f"mirror_pad by {attrs.pad_width} of {data}")
+    for n, pair in zip(data.shape, attrs.pad_width, strict=True):
+        if min(pair) < 0 or max(pair) > n - attrs.skipped:
+            raise TypeRuleError(f"mirror_pad by {pair} of {n} elements")
+    return TensorType(tuple(n + sum(pair) for n, pair in zip(data.shape, attrs.pad_width, strict=True)), data.dtype, data.quant)
+
+
+def evaluate(data: Array, *, attrs: MirrorPadAttrs, out_type: TensorType) -> Array:
+    return np.pad(data, attrs.pad_width, mode="symmetric" if attrs.symmetric else "reflect")
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: MirrorPadAttrs, out_type: TensorType) -> Tensor:
+    (data,) = args
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        source = []
+        for index, (before, after), n in zip(i, attrs.pad_width, data.shape, strict=True):
+            position = index - before
+            if before:
+                position = select(index < before, imm(before - 1 + attrs.skipped) - index, position)
+            if after:
+                last = imm(before + 2 * n - 1 - attrs.skipped) - index
+                position = select(index < before + n, position, last)
+            source.append(named(b, "source", position))
+        return data.at(b, tuple(source))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("MIRROR_PAD", EVERY, "mirror_pad")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """mirror_pad."""
+    data, amounts = ctx.input_type(op, 0), ctx.constant(op, 1)
+    require_dtype(ctx, op, data, MOVABLE)
+    if amounts.shape != (len(data.shape), 2):
+        unsupported(ctx, op, f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1122")
+    attrs = MirrorPadAttrs(tuple((int(a), int(b)) for a, b in amounts), op.option("mode") == "SYMMETRIC")
+    for n, pair in zip(data.shape, attrs.pad_width, strict=True):
+        if min(pair) < 0 or max(pair) > n - attrs.skipped:
+            unsupported(ctx, op, f"{n} elements cannot be mirrored to pad by {pair}", code="E1122")
+    return call("mirror_pad", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+
+
+register_op(
+    "mirror_pad", pattern=OpPattern.INJECTIVE, infer_type=infer_type, evaluate=evaluate, doc="MIRROR_PAD; constant amounts"
+)
+F_TE.set("mirror_pad", te_rule)

@@ -1,0 +1,83 @@
+"""one_hot: ONE_HOT of TFLite: out = on where the position along `axis` equals the index, off elsewhere.
+
+`depth` has to be constant; on and off may come at run time.  Oracle: `kernels/one_hot.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.move import MOVABLE, normalized_axis, one_int, reshaped, tensors_of
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, equal, imm, select
+
+
+@dataclass(frozen=True, slots=True)
+class OneHotAttrs:
+    """Extent and place of the new dimension."""
+
+    depth: int
+    axis: int
+
+
+def infer_type(types: Sequence[Type], attrs: OneHotAttrs) -> Type:
+    """int32 or int64 indices, on[1], off[1] -> on's type in the indices' shape with `depth` inserted."""
+    indices, on, off = tensors_of(types, 3)
+    fits = indices.dtype in ("int32", "int64") and on.shape == off.shape == (1,) and on.dtype == off.dtype
+    if not fits or not 0 <= attrs.axis <= len(indices.shape) or attrs.depth < 0:
+        raise TypeRuleError(f"one_hot of {indices}, {on}, {off} with {attrs}")
+    return TensorType((*indices.shape[: attrs.axis], attrs.depth, *indices.shape[attrs.axis :]), on.dtype, on.quant)
+
+
+def evaluate(indices: Array, on: Array, off: Array, *, attrs: OneHotAttrs, out_type: TensorType) -> Array:
+    positions = np.arange(attrs.depth).reshape(-1, *[1] * (indices.ndim - attrs.axis))
+    return np.asarray(np.where(np.expand_dims(indices, attrs.axis) == positions, on[0], off[0]))
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: OneHotAttrs, out_type: TensorType) -> Tensor:
+    indices, on, off = args
+    axis = attrs.axis
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        index = indices.at(b, (*i[:axis], *i[axis + 1 :]))
+        values = (t.at(b, (imm(0),)) for t in (on, off))
+        return select(equal(index, cast(indices.dtype, i[axis])), *values)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("ONE_HOT", EVERY, "one_hot")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """one_hot; an axis of -1 puts the new dimension last."""
+    indices, on = ctx.input_type(op, 0), ctx.input_type(op, 2)
+    require_dtype(ctx, op, indices, ("int32", "int64"), what="an index")
+    require_dtype(ctx, op, on, MOVABLE)
+    if on.size != 1 or ctx.input_type(op, 3).size != 1:
+        unsupported(ctx, op, "on and off must be one number each", code="E1122")
+    axis = normalized_axis(ctx, op, int(op.option("axis")), len(indices.shape) + 1)
+    span = ctx.span(op)
+    args = [operand(ctx, op, 0), *(reshaped(operand(ctx, op, i), (1,), span) for i in (2, 3))]
+    return call("one_hot", args, OneHotAttrs(one_int(ctx, op, 1), axis), span=span)
+
+
+# an anchor: what computes the indices must not be computed once for each position
+register_op(
+    "one_hot",
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="ONE_HOT; constant depth",
+)
+F_TE.set("one_hot", te_rule)

@@ -1,0 +1,127 @@
+"""reverse and reverse_sequence: REVERSE_V2 and REVERSE_SEQUENCE of TFLite; pure movement of data.
+
+reverse turns whole dimensions round; reverse_sequence turns the first lengths[n] elements of one dimension round, n being the
+index in another.  Lengths beyond the dimension count as its extent (the reference refuses them).
+Oracles: `reference_ops::Reverse`, `ReverseSequence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.move import MOVABLE, constant_ints, normalized_axis, tensors_of
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, clamp, imm, select
+
+
+@dataclass(frozen=True, slots=True)
+class ReverseAttrs:
+    """The dimensions to turn round."""
+
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReverseSequenceAttrs:
+    """The dimension to turn round, and the one whose index chooses the length."""
+
+    seq_axis: int
+    batch_axis: int
+
+
+def infer_reverse(types: Sequence[Type], attrs: ReverseAttrs) -> Type:
+    """A tensor -> the same type."""
+    (data,) = tensors_of(types, 1)
+    if any(not 0 <= a < len(data.shape) for a in attrs.axes):
+        raise TypeRuleError(f"reverse of axes {attrs.axes} of {data}")
+    return data
+
+
+def evaluate_reverse(data: Array, *, attrs: ReverseAttrs, out_type: TensorType) -> Array:
+    return np.ascontiguousarray(np.flip(data, attrs.axes))
+
+
+def te_reverse(_ctx: TeContext, args: Sequence[Tensor], attrs: ReverseAttrs, out_type: TensorType) -> Tensor:
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        sizes = zip(i, out_type.shape, strict=True)
+        return args[0].at(b, tuple(imm(n - 1) - x if k in attrs.axes else x for k, (x, n) in enumerate(sizes)))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def infer_reverse_sequence(types: Sequence[Type], attrs: ReverseSequenceAttrs) -> Type:
+    """A tensor and int32 or int64 lengths [extent of batch_axis] -> the tensor's type."""
+    data, lengths = tensors_of(types, 2)
+    rank = len(data.shape)
+    fits = 0 <= attrs.seq_axis < rank and 0 <= attrs.batch_axis < rank and attrs.seq_axis != attrs.batch_axis
+    if not fits or lengths.shape != (data.shape[attrs.batch_axis],) or lengths.dtype not in ("int32", "int64"):
+        raise TypeRuleError(f"reverse_sequence of {data} by {lengths} along {attrs}")
+    return data
+
+
+def evaluate_reverse_sequence(data: Array, lengths: Array, *, attrs: ReverseSequenceAttrs, out_type: TensorType) -> Array:
+    out = data.copy()
+    moved_in, moved_out = (np.moveaxis(a, (attrs.batch_axis, attrs.seq_axis), (0, 1)) for a in (data, out))
+    for n, length in enumerate(np.clip(lengths, 0, data.shape[attrs.seq_axis])):
+        moved_out[n, :length] = moved_in[n, :length][::-1]
+    return out
+
+
+def te_reverse_sequence(_ctx: TeContext, args: Sequence[Tensor], attrs: ReverseSequenceAttrs, out_type: TensorType) -> Tensor:
+    data, lengths = args
+    axis = attrs.seq_axis
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        length = b.let("length", cast("int32", clamp(lengths.at(b, (i[attrs.batch_axis],)), 0, data.shape[axis])))
+        source = b.let("source", select(i[axis] < length, length - 1 - i[axis], i[axis]))
+        return data.at(b, (*i[:axis], source, *i[axis + 1 :]))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("REVERSE_V2", EVERY, "reverse")
+def convert_reverse(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """reverse along constant axes."""
+    data = ctx.input_type(op, 0)
+    require_dtype(ctx, op, data, MOVABLE)
+    axes = tuple(sorted({normalized_axis(ctx, op, a, len(data.shape)) for a in constant_ints(ctx, op, 1)}))
+    return call("reverse", [operand(ctx, op, 0)], ReverseAttrs(axes), span=ctx.span(op))
+
+
+@from_tflite("REVERSE_SEQUENCE", EVERY, "reverse_sequence")
+def convert_reverse_sequence(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """reverse_sequence; the lengths may come at run time."""
+    data = ctx.input_type(op, 0)
+    require_dtype(ctx, op, data, MOVABLE)
+    require_dtype(ctx, op, ctx.input_type(op, 1), ("int32", "int64"), what="a length")
+    seq, batch = (normalized_axis(ctx, op, int(op.option(name)), len(data.shape)) for name in ("seq_dim", "batch_dim"))
+    if seq == batch:
+        unsupported(ctx, op, f"sequences and batch are both dimension {seq}", code="E1122")
+    args = [operand(ctx, op, 0), operand(ctx, op, 1)]
+    return call("reverse_sequence", args, ReverseSequenceAttrs(seq, batch), span=ctx.span(op))
+
+
+register_op(
+    "reverse", pattern=OpPattern.INJECTIVE, infer_type=infer_reverse, evaluate=evaluate_reverse, doc="REVERSE_V2; constant axes"
+)
+register_op(
+    "reverse_sequence",
+    pattern=OpPattern.INJECTIVE,
+    infer_type=infer_reverse_sequence,
+    evaluate=evaluate_reverse_sequence,
+    doc="REVERSE_SEQUENCE; lengths at run time",
+)
+F_TE.set("reverse", te_reverse)
+F_TE.set("reverse_sequence", te_reverse_sequence)

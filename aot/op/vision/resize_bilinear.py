@@ -1,0 +1,190 @@
+"""image.resize_bilinear: RESIZE_BILINEAR of TFLite.
+
+out = sum of the four neighbours, each times the weight of its row and of its column.  int8 and int16 compute in units of 2^-10
+(`reference_ops::ResizeBilinearInteger`), float32 and uint8 in floats (`reference_ops::ResizeBilinear`; uint8 rounds half up).
+Positions and weights are computed here, as the reference computes them; a position that its rounding puts behind the last row or
+column counts as the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.numerics.fixed_point import named
+from aot.op.common.check import require_dtype, require_same_quant
+from aot.op.common.move import constant_ints, tensors_of
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, imm, select
+
+FIXED_POINT = ("int8", "int16")
+DTYPES = (*FIXED_POINT, "uint8", "float32")
+ONE = 1 << 10
+"""The weight 1 in fixed point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """For each output position of an axis the two source positions and their weights (integers, or float32 values)."""
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    lower_weight: tuple[float, ...]
+    upper_weight: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeBilinearAttrs:
+    """Rows and columns of the result."""
+
+    rows: Line
+    columns: Line
+
+
+def infer_type(types: Sequence[Type], attrs: ResizeBilinearAttrs) -> Type:
+    """[N, H, W, C] -> [N, rows, columns, C]."""
+    (data,) = tensors_of(types, 1)
+    if len(data.shape) != 4 or data.dtype not in DTYPES:
+        raise TypeRuleError(f"resize_bilinear of {data}")
+    for line, size in ((attrs.rows, data.shape[1]), (attrs.columns, data.shape[2])):
+        positions = (*line.lower, *line.upper)
+        if not positions or not 0 <= min(positions) <= max(positions) < size:
+            raise TypeRuleError(f"resize_bilinear takes positions {positions} of {size}")
+    shape = (data.shape[0], len(attrs.rows.lower), len(attrs.columns.lower), data.shape[3])
+    return TensorType(shape, data.dtype, data.quant)
+
+
+def evaluate(data: Array, *, attrs: ResizeBilinearAttrs, out_type: TensorType) -> Array:
+    fixed = out_type.dtype in FIXED_POINT
+    wide = np.int64 if fixed else np.float32
+    rows, columns = attrs.rows, attrs.columns
+    total: Array = np.zeros((), wide)
+    for x, x_weight in ((columns.lower, columns.lower_weight), (columns.upper, columns.upper_weight)):
+        for y, y_weight in ((rows.lower, rows.lower_weight), (rows.upper, rows.upper_weight)):
+            part: Array = data[:, list(y)][:, :, list(x)].astype(wide)
+            for weights in (np.array(y_weight, wide)[:, None, None], np.array(x_weight, wide)[:, None]):
+                part = np.multiply(part, weights)
+            total = part if total.ndim == 0 else total + part
+    if fixed:
+        rounded = np.abs(total) + (ONE * ONE // 2) >> 20
+        return np.asarray(np.sign(total) * rounded, out_type.dtype)
+    if out_type.dtype == "uint8":
+        total = total + np.float32(0.5)
+    return total.astype(out_type.dtype)
+
+
+def _fits_int32(attrs: ResizeBilinearAttrs, largest: int) -> bool:
+    """Whether no sum of products leaves 32 bits."""
+    sums = [
+        max(abs(a) + abs(b) for a, b in zip(line.lower_weight, line.upper_weight, strict=True))
+        for line in (attrs.rows, attrs.columns)
+    ]
+    return largest * sums[0] * sums[1] + ONE * ONE < 1 << 31
+
+
+def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: ResizeBilinearAttrs, out_type: TensorType) -> Tensor:
+    (data,) = args
+    fixed = out_type.dtype in FIXED_POINT
+    largest = 1 << (7 if out_type.dtype == "int8" else 15)
+    wide = "float32" if not fixed else "int32" if _fits_int32(attrs, largest) else "int64"
+    tables = [_tables(ctx, line, name, fixed=fixed) for line, name in ((attrs.rows, "row"), (attrs.columns, "column"))]
+
+    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+        (y_positions, y_weights), (x_positions, x_weights) = (
+            (
+                [b.let("at", cast("int32", t.at(b, (i,)))) for t in table[:2]],
+                [b.let("weight", cast(wide, t.at(b, (i,)))) for t in table[2:]],
+            )
+            for table, i in zip(tables, (y, x), strict=True)
+        )
+        total: Expr | None = None
+        for x_position, x_weight in zip(x_positions, x_weights, strict=True):
+            for y_position, y_weight in zip(y_positions, y_weights, strict=True):
+                part = cast(wide, data.at(b, (n, y_position, x_position, c))) * y_weight * x_weight
+                total = part if total is None else total + part
+        assert total is not None
+        if out_type.dtype == "uint8":
+            total = total + imm(0.5, wide)
+        if not fixed:
+            return cast(out_type.dtype, total)
+        total = named(b, "total", total)
+        half = ONE * ONE // 2
+        return cast(out_type.dtype, (total + select(total > 0, imm(half, wide), imm(-half, wide))) / (ONE * ONE))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def _tables(ctx: TeContext, line: Line, name: str, *, fixed: bool) -> list[Tensor]:
+    """Positions and weights of an axis, in flash."""
+    weight_type = np.int16 if fixed else np.float32
+    columns = ((line.lower, np.int16), (line.upper, np.int16), (line.lower_weight, weight_type), (line.upper_weight, weight_type))
+    return [ctx.constant(name, np.array(values, dtype)) for values, dtype in columns]
+
+
+def integer_line(size: int, new_size: int, *, align_corners: bool, half_pixel_centers: bool) -> Line:
+    """ComputeInterpolationValuesInteger for every position of an axis of `new_size` over one of `size`; C's division."""
+    scale = (ONE * size + new_size // 2) // new_size
+    if align_corners and new_size > 1:
+        scale = (ONE * (size - 1) + (new_size - 1) // 2) // (new_size - 1)
+    rows = []
+    for i in range(new_size):
+        scaled = i * scale + (scale // 2 - (1 << 9) if half_pixel_centers else 0)
+        lower = max(int(scaled / ONE), 0)
+        upper = min(int((scaled + ONE - 1) / ONE), size - 1)
+        rest = scaled - ONE * lower
+        rows.append((min(lower, size - 1), max(upper, 0), ONE - rest, rest))
+    return Line(*zip(*rows, strict=True))
+
+
+def float_line(size: int, new_size: int, *, align_corners: bool, half_pixel_centers: bool) -> Line:
+    """ComputeInterpolationValues for every position of an axis, in float32."""
+    f32 = np.float32
+    scale = f32(size - 1) / f32(new_size - 1) if align_corners and new_size > 1 else f32(size) / f32(new_size)
+    rows = []
+    for i in range(new_size):
+        scaled = (f32(i) + f32(0.5)) * scale - f32(0.5) if half_pixel_centers else f32(i) * scale
+        lower = max(int(np.floor(scaled)), 0)
+        upper = min(int(np.ceil(scaled)), size - 1)
+        rest = f32(scaled - f32(lower))
+        rows.append((min(lower, size - 1), max(upper, 0), float(f32(1) - rest), float(rest)))
+    return Line(*zip(*rows, strict=True))
+
+
+@from_tflite("RESIZE_BILINEAR", "int8 uint8 int16 float32", "image.resize_bilinear")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """image.resize_bilinear; the new size has to be constant."""
+    data = ctx.input_type(op, 0)
+    require_dtype(ctx, op, data, DTYPES)
+    require_same_quant(ctx, op, data, ctx.output_type(op))
+    size = constant_ints(ctx, op, 1)
+    if len(data.shape) != 4 or len(size) != 2 or min(size) < 1:
+        unsupported(ctx, op, f"a resize of {list(data.shape)} to {size} is not supported", code="E1122")
+    if max(*size, *data.shape[1:3]) >= 1 << 13:
+        unsupported(ctx, op, "images of more than 8191 rows or columns are not supported")
+    line = integer_line if data.dtype in FIXED_POINT else float_line
+    align, half = bool(op.option("align_corners")), bool(op.option("half_pixel_centers"))
+    if align and half:
+        unsupported(ctx, op, "align_corners and half_pixel_centers exclude each other", code="E1122")
+    rows, columns = (line(data.shape[i + 1], size[i], align_corners=align, half_pixel_centers=half) for i in range(2))
+    return call("image.resize_bilinear", [operand(ctx, op, 0)], ResizeBilinearAttrs(rows, columns), span=ctx.span(op))
+
+
+# an anchor: each element is read up to four times, so nothing that computes may be fused in front
+register_op(
+    "image.resize_bilinear",
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="RESIZE_BILINEAR; int8, int16, uint8, float32",
+)
+F_TE.set("image.resize_bilinear", te_rule)

@@ -1,0 +1,120 @@
+"""image.resize_nearest: RESIZE_NEAREST_NEIGHBOR of TFLite; pure movement of data.
+
+Which row and column each output position takes is computed here, in float32 as the reference does it.
+Oracle: `reference_ops::ResizeNearestNeighbor` (`GetNearestNeighbor`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.numerics.fixed_point import round_half_away
+from aot.op.common.check import require_dtype, require_same_quant
+from aot.op.common.move import MOVABLE
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast
+
+DTYPES = MOVABLE
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeNearestAttrs:
+    """The source row of each output row, the source column of each output column."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
+def infer_type(types: Sequence[Type], attrs: ResizeNearestAttrs) -> Type:
+    """[N, H, W, C] -> [N, len(rows), len(columns), C]."""
+    (data,) = types
+    if not isinstance(data, TensorType) or len(data.shape) != 4:
+        raise TypeRuleError(f"resize takes one 4-D tensor, not {data}")
+    for indices, size in ((attrs.rows, data.shape[1]), (attrs.columns, data.shape[2])):
+        if not indices or not 0 <= min(indices) <= max(indices) < size:
+            raise TypeRuleError(f"resize takes positions {indices} of {size}")
+    return TensorType((data.shape[0], len(attrs.rows), len(attrs.columns), data.shape[3]), data.dtype, data.quant)
+
+
+def evaluate(data: Array, *, attrs: ResizeNearestAttrs, out_type: TensorType) -> Array:
+    return np.ascontiguousarray(data[:, list(attrs.rows)][:, :, list(attrs.columns)])
+
+
+def nearest_neighbors(size: int, new_size: int, *, align_corners: bool, half_pixel_centers: bool) -> tuple[int, ...]:
+    """GetNearestNeighbor for every position of an axis of `new_size` over one of `size`."""
+    f32 = np.float32
+    scale = f32(size - 1) / f32(new_size - 1) if align_corners and new_size > 1 else f32(size) / f32(new_size)
+    offset = f32(0.5) if half_pixel_centers else f32(0)
+    found = []
+    for i in range(new_size):
+        position = float((f32(i) + offset) * scale)
+        nearest = round_half_away(position) if align_corners else int(np.floor(position))
+        found.append(max(min(nearest, size - 1), 0))
+    return tuple(found)
+
+
+def _position(ctx: TeContext, index: Expr, table: tuple[int, ...], size: int) -> Expr:
+    """`table[index]`: by arithmetic where a quotient gives the same, else from a table."""
+    n = len(table)
+    if table == tuple(range(n)):
+        return index
+    if n % size == 0 and table == tuple(i // (n // size) for i in range(n)):
+        return index / (n // size)
+    if table == tuple(i * size // n for i in range(n)):
+        return index * size / n
+    return cast("int32", ctx.constant("positions", np.asarray(table, np.int16)).at(ctx.builder, (index,)))
+
+
+def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: ResizeNearestAttrs, out_type: TensorType) -> Tensor:
+    (data,) = args
+
+    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+        row = _position(ctx, y, attrs.rows, data.shape[1])
+        column = _position(ctx, x, attrs.columns, data.shape[2])
+        return data.at(b, (n, row, column, c))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("RESIZE_NEAREST_NEIGHBOR", EVERY, "image.resize_nearest")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """image.resize_nearest; the new size has to be constant."""
+    data = ctx.input_type(op, 0)
+    require_dtype(ctx, op, data, DTYPES)
+    require_same_quant(ctx, op, data, ctx.output_type(op))
+    size = [int(n) for n in ctx.constant(op, 1).ravel()]
+    if len(data.shape) != 4 or len(size) != 2 or min(size) < 1:
+        unsupported(ctx, op, f"a resize of {list(data.shape)} to {size} is not supported", code="E1122")
+    if max(*size, *data.shape[1:3]) >= 1 << 15:
+        unsupported(ctx, op, "images of more than 32767 rows or columns are not supported")
+    rows, columns = (
+        nearest_neighbors(
+            data.shape[axis + 1],
+            size[axis],
+            align_corners=bool(op.option("align_corners")),
+            half_pixel_centers=bool(op.option("half_pixel_centers")),
+        )
+        for axis in range(2)
+    )
+    return call("image.resize_nearest", [operand(ctx, op, 0)], ResizeNearestAttrs(rows, columns), span=ctx.span(op))
+
+
+register_op(
+    "image.resize_nearest",
+    pattern=OpPattern.INJECTIVE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="RESIZE_NEAREST_NEIGHBOR; align_corners, half_pixel_centers",
+)
+F_TE.set("image.resize_nearest", te_rule)

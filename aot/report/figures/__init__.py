@@ -1,0 +1,1 @@
+"""What a model costs: bytes, instructions and estimated cycles, each with its owner."""

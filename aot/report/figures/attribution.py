@@ -1,0 +1,249 @@
+"""Every byte of a linked image, given to a symbol, and every symbol to the layers that use it.
+
+The linker's map says which input section of which object lies where; the ELF's symbol table splits the sections into functions
+and constants.  A byte behind a symbol (literal pool, alignment inside a section) belongs to the symbol before it.  What lies in
+an allocated section and in no input section is padding of the linker; that is all that `other` holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from aot.micro.build.callgraph import disassemble
+from aot.micro.build.project import HARNESS, Project
+
+GROUPS = ("kernels", "weights", "tables", "main", "runtime", "startup", "other")
+"""Kinds of flash content.
+
+kernels, weights (with biases and requantisation), tables (of functions such as softmax): the layers'; main: the model's interface
+and its sequence of calls; runtime: crt and members of libgcc and libm that the model links; startup: start-up and measuring
+harness of the image that runs; other: padding between sections.
+"""
+
+_INPUT = re.compile(r"^ (\.[\w.*$-]+)(?:\s+|\n\s+)0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S+)$", re.MULTILINE)
+_MEMBER = re.compile(r"([^/\\]+\.a)\(([^)]+)\)$")
+_HARNESS_FILES = HARNESS | {"main.c"}
+_FUNCTION_TABLE = re.compile(r"(exps|positions)(_\d+)*$")
+_ANY_TABLE = re.compile(r"table(_\d+)*$")
+_TABLE_BYTES = frozenset({256, 512, 1024, 1028})
+"""of one entry for each 8-bit value, and of 513 of 16 bits with padding: what tells a function's table from a constant operand"""
+
+_SHF_WRITE, _SHF_ALLOC = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """An allocated section of the image; `in_flash`: it has contents, so that it takes flash (data takes RAM as well)."""
+
+    name: str
+    address: int
+    size: int
+    in_flash: bool
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """`bytes` of flash under one name; `file`: a source of the project or a library member; `layers`: indices of its users."""
+
+    name: str
+    group: str
+    bytes: int
+    file: str
+    layers: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "group": self.group, "bytes": self.bytes, "file": self.file, "layers": list(self.layers)}
+
+
+def sections_of(elf: Path) -> list[Section]:
+    """The allocated sections that hold something."""
+    with elf.open("rb") as stream:
+        return [
+            Section(s.name, int(s["sh_addr"]), int(s["sh_size"]), s["sh_type"] != "SHT_NOBITS", bool(s["sh_flags"] & _SHF_WRITE))
+            for s in ELFFile(stream).iter_sections()
+            if s["sh_flags"] & _SHF_ALLOC and s["sh_size"]
+        ]
+
+
+def berkeley(sections: Sequence[Section]) -> dict[str, int]:
+    """`text`, `data`, `bss` as `size` prints them."""
+    return {
+        "text": sum(s.size for s in sections if s.in_flash and not s.writable),
+        "data": sum(s.size for s in sections if s.in_flash and s.writable),
+        "bss": sum(s.size for s in sections if not s.in_flash),
+    }
+
+
+def symbols_of(elf: Path) -> list[tuple[int, int, str]]:
+    """(address, size, name) of all functions and objects, by address; Thumb bits removed."""
+    with elf.open("rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".symtab")
+        if not isinstance(table, SymbolTableSection):
+            return []
+        found = []
+        for symbol in table.iter_symbols():
+            kind, index = symbol["st_info"]["type"], symbol["st_shndx"]
+            if kind in ("STT_FUNC", "STT_OBJECT") and index not in ("SHN_UNDEF", "SHN_ABS"):
+                address = int(symbol["st_value"]) & (~1 if kind == "STT_FUNC" else ~0)
+                found.append((address, int(symbol["st_size"]), str(symbol.name)))
+        return sorted(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """An input section as the linker placed it."""
+
+    name: str
+    address: int
+    size: int
+    origin: str
+
+
+_NOT_LOADED = (".debug", ".comment", ".ARM.attributes", ".note", ".stack_sizes")
+
+
+def _pieces(map_file: Path) -> list[_Piece]:
+    text = map_file.read_text(encoding="utf-8", errors="replace").partition("Linker script and memory map")[2]
+    found = []
+    for name, address, size, origin in _INPUT.findall(text):
+        member = _MEMBER.search(origin)
+        where = f"{member.group(1)}({member.group(2)})" if member else origin
+        found.append(_Piece(name, int(address, 16), int(size, 16), where))
+    return sorted((p for p in found if p.size and not p.name.startswith(_NOT_LOADED)), key=lambda p: p.address)
+
+
+def split_sections(elf: Path, sections: Sequence[Section], sources: Mapping[str, str]) -> list[tuple[str, int, str]]:
+    """(symbol, bytes, file) of all in `sections`; `sources` gives the source of an object.  The bytes add up to the sections'.
+
+    Bytes in no input section come under the name of their section in brackets and without a file.
+    """
+    symbols = symbols_of(elf)
+    pieces = _pieces(elf.with_suffix(".map"))
+    rows: list[tuple[str, int, str]] = []
+    for section in sections:
+        at, end = section.address, section.address + section.size
+        for piece in pieces:
+            start, stop = max(piece.address, at), min(piece.address + piece.size, end)
+            if start >= stop or piece.address < section.address:
+                continue
+            if start > at:
+                rows.append((f"[{section.name}]", start - at, ""))
+            rows += _split_piece(piece, start, stop, symbols=symbols, file=sources.get(piece.origin, piece.origin))
+            at = stop
+        if at < end:
+            rows.append((f"[{section.name}]", end - at, ""))
+    return rows
+
+
+def _split_piece(
+    piece: _Piece, start: int, stop: int, *, symbols: Sequence[tuple[int, int, str]], file: str
+) -> Iterator[tuple[str, int, str]]:
+    inside: dict[int, str] = {}
+    for address, _, name in symbols:
+        if start <= address < stop:
+            inside.setdefault(address, name)
+    cuts = sorted(inside)
+    if not cuts or cuts[0] > start:
+        yield piece.name, (cuts[0] if cuts else stop) - start, file
+    for i, address in enumerate(cuts):
+        yield inside[address], (cuts[i + 1] if i + 1 < len(cuts) else stop) - address, file
+
+
+def users_by_symbol(elf: Path, layers: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, ...]]:
+    """The layers that use a symbol: their function, all that it calls, and their constants."""
+    functions = disassemble(elf)
+    by_name = {f.name: f for f in functions.values()}
+    users: dict[str, set[int]] = {}
+    for layer in layers:
+        index, waiting = layer["index"], [layer["function"]]
+        for name in layer["arrays"]:
+            users.setdefault(name, set()).add(index)
+        reached: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            if name in reached:
+                continue
+            reached.add(name)
+            users.setdefault(name, set()).add(index)
+            if name in by_name:
+                waiting += [functions[a].name for a in by_name[name].calls if a in functions]
+    return {name: tuple(sorted(found)) for name, found in users.items()}
+
+
+def group_of(symbol: str, file: str, *, model: str, size: int) -> str:
+    """The group of a symbol, from its source, and for constants from their name and size in bytes: one of GROUPS."""
+    base = file.rsplit("/", 1)[-1]
+    if not file:
+        return "other"
+    if base == f"{model}_kernels.c":
+        return "kernels"
+    if base == f"{model}_params.c":
+        name = symbol.removeprefix(f"{model}_")
+        is_table = _FUNCTION_TABLE.match(name) or (_ANY_TABLE.match(name) and size in _TABLE_BYTES)
+        return "tables" if is_table else "weights"
+    if base == f"{model}.c":
+        return "main"
+    return "startup" if base in _HARNESS_FILES else "runtime"
+
+
+def _sources(project: Project) -> dict[str, str]:
+    return {str(path): source for source, path in project.objects("measure").items()}
+
+
+def variables(project: Project, elf: Path) -> dict[str, int]:
+    """Bytes of initialised and zeroed variables beside the workspace: `state` of the model's sources, `runtime` of all others."""
+    sections = [s for s in sections_of(elf) if s.name in (".data", ".bss")]
+    found = {"state": 0, "runtime": 0}
+    for _, size, file in split_sections(elf, sections, _sources(project)):
+        found["state" if file.startswith(project.artifact.name) else "runtime"] += size
+    return found
+
+
+def attribute(project: Project, elf: Path) -> list[Symbol]:
+    """All flash of `elf` (the model's own image or the one that runs), equal names merged, largest first."""
+    meta = project.artifact.metadata
+    users = users_by_symbol(elf, meta["layers"])
+    merged: dict[tuple[str, str], int] = {}
+    flash = [s for s in sections_of(elf) if s.in_flash]
+    for name, size, file in split_sections(elf, flash, _sources(project)):
+        merged[name, file] = merged.get((name, file), 0) + size
+    symbols = [
+        Symbol(name, group_of(name, file, model=project.artifact.name, size=size), size, file, users.get(name, ()))
+        for (name, file), size in merged.items()
+    ]
+    return sorted(symbols, key=lambda s: (-s.bytes, s.name, s.file))
+
+
+def shares(size: int, layers: Sequence[int]) -> dict[int, int]:
+    """`size` bytes in equal parts for `layers`; the first ones get the rest of the division, so that the parts add up."""
+    part, rest = divmod(size, len(layers))
+    return {layer: part + (1 if i < rest else 0) for i, layer in enumerate(layers)}
+
+
+def by_layer(symbols: Sequence[Symbol], layers: Sequence[Mapping[str, Any]]) -> list[dict[str, int]]:
+    """One row a layer: bytes of code, weights and tables; a symbol with several users counts for each with its share.
+
+    `shared` is the part of the sum that comes from such symbols.  Runtime functions are not split: they list their users.
+    """
+    rows = {layer["index"]: {"layer": layer["index"], "code": 0, "weights": 0, "tables": 0, "shared": 0} for layer in layers}
+    column = {"kernels": "code", "weights": "weights", "tables": "tables"}
+    for symbol in symbols:
+        if symbol.group not in column or not symbol.layers:
+            continue
+        for layer, part in shares(symbol.bytes, symbol.layers).items():
+            rows[layer][column[symbol.group]] += part
+            rows[layer]["shared"] += part if len(symbol.layers) > 1 else 0
+    return list(rows.values())
+
+
+def group_sizes(symbols: Sequence[Symbol]) -> dict[str, int]:
+    """Bytes of every group, in the order of GROUPS."""
+    return {group: sum(s.bytes for s in symbols if s.group == group) for group in GROUPS}

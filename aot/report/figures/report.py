@@ -1,0 +1,224 @@
+"""One model on one board as a report: the verdict, what it depends on, and every byte and instruction with its owner.
+
+A report is plain data in the form of schema/aot-report-3.schema.json.  It holds no time, no path and no figure of the host
+machine: the same model, options and tools give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aot.executor.artifact import Artifact
+from aot.ir.op import Array
+from aot.micro.build.image import ImageReport, check_image
+from aot.micro.build.project import Project
+from aot.micro.run.runner import RunResult, run
+from aot.report.figures.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
+from aot.report.figures.choice import next_faster
+from aot.report.figures.cycles import Profile, profile_cycles
+from aot.report.measure.compare import compare_sets
+from aot.report.measure.divergence import find_divergence
+from aot.report.measure.fingerprint import fingerprint
+from aot.report.measure.sets import Sets
+from aot.report.measure.verify import expected_outputs
+from aot.report.render.plan_svg import plan_data
+
+SCHEMA = "aot-report/3"
+
+Report = Mapping[str, Any]
+"""A report of one model on one board."""
+
+
+def make_report(
+    model: bytes,
+    artifact: Artifact,
+    project: Project,
+    sets: Sets,
+    *,
+    timeout: float | None = None,
+    folder: Path | None = None,
+) -> Report:
+    """Build, run `sets`, compare, attribute.  Raises what `verify` raises; outputs that differ are a verdict, not an error.
+
+    Where they differ, files that reproduce it go to `folder`, if one is given.
+    """
+    meta = artifact.metadata
+    expected, by = expected_outputs(model, sets, oracle=meta["oracle"], outputs=len(meta["outputs"]))
+    image = None if project.board.is_host else check_image(project)
+    result = run(project, sets.inputs, timeout=timeout)
+    timed = run(project, sets.inputs[:1], mode="profile", timeout=timeout).layers if project.board.tick else ()
+    comparison = compare_sets(expected, result.outputs)
+    flash = None if image is None else _flash(project)
+    ram = _ram(project, result, image)
+    counts = {layer.index: layer.instructions for layer in timed}
+    cycles = None if flash is None else _cycles(project, flash, sets.inputs[0], timeout=timeout)
+    verdict: dict[str, Any] = {
+        "exact": comparison.exact,
+        "reference": by,
+        "sets": comparison.sets,
+        "sets_exact": comparison.sets - len(comparison.bad_sets),
+        "max_abs_diff": comparison.max_abs,
+        "first_divergence": None,
+        "divergence": None,
+    }
+    if not comparison.exact:
+        verdict["first_divergence"], verdict["divergence"] = find_divergence(
+            model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
+        )
+    return {
+        "name": artifact.name,
+        "board": project.board.name,
+        "cpu": project.board.cpu,
+        "verdict": verdict,
+        "fingerprint": fingerprint(project, sets, result.outputs),
+        "totals": _totals(meta, result, image=image, ram=ram) | {"estimated_cycles": None if cycles is None else cycles.total},
+        "flash": flash,
+        "firmware": None if image is None else _firmware(project),
+        "ram": ram,
+        "memory": [] if image is None else _memory(project),
+        "layers": _layers(meta, counts, flash, cycles),
+        "plan": plan_data(meta["workspace"], meta["layers"]),
+    }
+
+
+def bundle(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """The content of report.json: reports and what could not be reported, each by model and board."""
+    return {
+        "schema": SCHEMA,
+        "reports": sorted(reports, key=lambda r: (r["name"], r["board"])),
+        "failures": sorted(failures, key=lambda f: (f["model"], f["board"])),
+    }
+
+
+def to_text(data: Mapping[str, Any]) -> str:
+    """Plain data as the text of a .json file."""
+    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def key_of(report: Report) -> str:
+    """`kws@mps2-an386`: by this name reports are found in baselines and budgets."""
+    return f"{report['name']}@{report['board']}"
+
+
+def _flash(project: Project) -> dict[str, Any]:
+    """The model's own image: what a product pays for the model."""
+    elf = project.model_image()
+    symbols = attribute(project, elf)
+    return {
+        "bytes": sum(s.bytes for s in symbols),
+        "groups": {k: v for k, v in group_sizes(symbols).items() if k != "startup"},
+        "layers": by_layer(symbols, project.artifact.metadata["layers"]),
+        "symbols": [s.to_json() for s in symbols],
+        "size": berkeley(sections_of(elf)),
+    }
+
+
+def _firmware(project: Project) -> dict[str, Any]:
+    """The image that runs: the model's with start-up and the measuring harness."""
+    elf = project.image("measure")
+    symbols = attribute(project, elf)
+    return {
+        "bytes": sum(s.bytes for s in symbols),
+        "groups": group_sizes(symbols),
+        "size": berkeley(sections_of(elf)),
+    }
+
+
+def _memory(project: Project) -> list[dict[str, Any]]:
+    """The board's regions that the model's image uses, with the stack that the board reserves, without start-up and harness."""
+    sections = sections_of(project.model_image())
+    rows = []
+    for region in project.board.memory:
+        inside = [s for s in sections if region.origin <= s.address < region.origin + region.size]
+        used = sum(s.size for s in inside)
+        if region.name == project.board.code:  # initial values of variables lie behind the code
+            used += sum(s.size for s in sections if s.in_flash and s.writable and s not in inside)
+        if used:
+            rows.append({"region": region.name, "size": region.size, "used": used, "sections": [s.name for s in inside]})
+    return rows
+
+
+def _ram(project: Project, result: RunResult, image: ImageReport | None) -> dict[str, Any]:
+    workspace = project.artifact.metadata["workspace"]
+    used = {"state": 0, "runtime": 0} if image is None else variables(project, project.model_image())
+    bound = None if image is None else image.stack_bound
+    return {
+        "bytes": None if bound is None else workspace["size"] + sum(used.values()) + bound,
+        "workspace": {
+            "region": None if project.places is None else project.places.workspace,
+            "bytes": workspace["size"],
+            "lower_bound": workspace["lower_bound"],
+            "touched": result.workspace_touched,
+            "extent": result.workspace_extent,
+        },
+        **used,
+        "stack": {
+            "measured": result.stack_bytes,
+            "bound": bound,
+            "path": [] if image is None else list(image.stack_path),
+        },
+        "heap": 0 if image is not None else None,
+    }
+
+
+def _totals(
+    meta: Mapping[str, Any], result: RunResult, *, image: ImageReport | None, ram: Mapping[str, Any]
+) -> dict[str, int | None]:
+    """The figures that budgets and baselines know, those of flash as `aot verify` has them; None where the board cannot tell."""
+    return {
+        "instructions": result.instructions,
+        "macs": meta["macs"],
+        "macs_nominal": meta["macs_nominal"],
+        "flash": None if image is None else image.flash,
+        "code": None if image is None else image.flash - image.constants,
+        "constants": meta["constants"]["size"] if image is None else image.constants,
+        "ram": ram["bytes"],
+        "workspace": ram["workspace"]["bytes"],
+        "stack": ram["stack"]["measured"],
+        "stack_bound": ram["stack"]["bound"],
+        "heap": ram["heap"],
+    }
+
+
+def _cycles(project: Project, flash: Mapping[str, Any], inputs: Sequence[Array], *, timeout: float | None) -> Profile | None:
+    """Functions of layers, with what they call, and the main function."""
+    name = f"{project.artifact.name}_run"
+    code = ("kernels", "runtime")
+    functions = {s["name"] for s in flash["symbols"] if s["name"] == name or (s["group"] in code and s["layers"])}
+    limit = project.board.timeout if timeout is None else timeout
+    return profile_cycles(project, project.image("measure"), inputs, functions=frozenset(functions), timeout=limit)
+
+
+def _functions(layer: int, flash: Mapping[str, Any] | None) -> list[str]:
+    """The functions that a layer runs."""
+    symbols = () if flash is None else flash["symbols"]
+    return [s["name"] for s in symbols if layer in s["layers"] and s["group"] in ("kernels", "runtime")]
+
+
+def _layers(
+    meta: Mapping[str, Any],
+    counts: Mapping[int, int | None],
+    flash: Mapping[str, Any] | None,
+    cycles: Profile | None,
+) -> list[dict[str, Any]]:
+    sizes = {} if flash is None else {row["layer"]: row for row in flash["layers"]}
+    rows = []
+    for layer in meta["layers"]:
+        count, macs = counts.get(layer["index"]), layer["macs"]
+        size = sizes.get(layer["index"])
+        rows.append(
+            {
+                **{k: layer[k] for k in ("index", "op", "ops", "name", "function", "kernel", "macs")},
+                "instructions": count,
+                "instructions_per_mac": round(count / macs, 4) if count is not None and macs else None,
+                "estimated_cycles": cycles and cycles.of(_functions(layer["index"], flash), count),
+                **{k: None if size is None else size[k] for k in ("code", "weights", "tables", "shared")},
+                "scratch": layer["scratch"],
+                "output": {k: layer["output"][k] for k in ("shape", "dtype")},
+                "next_faster": next_faster(layer),
+            }
+        )
+    return rows

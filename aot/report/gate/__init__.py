@@ -1,0 +1,1 @@
+"""Whether the figures may be what they are: baselines, budgets, differences."""

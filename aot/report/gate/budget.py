@@ -1,0 +1,216 @@
+"""Budgets: limits for the totals of reports, absolute or relative to a baseline.
+
+A rule names a total (figures/report.py): an absolute limit, `"24 KiB"` or `4_000_000`, or an allowed growth over the baseline,
+`"+0.5 %"` or `"+128"`; a list holds several.  Rules at the top hold for all models, those in a table `[kws]`, `["@mps2-an386"]`
+or `["kws@mps2-an386"]` for some; the closest one counts.  With a baseline, totals without a rule must not grow at all.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from aot.errors import Problem, UsageError
+from aot.report.figures.report import Report, key_of
+
+METRICS = (
+    "instructions",
+    "macs",
+    "flash",
+    "code",
+    "constants",
+    "ram",
+    "workspace",
+    "stack",
+    "stack_bound",
+    "heap",
+    "estimated_cycles",
+)
+WATCHED = ("instructions", "code", "constants", "workspace", "stack", "stack_bound")
+"""Totals that must not grow over a baseline unless a rule says how much."""
+
+_COVERED = {"flash": ("code", "constants"), "ram": ("workspace", "stack", "stack_bound")}
+"""A rule for the sum takes its parts out of WATCHED."""
+
+_UNITS = {"": 1, "B": 1, "k": 1000, "M": 10**6, "G": 10**9, "kB": 1000, "MB": 10**6, "KiB": 1 << 10, "MiB": 1 << 20}
+_VALUE = re.compile(r"(\+?)\s*(\d[\d_, ]*(?:\.\d+)?)\s*(%|[A-Za-z]*)")
+DEFAULT_BASELINE = "aot-baseline.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """`amount` in the total's unit, or percent of the baseline; `relative` ones allow a growth, others are the most."""
+
+    text: str
+    amount: Fraction
+    relative: bool = False
+    percent: bool = False
+
+    def bound(self, baseline: int | None) -> int | None:
+        """The largest value that is allowed; None for a relative limit without a baseline."""
+        if not self.relative:
+            return int(self.amount)
+        if baseline is None:
+            return None
+        return baseline + int(baseline * self.amount / 100 if self.percent else self.amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """`rules[scope][total]`: limits; the scope "" is the top.  `baseline`: where the accepted reports lie."""
+
+    rules: Mapping[str, Mapping[str, tuple[Limit, ...]]]
+    baseline: Path | None = None
+
+    def limits(self, report: Report, metric: str) -> tuple[Limit, ...] | None:
+        """The closest rule for a total of a report; None without one."""
+        for scope in (key_of(report), report["name"], f"@{report['board']}", ""):
+            found = self.rules.get(scope, {}).get(metric)
+            if found is not None:
+                return found
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One total held against one limit: `state` is over, ok, improved (below the baseline) or new (not in the baseline)."""
+
+    key: str
+    metric: str
+    value: int
+    limit: str
+    bound: int | None
+    baseline: int | None
+    state: str
+
+    @property
+    def text(self) -> str:
+        """`instructions 101 exceed 100 (+0 over the baseline 100)`, for people."""
+        if self.state == "new":
+            return f"{self.metric} {self.value:,}: not in the baseline"
+        change = "" if self.baseline is None else f", {self.value - self.baseline:+,} to the baseline"
+        if self.state == "over":
+            return f"{self.metric} {self.value:,} is more than {self.bound:,} ({self.limit}{change})"
+        return f"{self.metric} {self.value:,} of {self.bound:,} ({self.limit}{change})"
+
+
+def parse_limit(value: object, where: str) -> Limit:
+    """One limit of a budget file (E5052)."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return Limit(f"{value:,}", Fraction(value))
+    found = _VALUE.fullmatch(value.strip()) if isinstance(value, str) else None
+    unit = found.group(3) if found else None
+    if found is None or (unit != "%" and unit not in _UNITS) or (unit == "%" and not found.group(1)):
+        form = '"24 KiB", 4000000, "+0.5 %" or "+128"'
+        raise UsageError(Problem("E5052", f"{value!r} is no limit; limits look like {form}", where))
+    number = Fraction(re.sub(r"[_, ]", "", found.group(2)))
+    assert isinstance(value, str)
+    factor = 1 if unit == "%" else _UNITS[unit or ""]
+    return Limit(value.strip(), number * factor, bool(found.group(1)), unit == "%")
+
+
+def _limits(value: object, where: str) -> tuple[Limit, ...]:
+    if value is False:
+        return ()
+    return tuple(parse_limit(v, where) for v in (value if isinstance(value, list) else [value]))
+
+
+def parse_budget(table: Mapping[str, Any], file: Path) -> Budget:
+    """The content of budget.toml or of [tool.aot.budget]; all that is wrong with it at once (E5052)."""
+    rules: dict[str, dict[str, tuple[Limit, ...]]] = {"": {}}
+    problems: list[Problem] = []
+    baseline = table.get("baseline")
+    if baseline is not None and not isinstance(baseline, str):
+        problems.append(Problem("E5052", "baseline must be the path of a file", str(file)))
+        baseline = None
+
+    def enter(scope: str, metric: str, value: object) -> None:
+        where = f"{file}: {scope + '.' if scope else ''}{metric}"
+        if metric not in METRICS:
+            problems.append(Problem("E5052", f"unknown total; known: {', '.join(METRICS)}", where))
+            return
+        try:
+            rules.setdefault(scope, {})[metric] = _limits(value, where)
+        except UsageError as error:
+            problems.extend(error.problems)
+
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            for metric, limit in value.items():
+                enter(name, metric, limit)
+        elif name != "baseline":
+            enter("", name, value)
+    if problems:
+        raise UsageError(*problems)
+    return Budget(rules, None if baseline is None else file.parent / baseline)
+
+
+def load_budget(path: Path | None, folder: Path) -> Budget | None:
+    """The budget in `path`, else in budget.toml or pyproject.toml of `folder`; None where there is none (E5001, E5052)."""
+    candidates = [path] if path is not None else [folder / "budget.toml", folder / "pyproject.toml"]
+    for file in candidates:
+        if path is None and not file.is_file():
+            continue
+        try:
+            data = tomllib.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(Problem("E5001", f"cannot read '{file}': {error.strerror}")) from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UsageError(Problem("E5052", f"not TOML: {error}", str(file))) from None
+        table = _table(data, file)
+        if table is not None:
+            return parse_budget(table, file)
+        if path is not None:
+            raise UsageError(Problem("E5052", "has no table [tool.aot.budget]", str(file)))
+    return None
+
+
+def _table(data: Mapping[str, Any], file: Path) -> Mapping[str, Any] | None:
+    """The budget's table: the whole file, unless it is a pyproject.toml or has [tool.aot.budget]."""
+    inner: Any = data
+    for key in ("tool", "aot", "budget"):
+        inner = inner.get(key) if isinstance(inner, Mapping) else None
+    if isinstance(inner, Mapping):
+        return inner
+    return None if file.name == "pyproject.toml" else data
+
+
+def check_report(report: Report, budget: Budget | None, baseline: Report | None) -> list[Finding]:
+    """Every total of a report that has a rule or, with a baseline, is watched."""
+    given = {m: budget.limits(report, m) for m in METRICS} if budget is not None else dict.fromkeys(METRICS)
+    covered = {part for whole, parts in _COVERED.items() if given[whole] is not None for part in parts}
+    findings = []
+    for metric in METRICS:
+        value = report["totals"].get(metric)
+        before = None if baseline is None else baseline["totals"].get(metric)
+        limits = given[metric]
+        if limits is None:
+            watched = baseline is not None and metric in WATCHED and metric not in covered and before is not None
+            limits = (Limit("no growth", Fraction(0), True),) if watched else ()
+        for limit in limits if value is not None else ():
+            findings.append(_judge(key_of(report), metric, value, limit=limit, before=before))
+    return findings
+
+
+def _judge(key: str, metric: str, value: int, *, limit: Limit, before: int | None) -> Finding:
+    bound = limit.bound(before)
+    if bound is None:
+        state = "new"
+    elif value > bound:
+        state = "over"
+    else:
+        state = "improved" if before is not None and value < before else "ok"
+    return Finding(key, metric, value, limit.text, bound, before, state)
+
+
+def check_reports(reports: Sequence[Report], budget: Budget | None, baseline: Mapping[str, Report] | None) -> list[Finding]:
+    """check_report of all; a report without a counterpart in the baseline is held against the absolute limits only."""
+    found = []
+    for report in reports:
+        found += check_report(report, budget, None if baseline is None else baseline.get(key_of(report)))
+    return found

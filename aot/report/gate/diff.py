@@ -1,0 +1,241 @@
+"""What changed from one report to another: totals, and the layers and symbols that moved most."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aot.errors import Problem, UsageError
+from aot.report.figures.report import SCHEMA, Report, key_of
+from aot.report.gate.baseline import BASELINE_SCHEMA
+
+FIELDS = ("tool", "model", "compiler", "flags", "emulator", "options", "inputs")
+"""Parts of the fingerprint without which figures cannot be compared (the outputs' checksum is a result, no condition)."""
+
+DIFF_SCHEMA = "aot-diff/1"
+_MAX_BYTES = 1 << 28
+
+
+def load_reports(path: Path) -> dict[str, Report]:
+    """The reports of a report.json or a baseline, or of the folder that holds a report.json, by key (E5001, E5050)."""
+    file = path / "report.json" if path.is_dir() else path
+    try:
+        if file.is_file() and file.stat().st_size > _MAX_BYTES:
+            raise UsageError(Problem("E5050", f"'{file}' has more than {_MAX_BYTES:,} bytes"))
+        content = file.read_bytes()
+    except OSError as error:
+        raise UsageError(Problem("E5001", f"cannot read '{file}': {error.strerror}")) from None
+    return parse_reports(content, str(file))
+
+
+def parse_reports(content: bytes, file: str) -> dict[str, Report]:
+    """`load_reports` of what `file` holds (E5050)."""
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(Problem("E5050", f"'{file}' is not JSON: {error}")) from None
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema not in (SCHEMA, BASELINE_SCHEMA):
+        known = f"'{SCHEMA}' or '{BASELINE_SCHEMA}'"
+        raise UsageError(Problem("E5050", f"'{file}' is no report of aot report: its schema is {schema!r}, not {known}"))
+    try:
+        found = {key_of(r): r for r in data["reports"]}
+        for report in found.values():
+            _check_form(report)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UsageError(Problem("E5050", f"'{file}' is damaged: {error}")) from None
+    return found
+
+
+def _check_form(report: Report) -> None:
+    """Look at all that a comparison reads, so that a damaged file is told before the work (KeyError, TypeError)."""
+    fingerprint = report["fingerprint"]
+    _ = [fingerprint[f] for f in FIELDS], fingerprint["model"]["sha256"], fingerprint["outputs"]["crc32"]
+    _ = fingerprint["inputs"]["origin"], fingerprint["inputs"]["sets"], report["verdict"]["exact"]
+    if not all(v is None or isinstance(v, int) for v in report["totals"].values()):
+        raise TypeError("a total is no whole number")
+    for layer in report["layers"]:
+        _ = [layer[k] for k in ("index", "op", "name", "kernel", "instructions", "code", "weights", "tables", "scratch")]
+    for symbol in report["flash"]["symbols"] if report["flash"] is not None else ():
+        _ = symbol["name"], symbol["file"], symbol["bytes"] + 0
+
+
+def changed_fields(a: Report, b: Report) -> list[dict[str, Any]]:
+    """The parts of the fingerprint that differ: `field`, `before`, `after`.
+
+    Inputs of another model may have other shapes, so their checksum counts only where the model is the same.  An option that
+    is not given counts like one that the tool did not have yet.
+    """
+    same_model = a["fingerprint"]["model"]["sha256"] == b["fingerprint"]["model"]["sha256"]
+
+    def value(report: Report, field: str) -> Any:
+        content = report["fingerprint"][field]
+        if field == "model":
+            return content["sha256"]
+        if field == "options":
+            return {k: v for k, v in content.items() if not _is_unset(v)}
+        if field == "inputs" and not same_model:
+            return {k: content[k] for k in ("origin", "sets")}
+        return content
+
+    pairs = [(field, value(a, field), value(b, field)) for field in FIELDS]
+    return [{"field": field, "before": x, "after": y} for field, x, y in pairs if x != y]
+
+
+def _is_unset(value: Any) -> bool:
+    """None, False, or something that holds nothing else."""
+    if isinstance(value, Mapping):
+        return all(_is_unset(v) for v in value.values())
+    return value is None or value is False or value in ("", [])
+
+
+def check_comparable(a: Mapping[str, Report], b: Mapping[str, Report], *, allow: Collection[str]) -> None:
+    """Raise UsageError E5051 when reports of the same key differ in a part of the fingerprint that is not in `allow`."""
+    problems = []
+    for key in a:
+        for change in changed_fields(a[key], b[key]) if key in b else ():
+            if change["field"] not in allow:
+                before, after = _texts(change["before"], change["after"])
+                text = f"{change['field']} differs: {before} before, {after} now; --allow {change['field']} compares all the same"
+                problems.append(Problem("E5051", text, key))
+    if problems:
+        raise UsageError(*problems)
+
+
+def _texts(before: Any, after: Any) -> tuple[str, str]:
+    """Both sides of a difference, without what is the same in them."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        keys = [k for k in {**before, **after} if before.get(k) != after.get(k)]
+        pairs = {k: _texts(before.get(k), after.get(k)) for k in keys}
+        x, y = (" ".join(f"{k} {v[side]}" for k, v in pairs.items()) for side in (0, 1))
+    elif isinstance(before, list) and isinstance(after, list):
+        x, y = (" ".join(str(v) for v in one if v not in other) for one, other in ((before, after), (after, before)))
+    else:
+        x, y = str(before), str(after)
+    return _short(x or "nothing"), _short(y or "nothing")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def compare(a: Report, b: Report) -> dict[str, Any]:
+    """The change from `a` to `b`, largest movers first."""
+    totals = {k: moved(a["totals"].get(k), b["totals"].get(k)) for k in b["totals"]}
+    same_work = not {"model", "inputs"} & {c["field"] for c in changed_fields(a, b)}
+    outputs = [r["fingerprint"]["outputs"]["crc32"] for r in (a, b)]
+    return {
+        "name": b["name"],
+        "board": b["board"],
+        "fingerprint": changed_fields(a, b),
+        "outputs_changed": same_work and outputs[0] != outputs[1],
+        "exact": {"before": a["verdict"]["exact"], "after": b["verdict"]["exact"]},
+        "totals": totals,
+        "layers": _layer_movers(a, b),
+        "symbols": _symbol_movers(a, b),
+    }
+
+
+def moved(before: int | None, after: int | None) -> dict[str, Any]:
+    """`before`, `after`, `change` and `percent` (rounded to 0.01); the last two are None where one side is."""
+    if before is None or after is None:
+        return {"before": before, "after": after, "change": None, "percent": None}
+    percent = round(100 * (after - before) / before, 2) if before else None
+    return {"before": before, "after": after, "change": after - before, "percent": percent}
+
+
+def _layer_keys(report: Report) -> dict[tuple[str, str, int], Mapping[str, Any]]:
+    """Layers by operator, name of the result and occurrence, so that an inserted layer does not shift all that follow."""
+    keys: dict[tuple[str, str, int], Mapping[str, Any]] = {}
+    for layer in report["layers"]:
+        n = 0
+        while (layer["op"], layer["name"], n) in keys:
+            n += 1
+        keys[layer["op"], layer["name"], n] = layer
+    return keys
+
+
+def _bytes_of(layer: Mapping[str, Any] | None) -> int | None:
+    if layer is None or layer["code"] is None:
+        return None
+    return int(layer["code"] + layer["weights"] + layer["tables"])
+
+
+def _layer_movers(a: Report, b: Report) -> list[dict[str, Any]]:
+    """Layers whose instructions, bytes or kernel changed; a layer that only one side has counts from or to nothing."""
+    before, after = _layer_keys(a), _layer_keys(b)
+    rows = []
+    for key in [*after, *(k for k in before if k not in after)]:
+        x, y = before.get(key), after.get(key)
+        here = y if y is not None else x
+        assert here is not None
+        row = {
+            "layer": here["index"],
+            "op": key[0],
+            "name": key[1],
+            "status": "added" if x is None else "removed" if y is None else "changed",
+            "kernel": {"before": x and x["kernel"], "after": y and y["kernel"]},
+            "instructions": moved(_known(x, "instructions", y), _known(y, "instructions", x)),
+            "bytes": moved(*_bytes_pair(x, y)),
+            "scratch": moved(x["scratch"] if x else 0, y["scratch"] if y else 0),
+        }
+        kernels = row["kernel"]["before"] != row["kernel"]["after"]
+        if kernels or any(row[k]["change"] for k in ("instructions", "bytes", "scratch")):
+            rows.append(row)
+    return sorted(rows, key=lambda r: (-abs(r["instructions"]["change"] or 0), -abs(r["bytes"]["change"] or 0), r["layer"]))
+
+
+def _known(layer: Mapping[str, Any] | None, field: str, other: Mapping[str, Any] | None) -> int | None:
+    """A layer's figure; 0 for one that is not there, provided that the other side has a figure."""
+    if layer is not None:
+        value: int | None = layer[field]
+        return value
+    return None if other is None or other[field] is None else 0
+
+
+def _bytes_pair(x: Mapping[str, Any] | None, y: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
+    a, b = _bytes_of(x), _bytes_of(y)
+    return (0 if x is None and b is not None else a), (0 if y is None and a is not None else b)
+
+
+def _symbol_movers(a: Report, b: Report) -> list[dict[str, Any]]:
+    if a["flash"] is None or b["flash"] is None:
+        return []
+    before, after = ({(s["name"], s["file"]): s["bytes"] for s in r["flash"]["symbols"]} for r in (a, b))
+    rows = [
+        {"name": name, "file": file, **moved(before.get((name, file), 0), after.get((name, file), 0))}
+        for name, file in sorted({*before, *after})
+    ]
+    return sorted((r for r in rows if r["change"]), key=lambda r: (-abs(r["change"]), r["name"], r["file"]))
+
+
+def diff_reports(a: Mapping[str, Report], b: Mapping[str, Report], *, allow: Collection[str] = ()) -> dict[str, Any]:
+    """All pairs of equal key compared (E5051 where they must not be), and the keys that only one side has."""
+    check_comparable(a, b, allow=allow)
+    return {
+        "schema": DIFF_SCHEMA,
+        "pairs": [compare(a[k], b[k]) for k in sorted(a.keys() & b.keys())],
+        "added": sorted(b.keys() - a.keys()),
+        "removed": sorted(a.keys() - b.keys()),
+    }
+
+
+def change_text(entry: Mapping[str, Any]) -> str:
+    """`+128 (+0.5 %)`, `=`, or `-` where it is not known."""
+    if entry["change"] is None:
+        return "-"
+    if not entry["change"]:
+        return "="
+    percent = "" if entry["percent"] is None else f" ({entry['percent']:+.2f} %)"
+    return f"{entry['change']:+,}{percent}"
+
+
+def total_rows(pair: Mapping[str, Any], metrics: Sequence[str] | None = None) -> list[tuple[str, int | None, int | None, str]]:
+    """(metric, before, after, change) of all totals that one of both sides knows."""
+    rows = []
+    for metric, entry in pair["totals"].items():
+        if (metrics is None or metric in metrics) and (entry["before"] is not None or entry["after"] is not None):
+            rows.append((metric, entry["before"], entry["after"], change_text(entry)))
+    return rows

@@ -1,0 +1,218 @@
+"""Real data as input: numpy files, images and raw bytes, brought into the shape and the type of a model's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from aot.errors import Problem, ToolchainError, UsageError
+from aot.ir.op import Array
+from aot.report.measure.sets import Sets, TensorInfo, open_npz
+from aot.support.dtype import int_range, is_float, numpy_dtype
+
+IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".bmp", ".gif"})
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """How raw values become the model's.
+
+    `quantize`: "auto" quantises float arrays, takes integer arrays of the model's own type as they are, and shifts unsigned bytes
+    (pixels) to int8 by -128 or to floats by 1/255, so that black is the lowest value; "always" takes every value as real; "never"
+    takes all as they are.
+    A `scale` or `mean` turns a raw value into the real one (raw - mean) * scale first, and implies "always".
+    """
+
+    quantize: str = "auto"
+    scale: float | None = None
+    mean: float | None = None
+
+    @property
+    def is_real(self) -> bool:
+        return self.quantize == "always" or self.scale is not None or self.mean is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Inputs as sets, and the class of each where the file says it."""
+
+    sets: Sets
+    labels: tuple[int, ...] | None = None
+
+
+def quantize(real: Array, info: TensorInfo) -> Array:
+    """q = round(real / scale) + zero_point, clamped: float32 division, halves away from zero, as TFLite's QUANTIZE does it."""
+    scale, zero_point = info.get("scale"), info.get("zero_point") or 0
+    if not scale:
+        raise UsageError(Problem("E5013", f'input "{info["name"]}" has no scale, so real values cannot be quantised'))
+    low, high = int_range(info["dtype"])
+    ratio = (real.astype(np.float32) / np.float32(scale)).astype(np.float64)
+    rounded = np.nan_to_num(np.trunc(ratio + np.copysign(0.5, ratio)))
+    return np.asarray(np.clip(rounded + zero_point, low, high)).astype(numpy_dtype(info["dtype"]))
+
+
+def dequantize(values: Array, info: TensorInfo) -> Array:
+    """real = scale * (q - zero_point) as float32; values without a scale stay what they are."""
+    if not info.get("scale"):
+        return values.astype(np.float32)
+    return (values.astype(np.float32) - np.float32(info.get("zero_point") or 0)) * np.float32(info["scale"])
+
+
+def convert(raw: Array, info: TensorInfo, conversion: Conversion) -> Array:
+    """Values of any type to the input's type (E5014 where they do not fit it)."""
+    dtype = info["dtype"]
+    if conversion.is_real:
+        factor = np.float32(1 if conversion.scale is None else conversion.scale)
+        real = (raw.astype(np.float32) - np.float32(conversion.mean or 0)) * factor
+        return real.astype(numpy_dtype(dtype)) if is_float(dtype) else quantize(real, info)
+    if is_float(dtype):
+        pixels = raw.dtype == np.uint8 and conversion.quantize == "auto"
+        return (raw.astype(np.float32) / np.float32(255) if pixels else raw).astype(numpy_dtype(dtype))
+    if raw.dtype.kind == "f":
+        if conversion.quantize == "never":
+            raise UsageError(
+                Problem("E5014", f'float values for the {dtype} input "{info["name"]}"; --quantize auto converts them')
+            )
+        return quantize(raw, info)
+    if raw.dtype == np.uint8 and dtype == "int8" and conversion.quantize == "auto":
+        return (raw.astype(np.int16) - 128).astype(np.int8)
+    low, high = int_range(dtype)
+    if raw.size and not low <= int(raw.min()) <= int(raw.max()) <= high:
+        values = f"values from {raw.min()} to {raw.max()}"
+        raise UsageError(
+            Problem("E5014", f'{values} do not fit the {dtype} input "{info["name"]}"; --quantize or --scale converts them')
+        )
+    return raw.astype(numpy_dtype(dtype))
+
+
+def _split(raw: Array, info: TensorInfo, what: str) -> list[Array]:
+    """One array per sample: `raw` is one sample, or a stack of them along its first axis (E5012)."""
+    shape = tuple(info["shape"])
+    count = int(np.prod(shape, dtype=np.int64))
+    if raw.size == count:
+        return [raw.reshape(shape)]
+    if raw.ndim and raw.shape[0] and raw.size == raw.shape[0] * count:
+        return [sample.reshape(shape) for sample in raw]
+    raise UsageError(
+        Problem("E5012", f'{what} is {raw.dtype}{list(raw.shape)}; input "{info["name"]}" needs {info["dtype"]}{list(shape)}')
+    )
+
+
+def read_image(path: Path, info: TensorInfo) -> Array:
+    """An image as unsigned bytes, resized (bilinear) to the input's height and width, grey or RGB as its channels say (E5015).
+
+    Raises E3030 where Pillow is not installed.
+    """
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ToolchainError(Problem("E3030", f"Pillow is needed to read the image '{path}'")) from None
+
+    shape = tuple(info["shape"])
+    if len(shape) == 4 and shape[3] in (1, 3):
+        height, width, channels = shape[1], shape[2], shape[3]
+    elif len(shape) == 3:
+        height, width, channels = shape[1], shape[2], 1
+    else:
+        raise UsageError(Problem("E5015", f'input "{info["name"]}" of shape {list(shape)} is no image'))
+    try:
+        with Image.open(path) as image:
+            converted = image.convert("L" if channels == 1 else "RGB")
+            if converted.size != (width, height):
+                converted = converted.resize((width, height), Image.Resampling.BILINEAR)
+            return np.asarray(converted, dtype=np.uint8).reshape(shape)
+    except FileNotFoundError:
+        raise UsageError(Problem("E5001", f"cannot read '{path}': no such file")) from None
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UsageError(Problem("E5015", f"'{path}' is no image that can be read: {error}")) from None
+
+
+def _read_raw(path: Path, info: TensorInfo) -> Array:
+    """A file of bytes as they lie in the model's memory, one sample or several."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(Problem("E5001", f"cannot read '{path}': {error.strerror}")) from None
+    dtype = numpy_dtype(info["dtype"])
+    size = int(np.prod(info["shape"], dtype=np.int64)) * dtype.itemsize
+    if not data or len(data) % size:
+        raise UsageError(Problem("E5012", f"'{path}' has {len(data):,} bytes; a sample of input \"{info['name']}\" has {size:,}"))
+    return np.frombuffer(data, dtype).reshape(-1, *info["shape"])
+
+
+def read_array(path: Path, info: TensorInfo) -> Array:
+    """The values of one file for one input: .npy, an image, or raw bytes (anything else)."""
+    suffix = path.suffix.lower()
+    if suffix in IMAGE_SUFFIXES:
+        return read_image(path, info)
+    if suffix != ".npy":
+        return _read_raw(path, info)
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except OSError as error:
+        raise UsageError(Problem("E5001", f"cannot read '{path}': {error.strerror or error}")) from None
+    except (ValueError, EOFError) as error:
+        raise UsageError(Problem("E5011", f"'{path}' is no .npy file: {error}")) from None
+
+
+def _npz_arrays(path: Path, infos: Sequence[TensorInfo]) -> tuple[list[Array], Array | None]:
+    """The array of each input, by its name, its C name, `x` or `x{i}`; and `y`, the labels."""
+    arrays = open_npz(path)
+    found = []
+    for i, info in enumerate(infos):
+        names = [info["name"], info.get("c_name", ""), f"x{i}", *(["x"] if len(infos) == 1 else [])]
+        key = next((n for n in names if n in arrays), None)
+        if key is None:
+            raise UsageError(
+                Problem("E5012", f"'{path.name}' has none of the arrays {', '.join(dict.fromkeys(n for n in names if n))}")
+            )
+        found.append(arrays[key])
+    return found, arrays.get("y")
+
+
+def _golden_inputs(path: Path, infos: Sequence[TensorInfo]) -> Sets | None:
+    """The inputs of a golden file (`in{i}_{set}`), None where the archive is none."""
+    arrays = open_npz(path)
+    numbers = sorted(int(k[4:]) for k in arrays if k.startswith("in0_") and k[4:].isdigit())
+    if not numbers:
+        return None
+    inputs = []
+    for n in numbers:
+        missing = [f"in{i}_{n}" for i in range(len(infos)) if f"in{i}_{n}" not in arrays]
+        if missing:
+            raise UsageError(Problem("E5012", f"'{path.name}' has no {', '.join(missing)}"))
+        inputs.append(tuple(_split(arrays[f"in{i}_{n}"], info, f"in{i}_{n}")[0] for i, info in enumerate(infos)))
+    return Sets(tuple(inputs), origin=path.name)
+
+
+def load_samples(paths: Sequence[Path], infos: Sequence[TensorInfo], conversion: Conversion) -> Samples:
+    """Samples from files: one .npz with everything; else one file per input, or, for a single input, per sample (E501x)."""
+    labels: Array | None = None
+    if len(paths) == 1 and paths[0].suffix.lower() == ".npz":
+        golden = _golden_inputs(paths[0], infos)
+        if golden is not None:
+            return Samples(golden)
+        raw, labels = _npz_arrays(paths[0], infos)
+        columns = [_split(a, info, f"'{paths[0].name}'") for a, info in zip(raw, infos, strict=True)]
+    elif len(infos) == 1:
+        columns = [[s for p in paths for s in _split(read_array(p, infos[0]), infos[0], f"'{p.name}'")]]
+    elif len(paths) == len(infos):
+        columns = [_split(read_array(p, info), info, f"'{p.name}'") for p, info in zip(paths, infos, strict=True)]
+    else:
+        raise UsageError(Problem("E5012", f"the model has {len(infos)} inputs, {len(paths)} files were given"))
+    if len({len(c) for c in columns}) != 1:
+        raise UsageError(Problem("E5012", f"the inputs have different numbers of samples: {[len(c) for c in columns]}"))
+    rows = zip(*columns, strict=True)
+    inputs = tuple(tuple(convert(a, info, conversion) for a, info in zip(row, infos, strict=True)) for row in rows)
+    return Samples(Sets(inputs, origin=", ".join(p.name for p in paths[:3])), _class_labels(labels, len(inputs)))
+
+
+def _class_labels(labels: Array | None, count: int) -> tuple[int, ...] | None:
+    if labels is None:
+        return None
+    if labels.shape != (count,) or labels.dtype.kind not in "iu":
+        raise UsageError(Problem("E5012", f"the labels y are {labels.dtype}{list(labels.shape)}; {count} integers are needed"))
+    return tuple(int(v) for v in labels)

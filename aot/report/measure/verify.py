@@ -1,0 +1,214 @@
+"""Compile a model, run it, and compare every byte with a reference; on a mismatch find the first operator that is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from aot.errors import Problem, VerificationError
+from aot.executor.artifact import Artifact
+from aot.ir.op import Array
+from aot.micro.board import Board
+from aot.micro.build.image import check_image
+from aot.micro.build.project import Project, compiler
+from aot.micro.build.toolchain import Tool
+from aot.micro.run.runner import LayerResult, RunResult, run
+from aot.report.measure.compare import Comparison, compare_sets
+from aot.report.measure.divergence import find_divergence
+from aot.report.measure.fingerprint import fingerprint
+from aot.report.measure.reference import find_reference
+from aot.report.measure.sets import Sets
+
+SCHEMA = "aot-verify/1"
+
+Progress = Callable[[str, str], None]
+"""Told (step, what came of it) as the work goes on."""
+
+
+def _quiet(step: str, text: str) -> None:
+    """The default Progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` found; figures are None where the board cannot tell them (the host counts no instructions).
+
+    `first_divergence` names the first layer, in order of execution, whose output differs from the reference's tensor, or only the
+    output that differs where no layer could be compared; `divergence` is the whole of it, as in a report.
+    """
+
+    model: str
+    board: str
+    oracle: str
+    opt: str
+    reference: str
+    sets: int
+    exact: bool
+    sets_exact: int
+    max_abs_diff: float | None
+    first_divergence: Mapping[str, Any] | None
+    divergence: Mapping[str, Any] | None
+    fingerprint: Mapping[str, Any]
+    instructions: int | None
+    macs: int
+    macs_nominal: int | None
+    code_bytes: int | None
+    constant_bytes: int
+    workspace_bytes: int
+    workspace_lower_bound: int
+    workspace_streaming_bound: int | None
+    workspace_optimal: bool
+    workspace_touched: int | None
+    workspace_extent: int | None
+    stack_bytes: int | None
+    stack_bound: int | None
+    heap_bytes: int | None
+    poisoned_exact: bool | None = None
+    layers: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, in the order of the fields, in the form of schema/aot-verify-1.schema.json."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+
+def verify(
+    model: bytes,
+    artifact: Artifact,
+    project: Project,
+    sets: Sets,
+    *,
+    profile: bool = True,
+    poison: bool = False,
+    timeout: float | None = None,
+    folder: Path | None = None,
+    progress: Progress = _quiet,
+) -> Verification:
+    """Run `sets` on the project's board and compare with the outputs that the sets bring along, else with the oracle's engine.
+
+    `model` is the .tflite that `artifact` was built from.  Raises ToolchainError when something cannot be built or run,
+    VerificationError when the program faults; outputs that differ are a result, not an error.  Then files that reproduce it
+    are written to `folder`, if one is given.  `poison` adds a run in which all dead bytes of the workspace change after every
+    layer: its outputs must be those of the plain run.
+    """
+    meta = artifact.metadata
+    expected, by = expected_outputs(model, sets, oracle=meta["oracle"], outputs=len(meta["outputs"]))
+    progress("expect", by)
+    project.image("measure")
+    facts = image_facts(project)
+    progress("build", build_text(project.board, facts))
+    result = run(project, sets.inputs, timeout=timeout)
+    comparison = compare_sets(expected, result.outputs)
+    timed = run(project, sets.inputs[:1], mode="profile", timeout=timeout).layers if profile and project.board.tick else ()
+    progress("run", run_text(project.board, len(sets)))
+    poisoned = _poisoned(project, sets, result, timeout=timeout) if poison else None
+    first, rest = None, None
+    if not comparison.exact:
+        progress("search", "the first operator that differs")
+        first, rest = find_divergence(
+            model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
+        )
+    print_ = fingerprint(project, sets, result.outputs)
+    found = summary(artifact, project.board, comparison, result, by=by, facts=facts, timed=timed, fingerprint=print_)
+    return replace(found, first_divergence=first, divergence=rest, poisoned_exact=poisoned)
+
+
+def _poisoned(project: Project, sets: Sets, plain: RunResult, *, timeout: float | None) -> bool:
+    """Whether the outputs stay the same when every byte that is dead by the plan is overwritten between layers."""
+    outputs = run(project, sets.inputs, mode="poison", timeout=timeout).outputs
+    return compare_sets(plain.outputs, outputs).exact
+
+
+def expected_outputs(model: bytes, sets: Sets, *, oracle: str, outputs: int) -> tuple[Sequence[Sequence[Array]], str]:
+    """What must come out, and who says so (E4010 where the reference refuses these inputs)."""
+    if sets.expected is not None:
+        return sets.expected, sets.expected_by
+    reference = find_reference(model, oracle, outputs=outputs)
+    try:
+        return reference.outputs(sets.inputs), reference.name
+    except RuntimeError as error:  # what the engines raise when a kernel fails, such as DIV for a divisor of 0
+        reason = " ".join(str(error).split())
+        raise VerificationError(Problem("E4010", f"{reference.name} refuse the inputs ({sets.origin}): {reason}")) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """Bytes of the model's own image (kernels, main function, what they use of the runtime); None on the host."""
+
+    compiler: str
+    code_bytes: int | None = None
+    constant_bytes: int | None = None
+    stack_bound: int | None = None
+    heap_bytes: int | None = None
+
+
+def short_version(tool: Tool) -> str:
+    """`arm-none-eabi-gcc 12.2.1`: the number after the packager's remarks in parentheses."""
+    number = re.search(r"\d+(\.\d+)+", re.sub(r"\(.*?\)", "", tool.version))
+    return f"{tool.name} {number.group() if number else tool.version}"
+
+
+def image_facts(project: Project) -> ImageFacts:
+    """Link the model without harness and start-up, measure it, and check that it holds nothing forbidden (E4030)."""
+    tool = short_version(compiler(project.board))
+    if project.board.is_host:
+        return ImageFacts(tool)
+    report = check_image(project)
+    return ImageFacts(tool, report.code, report.constants, report.stack_bound, 0)
+
+
+def build_text(board: Board, facts: ImageFacts) -> str:
+    return f"{facts.compiler} for {board.cpu}"
+
+
+def run_text(board: Board, sets: int) -> str:
+    """How a verification ran, for the summary."""
+    how = "native program" if board.is_host else f"QEMU {board.machine}, exact instruction count"
+    return f"{how}, {sets} sets"
+
+
+def summary(
+    artifact: Artifact,
+    board: Board,
+    comparison: Comparison,
+    result: RunResult,
+    *,
+    by: str,
+    facts: ImageFacts,
+    timed: Sequence[LayerResult],
+    fingerprint: Mapping[str, Any],
+) -> Verification:
+    """All that is known of a run, without where it differs."""
+    meta = artifact.metadata
+    instructions = {layer.index: layer.instructions for layer in timed}
+    return Verification(
+        model=artifact.name,
+        board=board.name,
+        oracle=meta["oracle"],
+        opt=meta["opt"],
+        reference=by,
+        sets=comparison.sets,
+        exact=comparison.exact,
+        sets_exact=comparison.sets - len(comparison.bad_sets),
+        max_abs_diff=comparison.max_abs,
+        first_divergence=None,
+        divergence=None,
+        fingerprint=fingerprint,
+        instructions=result.instructions,
+        macs=meta["macs"],
+        macs_nominal=meta["macs_nominal"],
+        code_bytes=facts.code_bytes,
+        constant_bytes=meta["constants"]["size"] if facts.constant_bytes is None else facts.constant_bytes,
+        workspace_bytes=meta["workspace"]["size"],
+        workspace_lower_bound=meta["workspace"]["lower_bound"],
+        workspace_streaming_bound=meta["workspace"]["streaming_bound"],
+        workspace_optimal=meta["workspace"]["optimal"],
+        workspace_touched=result.workspace_touched,
+        workspace_extent=result.workspace_extent,
+        stack_bytes=result.stack_bytes,
+        stack_bound=facts.stack_bound,
+        heap_bytes=facts.heap_bytes,
+        layers=[{**layer, "instructions": instructions.get(layer["index"])} for layer in meta["layers"]],
+    )

@@ -1,0 +1,1 @@
+"""Reports as HTML, Markdown, drawings and the formats of other programs."""

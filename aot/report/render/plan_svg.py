@@ -1,0 +1,158 @@
+"""The memory plan as a drawing (time x address) and as data: buffers, what overlaps, the peak and the layers that set it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from aot.report.render.svg import WIDTH, Box, fitting, legend, rect, text
+
+LEFT, TOP, HEIGHT = 76.0, 22.0, 320.0
+_FIELDS = ("size", "lower_bound", "streaming_bound", "fed_bound", "plan_bound", "optimal", "buffers")
+_BOUNDS = (("lower_bound", "whole tensors"), ("streaming_bound", "rows"))
+
+STYLE = """text { font: 11px system-ui, sans-serif; fill: #1c2733; } .small { font-size: 10px; } .in { fill: #14181d; }
+rect { stroke: #ffffff; stroke-width: .7; } .ground { fill: #f1f4f8; stroke: none; } .grid { stroke: #d5dce4; stroke-width: .6; }
+.c1 { fill: #7ea6e0; } .c2 { fill: #c3b1e1; } .c3 { fill: #8fd3a8; } .c5 { fill: #f19c99; } .c6 { fill: #9fd5d8; }"""
+"""The colours of the page, for a drawing that stands alone."""
+
+
+def plan_data(workspace: Mapping[str, Any], layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The plan of metadata.json as the drawing has it; sizes and addresses in bytes, steps are layers.
+
+    `overlaps`: pairs of buffers that share addresses during a step.  `peak`: the steps whose buffers reach the end of the
+    workspace, with their layers and what is alive.
+    """
+    buffers, size = workspace["buffers"], workspace["size"]
+    plan = {"layers": len(layers)} | {k: workspace[k] for k in _FIELDS}
+    return plan | {"overlaps": overlaps(buffers), "peak": peak(buffers, size=size, layers=layers)}
+
+
+def overlaps(buffers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Pairs of buffers (`below` starts lower) that share the addresses `offset` to `offset + size` in the steps first to last."""
+    found = []
+    for k, a in enumerate(buffers):
+        for b in buffers[k + 1 :]:
+            first, last = max(a["first"], b["first"]), min(a["last"], b["last"])
+            start, end = max(a["offset"], b["offset"]), min(a["offset"] + a["size"], b["offset"] + b["size"])
+            if first <= last and start < end:
+                low, high = (a, b) if a["offset"] <= b["offset"] else (b, a)
+                row = {"below": low["name"], "above": high["name"], "offset": start, "size": end - start}
+                found.append(row | {"first": first, "last": last})
+    return found
+
+
+def peak(buffers: Sequence[Mapping[str, Any]], *, size: int, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The steps at which a live buffer ends where the workspace ends."""
+    steps = sorted({s for b in buffers if b["offset"] + b["size"] == size for s in range(b["first"], b["last"] + 1)})
+    rows = []
+    for step in steps:
+        layer = layers[step] if 0 <= step < len(layers) else None
+        what = "inputs" if step < 0 else "outputs" if layer is None else f"{layer['op']} {layer['name']}"
+        live = [b["name"] for b in buffers if b["first"] <= step <= b["last"]]
+        rows.append({"step": step, "what": what, "live": live})
+    return {"bytes": size, "steps": rows}
+
+
+def memory_plan(plan: Mapping[str, Any]) -> str:
+    """The drawing, as part of a page that has the colours: a column a layer, addresses from the top.
+
+    One rectangle a buffer, from its first write to its last read, with its name and bytes; what two of them share is hatched;
+    lines for the peak and the bounds; the layers that set the peak have a mark.
+    """
+    return "\n".join([_head(), *_body(plan), "</svg>"])
+
+
+def standalone(plan: Mapping[str, Any], *, title: str) -> str:
+    """The drawing as a file of its own, with title and legend."""
+    used = {b["kind"] for b in plan["buffers"]}
+    key, x = [], LEFT
+    for css, word in legend("plan"):
+        if word in used:
+            key += [rect(Box(x, HEIGHT + TOP + 34, 10, 10), css, word), text(x + 14, HEIGHT + TOP + 43, word)]
+            x += 90
+    key.append(text(x, HEIGHT + TOP + 43, "hatched: shared by two buffers · ▲ layer at the peak"))
+    body = [_head(f' xmlns="http://www.w3.org/2000/svg" width="{WIDTH}"', extra=34), f"<style>{STYLE}</style>"]
+    body += [f'<g transform="translate(0 18)">{text(LEFT, -4, title)}', *_body(plan), *key, "</g>", "</svg>"]
+    return "\n".join(body) + "\n"
+
+
+def _head(attributes: str = "", *, extra: float = 0.0) -> str:
+    label = "memory plan: layers from left to right, addresses from top to bottom"
+    return f'<svg{attributes} viewBox="0 0 {WIDTH} {TOP + HEIGHT + 24 + extra:g}" role="img" aria-label="{escape(label)}">'
+
+
+def _scale(plan: Mapping[str, Any]) -> int:
+    """The address at the lower edge: what the largest line needs."""
+    size = int(plan["size"])
+    return max(1, size, *(int(plan[k] or 0) for k, _ in _BOUNDS if (plan[k] or 0) <= 2 * size))
+
+
+def _body(plan: Mapping[str, Any]) -> list[str]:
+    top_address, layers = _scale(plan), plan["layers"]
+    steps = layers + 2  # inputs are there at step -1, outputs until step `layers`
+    column, scale = (WIDTH - LEFT - 8) / steps, HEIGHT / top_address
+
+    def box(entry: Mapping[str, Any]) -> Box:
+        """The rectangle of something with first, last, offset and size."""
+        width = (entry["last"] - entry["first"] + 1) * column
+        return Box(LEFT + (entry["first"] + 1) * column, TOP + entry["offset"] * scale, width, entry["size"] * scale)
+
+    body = [_HATCH, rect(Box(LEFT, TOP, column * steps, HEIGHT), "ground", "not used")]
+    for i in range(5):
+        y = TOP + HEIGHT * i / 4
+        body.append(_line(y, "grid"))
+        body.append(text(LEFT - 6, y + 4, f"{top_address * i // 4:,}", anchor="end", css="small"))
+    every = max(1, -(-layers // 30))
+    body += [text(LEFT + (i + 1.5) * column, TOP - 6, str(i), anchor="middle", css="small") for i in range(0, layers, every)]
+    for b in plan["buffers"]:
+        where = f"{b['size']:,} B at {b['offset']:,} to {b['offset'] + b['size']:,}"
+        title = f"{b['name']}\n{b['kind']}, {where}\nsteps {b['first']} to {b['last']}"
+        body.append(rect(box(b), dict((w, c) for c, w in legend("plan")).get(b["kind"], "c6"), title))
+    for shared in plan["overlaps"]:
+        title = f"{shared['below']} and {shared['above']} share {shared['size']:,} B"
+        place = box(shared)
+        body.append(rect(place, "shared", title).replace('class="shared"', 'fill="url(#shared)" stroke="none"'))
+    body += [line for b in plan["buffers"] for line in _label(b, box(b))]
+    for step in plan["peak"]["steps"]:
+        x = LEFT + (step["step"] + 1.5) * column
+        mark = f'<text x="{x:.2f}" y="{TOP + HEIGHT + 12:g}" text-anchor="middle" class="small">▲'
+        body.append(f"{mark}<title>{escape(step['what'])}</title></text>")
+    return [*body, *_lines(plan, scale)]
+
+
+_HATCH = (
+    '<defs><pattern id="shared" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<path d="M0 0V6" stroke="#14181d" stroke-width="1.4" stroke-opacity=".45"/></pattern></defs>'
+)
+
+
+def _line(y: float, css: str, style: str = "") -> str:
+    return f'<line x1="{LEFT:g}" y1="{y:.2f}" x2="{WIDTH - 8:g}" y2="{y:.2f}" class="{css}"{style}/>'
+
+
+def _label(buffer: Mapping[str, Any], place: Box) -> list[str]:
+    """Name and bytes, where there is room."""
+    name = fitting(buffer["name"], place.w)
+    if place.h < 14 or not name:
+        return []
+    size = f"{buffer['size']:,} B"
+    x, y = place.x + place.w / 2, place.y + place.h / 2 + 4
+    if place.h >= 28 and fitting(size, place.w) == size:
+        return [text(x, y - 6, name, anchor="middle", css="in"), text(x, y + 7, size, anchor="middle", css="in small")]
+    return [text(x, y, name, anchor="middle", css="in")]
+
+
+def _lines(plan: Mapping[str, Any], scale: float) -> list[str]:
+    """The peak, and those bounds that are on the drawing."""
+    lines = [(plan["size"], f"peak {plan['size']:,} B", ' style="stroke:#c0392b;stroke-width:1.2"')]
+    for key, word in _BOUNDS:
+        bound = plan[key]
+        if bound is not None and bound * scale <= HEIGHT + 0.5:
+            lines.append((bound, f"{word} {bound:,} B", ' style="stroke:#14181d;stroke-dasharray:4 3"'))
+    body = []
+    for value, label, style in lines:
+        y = TOP + value * scale
+        body += [_line(y, "bound", style), text(WIDTH - 10, y - 3, label, anchor="end", css="small")]
+    return body

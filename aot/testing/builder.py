@@ -1,0 +1,342 @@
+"""ModelBuilder: writes .tflite files operator by operator.
+
+The same calls give the same bytes: nothing depends on hashes, time or the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import flatbuffers
+import numpy as np
+import tflite
+
+from aot.testing.flat import (
+    OptionValue,
+    aligned_bytes,
+    check_name,
+    enumerator,
+    int_vector,
+    offset_vector,
+    option_table,
+    options_name,
+)
+
+FILE_IDENTIFIER = b"TFL3"
+SCHEMA_VERSION = 3
+DEPRECATED_CODE_LIMIT = 127
+"""Operator codes above this do not fit the old 8-bit field, which then holds this number."""
+
+OPERATOR_VERSION = {
+    "ADD": 2,
+    "AVERAGE_POOL_2D": 2,
+    "CONCATENATION": 2,
+    "CONV_2D": 3,
+    "DEPTHWISE_CONV_2D": 3,
+    "DEQUANTIZE": 2,
+    "FULLY_CONNECTED": 4,
+    "LOGISTIC": 2,
+    "MAX_POOL_2D": 2,
+    "MEAN": 2,
+    "PAD": 2,
+    "RESIZE_NEAREST_NEIGHBOR": 2,
+    "SOFTMAX": 2,
+    "TRANSPOSE": 2,
+}
+"""Version at which an operator takes int8; 1 for all others."""
+
+Scale = float | Sequence[float] | np.ndarray
+ZeroPoint = int | Sequence[int] | np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+    axis: int
+    buffer: int
+    is_variable: bool
+    shape_signature: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    code: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: dict[str, OptionValue]
+    table: str | None
+    custom_options: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    key: str
+    inputs: dict[str, int]
+    outputs: dict[str, int]
+    subgraph: int
+
+
+def pack_data(data: np.ndarray | bytes, dtype: str) -> bytes:
+    """Little-endian bytes of a constant; int4 goes two to a byte, the first in the low half."""
+    if isinstance(data, bytes):
+        return data
+    if dtype == "int4":
+        low = np.asarray(data, np.int8).ravel() & 15
+        low = np.append(low, np.zeros(low.size % 2, np.int8)).astype(np.uint8)
+        return (low[0::2] | (low[1::2] << 4)).tobytes()
+    return np.ascontiguousarray(data, np.dtype(dtype).newbyteorder("<")).tobytes()
+
+
+def _tuple(value: object, kind: type) -> tuple:  # type: ignore[type-arg]
+    if value is None:
+        return ()
+    return tuple(kind(v) for v in np.atleast_1d(np.asarray(value)).ravel())
+
+
+@dataclass(slots=True)
+class Subgraph:
+    """One graph under construction; tensors and operators are numbered in the order of the calls."""
+
+    model: ModelBuilder
+    name: str
+    tensors: list[_Tensor] = field(default_factory=list)
+    operators: list[_Operator] = field(default_factory=list)
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+
+    def tensor(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str = "int8",
+        *,
+        scale: Scale | None = None,
+        zero_point: ZeroPoint | None = None,
+        axis: int = 0,
+        data: np.ndarray | bytes | None = None,
+        buffer: int | None = None,
+        is_variable: bool = False,
+        shape_signature: Sequence[int] | None = None,
+    ) -> int:
+        """Add a tensor and return its index.
+
+        `data` makes it a constant (raw bytes are taken as they are, whatever the shape says); `buffer` shares
+        a buffer made by `ModelBuilder.buffer`.  Several scales make it quantised per channel along `axis`;
+        their zero points default to 0.
+        """
+        if buffer is None:
+            buffer = 0 if data is None else self.model.buffer(pack_data(data, dtype))
+        scales = _tuple(scale, float)
+        zero_points = _tuple(zero_point, int) or (0,) * len(scales)
+        signature = None if shape_signature is None else tuple(int(d) for d in shape_signature)
+        dims = tuple(int(d) for d in shape)
+        self.tensors.append(_Tensor(check_name(name), dims, dtype, scales, zero_points, axis, buffer, is_variable, signature))
+        return len(self.tensors) - 1
+
+    def op(
+        self,
+        name: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        /,
+        *,
+        version: int | None = None,
+        table: str | None = None,
+        **options: OptionValue,
+    ) -> int:
+        """Add builtin operator `name` ("CONV_2D") and return its index.
+
+        -1 among `inputs` stands for an optional tensor that is left out.  `options` are the fields of the
+        schema's option table in snake case; `table` overrides which table.
+        """
+        code = enumerator("BuiltinOperator", name)
+        entry = self.model.code(code, version=version or OPERATOR_VERSION.get(name, 1))
+        table = table or options_name(name)
+        if options and table is None:
+            raise TypeError(f"{name} has no options")
+        self.operators.append(_Operator(entry, tuple(inputs), tuple(outputs), options, table, b""))
+        return len(self.operators) - 1
+
+    def custom_op(self, name: str, inputs: Sequence[int], outputs: Sequence[int], *, custom_options: bytes = b"") -> int:
+        """Add custom operator `name` with its opaque options and return its index."""
+        code = self.model.code(enumerator("BuiltinOperator", "CUSTOM"), version=1, custom=name)
+        self.operators.append(_Operator(code, tuple(inputs), tuple(outputs), {}, None, custom_options))
+        return len(self.operators) - 1
+
+
+class ModelBuilder:
+    """A model under construction: `tensor` and `op` add to its main graph, `build` gives the file's bytes."""
+
+    def __init__(self, description: str = "aot test model") -> None:
+        self.description = description
+        self.buffers: list[bytes] = [b""]
+        self.codes: list[tuple[int, int, str]] = []
+        self.subgraphs: list[Subgraph] = [Subgraph(self, "main")]
+        self.signatures: list[_Signature] = []
+        self.metadata: list[tuple[str, bytes]] = []
+        self.tensor = self.subgraphs[0].tensor
+        self.op = self.subgraphs[0].op
+        self.custom_op = self.subgraphs[0].custom_op
+
+    def buffer(self, data: bytes) -> int:
+        """Add a constant buffer and return its index."""
+        self.buffers.append(data)
+        return len(self.buffers) - 1
+
+    def code(self, builtin: int, *, version: int = 1, custom: str = "") -> int:
+        """Index of the operator code, added on first use."""
+        entry = (builtin, version, custom)
+        if entry not in self.codes:
+            self.codes.append(entry)
+        return self.codes.index(entry)
+
+    def subgraph(self, name: str) -> Subgraph:
+        """Add a further graph; set its `inputs` and `outputs` yourself."""
+        self.subgraphs.append(Subgraph(self, name))
+        return self.subgraphs[-1]
+
+    def signature(self, key: str, *, inputs: dict[str, int], outputs: dict[str, int], subgraph: int = 0) -> None:
+        """Give a graph a named signature: argument name -> tensor index."""
+        self.signatures.append(_Signature(key, inputs, outputs, subgraph))
+
+    def build(self, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
+        """Return the file, with these tensors as inputs and outputs of the main graph."""
+        self.subgraphs[0].inputs, self.subgraphs[0].outputs = tuple(inputs), tuple(outputs)
+        return self.serialize()
+
+    def serialize(self) -> bytes:
+        """Return the file with the subgraphs exactly as they are in `subgraphs` (which may be empty)."""
+        fb = flatbuffers.Builder(1024)
+        metadata = [(fb.CreateString(name), self.buffer(data)) for name, data in self.metadata]
+        buffers = offset_vector(fb, [_write_buffer(fb, data) for data in self.buffers])
+        del self.buffers[len(self.buffers) - len(metadata) :]
+        graphs = offset_vector(fb, [_write_subgraph(fb, graph) for graph in self.subgraphs])
+        codes = offset_vector(fb, [_write_code(fb, *entry) for entry in self.codes])
+        signatures = offset_vector(fb, [_write_signature(fb, s) for s in self.signatures])
+        entries = offset_vector(fb, [_write_metadata(fb, *m) for m in metadata])
+        description = fb.CreateString(self.description)
+        tflite.ModelStart(fb)
+        tflite.ModelAddVersion(fb, SCHEMA_VERSION)
+        tflite.ModelAddOperatorCodes(fb, codes)
+        tflite.ModelAddSubgraphs(fb, graphs)
+        tflite.ModelAddDescription(fb, description)
+        tflite.ModelAddBuffers(fb, buffers)
+        if self.metadata:
+            tflite.ModelAddMetadata(fb, entries)
+        if self.signatures:
+            tflite.ModelAddSignatureDefs(fb, signatures)
+        fb.Finish(tflite.ModelEnd(fb), FILE_IDENTIFIER)
+        return bytes(fb.Output())
+
+
+def _write_buffer(fb: flatbuffers.Builder, data: bytes) -> int:
+    vector = aligned_bytes(fb, data) if data else None
+    tflite.BufferStart(fb)
+    if vector is not None:
+        tflite.BufferAddData(fb, vector)
+    return int(tflite.BufferEnd(fb))
+
+
+def _write_code(fb: flatbuffers.Builder, builtin: int, version: int, custom: str) -> int:
+    name = fb.CreateString(custom) if custom else None
+    tflite.OperatorCodeStart(fb)
+    tflite.OperatorCodeAddDeprecatedBuiltinCode(fb, min(builtin, DEPRECATED_CODE_LIMIT))
+    if name is not None:
+        tflite.OperatorCodeAddCustomCode(fb, name)
+    tflite.OperatorCodeAddVersion(fb, version)
+    tflite.OperatorCodeAddBuiltinCode(fb, builtin)
+    return int(tflite.OperatorCodeEnd(fb))
+
+
+def _write_metadata(fb: flatbuffers.Builder, name: int, buffer: int) -> int:
+    tflite.MetadataStart(fb)
+    tflite.MetadataAddName(fb, name)
+    tflite.MetadataAddBuffer(fb, buffer)
+    return int(tflite.MetadataEnd(fb))
+
+
+def _write_quantization(fb: flatbuffers.Builder, tensor: _Tensor) -> int:
+    scale = int_vector(fb, tensor.scale, dtype="float32")
+    zero_point = int_vector(fb, tensor.zero_point, dtype="int64")
+    tflite.QuantizationParametersStart(fb)
+    tflite.QuantizationParametersAddScale(fb, scale)
+    tflite.QuantizationParametersAddZeroPoint(fb, zero_point)
+    tflite.QuantizationParametersAddQuantizedDimension(fb, tensor.axis)
+    return int(tflite.QuantizationParametersEnd(fb))
+
+
+def _write_tensor(fb: flatbuffers.Builder, tensor: _Tensor) -> int:
+    shape = int_vector(fb, tensor.shape)
+    name = fb.CreateString(tensor.name)
+    quantization = _write_quantization(fb, tensor) if tensor.scale else None
+    signature = None if tensor.shape_signature is None else int_vector(fb, tensor.shape_signature)
+    tflite.TensorStart(fb)
+    tflite.TensorAddShape(fb, shape)
+    tflite.TensorAddType(fb, enumerator("TensorType", tensor.dtype))
+    tflite.TensorAddBuffer(fb, tensor.buffer)
+    tflite.TensorAddName(fb, name)
+    if quantization is not None:
+        tflite.TensorAddQuantization(fb, quantization)
+    tflite.TensorAddIsVariable(fb, tensor.is_variable)
+    if signature is not None:
+        tflite.TensorAddShapeSignature(fb, signature)
+    tflite.TensorAddHasRank(fb, True)
+    return int(tflite.TensorEnd(fb))
+
+
+def _write_operator(fb: flatbuffers.Builder, op: _Operator) -> int:
+    inputs, outputs = int_vector(fb, op.inputs), int_vector(fb, op.outputs)
+    options = option_table(fb, op.table, op.options) if op.table else None
+    custom = aligned_bytes(fb, op.custom_options) if op.custom_options else None
+    tflite.OperatorStart(fb)
+    tflite.OperatorAddOpcodeIndex(fb, op.code)
+    tflite.OperatorAddInputs(fb, inputs)
+    tflite.OperatorAddOutputs(fb, outputs)
+    if op.table and options is not None and hasattr(tflite.BuiltinOptions2, op.table):
+        tflite.OperatorAddBuiltinOptions2Type(fb, enumerator("BuiltinOptions2", op.table))
+        tflite.OperatorAddBuiltinOptions2(fb, options)
+    elif op.table and options is not None:
+        tflite.OperatorAddBuiltinOptionsType(fb, enumerator("BuiltinOptions", op.table))
+        tflite.OperatorAddBuiltinOptions(fb, options)
+    if custom is not None:
+        tflite.OperatorAddCustomOptions(fb, custom)
+    return int(tflite.OperatorEnd(fb))
+
+
+def _write_subgraph(fb: flatbuffers.Builder, graph: Subgraph) -> int:
+    tensors = offset_vector(fb, [_write_tensor(fb, t) for t in graph.tensors])
+    operators = offset_vector(fb, [_write_operator(fb, o) for o in graph.operators])
+    inputs, outputs = int_vector(fb, graph.inputs), int_vector(fb, graph.outputs)
+    name = fb.CreateString(graph.name)
+    tflite.SubGraphStart(fb)
+    tflite.SubGraphAddTensors(fb, tensors)
+    tflite.SubGraphAddInputs(fb, inputs)
+    tflite.SubGraphAddOutputs(fb, outputs)
+    tflite.SubGraphAddOperators(fb, operators)
+    tflite.SubGraphAddName(fb, name)
+    return int(tflite.SubGraphEnd(fb))
+
+
+def _write_tensor_map(fb: flatbuffers.Builder, name: str, index: int) -> int:
+    text = fb.CreateString(name)
+    tflite.TensorMapStart(fb)
+    tflite.TensorMapAddName(fb, text)
+    tflite.TensorMapAddTensorIndex(fb, index)
+    return int(tflite.TensorMapEnd(fb))
+
+
+def _write_signature(fb: flatbuffers.Builder, signature: _Signature) -> int:
+    inputs = offset_vector(fb, [_write_tensor_map(fb, n, i) for n, i in signature.inputs.items()])
+    outputs = offset_vector(fb, [_write_tensor_map(fb, n, i) for n, i in signature.outputs.items()])
+    key = fb.CreateString(signature.key)
+    tflite.SignatureDefStart(fb)
+    tflite.SignatureDefAddInputs(fb, inputs)
+    tflite.SignatureDefAddOutputs(fb, outputs)
+    tflite.SignatureDefAddSignatureKey(fb, key)
+    tflite.SignatureDefAddSubgraphIndex(fb, signature.subgraph)
+    return int(tflite.SignatureDefEnd(fb))

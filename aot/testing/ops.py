@@ -1,0 +1,260 @@
+"""One-operator int8 models, so that operator tests can vary shapes, attributes and quantisation freely.
+
+Each function returns the bytes of a model with random weights (from `seed`).  Quantisation is given as
+`Quant(scale, zero_point)`; where an output's is left out it is chosen so that random inputs use most of the
+range and clip a little at both ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from aot.testing.builder import ModelBuilder
+from aot.testing.quant import Quant, float32
+
+Padding = Literal["SAME", "VALID"]
+Activation = Literal["NONE", "RELU", "RELU6", "RELU_N1_TO_1"]
+Shape = Sequence[int]
+
+INPUT = Quant(float32(0.05), -3)
+SECOND_INPUT = Quant(float32(0.031), 17)
+SIGMA_CODES = 50
+"""Codes per standard deviation of the output, by default: +-2.5 sigma fit in int8."""
+
+OUTPUT_SIZE = {
+    "SAME": lambda n, k, stride, dilation: -(-n // stride),
+    "VALID": lambda n, k, stride, dilation: (n - (k - 1) * dilation - 1) // stride + 1,
+}
+
+
+def output_size(n: int, k: int, *, stride: int, dilation: int = 1, padding: Padding) -> int:
+    """Extent of a convolution's or pooling's output (TFLite: ComputeOutSize)."""
+    return int(OUTPUT_SIZE[padding](n, k, stride, dilation))
+
+
+def _window(extents: Shape, kernel: Shape, *, strides: Shape, dilation: Shape = (1, 1), padding: Padding) -> list[int]:
+    """Output height and width of a sliding window."""
+    return [
+        output_size(n, k, stride=s, dilation=d, padding=padding)
+        for n, k, s, d in zip(extents, kernel, strides, dilation, strict=True)
+    ]
+
+
+def _weights(
+    b: ModelBuilder,
+    shape: Shape,
+    *,
+    axis: int,
+    given: Sequence[float] | None,
+    per_channel: bool,
+    peak: int = 127,
+    seed: int,
+) -> tuple[int, np.ndarray]:
+    """Add an int8 weight tensor (codes -peak..peak); returns its index and scales."""
+    rng = np.random.default_rng([seed, 1])
+    scale = rng.uniform(0.004, 0.02, shape[axis] if per_channel else 1).astype(np.float32)
+    if given is not None:
+        scale = np.array(given, np.float32)
+    data = rng.integers(-peak, peak, shape, np.int8, endpoint=True)
+    return b.tensor("weights", shape, "int8", scale=scale, axis=axis, data=data), scale
+
+
+def _bias(b: ModelBuilder, channels: int, *, x: Quant, scale: np.ndarray, rms: float, seed: int) -> int:
+    """Add an int32 bias with a spread comparable to the products' (rms, in accumulator units)."""
+    spread = max(int(rms), 1)
+    data = np.random.default_rng([seed, 2]).integers(-spread, spread, channels, np.int32, endpoint=True)
+    return b.tensor("bias", (channels,), "int32", scale=np.float32(x.scale) * scale, data=data)
+
+
+def _rms(depth: int, x: Quant) -> float:
+    """Root mean square of a sum of `depth` products of random int8 inputs and weights."""
+    return float(np.sqrt(depth) * np.hypot(73.9, x.zero_point + 0.5) * 73.3)
+
+
+def _output(given: Quant | None, *, x: Quant, scale: np.ndarray, rms: float, activation: str) -> Quant:
+    if given is not None:
+        return given
+    step = float32(x.scale * float(scale.mean()) * rms / SIGMA_CODES)
+    return Quant(step, -128 if activation.startswith("RELU") and activation != "RELU_N1_TO_1" else 5)
+
+
+def conv2d_model(
+    *,
+    input_shape: Shape = (1, 7, 6, 3),
+    filters: int = 4,
+    kernel: Shape = (3, 3),
+    strides: Shape = (1, 1),
+    dilation: Shape = (1, 1),
+    padding: Padding = "SAME",
+    activation: Activation = "NONE",
+    x: Quant = INPUT,
+    y: Quant | None = None,
+    per_channel: bool = True,
+    weight_scale: Sequence[float] | None = None,
+    weight_peak: int = 127,
+    groups: int = 1,
+    seed: int = 0,
+) -> bytes:
+    """CONV_2D, NHWC input, OHWI weights; `groups` > 1 makes it a grouped convolution.
+
+    The bias is always there: the reference refuses an int8 convolution without one.
+    """
+    n, h, w, c = input_shape
+    b = ModelBuilder()
+    source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)
+    shape = (filters, kernel[0], kernel[1], c // groups)
+    weights, scale = _weights(b, shape, axis=0, given=weight_scale, per_channel=per_channel, peak=weight_peak, seed=seed)
+    rms = _rms(int(np.prod(shape[1:])), x) * weight_peak / 127
+    bias = _bias(b, filters, x=x, scale=scale, rms=rms, seed=seed)
+    out = _output(y, x=x, scale=scale, rms=rms, activation=activation)
+    size = _window((h, w), kernel, strides=strides, dilation=dilation, padding=padding)
+    result = b.tensor("y", (n, *size, filters), "int8", scale=out.scale, zero_point=out.zero_point)
+    b.op(
+        "CONV_2D",
+        [source, weights, bias],
+        [result],
+        padding=padding,
+        stride_h=strides[0],
+        stride_w=strides[1],
+        dilation_h_factor=dilation[0],
+        dilation_w_factor=dilation[1],
+        fused_activation_function=activation,
+    )
+    return b.build([source], [result])
+
+
+def depthwise_model(
+    *,
+    input_shape: Shape = (1, 7, 6, 3),
+    multiplier: int = 1,
+    kernel: Shape = (3, 3),
+    strides: Shape = (1, 1),
+    dilation: Shape = (1, 1),
+    padding: Padding = "SAME",
+    activation: Activation = "NONE",
+    x: Quant = INPUT,
+    y: Quant | None = None,
+    per_channel: bool = True,
+    weight_scale: Sequence[float] | None = None,
+    bias: bool = True,
+    seed: int = 0,
+) -> bytes:
+    """DEPTHWISE_CONV_2D, weights 1 x kh x kw x (c * multiplier); TFLite wants equal strides in h and w."""
+    n, h, w, c = input_shape
+    filters = c * multiplier
+    b = ModelBuilder()
+    source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)
+    shape = (1, kernel[0], kernel[1], filters)
+    weights, scale = _weights(b, shape, axis=3, given=weight_scale, per_channel=per_channel, seed=seed)
+    rms = _rms(kernel[0] * kernel[1], x)
+    inputs = [source, weights]
+    if bias:
+        inputs.append(_bias(b, filters, x=x, scale=scale, rms=rms, seed=seed))
+    out = _output(y, x=x, scale=scale, rms=rms, activation=activation)
+    size = _window((h, w), kernel, strides=strides, dilation=dilation, padding=padding)
+    result = b.tensor("y", (n, *size, filters), "int8", scale=out.scale, zero_point=out.zero_point)
+    b.op(
+        "DEPTHWISE_CONV_2D",
+        inputs,
+        [result],
+        padding=padding,
+        stride_h=strides[0],
+        stride_w=strides[1],
+        depth_multiplier=multiplier,
+        dilation_h_factor=dilation[0],
+        dilation_w_factor=dilation[1],
+        fused_activation_function=activation,
+    )
+    return b.build([source], [result])
+
+
+def dense_model(
+    *,
+    input_shape: Shape = (1, 19),
+    units: int = 5,
+    depth: int | None = None,
+    activation: Activation = "NONE",
+    x: Quant = INPUT,
+    y: Quant | None = None,
+    per_channel: bool = False,
+    weight_scale: Sequence[float] | None = None,
+    bias: bool = True,
+    keep_num_dims: bool = False,
+    seed: int = 0,
+) -> bytes:
+    """FULLY_CONNECTED, weights units x depth (default: the input's last dimension), output size / depth rows."""
+    depth = depth or input_shape[-1]
+    b = ModelBuilder()
+    source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)
+    weights, scale = _weights(b, (units, depth), axis=0, given=weight_scale, per_channel=per_channel, seed=seed)
+    rms = _rms(depth, x)
+    inputs = [source, weights]
+    inputs.append(_bias(b, units, x=x, scale=scale, rms=rms, seed=seed) if bias else -1)
+    out = _output(y, x=x, scale=scale, rms=rms, activation=activation)
+    lead = tuple(input_shape[:-1]) if keep_num_dims else (int(np.prod(input_shape)) // depth,)
+    result = b.tensor("y", (*lead, units), "int8", scale=out.scale, zero_point=out.zero_point)
+    b.op(
+        "FULLY_CONNECTED",
+        inputs,
+        [result],
+        fused_activation_function=activation,
+        keep_num_dims=keep_num_dims,
+    )
+    return b.build([source], [result])
+
+
+def add_model(
+    *,
+    shape_a: Shape = (1, 5, 4, 3),
+    shape_b: Shape | None = None,
+    activation: Activation = "NONE",
+    a: Quant = INPUT,
+    b: Quant = SECOND_INPUT,
+    y: Quant | None = None,
+    constant_b: bool = False,
+    seed: int = 0,
+) -> bytes:
+    """ADD with broadcasting; the second operand may be a constant."""
+    shape_b = shape_a if shape_b is None else shape_b
+    m = ModelBuilder()
+    data = np.random.default_rng(seed).integers(-128, 127, shape_b, np.int8, endpoint=True)
+    left = m.tensor("a", shape_a, "int8", scale=a.scale, zero_point=a.zero_point)
+    right = m.tensor("b", shape_b, "int8", scale=b.scale, zero_point=b.zero_point, data=data if constant_b else None)
+    out = y or Quant(float32(a.scale + b.scale), 4)
+    shape = np.broadcast_shapes(tuple(shape_a), tuple(shape_b))
+    result = m.tensor("y", shape, "int8", scale=out.scale, zero_point=out.zero_point)
+    m.op("ADD", [left, right], [result], fused_activation_function=activation)
+    return m.build([left] if constant_b else [left, right], [result])
+
+
+def pool_model(
+    *,
+    kind: Literal["AVERAGE_POOL_2D", "MAX_POOL_2D"] = "AVERAGE_POOL_2D",
+    input_shape: Shape = (1, 7, 6, 3),
+    kernel: Shape = (2, 2),
+    strides: Shape = (2, 2),
+    padding: Padding = "VALID",
+    activation: Activation = "NONE",
+    x: Quant = INPUT,
+) -> bytes:
+    """AVERAGE_POOL_2D or MAX_POOL_2D; the output has the input's quantisation, as TFLite demands."""
+    n, h, w, c = input_shape
+    b = ModelBuilder()
+    source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)
+    size = _window((h, w), kernel, strides=strides, padding=padding)
+    result = b.tensor("y", (n, *size, c), "int8", scale=x.scale, zero_point=x.zero_point)
+    b.op(
+        kind,
+        [source],
+        [result],
+        padding=padding,
+        stride_h=strides[0],
+        stride_w=strides[1],
+        filter_height=kernel[0],
+        filter_width=kernel[1],
+        fused_activation_function=activation,
+    )
+    return b.build([source], [result])

@@ -1,0 +1,1 @@
+"""Convolution by the SMLAL chain."""

@@ -1,0 +1,466 @@
+"""Convolution by the SMLAL chain: three output pixels by four channels, packed from the int8 data, any window.
+
+Scratch: the packed words of one pixel triple, 8 bytes a tap; for small padded images also a padded copy, so that no tap needs a
+test.
+Weights take two bytes each in flash.  See intrin.py for the arithmetic, notes on the schedule in docs/kernels.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Protocol
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, Load, cast, imm, logical_and, select
+from aot.tir.function import FuncAttrs
+from aot.tir.stmt import Region
+from aot.topi.arm_dsp.chain.intrin import (
+    INIT_HIGH,
+    INIT_LOW,
+    LANE_OFFSET,
+    TapLoop,
+    best_tap_loop,
+    chain_lanes,
+    common_tap_loop,
+    smlal_chain,
+)
+from aot.topi.arm_dsp.tail import TailRun, tail_run
+from aot.topi.arm_dsp.w8.window import Origin, first_pixel, window_at
+from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.layer.io import LayerIo, open_io
+from aot.topi.layer.requant import HighMultiply, plan_high_multiply
+from aot.topi.layer.threshold import plan_uniform
+from aot.topi.strategy import Group, Impl, Lowered, register_impl
+
+LANE_LIMIT = (1 << 20) - 1
+PIXELS, CHANNELS = 3, 4
+MAX_PADDED_COPY = 2048
+"""Bytes up to which a padded copy of the image is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The reduction cut into `count` runs of `length` taps, each short enough for the lanes; taps beyond the real
+    ones are zero.
+    """
+
+    count: int
+    length: int
+
+    @property
+    def taps(self) -> int:
+        return self.count * self.length
+
+
+@dataclass(frozen=True, slots=True)
+class ChainSchedule:
+    """`common`: loops of a form that layers of other sizes have too, so that they can share code; else the fastest
+    for this one.
+    """
+
+    common: bool
+
+    def tap_loop(self, taps: int) -> TapLoop:
+        return common_tap_loop(taps) if self.common else best_tap_loop(taps)
+
+    def segment_length(self, taps: int) -> int:
+        """`taps`, rounded up: to a multiple of 4, or to where the body of the loop becomes longer."""
+        if self.common:
+            return (taps + 3) // 4 * 4
+        return min(range(taps, taps + 8), key=lambda n: (best_tap_loop(n).instructions(n) + 2 * n, n))
+
+
+def plan_segments(weights: Array, schedule: ChainSchedule) -> Segments:
+    """The fewest segments for weights [K, O] (O a multiple of 4): 128 * (sum |wa| + sum |wb|) < 2^20 in each, for
+    channel pairs.
+    """
+    depth = weights.shape[0]
+    pairs = np.abs(weights.astype(np.int64)).reshape(depth, -1, 2).sum(axis=2)
+    for count in range(1, depth + 1):
+        length = schedule.segment_length(-(-depth // count))
+        padded = np.pad(pairs, ((0, max(0, count * length - depth)), (0, 0)))[: count * length]
+        if 128 * int(padded.reshape(count, length, -1).sum(axis=1).max()) <= LANE_LIMIT:
+            return Segments(count, length)
+    raise AssertionError("one tap always fits")
+
+
+def accepts(group: Group, target: Target) -> bool:
+    """Layers of at least three output pixels whose requantisation has the short form."""
+    layer = match_layer(group)
+    if layer is None or not target.has("thumb2") or not tail_accepts(layer):
+        return False
+    return prod(layer.out_type.shape[:-1]) >= PIXELS and _requant(layer, target) is not None
+
+
+def _requant(layer: FusedLayer, target: Target) -> HighMultiply | None:
+    return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=1)
+
+
+def best_requant(layer: FusedLayer, target: Target, seg: Segments, *, common: bool) -> HighMultiply:
+    """For layers that `accepts` takes: with one shift for all channels where that is exact, unless code is shared.
+
+    The prescale costs nothing, as lanes are added to the bias by an instruction with a shift; they and the offsets have to fit.
+    """
+    requant = _requant(layer, target)
+    assert requant is not None
+    if common or requant.fields[-1].uniform:
+        return requant
+    largest = max(2 * seg.count * LANE_OFFSET, int(np.abs(layer.bias).max()) + seg.count * LANE_OFFSET)
+    for prescale in range(min(8, 30 - largest.bit_length()), 3, -1):
+        shared = plan_uniform(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=prescale)
+        if shared is not None:
+            return shared
+    return requant
+
+
+def lower(group: Group, target: Target, name: str, *, schedule: ChainSchedule) -> Lowered:
+    layer = match_layer(group)
+    assert layer is not None
+    stream = ChainStream(layer, target, schedule)
+    b = IRBuilder(name)
+    rows = prod(layer.out_type.shape[:-1])
+    source = _source(b, group, layer, stream.segments, rows=rows)
+    io = source.io
+    params = io.constant("params", stream.data(), "int32")
+    run = tail_run(b, io, layer, target=target, size=PIXELS * layer.channels)
+    place = Place(io, params, source.words, run)
+    with b.for_("t", (rows + PIXELS - 1) // PIXELS) as tile:
+        first = first_pixel(b, layer, tile * PIXELS, last=imm(rows - PIXELS), even=rows % PIXELS == 0)
+        source.pack(first)
+        with b.for_("n", stream.blocks) as n:
+            _block(b, stream, place, first=first, n=n, count=CHANNELS)
+        if stream.tail:
+            _block(b, stream, place, first=first, n=imm(stream.blocks), count=stream.tail)
+        if run is not None:
+            run.finish(first * layer.channels)
+    unroll = stream.schedule.tap_loop(stream.segments.length).unroll
+    kernel = describe("arm_dsp.conv2d_chain", segments=stream.segments.count, unroll=unroll)
+    func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
+    tail = 0 if run is None else run.instructions * len(layer.tail) * -(-rows // PIXELS) * PIXELS * layer.channels
+    return Lowered(func, io.constants, instructions=_estimate(layer, stream, rows) + tail, code=_code(layer, stream, run))
+
+
+class ChainStream:
+    """Packs a layer: for each block of 4 channels the words {wa + wb z, wc + wd z} of all taps, then biases and
+    requantisation.
+    """
+
+    def __init__(self, layer: FusedLayer, target: Target, schedule: ChainSchedule) -> None:
+        self.layer, self.schedule = layer, schedule
+        self.channels = layer.channels
+        self.blocks, self.tail = divmod(self.channels, CHANNELS)
+        matrix = layer.weight.reshape(self.channels, -1).T
+        self._weights = np.pad(matrix, ((0, 0), (0, -self.channels % CHANNELS)))
+        self.segments = plan_segments(self._weights, schedule)
+        offsets = np.where(np.arange(self.channels) % 2 == 0, LANE_OFFSET * self.segments.count, 0)
+        self.requant = requant = best_requant(layer, target, self.segments, common=schedule.common)
+        self.scale = 1 << int(requant.prescale[0])
+        self._arrays = [self.scale * (layer.bias - offsets)] + [f.values for f in requant.fields if not f.uniform]
+
+    @property
+    def block_words(self) -> int:
+        return 2 * self.segments.taps + CHANNELS * len(self._arrays)
+
+    def data(self) -> Array:
+        """The stream as int32."""
+        taps = self.segments.taps
+        weights = np.pad(self._weights, ((0, taps - self._weights.shape[0]), (0, 0)))
+        words = weights[:, 0::2] + (weights[:, 1::2] << 21)
+        out = np.zeros(((self.channels + 3) // CHANNELS, self.block_words), np.int64)
+        out[:, : 2 * taps] = words.reshape(taps, -1, 2).transpose(1, 0, 2).reshape(out.shape[0], -1)
+        rows = len(self._arrays)
+        for i, values in enumerate(self._arrays):
+            out[:, 2 * taps + i :: rows] = np.pad(values, (0, -self.channels % CHANNELS)).reshape(-1, CHANNELS)
+        return out.reshape(-1).astype(np.int32)
+
+    def number(self, params: Buffer, block: Expr, row: int, j: int) -> Load:
+        """int32 `row` (0: bias) of channel j of a block."""
+        return params[block * self.block_words + (2 * self.segments.taps + len(self._arrays) * j + row)]
+
+    def fields(self, params: Buffer, block: Expr, j: int) -> tuple[Expr, ...]:
+        rows = iter(range(1, len(self._arrays)))
+        return tuple(
+            imm(int(f.values[0])) if f.uniform else self.number(params, block, next(rows), j) for f in self.requant.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a block finds its numbers and the packed pixels, and where its results go."""
+
+    io: LayerIo
+    params: Buffer
+    words: Buffer
+    run: TailRun | None
+
+
+class Finish(Protocol):
+    """What the end of a block needs of a stream of constants."""
+
+    @property
+    def channels(self) -> int: ...
+    @property
+    def scale(self) -> int: ...
+    @property
+    def requant(self) -> HighMultiply: ...
+    def number(self, params: Buffer, block: Expr, row: int, j: int) -> Load: ...
+    def fields(self, params: Buffer, block: Expr, j: int) -> tuple[Expr, ...]: ...
+
+
+def chain_sums(b: IRBuilder, loop: TapLoop, weights: Region, words: Region, *, taps: int) -> list[tuple[Expr, ...]]:
+    """The sums of products of four channels, each for three pixels; those of even channels with LANE_OFFSET."""
+    acc = b.local("acc", (8,), "uint32")
+    for i in range(4):
+        b.store(acc, 2 * i, imm(INIT_LOW, "uint32"))
+        b.store(acc, 2 * i + 1, imm(INIT_HIGH, "uint32"))
+    b.block(smlal_chain(loop), weights, words, acc, taps)
+    lanes: list[tuple[Expr, ...]] = []
+    for pair in range(2):
+        lanes += chain_lanes(b, (acc[4 * pair], acc[4 * pair + 1], acc[4 * pair + 2], acc[4 * pair + 3]))
+    return lanes
+
+
+def _block(b: IRBuilder, stream: ChainStream, place: Place, *, first: Expr, n: Expr, count: int) -> None:
+    """Four channels of one pixel triple (`count` of them stored)."""
+    params, words = place.params, place.words
+    seg = stream.segments
+    base = n * stream.block_words
+    sums = b.local("sum", (CHANNELS, PIXELS), "int32", init=0) if seg.count > 1 else None
+
+    def accumulate(start: Expr) -> list[tuple[Expr, ...]]:
+        loop = stream.schedule.tap_loop(seg.length)
+        return chain_sums(b, loop, region(params, base + start), region(words, start), taps=seg.length)
+
+    if sums is None:
+        lanes = accumulate(imm(0))
+    else:
+        with b.for_("segment", seg.count) as s:
+            for j, channel in enumerate(accumulate(s * (2 * seg.length))):
+                for p, value in enumerate(channel):
+                    b.store(sums, (j, p), sums[j, p] + value)
+        lanes = [tuple(sums[j, p] for p in range(PIXELS)) for j in range(CHANNELS)]
+    store_block(b, stream, place, lanes, first=first, n=n, count=count)
+
+
+def store_block(
+    b: IRBuilder, stream: Finish, place: Place, lanes: Sequence[Sequence[Expr]], *, first: Expr, n: Expr, count: int
+) -> None:
+    """Requantise and store `count` channels of block `n` for the pixel triple from `first` on."""
+    io, params = place.io, place.params
+    at = b.let("at", n * CHANNELS if place.run else first * stream.channels + n * CHANNELS)
+    for j in range(count):
+        bias = b.let("bias", stream.number(params, n, 0, j))
+        fields = tuple(f if not isinstance(f, Load) else b.let("field", f) for f in stream.fields(params, n, j))
+        for p in range(PIXELS):
+            value = stream.requant.emit_scaled(b, bias + lanes[j][p] * stream.scale, fields)
+            index = at + (p * stream.channels + j)
+            if place.run is not None:
+                place.run.store(index, value)
+            else:
+                io.store((index,), value)
+
+
+class _Source:
+    """Where the taps of a pixel triple come from; `pack(first)` writes their words to `words`."""
+
+    def __init__(self, io: LayerIo, words: Buffer, pack: Callable[[Expr], None]) -> None:
+        self.io, self.words, self.pack = io, words, pack
+
+
+def _source(b: IRBuilder, group: Group, layer: FusedLayer, seg: Segments, *, rows: int) -> _Source:
+    shape = layer.data_type.shape
+    io = open_io(b, group, layer, data_shape=(prod(shape),), out_shape=(rows * layer.channels,))
+    words = b.scratch("words", (2 * seg.taps,), "int32")
+    depth = layer.weight[0].size
+    with_zero = range(2 * depth, 2 * seg.taps)
+    if with_zero:
+        with b.for_("z", 2 * seg.taps, start=2 * depth) as z:
+            b.store(words, z, 0)
+    if _is_rows(layer):
+        return _Source(
+            io, words, lambda first: pack_runs(b, words, [(io.data, (first + p) * shape[-1]) for p in range(PIXELS)], depth)
+        )
+    window = Window(b, layer, io.data, words)
+    return _Source(io, words, window.pack)
+
+
+def _is_rows(layer: FusedLayer) -> bool:
+    """Whether output pixel i reads data row i: fully connected layers and pointwise convolutions."""
+    if layer.weight.ndim == 2:
+        return True
+    return layer.weight.shape[1:3] == (1, 1) and layer.attrs.strides == (1, 1) and not any(layer.attrs.padding)
+
+
+def put(b: IRBuilder, words: Buffer, tap: Expr, values: Sequence[Expr]) -> None:
+    """words[2 tap] = p + q z, words[2 tap + 1] = q + r z."""
+    p, q, r = values
+    b.store(words, tap * 2, p + q * (1 << 21))
+    b.store(words, tap * 2 + 1, q + r * (1 << 21))
+
+
+def pack_runs(b: IRBuilder, words: Buffer, runs: Sequence[tuple[Buffer, Expr]], length: int, *, tap: Expr | None = None) -> None:
+    """Pack `length` consecutive bytes of each of three runs, from word `tap` on."""
+    step = max(u for u in (4, 3, 2, 1) if length % u == 0)
+    with b.for_("k", length, step=step) as k:
+        for u in range(step):
+            values: list[Expr] = [b.let("v", cast("int32", data.load("int8", start + k + u))) for data, start in runs]
+            put(b, words, (k + u) if tap is None else tap + k + u, values)
+
+
+Pixels = Sequence[Origin]
+"""The windows of each of three pixels."""
+
+
+def window_pixels(b: IRBuilder, layer: FusedLayer, first: Expr, *, origin: tuple[int, int]) -> Pixels:
+    """Where the windows of the three pixels from number `first` of the output on begin; `origin`: rows and columns of padding."""
+    return [window_at(b, layer, first + p, origin=origin) for p in range(PIXELS)]
+
+
+class Window:
+    """Taps of a k x k window: the three pixels may lie in different rows."""
+
+    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer) -> None:
+        self._b, self._layer, self._data, self._words = b, layer, data, words
+        self._shape = layer.data_type.shape
+        self._origin = layer.attrs.padding[:2]
+        self._padded = any(layer.attrs.padding)
+        top, left, bottom, right = layer.attrs.padding
+        n, height, width, depth = self._shape
+        copy = (n, height + top + bottom, width + left + right, depth)
+        if self._padded and prod(copy) <= MAX_PADDED_COPY:
+            self._copy_padded(copy)
+
+    def _copy_padded(self, shape: tuple[int, int, int, int]) -> None:
+        """Copy the image into scratch with its border; then there are no taps outside any more."""
+        b, (n, height, width, depth) = self._b, self._shape
+        top, left, _, _ = self._layer.attrs.padding
+        image = b.scratch("image", (prod(shape),), "int8")
+        with b.for_("f", prod(shape)) as f:
+            b.store(image, f, self._layer.attrs.pad_value)
+        with b.for_("i", n * height) as i:
+            target = ((i // height) * shape[1] + i % height + top) * shape[2] + left if n > 1 else (i + top) * shape[2] + left
+            with b.for_("c", width * depth) as c:
+                b.store(image, target * depth + c, self._data.load("int8", i * (width * depth) + c))
+        self._data, self._shape, self._origin, self._padded = image, shape, (0, 0), False
+
+    def pack(self, first: Expr) -> None:
+        b = self._b
+        pixels = window_pixels(b, self._layer, first, origin=self._origin)
+        if not self._padded:
+            self._pack_inside(pixels)
+            return
+        if not self._has_inside():
+            self._pack_border(pixels)
+            return
+        inside: Expr | None = None
+        for _, y, x in pixels:
+            here = self._is_inside(y, x)
+            inside = here if inside is None else logical_and(inside, here)
+        assert inside is not None
+        with b.if_(inside):
+            self._pack_inside(pixels)
+        with b.else_():
+            self._pack_border(pixels)
+
+    def _has_inside(self) -> bool:
+        """Whether the window fits into the image at all."""
+        _, kh, kw, _ = self._layer.weight.shape
+        _, height, width, _ = self._shape
+        dy, dx = self._layer.attrs.dilation
+        return bool((kh - 1) * dy < height and (kw - 1) * dx < width)
+
+    def _is_inside(self, y: Expr, x: Expr) -> Expr:
+        _, kh, kw, _ = self._layer.weight.shape
+        _, height, width, _ = self._shape
+        dy, dx = self._layer.attrs.dilation
+        rows = logical_and(y >= 0, y <= height - ((kh - 1) * dy + 1))
+        return logical_and(rows, logical_and(x >= 0, x <= width - ((kw - 1) * dx + 1)))
+
+    def _flat(self, pixel: tuple[Expr, Expr, Expr], ky: Expr, kx: Expr) -> Expr:
+        image, y, x = pixel
+        _, height, width, depth = self._shape
+        dy, dx = self._layer.attrs.dilation
+        return ((image * int(height) + y + ky * int(dy)) * int(width) + x + kx * int(dx)) * int(depth)
+
+    def _pack_inside(self, pixels: Pixels) -> None:
+        b = self._b
+        _, kh, kw, depth = self._layer.weight.shape
+        joined = self._layer.attrs.dilation[1] == 1
+        with b.for_("ky", kh) as ky, b.for_("kx", 1 if joined else kw) as kx:
+            starts: list[tuple[Buffer, Expr]] = [(self._data, b.let("s", self._flat(p, ky, kx))) for p in pixels]
+            tap = (ky * kw + kx) * depth
+            pack_runs(b, self._words, starts, kw * depth if joined else depth, tap=tap)
+
+    def _pack_border(self, pixels: Pixels) -> None:
+        b = self._b
+        _, kh, kw, depth = self._layer.weight.shape
+        _, height, width, _ = self._shape
+        dy, dx = self._layer.attrs.dilation
+        with b.for_("ky", kh) as ky, b.for_("kx", kw) as kx:
+            known = []
+            for pixel in pixels:
+                y, x = pixel[1] + ky * dy, pixel[2] + kx * dx
+                rows = logical_and(y >= 0, y < height)
+                known.append(
+                    (b.let("ok", logical_and(rows, logical_and(x >= 0, x < width))), b.let("s", self._flat(pixel, ky, kx)))
+                )
+            with b.for_("c", depth) as c:
+                pad = imm(self._layer.attrs.pad_value)
+                values: list[Expr] = [
+                    b.let("v", select(ok, cast("int32", self._data.load("int8", s + c)), pad)) for ok, s in known
+                ]
+                put(b, self._words, (ky * kw + kx) * depth + c, values)
+
+
+def _code(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> int:
+    """Bytes of code (from sizes under GCC 12 at -O2)."""
+    loop = stream.schedule.tap_loop(stream.segments.length)
+    block = 350 + 24 * (loop.unroll + loop.rest) + 50 * stream.requant.signed + 120 * (stream.segments.count > 1)
+    window = 0 if _is_rows(layer) else 450 if any(layer.attrs.padding) else 200
+    return 240 + block * (1 + bool(stream.tail)) + window + (0 if run is None else run.code * len(layer.tail))
+
+
+def _estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
+    """Instructions of one call without its tail: packing, products, lanes, requantisation (from counts under QEMU)."""
+    tiles, taps, count = -(-rows // PIXELS), stream.segments.taps, stream.segments.count
+    blocks = stream.blocks + bool(stream.tail)
+    block = stream.schedule.tap_loop(stream.segments.length).instructions(stream.segments.length)
+    per_block = (block + (62 if count > 1 else 30)) * count + 12 * (6 + stream.requant.signed) + 20
+    if stream.requant.fields[-1].uniform:
+        per_block -= 22
+    pack = 8 * taps + 40 + (0 if _is_rows(layer) else 40 + 20 * layer.weight.shape[1])
+    return tiles * (pack + blocks * per_block) + 19 * taps * _border_tiles(layer)
+
+
+def _border_tiles(layer: FusedLayer) -> int:
+    """Pixel triples whose windows do not all lie in the image; 0 where a padded copy is made."""
+    if _is_rows(layer) or not any(layer.attrs.padding):
+        return 0
+    n, height, width, depth = layer.data_type.shape
+    top, left, bottom, right = layer.attrs.padding
+    if n * (height + top + bottom) * (width + left + right) * depth <= MAX_PADDED_COPY:
+        return 0
+    lines, columns = (
+        (at >= 0) & (at + (layer.weight.shape[1 + axis] - 1) * layer.attrs.dilation[axis] < (height, width)[axis])
+        for axis in range(2)
+        for at in [np.arange(layer.out_type.shape[1 + axis]) * layer.attrs.strides[axis] - layer.attrs.padding[axis]]
+    )
+    inside = np.tile(np.outer(lines, columns).reshape(-1), n)
+    whole = inside[: inside.size // PIXELS * PIXELS].reshape(-1, PIXELS).all(axis=1)
+    return int((~whole).sum()) + int(inside.size % PIXELS > 0)
+
+
+def _register(name: str, schedule: ChainSchedule, plevel: int) -> None:
+    register_impl(Impl(name, "nn.conv2d", accepts, partial(lower, schedule=schedule), plevel))
+
+
+_register("arm_dsp.conv2d_chain", ChainSchedule(common=False), 21)
+_register("arm_dsp.conv2d_chain_common", ChainSchedule(common=True), 20)

@@ -1,0 +1,1 @@
+"""ADD, QUANTIZE and DEQUANTIZE, four bytes at a time."""

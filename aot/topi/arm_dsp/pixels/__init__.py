@@ -1,0 +1,1 @@
+"""Pointwise convolution of few channels: pixels stay in registers."""

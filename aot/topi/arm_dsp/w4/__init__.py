@@ -1,0 +1,1 @@
+"""Kernels whose weights stay half a byte each in flash."""

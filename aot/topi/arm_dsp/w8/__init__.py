@@ -1,0 +1,1 @@
+"""Kernels whose weights stay one byte each in flash."""

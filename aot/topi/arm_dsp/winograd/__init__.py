@@ -1,0 +1,1 @@
+"""3 x 3 convolution by Winograd's minimal filtering."""

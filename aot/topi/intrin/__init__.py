@@ -1,0 +1,1 @@
+"""Intrinsics that kernels of several instruction sets use."""

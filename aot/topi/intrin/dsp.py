@@ -1,0 +1,176 @@
+"""Instructions of Armv7E-M's DSP extension, and register blocks made of them.
+
+The scalar ones are named as the instruction, or instruction and rotation (`SXTB16_ROR8`).  Halfword and byte operands are uint32,
+accumulators int32 that wrap as the hardware's do.  `saturate` gives SSAT and USAT with a shift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from aot.tir.arith import wrap
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import cast
+from aot.tir.intrin import BlockText, COperand, Intrin, TensorIntrin
+from aot.topi.intrin.asm_text import AsmBlock
+
+U, S, D = "uint32", "int32", "int64"
+
+
+def _half(x: int, n: int) -> int:
+    return wrap(x >> (16 * n), "int16")
+
+
+def _byte(x: int, n: int) -> int:
+    return wrap(x >> (8 * n), "int8")
+
+
+def _pack(low: int, high: int) -> int:
+    return (low & 0xFFFF) | ((high & 0xFFFF) << 16)
+
+
+def _w(value: int) -> int:
+    return wrap(value, "int32")
+
+
+def _sat(value: int, bits: int) -> int:
+    return min(max(value, -(1 << (bits - 1))), (1 << (bits - 1)) - 1)
+
+
+def _ll(a: int, b: int) -> int:
+    return _half(a, 0) * _half(b, 0)
+
+
+def _lh(a: int, b: int) -> int:
+    return _half(a, 0) * _half(b, 1)
+
+
+def _hl(a: int, b: int) -> int:
+    return _half(a, 1) * _half(b, 0)
+
+
+def _hh(a: int, b: int) -> int:
+    return _half(a, 1) * _half(b, 1)
+
+
+ALL: dict[str, Intrin] = {}
+"""Every scalar intrinsic of this file by name."""
+
+
+def _dsp(name: str, args: tuple[str, ...], dtype: str, py: Callable[..., int], *, requires: str = "dsp") -> Intrin:
+    holes = ", ".join(f"{{{i}}}" for i in range(len(args)))
+    ALL[name] = Intrin(name, args, dtype, f"aot_{name}({holes})", py, requires=requires)
+    return ALL[name]
+
+
+SMLAD = _dsp("smlad", (U, U, S), S, lambda a, b, acc: _w(acc + _ll(a, b) + _hh(a, b)))
+SMLADX = _dsp("smladx", (U, U, S), S, lambda a, b, acc: _w(acc + _lh(a, b) + _hl(a, b)))
+SMLSD = _dsp("smlsd", (U, U, S), S, lambda a, b, acc: _w(acc + _ll(a, b) - _hh(a, b)))
+SMLABB = _dsp("smlabb", (U, U, S), S, lambda a, b, acc: _w(acc + _ll(a, b)))
+SMLABT = _dsp("smlabt", (U, U, S), S, lambda a, b, acc: _w(acc + _lh(a, b)))
+SMLATB = _dsp("smlatb", (U, U, S), S, lambda a, b, acc: _w(acc + _hl(a, b)))
+SMLATT = _dsp("smlatt", (U, U, S), S, lambda a, b, acc: _w(acc + _hh(a, b)))
+SMUAD = _dsp("smuad", (U, U), S, lambda a, b: _w(_ll(a, b) + _hh(a, b)))
+SMUADX = _dsp("smuadx", (U, U), S, lambda a, b: _w(_lh(a, b) + _hl(a, b)))
+SMUSD = _dsp("smusd", (U, U), S, lambda a, b: _w(_ll(a, b) - _hh(a, b)))
+SMULBB = _dsp("smulbb", (U, U), S, _ll)
+SMULBT = _dsp("smulbt", (U, U), S, _lh)
+SMULTB = _dsp("smultb", (U, U), S, _hl)
+SMULTT = _dsp("smultt", (U, U), S, _hh)
+SMULWB = _dsp("smulwb", (S, U), S, lambda a, b: (a * _half(b, 0)) >> 16)
+SMULWT = _dsp("smulwt", (S, U), S, lambda a, b: (a * _half(b, 1)) >> 16)
+SMMUL = _dsp("smmul", (S, S), S, lambda a, b: (a * b) >> 32)
+SMMULR = _dsp("smmulr", (S, S), S, lambda a, b: _w((a * b + (1 << 31)) >> 32))
+SMMLA = _dsp("smmla", (S, S, S), S, lambda a, b, acc: _w(((acc << 32) + a * b) >> 32))
+SMMLAR = _dsp("smmlar", (S, S, S), S, lambda a, b, acc: _w(((acc << 32) + a * b + (1 << 31)) >> 32))
+SMLAL = _dsp("smlal", (S, S, D), D, lambda a, b, acc: wrap(acc + a * b, D), requires="")
+SMLALD = _dsp("smlald", (U, U, D), D, lambda a, b, acc: wrap(acc + _ll(a, b) + _hh(a, b), D))
+
+SXTB16 = _dsp("sxtb16", (U,), U, lambda a: _pack(_byte(a, 0), _byte(a, 2)))
+SXTB16_ROR8 = _dsp("sxtb16_ror8", (U,), U, lambda a: _pack(_byte(a, 1), _byte(a, 3)))
+UXTB16 = _dsp("uxtb16", (U,), U, lambda a: a & 0x00FF00FF)
+UXTB16_ROR8 = _dsp("uxtb16_ror8", (U,), U, lambda a: (a >> 8) & 0x00FF00FF)
+SXTAB16 = _dsp("sxtab16", (U, U), U, lambda a, b: _pack(_half(a, 0) + _byte(b, 0), _half(a, 1) + _byte(b, 2)))
+SXTAB16_ROR8 = _dsp("sxtab16_ror8", (U, U), U, lambda a, b: _pack(_half(a, 0) + _byte(b, 1), _half(a, 1) + _byte(b, 3)))
+PKHBT = _dsp("pkhbt", (U, U), U, lambda a, b: _pack(a, b >> 16))
+PKHBT_LSL16 = _dsp("pkhbt_lsl16", (U, U), U, _pack)
+PKHTB = _dsp("pkhtb", (U, U), U, lambda a, b: _pack(b, a >> 16))
+PKHTB_ASR16 = _dsp("pkhtb_asr16", (U, U), U, lambda a, b: _pack(b >> 16, a >> 16))
+
+SADD16 = _dsp("sadd16", (U, U), U, lambda a, b: _pack(_half(a, 0) + _half(b, 0), _half(a, 1) + _half(b, 1)))
+SSUB16 = _dsp("ssub16", (U, U), U, lambda a, b: _pack(_half(a, 0) - _half(b, 0), _half(a, 1) - _half(b, 1)))
+QADD16 = _dsp("qadd16", (U, U), U, lambda a, b: _pack(_sat(_half(a, 0) + _half(b, 0), 16), _sat(_half(a, 1) + _half(b, 1), 16)))
+QSUB16 = _dsp("qsub16", (U, U), U, lambda a, b: _pack(_sat(_half(a, 0) - _half(b, 0), 16), _sat(_half(a, 1) - _half(b, 1), 16)))
+QADD = _dsp("qadd", (S, S), S, lambda a, b: _sat(a + b, 32))
+QSUB = _dsp("qsub", (S, S), S, lambda a, b: _sat(a - b, 32))
+
+
+def _saturate(op: str, bits: int, shift: int) -> Intrin:
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if op == "ssat" else (0, (1 << bits) - 1)
+    name = f"{op}{bits}_asr{shift}" if shift else f"{op}{bits}"
+    return _dsp(name, (S,), S, lambda x: min(max(x >> shift, low), high), requires="")
+
+
+_SATURATE = {
+    (op, bits, shift): _saturate(op, bits, shift) for op, bits in (("ssat", 8), ("ssat", 16), ("usat", 8)) for shift in range(25)
+}
+
+
+def saturate(op: str, bits: int, shift: int = 0) -> Intrin:
+    """SSAT or USAT to 8 or 16 bits of `x >> shift`, 0 <= shift <= 24; cores without it get a clamp."""
+    return _SATURATE[op, bits, shift]
+
+
+@lru_cache(maxsize=64)
+def smlad_2x4(pairs: int) -> TensorIntrin:
+    """Two pixels by four channels: acc[p, c] += sum over k < pairs, j < 2 of x[k, p, j] * w[k, c, j].
+
+    acc: int32[2, 4] in registers; x: int16[pairs, 2, 2] and w: int16[pairs, 4, 2], both aligned to 4 bytes.
+    8 SMLAD and 3 LDRD for 16 multiply-accumulates; the loop is inside one asm block, unrolled four times or less.  All 14
+    registers are in use, so the end of the loop is compared with a word on the stack.
+    """
+    if pairs < 1:
+        raise ValueError("smlad_2x4 needs at least one pair")
+    b = IRBuilder(f"smlad_2x4_k{2 * pairs}")
+    x = b.input("x", (pairs, 2, 2), "int16", align=4)
+    w = b.input("w", (pairs, 4, 2), "int16", align=4)
+    acc = b.output("acc", (2, 4), "int32")
+    with b.for_("k", pairs) as k, b.for_("p", 2, kind="unroll") as p, b.for_("c", 4, kind="unroll") as c:
+        products = [cast("int32", x[k, p, j]) * cast("int32", w[k, c, j]) for j in range(2)]
+        b.store(acc, (p, c), acc[p, c] + (products[0] + products[1]))
+    return TensorIntrin(f"arm_dsp.smlad_2x4_k{2 * pairs}", b.finish(), lambda ops: _emit_smlad_2x4(ops, pairs), requires="dsp")
+
+
+def _emit_smlad_2x4(operands: Mapping[str, COperand], pairs: int) -> BlockText:
+    unroll = max(u for u in (4, 3, 2, 1) if pairs % u == 0)
+    step = [
+        "ldrd %[w0], %[w1], [%[wp]], #8",
+        "ldrd %[x0], %[x1], [%[xp]], #8",
+        *_smlads(0),
+        "ldrd %[w0], %[w1], [%[wp]], #8",
+        *_smlads(2),
+    ]
+    loop = pairs != unroll
+    text = [*(["1:"] if loop else []), *(step * unroll)]
+    if loop:
+        text += ["ldr %[w0], %[end]", "cmp %[xp], %[w0]", "bne 1b"]
+    accs = operands["acc"].scalars
+    outs = [f'[a{i}] "+r"({name})' for i, name in enumerate(accs)]
+    outs += [f'[{n}] "=&r"(aot_{n})' for n in ("w0", "w1", "x0", "x1")] + [f'[{n}] "+r"(aot_{n})' for n in ("wp", "xp")]
+    return AsmBlock(
+        [
+            f"const void *aot_wp = {operands['w'].pointer};",
+            f"const void *aot_xp = {operands['x'].pointer};",
+            *([f"const void *const aot_end = (const uint8_t *)aot_xp + {8 * pairs};"] if loop else []),
+            "uint32_t aot_w0, aot_w1, aot_x0, aot_x1;",
+        ],
+        text,
+        outs=outs,
+        ins=['[end] "m"(aot_end)'] if loop else [],
+    ).emit()
+
+
+def _smlads(channel: int) -> list[str]:
+    """Both pixels by channels `channel` and `channel` + 1, whose weights are in w0 and w1."""
+    return [f"smlad %[a{4 * p + channel + j}], %[w{j}], %[x{p}], %[a{4 * p + channel + j}]" for j in range(2) for p in range(2)]

@@ -1,0 +1,1 @@
+"""What kernels of one layer share: its normalised view, parameters, constants, requantisation."""

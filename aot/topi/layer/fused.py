@@ -1,0 +1,221 @@
+"""FusedLayer: the normalised view of a convolution, depthwise convolution or fully connected layer with all that is fused to it.
+
+Kernels see only this view; relay ends here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aot.errors import Problem, UnsupportedError
+from aot.ir.op import Array, Op
+from aot.ir.span import Span
+from aot.ir.type import TensorType
+from aot.op.qnn.requantize import RequantizeAttrs, evaluate
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Call, Constant, Var, tensor_type
+from aot.support.dtype import int_range
+from aot.te.tensor import Tensor
+from aot.tir.expr import Expr
+from aot.topi.strategy import Group
+
+LAYERS = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense")
+
+
+@dataclass(frozen=True, slots=True)
+class FusedLayer:
+    """`acc = sum w*x + bias`, requantised by `requant`, then `tail`, element-wise calls on the result.
+
+    weight is int64 with the reduction in its inner axes: conv [O, KH, KW, I], depthwise [KH, KW, C*M], dense [O, K],
+    its zero point subtracted.  bias is int64 [O] for data as stored, with the zero point folded in.  `acc_low`,
+    `acc_high` bound the accumulator of each channel over all data of its type.  `weight_dtype` is how the weights are
+    kept (int8, int4).
+    """
+
+    anchor: Call
+    data: Var
+    weight: Array
+    bias: Array
+    attrs: Any
+    requant: RequantizeAttrs
+    tail: tuple[Call, ...]
+    out_type: TensorType
+    acc_low: Array
+    acc_high: Array
+    macs: int
+    weight_dtype: str = "int8"
+
+    @property
+    def data_type(self) -> TensorType:
+        return self.data.type
+
+    @property
+    def span(self) -> Span:
+        return self.anchor.span
+
+    @property
+    def channels(self) -> int:
+        return int(self.bias.shape[0])
+
+
+INT8 = frozenset({("int8", "int8"), ("int8", "int4")})
+"""Types of data and weights that kernels of an instruction set take."""
+
+EVERY_KIND = INT8 | {("int8", "int4"), ("int16", "int8")}
+"""Those that the portable kernels take."""
+
+
+def match_layer(group: Group, kinds: frozenset[tuple[str, str]] = INT8) -> FusedLayer | None:
+    """The view of a group, or None where it has another form (then the generic te path lowers it) or other types than `kinds`.
+
+    With `INT8` the weights less their zero point are within int8 and the accumulators within int32.
+    """
+    anchor = group.anchor
+    if not isinstance(anchor.op, Op) or anchor.op.name not in LAYERS:
+        return None
+    data, weight = anchor.args
+    rest = list(group.followers)
+    if not isinstance(data, Var) or not isinstance(weight, Constant) or (data.type.dtype, weight.type.dtype) not in kinds:
+        return None
+    if kinds is INT8 and not _weights_fit(anchor, weight.data):
+        return None
+    channels = tensor_type(anchor).shape[-1]
+    bias = np.zeros(channels, np.int64)
+    if rest and _is(rest[0], "nn.bias_add"):
+        constant = rest.pop(0).args[1]
+        if not isinstance(constant, Constant):
+            return None
+        bias = constant.data.astype(np.int64)
+    if not rest or not _is(rest[0], "qnn.requantize") or rest[0].attrs.dtype != data.type.dtype:
+        return None
+    requant = rest.pop(0).attrs
+    return _view(anchor, data, weight, bias=bias, requant=requant, tail=tuple(rest))
+
+
+def _weights_fit(anchor: Call, weight: Array) -> bool:
+    zp = int(anchor.attrs.weight_zp)
+    return zp == 0 or (int(weight.min()) - zp >= -128 and int(weight.max()) - zp <= 127)
+
+
+def _is(call: Call, name: str) -> bool:
+    return isinstance(call.op, Op) and call.op.name == name
+
+
+def _view(
+    anchor: Call, data: Var, constant: Constant, *, bias: Array, requant: RequantizeAttrs, tail: tuple[Call, ...]
+) -> FusedLayer:
+    """Fold zero points that are still in the attributes, compute the bounds."""
+    assert isinstance(anchor.op, Op)
+    weight = constant.data.astype(np.int64) - anchor.attrs.weight_zp
+    if anchor.op.name == "nn.depthwise_conv2d":
+        weight = weight[0]
+        axes: tuple[int, ...] = (0, 1)
+    else:
+        axes = tuple(range(1, weight.ndim))
+    bias = bias - anchor.attrs.input_zp * weight.sum(axis=axes)
+    lowest, highest = int_range(data.type.dtype)
+    low = bias + np.minimum(weight * highest, weight * lowest).sum(axis=axes)
+    high = bias + np.maximum(weight * highest, weight * lowest).sum(axis=axes)
+    out = tensor_type(anchor)
+    widest = 256 if data.type.dtype == "int8" else -lowest  # int16 data has no zero point
+    spread = np.abs(weight).sum(axis=axes) * widest + np.abs(bias)
+    if out.dtype == "int32" and (spread >= 1 << 31).any():
+        raise UnsupportedError(Problem("E1208", "the int32 accumulator of this layer can overflow", str(anchor.span)))
+    settled, requant, values = settle_constant_channels(requant, low, high, dtype=out.dtype)
+    if settled.any():
+        weight = np.where(settled if axes == (0, 1) else settled.reshape(-1, *[1] * len(axes)), 0, weight)
+        bias, low, high = (np.where(settled, values, a) for a in (bias, low, high))
+    macs = out.size * int(weight.size) // weight.shape[-1 if axes == (0, 1) else 0]
+    out_type = tensor_type(tail[-1]) if tail else out.with_dtype(requant.dtype, requant.quant)
+    return FusedLayer(anchor, data, weight, bias, anchor.attrs, requant, tail, out_type, low, high, macs, constant.type.dtype)
+
+
+def settle_constant_channels(
+    requant: RequantizeAttrs, low: Array, high: Array, *, dtype: str = "int32"
+) -> tuple[Array, RequantizeAttrs, Array]:
+    """(which channels have one result for all data, requantisation with plain numbers for those, their accumulator).
+
+    Requantisation is monotone, so the bounds of the accumulator decide.  Such a channel needs no weights: an accumulator of
+    4 * (result - zero point) with the multiplier 1/4 gives its result exactly.  Converters leave extreme numbers in dead channels
+    (shifts of 36, biases of 2^30), which would keep kernels from their short forms.
+    """
+    shape = TensorType(low.shape, dtype)
+    accs = [np.clip(a, *int_range(dtype)).astype(dtype) for a in (low, high)]
+    ends = [evaluate(a, attrs=requant, out_type=shape).astype(np.int64) for a in accs]
+    constant = ends[0] == ends[1]
+    if not constant.any():
+        return constant, requant, low
+    multiplier = np.where(constant, 1 << 30, np.asarray(requant.multiplier, np.int64))
+    shift = np.where(constant, -1, np.asarray(requant.shift, np.int64))
+    settled = replace(requant, multiplier=tuple(map(int, multiplier)), shift=tuple(map(int, shift)))
+    return constant, settled, 4 * (ends[0] - requant.zero_point)
+
+
+TAIL_INSTRUCTIONS = 9
+"""Of an element-wise call of the tail, for each element (a residual ADD)."""
+
+
+def tail_instructions(layer: FusedLayer) -> int:
+    """What the tail adds to the estimate of one call."""
+    return TAIL_INSTRUCTIONS * len(layer.tail) * prod(layer.out_type.shape)
+
+
+Epilogue = Callable[[Expr, tuple[Expr, ...]], Expr]
+"""(int8 value, output indices) -> value to store"""
+
+
+def tail_accepts(layer: FusedLayer) -> bool:
+    """Whether every other operand of the tail is a tensor of the output's own shape, so that it can be read at the
+    output's index.  The layer's own data is none: kernels keep it in a form of their own.
+    """
+    for call in layer.tail:
+        if not isinstance(call.op, Op) or call.op.name not in F_TE:
+            return False
+        for arg in call.args:
+            if isinstance(arg, Constant) or arg is layer.data:
+                return False
+            if isinstance(arg, Var) and arg.type.shape != layer.out_type.shape:
+                return False
+    return True
+
+
+def tail_epilogue(layer: FusedLayer, ctx: TeContext, shape: tuple[int, ...], operands: dict[int, Tensor]) -> Epilogue:
+    """Compose the tail's te rules; `shape` is the output's shape as the kernel indexes it, `operands` the other Vars by id."""
+
+    def epilogue(value: Expr, indices: tuple[Expr, ...]) -> Expr:
+        current = Tensor(shape, layer.requant.dtype, lambda _b, _i: value)
+        results: dict[int, Tensor] = {}
+        for call in layer.tail:
+            assert isinstance(call.op, Op)
+            args = [operands.get(id(a)) or results.get(id(a)) or current for a in call.args]
+            out = TensorType(shape, tensor_type(call).dtype, tensor_type(call).quant)
+            current = F_TE.get(call.op.name)(ctx, args, call.attrs, out)
+            results[id(call)] = current
+        return current.at(ctx.builder, indices)
+
+    return epilogue
+
+
+def tail_operands(layer: FusedLayer) -> tuple[Var, ...]:
+    """The other tensor operands of the tail, in order of first use."""
+    seen: dict[int, Var] = {}
+    for call in layer.tail:
+        for arg in call.args:
+            if isinstance(arg, Var):
+                seen[id(arg)] = arg
+    return tuple(seen.values())
+
+
+def describe(kernel: str, **schedule: int) -> str:
+    """`generic.conv2d(pixels=1, channels=4)`"""
+    inner = ", ".join(f"{k}={v}" for k, v in schedule.items())
+    return f"{kernel}({inner})"
+
+
+def group_inputs(group: Group) -> Sequence[Var]:
+    return group.params

@@ -1,0 +1,96 @@
+"""Requantisation with one shift for all channels, proven by thresholds.
+
+Requantisation f is monotone, so its thresholds tell all of it: for each result k > lo the smallest accumulator t_k with
+f(t_k) >= k.  The short form g(acc) = (hi(acc * 2^p * M) + C) >> S, hi(x) = floor(x / 2^32), is monotone as well, and equals f
+(after the clamp to [lo, hi]) on [low, high] exactly when for every k
+
+    hi(t_k 2^p M) + C >= k 2^S   (where t_k <= high)       and       hi((t_k - 1) 2^p M) + C < k 2^S   (where t_k > low).
+
+For given M and S that is an interval of C.  So M may be any multiplier near the true ratio, and S the same for all channels: M is
+the layer's multiplier rounded to fewer bits where a channel's own shift is larger.  With a few bits of prescale the interval is
+almost never empty, except where double rounding moves halves away from zero on both sides of it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.ir.type import TensorType
+from aot.op.qnn.requantize import RequantizeAttrs, evaluate
+from aot.target.target import Target
+from aot.topi.layer.requant import MAX_CONSTANT_BITS, Field, HighMultiply
+
+SEARCH = 3
+"""A threshold lies within this many accumulators of where the real-valued formula has it."""
+
+
+def plan_uniform(
+    attrs: RequantizeAttrs, low: Array, high: Array, *, target: Target, prescale: int, limit: int = MAX_CONSTANT_BITS
+) -> HighMultiply | None:
+    """The form above for accumulators of channel c in [low[c], high[c]] (int64) that come times 2^prescale, or None.
+
+    The shift is as large as the channels allow, `limit` at most.
+    """
+    multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape)
+    shift = prescale - 1 - np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape)
+    at = thresholds(attrs, low, high)
+    if at is None:
+        return None
+    fixed = ((at <= low) | (at > high)).all(axis=0)  # channels with one result, for which any multiplier will do
+    common = min(int(np.where(fixed, MAX_CONSTANT_BITS, shift).min()), limit)
+    dropped = np.where(fixed, 0, shift - common)
+    if common < 0 or int(dropped.max()) > 30 or int(np.maximum(np.abs(low), np.abs(high) + 1).max()) << prescale >= 1 << 31:
+        return None
+    ratio = np.where(dropped > 0, (multiplier + ((1 << dropped) >> 1)) >> dropped, multiplier)
+    ratio = np.where(fixed, ratio.max(), ratio)
+    if (ratio < 1).any():
+        return None
+
+    def product(acc: Array) -> Array:
+        return (acc * (1 << prescale) * ratio) >> 32
+
+    codes = np.arange(attrs.lo + 1, attrs.hi + 1).reshape(-1, 1) << common
+    far = np.int64(1) << 40
+    least = np.where(at <= high, codes - product(at), -far).max(axis=0, initial=-far)
+    most = np.where(at > low, codes - 1 - product(at - 1), far).min(axis=0, initial=far)
+    constant = np.where(least == -far, most, np.where(most == far, least, (least + most) >> 1))
+    if least.max() <= most.min():
+        constant = np.full_like(constant, least.max() if least.max() > -far else constant.min())
+    if (least > most).any() or (np.abs(constant) + np.abs(product(low)) + np.abs(product(high)) >= 1 << 31).any():
+        return None
+    fields = (Field("multiplier", ratio), Field("constant", constant), Field("shift", np.full_like(shift, common)))
+    bits = np.full_like(shift, prescale)
+    return HighMultiply(fields, bits, False, False, attrs.lo, attrs.hi, attrs.dtype, target.has("dsp"))
+
+
+def thresholds(attrs: RequantizeAttrs, low: Array, high: Array) -> Array | None:
+    """int64[hi - lo, C]: the smallest accumulator in [low, high] with a result of at least lo + 1 + i, high + 1 where none has.
+
+    None where a threshold is not found near its estimate (multipliers far below 2^30).
+    """
+    return _thresholds(attrs, low.astype(np.int64).tobytes(), high.astype(np.int64).tobytes())
+
+
+@lru_cache(maxsize=16)
+def _thresholds(attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes) -> Array | None:
+    """Remembered, because every kernel that competes for a layer asks."""
+    low, high = np.frombuffer(low_bytes, np.int64), np.frombuffer(high_bytes, np.int64)
+    multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.float64), low.shape)
+    scale = np.ldexp(np.maximum(multiplier, 1.0), np.asarray(attrs.shift, np.int64) - 31)
+    codes = np.arange(attrs.lo + 1, attrs.hi + 1).reshape(-1, 1)
+    estimate = np.clip(np.ceil((codes - 0.5 - attrs.zero_point) / scale), low - SEARCH, high + SEARCH + 1).astype(np.int64)
+    below = np.zeros(estimate.shape, np.int64)
+    out = TensorType(estimate.shape, "int8")
+    for d in range(-SEARCH, SEARCH + 1):
+        acc = estimate + d
+        results = evaluate(np.clip(acc, low, high).astype(np.int32), attrs=attrs, out_type=out)
+        short = (acc <= high) & ((acc < low) | (results < codes)) | (acc > high) & (acc < high + 1)
+        if (d == -SEARCH and not (short | (acc <= low) | (acc > high)).all()) or (d == SEARCH and short.any()):
+            return None
+        below += short
+    found: Array = np.clip(estimate - SEARCH + below, low, high + 1)
+    found.setflags(write=False)
+    return found

@@ -1,0 +1,107 @@
+"""Kernel selection against brute force."""
+
+from __future__ import annotations
+
+import ctypes
+from itertools import product
+from typing import Any
+
+import highspy
+import numpy as np
+import pytest
+
+from aot.executor.select.selection import Budget, Candidate, Stored, choose, distinct_bytes
+from aot.topi.strategy import Lowered
+
+NO_KERNEL = Lowered(None)  # type: ignore[arg-type]
+
+
+KEYS = ((0, 1, 2), (0, 3, 2), (4, 1, 3))
+"""kind of layer -> the code of each of its candidates"""
+
+
+def random_layers(seed: int) -> list[list[Candidate]]:
+    """A few layers that share code in various ways, and every other time arrays too."""
+    rng = np.random.default_rng(seed)
+    shapes = [int(rng.integers(1, 4)) for _ in range(int(rng.integers(1, 4)))]
+    code = {key: int(rng.integers(0, 40)) for key in range(5)}
+    matrices = [Stored(key, int(rng.integers(0, 60))) for key in range(3)]
+    layers = []
+    for _ in range(int(rng.integers(1, 6))):
+        s = int(rng.integers(len(shapes)))
+        layer = []
+        for k in range(shapes[s]):
+            arrays = tuple(m for m in matrices if seed % 2 and rng.integers(3) == 0)
+            own = int(rng.integers(0, 60))
+            size = own + sum(m.nbytes for m in arrays)
+            key, speed = KEYS[s][k], int(rng.integers(1, 100))
+            layer.append(Candidate(f"k{k}", NO_KERNEL, key, speed, size, code[key], int(rng.integers(9)), arrays=arrays))
+        layers.append(layer)
+    return layers
+
+
+def cost(layers: list[list[Candidate]], chosen: tuple[int, ...]) -> tuple[int, int]:
+    """(instructions, flash) with shared code and shared arrays counted once."""
+    used = [layer[k] for layer, k in zip(layers, chosen, strict=True)]
+    code = {c.key: c.code for c in used}
+    own = sum(c.constants - sum(a.nbytes for a in c.arrays) for c in used)
+    return sum(c.instructions for c in used), own + distinct_bytes(a for c in used for a in c.arrays) + sum(code.values())
+
+
+def code_of(layers: list[list[Candidate]], chosen: tuple[int, ...]) -> int:
+    """Code alone, shared code counted once."""
+    return sum({layer[k].key: layer[k].code for layer, k in zip(layers, chosen, strict=True)}.values())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_choice_is_optimal(seed: int) -> None:
+    layers = random_layers(seed)
+    every = [cost(layers, c) for c in product(*(range(len(layer)) for layer in layers))]
+    limit = int(np.random.default_rng(seed).integers(0, 300))
+    chosen = choose(layers, Budget(flash=limit))
+    fitting = [i for i, f in every if f <= limit]
+    if fitting:
+        assert cost(layers, chosen)[1] <= limit
+        assert cost(layers, chosen)[0] == min(fitting)
+    else:
+        assert cost(layers, chosen)[1] == min(f for _, f in every)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_choice_is_optimal_with_a_code_limit(seed: int) -> None:
+    layers = random_layers(seed)
+    flash, code = (int(v) for v in np.random.default_rng(seed + 1).integers(20, 250, 2))
+    chosen = choose(layers, Budget(flash=flash, code=code))
+    fitting = [
+        cost(layers, c)[0]
+        for c in product(*(range(len(layer)) for layer in layers))
+        if cost(layers, c)[1] <= flash and code_of(layers, c) <= code
+    ]
+    if fitting:
+        assert cost(layers, chosen)[0] == min(fitting)
+        assert code_of(layers, chosen) <= code
+
+
+def test_scratch_limit_leaves_the_smallest_where_none_fits() -> None:
+    layers = [
+        [Candidate("a", NO_KERNEL, "a", 1, 0, 0, 100), Candidate("b", NO_KERNEL, "b", 9, 0, 0, 10)],
+        [Candidate("c", NO_KERNEL, "c", 1, 0, 0, 50), Candidate("d", NO_KERNEL, "d", 9, 0, 0, 60)],
+    ]
+    assert choose(layers, Budget(scratch=[20, 5])) == (1, 0)
+    assert choose(layers, Budget()) == (0, 0)
+
+
+def test_the_solver_says_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """HiGHS prints at times, by way of C's own buffer; standard output may be JSON."""
+    solve = highspy.Highs.run
+
+    def noisy(solver: highspy.Highs) -> Any:
+        ctypes.CDLL(None).puts(b"HighsMipSolverData")
+        return solve(solver)
+
+    monkeypatch.setattr(highspy.Highs, "run", noisy)
+    ctypes.CDLL(None).puts(b"before")
+    choose(random_layers(1), Budget(flash=100))
+    ctypes.CDLL(None).puts(b"after")
+    ctypes.CDLL(None).fflush(None)
+    assert capfd.readouterr().out == "before\nafter\n"

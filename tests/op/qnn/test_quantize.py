@@ -1,0 +1,104 @@
+"""QUANTIZE and DEQUANTIZE."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from aot.relay.interpreter import evaluate
+from aot.testing import ModelBuilder, Quant, dequantize_model, quantize_model, requantize_model
+from tests.op._differential import EVERY_CODE, FAST, SEEDS, SLOW, check, check_tflm, main_of, quants, same
+
+CODES = {"int8": EVERY_CODE, "uint8": np.arange(256, dtype=np.uint8).reshape(1, 256)}
+
+
+def model(source: str, result: str, x: Quant | None, y: Quant | None, *, op: str = "QUANTIZE") -> bytes:
+    def params(q: Quant | None) -> dict[str, float]:
+        return {} if q is None else {"scale": q.scale, "zero_point": q.zero_point}
+
+    b = ModelBuilder()
+    a = b.tensor("x", (1, 256), source, **params(x))  # type: ignore[arg-type]
+    c = b.tensor("y", (1, 256), result, **params(y))  # type: ignore[arg-type]
+    b.op(op, [a], [c], version=2)
+    return b.build([a], [c])
+
+
+def floats(y: Quant, seed: int) -> np.ndarray:
+    """Ties, their neighbours in float32, and values on both sides of the range."""
+    rng = np.random.default_rng(seed)
+    ties = ((np.arange(-300, 300) + 0.5) * y.scale).astype(np.float32)
+    near = [np.nextafter(ties, np.float32(np.inf)), np.nextafter(ties, np.float32(-np.inf))]
+    special = np.array([0.0, -0.0, 1e-30, -1e-30, 1e5 * y.scale, -1e5 * y.scale], np.float32)
+    return np.concatenate([ties, *near, special, (rng.normal(size=50) * 100 * y.scale).astype(np.float32)]).reshape(1, -1)
+
+
+def from_float(y: Quant, seed: int) -> None:
+    x = floats(y, seed)
+    check(quantize_model(input_shape=x.shape, y=y), [x])
+
+
+@given(quants(), SEEDS)
+@FAST
+def test_from_float(y: Quant, seed: int) -> None:
+    from_float(y, seed)
+
+
+@pytest.mark.slow
+@given(quants(), SEEDS)
+@SLOW
+def test_from_float_often(y: Quant, seed: int) -> None:
+    from_float(y, seed)
+
+
+def test_beyond_int32_saturates() -> None:
+    """The reference is undefined here, so this is our own word; NaN gives the zero point, within the clamp."""
+    x = np.array([[np.inf, -np.inf, 1e30, -1e30, np.nan]], np.float32)
+    y = Quant(0.1, 3)
+    found = evaluate(main_of(quantize_model(input_shape=x.shape, y=y)), [x])
+    same(found, [np.array([[127, -128, 127, -128, 3]], np.int8)], "saturation")
+
+
+def test_on_host() -> None:
+    y = Quant(float(np.float32(0.1)), 3)
+    x = np.concatenate([floats(y, 0), np.array([[1e6, -1e6]], np.float32)], axis=1)
+    check(quantize_model(input_shape=x.shape, y=y), [x], host=True)
+    check(requantize_model(), host=True)
+    check(dequantize_model(), host=True)
+
+
+@given(quants(), quants())
+@FAST
+def test_between_codes(x: Quant, y: Quant) -> None:
+    check(requantize_model(input_shape=(1, 256), x=x, y=y), [EVERY_CODE])
+    check(requantize_model(input_shape=(1, 256), x=x, y=Quant(x.scale, y.zero_point)), [EVERY_CODE])
+
+
+@pytest.mark.slow
+@given(quants(), quants())
+@SLOW
+def test_between_codes_often(x: Quant, y: Quant) -> None:
+    check(requantize_model(input_shape=(1, 256), x=x, y=y), [EVERY_CODE])
+
+
+@pytest.mark.parametrize(("source", "result"), [("uint8", "int8"), ("int8", "uint8")])
+@pytest.mark.parametrize("scale", [0.5, 0.3])
+def test_between_signed_and_unsigned(source: str, result: str, scale: float) -> None:
+    x, y = Quant(0.5, 7 if source == "int8" else 135), Quant(scale, 7 if result == "int8" else 135)
+    check(model(source, result, x, y), [CODES[source]], host=True)
+
+
+def test_to_int32() -> None:
+    """TFLM alone has it."""
+    check_tflm(model("int8", "int32", Quant(0.5, 7), Quant(0.003, 0)), [EVERY_CODE])
+
+
+@given(quants())
+@FAST
+def test_dequantize(x: Quant) -> None:
+    check(dequantize_model(input_shape=(1, 256), x=x), [EVERY_CODE])
+
+
+def test_unsigned_and_float() -> None:
+    check(model("uint8", "float32", Quant(0.3, 200), None, op="DEQUANTIZE"), [CODES["uint8"]])
+    check(model("float32", "uint8", None, Quant(0.3, 200)))

@@ -1,0 +1,64 @@
+"""MEAN over any axes, with and without a change of scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from aot.errors import AotError
+from aot.op.common.reduce import normalized_axes
+from aot.testing import Quant, mean_model
+from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of, quants
+
+
+@st.composite
+def means(draw: st.DrawFn) -> dict[str, Any]:
+    rank = draw(st.integers(1, 4))
+    axes = draw(st.lists(st.integers(-rank, rank - 1), min_size=1, max_size=rank, unique_by=lambda a: a % rank))
+    x = draw(quants())
+    return {
+        "input_shape": draw(dims(rank)),
+        "axes": axes,
+        "keep_dims": draw(st.booleans()),
+        "x": x,
+        "y": draw(st.one_of(st.just(x), quants())),
+    }
+
+
+@given(means(), SEEDS)
+@FAST
+def test_random(case: dict[str, Any], seed: int) -> None:
+    check(mean_model(**case), seed=seed)
+
+
+@pytest.mark.slow
+@given(means(), SEEDS)
+@SLOW
+def test_random_often(case: dict[str, Any], seed: int) -> None:
+    check(mean_model(**case), seed=seed, host=True)
+
+
+@pytest.mark.parametrize("keep_dims", [False, True])
+@pytest.mark.parametrize("y", [None, Quant(0.3, 5)])
+def test_global_pooling(keep_dims: bool, y: Quant | None) -> None:
+    check(mean_model(input_shape=(2, 9, 9, 4), keep_dims=keep_dims, x=Quant(0.5, -128), y=y), host=True)
+
+
+def test_large_count() -> None:
+    x = np.full((1, 60, 60, 1), 127, np.int8)
+    check(mean_model(input_shape=x.shape, x=Quant(0.5, -128), y=Quant(0.25, -128)), [x], [-x])
+
+
+def test_axes() -> None:
+    assert normalized_axes(np.array([-1, 0, 3]), 4) == (0, 3)
+    with pytest.raises(ValueError, match="axes"):
+        normalized_axes(np.array([4]), 4)
+
+
+def test_axis_that_does_not_exist() -> None:
+    with pytest.raises(AotError):
+        main_of(mean_model(axes=(7,)))

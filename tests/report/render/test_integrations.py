@@ -1,0 +1,117 @@
+"""The pieces for CI services call the command line as it is, with what the user's inputs say."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.helper import Cli
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+GITHUB = ROOT / "integrations" / "github"
+GITLAB = ROOT / "integrations" / "gitlab" / "aot.gitlab-ci.yml"
+
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+
+FAKE_AOT = '#!/bin/sh\nprintf "%s\\n" "$@" >calls\nmkdir -p "$3"\necho "the table" >"$3/report.md"\nexit "${FAKE_CODE:-0}"\n'
+FAKE_GH = """#!/bin/sh
+printf "%s\\n" "$@" >>calls
+case "$*" in
+  *--jq*) printf "%s" "$FAKE_OLD" ;;
+  *) for last; do :; done; cat "${last#body=@}" >body; exit "${FAKE_CODE:-0}" ;;
+esac
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A user's repository with two models, and stand-ins for aot and gh that note how they are called."""
+    for name, text in (("aot", FAKE_AOT), ("gh", FAKE_GH)):
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    for name in ("models/a.tflite", "models/deep/b c.tflite"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    return tmp_path
+
+
+def run(script: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **variables}
+    return subprocess.run(
+        ["bash", str(GITHUB / script)], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def calls(folder: Path) -> list[str]:
+    return (folder / "calls").read_text().splitlines()
+
+
+def test_report_passes_the_inputs_on(folder: Path) -> None:
+    done = run(
+        "report.sh", folder, AOT_MODELS="models/**/*.tflite", AOT_BOARDS="microbit,host", AOT_BASELINE="ci/base.json",
+        AOT_ALLOW="compiler emulator", AOT_OPT="size", GITHUB_STEP_SUMMARY=str(folder / "summary"), FAKE_CODE="4",
+    )  # fmt: skip
+    assert done.returncode == 4, done.stderr
+    assert calls(folder) == [
+        "report", "--output", "aot-report", "--jobs", "2", "--board", "microbit,host", "--opt", "size", "--baseline",
+        "ci/base.json", "--allow", "compiler", "--allow", "emulator", "--", "models/a.tflite", "models/deep/b c.tflite",
+    ]  # fmt: skip
+    assert (folder / "summary").read_text() == "the table\n"
+
+
+def test_inputs_are_words_and_no_commands(folder: Path) -> None:
+    run("report.sh", folder, AOT_MODELS="models/a.tflite $(touch bad) ;", AOT_BOARDS="$(touch bad)")
+    assert not (folder / "bad").exists()
+    assert "$(touch bad)" in calls(folder)
+
+
+def test_report_without_models_fails(folder: Path) -> None:
+    done = run("report.sh", folder, AOT_MODELS="none/*.tflite")
+    assert done.returncode == 2
+    assert "none/*.tflite" in done.stderr
+    assert not (folder / "calls").exists()
+
+
+@pytest.mark.parametrize("old", ["", "4711\n"])
+def test_the_comment_is_made_once_and_then_replaced(folder: Path, old: str) -> None:
+    (folder / "aot-report").mkdir()
+    (folder / "aot-report" / "report.md").write_text("the table\n")
+    names = {"GITHUB_REPOSITORY": "me/models", "PULL_REQUEST": "7", "FAKE_OLD": old}
+    assert run("comment.sh", folder, **names).returncode == 0
+    place = "repos/me/models/issues/comments/4711" if old else "repos/me/models/issues/7/comments"
+    assert calls(folder)[-3] == place
+    assert calls(folder)[-4] == ("PATCH" if old else "POST")
+    assert (folder / "body").read_text() == "<!-- aot report -->\nthe table\n"
+    refused = run("comment.sh", folder, **names, FAKE_CODE="1")
+    assert refused.returncode == 0
+    assert refused.stdout.startswith("::warning::")
+
+
+def test_every_option_that_is_used_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    known = set(re.findall(r"--[a-z-]+", Cli(capsys)("report", "--help").out))
+    script = (GITHUB / "report.sh").read_text()
+    used = set(re.findall(r"--[a-z]+", re.sub(r"(?m)^\s*#.*$", "", script)))
+    used |= set(re.findall(r"--[a-z]+", next(line for line in GITLAB.read_text().splitlines() if "aot report --" in line)))
+    assert {"--output", "--board", "--baseline"} <= used <= known
+
+
+def test_the_files_are_yaml_and_hand_every_input_on() -> None:
+    yaml = pytest.importorskip("yaml")
+    action = yaml.safe_load((GITHUB / "action.yml").read_text())
+    text = (GITHUB / "action.yml").read_text()
+    for name in action["inputs"]:
+        assert f"inputs.{name}" in text, name
+    for step in action["runs"]["steps"]:
+        assert "${{" not in step.get("run", ""), "inputs go through the environment, never into a script's text"
+    variables = {k for step in action["runs"]["steps"] for k in step.get("env", {})}
+    assert set(re.findall(r"AOT_[A-Z]+", (GITHUB / "report.sh").read_text())) <= variables
+    job = yaml.safe_load(GITLAB.read_text())[".aot-report"]
+    assert job["artifacts"]["reports"]["junit"] == "aot-report/junit.xml"
