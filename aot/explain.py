@@ -302,6 +302,18 @@ _MODEL: dict[str, tuple[str, str]] = {
         "message holds both; aot diff BASELINE report.json names the layers that moved. If the growth is wanted,\n"
         "raise the limit, or write a new baseline with aot report --accept.",
     ),
+    "E2021": (
+        "over --ram-budget",
+        "The workspace is larger than --ram-budget, and nothing smaller was found in any mode, so nothing was written. The\n"
+        "message has the layer at the peak. --feed-rows keeps the input out of the workspace, --pool spreads it over several\n"
+        "memories (docs/memory.md); --force-over-budget writes the files all the same.",
+    ),
+    "E2022": (
+        "over --flash-budget",
+        "Constants and code take more flash than --flash-budget, so nothing was written. `aot compile` knows the constants\n"
+        "only, `aot build` the code as well. --opt size has the smallest kernels; --force-over-budget writes the files all\n"
+        "the same.",
+    ),
     "E4001": (
         "outputs differ from the reference",
         "The model ran, but not every output byte is the reference's. The message names the first layer whose\n"

@@ -29,11 +29,13 @@ def compile_several(
     output: Path | None,
     share: bool,
     force: bool,
+    over: bool,
     form: str,
     plan: Path | None,
     out: Output,
 ) -> None:
     """Compile all models and write one folder; E5009 for options that go with one model only."""
+    from aot.cli.budgets import check_budgets
     from aot.cli.common import choose_target, compile_model, find_board
     from aot.executor.artifact import check_names
     from aot.report.figures.size import plan_of
@@ -49,6 +51,7 @@ def compile_several(
     check_folder(path, force=force)
     with out.working(f"compiling {len(wanted)} models"):
         artifacts = [compile_model(w) for w in wanted]
+        check_budgets([a.metadata for a in artifacts], force=over)
         metadata = combined(artifacts, share=share)
         if place is not None and not place.is_host:
             check_fit(place, artifacts, metadata)

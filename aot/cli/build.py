@@ -11,6 +11,7 @@ from aot.cli.options import (
     BoardName,
     CompileOptions,
     Force,
+    ForceOverBudget,
     JsonFlag,
     ModelPath,
     OutputFolder,
@@ -49,11 +50,13 @@ def command(
     board: BoardName = None,
     options: CompileOptions,
     force: Force = False,
+    over: ForceOverBudget = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
     """Compile MODEL and build the firmware that runs it on a board (reads inputs.bin, writes outputs.bin by semihosting)."""
+    from aot.cli.budgets import check_budgets
     from aot.cli.common import compile_model, find_board, import_text, request
     from aot.cli.output_folder import check_replaceable, write_folder
     from aot.micro.build.project import prepare
@@ -71,6 +74,8 @@ def command(
         project = prepare(artifact, place, folder=Path(scratch))
         image = project.image("measure")
         facts = image_facts(project)
+        constants = artifact.metadata["constants"]["size"] if facts.constant_bytes is None else facts.constant_bytes
+        check_budgets([artifact.metadata], force=over, code_bytes=facts.code_bytes or 0, constant_bytes=constants)
         files = project_files(project, image)
         if facts.stack_bound is not None:
             header = f"{artifact.name}.h"
@@ -79,7 +84,6 @@ def command(
             )
         write_folder(folder, files, force=force)
     meta = artifact.metadata
-    constants = meta["constants"]["size"] if facts.constant_bytes is None else facts.constant_bytes
     out.row("import", import_text(wanted))
     out.row("plan", plan_of(meta))
     out.row("build", f"{facts.compiler} for {place.cpu}")

@@ -14,6 +14,7 @@ from aot.cli.options import (
     BoardName,
     CompileOptions,
     Force,
+    ForceOverBudget,
     JsonFlag,
     OutputFolder,
     QuietFlag,
@@ -134,6 +135,14 @@ def add_stack_bound(artifact: Artifact, place: Board | None, target: str) -> Art
     return state_stack_bound(artifact, board)
 
 
+def check_forms(form: str, plan: Path | None) -> None:
+    """What can be written, and how (E5009)."""
+    if form not in ("c", "mlf"):
+        raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
+    if plan is not None and plan.suffix not in (".svg", ".json"):
+        raise UsageError(Problem("E5009", f"--plan {plan}: name a file that ends in .svg or .json"))
+
+
 @compiles()
 def command(
     models: Models,
@@ -147,6 +156,7 @@ def command(
     share: Share = False,
     stack_bound: StackFlag = False,
     force: Force = False,
+    over: ForceOverBudget = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
@@ -156,19 +166,17 @@ def command(
         from aot.cli._several import compile_several
 
         compile_several(
-            models, options=options, target=target, board=board, output=output, share=share, force=force, form=form, plan=plan,
-            out=Output(json=as_json, quiet=quiet, verbose=verbose),
+            models, options=options, target=target, board=board, output=output, share=share, force=force, over=over, form=form,
+            plan=plan, out=Output(json=as_json, quiet=quiet, verbose=verbose),
         )  # fmt: skip
         return
     (model,) = models
+    from aot.cli.budgets import check_budgets
     from aot.cli.common import choose_target, compile_model, find_board, import_text, request
     from aot.report.figures.choice import CHOICE_HEADERS, choice_rows
     from aot.report.figures.size import flash_of, operators_of, plan_of
 
-    if form not in ("c", "mlf"):
-        raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
-    if plan is not None and plan.suffix not in (".svg", ".json"):
-        raise UsageError(Problem("E5009", f"--plan {plan}: name a file that ends in .svg or .json"))
+    check_forms(form, plan)
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board) if board else None
     wanted = request(model, options, target=choose_target(target, place), board=place)
@@ -182,6 +190,7 @@ def command(
             choose_places(place, artifact.metadata)
         if stack_bound:
             artifact = add_stack_bound(artifact, place, wanted.target)
+    check_budgets([artifact.metadata], force=over)
     if plan is not None:
         write_plan(plan, artifact)
     written = write_library(path, artifact, wanted) if form == "mlf" else write_sources(path, artifact, force=force)

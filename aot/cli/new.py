@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aot.cli.options import BoardName, CompileOptions, JsonFlag, QuietFlag, compiles, words_of
+from aot.cli.options import BoardName, CompileOptions, ForceOverBudget, JsonFlag, QuietFlag, compiles, words_of
 from aot.cli.output import Output
 from aot.cli.output_folder import write_error
 from aot.errors import Problem, UsageError
@@ -45,10 +45,12 @@ def command(
     options: CompileOptions,
     share: Share = False,
     force: Again = False,
+    over: ForceOverBudget = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Write a firmware project that builds without aot. With --force, replace its generated files only."""
+    from aot.cli.budgets import check_budgets
     from aot.cli.common import find_board, request
     from aot.executor.artifact import check_names
     from aot.micro.new.library import target_of
@@ -66,8 +68,9 @@ def command(
     old = listed_files(folder, force=force)
     with out.working(f"compiling {len(wanted)} models"):
         parts = tuple(make_part(w) for w in wanted)
+        check_budgets([p.artifact.metadata for p in parts], force=over)
         label = title or folder.resolve().name
-        words = words_of(options, leave_out=("name",))
+        words = words_of(options, leave_out=("name",)) + (("--force-over-budget",) if over else ())
         workspace = workspace_files(parts) if share else {}
         files = generate(
             Spec(kind, _title(label), place, parts, options.oracle, options.opt, workspace, board_file(board), words)

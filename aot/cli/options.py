@@ -52,6 +52,9 @@ FeedRows = Annotated[
     bool, typer.Option("--feed-rows", help="The input comes row by row (NAME_feed_row) and is not in the workspace.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output folder that an earlier run of aot wrote.")]
+ForceOverBudget = Annotated[
+    bool, typer.Option("--force-over-budget", help="Write the files though --ram-budget or --flash-budget is exceeded.")
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
 VerboseFlag = Annotated[bool, typer.Option("-v", "--verbose", help="Print more.")]

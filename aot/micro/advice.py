@@ -26,7 +26,7 @@ def workspace_advice(metadata: Mapping[str, Any], board: Board, free: Mapping[st
     if len(tried) > 1 and sum(max(0, free[name]) for name in tried) >= size and not workspace.get("pools"):
         helps.append(f"{' and '.join(tried)} have room together: spread it with --pool")
     others = [m.name for m in board.memory if m.access == "rw" and m.name not in tried]
-    return "; ".join([*_peak(metadata), *helps, *_room(others, free, size, "--pool")])
+    return "; ".join([*peak_of(metadata), *helps, *_room(others, free, size, "--pool")])
 
 
 def constants_advice(metadata: Mapping[str, Any], board: Board, free: Mapping[str, int]) -> str:
@@ -52,7 +52,7 @@ def _constants(layer: Mapping[str, Any]) -> list[int]:
     return [int(c["constants"]) for c in layer.get("candidates", ())] or [int(layer["constants"])]
 
 
-def _peak(metadata: Mapping[str, Any]) -> list[str]:
+def peak_of(metadata: Mapping[str, Any]) -> list[str]:
     """The busiest step, with its largest buffers."""
     buffers = metadata["workspace"].get("buffers")
     if not buffers:

@@ -148,7 +148,22 @@ def test_budget_of_pyproject(cli: Cli, bench: Bench) -> None:
     assert [line for line in done.err.splitlines() if line.startswith("E")] == [
         "E2020 a@mps2-an386: workspace 64 is more than 63 (63 B) (aot explain E2020)"
     ]
+
+
+def test_accept_keeps_absolute_limits(cli: Cli, bench: Bench) -> None:
+    """A new baseline moves relative limits only."""
     assert cli("report", "a.tflite", "--accept").code == 0
+    before = Path("aot-baseline.json").read_bytes()
+    Path("budget.toml").write_text('workspace = ["63 B", "+0 %"]\n')
+    done = cli("report", "a.tflite", "--accept")
+    assert done.code == 4
+    assert done.err.startswith("E2020 a@mps2-an386: workspace 64 is more than 63 (63 B)")
+    assert " accept" not in done.out
+    assert Path("aot-baseline.json").read_bytes() == before
+    Path("budget.toml").write_text('workspace = "64 B"\ninstructions = "+0"\n')
+    bench.changes = {"instructions": 5}
+    assert cli("report", "a.tflite", "--accept").code == 0
+    assert Path("aot-baseline.json").read_bytes() != before
 
 
 def test_a_baseline_that_is_named_must_exist(cli: Cli, bench: Bench) -> None:

@@ -1,0 +1,39 @@
+"""--ram-budget and --flash-budget: what is over them is not written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aot.errors import Problem, TargetError
+
+FORCE = "--force-over-budget writes the files all the same"
+
+
+def over_budget(metadata: Mapping[str, Any], *, code_bytes: int = 0, constant_bytes: int | None = None) -> list[Problem]:
+    """What of a compiled model is over its budgets (E2021, E2022).
+
+    `code_bytes` where the code is known; `constant_bytes` where they were measured.
+    """
+    from aot.micro.advice import peak_of
+
+    options, name = metadata["options"], str(metadata["name"])
+    problems = []
+    size, most = int(metadata["workspace"]["size"]), options.get("ram_budget")
+    if most is not None and size > most:
+        text = f"the workspace takes {size:,} B, --ram-budget is {most:,} B: nothing smaller was found"
+        problems.append(Problem("E2021", "; ".join([text, *peak_of(metadata), FORCE]), name))
+    constants, most = metadata["constants"]["size"] if constant_bytes is None else constant_bytes, options.get("flash_budget")
+    if most is not None and constants + code_bytes > most:
+        parts = f"constants take {constants:,} B" + (f" and code {code_bytes:,} B" if code_bytes else "")
+        problems.append(Problem("E2022", f"{parts}, --flash-budget is {most:,} B: nothing smaller was found; {FORCE}", name))
+    return problems
+
+
+def check_budgets(
+    models: Sequence[Mapping[str, Any]], *, force: bool, code_bytes: int = 0, constant_bytes: int | None = None
+) -> None:
+    """Raise TargetError (exit 4) for everything that is over a budget, unless `force`."""
+    problems = [p for m in models for p in over_budget(m, code_bytes=code_bytes, constant_bytes=constant_bytes)]
+    if problems and not force:
+        raise TargetError(*problems)
