@@ -237,7 +237,7 @@ def command(
 
 def judge_absolute(reports: Sequence[Report], gate: Gate) -> Judged:
     """What a new baseline must keep to as well: limits that are not relative to one."""
-    from aot.report.budget import check_reports
+    from aot.report.gate.budget import check_reports
 
     return Judged([f for f in check_reports(reports, gate.budget, None) if f.state != "new"], None, None)
 
