@@ -169,9 +169,8 @@ _MODEL: dict[str, tuple[str, str]] = {
     ),
     "E1203": (
         "form of an operator not supported",
-        "The operator is supported, but not with these types or options. The most frequent case is a hybrid\n"
-        "model (float32 data, int8 weights): convert with a representative dataset, so that data are int8\n"
-        "too:\n"
+        "The operator is supported, but not with these types or options. For weights and data of types that do not\n"
+        "go together, convert with a representative dataset, so that both are int8:\n"
         "    converter.optimizations = [tf.lite.Optimize.DEFAULT]\n"
         "    converter.representative_dataset = samples\n"
         "    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]",

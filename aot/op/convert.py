@@ -71,10 +71,12 @@ Converter = Callable[[ConvertContext, OperatorView], Expr | Sequence[Expr]]
 EVERY = "bool int8 uint8 int16 uint16 int32 uint32 int64 float32"
 """Types whose elements are moved, whatever they mean."""
 
+_ALL = ("int4", *EVERY.split()[:-1], "float16", "float32")
+
 
 def _order(types: str) -> tuple[int, ...]:
     """Types in the order of EVERY, by data first."""
-    return tuple(EVERY.split().index(t) if t != "int4" else -1 for t in types.split("*"))
+    return tuple(_ALL.index(t) for t in types.split("*"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,11 @@ Entry = Mapping[str, Any]
 
 
 def is_integer(entry: Entry) -> bool:
-    """A model of integers, or a graph without weights; without state and control flow."""
+    """A model with integers or float16 somewhere, or a graph without weights; without state and control flow."""
     if entry["expected"] != "runs" or entry["stateful"]:
         return False
     kinds = entry["quantisation"]
-    if set(kinds) == {"float32"} or any("hybrid" in k or "float16" in k for k in kinds):
+    if set(kinds) == {"float32"}:
         return False
     return not any(o in CONTROL_FLOW or o.startswith("CUSTOM:Signal") for o in entry["operators"])
 

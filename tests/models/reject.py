@@ -64,7 +64,7 @@ def dynamic_shape() -> bytes:
 def hybrid_weights() -> bytes:
     b = ModelBuilder()
     x, y = b.tensor("x", (1, 8), "float32"), b.tensor("y", (1, 4), "float32")
-    w = _quantised(b, "weights", (4, 8), np.ones((4, 8), np.int8))
+    w = b.tensor("weights", (4, 8), "uint8", scale=0.05, zero_point=0, data=np.ones((4, 8), np.uint8))
     b.op("FULLY_CONNECTED", [x, w, -1], [y])
     return b.build([x], [y])
 
@@ -201,7 +201,7 @@ def rejects() -> list[Reject]:
         Reject("unsupported_operator", "a builtin operator that is not supported", new, unsupported_operator),
         Reject("string_tensor", "text", new, string_tensor),
         Reject("dynamic_shape", "a shape that is only known at run time", new, dynamic_shape),
-        Reject("hybrid_weights", "float activations with int8 weights", new, hybrid_weights),
+        Reject("hybrid_weights", "float activations with uint8 weights", new, hybrid_weights),
     ]
 
 

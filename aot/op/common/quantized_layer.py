@@ -72,9 +72,6 @@ def check_quantized_layer(
     """Refuse what is not in `_KINDS` with known parameters; weights per tensor or per index of `channel_axis`."""
     data, weight, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
     kinds = (data.dtype, weight.dtype, out.dtype)
-    if kinds == ("float32", "int8", "float32"):
-        advice = "hybrid weights (float32 data, int8 weights) are not supported; convert with a representative dataset"
-        unsupported(ctx, op, advice)
     if kinds not in _KINDS and not (kinds == _SIXTEEN_BY_FOUR and op.opcode in ("CONV_2D", "FULLY_CONNECTED")):
         unsupported(ctx, op, f"{kinds[0]} data with {kinds[1]} weights giving {kinds[2]} is not supported")
     if data.quant is None or weight.quant is None or out.quant is None:

@@ -8,7 +8,7 @@ int16) and `Conv` (uint8, shifted to int8).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,8 +23,11 @@ from aot.op.common.window import Window, explicit_padding
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.nn.conv2d_float import convert_float
 from aot.op.nn.conv2d_groups import convert_groups
+from aot.op.qnn.hybrid import convert_hybrid, is_hybrid_layer, is_symmetric_conv
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr, call
+from aot.op.tensor.concatenate import ConcatenateAttrs
+from aot.op.tensor.strided_slice import slice_of
+from aot.relay.expr import Constant, Expr, call, const
 from aot.te.tensor import Tensor, compute, reduce_axis
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
@@ -85,13 +88,30 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DAttrs, out_typ
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("CONV_2D", "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*float32", "nn.conv2d nn.conv2d_float")
+@from_tflite(
+    "CONV_2D",
+    "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*int8 float32*float32",
+    "nn.conv2d nn.conv2d_float qnn.hybrid_output",
+)
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """conv2d + bias_add + requantize (+ clip); with fewer weight channels than data channels, in groups."""
     if is_float_layer(ctx, op):
         return convert_float(ctx, op)
+    if is_hybrid_layer(ctx, op):
+        return _convert_hybrid(ctx, op)
     layer = check_quantized_layer(ctx, op, channel_axis=0)
+    groups, attrs = _geometry(ctx, op)
+    zp = layer.input_zp
+    attrs = replace(attrs, input_zp=zp, pad_value=zp, weight_zp=layer.weight_zp, acc_dtype=layer.acc_dtype)
+    args = operand(ctx, op, 0), layer_weights(ctx, op, layer, channel_axis=0)
+    if groups > 1:
+        return convert_groups(ctx, op, layer, args=args, attrs=attrs)
+    return finish_layer(ctx, op, call("nn.conv2d", args, attrs, span=ctx.span(op)), layer=layer, rounding="double")
+
+
+def _geometry(ctx: ConvertContext, op: OperatorView) -> tuple[int, Conv2DAttrs]:
+    """The number of groups, and the window."""
     shape, weight = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape
     if len(shape) != 4 or len(weight) != 4:
         unsupported(ctx, op, "data and weights must have four dimensions")
@@ -102,11 +122,34 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     strides = (op.option("stride_h"), op.option("stride_w"))
     dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
     pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight[1:3], strides, dilation))
-    attrs = Conv2DAttrs(strides, pads, dilation, layer.input_zp, layer.input_zp, layer.weight_zp, layer.acc_dtype)
-    args = operand(ctx, op, 0), layer_weights(ctx, op, layer, channel_axis=0)
-    if groups > 1:
-        return convert_groups(ctx, op, layer, args=args, attrs=attrs)
-    return finish_layer(ctx, op, call("nn.conv2d", args, attrs, span=ctx.span(op)), layer=layer, rounding="double")
+    return groups, Conv2DAttrs(strides, pads, dilation)
+
+
+def _convert_hybrid(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """Float32 data with integer weights: each image is quantised as a whole; groups side by side."""
+    groups, attrs = _geometry(ctx, op)
+    shape, span = ctx.input_type(op, 0).shape, ctx.span(op)
+    depth, symmetric = shape[3] // groups, is_symmetric_conv(ctx, op)
+
+    def layer(integers: Expr, weight: Constant) -> Expr:
+        if groups == 1:
+            return call("nn.conv2d", [integers, weight], attrs, span=span)
+        parts = []
+        for group, filters in enumerate(np.split(weight.data, groups)):
+            channels = range(group * depth, (group + 1) * depth)
+            data = slice_of(ctx, op, integers, (*map(range, shape[:3]), channels))
+            parts.append(call("nn.conv2d", [data, const(filters)], attrs, span=span))
+        return call("concatenate", parts, ConcatenateAttrs(3), span=span)
+
+    return convert_hybrid(
+        ctx,
+        op,
+        layer,
+        data=operand(ctx, op, 0),
+        channel_axis=0,
+        asymmetric=not symmetric,
+        weight_first=not symmetric,
+    )
 
 
 register_op(

@@ -21,6 +21,7 @@ from aot.op.common.quantized_layer import check_quantized_layer, conv_multiplier
 from aot.op.common.uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.nn.dense_float import convert_float
+from aot.op.qnn.hybrid import convert_hybrid, is_hybrid_layer
 from aot.op.te_rule import F_TE, TeContext
 from aot.op.tensor.reshape import ReshapeAttrs
 from aot.relay.expr import Expr, call
@@ -72,8 +73,8 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DenseAttrs, out_type
 
 @from_tflite(
     "FULLY_CONNECTED",
-    "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*float32",
-    "nn.dense nn.dense_float",
+    "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*int4 float32*int8 float32*float32",
+    "nn.dense nn.dense_float qnn.hybrid_output",
     oracle="LiteRT, or TFLM with `--oracle tflm`",
 )
 @legacy_uint8
@@ -81,20 +82,14 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """reshape to rows, dense + bias_add + requantize (+ clip), reshape to the output's shape."""
     if is_float_layer(ctx, op):
         return convert_float(ctx, op)
+    if is_hybrid_layer(ctx, op):
+        return _convert_hybrid(ctx, op)
     data = operand(ctx, op, 0)
     # TensorFlow Lite multiplies the scales in double precision, TFLite Micro in single.
     multipliers = conv_multipliers if ctx.oracle == "litert" else dense_multipliers
     layer = check_quantized_layer(ctx, op, channel_axis=0, multipliers=multipliers)
-    if op.option("weights_format") != "DEFAULT":
-        unsupported(ctx, op, f"weight format {op.option('weights_format')} is not supported")
-    weight_type, out_type = ctx.input_type(op, 1), ctx.output_type(op)
-    if len(weight_type.shape) != 2:
-        unsupported(ctx, op, f"weights of {len(weight_type.shape)} dimensions", code="E1207")
-    channels, depth = weight_type.shape
-    rows, rest = divmod(prod(ctx.input_type(op, 0).shape), depth)
-    if rest or rows * channels != prod(out_type.shape):
-        size = prod(ctx.input_type(op, 0).shape)
-        unsupported(ctx, op, f"data of {size} values does not match weights {weight_type.shape}", code="E1207")
+    out_type = ctx.output_type(op)
+    rows, depth, channels = _extents(ctx, op)
     span = ctx.span(op)
     if ctx.input_type(op, 0).shape != (rows, depth):
         data = call("reshape", [data], ReshapeAttrs((rows, depth)), span=span)
@@ -105,6 +100,38 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     if out_type.shape != (rows, channels):
         result = call("reshape", [result], ReshapeAttrs(out_type.shape), span=span)
     return result
+
+
+def _extents(ctx: ConvertContext, op: OperatorView) -> tuple[int, int, int]:
+    """Rows of the data, values a row, output channels."""
+    if op.option("weights_format") != "DEFAULT":
+        unsupported(ctx, op, f"weight format {op.option('weights_format')} is not supported")
+    weight = ctx.input_type(op, 1)
+    if len(weight.shape) != 2:
+        unsupported(ctx, op, f"weights of {len(weight.shape)} dimensions", code="E1207")
+    channels, depth = weight.shape
+    size = prod(ctx.input_type(op, 0).shape)
+    rows, rest = divmod(size, depth)
+    if rest or rows * channels != prod(ctx.output_type(op).shape):
+        unsupported(ctx, op, f"data of {size} values does not match weights {weight.shape}", code="E1207")
+    return rows, depth, channels
+
+
+def _convert_hybrid(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """Float32 data with integer weights: rows, quantised one by one, and the output's shape."""
+    (rows, depth, channels), span, shape = _extents(ctx, op), ctx.span(op), ctx.output_type(op).shape
+    data = operand(ctx, op, 0)
+    if ctx.input_type(op, 0).shape != (rows, depth):
+        data = call("reshape", [data], ReshapeAttrs((rows, depth)), span=span)
+    result = convert_hybrid(
+        ctx,
+        op,
+        lambda integers, weight: call("nn.dense", [integers, weight], DenseAttrs(), span=span),
+        data=data,
+        channel_axis=0,
+        asymmetric=bool(op.option("asymmetric_quantize_inputs")),
+    )
+    return result if shape == (rows, channels) else call("reshape", [result], ReshapeAttrs(shape), span=span)
 
 
 register_op(

@@ -7,7 +7,7 @@ Oracle: TFLite's reference kernels `DepthwiseConvPerChannel` (int8, int16) and `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from aot.op.common.uint8 import legacy_uint8
 from aot.op.common.window import Window, explicit_padding
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.nn.depthwise_conv2d_float import convert_float
+from aot.op.qnn.hybrid import convert_hybrid, is_hybrid_layer
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr, call
 from aot.te.tensor import Tensor, compute, reduce_axis
@@ -85,8 +86,8 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DepthwiseConv2DAttrs
 
 @from_tflite(
     "DEPTHWISE_CONV_2D",
-    "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*float32",
-    "nn.depthwise_conv2d nn.depthwise_conv2d_float",
+    "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*int8 float32*float32",
+    "nn.depthwise_conv2d nn.depthwise_conv2d_float qnn.hybrid_output",
 )
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
@@ -96,8 +97,18 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """
     if is_float_layer(ctx, op):
         return convert_float(ctx, op)
+    if is_hybrid_layer(ctx, op):
+        return _convert_hybrid(ctx, op)
     data = operand(ctx, op, 0)
     layer = check_quantized_layer(ctx, op, channel_axis=3)
+    zp = layer.input_zp
+    window = replace(_window(ctx, op), input_zp=zp, pad_value=zp, weight_zp=layer.weight_zp, acc_dtype=layer.acc_dtype)
+    weight = layer_weights(ctx, op, layer, channel_axis=3)
+    acc = call("nn.depthwise_conv2d", [data, weight], window, span=ctx.span(op))
+    return finish_layer(ctx, op, acc, layer=layer, rounding="double")
+
+
+def _window(ctx: ConvertContext, op: OperatorView) -> DepthwiseConv2DAttrs:
     shape, weight_type = ctx.input_type(op, 0).shape, ctx.input_type(op, 1)
     if len(shape) != 4 or len(weight_type.shape) != 4:
         unsupported(ctx, op, "data and weights must have four dimensions")
@@ -107,11 +118,20 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     strides = (op.option("stride_h"), op.option("stride_w"))
     dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
     pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight_type.shape[1:3], strides, dilation))
-    zp = layer.input_zp
-    attrs = DepthwiseConv2DAttrs(strides, pads, dilation, zp, zp, multiplier, layer.weight_zp, layer.acc_dtype)
-    weight = layer_weights(ctx, op, layer, channel_axis=3)
-    acc = call("nn.depthwise_conv2d", [data, weight], attrs, span=ctx.span(op))
-    return finish_layer(ctx, op, acc, layer=layer, rounding="double")
+    return DepthwiseConv2DAttrs(strides, pads, dilation, multiplier=multiplier)
+
+
+def _convert_hybrid(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """Float32 data with int8 weights: each image is quantised as a whole."""
+    attrs = _window(ctx, op)
+    return convert_hybrid(
+        ctx,
+        op,
+        lambda integers, weight: call("nn.depthwise_conv2d", [integers, weight], attrs, span=ctx.span(op)),
+        data=operand(ctx, op, 0),
+        channel_axis=3,
+        asymmetric=True,
+    )
 
 
 register_op(

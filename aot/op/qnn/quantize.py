@@ -81,9 +81,14 @@ def tir_quantize(b: IRBuilder, value: Expr, *, scale: Expr, zero_point: int, lim
     # the second comparison, only made beyond the range, tells what is too large from NaN
     below = b.let("below", select(quotient < high, quotient, select(quotient >= high, high, _within(low, high))))
     bounded = b.let("bounded", select(below > low, below, low))
-    # halves away from zero: of t = 2x towards zero (2x is exact), (t + 1) >> 1, or t >> 1 where it is negative
-    twice = b.let("twice", cast("int32", bounded + bounded))
-    return ((twice + 1 + (twice >> 31)) >> 1) + zero_point
+    return tir_nearest(b, bounded) + zero_point
+
+
+def tir_nearest(b: IRBuilder, value: Expr) -> Expr:
+    """The nearest int32 of a float whose double fits one, halves away from zero."""
+    # of t = 2x towards zero (2x is exact), (t + 1) >> 1, or t >> 1 where it is negative
+    twice = b.let("twice", cast("int32", value + value))
+    return (twice + 1 + (twice >> 31)) >> 1
 
 
 def _within(low: Imm, high: Imm) -> Imm:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from aot.errors import AotError
 from aot.relay.interpreter import evaluate
 from aot.testing import ModelBuilder, Quant, dequantize_model, quantize_model, requantize_model
 from tests.op._differential import EVERY_CODE, FAST, SEEDS, SLOW, check, check_tflm, main_of, quants, same
@@ -102,3 +103,38 @@ def test_dequantize(x: Quant) -> None:
 def test_unsigned_and_float() -> None:
     check(model("uint8", "float32", Quant(0.3, 200), None, op="DEQUANTIZE"), [CODES["uint8"]])
     check(model("float32", "uint8", None, Quant(0.3, 200)))
+
+
+@pytest.mark.parametrize("dtype", ["int4", "int8", "uint8", "int16"])
+@pytest.mark.parametrize("axis", [None, 0, 2])
+def test_constants_of_any_storage(dtype: str, axis: int | None) -> None:
+    """Weights stored as integers, with one scale or one a channel, are float32 numbers to the rest of the network."""
+    rng = np.random.default_rng(3)
+    count = 1 if axis is None else (3, 4, 5)[axis]
+    low, high = (-8, 7) if dtype == "int4" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    data = rng.integers(low, high, (3, 4, 5), "int8" if dtype == "int4" else dtype, endpoint=True)
+    b = ModelBuilder()
+    x, y = b.tensor("x", (3, 4, 5), "float32"), b.tensor("y", (3, 4, 5), "float32")
+    extra = {} if axis is None else {"axis": axis}
+    zero = [0 if dtype in ("int4", "int16") or axis is not None else 7] * count
+    w = b.tensor(
+        "w", (3, 4, 5), dtype, data=data, scale=rng.uniform(0.001, 0.1, count).astype(np.float32), zero_point=zero, **extra
+    )
+    wide = b.tensor("wide", (3, 4, 5), "float32")
+    b.op("DEQUANTIZE", [w], [wide], version=6)
+    b.op("MUL", [x, wide], [y])
+    if dtype == "int16" and axis is not None:  # the reference does not take it either
+        with pytest.raises(AotError, match="E1202"):
+            main_of(b.build([x], [y]))
+    else:
+        check(b.build([x], [y]))
+
+
+def test_constants_of_float16() -> None:
+    """Also denormal and infinite ones."""
+    data = np.array([1.5, -6e-8, 65504, np.inf, -0.0, 0.1], np.float16)
+    b = ModelBuilder()
+    x, y, wide = (b.tensor(name, (6,), "float32") for name in "xyw")
+    b.op("DEQUANTIZE", [b.tensor("h", (6,), "float16", data=data)], [wide], version=3)
+    b.op("MAXIMUM", [x, wide], [y])
+    check(b.build([x], [y]))

@@ -1,0 +1,226 @@
+"""qnn.dynamic_range, qnn.dynamic_params and qnn.dynamic_quantize: float32 data made integers at run time, for hybrid layers.
+
+Each of B batches (rows of a fully connected layer, images of a convolution) has a scale of its own, from its least and largest
+value, zero included:
+
+  symmetric:   scale = max|x| / 127, factor = 127 / max|x|, q = clamp(round(x * factor), -127, 127)
+  asymmetric:  scale = (max - min) / 255, factor = 1 / scale, q = clamp(zp + round(x * factor), -128, 127)
+
+All in float32, but for the zero point of an asymmetric quantisation, which is found in double precision.  Halves round away from
+zero; as the reference takes whole vectors of eight by adding 0.5 and cutting, 0.49999997 becomes 1 there and 0 in what is left
+over at a batch's end.  The result of an asymmetric quantisation is q - zp, which fits int16 and needs no zero point afterwards.
+Infinities and NaN have no defined result in the reference; here the data becomes 0.
+Oracles: `NeonSymmetricQuantizeFloats`, `NeonAsymmetricQuantizeFloats` (x86 runs them, too).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.qnn.quantize import tir_nearest
+from aot.op.te_rule import F_TE, TeContext
+from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import max as te_max
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, binop, cast, clamp, imm, maximum, minimum, select
+
+RANGE, PARAMS, QUANTIZE = "qnn.dynamic_range", "qnn.dynamic_params", "qnn.dynamic_quantize"
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicQuantizeAttrs:
+    """Whether zero points follow the data (`asymmetric`) or are zero."""
+
+    asymmetric: bool = False
+
+
+# ---- qnn.dynamic_range
+
+
+def infer_range(types: Sequence[Type], _attrs: None) -> Type:
+    """float32 [B, ...] -> float32 [B, 2]: the largest of -x and 0, the largest of x and 0."""
+    (data,) = types
+    if not isinstance(data, TensorType) or data.dtype != "float32" or not data.size:
+        raise TypeRuleError(f"{RANGE} takes float32 data, not {data}")
+    return TensorType((data.shape[0], 2), "float32")
+
+
+def evaluate_range(data: Array, *, attrs: None, out_type: TensorType) -> Array:
+    rows = data.reshape(len(data), -1)
+    zero = np.float32(0)
+    ends = np.stack([np.fmax.reduce(-rows, axis=1, initial=zero), np.fmax.reduce(rows, axis=1, initial=zero)], axis=1)
+    return np.asarray(ends + zero, np.float32)  # -0 is no end of a range
+
+
+def te_range(_ctx: TeContext, args: Sequence[Tensor], _attrs: None, out_type: TensorType) -> Tensor:
+    (data,) = args
+
+    def rule(b: IRBuilder, batch: Expr, side: Expr) -> Expr:
+        def term(*index: Expr) -> Expr:
+            value = b.let("x", data.at(b, (batch, *index)))
+            return select(binop("==", side, 0), zero - value, value)
+
+        zero = imm(0.0, "float32")
+        return te_max(b, [reduce_axis(extent, name="r") for extent in data.shape[1:]], term, init=zero, dtype="float32")
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+# ---- qnn.dynamic_params
+
+
+def infer_params(types: Sequence[Type], attrs: DynamicQuantizeAttrs) -> Type:
+    """Ends float32 [B, 2] -> float32 [B, 3]: scale, factor from data to integers, zero point."""
+    (ends,) = types
+    if not isinstance(ends, TensorType) or ends.dtype != "float32" or len(ends.shape) != 2 or ends.shape[1] != 2:
+        raise TypeRuleError(f"{PARAMS} takes float32 [batches, 2], not {ends}")
+    return TensorType((ends.shape[0], 3), "float32")
+
+
+def evaluate_params(ends: Array, *, attrs: DynamicQuantizeAttrs, out_type: TensorType) -> Array:
+    return np.asarray([(_asymmetric if attrs.asymmetric else _symmetric)(*row) for row in ends], np.float32)
+
+
+def _symmetric(below: np.float32, above: np.float32) -> tuple[float, float, float]:
+    largest = max(below, above)
+    if largest == 0:
+        return 1.0, 0.0, 0.0
+    with np.errstate(all="ignore"):
+        return float(largest / np.float32(127)), float(np.float32(127) / largest), 0.0
+
+
+def _asymmetric(below: np.float32, above: np.float32) -> tuple[float, float, float]:
+    low, high = -np.float64(below), np.float64(above)
+    if low == high:
+        return 1.0, 0.0, 0.0
+    with np.errstate(all="ignore"):
+        scale = np.float64(np.float32(above + below)) / 255.0
+        from_low, from_high = -128.0 - low / scale, 127.0 - high / scale
+        nearer = from_low if 128.0 + abs(low / scale) < 127.0 + abs(high / scale) else from_high
+        zero_point = min(max(np.sign(nearer) * np.floor(abs(nearer) + 0.5), -128.0), 127.0)
+        return float(np.float32(scale)), float(np.float32(1) / np.float32(scale)), float(zero_point)
+
+
+def te_params(_ctx: TeContext, args: Sequence[Tensor], attrs: DynamicQuantizeAttrs, out_type: TensorType) -> Tensor:
+    (ends,) = args
+
+    def rule(b: IRBuilder, batch: Expr, which: Expr) -> Expr:
+        below, above = (b.let(name, ends.at(b, (batch, imm(i)))) for i, name in enumerate(("below", "above")))
+        found = _tir_asymmetric(b, below, above) if attrs.asymmetric else _tir_symmetric(b, below, above)
+        scale, factor, zero_point = found
+        return select(binop("==", which, 0), scale, select(binop("==", which, 1), factor, zero_point))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def _tir_symmetric(b: IRBuilder, below: Expr, above: Expr) -> tuple[Expr, Expr, Expr]:
+    largest, zero, top = b.let("largest", maximum(below, above)), imm(0.0, "float32"), imm(127.0, "float32")
+    is_zero = largest <= zero
+    divisor = b.let("divisor", select(is_zero, top, largest))
+    return divisor / top, select(is_zero, zero, top / divisor), zero
+
+
+def _tir_asymmetric(b: IRBuilder, below: Expr, above: Expr) -> tuple[Expr, Expr, Expr]:
+    zero, one = imm(0.0, "float32"), imm(1.0, "float32")
+    down, up = b.let("down", cast("float64", below)), b.let("up", cast("float64", above))  # -min and max
+    is_zero = (below + above) <= zero
+    scale = b.let("scale", select(is_zero, imm(1.0, "float64"), cast("float64", below + above) / imm(255.0, "float64")))
+    steps_down, steps_up = b.let("steps_down", down / scale), b.let("steps_up", up / scale)
+    closer = imm(128.0, "float64") + steps_down < imm(127.0, "float64") + steps_up
+    nearer = b.let("nearer", select(closer, steps_down - imm(128.0, "float64"), imm(127.0, "float64") - steps_up))
+    bounded = maximum(imm(-128.0, "float64"), minimum(nearer, imm(127.0, "float64")))
+    zero_point = cast("float32", tir_nearest(b, bounded))
+    narrow = b.let("narrow", cast("float32", scale))
+    return narrow, select(is_zero, zero, one / narrow), select(is_zero, zero, zero_point)
+
+
+# ---- qnn.dynamic_quantize
+
+
+def infer_quantize(types: Sequence[Type], attrs: DynamicQuantizeAttrs) -> Type:
+    """data float32 [B, ...], params float32 [B, 3] -> int8, or int16 where `asymmetric`, of the data's shape."""
+    data, params = types
+    if not isinstance(data, TensorType) or data.dtype != "float32" or not isinstance(params, TensorType):
+        raise TypeRuleError(f"{QUANTIZE} takes float32 data and parameters, not {data} and {params}")
+    if params.dtype != "float32" or params.shape != (data.shape[0], 3):
+        raise TypeRuleError(f"{QUANTIZE} of {data} has parameters {params}")
+    return data.with_dtype("int16" if attrs.asymmetric else "int8")
+
+
+_VECTOR = 8
+"""Elements that the reference quantises at once."""
+
+_FAR = 512.0
+"""Beyond all products of finite data: what is larger comes from infinities."""
+
+
+def evaluate_quantize(data: Array, params: Array, *, attrs: DynamicQuantizeAttrs, out_type: TensorType) -> Array:
+    factor, zero_point = params[:, 1:2], params[:, 2:3]
+    with np.errstate(all="ignore"):
+        value = data.reshape(len(params), -1) * factor
+        value = np.clip(np.where(np.isnan(value), np.float32(0), value), -_FAR, _FAR).astype(np.float32)
+    whole = np.arange(value.shape[1]) < value.shape[1] // _VECTOR * _VECTOR
+    wide = np.abs(np.where(whole, value, value.astype(np.float64)))  # float32 numbers
+    added = np.where(whole, (np.abs(value) + np.float32(0.5)).astype(np.float64), wide + 0.5)
+    nearest = np.sign(value) * np.floor(added)
+    low = -128 if attrs.asymmetric else -127
+    return np.asarray(np.clip(nearest, low - zero_point, 127 - zero_point), out_type.dtype).reshape(data.shape)
+
+
+def te_quantize(_ctx: TeContext, args: Sequence[Tensor], attrs: DynamicQuantizeAttrs, out_type: TensorType) -> Tensor:
+    data, params = args
+    each = prod(data.shape[1:])
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        value = b.let("value", data.at(b, i) * params.at(b, (i[0], imm(1))))
+        low, high, zero = (imm(v, "float32") for v in (-_FAR, _FAR, 0.0))
+        # the second comparison, only made beyond the range, tells what is too large from NaN
+        below = b.let("below", select(value < high, value, select(value >= high, high, zero)))
+        bounded = b.let("bounded", select(below > low, below, low))
+        code = b.let("code", _rounded(b, bounded, _position(i[1:], data.shape[1:]), each))
+        if not attrs.asymmetric:
+            return cast(out_type.dtype, clamp(code, -127, 127))
+        zero_point = b.let("zp", cast("int32", params.at(b, (i[0], imm(2)))))
+        return cast(out_type.dtype, maximum(imm(-128) - zero_point, minimum(code, imm(127) - zero_point)))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def _rounded(b: IRBuilder, value: Expr, position: Expr, each: int) -> Expr:
+    """The integer of a batch's value at `position`."""
+    zero, half = imm(0.0, "float32"), imm(0.5, "float32")
+    in_vectors = each // _VECTOR * _VECTOR
+    cut = cast("int32", value + select(value < zero, zero - half, half))
+    if in_vectors == each:
+        return cut
+    nearest = tir_nearest(b, value)
+    return select(position < in_vectors, cut, nearest) if in_vectors else nearest
+
+
+def _position(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
+    """Where in memory an element of this shape is."""
+    flat: Expr = imm(0)
+    for i, extent in zip(index, shape, strict=True):
+        flat = flat * extent + i
+    return flat
+
+
+for _name, _infer, _evaluate, _te, _doc in (
+    (RANGE, infer_range, evaluate_range, te_range, "hybrid layers: least and largest value of each batch"),
+    (PARAMS, infer_params, evaluate_params, te_params, "hybrid layers: scale, its inverse and zero point of each batch"),
+    (QUANTIZE, infer_quantize, evaluate_quantize, te_quantize, "hybrid layers: float32 to integers by each batch's parameters"),
+):
+    register_op(
+        _name,
+        pattern=OpPattern.COMM_REDUCE if _name == RANGE else OpPattern.BROADCAST,
+        infer_type=_infer,
+        evaluate=_evaluate,
+        doc=_doc,
+    )
+    F_TE.set(_name, _te)

@@ -1,0 +1,157 @@
+"""qnn.hybrid_output, and the hybrid forms of FULLY_CONNECTED, CONV_2D and DEPTHWISE_CONV_2D: float32 data, integer weights.
+
+The data is quantised as it comes (`dynamic_quantize.py`), the products are added up in integers, and the sums become float32:
+
+  out = clamp(float(acc) * (weight scale * data scale) + bias)   FULLY_CONNECTED, DEPTHWISE_CONV_2D, CONV_2D of one weight scale
+  out = clamp(float(acc) * weight scale * data scale + bias)     CONV_2D of several weight scales or several groups
+
+FULLY_CONNECTED takes the data symmetrically unless its option says otherwise, CONV_2D of one weight scale symmetrically, all else
+asymmetrically.  Oracles: `EvalHybridDense`, `HybridConv`, `HybridConvPerChannel`, `DepthwiseConvHybridPerChannel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.float_layer import bounds
+from aot.op.convert import ConvertContext, unsupported
+from aot.op.qnn.dynamic_quantize import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Constant, call, const
+from aot.relay.expr import Expr as RelayExpr
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, imm, select
+
+NAME = "qnn.hybrid_output"
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, slots=True)
+class HybridOutputAttrs:
+    """Whether the weight scale is applied to the sum alone, before the data's (`weight_first`); clamp (None: none)."""
+
+    weight_first: bool = False
+    lo: float | None = None
+    hi: float | None = None
+
+
+def infer_type(types: Sequence[Type], _attrs: HybridOutputAttrs) -> Type:
+    """acc int32 [B, ..., C], params float32 [B, 3], weight scales float32 [1] or [C], bias float32 [C] -> float32 [B, ..., C]."""
+    found = [t for t in types if isinstance(t, TensorType)]
+    if len(found) != len(types) or len(found) not in (3, 4) or found[0].dtype != "int32" or not found[0].shape:
+        raise TypeRuleError(f"{NAME} does not take {', '.join(map(str, types))}")
+    acc, params, scales, *bias = found
+    if any(t.dtype != "float32" for t in found[1:]) or params.shape != (acc.shape[0], 3):
+        raise TypeRuleError(f"{NAME} of {acc} has parameters {params}")
+    if scales.size not in (1, acc.shape[-1]) or any(t.size != acc.shape[-1] for t in bias):
+        raise TypeRuleError(f"{NAME} of {acc.shape[-1]} channels has {scales.size} scales or a bias of another size")
+    return acc.with_dtype("float32")
+
+
+def evaluate(acc: Array, params: Array, scales: Array, *bias: Array, attrs: HybridOutputAttrs, out_type: TensorType) -> Array:
+    data_scale = params[:, 0].reshape((-1,) + (1,) * (acc.ndim - 1))
+    weight_scale = scales.reshape(-1)
+    total = acc.astype(np.float32)
+    with np.errstate(all="ignore"):
+        value = total * weight_scale * data_scale if attrs.weight_first else total * (weight_scale * data_scale)
+        value = value + bias[0].reshape(-1) if bias else value
+        value = value if attrs.lo is None else np.where(value < np.float32(attrs.lo), np.float32(attrs.lo), value)
+        value = value if attrs.hi is None else np.where(value > np.float32(attrs.hi), np.float32(attrs.hi), value)
+    return np.asarray(value, np.float32)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: HybridOutputAttrs, out_type: TensorType) -> Tensor:
+    acc, params, scales, *bias = args
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        total = cast("float32", acc.at(b, i))
+        weight_scale = scales.at(b, (i[-1] if scales.shape[0] > 1 else imm(0),))
+        data_scale = params.at(b, (i[0], imm(0)))
+        value = total * weight_scale * data_scale if attrs.weight_first else total * (weight_scale * data_scale)
+        value = value + bias[0].at(b, (i[-1],)) if bias else value
+        for bound, below in ((attrs.lo, True), (attrs.hi, False)):
+            if bound is not None:
+                value = b.let("value", value)
+                limit = imm(float(np.float32(bound)), "float32")
+                value = select(value < limit if below else value > limit, limit, value)
+        return value
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+# ---- conversion
+
+
+def is_hybrid_layer(ctx: ConvertContext, op: OperatorView) -> bool:
+    """Whether data and result are float32 and the weights integers."""
+    kinds = (ctx.input_type(op, 0).dtype, ctx.input_type(op, 1).dtype, ctx.output_type(op).dtype)
+    return kinds in (("float32", "int8", "float32"), ("float32", "int4", "float32"))
+
+
+def is_symmetric_conv(ctx: ConvertContext, op: OperatorView) -> bool:
+    """Whether CONV_2D takes its data symmetrically: with one weight scale (or equal ones) and one group."""
+    weight = ctx.input_type(op, 1)
+    return weight.quant is not None and len(set(weight.quant.scale)) == 1 and weight.shape[3] == ctx.input_type(op, 0).shape[3]
+
+
+def convert_hybrid(
+    ctx: ConvertContext,
+    op: OperatorView,
+    layer: Callable[[RelayExpr, Constant], RelayExpr],
+    *,
+    data: RelayExpr,
+    channel_axis: int,
+    asymmetric: bool,
+    weight_first: bool = False,
+) -> RelayExpr:
+    """The layer on `data`, which is quantised batch by batch; `channel_axis` is that of the weights' output channels.
+
+    `layer(integers, weights)` gives the sums, int32 [B, ..., C].
+    """
+    scales, weight = _weights(ctx, op, channel_axis=channel_axis)
+    span = ctx.span(op)
+    ends = call(RANGE, [data], span=span)
+    params = call(PARAMS, [ends], DynamicQuantizeAttrs(asymmetric), span=span)
+    integers = call(QUANTIZE, [data, params], DynamicQuantizeAttrs(asymmetric), span=span)
+    operands = [layer(integers, weight), params, const(scales)]
+    bias = ctx.input(op, 2)
+    if bias is not None:
+        if ctx.input_type(op, 2).dtype != "float32":
+            unsupported(ctx, op, f"a bias of {ctx.input_type(op, 2).dtype} is not supported with float32 data")
+        operands.append(bias)
+    lo, hi = bounds(ctx, op)
+    if op.opcode != "FULLY_CONNECTED":  # convolutions always clamp to finite numbers
+        lo, hi = -_LARGEST if lo is None else lo, _LARGEST if hi is None else hi
+    return call(NAME, operands, HybridOutputAttrs(weight_first, lo, hi), span=span)
+
+
+def _weights(ctx: ConvertContext, op: OperatorView, *, channel_axis: int) -> tuple[Array, Constant]:
+    """Weight scales, float32 [1] or [C], and the weights."""
+    type_ = ctx.input_type(op, 1)
+    if type_.quant is None:
+        unsupported(ctx, op, f"weights of {type_.dtype} have no quantisation parameters", code="E1206")
+    count = len(type_.quant.scale)
+    if count not in (1, type_.shape[channel_axis]) or (count > 1 and type_.quant.axis != channel_axis):
+        unsupported(ctx, op, f"{count} weight scales along axis {type_.quant.axis} do not match the weights", code="E1206")
+    if any(type_.quant.zero_point):
+        unsupported(ctx, op, "integer weights with a zero point are not supported with float32 data", code="E1206")
+    scales = np.asarray(type_.quant.scale, np.float32)
+    # equal scales along the axis are one; the integer kernels of int16 data have their weights in bytes
+    return (scales[:1] if len(set(type_.quant.scale)) == 1 else scales), const(ctx.constant(op, 1), dtype="int8")
+
+
+register_op(
+    NAME,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="hybrid layers: integer sums to float32, bias and activation",
+)
+F_TE.set(NAME, te_rule)
