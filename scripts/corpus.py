@@ -101,7 +101,7 @@ def _verify_on(path: Path, board_name: str, compiled: Any, oracle: str) -> tuple
         return "FAILED", f"{type(error).__name__}: {error}", {}
     figures = {k: v for k in WATCHED if (v := getattr(found, k)) is not None}
     if found.exact:
-        over = found.workspace_bytes - found.workspace_lower_bound
+        over = found.workspace_bytes - found.workspace_liveness_bound
         return "exact", f"{found.sets} sets, {found.macs} MAC, workspace {over:+d} B to its bound", figures
     return (
         "DIFFERS",

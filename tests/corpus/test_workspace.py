@@ -38,7 +38,7 @@ def models() -> list[Path]:
 @pytest.mark.parametrize("path", models(), ids=lambda p: p.stem)
 def test_the_workspace_stays_within_whole_tensors(path: Path) -> None:
     workspace = build(path).metadata["workspace"]
-    assert workspace["size"] <= workspace["lower_bound"]
+    assert workspace["size"] <= workspace["liveness_bound"]
 
 
 def test_scratch_memory_gives_way() -> None:

@@ -130,7 +130,7 @@ def test_metadata_follows_the_contract() -> None:
     }  # fmt: skip
     workspace = meta["workspace"]
     assert workspace["size"] == 64
-    assert workspace["lower_bound"] <= 64
+    assert workspace["liveness_bound"] <= 64
     assert {b["kind"] for b in workspace["buffers"]} == {"input", "output", "tensor", "scratch"}
     text = exe.artifact.files["small.h"]
     assert "#define SMALL_WORKSPACE_SIZE 64u\n" in text

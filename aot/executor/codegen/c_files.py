@@ -127,7 +127,7 @@ def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
         "workspace_bytes": workspace["pools"][0]["used"] if workspace["pools"] else workspace["size"],
         "section": f".bss.aot_pool_{workspace['pools'][0]['name']}" if workspace["pools"] else ".bss.aot_workspace",
         "pools": workspace["pools"][1:],
-        "lower_bound": commas(workspace["lower_bound"]),
+        "liveness_bound": commas(workspace["liveness_bound"]),
         "shared": bool(metadata["options"].get("share_workspace")) and workspace["size"] > 0,
         "macs": commas(metadata["macs"]),
         "layers": len(metadata["layers"]),

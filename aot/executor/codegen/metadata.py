@@ -127,10 +127,10 @@ def _workspace(layout: Layout, bounds: Bounds | None) -> dict[str, Any]:
     return {
         "size": plan.size,
         "align": 16,
-        "lower_bound": bounds.liveness if bounds else liveness_bound(layout.buffers),
+        "liveness_bound": bounds.liveness if bounds else liveness_bound(layout.buffers),
         "streaming_bound": bounds.streaming if bounds else None,
         "fed_bound": bounds.fed if bounds else None,
-        "plan_bound": plan.lower_bound,
+        "plan_lower_bound": plan.lower_bound,
         "optimal": plan.optimal,
         "pools": [
             {

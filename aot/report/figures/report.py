@@ -150,7 +150,7 @@ def _ram(project: Project, result: RunResult, image: ImageReport | None) -> dict
         "workspace": {
             "region": None if project.places is None else project.places.workspace,
             "bytes": workspace["size"],
-            "lower_bound": workspace["lower_bound"],
+            "liveness_bound": workspace["liveness_bound"],
             "touched": result.workspace_touched,
             "extent": result.workspace_extent,
         },

@@ -31,9 +31,9 @@ def plan_of(metadata: Metadata) -> str:
     rows (docs/memory.md).
     """
     workspace = metadata["workspace"]
-    size, own = workspace["size"], workspace["plan_bound"]
+    size, own = workspace["size"], workspace["plan_lower_bound"]
     verdict = "optimal" if workspace["optimal"] else f"at most {100 * (size - own) / max(own, 1):.1f} % above the optimum"
-    parts = [f"workspace {_bytes(size)} ({verdict})", f"whole tensors {_bytes(workspace['lower_bound'])}"]
+    parts = [f"workspace {_bytes(size)} ({verdict})", f"whole tensors {_bytes(workspace['liveness_bound'])}"]
     if workspace["streaming_bound"] is not None:
         parts.append(f"rows {_bytes(workspace['streaming_bound'])}")
     budget = metadata.get("options", {}).get("ram_budget")
@@ -102,7 +102,7 @@ def compile_report(metadata: Metadata) -> dict[str, Any]:
         "schema": "aot-compile/1",
         "name": metadata["name"],
         "workspace_bytes": metadata["workspace"]["size"],
-        "workspace_lower_bound": metadata["workspace"]["lower_bound"],
+        "workspace_liveness_bound": metadata["workspace"]["liveness_bound"],
         "constant_bytes": metadata["constants"]["size"],
         "heap_bytes": 0,
         "macs": metadata["macs"],

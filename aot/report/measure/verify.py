@@ -58,7 +58,7 @@ class Verification:
     code_bytes: int | None
     constant_bytes: int
     workspace_bytes: int
-    workspace_lower_bound: int
+    workspace_liveness_bound: int
     workspace_streaming_bound: int | None
     workspace_optimal: bool
     workspace_touched: int | None
@@ -202,7 +202,7 @@ def summary(
         code_bytes=facts.code_bytes,
         constant_bytes=meta["constants"]["size"] if facts.constant_bytes is None else facts.constant_bytes,
         workspace_bytes=meta["workspace"]["size"],
-        workspace_lower_bound=meta["workspace"]["lower_bound"],
+        workspace_liveness_bound=meta["workspace"]["liveness_bound"],
         workspace_streaming_bound=meta["workspace"]["streaming_bound"],
         workspace_optimal=meta["workspace"]["optimal"],
         workspace_touched=result.workspace_touched,

@@ -196,10 +196,10 @@ def _memory(report: Report) -> str:
 
 def _plan_text(report: Report) -> str:
     plan = report["plan"]
-    over = plan["size"] - plan["plan_bound"]
+    over = plan["size"] - plan["plan_lower_bound"]
     verdict = "which no plan can undercut" if plan["optimal"] else f"{over:,} B above the lower bound of any plan"
     rows = "" if plan["streaming_bound"] is None else f", rows {plan['streaming_bound']:,} B"
-    verdict += f"; whole tensors need {plan['lower_bound']:,} B{rows}"
+    verdict += f"; whole tensors need {plan['liveness_bound']:,} B{rows}"
     axes = "layers from left to right, addresses from top to bottom"
     return f'<p class="dim">{plan["size"]:,} B of workspace, {verdict}; {axes}.</p>'
 

@@ -9,8 +9,8 @@ from typing import Any
 from aot.report.render.svg import WIDTH, Box, fitting, legend, rect, text
 
 LEFT, TOP, HEIGHT = 76.0, 22.0, 320.0
-_FIELDS = ("size", "lower_bound", "streaming_bound", "fed_bound", "plan_bound", "optimal", "buffers")
-_BOUNDS = (("lower_bound", "whole tensors"), ("streaming_bound", "rows"))
+_FIELDS = ("size", "liveness_bound", "streaming_bound", "fed_bound", "plan_lower_bound", "optimal", "buffers")
+_BOUNDS = (("liveness_bound", "whole tensors"), ("streaming_bound", "rows"))
 
 STYLE = """text { font: 11px system-ui, sans-serif; fill: #1c2733; } .small { font-size: 10px; } .in { fill: #14181d; }
 rect { stroke: #ffffff; stroke-width: .7; } .ground { fill: #f1f4f8; stroke: none; } .grid { stroke: #d5dce4; stroke-width: .6; }

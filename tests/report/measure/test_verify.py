@@ -202,7 +202,7 @@ def test_summary_texts() -> None:
     assert time_of(50, 10, 20) == "50 instructions (10 MAC, 5.00 instr/MAC, 20 MAC in the file, 2.50 each)"
     assert time_of(50, 10, 10) == time_of(50, 10, None) == "50 instructions (10 MAC, 5.00 instr/MAC)"
     assert [macs_of(10, n) for n in (None, 10, 20)] == ["10 MAC", "10 MAC", "10 MAC (20 in the file)"]
-    plan = {"size": 1100, "lower_bound": 2000, "streaming_bound": None, "plan_bound": 1000, "optimal": False}
+    plan = {"size": 1100, "liveness_bound": 2000, "streaming_bound": None, "plan_lower_bound": 1000, "optimal": False}
     assert plan_of({"workspace": plan}) == "workspace 1,100 B (at most 10.0 % above the optimum) · whole tensors 2,000 B"
     plan |= {"streaming_bound": 700, "optimal": True}
     assert plan_of({"workspace": plan}) == "workspace 1,100 B (optimal) · whole tensors 2,000 B · rows 700 B"

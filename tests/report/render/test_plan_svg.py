@@ -14,8 +14,8 @@ BUFFERS = [
     {"name": "y", "size": 20, "offset": 0, "first": 1, "last": 2, "kind": "output"},
 ]
 WORKSPACE = {
-    "size": 100, "align": 16, "lower_bound": 100, "streaming_bound": 50, "fed_bound": 20, "plan_bound": 90, "optimal": True,
-    "buffers": BUFFERS,
+    "size": 100, "align": 16, "liveness_bound": 100, "streaming_bound": 50, "fed_bound": 20, "plan_lower_bound": 90,
+    "optimal": True, "buffers": BUFFERS,
 }  # fmt: skip
 LAYERS = [{"op": "CONV_2D", "name": "a"}, {"op": "SOFTMAX", "name": "b"}]
 
@@ -54,5 +54,5 @@ def test_drawing_is_well_formed_and_true_to_scale() -> None:
 
 
 def test_plans_without_layers_or_bounds_can_be_drawn() -> None:
-    empty = {**WORKSPACE, "size": 0, "lower_bound": 0, "streaming_bound": None, "buffers": []}
+    empty = {**WORKSPACE, "size": 0, "liveness_bound": 0, "streaming_bound": None, "buffers": []}
     assert "<svg" in memory_plan(plan_data(empty, []))

@@ -1,0 +1,19 @@
+"""What metadata.json says of the workspace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aot.driver.build import build
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+
+
+@pytest.mark.parametrize("name", ["graph_residual", "add_relu", "graph_branches_concat"])
+def test_only_the_plans_own_bound_is_a_limit(name: str) -> None:
+    """Overlap goes below whole tensors and below rows, so neither is called a lower bound."""
+    workspace = build(MODELS / f"{name}.tflite").metadata["workspace"]
+    assert workspace["plan_lower_bound"] <= workspace["size"] < min(workspace["liveness_bound"], workspace["streaming_bound"])
+    assert [key for key in workspace if "lower_bound" in key] == ["plan_lower_bound"]
