@@ -48,7 +48,7 @@ def accepted(revision: str) -> Reports | None:
 def measure(models: Sequence[Path], board: str, processes: int) -> tuple[list[Any], list[Any]]:
     """Reports and failures, with the inputs that `aot report` takes by itself."""
     from aot.cli.options import CompileOptions
-    from aot.cli.report import work
+    from aot.cli.verbs.report import work
     from aot.report.figures.matrix import Job, run_jobs
 
     how = {"compile": CompileOptions(), "inputs": None, "random": None, "timeout": None}
@@ -73,7 +73,7 @@ def delta_table(before: Reports, now: Reports) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    from aot.cli.report import complain, exit_code, judge, open_gate
+    from aot.cli.verbs.report import complain, exit_code, judge, open_gate
     from aot.report.figures.report import bundle, key_of
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

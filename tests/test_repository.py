@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 600
+MAX_FILES_OF_A_FOLDER = 24
 
 
 @cache
@@ -174,6 +177,66 @@ def test_the_table_says_what_design_says(importer: str, imported: str, allowed: 
     assert may_import(part_of(importer), part_of(imported)) is allowed
 
 
+_ONE_ROOM = (
+    frozenset(f"aot.tir.{name}" for name in ("arith", "buffer", "expr", "function", "intrin", "stmt")),  # docs/adr/0014
+    frozenset({"aot.target.cpu", "aot.target.target"}),
+)
+"""Files that may import each other."""
+
+
+def file_graph() -> dict[str, set[str]]:
+    """Module -> modules of the package that it imports, anywhere in the file."""
+    known = {module_name(path): path for path in sources("aot")}
+    return {name: {other for _, other in imports(path) if other in known} - {name} for name, path in known.items()}
+
+
+def cycles(graph: dict[str, set[str]]) -> list[frozenset[str]]:
+    """The strongly connected parts of more than one module (Tarjan)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[frozenset[str]] = []
+
+    def visit(node: str) -> None:
+        number[node] = low[node] = len(number)
+        stack.append(node)
+        for other in sorted(graph[node]):
+            if other not in number:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == number[node]:
+            part = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(part) > 1:
+                found.append(frozenset(part))
+
+    for node in sorted(graph):
+        if node not in number:
+            visit(node)
+    return found
+
+
+def test_no_files_import_each_other() -> None:
+    wrong = [" ".join(sorted(part)) for part in cycles(file_graph()) if not any(part <= room for room in _ONE_ROOM)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_cycles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"f"}, "f": {"g"}, "g": {"e"}}
+    assert sorted(map(sorted, cycles(graph))) == [["b", "c"], ["e", "f", "g"]]
+
+
+def test_the_picture_of_the_rooms_is_that_of_the_imports() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("rooms", ROOT / "scripts" / "rooms.py")
+    assert spec is not None
+    assert spec.loader is not None
+    rooms = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(rooms)
+    assert rooms.with_picture(page) == page, "python scripts/rooms.py --write draws it anew"
+
+
 def test_imports_sees_hidden_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from aot.tir import expr\n\ndef f():\n    import aot.cli\n"
     path = tmp_path / "aot" / "ir" / "new.py"
@@ -196,6 +259,12 @@ def test_functions_are_short() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES
     ]
     assert not long, "\n".join(long)
+
+
+def test_folders_are_small() -> None:
+    count = Counter(path.parent for path in sources("aot"))
+    large = [f"{folder.relative_to(ROOT)} has {n} files" for folder, n in count.items() if n > MAX_FILES_OF_A_FOLDER]
+    assert not large, "\n".join(large)
 
 
 def test_files_are_short() -> None:

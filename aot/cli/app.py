@@ -4,24 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from aot.cli import (
-    boards,
-    build,
-    check,
-    diff,
-    doctor,
-    dump,
-    explain,
-    new,
-    ops,
-    report,
-    run,
-    targets,
-    verify,
-)
-from aot.cli import (
-    compile as compile_verb,
-)
+from aot.cli.verbs import boards, build, check, diff, doctor, dump, explain, new, ops, report, run, targets, verify
+from aot.cli.verbs import compile as compile_verb
 from aot.version import __version__
 
 _EPILOG = (

@@ -11,14 +11,18 @@ from pathlib import Path
 from aot import op as operators
 from aot import topi
 from aot.driver.options import OPTS, Options
-from aot.executor.aot import Executable, Planned, emit, plan_schedule
 from aot.executor.artifact import Artifact
+from aot.executor.codegen.emit import Executable, emit
 from aot.executor.codegen.metadata import BuildInfo
+from aot.executor.lower.candidates import lower_group
+from aot.executor.lower.draft import Known
 from aot.executor.lower.groups import cut_groups
 from aot.executor.lower.share_functions import share_functions
-from aot.executor.lower.te_compiler import Known, Policy, compile_main, lower_group
+from aot.executor.lower.te_compiler import compile_main
 from aot.executor.plan.bounds import memory_bounds
+from aot.executor.plan.planned import Planned, plan_schedule
 from aot.executor.policy import Attempt, Plans
+from aot.executor.select.config import Policy
 from aot.frontend.macs import nominal_macs, nominal_shapes
 from aot.frontend.specialize import specialize
 from aot.frontend.tflite import from_tflite

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from aot.executor.aot import Planned
+    from aot.executor.plan.planned import Planned
 
 MOST_SLOWDOWN = 1.25
 """How many times the instructions of the fastest plan a smaller one may take, by the estimates.

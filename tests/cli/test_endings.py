@@ -13,8 +13,8 @@ from typing import NoReturn
 import pytest
 
 import aot
-from aot.cli import targets
 from aot.cli.__main__ import run
+from aot.cli.verbs import targets
 from aot.explain import EXPLANATIONS
 from tests.cli.helper import Cli
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aot.cli.ops import operator_rows, to_markdown
+from aot.cli.verbs.ops import operator_rows, to_markdown
 from aot.errors import UsageError
 from aot.frontend import schema
 from aot.frontend.tflite import check_model, from_tflite
@@ -33,7 +33,7 @@ def test_every_other_operator_says_what_it_would_take() -> None:
 
 
 def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
-    from aot.cli.explain import command
+    from aot.cli.verbs.explain import command
 
     command("while")
     command("CUSTOM:SignalPCAN")

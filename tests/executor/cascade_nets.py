@@ -14,8 +14,10 @@ from aot import topi
 from aot.executor.cascade.chain import Chain, Part, Style, is_fed, make_chain
 from aot.executor.cascade.emit import Cascade, Work, emit, fits_alignment
 from aot.executor.cascade.rows import row_form, row_variant
-from aot.executor.lower.te_compiler import Policy, candidates, execution_order
+from aot.executor.lower.candidates import candidates
+from aot.executor.lower.order import execution_order
 from aot.executor.schedule import TensorRef
+from aot.executor.select.config import Policy
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType
 from aot.op.common.pool import PoolAttrs

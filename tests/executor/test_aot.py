@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from aot.errors import InternalError, UsageError
-from aot.executor.aot import Executable, compile_schedule
+from aot.executor.codegen.emit import Executable, compile_schedule
 from aot.executor.codegen.metadata import BuildInfo
 from aot.executor.schedule import LayerCall, Schedule, check_schedule
 from aot.runtime.module import load

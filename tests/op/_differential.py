@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 
 from aot import op as operators
 from aot import topi
-from aot.executor.lower.te_compiler import lower_group
+from aot.executor.lower.candidates import lower_group
 from aot.frontend.tflite import from_tflite
 from aot.ir.op import Op
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order, tensor_type

@@ -54,7 +54,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
 def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
     """In a folder with the models a.tflite and b.tflite."""
     made = Bench()
-    monkeypatch.setattr("aot.cli.report.work", made.work)
+    monkeypatch.setattr("aot.cli.verbs.report.work", made.work)
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         (tmp_path / f"{name}.tflite").write_bytes(b"x")
@@ -216,7 +216,7 @@ def test_diff_of_two_revisions(cli: Cli, bench: Bench, monkeypatch: pytest.Monke
         bench.changes = {"instructions": job.model.stat().st_size}
         return bench.work(job)
 
-    monkeypatch.setattr("aot.cli.report.work", work)
+    monkeypatch.setattr("aot.cli.verbs.report.work", work)
     git("init", "-q", "-b", "main")
     git("add", "a.tflite")
     git("commit", "-q", "-m", "one")

@@ -24,7 +24,7 @@ from aot.tir.stmt import CallPrim
 from aot.version import __version__
 
 if TYPE_CHECKING:
-    from aot.executor.aot import Layer
+    from aot.executor.codegen.layer import Layer
 
 
 _ROUNDING = {"litert": "TensorFlow Lite's reference kernels do", "tflm": "TensorFlow Lite Micro does"}

@@ -19,7 +19,7 @@ from aot.target.target import Target
 from aot.version import __version__
 
 if TYPE_CHECKING:
-    from aot.executor.aot import Layer
+    from aot.executor.codegen.layer import Layer
 
 SCHEMA = "aot-metadata/1"
 

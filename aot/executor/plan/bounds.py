@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aot.executor.cascade.rows import row_form
-from aot.executor.lower.te_compiler import execution_order
+from aot.executor.lower.order import execution_order
 from aot.ir.op import F_IS_VIEW, Op
 from aot.ir.type import TensorType, TupleType, Type
 from aot.memory.streaming import Read, RowGraph, RowOp, RowTensor, fed_by_rows, streaming_bound, whole_tensor_bound

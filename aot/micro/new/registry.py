@@ -1,4 +1,4 @@
-"""Whole projects around compiled models: `aot new`.
+"""What a project is made of, and the registry of its kinds: `aot new`.
 
 A project holds two sorts of files.  Those below `aot/` (and those that carry the marker of `generated_note`) belong to the
 compiler and are replaced when the project is generated anew; all others are written once and belong to the user from then on.
@@ -7,8 +7,6 @@ compiler and are replaced when the project is generated anew; all others are wri
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,21 +15,19 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from aot.errors import Problem, UsageError, internal
-from aot.executor.artifact import Artifact, check_names
+from aot.errors import internal
+from aot.executor.artifact import Artifact
 from aot.micro.board import Board
 from aot.micro.build.image import is_integer_model
 from aot.micro.build.project import Places, choose_places
 from aot.support.data import data_folder
-from aot.support.digest import digest
 from aot.support.names import c_identifier
 from aot.version import __version__
 
 Array = np.ndarray[Any, Any]
+
 Text = str | bytes
 
-MANIFEST = "aot-project.json"
-PROJECT_SCHEMA = "aot-project/1"
 _PER_LINE = 16
 
 
@@ -86,44 +82,18 @@ class ProjectFiles:
 
 
 Generator = Callable[[Spec], ProjectFiles]
-_KINDS: dict[str, Generator] = {}
+
+KINDS: dict[str, Generator] = {}
 
 
 def project_kind(name: str) -> Callable[[Generator], Generator]:
     """Register a function that makes the files of one kind of project (without README, models and manifest)."""
 
     def register(function: Generator) -> Generator:
-        _KINDS[name] = function
+        KINDS[name] = function
         return function
 
     return register
-
-
-def project_kinds() -> list[str]:
-    """The values of `--kind`, sorted."""
-    from aot.micro.new import bare, library, mlperf  # noqa: F401 - they register their kinds
-
-    return sorted(_KINDS)
-
-
-def generate(spec: Spec) -> ProjectFiles:
-    """All files of the project, the manifest included.
-
-    Raises UsageError E5042 (unknown kind), E5043 (no model, or names that clash); TargetError E2010 or E2011 when the
-    models together do not fit the board.
-    """
-    if spec.kind not in project_kinds():
-        raise UsageError(Problem("E5042", f"there is no kind of project {spec.kind!r}; known: {', '.join(project_kinds())}"))
-    if not spec.parts:
-        raise UsageError(Problem("E5043", "a project needs a model"))
-    check_names([p.name for p in spec.parts])
-    made = _KINDS[spec.kind](spec)
-    generated = {**made.generated, **{f"models/{p.name}.tflite": p.model for p in spec.parts}}
-    if spec.board_file:
-        generated[f"board/{spec.board.name}/board.toml"] = spec.board_file
-    generated["regenerate.sh"] = render("regenerate.sh.j2", **common_values(spec))
-    generated[MANIFEST] = _manifest(spec, generated)
-    return ProjectFiles(dict(sorted(generated.items())), dict(sorted(made.once.items())))
 
 
 def common_values(spec: Spec) -> dict[str, Any]:
@@ -146,21 +116,6 @@ def model_values(artifact: Artifact) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _manifest(spec: Spec, generated: Mapping[str, Text]) -> str:
-    document = {
-        "schema": PROJECT_SCHEMA,
-        "tool": {"name": "aot", "version": __version__},
-        "kind": spec.kind,
-        "board": spec.board.name,
-        "oracle": spec.oracle,
-        "opt": spec.opt,
-        "workspace": "shared" if spec.workspace else "separate",
-        "models": [{"name": p.name, "sha256": hashlib.sha256(p.model).hexdigest()} for p in spec.parts],
-        "generated": {name: digest(generated[name]) for name in sorted(generated)},
-    }
-    return json.dumps(document, indent=2) + "\n"
-
-
 def render(template: str, **values: Any) -> str:
     """A whole file from aot/template/project/<template>; an unknown name in it is an error."""
     environment = jinja2.Environment(
@@ -168,9 +123,6 @@ def render(template: str, **values: Any) -> str:
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True, autoescape=False,
     )  # fmt: skip
     return environment.get_template(template).render(**values)
-
-
-# Files that several kinds of projects share.
 
 
 def model_files(spec: Spec, *, sources: str = "", headers: str = "") -> dict[str, Text]:
@@ -216,9 +168,6 @@ def places_of(spec: Spec) -> Places:
         "layers": [], "inputs": [], "outputs": [], "io": "arena",
     }  # fmt: skip
     return choose_places(spec.board, total)
-
-
-# Test vectors.
 
 
 def vector_files(part: Part) -> dict[str, str]:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 
 from aot.driver.build import compile_model
 from aot.driver.options import Options
-from aot.executor import aot
-from aot.executor.aot import Executable
+from aot.executor.codegen.emit import Executable
 from aot.executor.plan.layout import Io
+from aot.executor.plan.planned import plan_schedule
 from aot.memory.bounds import liveness_bound
 from aot.runtime.module import load
 from aot.testing import ModelBuilder, reference_sets
@@ -121,10 +121,10 @@ def test_memory_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     late = g.concat([g.pool(g.slice(peak, k, 1)) for k in range(8)])
     model = g.b.build([x], [g.concat([early, late])])
     with monkeypatch.context() as patch:
-        patch.setattr(aot, "with_aliases", lambda schedule, **_: schedule)
+        patch.setattr("aot.executor.plan.planned.with_aliases", lambda schedule, **_: schedule)
         plain = compile_model(model, target="host")
     for tight, limit in ((False, liveness_bound(plain.layout.buffers)), (True, plain.layout.plan.size)):
-        planned = aot.plan_schedule(plain.schedule, "arena", tight=tight)
+        planned = plan_schedule(plain.schedule, "arena", tight=tight)
         assert len(planned.schedule.calls) < len(plain.schedule.calls)
         assert planned.size <= limit
 

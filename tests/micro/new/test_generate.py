@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.micro.new.registry import _literal, project_kinds
+from aot.micro.new.generate import project_kinds
+from aot.micro.new.registry import _literal
 from aot.support.digest import digest
 from tests.micro.projects import DIGITS, ROOT, TWO_IO, need, new, sh, snapshot
 

@@ -102,7 +102,7 @@ def test_commands_of_the_projects_page(tmp_path: Path) -> None:
     """`aot new DIR MODEL... --kind KIND --board BOARD` for every kind of its tables, and `sh regenerate.sh`."""
     text = (ROOT / "docs" / "projects.md").read_text()
     assert "    aot new DIR MODEL... --kind KIND --board BOARD\n" in text
-    from aot.micro.new.registry import project_kinds
+    from aot.micro.new.generate import project_kinds
 
     table = text[text.index("| kind |") :]
     kinds = re.findall(r"^\| `([a-z-]+)` \|", table[: table.index("\n\n")], re.MULTILINE)

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from aot.cli import output_folder
-from aot.cli.new import listed_files, write_project
 from aot.cli.output_folder import MANIFEST, SCHEMA, write_folder
+from aot.cli.verbs.new import listed_files, write_project
 from aot.errors import UsageError
-from aot.micro.new.registry import MANIFEST as PROJECT_MANIFEST
-from aot.micro.new.registry import PROJECT_SCHEMA, ProjectFiles
+from aot.micro.new.generate import MANIFEST as PROJECT_MANIFEST
+from aot.micro.new.generate import PROJECT_SCHEMA
+from aot.micro.new.registry import ProjectFiles
 from aot.support.digest import digest
 
 OLD = {"metadata.json": '{"schema": "aot-metadata/1"}', "a.c": "int a;\n", "include/aot/b.h": b"#define B 1\n"}

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aot.executor.lower.candidates import candidates
 from aot.executor.lower.groups import group_of
-from aot.executor.lower.te_compiler import Policy, candidates
+from aot.executor.select.config import Policy
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import cast, imm

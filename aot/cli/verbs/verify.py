@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -169,8 +170,8 @@ def command(
     verbose: VerboseFlag = False,
 ) -> None:
     """Run MODEL on a board and compare every output byte with the reference; exit 5 and name the first operator that differs."""
-    from aot.cli._zephyr import verify_with_zephyr
     from aot.cli.common import compile_model, find_board, import_text, request
+    from aot.cli.verbs._zephyr import run_with_zephyr
     from aot.micro.build.project import prepare
     from aot.report.figures.size import operators_of, plan_of
     from aot.report.measure.verify import verify
@@ -178,7 +179,12 @@ def command(
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     check_usable(output)
     if board is not None and board.startswith("zephyr:"):
-        verify_with_zephyr(out, model, board.removeprefix("zephyr:"), options, inputs=inputs, random=random, timeout=timeout)
+        choose = partial(choose_sets, inputs=inputs, count=random, oracle=options.oracle)
+        found, artifact = run_with_zephyr(
+            out, model, board.removeprefix("zephyr:"), options, choose_sets=choose, timeout=timeout
+        )  # fmt: skip
+        show(out, found, artifact)
+        conclude(out, found)
         return
     place = find_board(board)
     wanted = request(model, options, target=place.cpu, board=place)
@@ -202,9 +208,14 @@ def command(
     )
     for line in again:
         out.row("again", line)
+    conclude(out, found)
+
+
+def conclude(out: Output, found: Verification) -> None:
+    """The result as JSON, and the error where outputs differ (E4001) or change with poison (E4040)."""
     out.result(found.to_json())
     if not found.exact:
-        if not as_json:
+        if not out.json:
             where = divergence_text(found.first_divergence) if found.first_divergence else ""
             complain(where, found)
         raise typer.Exit(EXIT_VERIFICATION)

@@ -15,7 +15,7 @@ import typer
 from aot.cli.files import check_usable, write_file
 from aot.cli.options import DEFAULT_BOARD, CompileOptions, JsonFlag, QuietFlag, Timeout, VerboseFlag, compiles
 from aot.cli.output import Output, paint
-from aot.cli.verify import InputsFile, RandomCount
+from aot.cli.verbs.verify import InputsFile, RandomCount
 from aot.errors import EXIT_DOES_NOT_FIT, EXIT_VERIFICATION, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
 def work(job: Job) -> Report:
     """One model on one board; runs in a process of its own."""
     from aot.cli.common import compile_model, find_board, request
-    from aot.cli.verify import choose_sets
+    from aot.cli.verbs.verify import choose_sets
     from aot.micro.build.project import prepare
     from aot.report.figures.report import make_report
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,62 +26,23 @@ if TYPE_CHECKING:
     from aot.cli.common import Request
     from aot.executor.artifact import Artifact
     from aot.micro.board import Board
+from aot.cli.verbs._folder import check_folder, to_json, write_sources
 
 NAME = "compile"
+
 Format = Annotated[str, typer.Option("--format", metavar="c|mlf", help="A folder of C, or one tar in Model Library Format.")]
+
 Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="The models, .tflite files.", show_default=False)]
+
 Share = Annotated[bool, typer.Option("--share-workspace", help="One workspace for all models, which run one at a time.")]
+
 PlanFile = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="Draw the memory plan as .svg, or write it as .json; replaces FILE.")
 ]
+
 StackFlag = Annotated[
     bool, typer.Option("--stack-bound", help="State the worst-case stack in the header; takes the cross compiler.")
 ]
-_INCLUDE = re.compile(r'^\s*#\s*include "(aot/\w+\.h)"', re.MULTILINE)
-
-
-def to_json(data: Mapping[str, Any]) -> str:
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-
-
-def runtime_headers(sources: Iterable[str], folder: Path) -> list[str]:
-    """The headers `aot/….h` below `folder` that the sources include, also by way of each other; sorted."""
-    found: set[str] = set()
-    waiting = list(sources)
-    while waiting:
-        for name in _INCLUDE.findall(waiting.pop()):
-            if name not in found:
-                found.add(name)
-                waiting.append((folder / name).read_text(encoding="utf-8"))
-    return sorted(found)
-
-
-def output_files(artifact: Artifact) -> dict[str, str | bytes]:
-    """All files of an output folder: sources, the headers of the runtime that they include, metadata and report."""
-    from aot.report.figures.size import compile_report
-    from aot.support.data import data_folder
-
-    files: dict[str, str | bytes] = dict(sorted(artifact.files.items()))
-    folder = data_folder("crt") / "include"
-    for header in runtime_headers(artifact.files.values(), folder):
-        files[f"include/{header}"] = (folder / header).read_bytes()
-    files["metadata.json"] = to_json(artifact.metadata)
-    files["report.json"] = to_json(compile_report(artifact.metadata))
-    return files
-
-
-def check_folder(folder: Path, *, force: bool) -> None:
-    """Refuse to replace what is not ours before the long work (E5004, E5005)."""
-    from aot.cli.output_folder import check_replaceable
-
-    check_replaceable(folder, force=force)
-
-
-def write_sources(folder: Path, artifact: Artifact, *, force: bool) -> list[str]:
-    """Write the output folder; the paths of its files in it."""
-    from aot.cli.output_folder import write_folder
-
-    return [str(p.relative_to(folder)) for p in write_folder(folder, output_files(artifact), force=force)]
 
 
 def check_library(path: Path, *, force: bool) -> None:
@@ -163,7 +121,7 @@ def command(
 ) -> None:
     """Compile MODEL to C, or several into one folder. With --board, refuse what does not fit its memory."""
     if len(models) > 1 or share:
-        from aot.cli._several import compile_several
+        from aot.cli.verbs._several import compile_several
 
         compile_several(
             models, options=options, target=target, board=board, output=output, share=share, force=force, over=over, form=form,

@@ -42,7 +42,7 @@ def command(
 
 def _operator(name: str) -> tuple[str, str] | None:
     """Title and text of an operator's name."""
-    from aot.cli.ops import operator_rows
+    from aot.cli.verbs.ops import operator_rows
     from aot.op._missing import needs_of
 
     wanted = name if ":" in name else name.upper()

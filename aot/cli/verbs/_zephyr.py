@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-
-import typer
+from typing import TYPE_CHECKING
 
 from aot.cli.options import CompileOptions
 from aot.cli.output import Output
-from aot.errors import EXIT_VERIFICATION
+
+if TYPE_CHECKING:
+    from aot.executor.artifact import Artifact
+    from aot.report.measure.sets import Sets
+    from aot.report.measure.verify import Verification
 
 
-def verify_with_zephyr(
-    out: Output, model: Path, board: str, options: CompileOptions, *, inputs: Path | None, random: int | None, timeout: float
-) -> None:
+def run_with_zephyr(
+    out: Output, model: Path, board: str, options: CompileOptions, *, choose_sets: Callable[[Artifact], Sets], timeout: float
+) -> tuple[Verification, Artifact]:
     """Run the model in an application of Zephyr's, whose configuration says which core it is compiled for, and compare."""
-    from aot.cli import verify as verb
     from aot.cli.common import compile_model, import_text, request
     from aot.micro.run.zephyr import zephyr_base
     from aot.report.figures.size import operators_of, plan_of
@@ -25,7 +28,7 @@ def verify_with_zephyr(
     zephyr_base()
     wanted = request(model, options, target="cortex-m3")  # for the tensors; the core is not known yet
     like = compile_model(wanted)
-    sets = verb.choose_sets(like, inputs, random, oracle=options.oracle)
+    sets = choose_sets(like)
     out.row("import", import_text(wanted))
     with out.working(f"building and running {model.name} with Zephyr on {board}"):
         found, artifact = verify_on_zephyr(
@@ -34,9 +37,4 @@ def verify_with_zephyr(
         )  # fmt: skip
     out.row("compile", f"{operators_of(artifact.metadata)}, for {artifact.metadata['target']['cpu']}")
     out.row("plan", plan_of(artifact.metadata))
-    verb.show(out, found, artifact)
-    out.result(found.to_json())
-    if not found.exact:
-        if not out.json:
-            verb.complain(verb.divergence_text(found.first_divergence), found)
-        raise typer.Exit(EXIT_VERIFICATION)
+    return found, artifact

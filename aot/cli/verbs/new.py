@@ -53,8 +53,9 @@ def command(
     from aot.cli.budgets import check_budgets
     from aot.cli.common import find_board, request
     from aot.executor.artifact import check_names
+    from aot.micro.new.generate import generate
     from aot.micro.new.library import target_of
-    from aot.micro.new.registry import Spec, generate
+    from aot.micro.new.registry import Spec
 
     out = Output(json=as_json, quiet=quiet)
     place = find_board(board)
@@ -119,7 +120,7 @@ def listed_files(folder: Path, *, force: bool) -> Mapping[str, str] | None:
     Raises UsageError E5004 (exists, no --force) and E5005 (no project of ours).
     """
     from aot.cli.output_folder import read_manifest
-    from aot.micro.new.registry import MANIFEST, PROJECT_SCHEMA
+    from aot.micro.new.generate import MANIFEST, PROJECT_SCHEMA
 
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise UsageError(Problem("E5005", f"'{folder}' exists and is not a folder"))
@@ -141,7 +142,7 @@ def write_project(folder: Path, files: ProjectFiles, *, old: Mapping[str, str] |
     interrupted.
     """
     from aot.cli.output_folder import write_new_folder
-    from aot.micro.new.registry import MANIFEST
+    from aot.micro.new.generate import MANIFEST
     from aot.support.digest import digest
 
     if old is None:
@@ -182,7 +183,7 @@ def _fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 def _changed_by_hand(folder: Path, files: ProjectFiles, listed: Mapping[str, str]) -> list[str]:
     """Generated files whose content the user changed; models and boards are his to exchange."""
-    from aot.micro.new.registry import MANIFEST
+    from aot.micro.new.generate import MANIFEST
     from aot.support.digest import digest
 
     found = []

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aot.cli.compile import check_folder, runtime_headers, to_json
 from aot.cli.options import CompileOptions
 from aot.cli.output import Output
+from aot.cli.verbs._folder import check_folder, runtime_headers, to_json
 from aot.errors import Problem, UsageError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import typer
 
 from aot.cli.options import CompileOptions, JsonFlag, QuietFlag, VerboseFlag, compiles
 from aot.cli.output import Output
-from aot.cli.report import Allow, BoardNames, Jobs, allowed_parts, make_jobs, progress, show_changes
-from aot.cli.verify import RandomCount
+from aot.cli.verbs.report import Allow, BoardNames, Jobs, allowed_parts, make_jobs, progress, show_changes
+from aot.cli.verbs.verify import RandomCount
 from aot.errors import AotError, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def reports_of(
     revision: str, models: Sequence[Path], *, board: str | None, jobs: int, out: Output, options: Mapping[str, object]
 ) -> dict[str, Report]:
     """Reports of the models of a revision, made with this tool.  Raises the problems of all that fail."""
-    from aot.cli import report as verb
+    from aot.cli.verbs import report as verb
     from aot.report.figures.matrix import run_jobs
     from aot.report.figures.report import key_of
 

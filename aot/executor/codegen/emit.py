@@ -1,0 +1,95 @@
+"""The end of the executor: a planned model becomes kernels, constants and one main function, as TIR and as C files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from aot.executor.artifact import Artifact
+from aot.executor.codegen.c_files import Program, interface_files
+from aot.executor.codegen.c_names import Names
+from aot.executor.codegen.layer import Layer
+from aot.executor.codegen.link import function_table, named_functions
+from aot.executor.codegen.lower_main import make_main
+from aot.executor.codegen.metadata import BuildInfo, make_metadata
+from aot.executor.codegen.params import merge_constants
+from aot.executor.plan.accesses import place_constants
+from aot.executor.plan.layout import Io, Layout, Place
+from aot.executor.plan.planned import Planned, plan_schedule
+from aot.executor.schedule import Schedule, TensorRef
+from aot.ir.op import Array
+from aot.support.dtype import numpy_dtype
+from aot.target.source_module import ConstArray, NamedFunc
+from aot.target.target import Target
+from aot.tir.function import PrimFunc
+from aot.tir.interpreter import OnCall, run_module
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """All that the executor knows of a compiled model; `artifact` is what users get, `main` and `functions` the same as TIR."""
+
+    schedule: Schedule
+    layout: Layout
+    layers: tuple[Layer, ...]
+    functions: tuple[NamedFunc, ...]
+    arrays: tuple[ConstArray, ...]
+    main: PrimFunc
+    artifact: Artifact
+
+    def interpret(self, inputs: Sequence[Array], *, on_call: OnCall | None = None) -> list[Array]:
+        """Run the main function in the TIR interpreter on one array an input, of its shape and dtype."""
+        buffers: dict[str, Array] = {a.name: a.data for a in self.arrays}
+        for buffer, array in zip(self.main.inputs, inputs, strict=True):
+            buffers[buffer.name] = np.ascontiguousarray(array)
+        outputs = [np.empty(b.shape, numpy_dtype(b.dtype)) for b in self.main.outputs]
+        buffers |= {b.name: o for b, o in zip(self.main.outputs, outputs, strict=True)}
+        run_module(self.main, function_table(self.functions), buffers, on_call=on_call)
+        return outputs
+
+
+def compile_schedule(schedule: Schedule, *, target: Target, io: Io = "arena", info: BuildInfo | None = None) -> Executable:
+    """Plan memory and emit the model.
+
+    Raises E9001 for a schedule that contradicts itself and E9005 for a plan that the verifier refuses.
+    """
+    return emit(plan_schedule(schedule, io), target=target, info=info or BuildInfo())
+
+
+def emit(planned: Planned, *, target: Target, info: BuildInfo) -> Executable:
+    """Merge equal functions and constants, and write the C files and the metadata."""
+    schedule, layout = planned.schedule, planned.layout
+    functions, names = named_functions(schedule, target)
+    arrays, constants, tensors = merge_constants(schedule)
+    arrays = place_constants(arrays, schedule, constants, schedule.pooling)
+    layers = tuple(
+        Layer(
+            call,
+            names[i],
+            constants[i],
+            tuple(_place(schedule, layout, t, tensors) for t in call.inputs),
+            tuple(_place(schedule, layout, t, tensors) for t in call.outputs),
+            layout.scratch[i],
+        )
+        for i, call in enumerate(schedule.calls)
+    )
+    layout = replace(layout, copies=tuple((_array_place(p, tensors), k) for p, k in layout.copies))
+    main = make_main(schedule, layout=layout, layers=layers, arrays=arrays)
+    c_names = Names.of(schedule)
+    metadata = make_metadata(schedule, layout=layout, layers=layers, arrays=arrays, names=c_names, target=target, info=info)
+    program = Program(schedule, layout, layers, functions, arrays, c_names)
+    files = interface_files(program, target=target, metadata=metadata)
+    artifact = Artifact(schedule.name, files, metadata)
+    return Executable(schedule, layout, layers, functions, arrays, main, artifact)
+
+
+def _place(schedule: Schedule, layout: Layout, tensor: TensorRef, tensors: Sequence[int]) -> Place:
+    root, offset = schedule.place_in_root(tensor)
+    return replace(_array_place(layout.places[root], tensors), offset=offset)
+
+
+def _array_place(place: Place, tensors: Sequence[int]) -> Place:
+    """A constant tensor's place, with the number of its array for the number of the tensor."""
+    return replace(place, index=tensors[place.index]) if place.where == "const" else place

@@ -1,0 +1,50 @@
+"""Constants: each different one once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aot.executor.plan.layout import alignments
+from aot.executor.schedule import Schedule
+from aot.ir.op import Array
+from aot.support.dtype import itemsize
+from aot.support.names import NameSupply, c_identifier
+from aot.target.source_module import ConstArray, as_stream
+
+
+def merge_constants(schedule: Schedule) -> tuple[tuple[ConstArray, ...], list[tuple[int, ...]], list[int]]:
+    """Each different constant once; the array numbers of each call's consts, and those of the constant tensors."""
+    supply = NameSupply()
+    arrays: list[ConstArray] = []
+    known: dict[tuple[str, bytes], int] = {}
+
+    def enter(name: str, data: Array, dtype: str, *, align: int, note: str) -> int:
+        stream = as_stream(data, dtype)
+        key = (dtype, stream.tobytes())
+        index = known.setdefault(key, len(arrays))
+        if index == len(arrays):
+            arrays.append(ConstArray(supply.fresh(f"{schedule.name}_{c_identifier(name)}"), dtype, stream, align, note))
+        elif align > arrays[index].align:
+            arrays[index] = replace(arrays[index], align=align)
+        return index
+
+    calls = []
+    for i, call in enumerate(schedule.calls):
+        calls.append(
+            tuple(
+                enter(
+                    f"{b.name}_{i}",
+                    call.constants[b.name],
+                    b.dtype,
+                    align=max(b.align, itemsize(b.dtype)),
+                    note=f"layer {i} {call.span}",
+                )
+                for b in call.func.consts
+            )
+        )
+    aligns = alignments(schedule)
+    tensors = [
+        enter(f"tensor_{k}", data, t.type.dtype, align=aligns[t], note=f"tensor {t.name}")
+        for k, (t, data) in enumerate(schedule.constants.items())
+    ]
+    return tuple(arrays), calls, tensors

@@ -1,0 +1,109 @@
+"""The kernels that can run a fused group, lowered and priced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Hashable
+
+from aot.errors import Problem, UnsupportedError
+from aot.executor.lower.draft import Known
+from aot.executor.lower.groups import accepting, group_of
+from aot.executor.select.config import Policy
+from aot.executor.select.selection import Candidate, Stored, stored
+from aot.relay.expr import Call, Constant, Function, post_order
+from aot.target.target import Target
+from aot.tir.function import PrimFunc
+from aot.tir.transform import flatten, sharing_key, simplified, structural_key
+from aot.topi.strategy import Group, Impl, Lowered
+
+
+def lower_group(func: Function, target: Target, name: str) -> Lowered:
+    """The preferred kernel for the group, by plevel (E1209 where no kernel takes it)."""
+    group = group_of(func)
+    return _accepting(group, target)[0].lower(group, target, name)
+
+
+def candidates(
+    func: Function,
+    target: Target,
+    name: str,
+    policy: Policy,
+    *,
+    keyed: bool = True,
+    repeated: Container[Hashable] = (),
+    known: Known | None = None,
+) -> list[Candidate]:
+    """Every kernel that takes the group, lowered, best plevel first; the generic path only where there is nothing else.
+
+    Without `keyed` their keys tell nothing of shared code, which saves most of the time.  `repeated` are the keys of the weights
+    that several layers have; kernels made for those are left out elsewhere.  What is in `known` is not lowered again.
+    """
+    known = Known() if known is None else known
+    code_key: Callable[[PrimFunc], Hashable] = id
+    if keyed:
+        code_key = structural_key if policy.opt == "speed" else lambda f: sharing_key(flatten(simplified(f)))
+    keys = "" if not keyed else "structural" if policy.opt == "speed" else "sharing"
+    group = group_of(func)
+    weights = _weights(group)
+    found: list[Candidate] = []
+    for impl in _accepting(group, target):
+        if (impl.anchor == "*" and found) or (policy.kernels == "generic" and not impl.name.startswith("generic.")):
+            continue
+        if impl.small and not policy.limits_ram:
+            continue
+        if impl.for_repeated and not any(w.key in repeated for w in weights[:1]):
+            continue
+        key = (id(func), impl.name, keys)
+        if key not in known.lowered:
+            lowered = impl.lower(group, target, name)
+            known.lowered[key] = func, _candidate(lowered, code_key(lowered.func), weights, keyed=keyed)
+        found.append(known.lowered[key][1])
+    return _packed(found) if policy.opt == "size" else found
+
+
+def _packed(found: list[Candidate]) -> list[Candidate]:
+    """Those that keep a large matrix in fewer bytes than one a weight, as they can 4-bit ones, where there are such."""
+    weights = found[0].weights[0].nbytes if found and found[0].weights else 0
+    return [c for c in found if weights >= LARGE_MATRIX and c.constants < weights] or found
+
+
+def _candidate(lowered: Lowered, key: Hashable, weights: tuple[Stored, ...], *, keyed: bool) -> Candidate:
+    return Candidate(
+        lowered.func.attrs.kernel,
+        lowered,
+        key,
+        lowered.instructions,
+        sum(c.nbytes for c in lowered.constants.values()),
+        lowered.code,
+        sum(b.nbytes for b in lowered.func.scratch),
+        weights,
+        tuple(stored(lowered.constants[b.name], b.dtype) for b in lowered.func.consts) if keyed else (),
+    )
+
+
+WEIGHTED = frozenset({"nn.conv2d", "nn.depthwise_conv2d", "nn.dense", "nn.bias_add"})
+
+
+def _weights(group: Group) -> tuple[Stored, ...]:
+    """Weights and biases as the model has them, the weights first."""
+    calls = [e for e in post_order(group.result) if isinstance(e, Call) and getattr(e.op, "name", "") in WEIGHTED]
+    return tuple(stored(a.data, a.type.dtype) for c in calls for a in c.args if isinstance(a, Constant))
+
+
+def repeated_weights(func: Function) -> frozenset[Hashable]:
+    """The keys of weights that several layers of the fused main function have."""
+    layers = [group_of(e.op) for e in post_order(func.body) if isinstance(e, Call) and isinstance(e.op, Function)]
+    count = Counter(w.key for group in layers for w in _weights(group)[:1])
+    return frozenset(key for key, n in count.items() if n > 1)
+
+
+def _accepting(group: Group, target: Target) -> list[Impl]:
+    found = accepting(group, target)
+    if not found:
+        name = getattr(group.anchor.op, "name", "?")
+        raise UnsupportedError(Problem("E1209", f"no kernel for {name} on {target.name}", str(group.anchor.span)))
+    return found
+
+
+LARGE_MATRIX = 2560
+"""4-bit weights from so many on stay packed in `size`; packing smaller ones can cost more in code than it saves."""

@@ -1,0 +1,81 @@
+"""The order of execution: operands before users, with the least memory alive at the peak."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+
+from aot.ir.op import Op
+from aot.ir.type import TensorType, TupleType
+from aot.memory.order import Work, lowest_peak_order
+from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
+
+
+def execution_order(func: Function) -> list[Expr]:
+    """All nodes, operands before users: in the order of the file, unless another one has less memory alive at its peak."""
+    nodes = post_order(func.body)
+    order = _sorted(nodes, {id(e): _rank(e) for e in nodes})
+    layers = [e for e in order if isinstance(e, Call) and isinstance(e.op, Function)]
+    best = _lowest_peak(func, order, layers)
+    if best == layers:
+        return order
+    return _sorted(nodes, {id(e): -1 for e in nodes} | {id(e): i for i, e in enumerate(best)})
+
+
+def _lowest_peak(func: Function, order: Sequence[Expr], layers: Sequence[Call]) -> list[Call]:
+    """The layers in the order that needs the least memory."""
+    tensors: dict[int, tuple[int, ...]] = {}
+    sizes: list[int] = []
+    for e in (*func.params, *order):
+        if id(e) in tensors:
+            continue
+        match e:
+            case Constant():
+                tensors[id(e)] = ()
+            case TupleGetItem():
+                tensors[id(e)] = (tensors[id(e.value)][e.index],)
+            case Tuple():
+                tensors[id(e)] = tuple(t for f in e.fields for t in tensors[id(f)])
+            case Call(op=Op()):
+                tensors[id(e)] = tensors[id(e.args[0])]
+            case Var() | Call():
+                types = e.type.fields if isinstance(e.type, TupleType) else (e.type,)
+                tensors[id(e)] = tuple(range(len(sizes), len(sizes) + len(types)))
+                sizes += [t.nbytes if isinstance(t, TensorType) else 0 for t in types]
+    work = [Work(tuple(t for a in e.args for t in tensors[id(a)]), tensors[id(e)]) for e in layers]
+    inputs = [t for v in func.params for t in tensors[id(v)]]
+    return [layers[k] for k in lowest_peak_order(work, sizes, inputs=inputs, outputs=tensors[id(func.body)])]
+
+
+def _sorted(order: Sequence[Expr], rank: Mapping[int, int]) -> list[Expr]:
+    """Operands before users; among those that are ready, the one with the smallest rank."""
+    position = {id(e): i for i, e in enumerate(order)}
+    waiting = {id(e): len({id(o) for o in operands(e)}) for e in order}
+    readers: dict[int, list[Expr]] = {}
+    for e in order:
+        for o in {id(o): o for o in operands(e)}.values():
+            readers.setdefault(id(o), []).append(e)
+    heap = [(rank[id(e)], position[id(e)]) for e in order if not waiting[id(e)]]
+    heapq.heapify(heap)
+    result: list[Expr] = []
+    while heap:
+        e = order[heapq.heappop(heap)[1]]
+        result.append(e)
+        for reader in readers.get(id(e), ()):
+            waiting[id(reader)] -= 1
+            if not waiting[id(reader)]:
+                heapq.heappush(heap, (rank[id(reader)], position[id(reader)]))
+    return result
+
+
+def _rank(expr: Expr) -> int:
+    """Index of the last operator of the file that went into a node."""
+    return max(op_indices(expr), default=-1)
+
+
+def op_indices(expr: Expr) -> Iterator[int]:
+    if isinstance(expr, Call) and isinstance(expr.op, Function):
+        for e in post_order(expr.op.body):
+            yield from op_indices(e)
+    elif isinstance(expr, (Call, TupleGetItem)) and expr.span.op_index >= 0:
+        yield expr.span.op_index

@@ -1,0 +1,47 @@
+"""A model with its memory plan, the copies replaced by views where that needs no more memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aot.executor.plan.aliases import with_aliases
+from aot.executor.plan.layout import Io, Layout, make_layout
+from aot.executor.schedule import Schedule, check_schedule
+from aot.memory.bounds import liveness_bound
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A schedule with the memory plan that was made for it."""
+
+    schedule: Schedule
+    layout: Layout
+
+    @property
+    def size(self) -> int:
+        """Bytes of the workspace."""
+        return self.layout.plan.size
+
+    @property
+    def estimate(self) -> int:
+        """Instructions of one run, as far as the kernels state them."""
+        return self.schedule.estimate
+
+
+def plan_schedule(schedule: Schedule, io: Io, *, tight: bool = False) -> Planned:
+    """Views for copies, within the memory of whole tensors side by side; with `tight` within that of the plan with the copies.
+
+    A tensor that is made part by part has to be there earlier.
+    """
+    check_schedule(schedule)
+    best, layout = schedule, make_layout(schedule, io)
+    limit = layout.plan.size if tight else max(layout.plan.size, liveness_bound(layout.buffers))
+    for kind in ({"slices": True, "parts": True}, {"slices": True, "parts": False}, {"slices": False, "parts": True}):
+        trial = with_aliases(schedule, **kind)
+        if len(trial.calls) >= len(best.calls):
+            continue
+        check_schedule(trial)
+        planned = make_layout(trial, io)
+        if planned.plan.size <= limit:
+            best, layout = trial, planned
+    return Planned(best, layout)

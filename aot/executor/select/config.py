@@ -1,0 +1,32 @@
+"""How kernels are chosen: what to favour, and the limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How kernels are chosen: what to favour, and limits in bytes for flash (constants and kernel code) and RAM (workspace).
+
+    `kernels` "generic" leaves out everything that is made for an instruction set.  `feed_rows`: the input comes row by row.
+    A `ram_budget` of 0 asks for the smallest workspace, whatever it costs.  `whole_limit`: bytes within which whole layers
+    should run where they have kernels that can; without cascades.
+    """
+
+    opt: str = "balanced"
+    kernels: str = "native"
+    flash_budget: int | None = None
+    ram_budget: int | None = None
+    feed_rows: bool = False
+    whole_limit: int | None = None
+
+    @property
+    def cascades(self) -> bool:
+        """Whether layers may run row by row."""
+        return self.opt == "ram" or self.ram_budget is not None or self.feed_rows
+
+    @property
+    def limits_ram(self) -> bool:
+        """Whether kernels that are made for their scratch memory are in the running; a row of a cascade needs little anyway."""
+        return self.ram_budget is not None or self.whole_limit is not None

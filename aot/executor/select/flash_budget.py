@@ -1,0 +1,106 @@
+"""What flash each mode may take, and the kernels that it then selects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+from aot.executor.schedule import LayerCall, Schedule
+from aot.executor.select.config import Policy
+from aot.executor.select.selection import Budget, Candidate, Stored, choose, distinct_bytes
+
+CODE_ALLOWANCE = 12 * 1024
+"""Bytes of code that `balanced` and `size` plan with, beside the weights."""
+
+LARGE_MODEL = 96 * 1024
+"""Bytes of constants from which on `balanced` lets code grow with them."""
+
+SIZE_FACTOR = 1.12
+"""Constants of `size`, as a multiple of the smallest: weights of one byte, with three words a channel to requantise."""
+
+RESERVE = 320
+"""Bytes by which estimates of code may fall short; `size` keeps its 12 KiB."""
+
+MAIN_CODE = 1536
+"""Bytes of the main function and the runtime, which no kernel's estimate counts."""
+
+CALL_CODE = 32
+"""Of which a layer's call takes so many."""
+
+
+def main_code(calls: int) -> int:
+    """Bytes of the main function and the runtime for so many layers; those of up to 32 are taken together."""
+    return MAIN_CODE + CALL_CODE * max(0, calls - 32)
+
+
+def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[LayerCall, ...]:
+    """The calls of `draft` with the kernels that the policy's budget selects."""
+    picked = [layer[k] for layer, k in zip(found, selected_kernels(found, policy), strict=True)]
+    return tuple(
+        replace(
+            call,
+            func=c.lowered.func,
+            constants=dict(c.lowered.constants),
+            candidates=tuple(layer),
+            estimate=c.instructions,
+        )
+        for call, c, layer in zip(draft.calls, picked, found, strict=True)
+    )
+
+
+def selected_kernels(found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[int, ...]:
+    """The number of each layer's kernel.
+
+    speed: no limit.  balanced: constants and code within twice the model's weights plus 12 KiB, of which code may take 12 KiB,
+    and in large models one byte for 16 bytes of constants more (flash keeps a quarter of these in reserve); the tables of
+    layers without weights come on top.  size: constants within 12 % of the smallest, code within 12 KiB.  ram: as balanced,
+    beside the code of the cascades, which is settled; `found` then holds only kernels whose scratch the workspace has room
+    for.
+    An explicit budget for flash comes on top.
+    """
+    smallest = distinct_bytes(a for layer in found for a in _smallest(layer))
+    main = main_code(len(found))
+    more = 0  # bytes of code beyond the allowance, of whose estimate a quarter is kept in reserve
+    code = None if policy.opt == "speed" else CODE_ALLOWANCE - main
+    if code is not None and policy.opt == "size":
+        code -= RESERVE
+    elif code is not None:
+        more = max(0, smallest - LARGE_MODEL) // 16
+        code += more
+    fixed = sum(layer[0].code for layer in found if layer[0].is_cascade)
+    factor = {"speed": None, "size": SIZE_FACTOR}.get(policy.opt, 2)
+    tables = 0
+    if policy.opt != "size":
+        count = Counter(layer[0].weights[0].key for layer in found if layer[0].weights)
+        smallest = distinct_bytes(a for layer in found if _has_weights(layer) for a in _least(layer, count))
+        tables = distinct_bytes(a for layer in found if not _has_weights(layer) for a in _smallest(layer))
+    flash = None if factor is None else int(factor * smallest) + tables + CODE_ALLOWANCE - main - more // 4
+    flash, code = (None if limit is None else limit + fixed for limit in (flash, code))
+    if policy.flash_budget is not None:
+        flash = min(f for f in (flash, policy.flash_budget - main) if f is not None)
+    return choose(found, Budget(flash, code))
+
+
+def _has_weights(layer: Sequence[Candidate]) -> bool:
+    return bool(layer[0].weights) or layer[0].is_cascade
+
+
+def _smallest(layer: Sequence[Candidate]) -> tuple[Stored, ...]:
+    """The constants of the candidate that has the fewest; those that no other layer can have too stand as one."""
+    best = min(layer, key=lambda c: c.constants)
+    rest = best.constants - distinct_bytes(best.arrays)
+    return (*best.arrays, Stored(id(best), rest))
+
+
+def _least(layer: Sequence[Candidate], count: Mapping[Hashable, int]) -> tuple[Stored, ...]:
+    """A layer's weights in the model, or its smallest constants where those are fewer.
+
+    Of several layers with the same weights (`count`: how many) those weights alone: their biases differ where zero points were
+    folded in, which the model has not.
+    """
+    weights = layer[0].weights
+    if weights and count[weights[0].key] > 1:
+        return weights[:1]
+    least = min(c.constants for c in layer)
+    return weights if weights and sum(w.nbytes for w in weights) <= least else _smallest(layer)

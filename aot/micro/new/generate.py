@@ -1,0 +1,58 @@
+"""Whole projects around compiled models, of every kind."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from aot.errors import Problem, UsageError
+from aot.executor.artifact import check_names
+from aot.micro.new import bare, library, mlperf  # noqa: F401 - they register their kinds
+from aot.micro.new.registry import KINDS, ProjectFiles, Spec, Text, common_values, render
+from aot.support.digest import digest
+from aot.version import __version__
+
+MANIFEST = "aot-project.json"
+
+PROJECT_SCHEMA = "aot-project/1"
+
+
+def project_kinds() -> list[str]:
+    """The values of `--kind`, sorted."""
+    return sorted(KINDS)
+
+
+def generate(spec: Spec) -> ProjectFiles:
+    """All files of the project, the manifest included.
+
+    Raises UsageError E5042 (unknown kind), E5043 (no model, or names that clash); TargetError E2010 or E2011 when the
+    models together do not fit the board.
+    """
+    if spec.kind not in project_kinds():
+        raise UsageError(Problem("E5042", f"there is no kind of project {spec.kind!r}; known: {', '.join(project_kinds())}"))
+    if not spec.parts:
+        raise UsageError(Problem("E5043", "a project needs a model"))
+    check_names([p.name for p in spec.parts])
+    made = KINDS[spec.kind](spec)
+    generated = {**made.generated, **{f"models/{p.name}.tflite": p.model for p in spec.parts}}
+    if spec.board_file:
+        generated[f"board/{spec.board.name}/board.toml"] = spec.board_file
+    generated["regenerate.sh"] = render("regenerate.sh.j2", **common_values(spec))
+    generated[MANIFEST] = _manifest(spec, generated)
+    return ProjectFiles(dict(sorted(generated.items())), dict(sorted(made.once.items())))
+
+
+def _manifest(spec: Spec, generated: Mapping[str, Text]) -> str:
+    document = {
+        "schema": PROJECT_SCHEMA,
+        "tool": {"name": "aot", "version": __version__},
+        "kind": spec.kind,
+        "board": spec.board.name,
+        "oracle": spec.oracle,
+        "opt": spec.opt,
+        "workspace": "shared" if spec.workspace else "separate",
+        "models": [{"name": p.name, "sha256": hashlib.sha256(p.model).hexdigest()} for p in spec.parts],
+        "generated": {name: digest(generated[name]) for name in sorted(generated)},
+    }
+    return json.dumps(document, indent=2) + "\n"

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""The picture of the rooms in ARCHITECTURE.md, drawn from the imports.
+
+    python scripts/rooms.py            print it
+    python scripts/rooms.py --write    put it into ARCHITECTURE.md; a test compares
+
+A line is a room and the rooms that it rests on; those that one of these rests on already are left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "ARCHITECTURE.md"
+BEGIN, END = "<!-- rooms: drawn by scripts/rooms.py -->\n", "<!-- end of rooms -->\n"
+
+
+def graph() -> dict[str, set[str]]:
+    """Room -> rooms that its files import, of the tables and the reader of tests/test_repository.py."""
+    sys.path.insert(0, str(ROOT))
+    from tests.test_repository import imports, module_name, part_of, sources
+
+    found: dict[str, set[str]] = {}
+    for path in sources("aot"):
+        room = part_of(module_name(path))
+        below = found.setdefault(room, set())
+        below |= {part_of(name) for _, name in imports(path)} - {room}
+    del found[""]  # the package itself offers the driver's names
+    return {room: below - {"", "version"} for room, below in found.items() if room != "version"}
+
+
+def depths(rooms: Mapping[str, set[str]]) -> dict[str, int]:
+    """The longest way down from each room."""
+    known: dict[str, int] = {}
+
+    def depth(room: str) -> int:
+        if room not in known:
+            known[room] = 1 + max((depth(below) for below in rooms[room]), default=-1)
+        return known[room]
+
+    for room in rooms:
+        depth(room)
+    return known
+
+
+def reached(rooms: Mapping[str, set[str]], start: str) -> set[str]:
+    """All rooms below `start`."""
+    found: set[str] = set()
+    waiting = list(rooms[start])
+    while waiting:
+        room = waiting.pop()
+        if room not in found:
+            found.add(room)
+            waiting += rooms[room]
+    return found
+
+
+def picture() -> str:
+    """The rooms from the top down, each with what it rests on directly."""
+    rooms = graph()
+    depth = depths(rooms)
+    width = max(map(len, rooms))
+    lines = []
+    for room in sorted(rooms, key=lambda r: (-depth[r], r)):
+        below = rooms[room]
+        direct = below - {r for other in below for r in reached(rooms, other)}
+        lines.append(f"    {room:{width}}  → {'  '.join(sorted(direct, key=lambda r: (-depth[r], r))) or '–'}")
+    return "\n".join(lines) + "\n"
+
+
+def with_picture(text: str) -> str:
+    """The page with the picture of today between the marks."""
+    head, rest = text.split(BEGIN)
+    return f"{head}{BEGIN}\n{picture()}\n{END}{rest.split(END)[1]}"
+
+
+def main() -> int:
+    if "--write" in sys.argv[1:]:
+        PAGE.write_text(with_picture(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    else:
+        print(picture(), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
