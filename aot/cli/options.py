@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -58,6 +59,15 @@ ForceOverBudget = Annotated[
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
 VerboseFlag = Annotated[bool, typer.Option("-v", "--verbose", help="Print more.")]
+
+
+def finite(value: float | None) -> float | None:
+    """Refuses nan and infinities, which pass every comparison of a range or none."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number")
+    return value
+
+
 Timeout = Annotated[
     float,
     typer.Option(
@@ -65,6 +75,7 @@ Timeout = Annotated[
         metavar="SECONDS",
         min=0,
         max=1e6,
+        callback=finite,
         help="Give up on a run after this time; 0: the board's.",
         show_default=False,
     ),

@@ -15,7 +15,7 @@ from aot.errors import InternalError, Problem, TargetError, UsageError
 from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up
 from aot.memory.planner import plan
 from aot.memory.pool_choice import Limit, cheapest, choose_pools, fits, within
-from aot.support.pool import BASE_ALIGN, NAME, Pool
+from aot.support.pool import BASE_ALIGN, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,13 @@ class UsedPool:
     buffers: tuple[str, ...]
 
 
+_NUMBER = r"0x[0-9A-Fa-f]{1,12}|[0-9]{1,12}"
+_POOL = rf"([A-Za-z][A-Za-z0-9_]*)=([0-9]{{1,12}})(K|KiB|M|MiB)?(?:@({_NUMBER}))?(?::([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?))?"
+
+
 def parse_pool(text: str) -> Pool:
     """`NAME=SIZE@ADDRESS:SPEED`, where @ADDRESS and :SPEED may be missing; SIZE such as 65536, 64K or 64KiB (E5009)."""
-    match = re.fullmatch(rf"({NAME})=(\d+)(K|KiB|M|MiB)?(?:@(0x[0-9A-Fa-f]+|\d+))?(?::(\d+(?:\.\d+)?))?", text)
+    match = re.fullmatch(_POOL, text)
     if match is None:
         raise UsageError(Problem("E5009", f"pool {text}: give NAME=SIZE@ADDRESS:SPEED, such as DTCM=64K@0x20000000:2"))
     name, size, unit, address, speed = match.groups()

@@ -5,6 +5,7 @@ Adding a board is adding a folder; nothing in the compiler names one.  docs/boar
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,22 @@ from typing import Any
 
 from aot.errors import Problem, UsageError
 from aot.support.data import data_folder
+from aot.support.names import name_fault
 from aot.support.pool import Pool
+from aot.support.text import printable
 
 UARTS = ("cmsdk",)
 """Serial ports that aot/template/project has a driver for."""
 GPIOS = ("cmsdk",)
 """Output pins that aot/template/project has a driver for."""
+MAX_TIMEOUT = 1e6
+"""seconds"""
+MAX_TEXT = 1 << 20
+"""bytes of a board.toml"""
+_FLAG = re.compile(r"-[A-Za-z0-9_=+,./:-]*")
+_MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_=+,.-]*")
+_TITLE = re.compile(r"[\w +&'(),./:;=@#-]{1,120}")
+_WORDS = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,7 @@ class _Reader:
         value = self.table.get(key)
         right = isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
+            return float(max(min(value, 1 << 64), -1 << 64))
         if value is not None and right:
             return value
         if value is not None:
@@ -112,6 +123,31 @@ class _Reader:
         elif default is None:
             self.note(f"{key} is missing")
         return kind() if default is None else default
+
+    def named(self, key: str, *, symbol: bool) -> str:
+        """A required name, as `aot.support.names.name_fault` wants it."""
+        name: str = self.take(key, str, None)
+        wrong = name_fault(name, symbol=symbol) if isinstance(self.table.get(key), str) else ""
+        if wrong:
+            self.note(f"{key} {name!r} {wrong}")
+        return name
+
+    def matching(self, key: str, rule: re.Pattern[str], what: str) -> str:
+        """A required string all of which `rule` matches."""
+        text: str = self.take(key, str, None)
+        if isinstance(self.table.get(key), str) and not rule.fullmatch(text):
+            self.note(f"{key} {text!r}: {what}")
+        return text
+
+    def below(self, key: str, limit: int, *, least: int = 0, step: int = 1) -> int:
+        """A required whole number from `least` to below `limit`, a multiple of `step`."""
+        value: int = self.take(key, int, None)
+        if isinstance(self.table.get(key), int) and (not least <= value < limit or value % step):
+            aligned = f", a multiple of {step}" if step > 1 else ""
+            self.note(
+                f"{key} must be {least:#x} to {limit - 1:#x}{aligned}" if limit > 256 else f"{key} must be {least} to {limit - 1}"
+            )
+        return value
 
     def strings(self, key: str, *, required: bool) -> tuple[str, ...]:
         values = self.take(key, list, None if required else [])
@@ -133,8 +169,8 @@ def _sub(top: _Reader, key: str, path: str, *, required: bool) -> _Reader:
 def _tick(table: _Reader) -> Fraction | None:
     pair = table.take("instructions_per_tick", list, None)
     table.finish()
-    if len(pair) != 2 or not all(isinstance(v, int) and v > 0 for v in pair):
-        table.note("instructions_per_tick must be two positive integers: numerator, denominator")
+    if len(pair) != 2 or not all(isinstance(v, int) and 0 < v < 1 << 16 for v in pair):
+        table.note("instructions_per_tick must be two positive integers below 65536: numerator, denominator")
         return None
     tick = Fraction(pair[0], pair[1])
     if tick.numerator % 7 == 0 or tick.numerator > 256:
@@ -143,7 +179,7 @@ def _tick(table: _Reader) -> Fraction | None:
 
 
 def _uart(table: _Reader) -> Uart:
-    port = Uart(table.take("kind", str, None), table.take("base", int, None), table.take("clock", int, None))
+    port = Uart(table.take("kind", str, None), table.below("base", _WORDS, step=4), table.below("clock", _WORDS, least=1))
     table.finish()
     if port.kind not in UARTS:
         table.note(f"kind must be one of {', '.join(UARTS)}")
@@ -151,12 +187,10 @@ def _uart(table: _Reader) -> Uart:
 
 
 def _gpio(table: _Reader) -> Gpio:
-    port = Gpio(table.take("kind", str, None), table.take("base", int, None), table.take("pin", int, None))
+    port = Gpio(table.take("kind", str, None), table.below("base", _WORDS, step=4), table.below("pin", 8))
     table.finish()
     if port.kind not in GPIOS:
         table.note(f"kind must be one of {', '.join(GPIOS)}")
-    if not 0 <= port.pin <= 7:
-        table.note("pin must be 0 to 7")
     return port
 
 
@@ -167,7 +201,7 @@ def _memories(top: _Reader, path: str) -> tuple[Memory, ...]:
             top.note("memory must be written [[memory]]")
             continue
         r = _Reader(table, f"{path} [[memory]] {i}", top.problems)
-        name, access = r.take("name", str, None), r.take("access", str, None)
+        name, access = r.named("name", symbol=True), r.take("access", str, None)
         region = Memory(name, access, r.take("origin", int, None), r.take("size", int, None))
         r.finish()
         if region.access not in ("rx", "rw"):
@@ -215,27 +249,42 @@ def _check_places(table: _Reader, memory: Sequence[Memory], places: Mapping[str,
                 table.note(f"{key}: {name} is not writable")
 
 
+def _document(text: str, path: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:  # TOMLDecodeError, or a number of thousands of digits
+        raise UsageError(Problem("E5021", f"not TOML: {error}", path)) from None
+    except RecursionError:
+        raise UsageError(Problem("E5021", "not a board: its values are nested too deeply", path)) from None
+
+
+def _flags(top: _Reader) -> tuple[str, ...]:
+    flags = top.strings("flags", required=True)
+    for flag in flags:
+        if not _FLAG.fullmatch(flag):
+            top.note(f"flags: {flag!r} must begin with - and hold letters, digits and _ = + , . / : - only")
+    return flags
+
+
 def parse_board(text: str, path: str) -> Board:
     """A Board from the text of a board.toml; `path` is used in messages only.
 
     Raises UsageError E5021 with every problem of the file.
     """
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(Problem("E5021", f"not TOML: {error}", path)) from None
+    document = _document(text, path)
     problems: list[Problem] = []
     top = _Reader(document, path, problems)
-    name, title = top.take("name", str, None), top.take("title", str, None)
-    kind, cpu = top.take("kind", str, None), top.take("cpu", str, None)
-    flags = top.strings("flags", required=True)
+    name = top.named("name", symbol=False)
+    title = top.matching("title", _TITLE, "a line of at most 120 letters, digits, spaces and + & ' ( ) , . / : ; = @ # - _")
+    kind, cpu = top.take("kind", str, None), top.named("cpu", symbol=False)
+    flags = _flags(top)
     emulated = kind != "host"
     if kind not in ("host", "qemu"):
         top.note('kind must be "host" or "qemu"')
     run = _sub(top, "run", path, required=True)
     timeout = run.take("timeout_seconds", float, None)
-    if "timeout_seconds" in run.table and not timeout > 0:
-        run.note("timeout_seconds must be positive")
+    if "timeout_seconds" in run.table and not 0 < timeout <= MAX_TIMEOUT:
+        run.note(f"timeout_seconds must be positive, and at most {MAX_TIMEOUT:.0f}")
     stack = run.take("stack", int, None if emulated else 0)
     run.finish()
     machine, qemu_cpu, tick = "", "", None
@@ -248,7 +297,7 @@ def parse_board(text: str, path: str) -> Board:
     workspace: tuple[str, ...] = ()
     if emulated:
         qemu = _sub(top, "qemu", path, required=True)
-        machine, qemu_cpu = qemu.take("machine", str, None), qemu.take("cpu", str, None)
+        machine, qemu_cpu = (qemu.matching(k, _MACHINE, "a name as QEMU has them") for k in ("machine", "cpu"))
         qemu.finish()
         tick = _tick(_sub(top, "systick", path, required=True))
         uart = _uart(_sub(top, "uart", path, required=False)) if "uart" in document else None
@@ -261,8 +310,8 @@ def parse_board(text: str, path: str) -> Board:
         workspace = place.strings("workspace", required=True)
         place.finish()
         _check_places(place, memory, {"code": [code], "constants": constants, "data": [data], "workspace": workspace})
-        if stack <= 0 or stack % 8:
-            run.note("stack must be a positive multiple of 8")
+        if not 0 < stack < _WORDS or stack % 8:
+            run.note("stack must be a positive multiple of 8, within 32 bits")
     top.finish()
     if problems:
         raise UsageError(*problems)
@@ -288,15 +337,26 @@ def load_board(name: str, folder: Path | None = None) -> Board:
     path = root / name / "board.toml"
     if "/" in name:
         path = Path(name) / "board.toml"
-    if not name or not path.is_file():
+    if not name or not _is_file(path):
         known = ", ".join(board_names(root))
-        raise UsageError(Problem("E5020", f"there is no board {name!r}; known boards: {known}"))
-    where = f"{path.parent.name}/board.toml"
+        raise UsageError(Problem("E5020", f"there is no board {printable(name)!r}; known boards: {known}"))
+    own = path.parent.name or path.parent.resolve().name  # `./` is the current one
+    where = f"{printable(own)}/board.toml"
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            text = file.read(MAX_TEXT + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(Problem("E5021", f"cannot be read as text: {error}", where)) from None
+    if len(text) > MAX_TEXT:
+        raise UsageError(Problem("E5021", f"has more than {MAX_TEXT:,} bytes", where))
     board = parse_board(text, where)
-    if board.name != path.parent.name:
-        raise UsageError(Problem("E5021", f"name is {board.name!r}, the folder is {path.parent.name!r}", f"{name}/board.toml"))
+    if board.name != own:
+        raise UsageError(Problem("E5021", f"name is {board.name!r}, the folder is {own!r}", where))
     return board
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name longer than the file system has them
+        return False

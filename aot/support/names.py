@@ -37,8 +37,27 @@ def c_identifier(text: str, *, default: str = "x") -> str:
 
 def model_identifier(text: str) -> str:
     """The prefix of a model's C symbols.  `aot` and what begins with `aot_` are the runtime's: `aot_x` becomes `model_aot_x`."""
-    name = c_identifier(text, default="model")
+    name = c_identifier(text, default="model")[:MAX_NAME].rstrip("_")
     return f"model_{name}" if name.split("_")[0] == _RUNTIME else name
+
+
+MAX_NAME = 128
+"""Characters of a name: it becomes part of file names, which hold 255."""
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+
+
+def name_fault(text: str, *, symbol: bool) -> str:
+    """What is wrong with the name of a board, a region, a pool or a model; "" where nothing is.  The one rule for all of them.
+
+    Names reach C, linker scripts, Makefiles, CMake and shells, so they hold ASCII letters, digits and _, and begin with a letter.
+    One that is no part of a C symbol (`symbol` is false: a board's) may begin with a digit and hold - . + as well.
+    """
+    if len(text) > MAX_NAME:
+        return f"is longer than {MAX_NAME} characters"
+    if (_WORD if symbol else _LABEL).fullmatch(text):
+        return ""
+    return "must be ASCII letters, digits and _, a letter first" if symbol else "must be ASCII letters, digits and _ - . +"
 
 
 class NameSupply:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import math
 from dataclasses import dataclass
+
+from aot.support.names import name_fault
 
 BASE_ALIGN = 16
 """Every pool's array is aligned to this many bytes."""
-
-NAME = r"[A-Za-z]\w*"
-"""Of a pool, as a regular expression: it becomes part of C symbols."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +26,13 @@ class Pool:
     @property
     def fault(self) -> str:
         """What is wrong with it: it has no name for C, can hold nothing, or lies askew; "" where nothing is."""
-        if not re.fullmatch(NAME, self.name):
-            return f"pool {self.name!r}: the name must be a C identifier"
-        if self.size <= 0 or self.speed <= 0:
+        wrong = name_fault(self.name, symbol=True)
+        if wrong:
+            return f"pool {self.name!r}: the name {wrong}"
+        if self.size <= 0 or not 0 < self.speed < math.inf:
             return f"pool {self.name}: size and speed must be positive"
+        if self.size + (self.address or 0) > 1 << 32:
+            return f"pool {self.name}: address and size must lie within 32 bits"
         if self.address is not None and self.address % BASE_ALIGN:
             return f"pool {self.name}: the address must be a multiple of {BASE_ALIGN}"
         return ""

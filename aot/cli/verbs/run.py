@@ -17,6 +17,7 @@ from aot.cli.options import (
     Timeout,
     VerboseFlag,
     compiles,
+    finite,
 )
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
@@ -39,8 +40,10 @@ Quantize = Annotated[
     str,
     typer.Option("--quantize", metavar="auto|always|never", help="Real values to the model's integers; auto: float arrays only."),
 ]
-Scale = Annotated[float | None, typer.Option("--scale", help="The real value is (raw - mean) * scale.", show_default=False)]
-Mean = Annotated[float | None, typer.Option("--mean", help="See --scale.", show_default=False)]
+Scale = Annotated[
+    float | None, typer.Option("--scale", help="The real value is (raw - mean) * scale.", callback=finite, show_default=False)
+]
+Mean = Annotated[float | None, typer.Option("--mean", help="See --scale.", callback=finite, show_default=False)]
 Labels = Annotated[
     Path | None, typer.Option("--labels", metavar="FILE", help="Names of the classes, one a line.", show_default=False)
 ]

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,12 @@ from elftools.elf.sections import SymbolTableSection
 from aot.errors import AotError, Problem, ToolchainError, VerificationError
 from aot.micro.board import Board
 from aot.micro.build.toolchain import find_tool
+from aot.support.text import printable
 
 STKOF = 1 << 20
 """CFSR: the stack pointer went below its limit (Armv8-M)"""
+NO_ACCESS = 0x92
+"""CFSR: an access, or the stacking of a frame, where the memory protection unit forbids it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,8 @@ def result_of(board: Board, elf: Path, done: Finished) -> dict[str, Any]:
     try:
         result: dict[str, Any] = json.loads(line)
     except json.JSONDecodeError:
+        if "Lockup: " in done.output:  # the report of a fault was cut off by another one
+            raise _no_result(board, elf, done) from None
         raise ToolchainError(Problem("E3011", f"{board.name}: the result is not JSON: {line[:200]}")) from None
     if "fault" in result:
         raise _fault(board, elf, result["fault"])
@@ -77,19 +83,31 @@ def result_of(board: Board, elf: Path, done: Finished) -> dict[str, Any]:
     return result
 
 
-def _fault(board: Board, elf: Path, fault: dict[str, str]) -> AotError:
-    pc, status = int(fault["pc"], 16), int(fault.get("cfsr", "0"), 16)
-    sp = fault["sp"]
-    if pc == 0 or status & STKOF:
-        return VerificationError(Problem("E4020", f"{board.name}: stack overflow: sp {sp}, stack of {board.stack} bytes"))
+def _fault(board: Board, elf: Path, fault: Mapping[str, str]) -> AotError:
+    pc, status = _number(fault.get("pc")), _number(fault.get("cfsr", "0"))
+    sp = printable(fault.get("sp", "?"))
+    below = bool(status and status & NO_ACCESS) and _beyond_stack(elf, _number(fault.get("sp")) or 0)
+    if not pc or status is None or status & STKOF or below:  # pc 0: nothing was stacked; None: the report itself had no room
+        return VerificationError(
+            Problem("E4020", f"{board.name}: stack overflow: sp {sp}, stack of {board.stack} bytes ([run] stack in board.toml)")
+        )
     detail = f", cfsr {fault['cfsr']}" if "cfsr" in fault else ""
-    place = f"pc {fault['pc']} in {function_at(elf, pc)}, called from {function_at(elf, int(fault['lr'], 16))}"
+    place = f"pc {fault['pc']} in {function_at(elf, pc)}, called from {function_at(elf, _number(fault.get('lr')) or 0)}"
     return VerificationError(Problem("E4020", f"{board.name}: fault at {place}{detail}"))
+
+
+def _number(text: str | None) -> int | None:
+    """A word as startup.c prints it; None where it is garbled."""
+    return int(text, 16) if text and re.fullmatch(r"(0x)?[0-9a-f]{1,8}", text) else None
 
 
 def _no_result(board: Board, elf: Path, done: Finished) -> AotError:
     lockup = re.search(r"Lockup: .*", done.output)
     if lockup:
+        sp = re.search(r"R13=([0-9a-f]{8})", done.output)
+        if sp and _beyond_stack(elf, int(sp[1], 16)):
+            text = f"{board.name}: stack overflow: sp 0x{sp[1]}, stack of {board.stack} bytes ([run] stack in board.toml)"
+            return VerificationError(Problem("E4020", text))
         where = ", ".join(_registers(elf, done.output))
         return VerificationError(Problem("E4021", f"{board.name}: {lockup.group(0)}: {where}"))
     report = re.search(r"(ERROR: AddressSanitizer.*|.*runtime error: .*)", done.output)
@@ -99,6 +117,18 @@ def _no_result(board: Board, elf: Path, done: Finished) -> AotError:
         return VerificationError(Problem("E4021", f"{board.name}: killed by {signal.Signals(-done.code).name}"))
     tail = " / ".join(done.output.strip().splitlines()[-3:]) or "no output"
     return ToolchainError(Problem("E3011", f"{board.name}: no result (exit code {done.code}): {tail}"))
+
+
+def _beyond_stack(elf: Path, sp: int) -> bool:
+    """Whether the stack pointer is below the stack, or so near its end that the frame of an exception (104 bytes) is."""
+    bottom = _symbols(elf).get("aot_stack_bottom")
+    return bottom is not None and sp < bottom + 104
+
+
+def _symbols(elf: Path) -> dict[str, int]:
+    with elf.open("rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".symtab")
+        return {s.name: s["st_value"] for s in table.iter_symbols()} if isinstance(table, SymbolTableSection) else {}
 
 
 def _registers(elf: Path, output: str) -> list[str]:

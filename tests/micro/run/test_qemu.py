@@ -156,3 +156,11 @@ def test_large_memories_are_real(board: str, tmp_path: Path) -> None:
     artifact = dataclasses.replace(base, files=files, metadata=metadata)
     result = run(prepare(artifact, load_board(board), folder=tmp_path), fake.input_sets(1))
     assert (result.workspace_touched, result.workspace_extent) == (41, workspace)
+
+
+@pytest.mark.parametrize("stack", [8, 16, 32, 40, 48])
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_stack_too_small_to_report_its_overflow(board: str, stack: int, tmp_path: Path) -> None:
+    tiny_stack = dataclasses.replace(load_board(board), stack=stack)
+    with pytest.raises(VerificationError, match=f"E4020 {board}: stack overflow: .* stack of {stack} bytes"):
+        run(prepare(fake.tiny(), tiny_stack, folder=tmp_path), fake.input_sets(1), timeout=5)
