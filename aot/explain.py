@@ -226,9 +226,10 @@ _MODEL: dict[str, tuple[str, str]] = {
         "planned. Make the operand a constant, or fix the shapes at conversion.",
     ),
     "E1214": (
-        "unknown dimension",
-        "A dimension other than the batch is -1, and all shapes are fixed at compile time. Give the input's:\n"
-        "--shape image=1,96,96,3 (aot check MODEL names the inputs), or fix it at conversion.",
+        "input of open size",
+        "The model takes inputs of any size: a dimension other than the batch is -1, and the file has no more than a 1 in its\n"
+        "place. All shapes are fixed at compile time, so choose one: --shape image=1,96,96,3, once for each input that the\n"
+        "message names. All other shapes follow. A 1 may be what you want, and then has to be said, too.",
     ),
     "E1215": (
         "sparse tensor",

@@ -88,6 +88,8 @@ def check_view(view: ModelView, problems: Problems) -> None:
 
 
 def _check_subgraph(graph: SubgraphView, problems: Problems) -> None:
+    if graph.index == 0:
+        _check_open_inputs(graph, problems)
     if graph.index == 0 and not graph.outputs:
         what = "no outputs" if graph.operators else "no operators and no outputs: there is nothing to compute"
         problems.add("E1102", f"the subgraph has {what}", _place(graph))
@@ -109,6 +111,36 @@ def _check_subgraph(graph: SubgraphView, problems: Problems) -> None:
         _check_sparse_use(graph, problems)
 
 
+OPEN_EXTENT = 96
+"""What --shape shows in an example for a dimension that only the user knows."""
+
+
+def open_axes(tensor: TensorView) -> list[int]:
+    """Dimensions of an input, other than the first, that the file leaves open and for which it has no more than a 1.
+
+    The first one is the batch, of which a 1 is meant.  A larger extent is what the model was made with.
+    """
+    named = enumerate(zip(tensor.shape, tensor.shape_signature, strict=False))
+    return [axis for axis, (extent, written) in named if axis and written == -1 and extent == 1]
+
+
+def _check_open_inputs(graph: SubgraphView, problems: Problems) -> None:
+    """Note E1214, with the options to give, where the size of the inputs is the user's to choose."""
+    inputs = [graph.tensors[i] for i in graph.inputs if 0 <= i < len(graph.tensors)]
+    options = []
+    for tensor in inputs:
+        axes = open_axes(tensor)
+        if axes:
+            wanted = ",".join(str(OPEN_EXTENT if i in axes else n) for i, n in enumerate(tensor.shape))
+            options.append(f"--shape {printable(tensor.name)}={wanted}")
+    for tensor in inputs:
+        axes = open_axes(tensor)
+        if axes:
+            which = f"dimension{'s' if len(axes) > 1 else ''} {', '.join(map(str, axes))} of {list(tensor.shape_signature)}"
+            message = f"{which} can have any size: choose one, such as {' '.join(options)}"
+            problems.add("E1214", message, f"input {tensor.where}")
+
+
 def _place(graph: SubgraphView) -> str:
     name = f' "{printable(graph.name)}"' if graph.name else ""
     return f"subgraph {graph.index}{name}"
@@ -122,9 +154,8 @@ def _check_tensor(tensor: TensorView, problems: Problems) -> None:
         problems.add("E1212", "string tensors are not supported", where)
     elif tensor.dtype in _UNSUPPORTED_TYPES:
         problems.add("E1218", f"tensors of type {tensor.dtype} are not supported", where)
-    negative = [d for d in tensor.shape if d < 0]
-    if negative:
-        _check_negative(tensor, problems)
+    if any(d < 0 for d in tensor.shape):
+        problems.add("E1109", f"shape {list(tensor.shape)} has a negative dimension", where)
     elif len(tensor.shape) > MAX_RANK:
         problems.add("E1221", f"{len(tensor.shape)} dimensions; at most {MAX_RANK} are supported", where)
     elif stored_bytes(tensor.dtype, tensor.extent) > MAX_TENSOR_BYTES:
@@ -134,14 +165,6 @@ def _check_tensor(tensor: TensorView, problems: Problems) -> None:
         _check_data(tensor, problems)
     if tensor.quant is not None:
         _check_quant(tensor, tensor.quant, problems)
-
-
-def _check_negative(tensor: TensorView, problems: Problems) -> None:
-    shape = list(tensor.shape)
-    if min(shape) < -1:
-        problems.add("E1109", f"shape {shape} has a negative dimension", tensor.where)
-    else:
-        problems.add("E1214", f"shape {shape} has an unknown dimension that is not the batch", tensor.where)
 
 
 def _check_data(tensor: TensorView, problems: Problems) -> None:

@@ -80,13 +80,18 @@ _NEEDS_ELEMENTS = frozenset(
 )  # fmt: skip
 
 
+def needs_elements(op: OperatorView) -> bool:
+    """Whether the operator has no meaning where its data or its result have no elements."""
+    return op.opcode in _NEEDS_ELEMENTS
+
+
 def _check_elements(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
     """Data, weights and results of layers have at least one element."""
-    if op.opcode not in _NEEDS_ELEMENTS:
+    if not needs_elements(op):
         return
     for index in (*op.inputs[:1], *op.outputs):
         tensor = graph.tensors[index]
-        if 0 in tensor.shape:
+        if 0 in tensor.shape and not tensor.is_open:
             problems.add("E1121", f'tensor {index} "{printable(tensor.name)}" has no elements', op.where)
     for index in op.inputs[1:]:
         if index != ABSENT and 0 in graph.tensors[index].shape and op.opcode != "MEAN":
@@ -127,7 +132,13 @@ def _shape(op: OperatorView, graph: SubgraphView, position: int) -> tuple[int, .
     return graph.tensors[op.inputs[position]].shape
 
 
+def _is_open(op: OperatorView, graph: SubgraphView, position: int) -> bool:
+    return graph.tensors[op.inputs[position]].is_open
+
+
 def _check_squeeze(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
+    if _is_open(op, graph, 0):
+        return
     shape = _shape(op, graph, 0)
     for dim in op.option("squeeze_dims"):
         if not -len(shape) <= dim < len(shape):
@@ -138,6 +149,8 @@ def _check_squeeze(op: OperatorView, graph: SubgraphView, problems: Problems) ->
 
 def _check_svdf_state(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
     """State [batch, filters * memory] for time weights [filters, memory]."""
+    if _is_open(op, graph, 0):
+        return
     data, time, state = (_shape(op, graph, i) for i in (0, 2, 4))
     if len(data) != 2 or len(time) != 2:
         problems.add("E1114", f"data {list(data)} and time weights {list(time)} must have 2 dimensions", op.where)
@@ -148,7 +161,7 @@ def _check_svdf_state(op: OperatorView, graph: SubgraphView, problems: Problems)
 
 def _check_lstm_state(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
     """Output state [batch, outputs] and cell state [batch, cells]; recurrent weights of the output gate are [cells, outputs]."""
-    if any(op.inputs[i] == ABSENT for i in (0, 8, 18, 19)):
+    if any(op.inputs[i] == ABSENT for i in (0, 8, 18, 19)) or _is_open(op, graph, 0):
         return
     data, weights = _shape(op, graph, 0), _shape(op, graph, 8)
     if len(data) not in (2, 3) or len(weights) != 2:

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from aot.errors import Problem, UsageError
+from aot.errors import AotError, Problem, UsageError
 from aot.frontend import check
 from aot.frontend.decode import Record, decode_model
 from aot.frontend.encode import encode_model
 from aot.frontend.flatbuffer import Reader
 from aot.frontend.problems import Problems
 from aot.frontend.tflite import GraphWalk
-from aot.frontend.view import ABSENT, OperatorView, TensorView, parse
-from aot.ir.type import TensorType
+from aot.frontend.view import SubgraphView, TensorView
 from aot.op import load_all
-from aot.relay.expr import Expr
 from aot.support.text import printable
 
 Shape = tuple[int, ...]
@@ -47,24 +44,46 @@ class Choice:
 FIRST_GRAPH = Choice()
 
 
-def specialize(model: bytes, choice: Choice) -> bytes:
-    """The model with the chosen graph first and all shapes that follow from the chosen ones.
+def specialize(model: bytes, choice: Choice = FIRST_GRAPH) -> bytes:
+    """The model with the chosen graph first and all shapes that follow from the inputs', declared as such.
 
-    A file that cannot be read is returned as it is, for the checks to report.  Raises UsageError (E5009) where a choice
-    does not fit the model, and ModelError or UnsupportedError where no shapes follow from it.
+    A file that cannot be read is returned as it is, for the checks to report; so is one of which nothing is chosen where no
+    shapes follow, or none other than it declares.  Raises UsageError (E5009) where a choice does not fit the model, and
+    ModelError or UnsupportedError where no shapes follow from it.
     """
     if not choice:
-        return model
+        return _with_known_shapes(model)
     problems = Problems()
     record = decode_model(Reader(model), problems)
     if record is None or problems or not record["subgraphs"]:
         return model
     record = _with_graph_first(record, _chosen_graph(record, choice))
     wanted = _input_shapes(record["subgraphs"][0], record, choice)
-    if wanted:
-        record = _with_shapes(record, wanted, dynamic=True)
-        record = _with_shapes(record, _all_shapes(encode_model(record)), dynamic=False)
-    return encode_model(record)
+    if not wanted:
+        return _with_known_shapes(encode_model(record))
+    record = _with_shapes(record, wanted, opened=True)
+    shapes, error = _all_shapes(encode_model(record))
+    if error is not None:
+        raise error
+    return encode_model(_with_shapes(record, shapes, opened=False))
+
+
+def _with_known_shapes(model: bytes) -> bytes:
+    """The model with all shapes that follow from the inputs' in place of what its file leaves open."""
+    view = check.check_bytes(model, problems := Problems())
+    if view is None or problems or not any(t.is_open for t in _computed(view.subgraphs[0])):
+        return model
+    shapes, error = _all_shapes(model)
+    if error is not None or all(t.shape == shapes.get(t.index, t.shape) for t in view.subgraphs[0].tensors):
+        return model
+    record = decode_model(Reader(model), Problems())
+    assert record is not None, "it has been read before"
+    return encode_model(_with_shapes(record, shapes, opened=False))
+
+
+def _computed(graph: SubgraphView) -> list[TensorView]:
+    """What operators compute."""
+    return [graph.tensors[i] for op in graph.operators for i in op.outputs]
 
 
 def _refuse(message: str) -> UsageError:
@@ -133,7 +152,7 @@ def _shape(tensor: Record, key: str = "shape") -> Shape:
 
 
 def _input_shapes(graph: Record, record: Record, choice: Choice) -> dict[int, Shape]:
-    """Tensor index -> chosen shape, for the inputs that get another one than they have."""
+    """Tensor index -> chosen shape, for the inputs of which a shape is chosen; -1 where a dimension stays open."""
     inputs = [] if graph["inputs"] is None else [int(i) for i in graph["inputs"]]
     tensors = graph["tensors"] or ()
     if any(not 0 <= i < len(tensors) for i in inputs):
@@ -148,7 +167,7 @@ def _input_shapes(graph: Record, record: Record, choice: Choice) -> dict[int, Sh
             raise _refuse(f"--shape {name}: the model's inputs are: {', '.join(map(printable, names))}")
         _check_shape(tensors[names[name]], name, shape)
         wanted[names[name]] = shape
-    return {i: shape for i, shape in wanted.items() if shape != _shape(tensors[i])}
+    return wanted
 
 
 def _batched(tensors: Sequence[Record], inputs: Sequence[int], batch: int | None) -> dict[int, Shape]:
@@ -158,9 +177,11 @@ def _batched(tensors: Sequence[Record], inputs: Sequence[int], batch: int | None
         raise _refuse(f"--batch {batch}: the batch is at least 1")
     found = {}
     for i in inputs:
-        shape = _shape(tensors[i])
+        shape, signature = _shape(tensors[i]), _shape(tensors[i], "shape_signature")
         if shape and (_is_dynamic(tensors[i], 0) or shape[0] == batch):
-            found[i] = (batch, *shape[1:])
+            said = signature if len(signature) == len(shape) else shape
+            rest = zip(shape[1:], said[1:], strict=True)
+            found[i] = (batch, *(-1 if word == -1 and extent in (1, -1) else extent for extent, word in rest))
     if not found:
         raise _refuse(f"--batch {batch}: no input has a dynamic first dimension")
     return found
@@ -183,95 +204,34 @@ def _check_shape(tensor: Record, name: str, shape: Shape) -> None:
             raise _refuse(f"--shape {name}: dimension {axis} is {own[axis]} in the model, and not dynamic")
 
 
-def _with_shapes(record: Record, shapes: Mapping[int, Shape], *, dynamic: bool) -> Record:
-    """The record with other shapes in its first graph; with `dynamic`, what is -1 elsewhere becomes 1 until it is known."""
+def _with_shapes(record: Record, shapes: Mapping[int, Shape], *, opened: bool) -> Record:
+    """The record with other shapes in its first graph; with `opened`, all that operators compute becomes open."""
     graph = record["subgraphs"][0]
+    computed = {int(i) for op in graph["operators"] or () for i in (() if op["outputs"] is None else op["outputs"])}
     tensors = []
     for i, tensor in enumerate(graph["tensors"]):
-        shape = shapes.get(i, _shape(tensor))
-        if dynamic:
-            shape = tuple(1 if n == -1 else n for n in shape)
-        changed: dict[str, Any] = {"shape": np.array(shape, np.int32)}
+        changed: dict[str, Any] = {}
         if i in shapes:
-            changed["shape_signature"] = None
-        tensors.append({**tensor, **changed} if i in shapes or shape != _shape(tensor) else tensor)
+            signature = np.array(shapes[i], np.int32) if -1 in shapes[i] else None
+            shape = np.array([abs(n) for n in shapes[i]], np.int32)
+            changed = {"shape": shape, "shape_signature": signature, "has_rank": True}
+        elif opened and i in computed:
+            shape = np.array([max(n, 1) for n in _shape(tensor)], np.int32)
+            changed = {"shape": shape, "shape_signature": np.full(shape.size, -1, np.int32), "has_rank": False}
+        tensors.append({**tensor, **changed})
     return {**record, "subgraphs": ({**graph, "tensors": tuple(tensors)}, *record["subgraphs"][1:])}
 
 
-def _all_shapes(model: bytes) -> dict[int, Shape]:
-    """The shapes that follow from those of the inputs, by tensor; all problems are raised."""
+def _all_shapes(model: bytes) -> tuple[dict[int, Shape], AotError | None]:
+    """The shapes of the inputs and of what operators compute, by tensor, or the error of what keeps them from following."""
     problems = Problems()
-    view = parse(model, problems)
-    error = problems.error()
-    if error is not None or view is None:
-        raise error or _refuse("the model cannot be read")
-    check.check_view(view, problems)
-    error = problems.error()
-    if error is not None:
-        raise error
+    view = check.check_bytes(model, problems)
+    if view is None or problems:
+        return {}, problems.error()
     load_all()
-    walk = _ShapeWalk(view, 0, oracle="litert", problems=problems)
+    walk = GraphWalk(view, 0, oracle="litert", problems=problems)
     with np.errstate(all="ignore"):
         walk.visit_all()
-    error = problems.error()
-    if error is not None:
-        raise error
-    return walk.shapes
-
-
-class _ShapeWalk(GraphWalk):
-    """A graph walk on which the results' shapes are what the operators yield, whatever the file declares."""
-
-    def __init__(self, *args: Any, **given: Any) -> None:
-        self.shapes: dict[int, Shape] = {}
-        self._changed = False
-        super().__init__(*args, **given)
-
-    def _type(self, op: OperatorView | None, tensor: TensorView) -> TensorType:
-        found = super()._type(op, tensor)
-        shape = self.shapes.get(tensor.index)
-        return found if shape is None else TensorType(shape, found.dtype, found.quant)
-
-    def _results(self, op: OperatorView) -> Sequence[Expr] | None:
-        self._guess(op)
-        found = super()._results(op)
-        if self._changed:  # some converters ask for the declared shape of the result
-            self._changed = False
-            found = super()._results(op)
-        return found
-
-    def _compare(self, op: OperatorView, position: int, expr: Expr) -> None:
-        if isinstance(expr.type, TensorType) and expr.type.shape != self.output_type(op, position).shape:
-            self.shapes[op.outputs[position]] = expr.type.shape
-            self._changed = True
-        super()._compare(op, position, expr)
-
-    def _guess(self, op: OperatorView) -> None:
-        """The shape of the result where the converter takes it from the declaration."""
-        if not op.outputs or op.input(0) == ABSENT or not any(i in self.shapes or i in self.graph.inputs for i in op.inputs):
-            return
-        data, out = self.input_type(op, 0), self.output_type(op)
-        guess = self._guessed(op, data.shape, out.shape)
-        if guess is not None and guess != out.shape:
-            self.shapes[op.outputs[0]] = guess
-
-    def _guessed(self, op: OperatorView, data: Shape, out: Shape) -> Shape | None:
-        match op.opcode:
-            case "RESHAPE":
-                wanted = self.constant(op, 1).ravel().tolist() if op.input(1) != ABSENT else list(op.option("new_shape"))
-                known = prod(n for n in wanted if n != -1)
-                return tuple(prod(data) // known if n == -1 and known else n for n in wanted)
-            case "EXPAND_DIMS":
-                axis = int(self.constant(op, 1).ravel()[0])
-                axis += len(data) + 1 if axis < 0 else 0
-                return (*data[:axis], 1, *data[axis:])
-            case "SQUEEZE":
-                dims = {d % len(data) for d in op.option("squeeze_dims")} if data else set()
-                return tuple(n for i, n in enumerate(data) if (i not in dims if dims else n != 1))
-            case "FULLY_CONNECTED":
-                channels, depth = self.input_type(op, 1).shape
-                keep = op.option("keep_num_dims")
-                return (*data[:-1], channels) if keep else (prod(data) // depth, channels)
-            case "BATCH_MATMUL" | "TRANSPOSE_CONV" if out:
-                return (data[0], *out[1:])
-        return None
+    graph, found = view.subgraphs[0], walk.shapes()
+    known = {*graph.inputs, *(t.index for t in _computed(graph))}
+    return {i: shape for i, shape in found.items() if i in known}, problems.error()

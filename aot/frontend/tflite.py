@@ -1,5 +1,9 @@
 """From the view of a .tflite file to a relay module: the graph walk that calls the operators' converters.
 
+Shapes follow from those of the inputs, by the operators' own rules.  What the file declares for a value that is computed
+is compared with that where its signature is static, and means nothing where it is not: of a dynamic batch, converters
+write a 1 for every dimension that the batch has gone into.
+
 Every operator is visited even after one has failed: what a failed operator would have written is stood in for by a
 variable of the declared type, so that one run names everything that is wrong with a model.
 """
@@ -16,14 +20,24 @@ import numpy as np
 from aot import op as operators
 from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend import check
+from aot.frontend.check_ops import needs_elements
 from aot.frontend.problems import Problems, error_of
-from aot.frontend.view import ABSENT, ModelView, OperatorView, QuantView, TensorView
+from aot.frontend.view import (
+    ABSENT,
+    MAX_RANK,
+    MAX_TENSOR_BYTES,
+    ModelView,
+    OperatorView,
+    QuantView,
+    TensorView,
+    stored_bytes,
+)
 from aot.ir.module import IRModule
 from aot.ir.op import F_EVALUATE, Array, Op, TypeRuleError
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
 from aot.op.convert import CONVERTERS
-from aot.relay.expr import Call, Constant, Expr, Function, Var, const, make_tuple, post_order
+from aot.relay.expr import Call, Constant, Expr, Function, Var, const, make_tuple, post_order, tensor_type
 from aot.support.dtype import numpy_dtype
 
 
@@ -64,13 +78,15 @@ def _convert(view: ModelView | None, problems: Problems, *, subgraph: int, oracl
     with np.errstate(all="ignore"):
         walk.visit_all()
         function = walk.function()
-    if any(p.code == "E1214" for p in problems.found):  # what converters say of the fit of such operands means nothing
-        problems.found[:] = [p for p in problems.found if not p.code.startswith("E11")]
     return IRModule({"main": function}, name) if function is not None else None
 
 
 MAX_INLINED = 1 << 16
 """Operators that calls of other subgraphs may bring in altogether; a chain of calls could otherwise grow without bound."""
+
+
+_WHATEVER_THE_SHAPES = frozenset({"E1201", "E1202", "E1206", "E1208", "E1209", "E1218", "E1220"})
+"""Problems that an operator has with operands of any shape."""
 
 
 class _Unknowable(Exception):  # noqa: N818 - not an error of the model
@@ -99,10 +115,14 @@ class GraphWalk:
         self._values: dict[int, Expr] = {}
         self._stand_ins: set[int] = site.stand_ins if site is not None else set()
         self._params: list[Var] = []
+        self._unshaped: set[int] = set()
+        self._bytes = 0
         self.failed = False
         if site is None:
             for index in self.graph.inputs:
                 self._params.append(self._parameter(self.graph.tensors[index]))
+                if check.open_axes(self.graph.tensors[index]):
+                    self._unshaped.add(index)
 
     # What converters ask for (aot.op.convert.ConvertContext).
 
@@ -137,17 +157,21 @@ class GraphWalk:
         return value
 
     def input_type(self, op: OperatorView, i: int) -> TensorType:
-        """The declared type of operand i."""
+        """The type of operand i: its shape is what has been computed, all else is declared."""
         index = op.input(i)
         if index == ABSENT:
             self._refuse(op, "E1205", f"operand {i} is missing")
         return self._type(op, self.graph.tensors[index])
 
     def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
-        """The declared type of result i."""
-        if i >= len(op.outputs):
-            self._refuse(op, "E1205", f"result {i} is missing")
-        return self._type(op, self.graph.tensors[op.outputs[i]])
+        """The declared element type and quantisation of result i, without dimensions: those follow from the operands."""
+        found = self._type(op, self._result(op, i))
+        return TensorType((), found.dtype, found.quant)
+
+    def output_shape(self, op: OperatorView, i: int = 0) -> tuple[int, ...] | None:
+        """The declared shape of result i where the file means it, else None; for what the operands leave open."""
+        tensor = self._result(op, i)
+        return None if tensor.is_open else tensor.shape
 
     def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
         """The outputs of another subgraph on the operands of `op` (its structure has been checked)."""
@@ -160,12 +184,14 @@ class GraphWalk:
             self._refuse(op, "E1117", f"{len(op.inputs)} inputs for a subgraph of {len(inner.graph.inputs)}")
         for i, index in enumerate(inner.graph.inputs):
             given, wanted = self.input_type(op, i), inner.graph.tensors[index]
-            if (given.shape, given.dtype) != (wanted.shape, wanted.dtype):
+            if given.dtype != wanted.dtype or (given.shape != wanted.shape and not wanted.is_open):
                 self._refuse(op, "E1121", f"operand {i} is {given}, the subgraph takes {wanted.dtype}{list(wanted.shape)}")
             value = self.input(op, i)
             assert value is not None, "input_type refuses operands that are left out"
             inner._values[index] = value
+        inner._bytes = self._bytes
         inner.visit_all()
+        self._bytes = inner._bytes
         if inner.failed:
             raise _Unknowable
         return [inner._value(op, index) for index in inner.graph.outputs]
@@ -179,10 +205,14 @@ class GraphWalk:
 
     def visit(self, op: OperatorView) -> None:
         """Convert one operator; its results, or stand-ins for them, become values."""
+        unshaped = not self._unshaped.isdisjoint(op.inputs)
+        if unshaped:
+            self._unshaped.update(op.outputs)
         try:
             results = self._results(op)
         except AotError as error:
-            self._problems.extend(error.problems)
+            known = (p for p in error.problems if not unshaped or p.code in _WHATEVER_THE_SHAPES)
+            self._problems.extend(tuple(known))
             results = None
         if results is None:
             self._stand_in(op)
@@ -202,7 +232,9 @@ class GraphWalk:
         if self._problems or not outputs:
             return None
         spans = tuple(Span(name=graph.tensors[i].name, tensor=i) for i in graph.outputs)
-        types = tuple(_tensor_type(graph.tensors[i]) for i in graph.outputs)
+        types = tuple(
+            _tensor_type(graph.tensors[i], shape=tensor_type(e).shape) for i, e in zip(graph.outputs, outputs, strict=True)
+        )
         body = outputs[0] if len(outputs) == 1 else make_tuple(outputs)
         return Function(tuple(self._params), body, {"outputs": spans, "output_types": types})
 
@@ -214,6 +246,7 @@ class GraphWalk:
                 self._problems.add("E1201", message, op.where)
             return None
         try:
+            self._check_operands(op)
             found = converter(self, op)
         except TypeRuleError as error:
             self._refuse(op, "E1121", str(error))
@@ -234,21 +267,47 @@ class GraphWalk:
 
     def _compare(self, op: OperatorView, position: int, expr: Expr) -> None:
         """The file's word on a result against what the operator yields."""
-        declared = self.output_type(op, position)
+        declared, shape = self.output_type(op, position), self.output_shape(op, position)
         found = expr.type
         if not isinstance(found, TensorType):
             self._refuse(op, "E1121", f"result {position} is not one tensor")
-        unknown = op.opcode == "CUSTOM" and not declared.shape  # converters cannot tell what custom operators yield
-        if found.shape != declared.shape and not unknown:
-            shapes = f"{list(declared.shape)} is declared, but {list(found.shape)} follows from the operands"
+        unknown = op.opcode == "CUSTOM" and not shape  # converters cannot tell what custom operators yield
+        if shape is None:
+            self._check_size(op, position, found)
+        elif found.shape != shape and not unknown:
+            shapes = f"{list(shape)} is declared, but {list(found.shape)} follows from the operands"
             self._refuse(op, "E1120", f"shape of result {position}: {shapes}")
         if found.dtype != declared.dtype:
             self._refuse(op, "E1120", f"type of result {position}: {declared.dtype} is declared, not {found.dtype}")
+
+    def _check_size(self, op: OperatorView, position: int, found: TensorType) -> None:
+        """The limits that declared shapes are held to (aot.frontend.check), for one that is computed."""
+        self._bytes += (size := stored_bytes(found.dtype, found.size))
+        if len(found.shape) > MAX_RANK:
+            self._refuse(op, "E1221", f"result {position} has {len(found.shape)} dimensions; at most {MAX_RANK} are supported")
+        if size > MAX_TENSOR_BYTES:
+            message = f"result {position} has shape {list(found.shape)} and takes {size} bytes, more than {MAX_TENSOR_BYTES}"
+            self._refuse(op, "E1216", message)
+        if self._bytes > check.MAX_TOTAL_BYTES:
+            self._refuse(op, "E1217", f"with result {position} the tensors take more than {check.MAX_TOTAL_BYTES} bytes together")
+        if not found.size and needs_elements(op):
+            self._refuse(op, "E1121", f"result {position} has no elements")
+
+    def _check_operands(self, op: OperatorView) -> None:
+        if needs_elements(op) and op.input(0) != ABSENT and not self.input_type(op, 0).size:
+            self._refuse(op, "E1121", f"{self.graph.tensors[op.inputs[0]].where} has no elements")
+
+    def _result(self, op: OperatorView, i: int) -> TensorView:
+        if i >= len(op.outputs):
+            self._refuse(op, "E1205", f"result {i} is missing")
+        return self.graph.tensors[op.outputs[i]]
 
     def _stand_in(self, op: OperatorView) -> None:
         self.failed = True
         for index in op.outputs:
             tensor = self.graph.tensors[index]
+            if tensor.is_open:
+                self._unshaped.add(index)
             stand_in = Var(tensor.name, _tensor_type(tensor))
             self._stand_ins.add(id(stand_in))
             self._values[index] = stand_in
@@ -284,7 +343,13 @@ class GraphWalk:
             self._refuse(op, "E1218", f"{tensor.where}: tensors of type {tensor.dtype} are not supported")
         if tensor.quant is not None and tensor.quant.block is not None:
             self._refuse(op, "E1220", f"{tensor.where}: {tensor.quant.block.kind} quantisation is not supported")
-        return _tensor_type(tensor)
+        value = self._values.get(tensor.index)
+        shape = value.type.shape if value is not None and isinstance(value.type, TensorType) else None
+        return _tensor_type(tensor, shape=shape)
+
+    def shapes(self) -> dict[int, tuple[int, ...]]:
+        """The shape of every tensor that has been computed, by index."""
+        return {i: e.type.shape for i, e in self._values.items() if isinstance(e.type, TensorType)}
 
     def _refuse(self, op: OperatorView | None, code: str, message: str) -> NoReturn:
         raise UnsupportedError(Problem(code, message, op.where if op is not None else ""))
@@ -296,8 +361,9 @@ def _quant(quant: QuantView | None) -> QuantParams | None:
     return QuantParams(tuple(quant.scales.tolist()), tuple(quant.zero_points.tolist()), quant.axis)
 
 
-def _tensor_type(tensor: TensorView) -> TensorType:
-    return TensorType(tensor.shape, tensor.dtype, _quant(tensor.quant))
+def _tensor_type(tensor: TensorView, *, shape: tuple[int, ...] | None = None) -> TensorType:
+    """The declared type, with another shape where one is given."""
+    return TensorType(tensor.shape if shape is None else shape, tensor.dtype, _quant(tensor.quant))
 
 
 _MAX_FOLDED = 1 << 16

@@ -92,7 +92,7 @@ class SparsityView:
 class TensorView:
     """A tensor.  `data` is the constant's value in the tensor's shape, None for a value computed at run time.
 
-    A batch dimension of -1 is 1 in `shape`; `shape_signature` keeps the file's word.  int4 values are unpacked to int8 in
+    A dimension of -1 is 1 in `shape`; `shape_signature` keeps the file's word.  int4 values are unpacked to int8 in
     `data`; a sparse constant's `data` is the flat array of its stored values.  `raw` are the bytes of the buffer (empty: none).
     """
 
@@ -109,6 +109,13 @@ class TensorView:
     sparsity: SparsityView | None
     external: bool
     where: str
+    has_rank: bool = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file leaves dimensions of a value that is computed at run time to be found: its `shape` says little."""
+        signature = self.shape_signature
+        return len(signature) != len(self.shape) or any(n < 0 for n in signature) or not (self.shape or self.has_rank)
 
     @property
     def count(self) -> int:
@@ -281,9 +288,8 @@ class _Builder:
     def _tensor(self, index: int, record: Record, suffix: str) -> TensorView:
         name = _text(record["name"])
         where = f'tensor {index} "{printable(name)}"{suffix}'
-        shape = _ints(record["shape"])
-        if shape[:1] == (-1,):
-            shape = (1, *shape[1:])
+        written = _ints(record["shape"])
+        shape = tuple(1 if n == -1 else n for n in written)
         dtype = record["type"].lower()
         raw = self._bytes_of(record["buffer"], where)
         sparsity = None if record["sparsity"] is None else _sparsity(record["sparsity"])
@@ -291,7 +297,7 @@ class _Builder:
             index=index,
             name=name,
             shape=shape,
-            shape_signature=_ints(record["shape_signature"]) or shape,
+            shape_signature=_ints(record["shape_signature"]) or written,
             dtype=dtype,
             buffer=record["buffer"],
             raw=raw,
@@ -301,6 +307,7 @@ class _Builder:
             sparsity=sparsity,
             external=record["external_buffer"] != 0,
             where=where,
+            has_rank=record["has_rank"],
         )
 
     def _data(self, buffer: int, dtype: str, *, raw: memoryview, shape: tuple[int, ...], sparse: bool) -> npt.NDArray[Any] | None:

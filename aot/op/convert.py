@@ -27,9 +27,14 @@ class ConvertContext(Protocol):
     def constant(self, op: OperatorView, i: int) -> Array:
         """Operand i, which must be known at compile time (E1204 otherwise)."""
 
-    def input_type(self, op: OperatorView, i: int) -> TensorType: ...
+    def input_type(self, op: OperatorView, i: int) -> TensorType:
+        """The type of operand i."""
 
-    def output_type(self, op: OperatorView, i: int = 0) -> TensorType: ...
+    def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
+        """The declared element type and quantisation of result i, without dimensions: those follow from the operands."""
+
+    def output_shape(self, op: OperatorView, i: int = 0) -> tuple[int, ...] | None:
+        """The declared shape of result i where the file means it, else None; for what the operands leave open."""
 
     def span(self, op: OperatorView) -> Span: ...
 
@@ -58,6 +63,9 @@ class ForwardingContext:
 
     def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
         return self._ctx.output_type(op, i)
+
+    def output_shape(self, op: OperatorView, i: int = 0) -> tuple[int, ...] | None:
+        return self._ctx.output_shape(op, i)
 
     def span(self, op: OperatorView) -> Span:
         return self._ctx.span(op)

@@ -29,6 +29,14 @@ def unary(op: str = "RELU", **tensor: object) -> bytes:
     return b.build([x], [y])
 
 
+def open_input(*, shape: tuple[int, ...] = (1, -1), signature: tuple[int, ...] | None = None) -> bytes:
+    """x -> RELU -> y, of which the shape of x is open."""
+    b = ModelBuilder()
+    x, y = quantised(b, "x", shape, shape_signature=signature), quantised(b, "y")
+    b.op("RELU", [x], [y])
+    return b.build([x], [y])
+
+
 def constant(shape: tuple[int, ...], dtype: str, data: object, **more: object) -> bytes:
     """x + c -> y with the given constant."""
     b = ModelBuilder()
@@ -250,7 +258,8 @@ CASES: list[tuple[str, str, str, Callable[[], bytes]]] = [
     ("E1212", 'tensor 0 "x"', "string", lambda: typed("string")),
     ("E1213", 'op 0 RESHAPE "y"', 'value of tensor 1 "new_shape"', run_time_shape),
     ("E1213", 'op 0 WHERE "y"', 'data of tensor 0 "x"', where),
-    ("E1214", 'tensor 1 "y"', "[1, -1]", lambda: unary(shape=(1, -1))),
+    ("E1214", 'input tensor 0 "x"', "dimension 1 of [1, -1] can have any size: choose one, such as --shape x=1,96", open_input),
+    ("E1214", 'input tensor 0 "x"', "dimension 1 of [-1, -1]", lambda: open_input(shape=(1, 1), signature=(-1, -1))),
     ("E1216", 'tensor 1 "y"', "more than 268435456", lambda: unary(shape=(2, 1 << 30))),
     ("E1216", 'tensor 1 "y"', "268435456", lambda: unary(shape=(2**31 - 1,) * 8)),
     ("E1217", 'subgraph 0 "main"', "together", many_large_tensors),

@@ -41,7 +41,7 @@ class BatchMatmulAttrs:
     acc_dtype: str = "int32"
 
 
-def infer_type(types: Sequence[Type], attrs: BatchMatmulAttrs) -> Type:
+def infer_type(types: Sequence[Type], attrs: BatchMatmulAttrs) -> TensorType:
     """a [..., M, K], b [..., K, N] -> attrs.acc_dtype [..., M, N]."""
     a, b = types
     if not isinstance(a, TensorType) or not isinstance(b, TensorType) or min(len(a.shape), len(b.shape)) < 2:
@@ -141,7 +141,8 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
         weights = const(np.ascontiguousarray(matrix if adj_y else matrix.T), quant=b.quant)
         rows = call("reshape", [left], ReshapeAttrs((int(np.prod(a.shape[:-1])), depth)), span=span)
         acc = call("nn.dense", [rows, weights], DenseAttrs(a_zp, b_zp, acc_dtype), span=span)
-        return call("reshape", [call("qnn.requantize", [acc], requant, span=span)], ReshapeAttrs(out.shape), span=span)
+        shape = infer_type([a, b], BatchMatmulAttrs(adj_x, adj_y)).shape
+        return call("reshape", [call("qnn.requantize", [acc], requant, span=span)], ReshapeAttrs(shape), span=span)
     acc = call("nn.batch_matmul", [left, right], BatchMatmulAttrs(adj_x, adj_y, a_zp, b_zp, acc_dtype), span=span)
     return call("qnn.requantize", [acc], requant, span=span)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aot.errors import UnsupportedError
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
@@ -23,7 +24,7 @@ from aot.op.convert import ConvertContext, ForwardingContext, from_tflite, opera
 from aot.op.nn.conv2d_transpose_float import NAME as FLOAT
 from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Constant, Expr, call
+from aot.relay.expr import Expr, call
 from aot.te.tensor import Tensor, compute, reduce_axis
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
@@ -110,28 +111,40 @@ class _AsConvolution(ForwardingContext):
         return self._ctx.input_type(op, _ORDER[i])
 
 
+def _size(ctx: ConvertContext, op: OperatorView, image: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
+    """The result's shape: operand 0, which some models compute at run time.  Then it is the declared one, or where that is
+    open what undoes a convolution of all of its pixels.
+    """
+    try:
+        return tuple(map(int, ctx.constant(op, 0).ravel()))
+    except UnsupportedError:
+        declared = ctx.output_shape(op)
+    if declared is not None:
+        return declared
+    data, weight = ctx.input_type(op, 2), ctx.input_type(op, 1)
+    strides, same = (op.option("stride_h"), op.option("stride_w")), op.option("padding") == "SAME"
+    sizes = [n * s + (0 if same else max(k - s, 0)) for n, s, k in zip(image, strides, kernel, strict=True)]
+    return (data.shape[0], *sizes, weight.shape[0])
+
+
 @from_tflite("TRANSPOSE_CONV", "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*float32", f"nn.conv2d_transpose {FLOAT}")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """conv2d_transpose + bias_add + requantize (+ clip), or conv2d_transpose_float.
-
-    A size that is not constant is taken to be the declared one.
-    """
+    """conv2d_transpose + bias_add + requantize (+ clip), or conv2d_transpose_float."""
     view = _AsConvolution(ctx)
-    data, weight, out = view.input_type(op, 0), view.input_type(op, 1), ctx.output_type(op)
-    if len(data.shape) != 4 or len(weight.shape) != 4 or len(out.shape) != 4:
+    data, weight = view.input_type(op, 0), view.input_type(op, 1)
+    if len(data.shape) != 4 or len(weight.shape) != 4:
         unsupported(ctx, op, "data and weights must have four dimensions")
-    given = ctx.input(op, 0)
-    size = tuple(map(int, given.data.ravel())) if isinstance(given, Constant) else out.shape
-    if size != out.shape or size[3] != weight.shape[0]:
-        unsupported(ctx, op, f"the size {size} is not that of the result", code="E1120")
     strides = (op.option("stride_h"), op.option("stride_w"))
-    cut = explicit_padding(op.option("padding"), Window(out.shape[1:3], weight.shape[1:3], strides))[:2]
+    size = _size(ctx, op, data.shape[1:3], weight.shape[1:3])
+    if len(size) != 4 or (size[0], size[3]) != (data.shape[0], weight.shape[0]):
+        unsupported(ctx, op, f"the size {size} is not that of the result", code="E1120")
+    cut = explicit_padding(op.option("padding"), Window(size[1:3], weight.shape[1:3], strides))[:2]
     if is_float_layer(view, op):
         clamp = Bounds(*bounds(view, op))
-        return call(FLOAT, layer_operands(view, op), FloatTransposeAttrs(strides, cut, out.shape[1:3], clamp), span=ctx.span(op))
+        return call(FLOAT, layer_operands(view, op), FloatTransposeAttrs(strides, cut, size[1:3], clamp), span=ctx.span(op))
     layer = check_quantized_layer(view, op, channel_axis=0)
-    attrs = Conv2DTransposeAttrs(strides, cut, out.shape[1:3], layer.input_zp, layer.weight_zp, layer.acc_dtype)
+    attrs = Conv2DTransposeAttrs(strides, cut, size[1:3], layer.input_zp, layer.weight_zp, layer.acc_dtype)
     weights = layer_weights(view, op, layer, channel_axis=0)
     acc = call("nn.conv2d_transpose", [operand(view, op, 0), weights], attrs, span=ctx.span(op))
     return finish_layer(view, op, acc, layer=layer, rounding="double")

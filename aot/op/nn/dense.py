@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -17,13 +16,13 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import is_float_layer
+from aot.op.common.move import reshaped
 from aot.op.common.quantized_layer import check_quantized_layer, conv_multipliers, dense_multipliers, finish_layer, layer_weights
 from aot.op.common.uint8 import legacy_uint8
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.nn.dense_float import convert_float
+from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.nn.dense_float import convert_float, dense_shapes
 from aot.op.qnn.hybrid import convert_hybrid, is_hybrid_layer
 from aot.op.te_rule import F_TE, TeContext
-from aot.op.tensor.reshape import ReshapeAttrs
 from aot.relay.expr import Expr, call
 from aot.te.tensor import Tensor, compute, reduce_axis
 from aot.te.tensor import sum as te_sum
@@ -88,41 +87,18 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     # TensorFlow Lite multiplies the scales in double precision, TFLite Micro in single.
     multipliers = conv_multipliers if ctx.oracle == "litert" else dense_multipliers
     layer = check_quantized_layer(ctx, op, channel_axis=0, multipliers=multipliers)
-    out_type = ctx.output_type(op)
-    rows, depth, channels = _extents(ctx, op)
-    span = ctx.span(op)
-    if ctx.input_type(op, 0).shape != (rows, depth):
-        data = call("reshape", [data], ReshapeAttrs((rows, depth)), span=span)
+    span, (rows, shape) = ctx.span(op), dense_shapes(ctx, op)
+    data = reshaped(data, rows, span)
     attrs = DenseAttrs(layer.input_zp, layer.weight_zp, layer.acc_dtype)
     acc = call("nn.dense", [data, layer_weights(ctx, op, layer, channel_axis=0)], attrs, span=span)
     rounding = "away" if ctx.oracle == "litert" else "double"
-    result = finish_layer(ctx, op, acc, layer=layer, rounding=rounding)
-    if out_type.shape != (rows, channels):
-        result = call("reshape", [result], ReshapeAttrs(out_type.shape), span=span)
-    return result
-
-
-def _extents(ctx: ConvertContext, op: OperatorView) -> tuple[int, int, int]:
-    """Rows of the data, values a row, output channels."""
-    if op.option("weights_format") != "DEFAULT":
-        unsupported(ctx, op, f"weight format {op.option('weights_format')} is not supported")
-    weight = ctx.input_type(op, 1)
-    if len(weight.shape) != 2:
-        unsupported(ctx, op, f"weights of {len(weight.shape)} dimensions", code="E1207")
-    channels, depth = weight.shape
-    size = prod(ctx.input_type(op, 0).shape)
-    rows, rest = divmod(size, depth)
-    if rest or rows * channels != prod(ctx.output_type(op).shape):
-        unsupported(ctx, op, f"data of {size} values does not match weights {weight.shape}", code="E1207")
-    return rows, depth, channels
+    return reshaped(finish_layer(ctx, op, acc, layer=layer, rounding=rounding), shape, span)
 
 
 def _convert_hybrid(ctx: ConvertContext, op: OperatorView) -> Expr:
     """Float32 data with integer weights: rows, quantised one by one, and the output's shape."""
-    (rows, depth, channels), span, shape = _extents(ctx, op), ctx.span(op), ctx.output_type(op).shape
-    data = operand(ctx, op, 0)
-    if ctx.input_type(op, 0).shape != (rows, depth):
-        data = call("reshape", [data], ReshapeAttrs((rows, depth)), span=span)
+    span, (rows, shape) = ctx.span(op), dense_shapes(ctx, op)
+    data = reshaped(operand(ctx, op, 0), rows, span)
     result = convert_hybrid(
         ctx,
         op,
@@ -131,7 +107,7 @@ def _convert_hybrid(ctx: ConvertContext, op: OperatorView) -> Expr:
         channel_axis=0,
         asymmetric=bool(op.option("asymmetric_quantize_inputs")),
     )
-    return result if shape == (rows, channels) else call("reshape", [result], ReshapeAttrs(shape), span=span)
+    return reshaped(result, shape, span)
 
 
 register_op(

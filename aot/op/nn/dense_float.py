@@ -13,9 +13,9 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import Bounds, bounds, layer_operands, layer_types, np_layer, tir_layer
+from aot.op.common.move import reshaped
 from aot.op.convert import ConvertContext, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.op.tensor.reshape import ReshapeAttrs
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.te.tensor import Tensor, compute, reduce_axis
@@ -50,18 +50,28 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Bounds, out_type: Te
 
 def convert_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """FULLY_CONNECTED whose data, weights and result are float32: rows, dense, the output's shape."""
-    shape, weight, out = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape, ctx.output_type(op).shape
-    if len(weight) != 2 or op.option("weights_format") != "DEFAULT":
-        unsupported(ctx, op, f"weights of {len(weight)} dimensions in format {op.option('weights_format')}", code="E1207")
-    rows, rest = divmod(prod(shape), weight[1])
-    if rest or rows * weight[0] != prod(out):
-        unsupported(ctx, op, f"data of {prod(shape)} values does not match weights {weight}", code="E1207")
-    span = ctx.span(op)
+    rows, shape = dense_shapes(ctx, op)
     data, *others = layer_operands(ctx, op)
-    if shape != (rows, weight[1]):
-        data = call("reshape", [data], ReshapeAttrs((rows, weight[1])), span=span)
-    result: RelayExpr = call(NAME, [data, *others], Bounds(*bounds(ctx, op)), span=span)
-    return result if out == (rows, weight[0]) else call("reshape", [result], ReshapeAttrs(out), span=span)
+    result = call(NAME, [reshaped(data, rows, ctx.span(op)), *others], Bounds(*bounds(ctx, op)), span=ctx.span(op))
+    return reshaped(result, shape, ctx.span(op))
+
+
+def dense_shapes(ctx: ConvertContext, op: OperatorView) -> tuple[tuple[int, int], tuple[int, ...]]:
+    """FULLY_CONNECTED's data as rows, and the shape of its result: rows of channels, or with `keep_num_dims` as the data.
+
+    Where the file fixes another shape of as many elements, it is that: TFLite Micro's kernels never look at it.
+    """
+    if op.option("weights_format") != "DEFAULT":
+        unsupported(ctx, op, f"weight format {op.option('weights_format')} is not supported")
+    data, weight, declared = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape, ctx.output_shape(op)
+    if len(weight) != 2:
+        unsupported(ctx, op, f"weights of {len(weight)} dimensions", code="E1207")
+    channels, depth = weight
+    rows, rest = divmod(prod(data), depth)
+    if rest or (declared is not None and rows * channels != prod(declared)):
+        unsupported(ctx, op, f"data of {prod(data)} values does not match weights {list(weight)}", code="E1207")
+    keep = op.option("keep_num_dims") and data[-1:] == (depth,)
+    return (rows, depth), declared or ((*data[:-1], channels) if keep else (rows, channels))
 
 
 register_op(

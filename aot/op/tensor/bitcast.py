@@ -32,18 +32,26 @@ class BitcastAttrs:
     dtype: str
 
 
+def _result_shape(data: TensorType, dtype: str) -> tuple[int, ...]:
+    """Larger elements take the last dimension, which must hold one; smaller ones make one more.  TypeRuleError else."""
+    before, after = itemsize(data.dtype), itemsize(dtype)
+    if before == after:
+        return data.shape
+    if before > after:
+        return (*data.shape, before // after)
+    if data.shape[-1:] != (after // before,):
+        raise TypeRuleError(f"bitcast of {data} to {dtype}")
+    return data.shape[:-1]
+
+
 def infer_type(types: Sequence[Type], attrs: BitcastAttrs) -> Type:
     """A tensor -> as many bytes of another type."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype not in DTYPES or attrs.dtype not in DTYPES:
         raise TypeRuleError(f"bitcast of {data} to {attrs.dtype}")
-    found = TensorType(attrs.shape, attrs.dtype)
-    before, after = itemsize(data.dtype), itemsize(attrs.dtype)
-    split = data.shape if before == after else (*data.shape, before // after)
-    joined = data.shape[:-1] if before < after and data.shape[-1:] == (after // before,) else None
-    if found.shape != (joined if before < after else split):
+    if attrs.shape != _result_shape(data, attrs.dtype):
         raise TypeRuleError(f"bitcast of {data} to {attrs.dtype}{list(attrs.shape)}")
-    return found
+    return TensorType(attrs.shape, attrs.dtype)
 
 
 def evaluate(data: Array, *, attrs: BitcastAttrs, out_type: TensorType) -> Array:
@@ -53,10 +61,10 @@ def evaluate(data: Array, *, attrs: BitcastAttrs, out_type: TensorType) -> Array
 @from_tflite("BITCAST", "int8 uint8 int16 uint16 int32 uint32 int64 float32", "bitcast")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """bitcast to the declared type of the result."""
-    out = ctx.output_type(op)
-    require_dtype(ctx, op, ctx.input_type(op, 0), DTYPES)
-    require_dtype(ctx, op, out, DTYPES, what="a result")
-    return call("bitcast", [operand(ctx, op, 0)], BitcastAttrs(out.shape, out.dtype), span=ctx.span(op))
+    data, dtype = ctx.input_type(op, 0), ctx.output_type(op).dtype
+    require_dtype(ctx, op, data, DTYPES)
+    require_dtype(ctx, op, ctx.output_type(op), DTYPES, what="a result")
+    return call("bitcast", [operand(ctx, op, 0)], BitcastAttrs(_result_shape(data, dtype), dtype), span=ctx.span(op))
 
 
 register_op(

@@ -114,7 +114,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     if op.option("fused_activation_function") != "NONE":
         unsupported(ctx, op, "a fused activation is not supported, in TFLite neither")
     axis = int(op.option("axis"))
-    axis = axis + len(out.shape) if axis < 0 else axis
+    axis = axis + len(ctx.input_type(op, 0).shape) if axis < 0 else axis
     args = [_rescaled(ctx, op, i, out) for i in range(len(op.inputs))]
     return call("concatenate", args, ConcatenateAttrs(axis), span=ctx.span(op))
 

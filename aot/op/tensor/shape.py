@@ -34,6 +34,10 @@ def convert_rank(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return const(np.array(len(ctx.input_type(op, 0).shape), numpy_dtype(out.dtype)), span=ctx.span(op))
 
 
+MAX_RANGE = 1 << 20
+"""Elements of a range, which is computed here one by one."""
+
+
 @from_tflite("RANGE", "int32 int64 float32", "")
 def convert_range(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """start, start + delta, ... up to limit (exclusive), all of them constants."""
@@ -47,8 +51,10 @@ def convert_range(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     span = limit[0] - start[0] if out.dtype == "float32" else int(limit[0]) - int(start[0])
     step = delta[0] if out.dtype == "float32" else int(delta[0])
     count = int(np.ceil(np.abs(span / step))) if out.dtype == "float32" else -(-abs(span) // abs(step))
-    if ((span > 0) != (step > 0) and span != 0) or count != out.size:
-        unsupported(ctx, op, f"a range of {count} numbers where {list(out.shape)} is declared", code="E1120")
+    if (span > 0) != (step > 0) and span != 0:
+        unsupported(ctx, op, f"no number of steps of {step} leads over {span}", code="E1122")
+    if count > MAX_RANGE:
+        unsupported(ctx, op, f"a range of {count} numbers, more than {MAX_RANGE}", code="E1216")
     values = np.empty(count, dtype)
     value = start[0]
     for i in range(count):  # a running sum, as the reference computes it
