@@ -198,7 +198,8 @@ USAGE: dict[str, tuple[str, str]] = {
     "E5051": (
         "reports that cannot be compared",
         "The figures come from other tools, options or inputs, so their difference would not be the change's. Make\n"
-        "both reports with the same tools, or say with --allow which difference does not matter.",
+        "both reports with the same tools, or say with --allow which difference does not matter (aot diff compares different\n"
+        "models in any case).",
     ),
     "E5052": (
         "wrong budget",

@@ -257,3 +257,21 @@ def test_diff(cli: Cli, bench: Bench) -> None:
     assert found["added"] == ["b@mps2-an386"]
     assert "| instructions | 1,000 | 1,010 | +10 (+1.00 %) |" in cli("diff", "before", "after", "--force", "--markdown").out
     assert cli("diff", "before", "nowhere").code == 2
+
+
+def test_diff_of_different_models(cli: Cli, bench: Bench) -> None:
+    """Reports of two models, and the models themselves; what else differs is still refused."""
+    for name in ("a", "b"):
+        bench.fingerprint = {"model": {"sha256": name * 64, "file": f"{name}.tflite"}}
+        assert cli("report", f"{name}.tflite", "-o", f"of_{name}").code == 0
+    for before, after in (("of_a", "of_b"), ("a.tflite", "b.tflite")):
+        done = cli("diff", before, after)
+        assert done.code == 0, done.err
+        assert "b@mps2-an386, before a" in done.out
+    assert " b@mps2-an386, before a: other model, same layers: no total moved" in cli("diff", "of_a", "of_b").out
+    assert cli("diff", "a.tflite", "none.tflite").err.startswith("E5001 there is no file 'none.tflite'")
+    bench.fingerprint |= {"compiler": "gcc 13"}
+    assert cli("report", "b.tflite", "-o", "of_b").code == 0
+    refused = cli("diff", "of_a", "of_b")
+    assert refused.code == 2
+    assert refused.err.startswith("E5051 b@mps2-an386: compiler differs")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 NAME = "diff"
 
-Before = Annotated[str, typer.Argument(metavar="A", help="The report.json before, or its folder.", show_default=False)]
-After = Annotated[str, typer.Argument(metavar="B", help="The report.json after, or its folder.", show_default=False)]
+Before = Annotated[str, typer.Argument(metavar="A", help="The report.json before, its folder, or a model.", show_default=False)]
+After = Annotated[str, typer.Argument(metavar="B", help="The report.json after, its folder, or a model.", show_default=False)]
 Models = Annotated[
     list[Path] | None,
     typer.Option("--model", metavar="FILE", help="A and B are git revisions: report FILE of both (. is what is on disk)."),
@@ -110,19 +110,22 @@ def command(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Compare two reports, or two git revisions of models: totals, and the layers and symbols that moved most."""
+    """Compare two reports, two models, or two git revisions of models: totals, and the layers and symbols that moved most."""
     from aot.report.gate.diff import FIELDS, diff_reports, load_reports
     from aot.report.render.markdown import diff_markdown
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
-    parts = frozenset(FIELDS) if force else allowed_parts(allow)
+    parts = frozenset(FIELDS) if force else allowed_parts(allow) | {"model"}
+    how = {"compile": options, "inputs": None, "random": random, "timeout": None}
     if models:
         check_models(models)
-        how = {"compile": options, "inputs": None, "random": random, "timeout": None}
         before, after = (reports_of(r, models, board=board, jobs=jobs, out=out, options=how) for r in (a, b))
-        parts |= {"model"}
         if not before and not after:
             raise UsageError(Problem("E5001", f"neither '{a}' nor '{b}' has {', '.join(map(str, models))}"))
+    elif a.endswith(".tflite") and b.endswith(".tflite"):
+        before, after = (reports_of(".", [Path(m)], board=board, jobs=jobs, out=out, options=how) for m in (a, b))
+        if not before or not after:
+            raise UsageError(Problem("E5001", f"there is no file '{b if before else a}'"))
     else:
         before, after = load_reports(Path(a)), load_reports(Path(b))
     found = diff_reports(before, after, allow=parts)

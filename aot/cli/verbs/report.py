@@ -378,16 +378,22 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
             out.line(f"  {line}")
 
 
+def pair_title(pair: Mapping[str, Any]) -> str:
+    """`kws@mps2-an386, before kws_v1: other model, same layers`."""
+    parts = [f"other {', '.join(c['field'] for c in pair['fingerprint'])}"] if pair["fingerprint"] else []
+    if any(c["field"] == "model" for c in pair["fingerprint"]):
+        parts.append("same layers" if pair["same_layers"] else "other layers")
+    before = f", before {pair['previous_name']}" if pair["previous_name"] != pair["name"] else ""
+    return f"{pair['name']}@{pair['board']}{before}" + (f": {', '.join(parts)}" if parts else "")
+
+
 def show_changes(out: Output, changes: Mapping[str, Any], *, top: int) -> None:
     """The totals that moved, and the layers and symbols that moved most, of every pair."""
     from aot.report.gate.diff import change_text, total_rows
 
     for pair in changes["pairs"]:
         rows = [row for row in total_rows(pair) if row[3] != "="]
-        parts = ", ".join(c["field"] for c in pair["fingerprint"])
-        out.line(
-            f" {pair['name']}@{pair['board']}" + (f": other {parts}" if parts else "") + ("" if rows else ": no total moved")
-        )
+        out.line(f" {pair_title(pair)}" + ("" if rows else ": no total moved"))
         if pair["outputs_changed"]:
             out.line("  the outputs changed for the same model and inputs")
         if rows:

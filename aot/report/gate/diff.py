@@ -10,6 +10,7 @@ from typing import Any
 from aot.errors import Problem, UsageError
 from aot.report.figures.report import SCHEMA, Report, key_of
 from aot.report.gate.baseline import BASELINE_SCHEMA
+from aot.report.gate.match import match_layers, same_layers
 
 FIELDS = ("tool", "model", "compiler", "flags", "emulator", "options", "inputs")
 """Parts of the fingerprint without which figures cannot be compared (the outputs' checksum is a result, no condition)."""
@@ -128,7 +129,9 @@ def compare(a: Report, b: Report) -> dict[str, Any]:
     outputs = [r["fingerprint"]["outputs"]["crc32"] for r in (a, b)]
     return {
         "name": b["name"],
+        "previous_name": a["name"],
         "board": b["board"],
+        "same_layers": same_layers(a["layers"], b["layers"]),
         "fingerprint": changed_fields(a, b),
         "outputs_changed": same_work and outputs[0] != outputs[1],
         "exact": {"before": a["verdict"]["exact"], "after": b["verdict"]["exact"]},
@@ -146,17 +149,6 @@ def moved(before: int | None, after: int | None) -> dict[str, Any]:
     return {"before": before, "after": after, "change": after - before, "percent": percent}
 
 
-def _layer_keys(report: Report) -> dict[tuple[str, str, int], Mapping[str, Any]]:
-    """Layers by operator, name of the result and occurrence, so that an inserted layer does not shift all that follow."""
-    keys: dict[tuple[str, str, int], Mapping[str, Any]] = {}
-    for layer in report["layers"]:
-        n = 0
-        while (layer["op"], layer["name"], n) in keys:
-            n += 1
-        keys[layer["op"], layer["name"], n] = layer
-    return keys
-
-
 def _bytes_of(layer: Mapping[str, Any] | None) -> int | None:
     if layer is None or layer["code"] is None:
         return None
@@ -165,16 +157,15 @@ def _bytes_of(layer: Mapping[str, Any] | None) -> int | None:
 
 def _layer_movers(a: Report, b: Report) -> list[dict[str, Any]]:
     """Layers whose instructions, bytes or kernel changed; a layer that only one side has counts from or to nothing."""
-    before, after = _layer_keys(a), _layer_keys(b)
     rows = []
-    for key in [*after, *(k for k in before if k not in after)]:
-        x, y = before.get(key), after.get(key)
+    for i, j in match_layers(a["layers"], b["layers"]):
+        x, y = (None if k is None else layers[k] for k, layers in ((i, a["layers"]), (j, b["layers"])))
         here = y if y is not None else x
         assert here is not None
         row = {
             "layer": here["index"],
-            "op": key[0],
-            "name": key[1],
+            "op": here["op"],
+            "name": here["name"],
             "status": "added" if x is None else "removed" if y is None else "changed",
             "kernel": {"before": x and x["kernel"], "after": y and y["kernel"]},
             "instructions": moved(_known(x, "instructions", y), _known(y, "instructions", x)),
@@ -203,7 +194,10 @@ def _bytes_pair(x: Mapping[str, Any] | None, y: Mapping[str, Any] | None) -> tup
 def _symbol_movers(a: Report, b: Report) -> list[dict[str, Any]]:
     if a["flash"] is None or b["flash"] is None:
         return []
-    before, after = ({(s["name"], s["file"]): s["bytes"] for s in r["flash"]["symbols"]} for r in (a, b))
+    names = a["name"], b["name"]
+    before, after = (
+        {(_renamed(s["name"], *names), _renamed(s["file"], *names)): s["bytes"] for s in r["flash"]["symbols"]} for r in (a, b)
+    )
     rows = [
         {"name": name, "file": file, **moved(before.get((name, file), 0), after.get((name, file), 0))}
         for name, file in sorted({*before, *after})
@@ -211,14 +205,30 @@ def _symbol_movers(a: Report, b: Report) -> list[dict[str, Any]]:
     return sorted((r for r in rows if r["change"]), key=lambda r: (-abs(r["change"]), r["name"], r["file"]))
 
 
+def _renamed(text: str, before: str, after: str) -> str:
+    """A symbol or file of the model `before` as that of the model `after` is called."""
+    return after + text[len(before) :] if text.startswith((f"{before}_", f"{before}.")) else text
+
+
+def pair_keys(a: Mapping[str, Report], b: Mapping[str, Report]) -> list[tuple[str, str]]:
+    """Equal keys, and reports of different models where each side has a single one for a board."""
+    pairs = [(k, k) for k in a if k in b]
+    for board in sorted({r["board"] for r in a.values()}):
+        before, after = ([k for k, r in x.items() if r["board"] == board] for x in (a, b))
+        if len(before) == len(after) == 1 and before != after:
+            pairs.append((before[0], after[0]))
+    return sorted(pairs, key=lambda p: p[1])
+
+
 def diff_reports(a: Mapping[str, Report], b: Mapping[str, Report], *, allow: Collection[str] = ()) -> dict[str, Any]:
-    """All pairs of equal key compared (E5051 where they must not be), and the keys that only one side has."""
-    check_comparable(a, b, allow=allow)
+    """All pairs compared (E5051 where they must not be), and the keys that only one side has."""
+    pairs = pair_keys(a, b)
+    check_comparable({after: a[before] for before, after in pairs}, b, allow=allow)
     return {
         "schema": DIFF_SCHEMA,
-        "pairs": [compare(a[k], b[k]) for k in sorted(a.keys() & b.keys())],
-        "added": sorted(b.keys() - a.keys()),
-        "removed": sorted(a.keys() - b.keys()),
+        "pairs": [compare(a[before], b[after]) for before, after in pairs],
+        "added": sorted(b.keys() - {after for _, after in pairs}),
+        "removed": sorted(a.keys() - {before for before, _ in pairs}),
     }
 
 

@@ -179,7 +179,10 @@ def diff_markdown(diff: Mapping[str, Any], *, top: int) -> str:
     parts = []
     for pair in diff["pairs"]:
         lines = [f"### {cell(pair['name'])} on {cell(pair['board'])}", ""]
+        lines += [f"- before: {cell(pair['previous_name'])}"] if pair["previous_name"] != pair["name"] else []
         lines += [f"- {f['field']} differs" for f in pair["fingerprint"]]
+        if any(f["field"] == "model" for f in pair["fingerprint"]):
+            lines.append(f"- {'the same' if pair['same_layers'] else 'other'} layers")
         lines += ["- the outputs changed for the same model and inputs"] if pair["outputs_changed"] else []
         rows = [(m, e["before"], e["after"], change_text(e)) for m, e in pair["totals"].items()
                 if e["before"] is not None or e["after"] is not None]  # fmt: skip

@@ -20,6 +20,7 @@ from aot.report.gate.diff import (
     moved,
     total_rows,
 )
+from aot.report.gate.match import match_layers, same_layers
 from aot.report.render.markdown import diff_markdown
 from tests.report.sample_report import host_sample, layer, sample
 
@@ -154,8 +155,60 @@ def test_figures_that_one_side_lacks_have_no_change() -> None:
 
 
 def test_added_and_removed_models() -> None:
-    found = diff_reports(keyed(sample("a")), keyed(sample("b")))
-    assert (found["added"], found["removed"], found["pairs"]) == (["b@mps2-an386"], ["a@mps2-an386"], [])
+    found = diff_reports(keyed(sample("a"), sample("c")), keyed(sample("b"), sample("c")))
+    assert (found["added"], found["removed"]) == (["b@mps2-an386"], ["a@mps2-an386"])
+    assert [p["name"] for p in found["pairs"]] == ["c"]
+
+
+def retrained(name: str) -> dict[str, Any]:
+    """The same layers with other weights, scales and names of tensors."""
+    report = sample(name)
+    report["fingerprint"]["model"]["sha256"] = "cd" * 32
+    for x in report["layers"]:
+        x["name"] = f"sequential_1/{x['name']}_2"
+    for s in report["flash"]["symbols"]:
+        s["name"], s["file"] = (f"{name}{text[3:]}" if text.startswith("net") else text for text in (s["name"], s["file"]))
+    return report
+
+
+@pytest.mark.parametrize("name", ["net", "other"])
+def test_a_retrained_model_has_the_same_layers(name: str) -> None:
+    """Under its old name or another one."""
+    (pair,) = diff_reports(keyed(sample()), keyed(retrained(name)), allow=["model"])["pairs"]
+    assert pair["same_layers"]
+    assert pair["layers"] == pair["symbols"] == []
+    assert (pair["previous_name"], pair["name"]) == ("net", name)
+    text = diff_markdown(diff_reports(keyed(sample()), keyed(retrained(name)), allow=["model"]), top=5)
+    assert "- the same layers" in text
+
+
+def test_layers_match_by_structure_then_by_name() -> None:
+    def layers(text: str) -> list[dict[str, Any]]:
+        """`C4:a` is a CONV_2D with 4 channels called a; P: PAD, D: FULLY_CONNECTED."""
+        found = []
+        for word in text.split():
+            kind, _, name = word.partition(":")
+            op = {"C": "CONV_2D", "P": "PAD", "D": "FULLY_CONNECTED"}[kind[0]]
+            found.append({"op": op, "name": name, "output": {"shape": [1, int(kind[1:])], "dtype": "int8"}})
+        return found
+
+    def pairs(before: str, after: str) -> list[tuple[int | None, int | None]]:
+        return match_layers(layers(before), layers(after))
+
+    assert pairs("C4:a C4:b D2:c", "C4:x C4:y D2:z") == [(0, 0), (1, 1), (2, 2)]
+    assert pairs("C4:a C8:b D2:c", "C4:x P8:p C8:y D2:z") == [(0, 0), (None, 1), (1, 2), (2, 3)]
+    assert pairs("C4:a C4:b", "C4:a C4:new C4:b") == [(0, 0), (None, 1), (1, 2)]  # equal structure: the names decide
+    assert pairs("C4:a C8:b D2:c", "C4:a C9:b D2:c") == [(0, 0), (1, 1), (2, 2)]  # a wider layer is a change
+    assert pairs("P4:p C4:a C4:b C4:c", "C4:a C4:b C4:c P9:p") == [(1, 0), (2, 1), (3, 2), (0, 3)]  # moved, found by name
+    assert pairs("C4:a D2:c", "C4:a") == [(0, 0), (1, None)]
+    assert same_layers(layers("C4:a D2:c"), layers("C4:x D2:y"))
+    assert not same_layers(layers("C4:a D2:c"), layers("C4:x D3:y"))
+
+
+def test_many_layers_are_matched_quickly() -> None:
+    before = [layer(i, op=f"OP{i % 7}") for i in range(600)]
+    after = [layer(i, op=f"OP{i % 7}") | {"name": f"n{i}"} for i in range(1, 600)]
+    assert match_layers(before, after) == [(i + 1, i) for i in range(599)] + [(0, None)]
 
 
 def test_load_from_file_and_folder(tmp_path: Path) -> None:
