@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aot.explain_python import PYTHON
 from aot.explain_usage import USAGE
 
 _MODEL: dict[str, tuple[str, str]] = {
@@ -382,5 +383,5 @@ _MODEL: dict[str, tuple[str, str]] = {
 }
 """Models, fit, verification, and our own faults."""
 
-EXPLANATIONS: dict[str, tuple[str, str]] = dict(sorted({**_MODEL, **USAGE}.items()))
+EXPLANATIONS: dict[str, tuple[str, str]] = dict(sorted({**_MODEL, **USAGE, **PYTHON}.items()))
 """code -> (title, explanation)"""

@@ -139,7 +139,7 @@ USAGE: dict[str, tuple[str, str]] = {
     ),
     "E5030": (
         "no such pass",
-        "The name given to --disable-pass, --after, or PassContext(disabled=...) is not a pass of this compiler,\n"
+        "The name given to --disable-pass, --after, or PassContext(disabled_pass=...) is not a pass of this compiler,\n"
         "or not one of the pipeline at hand. The message lists the names.",
     ),
     "E5031": (

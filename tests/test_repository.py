@@ -56,7 +56,7 @@ _CORE = "ir errors support"
 _KERNELS = f"op numerics te tir target.base relay {_CORE} version"
 _LAYERS: tuple[tuple[str, str], ...] = (
     ("errors", "support"),
-    ("explain", "explain_usage"),
+    ("explain", "explain_python explain_usage"),
     ("ir", "errors support"),
     ("relay", _CORE),
     ("target.base", _CORE),

@@ -249,7 +249,9 @@ class GraphWalk:
             self._check_operands(op)
             found = converter(self, op)
         except TypeRuleError as error:
-            self._refuse(op, "E1121", str(error))
+            if error.__cause__ is not None:  # the rule's fault, not the model's
+                self._refuse(op, "E1124", f"the converter does not understand it ({error.message})")
+            self._refuse(op, "E1121", error.message)
         except _Unknowable:
             return None
         except AotError:

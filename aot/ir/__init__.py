@@ -1,1 +1,7 @@
+"""What both IRs share: modules, types, operators, passes."""
 
+from __future__ import annotations
+
+from aot.ir.module import IRModule
+
+__all__ = ["IRModule"]

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from aot.ir.module import BaseFunc
+from aot.errors import Problem, UsageError
 from aot.ir.op import Array
 from aot.ir.type import TensorType
+from aot.support.caller import call_place
+
+
+@runtime_checkable
+class BaseFunc(Protocol):
+    """What relay.Function and tir.PrimFunc have in common for the module: nothing but being a function."""
+
 
 Evaluate = Callable[[Any, Sequence[Array]], list[Array]]
 """(function, input arrays) -> output arrays"""
@@ -19,7 +26,8 @@ class Dialect:
     """One kind of function: its class, printer and verifier.
 
     `to_text(function, name)` prints; `verify(function, name)` raises InternalError where the function is not well-formed.
-    `input_types` and `evaluate` are there where a function can be run on arrays alone.
+    `input_types` and `evaluate` are there where a function can be run on arrays alone.  `from_expr` makes a function of an
+    expression, None of what is none of this IR.
     """
 
     name: str
@@ -28,6 +36,7 @@ class Dialect:
     verify: Callable[[Any, str], None]
     input_types: Callable[[Any], list[TensorType]] | None = None
     evaluate: Evaluate | None = None
+    from_expr: Callable[[Any], BaseFunc | None] | None = None
 
 
 _DIALECTS: dict[str, Dialect] = {}
@@ -44,6 +53,18 @@ def register_dialect(new: Dialect) -> Dialect:
 def dialect(name: str) -> Dialect:
     """The IR called "relay" or "tir"; KeyError when its package has not been imported."""
     return _DIALECTS[name]
+
+
+def function_of(expr: Any) -> BaseFunc:
+    """The function that an expression, or a function, makes; UsageError E5104 for what belongs to no IR."""
+    for candidate in _DIALECTS.values():
+        if isinstance(expr, candidate.func_class):
+            found: BaseFunc = expr
+            return found
+        made = candidate.from_expr(expr) if candidate.from_expr is not None else None
+        if made is not None:
+            return made
+    raise UsageError(Problem("E5104", f"{type(expr).__name__} is neither an expression nor a function", call_place()))
 
 
 def dialect_of(func: BaseFunc) -> Dialect:

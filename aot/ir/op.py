@@ -6,15 +6,19 @@ file in `aot/op`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, is_dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
+from aot.errors import Problem, UsageError
+from aot.ir.attr_map import AttrMap, RegistryError
 from aot.ir.type import Type
-from aot.support.registry import AttrMap
+from aot.support.caller import call_place
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -32,6 +36,58 @@ class OpPattern(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Argument:
+    """A tensor operand: its name, its type in words (`int8 [N, H, W, C]`), and what it is.
+
+    A name that begins with `*` stands for any number of operands, one that ends with `?` may be left out.
+    """
+
+    name: str
+    type: str
+    doc: str
+
+    @property
+    def is_variadic(self) -> bool:
+        return self.name.startswith("*")
+
+    @property
+    def is_optional(self) -> bool:
+        return self.name.endswith("?")
+
+
+VARIABLE = -1
+"""`num_inputs` of an operator whose number of operands varies."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpInfo:
+    """What is known of an operator besides its functions: operands, the class of its attributes, if it has any, a line of text.
+
+    `num_inputs` is VARIABLE where an argument may be repeated or left out.
+    """
+
+    name: str
+    num_inputs: int
+    arguments: tuple[Argument, ...]
+    attrs_type: type | None
+    doc: str
+
+    @property
+    def fewest(self) -> int:
+        """The least number of operands."""
+        return sum(not (a.is_variadic or a.is_optional) for a in self.arguments)
+
+    @property
+    def most(self) -> int | None:
+        """The largest number of operands; None where there is no limit."""
+        return None if any(a.is_variadic for a in self.arguments) else len(self.arguments)
+
+    def signature(self) -> str:
+        """`nn.conv2d(data, weight)`."""
+        return f"{self.name}({', '.join(a.name for a in self.arguments)})"
+
+
+@dataclass(frozen=True, slots=True)
 class Op:
     """A primitive operator, by name (`nn.conv2d`)."""
 
@@ -39,6 +95,46 @@ class Op:
 
     def __str__(self) -> str:
         return self.name
+
+    @staticmethod
+    def get(name: str) -> Op:
+        """The registered operator of that name; UsageError E5101 if there is none."""
+        op_info(name)
+        return Op(name)
+
+    @staticmethod
+    def list_op_names() -> tuple[str, ...]:
+        """All registered operators, sorted."""
+        load_operators()
+        return tuple(OP_INFO)
+
+    @property
+    def num_inputs(self) -> int:
+        return op_info(self.name).num_inputs
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        return op_info(self.name).arguments
+
+    @property
+    def attrs_type(self) -> type | None:
+        return op_info(self.name).attrs_type
+
+    def get_attr(self, title: str) -> Any:
+        """An entry of the attribute map called `title` (`TOpPattern`); UsageError E5103 where there is none."""
+        return _attr_map(title).get(self.name)
+
+    def has_attr(self, title: str) -> bool:
+        return self.name in _attr_map(title)
+
+    def set_attr(self, title: str, value: Any, *, plevel: int = 10) -> None:
+        """Enter a value into an attribute map; one of the same plevel must not be there yet (E5102)."""
+        op_info(self.name)
+        _attr_map(title).set(self.name, value, plevel=plevel)
+
+    def reset_attr(self, title: str) -> None:
+        """Forget the entry of an attribute map, if there is one."""
+        _attr_map(title).reset(self.name)
 
 
 InferType = Callable[[Sequence[Type], Any], Type]
@@ -48,10 +144,18 @@ Evaluate = Callable[..., Any]
 """(*numpy arguments, attrs=..., out_type=...) -> numpy result (a tuple where the type is a tuple); exact, never in place."""
 
 
-class TypeRuleError(Exception):
-    """Argument types that an operator's type rule does not accept; the caller adds the span."""
+class TypeRuleError(UsageError):
+    """E5100: operands or attributes that an operator's type rule does not accept.
+
+    `message` is the bare text; converters and verifiers put it into an error of their own.
+    """
+
+    def __init__(self, message: str, *, where: str = "") -> None:
+        super().__init__(Problem("E5100", message, where))
+        self.message = message
 
 
+OP_INFO: AttrMap[OpInfo] = AttrMap("description")
 T_OP_PATTERN: AttrMap[OpPattern] = AttrMap("TOpPattern")
 F_INFER_TYPE: AttrMap[InferType] = AttrMap("FInferType")
 F_EVALUATE: AttrMap[Evaluate] = AttrMap("FEvaluate")
@@ -61,14 +165,29 @@ F_DOC: AttrMap[str] = AttrMap("FDoc")
 
 def register_op(
     name: str,
+    num_inputs: int,
     *,
+    arguments: Iterable[tuple[str, str, str]],
+    attrs_type: type | None,
     pattern: OpPattern,
     infer_type: InferType,
     evaluate: Evaluate,
     doc: str,
     is_view: bool = False,
 ) -> Op:
-    """Enter an operator into the attribute maps; `is_view` says that the result has the very bytes of the first argument."""
+    """Enter an operator into the attribute maps.
+
+    `arguments` are (name, type in words, what it is) of the operands, see Argument; `num_inputs` is their number, or VARIABLE.
+    `attrs_type` is the dataclass of the attributes.  `is_view` says that the result has the very bytes of the first operand.
+    UsageError E5102 names everything that is wrong with a registration, and its place.
+    """
+    info = OpInfo(name, num_inputs, _arguments(name, arguments), attrs_type, doc)
+    wrong = [*_info_faults(info), *_function_faults(pattern, infer_type, evaluate)]
+    if not wrong and name in OP_INFO:
+        wrong.append("is registered already; aot.ir.op.reset_op forgets it")
+    if wrong:
+        raise UsageError(*(Problem("E5102", f"operator '{name}' {fault}", call_place()) for fault in wrong))
+    OP_INFO.set(name, info)
     T_OP_PATTERN.set(name, pattern)
     F_INFER_TYPE.set(name, infer_type)
     F_EVALUATE.set(name, evaluate)
@@ -76,3 +195,92 @@ def register_op(
     if is_view:
         F_IS_VIEW.set(name, is_view)
     return Op(name)
+
+
+def reset_op(name: str) -> None:
+    """Forget an operator, in every attribute map; UsageError E5101 where there is none."""
+    op_info(name)
+    for attr_map in AttrMap.all():
+        attr_map.reset(name)
+
+
+def op_info(name: str) -> OpInfo:
+    """The description of a registered operator; UsageError E5101 if there is none."""
+    found = OP_INFO.find(name)
+    if found is None:
+        load_operators()
+        found = OP_INFO.find(name)
+    if found is None:
+        raise UsageError(Problem("E5101", f"there is no operator '{name}'{_similar(name)}", call_place()))
+    return found
+
+
+def load_operators() -> None:
+    """Fill the registry with the operators of `aot.op`.
+
+    They are above this package, so the import is by name and happens at the first question.
+    """
+    importlib.import_module("aot.op").load_all()
+
+
+def _similar(name: str) -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, list(OP_INFO), n=3) or [o for o in OP_INFO if o.rpartition(".")[2] == name.rpartition(".")[2]]
+    return f"; did you mean {', '.join(found)}?" if found else ""
+
+
+def _arguments(name: str, given: Any) -> tuple[Argument, ...]:
+    try:
+        found = tuple(Argument(*a) for a in given)
+    except TypeError:
+        found = (Argument("", "", ""),)
+    if not all(isinstance(v, str) and v for a in found for v in (a.name, a.type, a.doc)):
+        message = f"operator '{name}': arguments are triples of strings: (name, type, doc)"
+        raise UsageError(Problem("E5102", message, call_place()))
+    return found
+
+
+def _info_faults(info: OpInfo) -> Iterable[str]:
+    if not isinstance(info.name, str) or not all(p.isidentifier() for p in info.name.split(".")):
+        yield "needs a name of words with dots between them, such as nn.conv2d"
+    names = [a.name for a in info.arguments]
+    if len(set(names)) != len(names):
+        yield f"has two arguments of one name: {', '.join(names)}"
+    if any(a.is_variadic for a in info.arguments[:-1]):
+        yield "may repeat its last argument only"
+    expected = len(names) if info.fewest == info.most else VARIABLE
+    if info.num_inputs != expected:
+        yield f"has num_inputs {info.num_inputs!r}, its arguments ({', '.join(names)}) make {expected}"
+    if info.attrs_type is not None and not (isinstance(info.attrs_type, type) and is_dataclass(info.attrs_type)):
+        yield f"has attrs_type {info.attrs_type!r}, which is no dataclass"
+    if not isinstance(info.doc, str):
+        yield "has a doc that is no string"
+
+
+def _function_faults(pattern: Any, infer_type: Any, evaluate: Any) -> Iterable[str]:
+    if not isinstance(pattern, OpPattern):
+        yield f"has pattern {pattern!r}; it is one of {', '.join(f'OpPattern.{p.name}' for p in OpPattern)}"
+    if not callable(infer_type) or not _takes(infer_type, 2):
+        yield "has an infer_type that cannot be called with (types, attrs)"
+    if not callable(evaluate):
+        yield "has an evaluate that cannot be called"
+
+
+def _takes(func: Callable[..., Any], count: int) -> bool:
+    """Whether `func` may be called with so many positional arguments."""
+    try:
+        inspect.signature(func).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        return True
+    return True
+
+
+def _attr_map(title: str) -> AttrMap[Any]:
+    load_operators()
+    for candidate in AttrMap.all():
+        if candidate.title == title:
+            return candidate
+    raise RegistryError("E5103", f"there is no attribute map '{title}'; there are {', '.join(m.title for m in AttrMap.all())}")

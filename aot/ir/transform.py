@@ -3,12 +3,15 @@
 A pass takes a well-formed IRModule and returns one; between those two points anything is allowed.  Passes are values:
 decorate a function with `function_pass` (each relay Function of the module), `prim_func_pass` (each tir PrimFunc) or
 `module_pass` (the module as a whole), and it becomes a `Pass`, entered by name into the registry that `aot dump --after` and
-the documentation read.
+the documentation read.  `register_pass` does the same for passes from outside of this package, and says after which pass of the
+compiler they run.  Names are in snake case; `FuseOps` is understood as `fuse_ops`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import importlib
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -17,6 +20,7 @@ from typing import Any
 from aot.errors import Problem, UsageError
 from aot.ir.dialect import dialect
 from aot.ir.module import IRModule
+from aot.support.caller import call_place
 
 Transform = Callable[[IRModule, "PassContext"], IRModule]
 
@@ -32,13 +36,14 @@ class Option:
 
 _PASSES: dict[str, Pass] = {}
 _OPTIONS: dict[str, Option] = {}
+_AFTER: dict[str, list[Pass]] = {}
 _STACK: ContextVar[tuple[PassContext, ...]] = ContextVar("aot_pass_context", default=())
 
 
 def register_option(key: str, default: Any, doc: str) -> Option:
     """Declare a configuration key; a value given for it later must have the type of the default."""
     if key in _OPTIONS:
-        raise ValueError(f"option {key} is registered twice")
+        raise UsageError(Problem("E5102", f"the pass option {key} is registered twice", call_place()))
     _OPTIONS[key] = Option(key, default, doc)
     return _OPTIONS[key]
 
@@ -68,14 +73,27 @@ class Instrument:
 class PassContext:
     """What passes run under; a context manager, innermost wins.
 
-    A pass runs when it is required, or when its opt_level is not above `opt_level` and its name not in `disabled`.
-    `config` sets options by key (`register_option`).  Entering raises UsageError for names that nobody registered.
+    A pass runs when it is required, or named in `required_pass`, or when its opt_level is not above `opt_level` and its name
+    not in `disabled_pass`.  `config` sets options by key (`register_option`).  `add_pass` are pairs (name, pass): after the pass
+    of that name, where it stands in a sequence, the other one runs; it is a Pass, the name of one, or a function that takes a
+    module and returns one.  UsageError says what is wrong: E5034 when the context is made, E5030 to E5033 when it is entered.
     """
 
     opt_level: int = 2
-    disabled: frozenset[str] = frozenset()
+    required_pass: Collection[str] = frozenset()
+    disabled_pass: Collection[str] = frozenset()
     config: Mapping[str, Any] = field(default_factory=dict)
-    instruments: tuple[Instrument, ...] = ()
+    instruments: Sequence[Instrument] = ()
+    add_pass: Sequence[tuple[str, Pass | str | Callable[[IRModule], IRModule]]] = ()
+
+    def __post_init__(self) -> None:
+        wrong = list(_context_faults(self))
+        if wrong:
+            raise UsageError(*(Problem("E5034", message, call_place()) for message in wrong))
+        for key in ("required_pass", "disabled_pass"):
+            object.__setattr__(self, key, frozenset(pass_name(n) for n in getattr(self, key)))
+        object.__setattr__(self, "instruments", tuple(self.instruments))
+        object.__setattr__(self, "add_pass", tuple((pass_name(n), _as_pass(p)) for n, p in self.add_pass))
 
     @staticmethod
     def current() -> PassContext:
@@ -84,17 +102,28 @@ class PassContext:
         return stack[-1] if stack else PassContext()
 
     def option(self, key: str) -> Any:
-        """The value of a configuration key: as configured, else its default."""
+        """The value of a configuration key: as configured, else its default; UsageError E5032 for an unknown key."""
+        if key not in _OPTIONS:
+            raise UsageError(*_check_config({key: None}))
         return self.config.get(key, _OPTIONS[key].default)
 
     def enables(self, candidate: Pass) -> bool:
         """Whether a Sequential runs this pass."""
-        if candidate.required:
+        if candidate.required or candidate.name in self.required_pass:
             return True
-        return candidate.opt_level <= self.opt_level and candidate.name not in self.disabled
+        return candidate.opt_level <= self.opt_level and candidate.name not in self.disabled_pass
+
+    def added_after(self, name: str) -> list[Pass]:
+        """The passes that run after the one of that name: those registered so, then those of `add_pass`."""
+        return [*_AFTER.get(name, ()), *(p for n, p in self.add_pass if n == name and isinstance(p, Pass))]
 
     def __enter__(self) -> PassContext:
-        problems = [*_check_disabled(self.disabled), *_check_config(self.config)]
+        added = frozenset(n for n, _ in self.add_pass)
+        problems = [
+            *_check_disabled(frozenset(self.disabled_pass)),
+            *_check_known(frozenset(self.required_pass) | added),
+            *_check_config(self.config),
+        ]
         if problems:
             raise UsageError(*problems)
         _STACK.set((*_STACK.get(), self))
@@ -108,12 +137,61 @@ class PassContext:
             instrument.exit(self)
 
 
-def _check_disabled(names: frozenset[str]) -> Iterator[Problem]:
+def pass_name(name: str) -> str:
+    """`fuse_ops` of `FuseOps`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _context_faults(context: PassContext) -> Iterator[str]:
+    if type(context.opt_level) is not int or context.opt_level < 0:
+        yield f"opt_level is a number from 0 on, not {context.opt_level!r}"
+    for key in ("required_pass", "disabled_pass"):
+        names = getattr(context, key)
+        if isinstance(names, str) or not isinstance(names, Collection) or not all(isinstance(n, str) for n in names):
+            yield f"{key} takes a list of names of passes, not {names!r}"
+    if not isinstance(context.config, Mapping) or not all(isinstance(k, str) for k in context.config):
+        yield f"config takes a dictionary of options by name, not {context.config!r}"
+    if not isinstance(context.instruments, list | tuple) or not all(isinstance(i, Instrument) for i in context.instruments):
+        yield f"instruments takes a list of aot.ir.transform.Instrument, not {context.instruments!r}"
+    if not isinstance(context.add_pass, list | tuple) or not all(map(_is_addition, context.add_pass)):
+        yield f"add_pass takes a list of pairs (name of a pass, pass to run after it), not {context.add_pass!r}"
+
+
+def _is_addition(pair: Any) -> bool:
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
+        return False
+    return isinstance(pair[1], Pass | str) or callable(pair[1])
+
+
+def _as_pass(given: Any) -> Pass:
+    if isinstance(given, Pass):
+        return given
+    if isinstance(given, str):
+        return get_pass(given)
+    return Pass(_name(given), lambda module, _context: given(module), doc=given.__doc__ or "")
+
+
+def is_pass(name: str) -> bool:
+    """Whether there is a pass of that name.
+
+    The compiler's own lie in packages above this one, which are imported by name when a name is not known yet.
+    """
+    if pass_name(name) not in _PASSES:
+        for package in ("aot.relay.transform", "aot.tir.transform"):
+            importlib.import_module(package)
+    return pass_name(name) in _PASSES
+
+
+def _check_known(names: frozenset[str]) -> Iterator[Problem]:
     for name in sorted(names):
-        known = _PASSES.get(name)
-        if known is None:
+        if not is_pass(name):
             yield Problem("E5030", f'there is no pass "{name}"; passes are {", ".join(sorted(_PASSES))}')
-        elif known.required:
+
+
+def _check_disabled(names: frozenset[str]) -> Iterator[Problem]:
+    yield from _check_known(names)
+    for name in sorted(names & _PASSES.keys()):
+        if _PASSES[name].required:
             yield Problem("E5031", f'the pass "{name}" is required and cannot be disabled')
 
 
@@ -146,6 +224,8 @@ class Pass:
         except Exception as error:
             error.add_note(f"in pass {self.name}")
             raise
+        if not isinstance(result, IRModule):
+            raise UsageError(Problem("E5035", f'the pass "{self.name}" returned a {type(result).__name__}, not an IRModule'))
         for instrument in context.instruments:
             instrument.after(result, self)
         return result
@@ -153,40 +233,90 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Sequential:
-    """Passes one after another, each skipped where the current context does not enable it."""
+    """Passes one after another, each skipped where the current context does not enable it.
+
+    After the last one of a name follow the passes that are registered to come after it, and those of the context's `add_pass`.
+    """
 
     passes: tuple[Pass, ...]
     name: str = "sequential"
 
     def __call__(self, module: IRModule) -> IRModule:
         context = PassContext.current()
-        for step in self.passes:
-            if context.enables(step):
-                module = step(module)
+        last = {step.name: i for i, step in enumerate(self.passes)}
+        for i, step in enumerate(self.passes):
+            for one in (step, *(context.added_after(step.name) if last[step.name] == i else ())):
+                if context.enables(one):
+                    module = one(module)
         return module
 
     def until(self, name: str) -> Sequential:
         """The passes up to and with the last one called `name` (`aot dump --after`); UsageError if there is none."""
         names = [p.name for p in self.passes]
+        name = pass_name(name)
         if name not in names:
             known = ", ".join(dict.fromkeys(names))
             raise UsageError(Problem("E5030", f'there is no pass "{name}" in {self.name}; its passes are {known}'))
         return Sequential(self.passes[: len(names) - names[::-1].index(name)], f"{self.name} until {name}")
 
 
-def register_pass(new: Pass) -> Pass:
-    """Enter a pass into the registry; a second one of the name raises ValueError."""
+def enter_pass(new: Pass) -> Pass:
+    """Enter a pass into the registry; UsageError E5102 where there is one of the name."""
     if new.name in _PASSES:
-        raise ValueError(f"pass {new.name} is registered twice")
+        raise UsageError(Problem("E5102", f'the pass "{new.name}" is registered twice', call_place()))
     _PASSES[new.name] = new
     return new
 
 
+def register_pass(
+    opt_level: int, name: str = "", required: bool = False, *, on: str = "module", after: str = ""
+) -> Callable[[Callable[[Any, PassContext], Any]], Pass]:  # fmt: skip
+    """Make a pass of a function, `@register_pass(opt_level=1, name="my_pass")`.
+
+    The function takes (module, context) and returns a module; with `on` "relay" or "tir" it takes and returns each function of
+    that IR.  `name` defaults to the function's.  With `after` it runs in every compilation, after the pass of that name; else
+    where PassContext(add_pass=...) puts it.  UsageError E5036 names what is wrong.
+    """
+    known = {"module": None, "relay": "relay", "tir": "tir"}
+    wrong = []
+    if type(opt_level) is not int or opt_level < 0:
+        wrong.append(f"opt_level is a number from 0 on, not {opt_level!r}")
+    if not isinstance(name, str) or not isinstance(after, str):
+        wrong.append("name and after are strings")
+    elif after and not is_pass(after):
+        wrong.append(f'there is no pass "{after}" to run after; passes are {", ".join(sorted(_PASSES))}')
+    if on not in known:
+        wrong.append(f"on is one of {', '.join(known)}, not {on!r}")
+    if wrong:
+        raise UsageError(*(Problem("E5036", f"register_pass: {message}", call_place()) for message in wrong))
+
+    def decorate(rule: Callable[[Any, PassContext], Any]) -> Pass:
+        if not callable(rule):
+            raise UsageError(Problem("E5036", "register_pass decorates a function of (module, context)", call_place()))
+        transform = rule if on == "module" else _over_functions(on, rule)
+        title = pass_name(name or _name(rule))
+        made = enter_pass(Pass(title, transform, opt_level=opt_level, required=required, doc=rule.__doc__ or ""))
+        if after:
+            _AFTER.setdefault(pass_name(after), []).append(made)
+        return made
+
+    return decorate
+
+
+def reset_pass(name: str) -> None:
+    """Forget a pass, for what registers one for a while; UsageError E5030 where there is none."""
+    old = get_pass(name)
+    del _PASSES[old.name]
+    for rest in _AFTER.values():
+        rest[:] = [p for p in rest if p is not old]
+
+
 def get_pass(name: str) -> Pass:
     """The registered pass of that name; UsageError E5030 if there is none."""
-    if name not in _PASSES:
-        raise UsageError(Problem("E5030", f'there is no pass "{name}"; passes are {", ".join(sorted(_PASSES))}'))
-    return _PASSES[name]
+    problems = list(_check_known(frozenset({name})))
+    if problems:
+        raise UsageError(*problems)
+    return _PASSES[pass_name(name)]
 
 
 def all_passes() -> tuple[Pass, ...]:
@@ -198,9 +328,7 @@ def module_pass(*, opt_level: int = 0, required: bool = False) -> Callable[[Tran
     """Make a pass of `def name(module, context) -> module`."""
 
     def decorate(transform: Transform) -> Pass:
-        return register_pass(
-            Pass(_name(transform), transform, opt_level=opt_level, required=required, doc=transform.__doc__ or "")
-        )
+        return enter_pass(Pass(_name(transform), transform, opt_level=opt_level, required=required, doc=transform.__doc__ or ""))
 
     return decorate
 
@@ -217,14 +345,21 @@ def prim_func_pass(*, opt_level: int = 0, required: bool = False) -> Callable[[C
 
 def _per_function(name: str, *, opt_level: int, required: bool) -> Callable[[Callable[[Any, PassContext], Any]], Pass]:
     def decorate(rule: Callable[[Any, PassContext], Any]) -> Pass:
-        def transform(module: IRModule, context: PassContext) -> IRModule:
-            kind = dialect(name).func_class
-            functions = {k: rule(f, context) if isinstance(f, kind) else f for k, f in module.functions.items()}
-            return IRModule(functions, module.name)
-
-        return register_pass(Pass(_name(rule), transform, opt_level=opt_level, required=required, doc=rule.__doc__ or ""))
+        transform = _over_functions(name, rule)
+        return enter_pass(Pass(_name(rule), transform, opt_level=opt_level, required=required, doc=rule.__doc__ or ""))
 
     return decorate
+
+
+def _over_functions(name: str, rule: Callable[[Any, PassContext], Any]) -> Transform:
+    """`rule` on each function of one IR."""
+
+    def transform(module: IRModule, context: PassContext) -> IRModule:
+        kind = dialect(name).func_class
+        functions = {k: rule(f, context) if isinstance(f, kind) else f for k, f in module.functions.items()}
+        return IRModule(functions, module.name)
+
+    return transform
 
 
 def _name(func: Callable[..., Any]) -> str:

@@ -75,6 +75,9 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     "template.negate",
+    1,
+    arguments=[("data", "int8", "the operand")],
+    attrs_type=NegateAttrs,
     pattern=OpPattern.ELEMWISE,  # how fuse_ops may group it: see OpPattern
     infer_type=infer_type,
     evaluate=evaluate,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aot.ir.attr_map import AttrMap
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.support.registry import AttrMap
 from aot.te.tensor import Tensor, placeholder
 from aot.tir.builder import IRBuilder
 

@@ -1,12 +1,83 @@
-"""The graph IR: expressions, text, verifier, interpreter; passes lie in `transform`."""
+"""The graph IR: expressions, text, verifier, interpreter; passes lie in `transform`, analyses in `analysis`.
+
+`relay.nn.conv2d(x, w, strides=2)` and `relay.add(a, b)` build calls (aot.relay.construct); `relay.is_op("nn.conv2d")` begins a
+pattern (aot.relay.dataflow_pattern).
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from aot.ir.dialect import Dialect, register_dialect
-from aot.relay.expr import Function
+from aot.relay import analysis
+from aot.relay.analysis.variables import free_vars
+from aot.relay.construct import Constructor, Namespace, constructor
+from aot.relay.dataflow_pattern import is_constant, is_expr, is_op, is_tuple, is_tuple_get_item, is_var, wildcard
+from aot.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Tuple,
+    TupleGetItem,
+    Var,
+    call,
+    const,
+    get_item,
+    make_tuple,
+    var,
+)
+from aot.relay.functor import ExprMutator, ExprVisitor
 from aot.relay.interpreter import evaluate
 from aot.relay.printer import print_func
 from aot.relay.verify import verify
+
+__all__ = [
+    "Call",
+    "Constant",
+    "Expr",
+    "ExprMutator",
+    "ExprVisitor",
+    "Function",
+    "Tuple",
+    "TupleGetItem",
+    "Var",
+    "analysis",
+    "call",
+    "const",
+    "evaluate",
+    "get_item",
+    "image",
+    "is_constant",
+    "is_expr",
+    "is_op",
+    "is_tuple",
+    "is_tuple_get_item",
+    "is_var",
+    "make_tuple",
+    "nn",
+    "qnn",
+    "var",
+    "vision",
+    "wildcard",
+]
+
+nn = Namespace("nn")
+qnn = Namespace("qnn")
+image = Namespace("image")
+vision = Namespace("vision")
+
+
+def __getattr__(name: str) -> Constructor:
+    """`relay.add`: the constructor of an operator without a name space."""
+    if name.startswith("_"):
+        raise AttributeError(f"module 'aot.relay' has no attribute '{name}'")
+    return constructor(name)
+
+
+def _from_expr(expr: Any) -> Function | None:
+    return Function(tuple(free_vars(expr)), expr) if isinstance(expr, Expr) else None
+
 
 register_dialect(
     Dialect(
@@ -16,5 +87,6 @@ register_dialect(
         verify=verify,
         input_types=lambda func: [p.type for p in func.params],
         evaluate=evaluate,
+        from_expr=_from_expr,
     )
 )

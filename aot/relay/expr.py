@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from aot.ir.op import F_INFER_TYPE, Array, Op
+from aot.errors import Problem, UsageError
+from aot.ir.op import F_INFER_TYPE, Array, Op, OpInfo, TypeRuleError, op_info
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import QuantParams, TensorType, TupleType, Type
+from aot.support.caller import call_place
+from aot.support.dtype import int_range, is_float, is_int, known_dtypes, numpy_dtype
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,15 +83,118 @@ class Function:
         return bool(self.attrs.get("Primitive"))
 
 
-def const(data: Array, *, quant: QuantParams | None = None, dtype: str | None = None, span: Span = NO_SPAN) -> Constant:
-    """A constant of numpy data; `dtype` where it is not numpy's own (int4)."""
-    return Constant(data, TensorType(tuple(map(int, data.shape)), dtype or str(data.dtype), quant), span)
+def var(name: str, shape: Sequence[int], *, dtype: str = "float32", quant: QuantParams | None = None) -> Var:
+    """A parameter, `relay.var("x", shape=(1, 8, 8, 4), dtype="int8")`; UsageError E5104 for what is no shape or type."""
+    if not isinstance(name, str) or not name:
+        raise _bad_value(f"the name of a variable is a word, not {name!r}")
+    return Var(name, tensor_type_of(shape, dtype, quant))
+
+
+def tensor_type_of(shape: Any, dtype: Any, quant: QuantParams | None = None) -> TensorType:
+    """The type of a tensor, checked (E5104)."""
+    if not isinstance(shape, Sequence | np.ndarray) or isinstance(shape, str):
+        raise _bad_value(f"a shape is a sequence of sizes, not {shape!r}")
+    if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n > 0 for n in shape):
+        raise _bad_value(f"a shape has whole sizes above 0, not {tuple(shape)}")
+    if quant is not None and not isinstance(quant, QuantParams):
+        raise _bad_value(f"quant takes QuantParams, not {quant!r}")
+    return TensorType(tuple(int(n) for n in shape), _known_dtype(dtype), quant)
+
+
+def _known_dtype(dtype: Any) -> str:
+    name = str(np.dtype(dtype)) if isinstance(dtype, type | np.dtype) else dtype
+    if not isinstance(name, str) or name not in known_dtypes():
+        raise _bad_value(f"there is no element type {dtype!r}; there are {', '.join(known_dtypes())}")
+    return name
+
+
+def _bad_value(message: str) -> UsageError:
+    return UsageError(Problem("E5104", message, call_place()))
+
+
+def const(data: Any, *, quant: QuantParams | None = None, dtype: str | None = None, span: Span = NO_SPAN) -> Constant:
+    """A constant of an array, a number or a list of numbers; `dtype` where it is not numpy's own (int4).
+
+    Numbers of Python become int32 or float32.  UsageError E5104 where a value does not fit the type.
+    """
+    if not isinstance(data, np.ndarray) or (dtype is not None and data.dtype != _stored_as(dtype)):
+        data = _as_array(data, dtype)
+    return Constant(data, tensor_type_of(data.shape, dtype or str(data.dtype), quant), span)
+
+
+def _stored_as(dtype: str) -> np.dtype[Any]:
+    return numpy_dtype(_known_dtype(dtype))
+
+
+def _as_array(data: Any, dtype: str | None) -> Array:
+    try:
+        found = np.asarray(data)
+    except ValueError as error:
+        raise _bad_value(f"no array can be made of the value: {error}") from error
+    if found.dtype.kind not in "biuf":
+        raise _bad_value(f"a constant holds numbers, not {found.dtype}")
+    if dtype is None and not isinstance(data, np.ndarray | np.generic):
+        dtype = {"i": "int32", "u": "int32", "f": "float32", "b": "bool"}[found.dtype.kind]
+    if dtype is None:
+        return found
+    name = _known_dtype(dtype)
+    if is_int(name) and found.size:
+        low, high = int_range(name)
+        if found.dtype.kind == "f" and not np.array_equal(found, np.trunc(found)):
+            raise _bad_value(f"{name} holds whole numbers")
+        if not (low <= found.min() and found.max() <= high):
+            raise _bad_value(f"{name} holds values from {low} to {high}, not {found.min()} to {found.max()}")
+    elif not is_float(name) and found.dtype.kind == "f":
+        raise _bad_value(f"{name} does not hold numbers of {found.dtype}")
+    return np.asarray(found.astype(numpy_dtype(name)))
 
 
 def call(op: Op | str, args: Sequence[Expr], attrs: Any = None, *, span: Span = NO_SPAN) -> Call:
-    """Apply a registered operator; its type rule may raise TypeRuleError."""
+    """Apply a registered operator.
+
+    TypeRuleError (E5100), with the operator and the place of the call, where operands or attributes are not what the operator
+    takes; its `__cause__` is set where the type rule met what its author did not think of.
+    """
     name = op if isinstance(op, str) else op.name
-    return Call(Op(name), tuple(args), attrs, F_INFER_TYPE.get(name)([a.type for a in args], attrs), span)
+    return Call(Op(name), tuple(args), attrs, _call_type(name, args, attrs), span)
+
+
+def _call_type(name: str, args: Sequence[Expr], attrs: Any) -> Type:
+    info = op_info(name)
+    wrong = _operand_fault(info, args) or _attrs_fault(info, attrs)
+    if wrong:
+        raise TypeRuleError(wrong, where=_where(name))
+    types = [a.type for a in args]
+    try:
+        return F_INFER_TYPE.get(name)(types, attrs)
+    except TypeRuleError as error:
+        raise TypeRuleError(error.message, where=_where(name)) from None
+    except Exception as error:
+        given = ", ".join(map(str, types))
+        message = f"the type rule does not understand {given} with {attrs} ({type(error).__name__}: {error})"
+        raise TypeRuleError(message, where=_where(name)) from error
+
+
+def _where(name: str) -> str:
+    place = call_place()
+    return f"{name} at {place}" if place else name
+
+
+def _operand_fault(info: OpInfo, args: Sequence[Expr]) -> str:
+    for i, a in enumerate(args):
+        if not isinstance(a, Expr):
+            return f"operand {i} is a {type(a).__name__}, not an expression"
+    if len(args) < info.fewest or (info.most is not None and len(args) > info.most):
+        return f"{len(args)} operands for {info.signature()}"
+    return ""
+
+
+def _attrs_fault(info: OpInfo, attrs: Any) -> str:
+    if info.attrs_type is None:
+        return "" if attrs is None else f"attributes {attrs!r}; the operator has none"
+    if not isinstance(attrs, info.attrs_type):
+        return f"attributes of type {type(attrs).__name__}, not {info.attrs_type.__name__}"
+    return ""
 
 
 def make_tuple(fields: Sequence[Expr], *, span: Span = NO_SPAN) -> Tuple:
@@ -179,7 +285,7 @@ def users(func: Function) -> dict[int, list[Expr]]:
     return table
 
 
-def is_op(expr: Expr, name: str) -> bool:
+def is_call(expr: Expr, name: str) -> bool:
     """Whether `expr` is a call of the operator `name`."""
     return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name
 

@@ -76,7 +76,7 @@ def _rule_faults(expr: Call) -> Iterator[str]:
     try:
         inferred = F_INFER_TYPE.get(expr.op.name)([a.type for a in expr.args], expr.attrs)
     except TypeRuleError as error:
-        yield f"{expr.op}: {error}"
+        yield f"{expr.op}: {error.message}"
         return
     if not same_type(inferred, expr.type):
         yield f"{expr.op} yields {inferred}, but the call has type {expr.type}"

@@ -35,6 +35,11 @@ _C = {
 }
 
 
+def known_dtypes() -> tuple[str, ...]:
+    """The names of all element types."""
+    return tuple(_NUMPY)
+
+
 def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
     """The numpy type that holds values of `dtype`; int4 values live in int8."""
     return _NUMPY[dtype]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,8 @@ from aot.ir.transform import (
     get_pass,
     module_pass,
     register_option,
+    register_pass,
+    reset_pass,
 )
 from aot.relay.expr import Function
 from aot.relay.transform import fuse_ops, pipeline
@@ -31,6 +35,7 @@ def registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies of the registries, so that a test may register passes."""
     monkeypatch.setattr(transform, "_PASSES", dict(transform._PASSES))
     monkeypatch.setattr(transform, "_OPTIONS", dict(transform._OPTIONS))
+    monkeypatch.setattr(transform, "_AFTER", {})
 
 
 def _named(name: str, log: list[str], *, opt_level: int = 0, required: bool = False) -> Pass:
@@ -85,7 +90,7 @@ def test_sequential_skips_disabled_passes() -> None:
             ran.append(running.name)
 
     disabled = {"canonicalize", "dead_code"}
-    with PassContext(disabled=frozenset(disabled), instruments=(Log(),)):
+    with PassContext(disabled_pass=frozenset(disabled), instruments=(Log(),)):
         pipeline()(module)
     assert ran == [p.name for p in pipeline().passes if p.name not in disabled]
 
@@ -100,8 +105,8 @@ def test_until() -> None:
 @pytest.mark.parametrize(
     ("context", "code"),
     [
-        (PassContext(disabled=frozenset({"fold_constants"})), "E5030"),
-        (PassContext(disabled=frozenset({"fuse_ops"})), "E5031"),
+        (PassContext(disabled_pass=frozenset({"fold_constants"})), "E5030"),
+        (PassContext(disabled_pass=frozenset({"fuse_ops"})), "E5031"),
         (PassContext(config={"fuse.residuals": True}), "E5032"),
         (PassContext(config={"fuse.residual": 1}), "E5033"),
         (PassContext(config={"fuse.max_depth": True}), "E5033"),
@@ -115,7 +120,7 @@ def test_names_are_checked_on_entering(context: PassContext, code: str) -> None:
 
 
 def test_all_wrong_names_at_once() -> None:
-    with pytest.raises(UsageError) as caught, PassContext(disabled=frozenset({"x", "y"}), config={"z": 1}):
+    with pytest.raises(UsageError) as caught, PassContext(disabled_pass=frozenset({"x", "y"}), config={"z": 1}):
         pass
     assert len(caught.value.problems) == 3
 
@@ -125,7 +130,7 @@ def test_options() -> None:
     assert PassContext(config={"fuse.residual": False}).option("fuse.residual") is False
     assert "fuse.max_depth" in [o.key for o in all_options()]
     assert all(o.doc for o in all_options())
-    with pytest.raises(ValueError, match="twice"):
+    with pytest.raises(UsageError, match="twice"):
         register_option("fuse.residual", True, "again")
 
 
@@ -160,7 +165,7 @@ def test_decorators() -> None:
     assert result.name == "renamed"
     assert result["main"].attrs == {"level": 2}  # type: ignore[attr-defined]
     assert result["other"] is foreign
-    with pytest.raises(ValueError, match="twice"):
+    with pytest.raises(UsageError, match="twice"):
 
         @module_pass()
         def rename(module: IRModule, context: PassContext) -> IRModule:
@@ -198,3 +203,102 @@ def test_order_of_instruments() -> None:
     with PassContext(instruments=(Log("1"), Log("2"))):
         _named("p", log)(IRModule({}))
     assert log == ["1 enter", "2 enter", "1 before p", "2 before p", "p", "1 after p", "2 after p", "2 exit", "1 exit"]
+
+
+def _log(log: list[str], name: str) -> Callable[[IRModule], IRModule]:
+    def step(module: IRModule) -> IRModule:
+        log.append(name)
+        return module
+
+    return step
+
+
+def test_add_pass_runs_after_the_last_of_the_name() -> None:
+    log: list[str] = []
+    own = _named("own", log)
+    net = Net()
+    module = IRModule({"main": net.func(net.op("neg", net.var(2)))})
+
+    class Log(Instrument):
+        def after(self, module: IRModule, running: Pass) -> None:
+            seen.append(running.name)
+
+    seen: list[str] = []
+    with PassContext(
+        add_pass=[("FuseOps", own), ("canonicalize", "dead_code"), ("InferType", _log(log, "plain"))], instruments=[Log()]
+    ):
+        pipeline()(module)
+    assert log == ["plain", "own"]
+    assert seen[-2:] == ["fuse_ops", "own"]
+    assert seen[seen.index("canonicalize") + 1] == "dead_code"
+
+
+def test_required_pass_runs_at_any_level() -> None:
+    seen: list[str] = []
+
+    class Log(Instrument):
+        def after(self, module: IRModule, running: Pass) -> None:
+            seen.append(running.name)
+
+    net = Net()
+    module = IRModule({"main": net.func(net.op("neg", net.var(2)))})
+    with PassContext(opt_level=0, required_pass=["FoldConstant"], instruments=[Log()]):
+        pipeline(0)(module)
+    assert seen == ["infer_type", "fold_constant", "fuse_ops"]
+
+
+@pytest.mark.usefixtures("registries")
+def test_a_registered_pass_runs_in_the_pipeline_and_can_be_disabled() -> None:
+    log: list[str] = []
+
+    @register_pass(opt_level=1, name="Count", after="Canonicalize", on="relay")
+    def count(func: Function, context: PassContext) -> Function:
+        """Counts."""
+        log.append("count")
+        return func
+
+    net = Net()
+    module = IRModule({"main": net.func(net.op("neg", net.var(2)))})
+    assert count.name == "count"
+    pipeline()(module)
+    with PassContext(disabled_pass=["count"]):
+        pipeline()(module)
+    assert log == ["count"]
+    reset_pass("count")
+    pipeline()(module)
+    assert log == ["count"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"opt_level": "2"},
+        {"opt_level": -1},
+        {"required_pass": "fuse_ops"},
+        {"disabled_pass": [1]},
+        {"config": [1]},
+        {"config": {1: 2}},
+        {"instruments": [print]},
+        {"add_pass": ["fuse_ops"]},
+        {"add_pass": [("fuse_ops", 3)]},
+    ],
+)
+def test_what_a_context_cannot_be_made_of(arguments: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"E5034 test_transform\.py:\d+"):
+        PassContext(**arguments)
+
+
+@pytest.mark.parametrize("arguments", [{"opt_level": "a"}, {"opt_level": 1, "after": "nope"}, {"opt_level": 1, "on": "c"}])
+def test_what_register_pass_refuses(arguments: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"E5036 test_transform\.py:\d+"):
+        register_pass(**arguments)
+
+
+def test_add_pass_after_no_pass() -> None:
+    with pytest.raises(UsageError, match="E5030"), PassContext(add_pass=[("NoSuch", lambda module: module)]):
+        pass
+
+
+def test_a_pass_that_returns_no_module() -> None:
+    with pytest.raises(UsageError, match="E5035"):
+        Pass("lost", lambda module, context: None)(IRModule({}))  # type: ignore[arg-type, return-value]

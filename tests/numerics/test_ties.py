@@ -9,7 +9,7 @@ from hypothesis import given
 
 from aot.numerics.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 from aot.numerics.ties import ties_away
-from aot.relay.expr import is_op, post_order
+from aot.relay.expr import is_call, post_order
 from aot.testing import Quant
 from tests.op._differential import FAST, check, main_of
 from tests.op._layer_models import INT4, INT16, UINT8, Kind
@@ -35,7 +35,7 @@ def data(kind: Kind, depth: int = 1) -> np.ndarray:
 
 
 def rounding(model: bytes) -> str:
-    (found,) = (e for e in post_order(main_of(model).body) if is_op(e, "qnn.requantize"))
+    (found,) = (e for e in post_order(main_of(model).body) if is_call(e, "qnn.requantize"))
     return str(found.attrs.rounding)
 
 

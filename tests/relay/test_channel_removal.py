@@ -14,7 +14,7 @@ from aot.ir.type import QuantParams
 from aot.op.nn.conv2d import Conv2DAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.relay.analysis.cost import cost
-from aot.relay.expr import Call, Constant, Expr, Function, const, is_op, post_order, tensor_type
+from aot.relay.expr import Call, Constant, Expr, Function, const, is_call, post_order, tensor_type
 from aot.relay.interpreter import evaluate_all
 from aot.relay.printer import print_func
 from aot.relay.transform import remove_constant_channels
@@ -36,7 +36,7 @@ def run(func: Function, *, align: int = 1) -> Function:
 
 
 def shapes(func: Function, name: str) -> list[tuple[int, ...]]:
-    return [tensor_type(e).shape for e in post_order(func.body) if is_op(e, name)]
+    return [tensor_type(e).shape for e in post_order(func.body) if is_call(e, name)]
 
 
 def channels(func: Function, name: str) -> list[int]:
@@ -341,7 +341,7 @@ def test_spans_and_weight_parameters_stay_with_their_channels() -> None:
     last[..., 1] = 0
     func = net.func(net.finish(net.conv(net.finish(acc), last)))
     new = run(func)
-    first = next(e for e in post_order(new.body) if is_op(e, "nn.conv2d"))
+    first = next(e for e in post_order(new.body) if is_call(e, "nn.conv2d"))
     assert isinstance(first, Call)
     assert isinstance(first.op, Op)
     assert first.span == acc.span

@@ -11,7 +11,7 @@ from aot.ir.module import IRModule
 from aot.ir.op import TypeRuleError
 from aot.op.nn.conv2d import Conv2DAttrs
 from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
-from aot.relay.expr import Call, Function, const, is_op, post_order, tensor_type
+from aot.relay.expr import Call, Function, const, is_call, post_order, tensor_type
 from aot.relay.transform import fold_zero_taps
 from aot.relay.verify import verify
 from tests.relay.channel_nets import SAME3, VALID, QuantNet, assert_same_results
@@ -28,7 +28,7 @@ def run(func: Function) -> Function:
 
 
 def layer(func: Function) -> Call:
-    found = [e for e in post_order(func.body) if is_op(e, "nn.conv2d") or is_op(e, "nn.depthwise_conv2d")]
+    found = [e for e in post_order(func.body) if is_call(e, "nn.conv2d") or is_call(e, "nn.depthwise_conv2d")]
     assert len(found) == 1
     assert isinstance(found[0], Call)
     return found[0]
@@ -118,7 +118,7 @@ def test_taps_outside_the_image_go_into_the_bias() -> None:
     new = run(net.func(net.finish(acc, bias=[1, 2, 3, 4])))
     assert window(new) == (1, 1)
     assert layer(new).attrs.padding == VALID
-    assert [e for e in post_order(new.body) if is_op(e, "nn.bias_add")][1:] == [], "one bias"
+    assert [e for e in post_order(new.body) if is_call(e, "nn.bias_add")][1:] == [], "one bias"
 
 
 def test_rows_can_follow_columns() -> None:

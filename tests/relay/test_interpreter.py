@@ -74,6 +74,9 @@ def test_inputs_are_checked(bad: list[np.ndarray]) -> None:
 
 register_op(
     "t.lies",
+    1,
+    arguments=[("x", "any", "the operand")],
+    attrs_type=None,
     pattern=OpPattern.OPAQUE,
     infer_type=lambda types, attrs: types[0],
     evaluate=lambda x, attrs, out_type: x.astype(np.int32),
@@ -109,6 +112,9 @@ def _count(x: np.ndarray, attrs: object, out_type: object) -> np.ndarray:
 
 register_op(
     "t.counted",
+    1,
+    arguments=[("x", "any", "the operand")],
+    attrs_type=None,
     pattern=OpPattern.ELEMWISE,
     infer_type=lambda types, attrs: types[0],
     evaluate=_count,

@@ -28,7 +28,7 @@ from aot.relay.transform import (
 from tests.relay.check import ops, run
 from tests.relay.quantized_nets import networks
 from tests.relay.random_graphs import functions
-from tests.relay.toy import Net, ScaleAttrs
+from tests.relay.toy import Net, Note, ScaleAttrs
 
 
 def codes(*values: int) -> Constant:
@@ -98,7 +98,7 @@ def test_constants_of_other_types_stay_apart() -> None:
 def test_attributes_that_cannot_be_hashed_keep_calls_apart() -> None:
     net = Net()
     x = net.var(2, 4)
-    func = net.func(make_tuple([net.op("neg", x, attrs=[1]), net.op("neg", x, attrs=[1])]))
+    func = net.func(make_tuple([net.op("noted", x, attrs=Note([1])), net.op("noted", x, attrs=Note([1]))]))
     assert len(ops(run(eliminate_common_subexpr, func))) == 2
 
 

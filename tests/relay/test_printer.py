@@ -11,11 +11,11 @@ from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType, per_tensor
 from aot.relay.expr import Constant, Function, Var, const, get_item, make_tuple
 from aot.relay.printer import print_func, print_module
-from tests.relay.toy import Net, ScaleAttrs
+from tests.relay.toy import Net, Note, ScaleAttrs
 
 
 @dataclass(frozen=True, slots=True)
-class _Attrs:
+class _Attrs(Note):
     pair: tuple[int, int] = (1, 2)
     many: tuple[int, ...] = ()
     quant: QuantParams | None = None
@@ -33,9 +33,11 @@ def test_golden(golden) -> None:  # type: ignore[no-untyped-def]
     a = net.op("add", net.op("scale", x, attrs=ScaleAttrs(3, 4)), weights)
     many = tuple(range(40))
     table = np.arange(6, dtype=np.int16).reshape(2, 3)
-    b = net.op("neg", net.op("add", y, again), attrs=_Attrs((3, 4), many, per_tensor(0.1, -3), table, 0.25, ScaleAttrs(1, 2)))
+    b = net.op(
+        "noted", net.op("add", y, again), attrs=_Attrs(None, (3, 4), many, per_tensor(0.1, -3), table, 0.25, ScaleAttrs(1, 2))
+    )
     halves = net.op("split", b)
-    empty = net.op("neg", a, attrs=_Attrs())
+    empty = net.op("noted", a, attrs=_Attrs())
     golden("printer.relay", print_func(net.func(make_tuple([empty, get_item(halves, 0), get_item(halves, 1), x])), "net"))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aot.ir.op import OpPattern, TypeRuleError, register_op
+from aot.ir.op import VARIABLE, OpPattern, TypeRuleError, register_op
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType, TupleType, Type
 from aot.relay.expr import Call, Expr, Function, Var, call
@@ -20,6 +20,13 @@ class ScaleAttrs:
 
     factor: int
     offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What t.noted carries along; a base for tests."""
+
+    value: Any = None
 
 
 def _same(types: Sequence[Type], _attrs: Any) -> Type:
@@ -56,16 +63,39 @@ def _concat(types: Sequence[Type], _attrs: Any) -> Type:
 
 register_op(
     "t.scale",
+    1,
+    arguments=[("x", "any", "the operand")],
+    attrs_type=ScaleAttrs,
     pattern=OpPattern.ELEMWISE,
     infer_type=_same,
     evaluate=lambda x, attrs, out_type: (x * attrs.factor + attrs.offset).astype(x.dtype),
     doc="x * factor + offset",
 )
 register_op(
-    "t.neg", pattern=OpPattern.ELEMWISE, infer_type=_same, evaluate=lambda x, attrs, out_type: (-x).astype(x.dtype), doc="-x"
+    "t.neg",
+    1,
+    arguments=[("x", "any", "the operand")],
+    attrs_type=None,
+    pattern=OpPattern.ELEMWISE,
+    infer_type=_same,
+    evaluate=lambda x, attrs, out_type: (-x).astype(x.dtype),
+    doc="-x",
+)
+register_op(
+    "t.noted",
+    1,
+    arguments=[("x", "any", "the operand")],
+    attrs_type=Note,
+    pattern=OpPattern.ELEMWISE,
+    infer_type=_same,
+    evaluate=lambda x, attrs, out_type: x.copy(),
+    doc="x",
 )
 register_op(
     "t.add",
+    2,
+    arguments=[("a", "any", "left"), ("b", "any", "right")],
+    attrs_type=None,
     pattern=OpPattern.BROADCAST,
     infer_type=_broadcast,
     evaluate=lambda a, b, attrs, out_type: (a + b).astype(a.dtype),
@@ -73,6 +103,9 @@ register_op(
 )
 register_op(
     "t.flip",
+    1,
+    arguments=[("x", "any", "the operand")],
+    attrs_type=None,
     pattern=OpPattern.INJECTIVE,
     infer_type=_same,
     evaluate=lambda x, attrs, out_type: x[..., ::-1].copy(),
@@ -80,6 +113,9 @@ register_op(
 )
 register_op(
     "t.cat",
+    VARIABLE,
+    arguments=[("*xs", "any", "the parts")],
+    attrs_type=None,
     pattern=OpPattern.INJECTIVE,
     infer_type=_concat,
     evaluate=lambda *xs, attrs, out_type: np.concatenate(xs, axis=-1),
@@ -87,6 +123,9 @@ register_op(
 )
 register_op(
     "t.rowmax",
+    1,
+    arguments=[("x", "any", "the operand")],
+    attrs_type=None,
     pattern=OpPattern.COMM_REDUCE,
     infer_type=_row,
     evaluate=lambda x, attrs, out_type: x.max(axis=-1, keepdims=True),
@@ -94,6 +133,9 @@ register_op(
 )
 register_op(
     "t.conv",
+    1,
+    arguments=[("x", "any", "the operand")],
+    attrs_type=None,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=_same,
     evaluate=lambda x, attrs, out_type: np.cumsum(x, axis=-1, dtype=x.dtype),
@@ -101,6 +143,9 @@ register_op(
 )
 register_op(
     "t.view",
+    1,
+    arguments=[("x", "any", "the operand")],
+    attrs_type=None,
     pattern=OpPattern.INJECTIVE,
     infer_type=_flat,
     evaluate=lambda x, attrs, out_type: x.reshape(-1),
@@ -109,6 +154,9 @@ register_op(
 )
 register_op(
     "t.split",
+    1,
+    arguments=[("x", "any", "the operand")],
+    attrs_type=None,
     pattern=OpPattern.OPAQUE,
     infer_type=_halves,
     evaluate=lambda x, attrs, out_type: tuple(np.split(x, 2, axis=-1)),

@@ -25,6 +25,14 @@ TensorFlow Lite's reference kernels (LiteRT) or of TFLM; the file names the kern
 
 """
 
+_RELAY_HEAD = """
+## Operators of the graph IR
+
+What a TensorFlow Lite operator becomes, and what `relay.nn.conv2d(...)` and the like build ([relay.md](relay.md)). An operand
+whose name ends with `?` may be left out, one that begins with `*` may be repeated; `help(relay.nn.conv2d)` says more.
+
+"""
+
 
 def operator_rows() -> list[dict[str, Any]]:
     """One entry per TensorFlow Lite operator: name, types, classes of kernels, whose bytes, its file and its doc."""
@@ -76,7 +84,22 @@ def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
         types = ", ".join(r["types"]).replace("*", "×")
         lines.append(f"| {r['operator']} | {types} | {', '.join(r['kernels'])} | {r['oracle']} | {link} |")
     builtin = sum(not r["operator"].startswith("CUSTOM:") for r in rows)
-    return _HEAD + "\n".join(lines) + f"\n\n{builtin} builtin operators, {len(rows) - builtin} custom.\n"
+    table = "\n".join(lines) + f"\n\n{builtin} builtin operators, {len(rows) - builtin} custom.\n"
+    return _HEAD + table + _RELAY_HEAD + "\n".join(relay_lines()) + "\n"
+
+
+def relay_lines() -> list[str]:
+    """The table of the graph IR's own operators: operands with their types, attributes, and what each is for."""
+    from dataclasses import fields
+
+    from aot.ir.op import Op, op_info
+
+    lines = ["| relay operator | operands | attributes | for |", "|---|---|---|---|"]
+    for info in (op_info(name) for name in Op.list_op_names()):
+        operands = "; ".join(f"`{a.name}`: {a.type}" for a in info.arguments)
+        attrs = ", ".join(f.name for f in fields(info.attrs_type)) if info.attrs_type is not None else ""
+        lines.append(f"| {info.name} | {operands} | {attrs} | {info.doc} |")
+    return lines
 
 
 def command(

@@ -263,7 +263,16 @@ def _register(name: str, binary: Binary) -> None:
 
         return compute(out_type.shape, out_type.dtype, rule)
 
-    register_op(name, pattern=OpPattern.BROADCAST, infer_type=infer_type, evaluate=evaluate, doc=DOC[name])
+    register_op(
+        name,
+        2,
+        arguments=[("a", "numbers", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
+        attrs_type=BinaryAttrs,
+        pattern=OpPattern.BROADCAST,
+        infer_type=infer_type,
+        evaluate=evaluate,
+        doc=DOC[name],
+    )
     F_TE.set(name, te_rule)
 
 

@@ -89,5 +89,14 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return x if data.dtype == out.dtype else call("cast", [x], CastAttrs(out.dtype), span=ctx.span(op))
 
 
-register_op("cast", pattern=OpPattern.ELEMWISE, infer_type=infer_type, evaluate=evaluate, doc="CAST; all plain types")
+register_op(
+    "cast",
+    1,
+    arguments=[("data", "numbers", "the operand")],
+    attrs_type=CastAttrs,
+    pattern=OpPattern.ELEMWISE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="CAST; all plain types",
+)
 F_TE.set("cast", te_rule)

@@ -49,5 +49,14 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ClipAttrs, out_type:
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-register_op("clip", pattern=OpPattern.ELEMWISE, infer_type=infer_type, evaluate=evaluate, doc="clamp of a fused activation")
+register_op(
+    "clip",
+    1,
+    arguments=[("data", "integers", "the operand")],
+    attrs_type=ClipAttrs,
+    pattern=OpPattern.ELEMWISE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="clamp of a fused activation",
+)
 F_TE.set("clip", te_rule)

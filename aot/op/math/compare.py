@@ -111,7 +111,16 @@ def _register(name: str, symbol: str, opcode: str) -> None:
         return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], CompareAttrs(rescale), span=ctx.span(op))
 
     doc = f"{opcode}; all types"
-    register_op(name, pattern=OpPattern.BROADCAST, infer_type=infer_type, evaluate=evaluate, doc=doc)
+    register_op(
+        name,
+        2,
+        arguments=[("a", "numbers, int8", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
+        attrs_type=CompareAttrs,
+        pattern=OpPattern.BROADCAST,
+        infer_type=infer_type,
+        evaluate=evaluate,
+        doc=doc,
+    )
     F_TE.set(name, te_rule)
 
 

@@ -77,6 +77,17 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 
 register_op(
-    "select", pattern=OpPattern.BROADCAST, infer_type=infer_type, evaluate=evaluate, doc="SELECT, SELECT_V2; with broadcasting"
+    "select",
+    3,
+    arguments=[
+        ("cond", "bool", "which"),
+        ("a", "any", "the values where it is true"),
+        ("b", "as a", "the values where it is false"),
+    ],
+    attrs_type=SelectAttrs,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="SELECT, SELECT_V2; with broadcasting",
 )
 F_TE.set("select", te_rule)

@@ -217,7 +217,16 @@ def _register(name: str, unary: Unary) -> None:
 
         return compute(out_type.shape, out_type.dtype, rule)
 
-    register_op(name, pattern=OpPattern.ELEMWISE, infer_type=infer_type, evaluate=evaluate, doc=unary.doc)
+    register_op(
+        name,
+        1,
+        arguments=[("data", "numbers", "the operand")],
+        attrs_type=UnaryAttrs,
+        pattern=OpPattern.ELEMWISE,
+        infer_type=infer_type,
+        evaluate=evaluate,
+        doc=unary.doc,
+    )
     F_TE.set(name, te_rule)
 
 

@@ -72,6 +72,9 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     "nn.avg_pool2d",
+    1,
+    arguments=[("data", "int8, int16, float32 [N, H, W, C]", "the image")],
+    attrs_type=PoolAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_pool,
     evaluate=evaluate,

@@ -153,6 +153,12 @@ def _largest(dtype: str) -> int:
 
 register_op(
     "nn.batch_matmul",
+    2,
+    arguments=[
+        ("a", "int8, int16, float32 [..., M, K]", "the left matrices"),
+        ("b", "as a, or int8 [..., K, N]", "the right matrices; attrs say what is transposed"),
+    ],
+    attrs_type=BatchMatmulAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,

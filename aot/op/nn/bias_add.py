@@ -34,6 +34,9 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], _attrs: Any, out_type: Tens
 
 register_op(
     "nn.bias_add",
+    2,
+    arguments=[("data", "int32, int64 [..., C]", "the sums of a layer"), ("bias", "as data [C]", "one value for each channel")],
+    attrs_type=None,
     pattern=OpPattern.BROADCAST,
     infer_type=infer_type,
     evaluate=evaluate,

@@ -154,6 +154,12 @@ def _convert_hybrid(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 register_op(
     "nn.conv2d",
+    2,
+    arguments=[
+        ("data", "int8, int16 [N, H, W, I]", "the image"),
+        ("weight", "int8, int4 [O, KH, KW, I]", "one filter for each output channel"),
+    ],
+    attrs_type=Conv2DAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,

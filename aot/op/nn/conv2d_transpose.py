@@ -152,6 +152,12 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 register_op(
     "nn.conv2d_transpose",
+    2,
+    arguments=[
+        ("data", "int8, int16 [N, H, W, I]", "the image"),
+        ("weight", "int8 [O, KH, KW, I]", "one filter for each output channel"),
+    ],
+    attrs_type=Conv2DTransposeAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,

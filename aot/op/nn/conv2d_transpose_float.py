@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import Bounds, layer_types, np_layer, tir_layer
 from aot.op.common.window import TransposedWindow
@@ -86,6 +86,13 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: FloatTransposeAttrs,
 
 register_op(
     NAME,
+    VARIABLE,
+    arguments=[
+        ("data", "float32 [N, H, W, I]", "the image"),
+        ("weight", "float32 [O, KH, KW, I]", "one filter for each output channel"),
+        ("bias?", "float32 [O]", "what is added to each output channel"),
+    ],
+    attrs_type=FloatTransposeAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,

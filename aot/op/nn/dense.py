@@ -112,6 +112,9 @@ def _convert_hybrid(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 register_op(
     "nn.dense",
+    2,
+    arguments=[("data", "int8, int16 [M, K]", "rows of data"), ("weight", "int8, int4 [O, K]", "one row for each output")],
+    attrs_type=DenseAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,

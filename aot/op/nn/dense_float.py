@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import Bounds, bounds, layer_operands, layer_types, np_layer, tir_layer
 from aot.op.common.move import reshaped
@@ -76,6 +76,13 @@ def dense_shapes(ctx: ConvertContext, op: OperatorView) -> tuple[tuple[int, int]
 
 register_op(
     NAME,
+    VARIABLE,
+    arguments=[
+        ("data", "float32 [M, K]", "rows of data"),
+        ("weight", "float32 [O, K]", "one row for each output"),
+        ("bias?", "float32 [O]", "what is added to each output channel"),
+    ],
+    attrs_type=Bounds,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,

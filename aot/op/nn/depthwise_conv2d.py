@@ -136,6 +136,12 @@ def _convert_hybrid(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 register_op(
     "nn.depthwise_conv2d",
+    2,
+    arguments=[
+        ("data", "int8, int16 [N, H, W, C]", "the image"),
+        ("weight", "int8, int4 [1, KH, KW, C*M]", "M filters for each channel"),
+    ],
+    attrs_type=DepthwiseConv2DAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,

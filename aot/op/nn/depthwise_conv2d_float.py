@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import FloatWindowAttrs, convert_window, np_layer, np_taps, tap, te_window, window_types
 from aot.op.convert import ConvertContext
@@ -58,6 +58,13 @@ def convert_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     NAME,
+    VARIABLE,
+    arguments=[
+        ("data", "float32 [N, H, W, C]", "the image"),
+        ("weight", "float32 [1, KH, KW, C*M]", "M filters for each channel"),
+        ("bias?", "float32 [C*M]", "what is added to each output channel"),
+    ],
+    attrs_type=FloatWindowAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,

@@ -52,6 +52,9 @@ def evaluate(data: Array, *, attrs: UnaryAttrs, out_type: TensorType) -> Array:
 
 register_op(
     "gelu_uneven",
+    1,
+    arguments=[("data", "float32", "the operand")],
+    attrs_type=UnaryAttrs,
     pattern=OpPattern.OPAQUE,
     infer_type=infer_type,
     evaluate=evaluate,

@@ -104,5 +104,14 @@ def convert_v2(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return _convert(ctx, op, value.ravel()[0].item())
 
 
-register_op("nn.pad", pattern=OpPattern.INJECTIVE, infer_type=infer_type, evaluate=evaluate, doc="PAD, PADV2; constant amounts")
+register_op(
+    "nn.pad",
+    1,
+    arguments=[("data", "any", "the operand")],
+    attrs_type=PadAttrs,
+    pattern=OpPattern.INJECTIVE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="PAD, PADV2; constant amounts",
+)
 F_TE.set("nn.pad", te_rule)

@@ -232,18 +232,39 @@ def _attrs(ctx: ConvertContext, op: OperatorView, *, sign: int) -> AddAttrs:
     if pot is not None:
         half = 1 << 30
         return AddAttrs((0, 0), (half, half), (-pot[0], -pot[1]), half, 1, 0, lo, hi, types[2].quant, 1, sign)
-    left_shift = LEFT_SHIFT[types[0].dtype]
+    quant = types[2].quant
+    found = add_attrs(types[0].dtype, (scale_a, scale_b, scale), (zp_a, zp_b, zp), limits=(lo, hi), sign=sign, quant=quant)
+    if found is None:
+        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1206")
+    return found
+
+
+def add_attrs(
+    dtype: str,
+    scales: tuple[float, ...],
+    zero_points: tuple[int, ...],
+    *,
+    limits: tuple[int, int],
+    sign: int = 1,
+    quant: QuantParams | None = None,
+) -> AddAttrs | None:
+    """For scales and zero points of a, b and the result; None where the result's scale is too small for the operands'."""
+    (scale_a, scale_b, scale), (zp_a, zp_b, zp) = scales, zero_points
+    left_shift = LEFT_SHIFT[dtype]
     twice_max = 2.0 * max(scale_a, scale_b)
     output_real = twice_max / ((1 << left_shift) * scale)
     if output_real >= 1:
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1206")
+        return None
     (m_a, s_a), (m_b, s_b) = quantize_multiplier(scale_a / twice_max), quantize_multiplier(scale_b / twice_max)
     m, s = quantize_multiplier(output_real)
-    return AddAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, lo, hi, types[2].quant, left_shift, sign)
+    return AddAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, *limits, quant, left_shift, sign)
 
 
 register_op(
     "qnn.add",
+    2,
+    arguments=[("a", "int8, int16", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
+    attrs_type=AddAttrs,
     pattern=OpPattern.BROADCAST,
     infer_type=infer_type,
     evaluate=evaluate,

@@ -14,7 +14,7 @@ from functools import reduce
 import numpy as np
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import Int64, quantize_multiplier, requantize, tir_requantize, wrap_int32
 from aot.op.common.check import require_dtype, require_quant, require_same_quant
@@ -103,5 +103,14 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return reduce(lambda total, x: call("add", [total, x], BinaryAttrs(), span=span), operands)
 
 
-register_op("qnn.add_n", pattern=OpPattern.ELEMWISE, infer_type=infer_type, evaluate=evaluate, doc="ADD_N; int8")
+register_op(
+    "qnn.add_n",
+    VARIABLE,
+    arguments=[("*tensors", "int8", "two or more operands of one shape")],
+    attrs_type=AddNAttrs,
+    pattern=OpPattern.ELEMWISE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="ADD_N; int8",
+)
 F_TE.set("qnn.add_n", te_rule)

@@ -89,6 +89,9 @@ def _constant(ctx: ConvertContext, op: OperatorView, x: Constant) -> Constant:
 
 register_op(
     "qnn.dequantize",
+    1,
+    arguments=[("data", "int8, uint8, int16", "quantised values")],
+    attrs_type=DequantizeAttrs,
     pattern=OpPattern.ELEMWISE,
     infer_type=infer_type,
     evaluate=evaluate,

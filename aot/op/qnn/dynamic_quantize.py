@@ -211,16 +211,38 @@ def _position(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
     return flat
 
 
-for _name, _infer, _evaluate, _te, _doc in (
-    (RANGE, infer_range, evaluate_range, te_range, "hybrid layers: least and largest value of each batch"),
-    (PARAMS, infer_params, evaluate_params, te_params, "hybrid layers: scale, its inverse and zero point of each batch"),
-    (QUANTIZE, infer_quantize, evaluate_quantize, te_quantize, "hybrid layers: float32 to integers by each batch's parameters"),
-):
-    register_op(
-        _name,
-        pattern=OpPattern.COMM_REDUCE if _name == RANGE else OpPattern.BROADCAST,
-        infer_type=_infer,
-        evaluate=_evaluate,
-        doc=_doc,
-    )
+_DATA = ("data", "float32 [B, ...]", "batches")
+_PARAMETERS = ("params", "float32 [B, 3]", "scale, its inverse and zero point of each batch")
+
+register_op(
+    RANGE,
+    1,
+    arguments=[_DATA],
+    attrs_type=None,
+    pattern=OpPattern.COMM_REDUCE,
+    infer_type=infer_range,
+    evaluate=evaluate_range,
+    doc="hybrid layers: least and largest value of each batch",
+)
+register_op(
+    PARAMS,
+    1,
+    arguments=[("ends", "float32 [B, 2]", "least and largest value of each batch")],
+    attrs_type=DynamicQuantizeAttrs,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_params,
+    evaluate=evaluate_params,
+    doc="hybrid layers: scale, its inverse and zero point of each batch",
+)
+register_op(
+    QUANTIZE,
+    2,
+    arguments=[_DATA, _PARAMETERS],
+    attrs_type=DynamicQuantizeAttrs,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_quantize,
+    evaluate=evaluate_quantize,
+    doc="hybrid layers: float32 to integers by each batch's parameters",
+)
+for _name, _te in ((RANGE, te_range), (PARAMS, te_params), (QUANTIZE, te_quantize)):
     F_TE.set(_name, _te)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import bounds
 from aot.op.convert import ConvertContext, unsupported
@@ -149,6 +149,14 @@ def _weights(ctx: ConvertContext, op: OperatorView, *, channel_axis: int) -> tup
 
 register_op(
     NAME,
+    VARIABLE,
+    arguments=[
+        ("acc", "int32 [B, ..., C]", "the sums of a layer"),
+        ("params", "float32 [B, 3]", "of the quantised data"),
+        ("scales", "float32 [1] or [C]", "of the weights"),
+        ("bias?", "float32 [C]", "what is added to each channel"),
+    ],
+    attrs_type=HybridOutputAttrs,
     pattern=OpPattern.BROADCAST,
     infer_type=infer_type,
     evaluate=evaluate,

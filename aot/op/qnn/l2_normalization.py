@@ -86,6 +86,9 @@ def _convert(ctx: ConvertContext, op: OperatorView, *, left_shift: int) -> Relay
 
 register_op(
     "qnn.l2_normalize",
+    1,
+    arguments=[("data", "int8 [..., C]", "the operand")],
+    attrs_type=L2NormalizeAttrs,
     pattern=OpPattern.OPAQUE,
     infer_type=infer_type,
     evaluate=evaluate,

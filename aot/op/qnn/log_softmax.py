@@ -153,6 +153,9 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     "qnn.log_softmax",
+    1,
+    arguments=[("data", "int8 [..., C]", "the operand")],
+    attrs_type=LogSoftmaxAttrs,
     pattern=OpPattern.OPAQUE,
     infer_type=infer_type,
     evaluate=evaluate,

@@ -88,6 +88,9 @@ def float_table(transform: Callable[[Float32], Float32], data: tuple[float, int]
 
 register_op(
     "qnn.lut",
+    1,
+    arguments=[("data", "int8", "indices into the table")],
+    attrs_type=LutAttrs,
     pattern=OpPattern.ELEMWISE,
     infer_type=infer_type,
     evaluate=evaluate,

@@ -181,6 +181,9 @@ def sigmoid_scaling(scale: float, shifts: tuple[int, ...]) -> tuple[int, int]:
 
 register_op(
     "qnn.lut16",
+    1,
+    arguments=[("data", "int16", "the operand")],
+    attrs_type=Lut16Attrs,
     pattern=OpPattern.ELEMWISE,
     infer_type=_infer,
     evaluate=evaluate_lut16,
@@ -188,6 +191,9 @@ register_op(
 )
 register_op(
     "qnn.sigmoid16",
+    1,
+    arguments=[("data", "int16", "the operand")],
+    attrs_type=Sigmoid16Attrs,
     pattern=OpPattern.ELEMWISE,
     infer_type=_infer,
     evaluate=evaluate_sigmoid16,

@@ -131,6 +131,9 @@ def convert_leaky(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     "qnn.prelu",
+    2,
+    arguments=[("data", "int8, int16", "the operand"), ("alpha", "as data", "the slopes below zero; shapes broadcast")],
+    attrs_type=PreluAttrs,
     pattern=OpPattern.BROADCAST,
     infer_type=infer_type,
     evaluate=evaluate,

@@ -158,6 +158,9 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     "qnn.quantize",
+    1,
+    arguments=[("data", "float32", "the operand")],
+    attrs_type=QuantizeAttrs,
     pattern=OpPattern.ELEMWISE,
     infer_type=infer_quantize,
     evaluate=evaluate_quantize,
@@ -165,6 +168,9 @@ register_op(
 )
 register_op(
     "qnn.requantize8",
+    1,
+    arguments=[("data", "int8, uint8, int16, int32", "quantised values")],
+    attrs_type=Requantize8Attrs,
     pattern=OpPattern.ELEMWISE,
     infer_type=infer_requantize8,
     evaluate=evaluate_requantize8,

@@ -98,6 +98,9 @@ def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: RequantizeAttrs, out_
 
 register_op(
     "qnn.requantize",
+    1,
+    arguments=[("data", "int32, int64 [..., C]", "the sums of a layer")],
+    attrs_type=RequantizeAttrs,
     pattern=OpPattern.ELEMWISE,
     infer_type=infer_type,
     evaluate=evaluate,

@@ -119,6 +119,9 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     "qnn.softmax",
+    1,
+    arguments=[("data", "int8 [..., C]", "the operand")],
+    attrs_type=SoftmaxAttrs,
     pattern=OpPattern.OPAQUE,
     infer_type=infer_type,
     evaluate=evaluate,

@@ -97,4 +97,13 @@ def convert_softmax16(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call("qnn.softmax16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
-register_op("qnn.softmax16", pattern=OpPattern.OPAQUE, infer_type=infer_type, evaluate=evaluate, doc="SOFTMAX; int16, last axis")
+register_op(
+    "qnn.softmax16",
+    1,
+    arguments=[("data", "int16 [..., C]", "the operand")],
+    attrs_type=Softmax16Attrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="SOFTMAX; int16, last axis",
+)

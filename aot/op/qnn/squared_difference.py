@@ -119,6 +119,9 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     "qnn.squared_difference",
+    2,
+    arguments=[("a", "int8, int16", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
+    attrs_type=SquaredDifferenceAttrs,
     pattern=OpPattern.BROADCAST,
     infer_type=infer_type,
     evaluate=evaluate,

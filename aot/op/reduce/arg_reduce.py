@@ -88,6 +88,9 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 for _name in ("argmax", "argmin"):
     register_op(
         _name,
+        1,
+        arguments=[("data", "numbers", "the operand")],
+        attrs_type=ArgReduceAttrs,
         pattern=OpPattern.COMM_REDUCE,
         infer_type=infer_type,
         evaluate=evaluate,

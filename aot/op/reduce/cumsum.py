@@ -79,7 +79,23 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call("cumsum" if codes is None else "qnn.cumsum", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
-register_op("cumsum", pattern=OpPattern.OPAQUE, infer_type=infer_type, evaluate=evaluate, doc="CUMSUM; one constant axis")
 register_op(
-    "qnn.cumsum", pattern=OpPattern.OPAQUE, infer_type=infer_codes, evaluate=evaluate_codes, doc="CUMSUM; int8, one constant axis"
+    "cumsum",
+    1,
+    arguments=[("data", "numbers", "the operand")],
+    attrs_type=CumSumAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="CUMSUM; one constant axis",
+)
+register_op(
+    "qnn.cumsum",
+    1,
+    arguments=[("data", "int8", "the operand")],
+    attrs_type=CumSumAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_codes,
+    evaluate=evaluate_codes,
+    doc="CUMSUM; int8, one constant axis",
 )

@@ -121,5 +121,14 @@ def convert_quantized(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 
 for _name, _doc in (("mean", "MEAN; int8, uint8, int16, any axes"), ("qnn.sum", "SUM; int8, uint8, int16, any axes")):
-    register_op(_name, pattern=OpPattern.COMM_REDUCE, infer_type=infer_type, evaluate=evaluate, doc=_doc)
+    register_op(
+        _name,
+        1,
+        arguments=[("data", "int8, int16", "the operand")],
+        attrs_type=MeanAttrs,
+        pattern=OpPattern.COMM_REDUCE,
+        infer_type=infer_type,
+        evaluate=evaluate,
+        doc=_doc,
+    )
     F_TE.set(_name, te_rule)

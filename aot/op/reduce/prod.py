@@ -123,6 +123,9 @@ def convert_prod(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     "qnn.prod",
+    1,
+    arguments=[("data", "int8, int16", "the operand")],
+    attrs_type=ProdAttrs,
     pattern=OpPattern.COMM_REDUCE,
     infer_type=infer_type,
     evaluate=evaluate,

@@ -177,6 +177,9 @@ for _opcode, (_kind, _dtypes) in OPERATORS.items():
     from_tflite(_opcode, *_SUPPORT.get(_opcode, (" ".join(_dtypes), _kind)), oracle=_ORACLE.get(_opcode, "LiteRT"))(convert)
     register_op(
         _kind,
+        1,
+        arguments=[("data", "numbers, bool", "the operand")],
+        attrs_type=ReduceAttrs,
         pattern=OpPattern.COMM_REDUCE,
         infer_type=infer_type,
         evaluate=evaluate,

@@ -62,4 +62,13 @@ def convert(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
     return [values, indices]
 
 
-register_op("topk", pattern=OpPattern.OPAQUE, infer_type=infer_type, evaluate=evaluate, doc="TOPK_V2; constant k")
+register_op(
+    "topk",
+    1,
+    arguments=[("data", "numbers [..., C]", "the operand")],
+    attrs_type=TopKAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="TOPK_V2; constant k",
+)

@@ -69,6 +69,9 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     "bitcast",
+    1,
+    arguments=[("data", "any", "the operand")],
+    attrs_type=BitcastAttrs,
     pattern=OpPattern.OPAQUE,
     infer_type=infer_type,
     evaluate=evaluate,

@@ -109,11 +109,23 @@ def convert_tile(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 # BROADCAST, not INJECTIVE: elements are read several times, so nothing that computes may be fused in front
 register_op(
     "broadcast_to",
+    1,
+    arguments=[("data", "any", "the operand")],
+    attrs_type=BroadcastToAttrs,
     pattern=OpPattern.BROADCAST,
     infer_type=infer_broadcast_to,
     evaluate=evaluate_broadcast_to,
     doc="BROADCAST_TO; constant shape",
 )
-register_op("tile", pattern=OpPattern.BROADCAST, infer_type=infer_tile, evaluate=evaluate_tile, doc="TILE; constant multiples")
+register_op(
+    "tile",
+    1,
+    arguments=[("data", "any", "the operand")],
+    attrs_type=TileAttrs,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_tile,
+    evaluate=evaluate_tile,
+    doc="TILE; constant multiples",
+)
 F_TE.set("broadcast_to", te_broadcast_to)
 F_TE.set("tile", te_tile)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type, per_tensor
 from aot.numerics.fixed_point import round_half_away
 from aot.op.common.check import require_dtype, require_quant, require_same_quant
@@ -119,5 +119,14 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call("concatenate", args, ConcatenateAttrs(axis), span=ctx.span(op))
 
 
-register_op("concatenate", pattern=OpPattern.INJECTIVE, infer_type=infer_type, evaluate=evaluate, doc="CONCATENATION")
+register_op(
+    "concatenate",
+    VARIABLE,
+    arguments=[("*tensors", "any", "the parts, of one type but for the extent of the axis")],
+    attrs_type=ConcatenateAttrs,
+    pattern=OpPattern.INJECTIVE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="CONCATENATION",
+)
 F_TE.set("concatenate", te_rule)

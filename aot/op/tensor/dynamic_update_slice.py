@@ -81,6 +81,13 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     "dynamic_update_slice",
+    3,
+    arguments=[
+        ("data", "any", "the tensor"),
+        ("update", "as data", "what is put into it"),
+        ("start", "int32, int64 [rank]", "where, at run time"),
+    ],
+    attrs_type=DynamicUpdateSliceAttrs,
     pattern=OpPattern.INJECTIVE,
     infer_type=infer_type,
     evaluate=evaluate,

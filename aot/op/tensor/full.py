@@ -60,5 +60,14 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call("full", [reshaped(operand(ctx, op, 1), (1,), ctx.span(op))], FullAttrs(shape), span=ctx.span(op))
 
 
-register_op("full", pattern=OpPattern.BROADCAST, infer_type=infer_type, evaluate=evaluate, doc="FILL, ZEROS_LIKE; constant shape")
+register_op(
+    "full",
+    1,
+    arguments=[("value", "any, one element", "what every element becomes")],
+    attrs_type=FullAttrs,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="FILL, ZEROS_LIKE; constant shape",
+)
 F_TE.set("full", te_rule)

@@ -87,6 +87,13 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 
 register_op(
-    "mirror_pad", pattern=OpPattern.INJECTIVE, infer_type=infer_type, evaluate=evaluate, doc="MIRROR_PAD; constant amounts"
+    "mirror_pad",
+    1,
+    arguments=[("data", "any", "the operand")],
+    attrs_type=MirrorPadAttrs,
+    pattern=OpPattern.INJECTIVE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="MIRROR_PAD; constant amounts",
 )
 F_TE.set("mirror_pad", te_rule)

@@ -75,6 +75,13 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 # an anchor: what computes the indices must not be computed once for each position
 register_op(
     "one_hot",
+    3,
+    arguments=[
+        ("indices", "int32, int64", "the positions that are on"),
+        ("on", "any, one element", "the value there"),
+        ("off", "as on", "the value elsewhere"),
+    ],
+    attrs_type=OneHotAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,

@@ -112,6 +112,9 @@ _NEW_SHAPES: dict[str, Callable[[ConvertContext, OperatorView, Shape], Shape]] =
 
 register_op(
     "reshape",
+    1,
+    arguments=[("data", "any", "the operand")],
+    attrs_type=ReshapeAttrs,
     pattern=OpPattern.INJECTIVE,
     infer_type=infer_type,
     evaluate=evaluate,

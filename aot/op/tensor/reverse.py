@@ -114,10 +114,20 @@ def convert_reverse_sequence(ctx: ConvertContext, op: OperatorView) -> RelayExpr
 
 
 register_op(
-    "reverse", pattern=OpPattern.INJECTIVE, infer_type=infer_reverse, evaluate=evaluate_reverse, doc="REVERSE_V2; constant axes"
+    "reverse",
+    1,
+    arguments=[("data", "any", "the operand")],
+    attrs_type=ReverseAttrs,
+    pattern=OpPattern.INJECTIVE,
+    infer_type=infer_reverse,
+    evaluate=evaluate_reverse,
+    doc="REVERSE_V2; constant axes",
 )
 register_op(
     "reverse_sequence",
+    2,
+    arguments=[("data", "any", "the sequences"), ("lengths", "int32, int64 [batch]", "how much of each is reversed")],
+    attrs_type=ReverseSequenceAttrs,
     pattern=OpPattern.INJECTIVE,
     infer_type=infer_reverse_sequence,
     evaluate=evaluate_reverse_sequence,

@@ -69,6 +69,9 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     "scatter_nd",
+    2,
+    arguments=[("indices", "int32 [..., K]", "positions in the result"), ("updates", "any", "what is added there")],
+    attrs_type=ScatterNdAttrs,
     pattern=OpPattern.OPAQUE,
     infer_type=infer_type,
     evaluate=evaluate,

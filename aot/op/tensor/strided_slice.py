@@ -226,6 +226,9 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     "strided_slice",
+    1,
+    arguments=[("data", "any", "the operand")],
+    attrs_type=StridedSliceAttrs,
     pattern=OpPattern.INJECTIVE,
     infer_type=infer_type,
     evaluate=evaluate,

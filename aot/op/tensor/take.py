@@ -146,6 +146,9 @@ def convert_nd(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 # anchors: what follows may be fused, but what computes data or indices must not be computed once for each use
 register_op(
     "take",
+    2,
+    arguments=[("data", "any", "the table"), ("indices", "int32, int64, int16", "which entries, at run time")],
+    attrs_type=TakeAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_take,
     evaluate=evaluate_take,
@@ -153,6 +156,9 @@ register_op(
 )
 register_op(
     "gather_nd",
+    2,
+    arguments=[("data", "any", "the table"), ("indices", "int32, int64, int16 [..., K]", "which entries, at run time")],
+    attrs_type=GatherNdAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_gather_nd,
     evaluate=evaluate_gather_nd,

@@ -67,6 +67,13 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 
 register_op(
-    "transpose", pattern=OpPattern.INJECTIVE, infer_type=infer_type, evaluate=evaluate, doc="TRANSPOSE; constant permutation"
+    "transpose",
+    1,
+    arguments=[("data", "any", "the operand")],
+    attrs_type=TransposeAttrs,
+    pattern=OpPattern.INJECTIVE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="TRANSPOSE; constant permutation",
 )
 F_TE.set("transpose", te_rule)

@@ -235,6 +235,12 @@ def _results(
 
 register_op(
     "vision.decode_boxes",
+    2,
+    arguments=[
+        ("encodings", "float32, int8, uint8 [N, 4]", "centres and sizes relative to the anchors"),
+        ("anchors", "float32, int8, uint8 [N, 4]", "centres and sizes"),
+    ],
+    attrs_type=DecodeBoxesAttrs,
     pattern=OpPattern.OPAQUE,
     infer_type=infer_decode_boxes,
     evaluate=evaluate_decode_boxes,
@@ -242,6 +248,12 @@ register_op(
 )
 register_op(
     "vision.nms",
+    2,
+    arguments=[
+        ("boxes", "float32 [N, 4]", "corners of boxes"),
+        ("scores", "float32 [N, classes]", "one score for each box and class"),
+    ],
+    attrs_type=NmsAttrs,
     pattern=OpPattern.OPAQUE,
     infer_type=infer_nms,
     evaluate=evaluate_nms,

@@ -182,6 +182,9 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 # an anchor: each element is read up to four times, so nothing that computes may be fused in front
 register_op(
     "image.resize_bilinear",
+    1,
+    arguments=[("data", "int8, int16, float32 [N, H, W, C]", "the image")],
+    attrs_type=ResizeBilinearAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,

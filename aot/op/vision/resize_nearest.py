@@ -112,6 +112,9 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 register_op(
     "image.resize_nearest",
+    1,
+    arguments=[("data", "any [N, H, W, C]", "the image")],
+    attrs_type=ResizeNearestAttrs,
     pattern=OpPattern.INJECTIVE,
     infer_type=infer_type,
     evaluate=evaluate,

@@ -16,7 +16,7 @@ from aot.ir.op import F_EVALUATE, Array, Op
 from aot.ir.type import TensorType
 from aot.relay.analysis.interval import Int64, Interval, channels, full_range, hull, of_array, span_of
 from aot.relay.analysis.window import tap_values
-from aot.relay.expr import Call, Constant, Expr, Function, is_op, post_order, tensor_type
+from aot.relay.expr import Call, Constant, Expr, Function, is_call, post_order, tensor_type
 from aot.support.dtype import bits, int_range, is_int, numpy_dtype
 
 Rule = Callable[[Call, Sequence[Interval]], Interval | None]
@@ -78,7 +78,7 @@ def layer(expr: Call, args: Sequence[Interval]) -> Interval | None:
     if weight is None:
         return None
     taps = tap_values(expr, args[0])
-    if is_op(expr, "nn.depthwise_conv2d"):
+    if is_call(expr, "nn.depthwise_conv2d"):
         m = expr.attrs.multiplier
         lo, hi = np.repeat(taps.lo, m, axis=2), np.repeat(taps.hi, m, axis=2)
         ends = [weight[0] * lo, weight[0] * hi]

@@ -18,7 +18,7 @@ from aot.ir.type import TensorType
 from aot.relay.analysis.channel_intervals import effective_weight
 from aot.relay.analysis.interval import Interval, channels, full_range
 from aot.relay.analysis.window import Bools, sums_fit, tap_values
-from aot.relay.expr import Call, Constant, Expr, Function, is_op, operands, post_order, tensor_type
+from aot.relay.expr import Call, Constant, Expr, Function, is_call, operands, post_order, tensor_type
 
 LAYERS = frozenset({"nn.conv2d", "nn.dense"})
 """Operators that choose their input and output channels independently."""
@@ -92,7 +92,7 @@ def _read(expr: Expr, state: _State) -> list[Expr]:
 
 def joins_channels(expr: Expr) -> bool:
     """Whether `expr` concatenates along the last axis."""
-    return isinstance(expr, Call) and is_op(expr, "concatenate") and expr.attrs.axis == len(tensor_type(expr).shape) - 1
+    return isinstance(expr, Call) and is_call(expr, "concatenate") and expr.attrs.axis == len(tensor_type(expr).shape) - 1
 
 
 def _align(state: _State, live: frozenset[int], align: int) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aot.relay.analysis.interval import Int64, Interval
-from aot.relay.expr import Call, is_op, tensor_type
+from aot.relay.expr import Call, is_call, tensor_type
 from aot.support.dtype import int_range
 
 Bools = npt.NDArray[np.bool_]
@@ -41,7 +41,7 @@ def tap_values(layer: Call, data: Interval) -> Interval:
     nn.conv2d: arrays [KH, KW, I]; nn.depthwise_conv2d: [KH, KW, C]; nn.dense: [K].  A tap that may fall outside the image
     also sees `pad_value`; one that always does sees nothing else.
     """
-    if is_op(layer, "nn.dense"):
+    if is_call(layer, "nn.dense"):
         return Interval(data.lo - layer.attrs.input_zp, data.hi - layer.attrs.input_zp)
     rows, columns = axis_coverage(layer, 0), axis_coverage(layer, 1)
     inside = (rows.inside[:, None] & columns.inside[None, :])[:, :, None]
@@ -58,7 +58,7 @@ def sums_fit(layer: Call, weight: Int64, taps: Interval) -> bool:
     Then a part of the sum that is constant can be added at any place, as a bias.  `weight` is less its zero point.
     """
     largest = np.maximum(np.abs(taps.lo), np.abs(taps.hi))
-    if is_op(layer, "nn.depthwise_conv2d"):
+    if is_call(layer, "nn.depthwise_conv2d"):
         sums = (np.abs(weight[0]) * np.repeat(largest, layer.attrs.multiplier, axis=2)).sum(axis=(0, 1))
     else:
         sums = (np.abs(weight) * largest).reshape(len(weight), -1).sum(axis=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aot.ir.transform import Sequential
+from aot.ir.transform import Pass, PassContext, Sequential
 from aot.relay.transform.canonicalize import canonicalize
 from aot.relay.transform.dead_code import dead_code
 from aot.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
@@ -38,4 +38,12 @@ __all__ = [
 
 def pipeline(opt_level: int = 2) -> Sequential:
     """From what a front end yields to fused functions; the current PassContext may still leave out more."""
-    return Sequential(tuple(p for p in _PIPELINE if p.required or p.opt_level <= opt_level), "relay")
+    context = PassContext.current()
+    return Sequential(tuple(p for p in _PIPELINE if _stays(p, opt_level, context)), "relay")
+
+
+def _stays(step: Pass, opt_level: int, context: PassContext) -> bool:
+    """Also what the context asks for, and what it runs other passes after."""
+    return (
+        step.required or step.opt_level <= opt_level or step.name in context.required_pass or bool(context.added_after(step.name))
+    )

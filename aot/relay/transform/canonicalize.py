@@ -10,7 +10,8 @@ import numpy as np
 
 from aot.ir.op import Array, Op
 from aot.ir.transform import PassContext, function_pass
-from aot.relay.expr import Call, Constant, Expr, Function, call, const, is_op, operands, post_order, tensor_type, with_operands
+from aot.relay.dataflow_pattern import is_constant, is_op, wildcard
+from aot.relay.expr import Call, Constant, Expr, Function, call, const, is_call, operands, post_order, tensor_type, with_operands
 from aot.relay.interpreter import call_op
 from aot.relay.transform._uses import Uses
 from aot.relay.verify import same_type
@@ -83,14 +84,15 @@ def zero_point_into_bias(expr: Call, _uses: Uses) -> Expr | None:
 
 def merge_biases(expr: Call, _uses: Uses) -> Expr | None:
     """(x + a) + b = x + (a + b) for constants a and b, where x + (a + b) cannot overflow in any order of summation."""
-    inner, b = expr.args
-    if not is_op(inner, "nn.bias_add") or not isinstance(b, Constant):
+    match = _TWO_BIASES.find(expr)
+    if match is None:
         return None
-    x, a = operands(inner)
-    if not isinstance(a, Constant) or not isinstance(x, Call) or not isinstance(x.op, Op) or x.op.name not in _LAYERS:
-        return None
+    x, a, b = match[_LAYER], match[_FIRST_BIAS], match[_SECOND_BIAS]
+    assert isinstance(x, Call)
+    assert isinstance(a, Constant)
+    assert isinstance(b, Constant)
     total = a.data.astype(np.int64) + b.data
-    if not isinstance(x.args[1], Constant) or not _cannot_overflow(x, total):
+    if not _cannot_overflow(x, total):
         return None
     return call("nn.bias_add", [x, const(total.astype(a.data.dtype), span=b.span)], span=expr.span)
 
@@ -101,7 +103,9 @@ def drop_zero_bias(expr: Call, _uses: Uses) -> Expr | None:
     return expr.args[0] if isinstance(bias, Constant) and not bias.data.any() else None
 
 
-_LAYERS = frozenset({"nn.conv2d", "nn.depthwise_conv2d", "nn.dense"})
+_LAYER = is_op("nn.conv2d", "nn.depthwise_conv2d", "nn.dense")(wildcard(), is_constant())
+_FIRST_BIAS, _SECOND_BIAS = is_constant(), is_constant()
+_TWO_BIASES = is_op("nn.bias_add")(is_op("nn.bias_add")(_LAYER, _FIRST_BIAS), _SECOND_BIAS)
 
 
 def _effective_weight(layer: Call) -> Array:
@@ -115,7 +119,7 @@ def _effective_weight(layer: Call) -> Array:
 def _reduction_axes(layer: Call) -> tuple[int, ...]:
     """All axes of the weights but the output channel's: it is the last one of a depthwise convolution, else the first."""
     rank = len(tensor_type(layer.args[1]).shape)
-    return tuple(range(rank - 1)) if is_op(layer, "nn.depthwise_conv2d") else tuple(range(1, rank))
+    return tuple(range(rank - 1)) if is_call(layer, "nn.depthwise_conv2d") else tuple(range(1, rank))
 
 
 def _cannot_overflow(layer: Call, bias: Array) -> bool:
@@ -135,7 +139,7 @@ def pad_into_window(expr: Call, uses: Uses) -> Expr | None:
     Applies if all readers of the bordered image can take the border over, so that it is never stored.
     """
     pad = expr.args[0]
-    if not isinstance(pad, Call) or not is_op(pad, "nn.pad"):
+    if not isinstance(pad, Call) or not is_call(pad, "nn.pad"):
         return None
     padding = _padding_with(pad, expr)
     if padding is None or any(_padding_with(pad, r) is None for r in uses.readers(pad)):
@@ -172,7 +176,7 @@ def _window_reading(reader: Call, value: int | float) -> Sequence[int] | None:
     if reader.op in (Op("nn.conv2d"), Op("nn.depthwise_conv2d")) and (attrs.pad_value == value or not any(attrs.padding)):
         kernel = tensor_type(reader.args[1]).shape[1:3]
         return [(k - 1) * d + 1 for k, d in zip(kernel, attrs.dilation, strict=True)]
-    if is_op(reader, "nn.max_pool2d") and is_int(data.dtype) and value == int_range(data.dtype)[0]:
+    if is_call(reader, "nn.max_pool2d") and is_int(data.dtype) and value == int_range(data.dtype)[0]:
         return [int(k) for k in attrs.pool_size]
     return None
 
@@ -188,7 +192,7 @@ def _reaches_image(padding: Sequence[int], window: Sequence[int]) -> bool:
 def clip_of_clip(expr: Call, _uses: Uses) -> Expr | None:
     """clip(clip(x, a, b), c, d) = clip(x, a', b') with a' and b' being a and b clamped to [c, d]."""
     inner = expr.args[0]
-    if not isinstance(inner, Call) or not is_op(inner, "clip"):
+    if not isinstance(inner, Call) or not is_call(inner, "clip"):
         return None
     lo, hi = (min(max(v, expr.attrs.lo), expr.attrs.hi) for v in (inner.attrs.lo, inner.attrs.hi))
     return call("clip", inner.args, replace(expr.attrs, lo=lo, hi=hi), span=expr.span)
@@ -213,11 +217,16 @@ def drop_wide_clip(expr: Call, _uses: Uses) -> Expr | None:
 
 # Operators that change nothing.
 
+_X = wildcard()
+_TWO_RESHAPES = is_op("reshape")(is_op("reshape")(_X))
+_TRANSPOSE = is_op("transpose")(_X)
+_TWO_TRANSPOSES = is_op("transpose")(_TRANSPOSE)
+
 
 def reshape_of_reshape(expr: Call, _uses: Uses) -> Expr | None:
     """Only the last of two shapes counts."""
-    inner = expr.args[0]
-    return _again(expr, operands(inner), expr.attrs) if is_op(inner, "reshape") else None
+    match = _TWO_RESHAPES.find(expr)
+    return None if match is None else _again(expr, [match[_X]], expr.attrs)
 
 
 def drop_reshape(expr: Call, _uses: Uses) -> Expr | None:
@@ -232,9 +241,11 @@ def drop_transpose(expr: Call, _uses: Uses) -> Expr | None:
 
 def transpose_of_transpose(expr: Call, _uses: Uses) -> Expr | None:
     """Axis i of the result is axis p[q[i]] of x, for a transposition by p and then one by q."""
-    inner = expr.args[0]
-    if not isinstance(inner, Call) or not is_op(inner, "transpose"):
+    match = _TWO_TRANSPOSES.find(expr)
+    if match is None:
         return None
+    inner = match[_TRANSPOSE]
+    assert isinstance(inner, Call)
     axes = tuple(inner.attrs.axes[i] for i in expr.attrs.axes)
     return _again(expr, inner.args, replace(expr.attrs, axes=axes))
 
@@ -252,11 +263,11 @@ def drop_requantize8(expr: Call, _uses: Uses) -> Expr | None:
 def drop_requantize8_pair(expr: Call, _uses: Uses) -> Expr | None:
     """g(f(x)) = x for maps f and g of 8-bit codes that undo each other (all are tried); also with a reshape between."""
     inner = expr.args[0]
-    if isinstance(inner, Call) and is_op(inner, "reshape") and is_op(inner.args[0], "qnn.requantize8"):
+    if isinstance(inner, Call) and is_call(inner, "reshape") and is_call(inner.args[0], "qnn.requantize8"):
         moved = _again(expr, inner.args, expr.attrs)
         found = drop_requantize8_pair(moved, _uses)
         return None if found is None else _again(inner, [found], inner.attrs)
-    if not isinstance(inner, Call) or not is_op(inner, "qnn.requantize8"):
+    if not isinstance(inner, Call) or not is_call(inner, "qnn.requantize8"):
         return None
     x = inner.args[0]
     dtype = tensor_type(x).dtype
@@ -270,7 +281,12 @@ def drop_requantize8_pair(expr: Call, _uses: Uses) -> Expr | None:
 def map_of_lut(expr: Call, uses: Uses) -> Expr | None:
     """f(T[x]) = (f . T)[x] for a map f of int8 codes to int8 codes, if nothing else reads T[x]."""
     inner = expr.args[0]
-    if not isinstance(inner, Call) or not is_op(inner, "qnn.lut") or uses.count(inner) != 1 or tensor_type(expr).dtype != "int8":
+    if (
+        not isinstance(inner, Call)
+        or not is_call(inner, "qnn.lut")
+        or uses.count(inner) != 1
+        or tensor_type(expr).dtype != "int8"
+    ):
         return None
     table = _mapped(expr, np.asarray(inner.attrs.table, np.int8))
     attrs = replace(inner.attrs, table=tuple(table.tolist()), quant=tensor_type(expr).quant)
@@ -280,7 +296,7 @@ def map_of_lut(expr: Call, uses: Uses) -> Expr | None:
 def lut_of_map(expr: Call, uses: Uses) -> Expr | None:
     """T[f(x)] = (T . f)[x] for a map f of int8 codes to int8 codes, if nothing else reads f(x)."""
     inner = expr.args[0]
-    if not isinstance(inner, Call) or not is_op(inner, "qnn.requantize8") or uses.count(inner) != 1:
+    if not isinstance(inner, Call) or not is_call(inner, "qnn.requantize8") or uses.count(inner) != 1:
         return None
     if (tensor_type(inner.args[0]).dtype, tensor_type(inner).dtype) != ("int8", "int8"):
         return None

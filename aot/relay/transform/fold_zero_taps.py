@@ -12,7 +12,7 @@ from aot.ir.type import TensorType
 from aot.relay.analysis.channel_intervals import effective_weight
 from aot.relay.analysis.interval import Int64, full_range
 from aot.relay.analysis.window import axis_coverage, sums_fit, tap_values
-from aot.relay.expr import Call, Constant, Expr, Function, call, is_op, rewrite, tensor_type
+from aot.relay.expr import Call, Constant, Expr, Function, call, is_call, rewrite, tensor_type
 from aot.relay.transform._layer import cut, merged_bias, with_bias
 from aot.relay.transform._uses import Uses
 from aot.support.dtype import is_int
@@ -37,7 +37,7 @@ def fold_zero_taps(func: Function, _context: PassContext) -> Function:
     def rule(expr: Expr) -> Expr:
         if not isinstance(expr, Call) or not isinstance(expr.op, Op):
             return expr
-        if is_op(expr, "nn.bias_add"):
+        if is_call(expr, "nn.bias_add"):
             return merged_bias(expr, uses)
         return _shrunk(expr) if expr.op.name in _CONVOLUTIONS else expr
 
@@ -85,7 +85,7 @@ def _cut_end(layer: Call, axis: int, *, last: bool) -> _Cut | None:
     taps = tap_values(layer, full_range(tensor_type(layer.args[0])))
     if axis_coverage(layer, axis).inside[tap] or not sums_fit(layer, weight, taps):
         return None
-    axes = (0, 1, 2) if is_op(layer, "nn.depthwise_conv2d") else (1, 2, 3)
+    axes = (0, 1, 2) if is_call(layer, "nn.depthwise_conv2d") else (1, 2, 3)
     return _Cut(smaller, (layer.attrs.pad_value - layer.attrs.input_zp) * end.sum(axis=axes, dtype=np.int64))
 
 

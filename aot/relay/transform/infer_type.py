@@ -32,7 +32,7 @@ def _typed(expr: Expr) -> Expr:
     try:
         inferred = F_INFER_TYPE.get(expr.op.name)([a.type for a in expr.args], expr.attrs)
     except TypeRuleError as error:
-        raise internal(f"{expr.op}: {error}", where=str(expr.span)) from error
+        raise internal(f"{expr.op}: {error.message}", where=str(expr.span)) from error
     wanted = _with_note(inferred, expr.type)
     return expr if wanted == expr.type else replace(expr, type=wanted)
 

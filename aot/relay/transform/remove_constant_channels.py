@@ -14,7 +14,7 @@ from aot.relay.analysis.channel_intervals import channel_intervals, effective_we
 from aot.relay.analysis.channel_liveness import LAYERS, Liveness, channel_liveness, joins_channels
 from aot.relay.analysis.interval import Int64, Interval, channels
 from aot.relay.analysis.window import Bools, tap_values
-from aot.relay.expr import Call, Constant, Expr, Function, call, is_op, operands, post_order, tensor_type, with_operands
+from aot.relay.expr import Call, Constant, Expr, Function, call, is_call, operands, post_order, tensor_type, with_operands
 from aot.relay.transform._layer import cut, merged_bias, with_bias
 from aot.relay.transform._uses import Uses
 
@@ -101,11 +101,11 @@ class _Cutter:
             return expr
         if expr.op.name in LAYERS:
             return self._layer(expr, args[0])
-        if is_op(expr, "nn.depthwise_conv2d"):
+        if is_call(expr, "nn.depthwise_conv2d"):
             return _depthwise(expr, args[0], mask)
         args = [_cut_constant(a, mask) if isinstance(a, Constant) else a for a in args]
         new = call(expr.op, args, _cut_attrs(expr, mask), span=expr.span)
-        return merged_bias(new, self._uses) if is_op(new, "nn.bias_add") else new
+        return merged_bias(new, self._uses) if is_call(new, "nn.bias_add") else new
 
     def _layer(self, expr: Call, data: Expr) -> Expr:
         """Laws 1 to 3: cut the weights; what the removed inputs contribute goes into the bias."""
@@ -164,11 +164,11 @@ def _cut_constant(value: Constant, mask: Bools) -> Constant:
 def _cut_attrs(expr: Call, mask: Bools) -> object:
     """Attributes of an operator that is no layer over fewer channels."""
     attrs = expr.attrs
-    if is_op(expr, "qnn.requantize") and attrs.per_channel:
+    if is_call(expr, "qnn.requantize") and attrs.per_channel:
         return replace(attrs, multiplier=_pick(attrs.multiplier, mask), shift=_pick(attrs.shift, mask))
-    if is_op(expr, "reshape") and not mask.all():
+    if is_call(expr, "reshape") and not mask.all():
         return replace(attrs, newshape=(*attrs.newshape[:-1], int(mask.sum())))
-    if is_op(expr, "nn.pad") and any(attrs.pad_width[-1]):
+    if is_call(expr, "nn.pad") and any(attrs.pad_width[-1]):
         *others, (before, after) = attrs.pad_width
         ends = int(mask[:before].sum()), int(mask[len(mask) - after :].sum())
         return replace(attrs, pad_width=(*others, ends))

@@ -1,0 +1,209 @@
+"""Constructors: `relay.nn.conv2d(x, w, strides=2)` builds a call of a registered operator.
+
+Every operator has one.  Operands come first, attributes by name, or by position after the operands.  Numbers and arrays among the
+operands become constants; one number stands for an attribute that is a pair.  An operator's file may register a constructor with
+parameters that suit people better (`F_CONSTRUCT`).  Whatever is wrong ends in E5100 with the place of the call.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, fields
+from typing import Any
+
+import numpy as np
+
+from aot.errors import Problem, UsageError
+from aot.ir.attr_map import AttrMap
+from aot.ir.op import OP_INFO, OpInfo, TypeRuleError, load_operators, op_info
+from aot.ir.type import TensorType, TupleType
+from aot.relay.expr import Call, Expr, call, const
+from aot.support.caller import call_place
+
+Constructor = Callable[..., Expr]
+
+F_CONSTRUCT: AttrMap[Constructor] = AttrMap("FConstruct")
+"""Constructors of their own, by the name under which they are called; not all of them are operators (`nn.relu`)."""
+
+
+class UnknownOperatorError(UsageError, AttributeError):
+    """E5101: a name that is no operator; an AttributeError as well, so that hasattr works."""
+
+
+class Namespace:
+    """The constructors of operators whose names begin with `prefix.`, as attributes."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Constructor:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return constructor(f"{self._prefix}.{name}")
+
+    def __dir__(self) -> list[str]:
+        return [n.removeprefix(f"{self._prefix}.") for n in names() if n.startswith(f"{self._prefix}.")]
+
+    def __repr__(self) -> str:
+        return f"<constructors of {self._prefix}>"
+
+
+def names() -> tuple[str, ...]:
+    """Everything that has a constructor."""
+    load_operators()
+    return tuple(sorted({*OP_INFO, *F_CONSTRUCT}))
+
+
+def constructor(name: str) -> Constructor:
+    """The function that builds calls of the operator; UnknownOperatorError E5101 where there is none of that name."""
+    if name not in F_CONSTRUCT and name not in OP_INFO:
+        try:
+            load_operators()
+            if name not in F_CONSTRUCT:
+                op_info(name)
+        except UsageError as error:
+            raise UnknownOperatorError(*error.problems) from None
+    special = F_CONSTRUCT.find(name)
+
+    def build(*args: Any, **attrs: Any) -> Expr:
+        try:
+            built = generic(name, *args, **attrs) if special is None else special(*args, **attrs)
+        except UsageError:
+            raise
+        except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
+            raise refused(name, str(error).replace("()", "") or type(error).__name__) from error
+        return _checked(name, built)
+
+    build.__name__ = build.__qualname__ = name.rpartition(".")[2]
+    build.__doc__ = special.__doc__ if special is not None else describe(op_info(name))
+    return build
+
+
+def describe(info: OpInfo) -> str:
+    """Operands and attributes of an operator as text, for help()."""
+    lines = [info.doc, "", "Operands:", *(f"  {a.name}: {a.type}: {a.doc}" for a in info.arguments)]
+    if info.attrs_type is not None:
+        lines += ["Attributes:", *(f"  {f.name}: {f.type}" for f in fields(info.attrs_type))]
+    return "\n".join(lines)
+
+
+def generic(name: str, *args: Any, **given: Any) -> Call:
+    """A call of the operator with attributes as they are in its dataclass."""
+    info = op_info(name)
+    count = _operand_count(info, args)
+    found = operands_of(name, *_flat(args[:count]))
+    return call(name, found, make_attrs(info, args[count:], given))
+
+
+def _operand_count(info: OpInfo, args: Sequence[Any]) -> int:
+    if info.most is not None and info.fewest == info.most:
+        return info.most
+    count = 0
+    while count < len(args) and _is_operand(args[count]) and (info.most is None or count < info.most):
+        count += 1
+    return count
+
+
+def _is_operand(value: Any) -> bool:
+    return isinstance(value, Expr) or (isinstance(value, list | tuple) and any(isinstance(v, Expr) for v in value))
+
+
+def _flat(args: Iterable[Any]) -> list[Any]:
+    flat: list[Any] = []
+    for a in args:
+        flat += a if _is_operand(a) and not isinstance(a, Expr) else [a]
+    return flat
+
+
+def operands_of(name: str, *args: Any) -> list[Expr]:
+    """Operands as expressions; numbers and arrays become constants of the type of the first expression."""
+    typed = next((a.type for a in args if isinstance(a, Expr)), None)
+    found: list[Expr] = []
+    for i, a in enumerate(args):
+        if isinstance(a, Expr):
+            found.append(a)
+        elif isinstance(a, np.ndarray):
+            found.append(const(a))
+        elif isinstance(a, int | float | np.generic) and isinstance(typed, TensorType):
+            found.append(const(a, dtype=typed.dtype))
+        else:
+            raise refused(name, f"operand {i} is a {type(a).__name__}, not an expression")
+    return found
+
+
+def make_attrs(info: OpInfo, positional: Sequence[Any], given: dict[str, Any]) -> Any:
+    """The operator's attributes; TypeRuleError names what is missing, unknown or of another type."""
+    if info.attrs_type is None:
+        if positional or given:
+            raise refused(info.name, f"the operator has no attributes, {', '.join([*map(repr, positional), *given])} given")
+        return None
+    known = fields(info.attrs_type)
+    if len(positional) > len(known):
+        raise refused(info.name, f"{len(positional)} values for {len(known)} attributes after the operands")
+    values = dict(zip((f.name for f in known), positional, strict=False))
+    for key, value in given.items():
+        if key in values or key not in {f.name for f in known}:
+            trouble = "is given twice" if key in values else f"is no attribute; there are {', '.join(f.name for f in known)}"
+            raise refused(info.name, f"{key} {trouble}")
+        values[key] = value
+    missing = [f.name for f in known if f.name not in values and f.default is MISSING and f.default_factory is MISSING]
+    if missing:
+        raise refused(info.name, f"needs {', '.join(missing)}")
+    hints = typing.get_type_hints(info.attrs_type)
+    fitted = {key: fitted_to(value, hints[key]) for key, value in values.items()}
+    for key, value in fitted.items():
+        if value is MISSING:
+            raise refused(info.name, f"{key} takes {_hint_text(hints[key])}, not {values[key]!r}")
+    return info.attrs_type(**fitted)
+
+
+def fitted_to(value: Any, hint: Any) -> Any:
+    """`value` as the type that a field is annotated with, MISSING where it is none of it."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        options = (fitted_to(value, h) for h in inner)
+        return next((found for found in options if found is not MISSING), MISSING)
+    if origin is tuple:
+        return _fitted_tuple(value, inner)
+    if hint is bool:
+        return bool(value) if isinstance(value, bool | np.bool_) else MISSING
+    if hint is int:
+        return int(value) if isinstance(value, int | np.integer) and not isinstance(value, bool) else MISSING
+    if hint is float:
+        return float(value) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else MISSING
+    if hint is None or hint is type(None):
+        return None if value is None else MISSING
+    return value if hint is Any or not isinstance(hint, type) or isinstance(value, hint) else MISSING
+
+
+def _fitted_tuple(value: Any, inner: tuple[Any, ...]) -> Any:
+    many = len(inner) == 2 and inner[1] is Ellipsis
+    if isinstance(value, int) and inner == (int, int):
+        value = (value, value)
+    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str) or (not many and len(value) != len(inner)):
+        return MISSING
+    found = tuple(
+        fitted_to(v, inner[0] if many else h) for v, h in zip(value, inner * len(value) if many else inner, strict=False)
+    )
+    return MISSING if any(f is MISSING for f in found) else found
+
+
+def _hint_text(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint).replace("typing.", "")
+
+
+def refused(name: str, message: str) -> TypeRuleError:
+    """E5100 for the operator, at the caller's place."""
+    place = call_place()
+    return TypeRuleError(message, where=f"{name} at {place}" if place else name)
+
+
+def _checked(name: str, built: Any) -> Expr:
+    if not isinstance(built, Expr):
+        raise UsageError(Problem("E5104", f"the constructor of {name} made a {type(built).__name__}", call_place()))
+    for tensor in built.type.fields if isinstance(built.type, TupleType) else (built.type,):
+        if not all(isinstance(n, int) and n > 0 for n in tensor.shape):
+            raise refused(name, f"yields {tensor}, which has no elements")
+    return built
