@@ -159,6 +159,11 @@ _MODEL: dict[str, tuple[str, str]] = {
         "The operator holds values that its converter did not expect. If the reference interpreter runs the\n"
         "model, please report it: then the fault is ours.",
     ),
+    "E1125": (
+        "contradictory sparse constant",
+        "A constant is stored sparsely (DENSIFY), but the description of its layout contradicts itself, the tensor's shape\n"
+        "or the number of stored values. The file is damaged, or its converter is at fault.",
+    ),
     "E1201": (
         "operator not supported yet",
         "No converter is registered for this operator. `aot ops` and docs/operators.md list those that are;\n"

@@ -22,6 +22,7 @@ from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend import check
 from aot.frontend.check_ops import needs_elements
 from aot.frontend.problems import Problems, error_of
+from aot.frontend.sparse import SparsityError, to_dense
 from aot.frontend.view import (
     ABSENT,
     MAX_RANK,
@@ -29,6 +30,7 @@ from aot.frontend.view import (
     ModelView,
     OperatorView,
     QuantView,
+    SparsityView,
     TensorView,
     stored_bytes,
 )
@@ -331,12 +333,21 @@ class GraphWalk:
             tensor = self.graph.tensors[index]
             if tensor.is_variable:
                 self._refuse(op, "E1208", f"{tensor.where} is a state, which this operator does not support")
-            if tensor.data is None or tensor.sparsity is not None:
+            if tensor.data is None:
                 self._refuse(op, "E1204", f"{tensor.where} has no value")
+            data = tensor.data if tensor.sparsity is None else self._dense(op, tensor, tensor.sparsity)
             span = Span(name=tensor.name, tensor=index) if self._site is None else self._site.span
             type_ = self._type(op, tensor)
-            self._values[index] = const(np.asarray(tensor.data), quant=type_.quant, dtype=type_.dtype, span=span)
+            self._values[index] = const(np.asarray(data), quant=type_.quant, dtype=type_.dtype, span=span)
         return self._values[index]
+
+    def _dense(self, op: OperatorView | None, tensor: TensorView, sparsity: SparsityView) -> Array:
+        """The value of a sparse constant with its zeros."""
+        assert tensor.data is not None
+        try:
+            return to_dense(tensor.data, tensor.shape, sparsity)
+        except SparsityError as error:
+            self._refuse(op, "E1125", f"{tensor.where} is sparse in a way that contradicts itself: {error}")
 
     def _type(self, op: OperatorView | None, tensor: TensorView) -> TensorType:
         try:

@@ -6,7 +6,7 @@ TensorFlow Lite's reference kernels or in TFLM.
 
 from __future__ import annotations
 
-from aot.testing.builder import ModelBuilder, Subgraph
+from aot.testing.builder import ModelBuilder, Sparsity, Subgraph
 from aot.testing.ops import add_model, conv2d_model, dense_model, depthwise_model, output_size, pool_model
 from aot.testing.ops_shape import (
     concat_model,
@@ -37,6 +37,7 @@ __all__ = [
     "HAVE_TFLM",
     "ModelBuilder",
     "Quant",
+    "Sparsity",
     "Subgraph",
     "add_model",
     "concat_model",

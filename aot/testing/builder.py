@@ -51,6 +51,15 @@ ZeroPoint = int | Sequence[int] | np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
+class Sparsity:
+    """How a sparse constant is stored: levels in `traversal_order`, each its size (dense) or (segments, indices)."""
+
+    traversal_order: tuple[int, ...]
+    block_map: tuple[int, ...]
+    levels: tuple[int | tuple[Sequence[int], Sequence[int]], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Tensor:
     name: str
     shape: tuple[int, ...]
@@ -61,6 +70,7 @@ class _Tensor:
     buffer: int
     is_variable: bool
     shape_signature: tuple[int, ...] | None
+    sparsity: Sparsity | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +132,13 @@ class Subgraph:
         buffer: int | None = None,
         is_variable: bool = False,
         shape_signature: Sequence[int] | None = None,
+        sparsity: Sparsity | None = None,
     ) -> int:
         """Add a tensor and return its index.
 
         `data` makes it a constant (raw bytes are taken as they are, whatever the shape says); `buffer` shares
         a buffer made by `ModelBuilder.buffer`.  Several scales make it quantised per channel along `axis`;
-        their zero points default to 0.
+        their zero points default to 0.  With `sparsity`, `data` holds the stored values alone.
         """
         if buffer is None:
             buffer = 0 if data is None else self.model.buffer(pack_data(data, dtype))
@@ -135,7 +146,9 @@ class Subgraph:
         zero_points = _tuple(zero_point, int) or (0,) * len(scales)
         signature = None if shape_signature is None else tuple(int(d) for d in shape_signature)
         dims = tuple(int(d) for d in shape)
-        self.tensors.append(_Tensor(check_name(name), dims, dtype, scales, zero_points, axis, buffer, is_variable, signature))
+        self.tensors.append(
+            _Tensor(check_name(name), dims, dtype, scales, zero_points, axis, buffer, is_variable, signature, sparsity)
+        )
         return len(self.tensors) - 1
 
     def op(
@@ -270,11 +283,42 @@ def _write_quantization(fb: flatbuffers.Builder, tensor: _Tensor) -> int:
     return int(tflite.QuantizationParametersEnd(fb))
 
 
+def _write_sparsity(fb: flatbuffers.Builder, sparsity: Sparsity) -> int:
+    levels = offset_vector(fb, [_write_level(fb, level) for level in sparsity.levels])
+    order, blocks = int_vector(fb, sparsity.traversal_order), int_vector(fb, sparsity.block_map)
+    tflite.SparsityParametersStart(fb)
+    tflite.SparsityParametersAddTraversalOrder(fb, order)
+    tflite.SparsityParametersAddBlockMap(fb, blocks)
+    tflite.SparsityParametersAddDimMetadata(fb, levels)
+    return int(tflite.SparsityParametersEnd(fb))
+
+
+def _write_level(fb: flatbuffers.Builder, level: int | tuple[Sequence[int], Sequence[int]]) -> int:
+    vectors = []
+    for values in () if isinstance(level, int) else level:
+        numbers = int_vector(fb, values)
+        tflite.Int32VectorStart(fb)
+        tflite.Int32VectorAddValues(fb, numbers)
+        vectors.append(int(tflite.Int32VectorEnd(fb)))
+    kind = enumerator("SparseIndexVector", "Int32Vector")
+    tflite.DimensionMetadataStart(fb)
+    tflite.DimensionMetadataAddFormat(fb, enumerator("DimensionType", "SPARSE_CSR" if vectors else "DENSE"))
+    if vectors:
+        tflite.DimensionMetadataAddArraySegmentsType(fb, kind)
+        tflite.DimensionMetadataAddArraySegments(fb, vectors[0])
+        tflite.DimensionMetadataAddArrayIndicesType(fb, kind)
+        tflite.DimensionMetadataAddArrayIndices(fb, vectors[1])
+    else:
+        tflite.DimensionMetadataAddDenseSize(fb, level)
+    return int(tflite.DimensionMetadataEnd(fb))
+
+
 def _write_tensor(fb: flatbuffers.Builder, tensor: _Tensor) -> int:
     shape = int_vector(fb, tensor.shape)
     name = fb.CreateString(tensor.name)
     quantization = _write_quantization(fb, tensor) if tensor.scale else None
     signature = None if tensor.shape_signature is None else int_vector(fb, tensor.shape_signature)
+    sparsity = None if tensor.sparsity is None else _write_sparsity(fb, tensor.sparsity)
     tflite.TensorStart(fb)
     tflite.TensorAddShape(fb, shape)
     tflite.TensorAddType(fb, enumerator("TensorType", tensor.dtype))
@@ -283,6 +327,8 @@ def _write_tensor(fb: flatbuffers.Builder, tensor: _Tensor) -> int:
     if quantization is not None:
         tflite.TensorAddQuantization(fb, quantization)
     tflite.TensorAddIsVariable(fb, tensor.is_variable)
+    if sparsity is not None:
+        tflite.TensorAddSparsity(fb, sparsity)
     if signature is not None:
         tflite.TensorAddShapeSignature(fb, signature)
     tflite.TensorAddHasRank(fb, True)
