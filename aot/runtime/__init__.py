@@ -1,1 +1,8 @@
+"""Compiled code in this process: functions, models, and the graph executor for debugging."""
 
+from __future__ import annotations
+
+from aot.runtime.functions import Module, load_module
+from aot.runtime.packed import PackedFunc
+
+__all__ = ["Module", "PackedFunc", "load_module"]

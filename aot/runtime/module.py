@@ -1,27 +1,20 @@
-"""runtime.Module: a compiled model as a shared library of this machine, called through ctypes."""
+"""A compiled model as a shared library of this machine, called through ctypes."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import math
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aot.errors import Problem, ToolchainError, UsageError, internal
+from aot.errors import Problem, UsageError, internal
 from aot.executor.artifact import Artifact
 from aot.ir.op import Array
-from aot.support.data import data_folder
+from aot.runtime.host_library import build_library
 from aot.support.dtype import numpy_dtype
-
-FLAGS = ("-std=c99", "-O1", "-fPIC", "-shared", "-ffp-contract=off", "-DAOT_HOOKS=1")
 
 OnLayer = Callable[[int, bytes], None]
 """(layer, bytes of its first output)"""
@@ -41,7 +34,7 @@ void aot_layer_hook(int32_t layer, const void *out, uint32_t bytes) {
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32)
 
 
-class Module:
+class HostModel:
     """A loaded model; not safe for two threads, as it has one workspace."""
 
     def __init__(self, library: Path, metadata: Mapping[str, Any]) -> None:
@@ -88,59 +81,14 @@ class Module:
         return function
 
 
-def load(artifact: Artifact, *, cache: Path | None = None) -> Module:
+def load(artifact: Artifact, *, cache: Path | None = None) -> HostModel:
     """Build the sources of `artifact` for this machine (once for each content) and load the library.
 
     The library is kept in `cache`, by default the user's cache folder, or a temporary folder where that cannot be written.
     Raises ToolchainError E3001 without gcc, E3002 when it fails.
     """
-    gcc = os.environ.get("AOT_GCC") or shutil.which("gcc")
-    if gcc is None:
-        raise ToolchainError(Problem("E3001", "gcc is not on PATH; on Debian: apt-get install gcc"))
-    folder = cache if cache is not None else _cache_folder()
-    library = folder / f"{artifact.name}-{_digest(artifact, gcc)}.so"
-    if not library.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        _compile(artifact, gcc, library)
-    return Module(library, artifact.metadata)
-
-
-def _cache_folder() -> Path:
-    """$AOT_CACHE, else $XDG_CACHE_HOME/aot, else ~/.cache/aot; a temporary folder where none can be written."""
-    explicit = os.environ.get("AOT_CACHE")
-    base = Path(explicit) if explicit else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "aot"
-    folder = base / "host"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:
-        return Path(tempfile.gettempdir()) / f"aot-host-{os.getuid()}"
-
-
-def _digest(artifact: Artifact, gcc: str) -> str:
-    state = hashlib.sha256()
-    headers = {p.name: p.read_text(encoding="utf-8") for p in sorted((data_folder("crt") / "include" / "aot").glob("*.h"))}
-    version = subprocess.run([gcc, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
-    for part in (*FLAGS, version, _PROBE, *(t for item in sorted({**headers, **artifact.files}.items()) for t in item)):
-        data = part.encode()
-        state.update(len(data).to_bytes(8, "little") + data)
-    return state.hexdigest()[:24]
-
-
-def _compile(artifact: Artifact, gcc: str, library: Path) -> None:
-    """Compile in a folder of its own and move the result into place, so that builds at the same time do not meet."""
-    with tempfile.TemporaryDirectory(dir=library.parent) as name:
-        folder = Path(name)
-        artifact.export(folder)
-        (folder / "aot_probe.c").write_text(_PROBE, encoding="utf-8")
-        sources = [f for f in sorted(artifact.files) if f.endswith(".c")]
-        command = [gcc, *FLAGS, "-I.", f"-I{data_folder('crt') / 'include'}", *sources, "aot_probe.c", "-lm", "-o", "model.so"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
-        if done.returncode != 0:
-            message = f"gcc refuses the generated sources of {artifact.name}:\n{done.stderr[-4000:]}"
-            raise ToolchainError(Problem("E3002", message))
-        (folder / "model.so").replace(library)
+    files = {**artifact.files, "aot_probe.c": _PROBE}
+    return HostModel(build_library(artifact.name, files, cache=cache), artifact.metadata)
 
 
 def _checked(row: Mapping[str, Any], array: Array) -> Array:

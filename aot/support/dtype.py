@@ -40,6 +40,11 @@ def known_dtypes() -> tuple[str, ...]:
     return tuple(_NUMPY)
 
 
+def is_dtype(dtype: object) -> bool:
+    """Whether `dtype` names an element type."""
+    return isinstance(dtype, str) and dtype in _NUMPY
+
+
 def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
     """The numpy type that holds values of `dtype`; int4 values live in int8."""
     return _NUMPY[dtype]

@@ -1,1 +1,7 @@
+"""Targets and code generation."""
 
+from __future__ import annotations
+
+from aot.target.target import Target, TargetKind, register_target_kind, target_kinds
+
+__all__ = ["Target", "TargetKind", "register_target_kind", "target_kinds"]

@@ -2,44 +2,92 @@
 
 from __future__ import annotations
 
-from aot.target.target import Target
+from dataclasses import dataclass, replace
+
+from aot.errors import Problem, UsageError
 
 
-def _target(name: str, features: str, flags: str, description: str) -> Target:
-    return Target(name, frozenset(features.split()), tuple(flags.split()), description)
+@dataclass(frozen=True, slots=True)
+class Core:
+    """A processor core.
+
+    `features`: "dsp" (SMLAD and friends), "mve" (Helium), "mull" (32x32->64 multiply), "thumb2" (the full
+    instruction set of Armv7-M), "fpu" (float32 in hardware), "vfp" (an Arm FPU, and "dsp"), "unaligned" (word access
+    at any address), "div" (a divide instruction).
+    `gcc_flags` select the core.
+    """
+
+    name: str
+    features: frozenset[str]
+    gcc_flags: tuple[str, ...]
+    description: str
 
 
-TARGETS: dict[str, Target] = {
-    t.name: t
-    for t in (
-        _target("cortex-m0", "", "-mcpu=cortex-m0 -mthumb -mfloat-abi=soft", "Armv6-M"),
-        _target("cortex-m0plus", "", "-mcpu=cortex-m0plus -mthumb -mfloat-abi=soft", "Armv6-M"),
-        _target("cortex-m3", "mull thumb2 unaligned div", "-mcpu=cortex-m3 -mthumb -mfloat-abi=soft", "Armv7-M"),
-        _target(
+def _core(name: str, features: str, flags: str, description: str) -> Core:
+    return Core(name, frozenset(features.split()), tuple(flags.split()), description)
+
+
+CORES: dict[str, Core] = {
+    c.name: c
+    for c in (
+        _core("cortex-m0", "", "-mcpu=cortex-m0 -mthumb -mfloat-abi=soft", "Armv6-M"),
+        _core("cortex-m0plus", "", "-mcpu=cortex-m0plus -mthumb -mfloat-abi=soft", "Armv6-M"),
+        _core("cortex-m3", "mull thumb2 unaligned div", "-mcpu=cortex-m3 -mthumb -mfloat-abi=soft", "Armv7-M"),
+        _core(
             "cortex-m4",
             "mull thumb2 unaligned div dsp fpu vfp",
             "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16",
             "Armv7E-M, DSP, single-precision FPU",
         ),
-        _target(
+        _core(
             "cortex-m7",
             "mull thumb2 unaligned div dsp fpu vfp",
             "-mcpu=cortex-m7 -mthumb -mfloat-abi=hard -mfpu=fpv5-d16",
             "Armv7E-M, DSP, double-precision FPU",
         ),
-        _target(
+        _core(
             "cortex-m33",
             "mull thumb2 unaligned div dsp fpu vfp",
             "-mcpu=cortex-m33 -mthumb -mfloat-abi=hard -mfpu=fpv5-sp-d16",
             "Armv8-M Mainline, DSP, single-precision FPU",
         ),
-        _target(
+        _core(
             "cortex-m55",
             "mull thumb2 unaligned div dsp mve fpu vfp",
             "-mcpu=cortex-m55 -mthumb -mfloat-abi=hard",
             "Armv8.1-M, Helium (MVE)",
         ),
-        _target("host", "mull unaligned div fpu", "", "this machine"),
+        _core("host", "mull unaligned div fpu", "", "this machine"),
     )
 }
-"""name -> Target, in the order in which they are listed."""
+"""name -> Core, in the order in which they are listed."""
+
+_WITHOUT = {"fpu": "fpu vfp mve", "dsp": "dsp vfp mve", "mve": "mve"}
+"""What a core can be had without -> the features that go with it."""
+
+
+def find_core(name: str) -> Core:
+    """The core of that name (E5010 otherwise).
+
+    `cortex-m33+nodsp+nofpu` is a core without what it may lack, or what a build does not let it use: fpu, dsp, mve.
+    """
+    base, *modifiers = name.split("+")
+    if base not in CORES:
+        raise UsageError(Problem("E5010", f"unknown target '{name}'; known: {', '.join(CORES)}"))
+    core = CORES[base]
+    for modifier in modifiers:
+        feature = modifier.removeprefix("no")
+        if feature == modifier or feature not in _WITHOUT or feature not in core.features:
+            raise UsageError(Problem("E5010", f"unknown target '{name}': there is no {base} with +{modifier}"))
+        core = _without(core, feature)
+    return replace(core, name=name)
+
+
+def _without(core: Core, feature: str) -> Core:
+    flags = core.gcc_flags
+    if feature == "fpu":
+        flags = tuple("-mfloat-abi=soft" if f.startswith("-mfloat-abi") else f for f in flags if not f.startswith("-mfpu"))
+    if feature != "fpu" or "mve" in core.features:
+        gone = "mve" if feature == "fpu" else feature
+        flags = tuple(f"{f}+no{gone}" if f.startswith("-mcpu") else f for f in flags)
+    return replace(core, features=core.features - frozenset(_WITHOUT[feature].split()), gcc_flags=flags)

@@ -1,19 +1,49 @@
-"""Tensor expressions, for generic lowerings and epilogues."""
+"""Tensor expressions: operators described by rules, and schedules that arrange their loops (docs/python.md)."""
 
-from aot.te.lower import create_prim_func, emit_nest
-from aot.te.tensor import At, IterVar, Tensor, compute, max, min, placeholder, reduce, reduce_axis, sum
+from __future__ import annotations
+
+from aot.te.elementwise import all, any, clip, const, if_then_else, maximum_of, minimum_of
+from aot.te.lowering import lower
+from aot.te.operation import (
+    IterVar,
+    Reduce,
+    Tensor,
+    compute,
+    max,
+    max_value,
+    min,
+    min_value,
+    placeholder,
+    product,
+    reduce_axis,
+    sum,
+)
+from aot.te.schedule import Schedule, Stage, create_schedule
+from aot.tir.schedule import ScheduleError
 
 __all__ = [
-    "At",
     "IterVar",
+    "Reduce",
+    "Schedule",
+    "ScheduleError",
+    "Stage",
     "Tensor",
+    "all",
+    "any",
+    "clip",
     "compute",
-    "create_prim_func",
-    "emit_nest",
+    "const",
+    "create_schedule",
+    "if_then_else",
+    "lower",
     "max",
+    "max_value",
+    "maximum_of",
     "min",
+    "min_value",
+    "minimum_of",
     "placeholder",
-    "reduce",
+    "product",
     "reduce_axis",
     "sum",
 ]

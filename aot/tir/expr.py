@@ -8,9 +8,11 @@ signed types, and shifts need amounts within the width.  Both operands of a BinO
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from operator import index
+from typing import TYPE_CHECKING, SupportsIndex
 
-from aot.support.dtype import is_float
+from aot.errors import Problem, UsageError
+from aot.support.dtype import is_dtype, is_float
 
 if TYPE_CHECKING:
     from aot.tir.buffer import Buffer
@@ -21,10 +23,37 @@ LOGICAL = frozenset({"&&", "||"})
 ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "min", "max"})
 
 
+class ExprError(UsageError, TypeError):
+    """An expression that cannot be built: operands of different types, or no expression at all (E5070)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Problem("E5070", message))
+
+
 class ExprOps:
     """Operator overloads, which fold constants and drop neutral elements while building."""
 
     __slots__ = ()
+
+    def astype(self, dtype: str) -> Expr:
+        """The value converted to `dtype`: low bits are kept on the way to a narrower integer, fractions truncated.
+
+        Raises E5070 for an unknown type.
+        """
+        if not is_dtype(dtype):
+            raise ExprError(f"unknown element type {dtype!r}")
+        return cast(dtype, as_expr(self))
+
+    def equal(self, other: IntoExpr) -> Expr:
+        """`self == other` as an expression; Python's own `==` compares the nodes themselves."""
+        return binop("==", self, other)
+
+    def not_equal(self, other: IntoExpr) -> Expr:
+        """`self != other` as an expression."""
+        return binop("!=", self, other)
+
+    def __neg__(self) -> Expr:
+        return binop("-", 0, self)
 
     def __add__(self, other: IntoExpr) -> Expr:
         return binop("+", self, other)
@@ -76,6 +105,16 @@ class ExprOps:
 
     def __ge__(self, other: IntoExpr) -> Expr:
         return binop(">=", self, other)
+
+
+class Symbol(ExprOps):
+    """An object that may stand where an expression is expected, such as a loop axis."""
+
+    __slots__ = ()
+
+    def as_expr(self) -> Expr:
+        """The expression that it stands for."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,19 +201,28 @@ def imm(value: int | float, dtype: str = "int32") -> Imm:
 
 
 def as_expr(value: IntoExpr, dtype: str = "int32") -> Expr:
-    """A Python number as an Imm of `dtype`; expressions as they are."""
+    """A Python number as an Imm of `dtype`; expressions as they are. Raises E5070 for anything else."""
+    if isinstance(value, (Imm, Var, BinOp, Cast, Select, Load, Call)):
+        return value
     if isinstance(value, (int, float)):
         return Imm(float(value) if is_float(dtype) else value, dtype)
-    assert isinstance(value, (Imm, Var, BinOp, Cast, Select, Load, Call))
-    return value
+    if isinstance(value, Symbol):
+        return value.as_expr()
+    if isinstance(value, SupportsIndex):  # numpy's integers
+        return Imm(index(value), dtype)
+    raise ExprError(f"{type(value).__name__} is not an expression or a number")
 
 
 def binop(op: str, a: IntoExpr, b: IntoExpr) -> Expr:
-    """Build `a op b`; Python numbers take the other side's dtype."""
-    dtype = a.dtype if isinstance(a, ExprOps) else b.dtype if isinstance(b, ExprOps) else "int32"  # type: ignore[attr-defined]
-    x, y = as_expr(a, dtype), as_expr(b, dtype)
+    """Build `a op b`; Python numbers take the other side's dtype. Raises E5070 for operands of different types."""
+    if isinstance(a, (Imm, Var, BinOp, Cast, Select, Load, Call)):
+        x: Expr = a
+        y = as_expr(b, x.dtype)
+    else:
+        y = as_expr(b, as_expr(a).dtype if isinstance(a, Symbol) else "int32")
+        x = as_expr(a, y.dtype)
     if x.dtype != y.dtype:
-        raise TypeError(f"{op} of {x.dtype} and {y.dtype}")
+        raise ExprError(f"{op} of {x.dtype} and {y.dtype}: convert one of them with astype")
     from aot.tir.arith import fold  # the folding rules need the node classes above
 
     return fold(BinOp(op, x, y))

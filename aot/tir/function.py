@@ -16,13 +16,15 @@ class FuncAttrs:
     """What is known of a kernel beside its body.
 
     `kernel` names implementation and schedule (`generic.conv2d(pixels=1, channels=4)`); `macs` are multiply-accumulates of one
-    call; `opt` is the C optimisation level that it wants: "speed" or "size".
+    call; `opt` is the C optimisation level that it wants: "speed" or "size".  `args` are the buffers' names in the order in which
+    a caller gives them, where that is not the order of the PrimFunc.
     """
 
     kernel: str = ""
     span: Span = NO_SPAN
     macs: int = 0
     opt: str = "speed"
+    args: tuple[str, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
 
 

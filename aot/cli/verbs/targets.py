@@ -10,12 +10,12 @@ NAME = "targets"
 
 def command(*, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """List the processor cores (--target)."""
-    from aot.target.cpu import TARGETS
+    from aot.target.cpu import CORES
 
     out = Output(json=as_json, quiet=quiet)
     rows = [
         {"name": t.name, "description": t.description, "features": sorted(t.features), "gcc_flags": list(t.gcc_flags)}
-        for t in TARGETS.values()
+        for t in CORES.values()
     ]
     out.table(("target", "features", "what"), [(r["name"], " ".join(r["features"]) or "-", r["description"]) for r in rows])
     out.result({"targets": rows})

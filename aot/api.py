@@ -1,0 +1,136 @@
+"""`aot.build` and `aot.lower`: one name each for models, networks written in relay, schedules and loop nests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+from aot import te
+from aot.build import Options, build as build_model, lower as lower_group
+from aot.errors import Problem, UsageError
+from aot.executor.artifact import Artifact
+from aot.ir.global_func import get_global_func
+from aot.ir.module import IRModule
+from aot.relay.expr import Function
+from aot.runtime.functions import Module
+from aot.support.names import model_identifier
+from aot.target.target import Target
+from aot.tir.function import PrimFunc
+from aot.tir.verify import verify
+
+Model = str | Path | bytes | IRModule
+
+DEFAULT_NAME = "default_function"
+"""Of a function that was given none."""
+
+
+@overload
+def build(inputs: str | Path | bytes, *, target: str | Target = ..., name: str | None = ..., options: Options | None = ...) -> Artifact: ...
+@overload
+def build(
+    inputs: te.Schedule, args: Sequence[te.Tensor], *, target: str | Target = ..., name: str | None = ...
+) -> Module: ...  # fmt: skip
+@overload
+def build(inputs: PrimFunc, *, target: str | Target = ..., name: str | None = ...) -> Module: ...
+@overload
+def build(
+    inputs: IRModule, *, target: str | Target = ..., name: str | None = ..., options: Options | None = ...
+) -> Artifact | Module: ...
+def build(
+    inputs: Any,
+    args: Sequence[te.Tensor] | None = None,
+    *,
+    target: str | Target | Mapping[str, Any] = "cortex-m4",
+    name: str | None = None,
+    options: Options | None = None,
+) -> Artifact | Module:
+    """Compile to C.
+
+    * a .tflite model (its path as str or Path, or its bytes), or an IRModule of relay functions: an Artifact;
+    * a te.Schedule with the list of its arguments, a PrimFunc, or an IRModule of PrimFuncs: a runtime.Module.
+
+    `name` becomes the prefix of the C symbols (default: the file's name, the function's, or `default_function`).  Passes run in
+    the current PassContext.  Raises UsageError E5073 for arguments that are not the schedule's, E5074 for what cannot be built, and
+    the errors of the compiler.
+    """
+    cpu = Target(target)
+    if name is not None and (not isinstance(name, str) or not name.strip() or not name.isprintable()):
+        raise UsageError(Problem("E5074", f"{name!r} is not a name"))
+    if options is not None and not isinstance(options, Options):
+        raise UsageError(Problem("E5074", f"options are aot.Options, not {type(options).__name__}"))
+    if isinstance(inputs, te.Schedule):
+        inputs, args = lower(inputs, args, name=name or DEFAULT_NAME), None
+    elif args is not None:
+        raise UsageError(Problem("E5074", f"a list of arguments goes with a te.Schedule, not with {type(inputs).__name__}"))
+    if isinstance(inputs, PrimFunc):
+        inputs = IRModule({name or inputs.name: inputs}, name or inputs.name)
+    if isinstance(inputs, IRModule) and _holds(inputs, PrimFunc):
+        if options is not None:
+            raise UsageError(Problem("E5074", "options are for models; functions have none"))
+        return _build_functions(inputs, cpu, name)
+    return build_model(_model(inputs), target=cpu, name=name, options=options)
+
+
+@overload
+def lower(inputs: te.Schedule, args: Sequence[te.Tensor] | None, *, name: str = ...) -> IRModule: ...
+@overload
+def lower(inputs: Function, args: None = None, *, target: str | Target = ..., name: str = ...) -> PrimFunc: ...
+def lower(
+    inputs: te.Schedule | Function,
+    args: Sequence[te.Tensor] | None = None,
+    *,
+    target: str | Target = "cortex-m4",
+    name: str = "main",
+) -> IRModule | PrimFunc:
+    """A schedule and its arguments as an IRModule with one PrimFunc `name`; a fused relay function as a PrimFunc.
+
+    Raises UsageError E5073 for arguments that are not the schedule's, E5040 for a schedule that cannot be lowered, and E5074 for
+    anything else.
+    """
+    if isinstance(inputs, te.Schedule):
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise UsageError(Problem("E5074", f"{name!r} is not a name"))
+        return te.lower(inputs, args if args is not None else [], name)
+    if isinstance(inputs, Function) and args is None:
+        return lower_group(inputs, Target(target), name=name)
+    raise UsageError(Problem("E5074", f"lower takes a te.Schedule and its arguments, not {type(inputs).__name__}"))
+
+
+def _holds(module: IRModule, kind: type) -> bool:
+    """Whether all functions of a module are of one IR (E5074 where they are mixed or there are none)."""
+    found = [isinstance(f, kind) for f in module.functions.values()]
+    if not found or any(found) != all(found):
+        raise UsageError(Problem("E5074", "a module to build holds functions of one kind, at least one", f"module {module.name}"))
+    return all(found)
+
+
+def _build_functions(module: IRModule, target: Target, name: str | None) -> Module:
+    for key, func in module.functions.items():
+        assert isinstance(func, PrimFunc)
+        verify(func)
+        if not isinstance(key, str):
+            raise UsageError(Problem("E5074", f"{key!r} is not a function's name"))
+    named = IRModule(module.functions, model_identifier(name or module.name))
+    result = get_global_func(target.kind.codegen)(named, target)
+    if not isinstance(result, Module):
+        raise UsageError(Problem("E5074", f"{target.kind.codegen} returned {type(result).__name__}, not a runtime.Module"))
+    return result
+
+
+def _model(inputs: Any) -> bytes | Path | IRModule:
+    """A model as the driver takes it: a path has to exist (E5001)."""
+    if isinstance(inputs, str):
+        if not inputs or "\0" in inputs:
+            raise UsageError(Problem("E5074", f"{inputs!r} is not a path"))
+        inputs = Path(inputs)
+    if isinstance(inputs, (bytearray, memoryview)):
+        inputs = bytes(inputs)
+    if isinstance(inputs, Path):
+        if not inputs.is_file():
+            raise UsageError(Problem("E5001", "there is no such file", str(inputs)))
+        return inputs
+    if isinstance(inputs, (bytes, IRModule)):
+        return inputs
+    kinds = "a .tflite path or its bytes, an IRModule, a te.Schedule with its arguments, or a PrimFunc"
+    raise UsageError(Problem("E5074", f"build takes {kinds}, not {type(inputs).__name__}"))

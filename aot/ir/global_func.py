@@ -1,0 +1,59 @@
+"""Global functions: Python functions by name, which the compiler and its extensions find without importing each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from aot.errors import Problem, UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+
+@overload
+def register_func(name: str, func: None = None, *, override: bool = False) -> Callable[[F], F]: ...
+@overload
+def register_func(name: str, func: F, *, override: bool = False) -> F: ...
+def register_func(name: str, func: F | None = None, *, override: bool = False) -> F | Callable[[F], F]:
+    """Enter a function under `name` (`aot.contrib.x`); without `func`, a decorator that does.
+
+    Raises E5077 where the name is taken, unless `override`, and where name or function are none.
+    """
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise UsageError(Problem("E5077", f"{name!r} cannot name a global function"))
+
+    def enter(new: F) -> F:
+        if not callable(new):
+            raise UsageError(Problem("E5077", f"{type(new).__name__} is not a function", f"global function {name}"))
+        if name in _FUNCTIONS and not override:
+            raise UsageError(Problem("E5077", "it is registered already; override=True replaces it", f"global function {name}"))
+        _FUNCTIONS[name] = new
+        return new
+
+    return enter if func is None else enter(func)
+
+
+def find_global_func(name: str) -> Callable[..., Any] | None:
+    """The function of that name, if there is one."""
+    return _FUNCTIONS.get(name)
+
+
+def get_global_func(name: str) -> Callable[..., Any]:
+    """The function of that name (E5076 where there is none)."""
+    if not isinstance(name, str) or name not in _FUNCTIONS:
+        known = [n for n in sorted(_FUNCTIONS) if isinstance(name, str) and n.split(".")[0] == name.split(".")[0]]
+        raise UsageError(Problem("E5076", f"there is no global function {name!r}; {', '.join(known) or 'none'} in its name space"))
+    return _FUNCTIONS[name]
+
+
+def list_global_func_names() -> list[str]:
+    """The names of all global functions, sorted."""
+    return sorted(_FUNCTIONS)
+
+
+def remove_global_func(name: str) -> None:
+    """Forget a function (E5076 where there is none)."""
+    get_global_func(name)
+    del _FUNCTIONS[name]

@@ -1,0 +1,22 @@
+"""A single function as a model of one layer, so that everything that boards can do with a model they can do with it."""
+
+from __future__ import annotations
+
+from aot.executor.aot import compile_schedule
+from aot.executor.artifact import Artifact
+from aot.executor.schedule import LayerCall, Schedule, TensorRef
+from aot.ir.type import TensorType
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.function import PrimFunc
+
+
+def function_artifact(func: PrimFunc, name: str, target: Target) -> Artifact:
+    """The Artifact whose inputs and outputs are those of `func`, and whose one layer calls it."""
+    inputs, outputs = (tuple(map(_tensor, buffers)) for buffers in (func.inputs, func.outputs))
+    schedule = Schedule(name, inputs, outputs, (LayerCall(func, inputs, outputs),))
+    return compile_schedule(schedule, target=target).artifact
+
+
+def _tensor(buffer: Buffer) -> TensorRef:
+    return TensorRef(buffer.name, TensorType(buffer.shape, buffer.dtype))

@@ -1,0 +1,277 @@
+"""runtime.Module: compiled functions, their C source, and the library that runs them on this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import json
+import tarfile
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from aot.errors import Problem, UsageError
+from aot.executor.artifact import Artifact
+from aot.ir.global_func import register_func
+from aot.ir.module import IRModule
+from aot.runtime.firmware import function_artifact
+from aot.runtime.host_library import build_library
+from aot.runtime.packed import PackedFunc
+from aot.support.data import data_folder
+from aot.support.names import model_identifier
+from aot.target.function_source import Parameter, Signature, function_files, signature_of
+from aot.target.target import Target
+from aot.tir.function import PrimFunc
+from aot.tir.transform import optimize
+
+FORMATS = (".so", ".tar", ".c")
+_SYMBOL = "aot_module_metadata"
+
+
+class Module:
+    """Functions by name.
+
+    `module["f"]` is a PackedFunc, found in the module itself or in what it imports.  `type_key` is the kind of the module: "c" for
+    generated sources, "library" for one loaded from a file, or what an external code generator says.
+    """
+
+    type_key = "module"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._imports: list[Module] = []
+
+    @property
+    def imports(self) -> tuple[Module, ...]:
+        """The imported modules."""
+        return tuple(self._imports)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of the module's own functions."""
+        return ()
+
+    def import_module(self, module: Module) -> None:
+        """Let this module find the functions of another one."""
+        if not isinstance(module, Module) or self in (module, *_all_imports(module)):
+            raise UsageError(Problem("E5074", "a module imports another runtime.Module, and not itself", f"module {self.name}"))
+        self._imports.append(module)
+
+    def get_function(self, name: str, *, query_imports: bool = False) -> PackedFunc:
+        """The function of that name (E5076 where there is none); with `query_imports` also from imported modules."""
+        if isinstance(name, str) and name in self.functions:
+            return self._function(name)
+        if query_imports:
+            for module in self._imports:
+                if name in module.functions:
+                    return module.get_function(name)
+                for inner in _all_imports(module):
+                    if name in inner.functions:
+                        return inner.get_function(name)
+        known = ", ".join(self.functions) or "none"
+        raise UsageError(Problem("E5076", f"there is no function {name!r}; known: {known}", f"module {self.name}"))
+
+    def implements_function(self, name: str, *, query_imports: bool = False) -> bool:
+        """Whether `get_function` would find it."""
+        found = name in self.functions
+        return found or (query_imports and any(name in m.functions for m in _all_imports(self)))
+
+    def __getitem__(self, name: str) -> PackedFunc:
+        return self.get_function(name, query_imports=True)
+
+    def __call__(self, *args: Any) -> None:
+        """Call the only function of the module."""
+        if len(self.functions) != 1:
+            message = f"it has {len(self.functions)} functions; name one: module['name'](…)"
+            raise UsageError(Problem("E5076", message, f"module {self.name}"))
+        self._function(self.functions[0])(*args)
+
+    def __repr__(self) -> str:
+        return f"Module({self.name}, type_key={self.type_key}, functions={list(self.functions)})"
+
+    def get_source(self, fmt: str = "c") -> str:
+        """The source of the module, of a file ending `fmt` (E5078 where there is none)."""
+        raise UsageError(Problem("E5078", f"there is no source of format {fmt!r}", f"module {self.name}"))
+
+    def save(self, path: str | Path, fmt: str = "") -> None:
+        """Write the module to a file in the format of its ending, or of `fmt` (E5078 for one that it does not have)."""
+        raise UsageError(Problem("E5078", f"a module of kind {self.type_key} cannot be saved as {fmt!r}", str(path)))
+
+    def _function(self, name: str) -> PackedFunc:
+        raise UsageError(Problem("E5076", f"function {name} cannot be called here", f"module {self.name}"))
+
+
+def _all_imports(module: Module) -> list[Module]:
+    found: list[Module] = []
+    for m in module.imports:
+        found += [m, *_all_imports(m)]
+    return found
+
+
+class CModule(Module):
+    """Functions as generated C: readable with `get_source`, run on this machine when they are called."""
+
+    type_key = "c"
+
+    def __init__(self, name: str, funcs: Mapping[str, PrimFunc], target: Target) -> None:
+        super().__init__(name)
+        self.target = target
+        self._funcs = dict(funcs)
+        self._signatures = {key: signature_of(f, key) for key, f in funcs.items()}
+        self._files = function_files(name, funcs, target)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of the functions."""
+        return tuple(self._funcs)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The C sources by file name."""
+        return dict(self._files)
+
+    def prim_func(self, name: str) -> PrimFunc:
+        """A function as the TIR that was printed."""
+        self.get_function(name)
+        return self._funcs[name]
+
+    def get_source(self, fmt: str = "c") -> str:
+        """The C source ("c") or the header ("h")."""
+        for file, text in self._files.items():
+            if file.endswith(f".{fmt}"):
+                return text
+        return super().get_source(fmt)
+
+    def metadata(self) -> dict[str, Any]:
+        """Plain JSON values: the target, and of each function its symbol, its parameters and its workspace in bytes."""
+        functions = [
+            {"name": s.name, "symbol": s.symbol, "workspace": s.workspace, "params": [p.as_json() for p in s.params]}
+            for s in self._signatures.values()
+        ]
+        return {"schema": "aot-functions/1", "name": self.name, "target": str(self.target), "functions": functions}
+
+    def export_library(self, path: str | Path) -> Path:
+        """Write the module to a file: a shared library of this machine (.so), sources with headers (.tar), or C (.c with .h)."""
+        self.save(path)
+        return Path(path)
+
+    def save(self, path: str | Path, fmt: str = "") -> None:
+        """As `export_library`; `fmt` ("so", "tar", "c") overrules the ending of the path (E5078 for another)."""
+        file = _path(path)
+        ending = f".{fmt.lstrip('.')}" if fmt else file.suffix
+        try:
+            match ending:
+                case ".so":
+                    file.write_bytes(self._library.read_bytes())
+                case ".tar":
+                    file.write_bytes(self._tar())
+                case ".c":
+                    for name, text in self._files.items():
+                        target = file if name.endswith(".c") else file.with_name(name)
+                        target.write_text(text, encoding="utf-8", newline="\n")
+                case _:
+                    message = f"unknown format {ending!r}; known: {', '.join(FORMATS)}"
+                    raise UsageError(Problem("E5078", message, str(path)))
+        except OSError as error:
+            raise UsageError(Problem("E5005", f"cannot be written: {error.strerror}", str(path))) from error
+
+    def artifact(self, name: str | None = None) -> Artifact:
+        """A function as a model of one layer, which aot.micro builds and runs on boards."""
+        if name is None and len(self._funcs) != 1:
+            raise UsageError(Problem("E5076", f"name one of the functions {', '.join(self._funcs)}", f"module {self.name}"))
+        key = next(iter(self._funcs)) if name is None else name
+        self.get_function(key)
+        return function_artifact(self._funcs[key], self._signatures[key].symbol, self.target)
+
+    @cached_property
+    def _library(self) -> Path:
+        text = json.dumps(self.metadata(), sort_keys=True)
+        literal = "\n".join(json.dumps(text[i : i + 100]) for i in range(0, len(text), 100))
+        source = f"extern const char {_SYMBOL}[];\nconst char {_SYMBOL}[] =\n{literal};\n"
+        return build_library(model_identifier(self.name), {**self._files, "aot_module_metadata.c": source})
+
+    @cached_property
+    def _loaded(self) -> ctypes.CDLL:
+        return ctypes.CDLL(str(self._library))
+
+    def _function(self, name: str) -> PackedFunc:
+        signature = self._signatures[name]
+        return PackedFunc(signature, lambda: _entry(self._loaded, signature))
+
+    def _tar(self) -> bytes:
+        files = {**self._files, "metadata.json": json.dumps(self.metadata(), indent=1, sort_keys=True) + "\n"}
+        for header in sorted((data_folder("crt") / "include" / "aot").glob("*.h")):
+            files[f"include/aot/{header.name}"] = header.read_text(encoding="utf-8")
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+            for name, text in sorted(files.items()):
+                data = text.encode()
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+        return out.getvalue()
+
+
+class LibraryModule(Module):
+    """Functions of a shared library that `export_library` wrote; made by `load_module`."""
+
+    type_key = "library"
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._loaded = ctypes.CDLL(str(path.resolve()))
+            text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(self._loaded, _SYMBOL)))
+        except (OSError, ValueError) as error:
+            raise UsageError(Problem("E5078", f"not a library of aot: {error}", str(path))) from error
+        metadata = json.loads(text)
+        super().__init__(metadata["name"])
+        self._signatures = {f["name"]: _signature(f) for f in metadata["functions"]}
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of the functions."""
+        return tuple(self._signatures)
+
+    def _function(self, name: str) -> PackedFunc:
+        signature = self._signatures[name]
+        return PackedFunc(signature, lambda: _entry(self._loaded, signature))
+
+
+def load_module(path: str | Path) -> Module:
+    """A library written by `export_library("….so")` (E5078 where it is none)."""
+    file = _path(path)
+    if not file.is_file():
+        raise UsageError(Problem("E5001", "there is no such file", str(path)))
+    return LibraryModule(file)
+
+
+def _path(path: Any) -> Path:
+    if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
+        raise UsageError(Problem("E5078", f"{path!r} is not a path"))
+    return Path(path)
+
+
+def _entry(library: ctypes.CDLL, signature: Signature) -> Any:
+    entry = getattr(library, signature.symbol)
+    entry.restype = None
+    return entry
+
+
+def _signature(data: Mapping[str, Any]) -> Signature:
+    params = tuple(
+        Parameter(p["name"], p["name"], tuple(p["shape"]), p["dtype"], p["align"], p["output"]) for p in data["params"]
+    )  # fmt: skip
+    return Signature(data["name"], data["symbol"], params, data["workspace"])
+
+
+@register_func("target.build.c")
+def build_c(module: IRModule, target: Target) -> Module:
+    """The C of a module's PrimFuncs; each goes through the tir passes and the verifier."""
+    funcs: dict[str, PrimFunc] = {}
+    for key, func in module.functions.items():
+        if not isinstance(func, PrimFunc):
+            raise UsageError(Problem("E5074", f"{type(func).__name__} is not a PrimFunc", f"function {key}"))
+        signature_of(func, key)
+        funcs[key] = optimize(func)
+    return CModule(module.name, funcs, target)

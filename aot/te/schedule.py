@@ -1,0 +1,372 @@
+"""Schedules: how the loops of computes are arranged.
+
+    s = te.create_schedule(C.op)
+    i, j = s[C].op.axis
+    io, ii = s[C].split(i, 4)
+    s[C].reorder(io, j, ii)
+    s[C].unroll(ii)
+
+A primitive that cannot show that it keeps the meaning raises ScheduleError (E5040) with the loops of the stage, and leaves the
+schedule as it was.  What depends on other stages (whether a place for `compute_at` suits all readers, say) is checked when the
+schedule is lowered, with the same error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from aot.te.operation import ComputeOp, IterVar, PlaceholderOp, Reduce, Tensor, TensorOp, copy_of, read_tensors, wrong
+from aot.te.relation import Fuse, Relation, Split, canonical_order
+from aot.te.rewrite import commutes, copied_rule, factored, reads_from
+from aot.tir.expr import Expr
+from aot.tir.intrin import TensorIntrin
+from aot.tir.schedule import ScheduleError
+
+Scope = Literal["global", "local"]
+MAX_UNROLL = 4096
+"""Copies of a loop's body."""
+
+PRAGMAS = ("auto_unroll_max_step", "opt")
+
+
+class Stage:
+    """The loops of one tensor; made by `create_schedule`, found by `schedule[tensor]`."""
+
+    def __init__(self, schedule: Schedule, tensor: Tensor, body: Expr | Reduce, *, scope: Scope = "global") -> None:
+        made_by = tensor.made_by
+        assert isinstance(made_by, ComputeOp)
+        self.schedule = schedule
+        self.tensor = tensor
+        self.axis: tuple[IterVar, ...] = made_by.axis
+        self.body = body
+        self.scope: Scope = scope
+        self.leaves: list[IterVar] = [*made_by.axis, *(body.axes if isinstance(body, Reduce) else ())]
+        self.relations: list[Relation] = []
+        self.marks: dict[IterVar, str] = {}
+        self.intrinsics: dict[IterVar, TensorIntrin] = {}
+        self.pragmas: dict[IterVar, dict[str, int | str]] = {}
+        self.attached: tuple[Stage, IterVar] | None = None
+        self.inlined = False
+
+    @property
+    def op(self) -> StageOp:
+        """The axes of the stage, as it computes now."""
+        return StageOp(self.tensor.name, self.axis, self.body.axes if isinstance(self.body, Reduce) else ())
+
+    @property
+    def leaf_iter_vars(self) -> tuple[IterVar, ...]:
+        """The loops, outermost first."""
+        return tuple(self.leaves)
+
+    @property
+    def is_output(self) -> bool:
+        """Whether the tensor is a result of the schedule."""
+        return any(t is self.tensor for t in self.schedule.outputs)
+
+    # ---- loops of this stage
+
+    def split(self, parent: IterVar, factor: int | None = None, nparts: int | None = None) -> tuple[IterVar, IterVar]:
+        """Make two loops of one: `factor` iterations inside, or `nparts` outside; return (outer, inner).
+
+        Where the extent is no multiple, the last round is guarded by a condition.
+        """
+        at = self._leaf(parent, "split")
+        given = nparts if factor is None else factor
+        if (factor is None) == (nparts is None) or isinstance(given, bool) or not isinstance(given, int) or given < 1:
+            raise self.refusal("split takes either a factor or nparts, a whole number of at least 1", parent)
+        outer = IterVar(f"{parent.name}.outer", parent.kind, nparts or _ceil(parent.extent, factor))
+        inner = IterVar(f"{parent.name}.inner", parent.kind, factor or _ceil(parent.extent, nparts))
+        self.leaves[at : at + 1] = [outer, inner]
+        self.relations.append(Split(parent, outer, inner, factor, nparts))
+        return outer, inner
+
+    def fuse(self, *axes: IterVar) -> IterVar:
+        """Make one loop of loops that lie directly inside of one another; return it."""
+        if len(axes) == 1 and isinstance(axes[0], (list, tuple)):
+            axes = tuple(axes[0])
+        if len(axes) < 2:
+            raise self.refusal("fuse takes at least two loops")
+        result = axes[0]
+        self._check_adjacent(axes)
+        for inner in axes[1:]:
+            result = self._fuse(result, inner)
+        return result
+
+    def _check_adjacent(self, axes: Sequence[IterVar]) -> None:
+        places = [self._leaf(a, "fuse") for a in axes]
+        for outer, inner in zip(axes, axes[1:], strict=False):
+            if outer.kind != inner.kind:
+                raise self.refusal("a data loop and a reduction cannot be fused", inner)
+        if places != list(range(places[0], places[0] + len(places))):
+            raise self.refusal("fuse takes loops that lie directly inside of one another, outermost first", axes[0])
+
+    def _fuse(self, outer: IterVar, inner: IterVar) -> IterVar:
+        extent = None if outer.extent is None or inner.extent is None else outer.extent * inner.extent
+        fused = IterVar(f"{outer.name}.{inner.name}.fused", outer.kind, extent)
+        at = self.leaves.index(outer)
+        self.leaves[at : at + 2] = [fused]
+        self.relations.append(Fuse(outer, inner, fused))
+        return fused
+
+    def reorder(self, *axes: IterVar) -> None:
+        """Put loops into the given order, on the places that they have together.
+
+        Refused where that would change the order of a float reduction, or of an integer one whose partial sums might overflow.
+        """
+        places = sorted(self._leaf(a, "reorder") for a in axes)
+        if len(set(places)) != len(places):
+            raise self.refusal("reorder takes each loop once")
+        new = list(self.leaves)
+        for place, axis in zip(places, axes, strict=True):
+            new[place] = axis
+        self._check_reduction(new)
+        self.leaves = new
+
+    def tile(self, x: IterVar, y: IterVar, x_factor: int, y_factor: int) -> tuple[IterVar, IterVar, IterVar, IterVar]:
+        """Split two loops and put the inner ones inside; return (x outer, y outer, x inner, y inner)."""
+        self._leaf(x, "tile")
+        self._leaf(y, "tile")
+        if x is y:
+            raise self.refusal("tile takes two different loops", x)
+        before = self._state()
+        try:
+            xo, xi = self.split(x, x_factor)
+            yo, yi = self.split(y, y_factor)
+            self.reorder(xo, yo, xi, yi)
+        except ScheduleError:
+            self._restore(before)
+            raise
+        return xo, yo, xi, yi
+
+    def unroll(self, axis: IterVar) -> None:
+        """Copy the body of a loop for each iteration."""
+        self._leaf(axis, "unroll")
+        if axis.extent is not None and axis.extent > MAX_UNROLL:
+            raise self.refusal(f"unroll of {axis.extent} iterations; at most {MAX_UNROLL}", axis)
+        self.marks[axis] = "unroll"
+
+    def vectorize(self, axis: IterVar) -> None:
+        """Compute the iterations of an innermost data loop side by side.
+
+        The cores in question have no vectors that C could name, so that this unrolls; the loop has to be one that vectors suit.
+        """
+        at = self._leaf(axis, "vectorize")
+        if axis.kind == "reduce":
+            raise self.refusal("a reduction cannot be vectorized; use rfactor first", axis)
+        if any(leaf not in self.marks for leaf in self.leaves[at + 1 :]):
+            raise self.refusal("only the innermost loop, or one with unrolled loops inside, can be vectorized", axis)
+        self.unroll(axis)
+        self.marks[axis] = "vectorize"
+
+    def pragma(self, axis: IterVar, name: str, value: int | str = 1) -> None:
+        """A hint for everything inside of a loop.
+
+        "auto_unroll_max_step": unroll it where that makes at most `value` copies; "opt": "speed" or "size", for GCC.
+        """
+        self._leaf(axis, "pragma")
+        if name not in PRAGMAS:
+            raise self.refusal(f"unknown pragma {name!r}; known: {', '.join(PRAGMAS)}", axis)
+        steps = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_UNROLL
+        if not steps if name == "auto_unroll_max_step" else value not in ("speed", "size"):
+            raise self.refusal(f"pragma {name} of {value!r}", axis)
+        self.pragmas.setdefault(axis, {})[name] = value
+
+    def tensorize(self, axis: IterVar, intrin: TensorIntrin) -> None:
+        """Replace a loop and everything in it by an intrinsic with the same meaning (checked when the schedule is lowered)."""
+        self._leaf(axis, "tensorize")
+        if not isinstance(intrin, TensorIntrin):
+            raise self.refusal(f"{type(intrin).__name__} is not a TensorIntrin", axis)
+        self.intrinsics[axis] = intrin
+
+    # ---- where the stage is computed
+
+    def compute_at(self, parent: Stage, axis: IterVar) -> None:
+        """Compute, inside of a loop of a stage that reads the tensor, just what is read there."""
+        if not isinstance(parent, Stage) or parent.schedule is not self.schedule or parent is self:
+            raise self.refusal("compute_at takes another stage of the same schedule")
+        parent._leaf(axis, "compute_at")
+        if self.is_output:
+            raise self.refusal("it is an output, which is computed as a whole")
+        place: Stage | None = parent
+        while place is not None:
+            if place is self:
+                raise self.refusal(f"it is computed inside of itself, through {parent.tensor.name}")
+            place = place.attached[0] if place.attached else None
+        self.attached, self.inlined = (parent, axis), False
+
+    def compute_root(self) -> None:
+        """Compute the whole tensor before it is read, as at first."""
+        self.attached, self.inlined = None, False
+
+    def compute_inline(self) -> None:
+        """Put the rule into the place of each element that is read."""
+        if self.is_output:
+            raise self.refusal("it is an output, so there is no reader to inline it into")
+        if isinstance(self.body, Reduce):
+            raise self.refusal("a reduction cannot be inlined")
+        if self.relations or self.marks or self.intrinsics:
+            raise self.refusal("its loops are scheduled already, and an inlined stage has none")
+        if any(s.attached and s.attached[0] is self for s in self.schedule.stages):
+            raise self.refusal("another stage is computed inside of it")
+        self.attached, self.inlined = None, True
+
+    def set_scope(self, scope: Scope) -> Stage:
+        """Where the tensor lives: "global" memory of the workspace, or "local" registers or stack; returns the stage."""
+        if scope not in ("global", "local"):
+            raise self.refusal(f"unknown scope {scope!r}; known: global, local")
+        if self.is_output and scope != "global":
+            raise self.refusal("it is an output, which lives in the caller's memory")
+        self.scope = scope
+        return self
+
+    # ---- helpers
+
+    def refusal(self, message: str, axis: IterVar | None = None) -> ScheduleError:
+        """An E5040 with the loops of the stage, and an arrow at the one in question."""
+        lines = [f"{message}; the loops are"]
+        for depth, leaf in enumerate(self.leaves):
+            mark = f"  {self.marks[leaf]}" if leaf in self.marks else ""
+            lines.append(f"  {'  ' * depth}for {leaf!r}{mark}" + ("  <-- here" if leaf is axis else ""))
+        return ScheduleError("\n".join(lines), f"stage {self.tensor.name}")
+
+    def _leaf(self, axis: Any, primitive: str) -> int:
+        for at, leaf in enumerate(self.leaves):
+            if leaf is axis:
+                return at
+        what = axis.name if isinstance(axis, IterVar) else f"{type(axis).__name__}"
+        raise self.refusal(f"{primitive} of {what}, which is not one of its loops")
+
+    def _check_reduction(self, leaves: Sequence[IterVar]) -> None:
+        if not isinstance(self.body, Reduce):
+            return
+        order = [leaf for leaf in leaves if leaf.kind == "reduce"]
+        fault = "" if order == canonical_order(self.body.axes, self.relations) else commutes(self.body, self.axis)
+        if fault:
+            raise self.refusal(fault, order[0])
+
+    def _state(self) -> tuple[list[IterVar], list[Relation]]:
+        return list(self.leaves), list(self.relations)
+
+    def _restore(self, state: tuple[list[IterVar], list[Relation]]) -> None:
+        self.leaves, self.relations = state
+
+
+@dataclass(frozen=True, slots=True)
+class StageOp:
+    """`stage.op`: the axes of what the stage computes."""
+
+    name: str
+    axis: tuple[IterVar, ...]
+    reduce_axis: tuple[IterVar, ...]
+
+
+class Schedule:
+    """All stages, producers before consumers; made by `create_schedule`."""
+
+    def __init__(self, outputs: Sequence[Tensor]) -> None:
+        self.outputs = tuple(outputs)
+        self.stages: list[Stage] = []
+        done: set[int] = set()
+
+        def visit(tensor: Tensor) -> None:
+            if id(tensor) in done:
+                return
+            done.add(id(tensor))
+            if isinstance(tensor.made_by, ComputeOp):
+                for read in tensor.made_by.input_tensors:
+                    visit(read)
+                self.stages.append(Stage(self, tensor, tensor.made_by.body))
+
+        for tensor in self.outputs:
+            visit(tensor)
+
+    def __getitem__(self, item: Tensor | TensorOp) -> Stage:
+        tensor = item.tensor if isinstance(item, TensorOp) else item
+        for stage in self.stages:
+            if stage.tensor is tensor:
+                return stage
+        if isinstance(tensor, Tensor):
+            kind = "a placeholder, which has no loops" if isinstance(tensor.made_by, PlaceholderOp) else "not in this schedule"
+            raise wrong(f"it is {kind}", f"tensor {tensor.name}")
+        raise wrong(f"a schedule is indexed by a tensor, not by {type(item).__name__}")
+
+    def cache_read(self, tensor: Tensor, scope: Scope, readers: Sequence[Tensor | TensorOp]) -> Tensor:
+        """A copy of a tensor, which `readers` read in its place; place it with compute_at."""
+        if not isinstance(tensor, Tensor):
+            raise wrong(f"cache_read of {type(tensor).__name__}, which is not a tensor")
+        if isinstance(readers, (Tensor, TensorOp)):
+            readers = [readers]
+        stages = [self[r] for r in readers]
+        if not stages:
+            raise wrong("cache_read without readers", f"tensor {tensor.name}")
+        for stage in stages:
+            if all(t is not tensor for t in read_tensors(stage.body)):
+                raise stage.refusal(f"it does not read {tensor.name}")
+        copy = copy_of(tensor, f"{tensor.name}.{scope}")
+        assert isinstance(copy.made_by, ComputeOp)
+        stage = Stage(self, copy, copy.made_by.body).set_scope(scope)
+        first = min(self.stages.index(s) for s in stages)
+        for reader in stages:
+            reader.body = reads_from(reader.body, {tensor: copy})
+        self.stages.insert(first, stage)
+        return copy
+
+    def cache_write(self, tensor: Tensor, scope: Scope) -> Tensor:
+        """Compute the tensor into a cache, which its own stage then copies; place the cache with compute_at."""
+        stage = self[tensor]
+        if stage.relations or stage.marks or stage.attached or stage.intrinsics:
+            raise stage.refusal("cache_write comes before other primitives on the stage")
+        cache = copied_rule(stage.axis, stage.body, stage.tensor, name=f"{stage.tensor.name}.{scope}")
+        assert isinstance(cache.made_by, ComputeOp)
+        new = Stage(self, cache, cache.made_by.body).set_scope(scope)
+        stage.body = cache[tuple(a.var for a in stage.axis)]
+        stage.leaves = list(stage.axis)
+        self.stages.insert(self.stages.index(stage), new)
+        return cache
+
+    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
+        """Partial reductions, one for each iteration of a reduction loop, which a second reduction combines; returns the first.
+
+        `axis` is a reduction axis, or one half of a split of one.  `factor_axis` is where it goes among the new tensor's dimensions.
+        """
+        stage = self[tensor]
+        stage._leaf(axis, "rfactor")
+        if not isinstance(stage.body, Reduce) or axis.kind != "reduce":
+            raise stage.refusal("rfactor takes a reduction loop", axis)
+        if isinstance(factor_axis, bool) or not isinstance(factor_axis, int) or not 0 <= factor_axis <= len(stage.axis):
+            raise stage.refusal(f"factor_axis {factor_axis!r}; there are {len(stage.axis)} dimensions", axis)
+        fault = commutes(stage.body, stage.axis)
+        if fault:
+            raise stage.refusal(fault, axis)
+        made = factored(stage.axis, stage.body, tuple(stage.relations), axis=(axis, factor_axis), name=f"{tensor.name}.rf")
+        if isinstance(made, str):
+            raise stage.refusal(made, axis)
+        partial, body = made
+        assert isinstance(partial.made_by, ComputeOp)
+        stage.body, stage.relations = body, []
+        stage.leaves = [*stage.axis, *body.axes]
+        stage.marks, stage.pragmas, stage.intrinsics = {}, {}, {}
+        self.stages.insert(self.stages.index(stage), Stage(self, partial, partial.made_by.body))
+        return partial
+
+
+def create_schedule(ops: TensorOp | Tensor | Sequence[TensorOp | Tensor]) -> Schedule:
+    """The default schedule of the given outputs and everything that they are computed from: a nest of loops a tensor."""
+    items = list(ops) if isinstance(ops, (list, tuple)) else [ops]
+    outputs: list[Tensor] = []
+    for item in items:
+        tensor = item.tensor if isinstance(item, TensorOp) else item
+        if not isinstance(tensor, Tensor) or not isinstance(tensor.made_by, ComputeOp):
+            raise wrong(f"create_schedule takes the operations of computes, not {item!r}")
+        if all(t is not tensor for t in outputs):
+            outputs.append(tensor)
+    if not outputs:
+        raise wrong("create_schedule without an output")
+    return Schedule(outputs)
+
+
+def _ceil(extent: int | None, part: int | None) -> int | None:
+    return None if extent is None or part is None else -(-extent // part)
+
