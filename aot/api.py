@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, overload
 
 from aot import te
-from aot.build import Options, build as build_model, lower as lower_group
+from aot.driver.build import build as build_model
+from aot.driver.build import lower as lower_group
+from aot.driver.options import Options
 from aot.errors import Problem, UsageError
 from aot.executor.artifact import Artifact
 from aot.ir.global_func import get_global_func
@@ -26,7 +28,9 @@ DEFAULT_NAME = "default_function"
 
 
 @overload
-def build(inputs: str | Path | bytes, *, target: str | Target = ..., name: str | None = ..., options: Options | None = ...) -> Artifact: ...
+def build(
+    inputs: str | Path | bytes, *, target: str | Target = ..., name: str | None = ..., options: Options | None = ...
+) -> Artifact: ...
 @overload
 def build(
     inputs: te.Schedule, args: Sequence[te.Tensor], *, target: str | Target = ..., name: str | None = ...
@@ -51,8 +55,8 @@ def build(
     * a te.Schedule with the list of its arguments, a PrimFunc, or an IRModule of PrimFuncs: a runtime.Module.
 
     `name` becomes the prefix of the C symbols (default: the file's name, the function's, or `default_function`).  Passes run in
-    the current PassContext.  Raises UsageError E5073 for arguments that are not the schedule's, E5074 for what cannot be built, and
-    the errors of the compiler.
+    the current PassContext.  Raises UsageError E5073 for arguments that are not the schedule's, E5074 for what cannot be built,
+    and the errors of the compiler.
     """
     cpu = Target(target)
     if name is not None and (not isinstance(name, str) or not name.strip() or not name.isprintable()):

@@ -17,6 +17,63 @@ PYTHON: dict[str, tuple[str, str]] = {
         '@register_pass(opt_level=1, name="my_pass", required=False, on="relay", after="canonicalize") decorates\n'
         "def my_pass(function, context). `on` is module, relay or tir; `after` is a pass of the compiler (aot dump --list).",
     ),
+    "E5070": (
+        "a wrong tensor expression",
+        "An argument of te.placeholder, te.compute, te.reduce_axis or of a scalar function does not make sense, or an\n"
+        "expression mixes types: both operands of an operator have one type, so convert with x.astype('int32').\n"
+        "A reduction (te.sum and so on) must be the whole rule of a compute; what follows it is another compute.",
+    ),
+    "E5071": (
+        "an index may leave its tensor",
+        "Every index in the rule of a te.compute must be shown to lie in the tensor, from the extents of the axes and the\n"
+        "conditions around it. Clip a computed index with te.clip(index, 0, extent - 1), or guard the access with\n"
+        "te.if_then_else(te.all(i >= 1, i <= n), A[i - 1], 0).",
+    ),
+    "E5072": (
+        "the rule of a compute failed",
+        "The function given to te.compute raised an exception or returned no expression. It is called once, with one axis for\n"
+        "each dimension, and must return the expression of that element. Python's if does not work on axes: use\n"
+        "te.if_then_else.",
+    ),
+    "E5073": (
+        "arguments that are not the schedule's",
+        "aot.lower and aot.build take the list of tensors that the caller hands in: every placeholder that is read and every\n"
+        "output, each once, in the order of the function's parameters.",
+    ),
+    "E5074": (
+        "something that cannot be built",
+        "aot.build takes a .tflite model (path or bytes), an IRModule of relay functions, a te.Schedule with its arguments, a\n"
+        "PrimFunc, or an IRModule of PrimFuncs. Options belong to models only. The message says what was given.",
+    ),
+    "E5075": (
+        "a function called with the wrong arrays",
+        "A compiled function takes one array for each parameter: a numpy array, or an object with __dlpack__, of just the shape\n"
+        "and type, C-contiguous; what is written must be writable and overlap nothing. repr(function) shows the parameters.",
+    ),
+    "E5076": (
+        "no such function",
+        "The module, or the table of global functions, has no function of that name. module.functions and\n"
+        "aot.list_global_func_names() list what there is.",
+    ),
+    "E5077": (
+        "a global function cannot be registered",
+        "The name is taken (override=True replaces the function), or the name is not a string, or what was\n"
+        "given is not a function.",
+    ),
+    "E5078": (
+        "a module cannot be written or read so",
+        "export_library writes .so (a library of this machine), .tar (C sources with the headers they need) and .c;\n"
+        "runtime.load_module reads a .so that export_library wrote.",
+    ),
+    "E5079": (
+        "wrong use of the graph executor",
+        "GraphModule takes what aot.build makes of a model. Inputs go by name or number; outputs exist after run(). The message\n"
+        "lists the names.",
+    ),
+    "E5080": (
+        "a kind of target cannot be registered",
+        "The name is taken by another kind or a core, or is no identifier.",
+    ),
     "E5100": (
         "an operator does not take these operands or attributes",
         "The message names the operator, the line of your program that called it, and what does not fit: the number of\n"

@@ -156,8 +156,9 @@ USAGE: dict[str, tuple[str, str]] = {
     ),
     "E5040": (
         "a schedule primitive was refused",
-        "split, fuse, reorder and unroll of a Schedule only do what they can show to keep the meaning of the loop nest.\n"
-        "The message names the loop and the condition that does not hold.",
+        "A primitive of a schedule only does what it can show to keep the meaning of the loop nest: the order of a float\n"
+        "reduction stays, partial sums must not overflow, what is computed inside of a loop is read there only, an intrinsic\n"
+        "must do just what the loop does. The message shows the loops and the condition that does not hold.",
     ),
     "E5041": (
         "a generated file was changed by hand",

@@ -44,7 +44,9 @@ def get_global_func(name: str) -> Callable[..., Any]:
     """The function of that name (E5076 where there is none)."""
     if not isinstance(name, str) or name not in _FUNCTIONS:
         known = [n for n in sorted(_FUNCTIONS) if isinstance(name, str) and n.split(".")[0] == name.split(".")[0]]
-        raise UsageError(Problem("E5076", f"there is no global function {name!r}; {', '.join(known) or 'none'} in its name space"))
+        raise UsageError(
+            Problem("E5076", f"there is no global function {name!r}; {', '.join(known) or 'none'} in its name space")
+        )
     return _FUNCTIONS[name]
 
 

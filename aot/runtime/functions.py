@@ -32,8 +32,8 @@ _SYMBOL = "aot_module_metadata"
 class Module:
     """Functions by name.
 
-    `module["f"]` is a PackedFunc, found in the module itself or in what it imports.  `type_key` is the kind of the module: "c" for
-    generated sources, "library" for one loaded from a file, or what an external code generator says.
+    `module["f"]` is a PackedFunc, found in the module itself or in what it imports.  `type_key` is the kind of the module:
+    "c" for generated sources, "library" for one loaded from a file, or what an external code generator says.
     """
 
     type_key = "module"

@@ -35,10 +35,8 @@ class Affine:
         """As an int32 expression, terms in the order in which they came."""
         total: Expr | None = None
         for atom, factor in self.terms.items():
-            if total is None:
-                total = atom * factor
-            else:
-                total = total + atom * factor if factor > 0 else total - atom * -factor
+            term = atom * abs(factor) if total is not None else atom * factor
+            total = term if total is None else total + term if factor > 0 else total - term
         return as_expr(self.offset) if total is None else total + self.offset
 
 

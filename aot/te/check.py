@@ -147,4 +147,3 @@ class _Indices:
         key, offset = key_of(a)
         old = facts.get(key, (low - offset, high - offset))
         return {**facts, key: (max(old[0], low - offset), min(old[1], high - offset))}
-

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aot.te.operation import wrong
 from aot.support.dtype import is_dtype
+from aot.te.operation import wrong
 from aot.tir.expr import Expr, ExprOps, Imm, IntoExpr, as_expr, binop, logical_and, maximum, minimum
 from aot.tir.expr import select as _select
 
@@ -41,12 +41,12 @@ def minimum_of(a: IntoExpr, b: IntoExpr) -> Expr:
     return minimum(a, b)
 
 
-def all(*conditions: Expr) -> Expr:  # noqa: A001
+def all(*conditions: Expr) -> Expr:
     """Whether every condition holds; each is looked at only where those before it hold."""
     return _joined("&&", conditions)
 
 
-def any(*conditions: Expr) -> Expr:  # noqa: A001
+def any(*conditions: Expr) -> Expr:
     """Whether one of the conditions holds."""
     return _joined("||", conditions)
 

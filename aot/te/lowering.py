@@ -19,7 +19,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.expr import Expr, Imm, Load, Var, cast
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.functor import Cloner, free_vars, map_children
-from aot.tir.stmt import Allocate, Block, For, If, Stmt, Store
+from aot.tir.stmt import Allocate, Block, For, ForKind, If, Stmt, Store
 from aot.tir.verify import verify
 
 LOCAL_BYTES = 1024
@@ -183,7 +183,7 @@ class _Lowering:
                 inner += self._stage(other)
         inner += self._nest(g, at + 1, update=update)
         bound = [c for c in g.guards if self._own_loops(g, c) and max(self._own_loops(g, c)) == at]
-        kind = "unroll" if leaf in g.stage.marks else "serial"
+        kind: ForKind = "unroll" if leaf in g.stage.marks else "serial"
         loop = For(g.variables[leaf], Imm(0), Imm(g.extents[leaf]), _guarded(inner, bound), kind=kind)
         steps = g.stage.pragmas.get(leaf, {}).get("auto_unroll_max_step")
         if isinstance(steps, int):
@@ -206,7 +206,7 @@ class _Lowering:
         inside = [c for c in g.guards if any(n >= first for n in self._own_loops(g, c)) and not free_vars(c) & reduced]
         body = _guarded(body, inside)
         for leaf in reversed(data):
-            kind = "unroll" if leaf in g.stage.marks else "serial"
+            kind: ForKind = "unroll" if leaf in g.stage.marks else "serial"
             body = (For(g.variables[leaf], Imm(0), Imm(g.extents[leaf]), body, kind=kind),)
         return Cloner().body(body)
 
@@ -279,4 +279,3 @@ def _inlined(schedule: Schedule) -> dict[Stage, Body]:
         if stage.inlined:
             rules[stage.tensor] = stage, value_of(bodies[stage])
     return bodies
-

@@ -241,7 +241,7 @@ def reduce_axis(dom: Sequence[int], name: str = "rv") -> IterVar:
     return IterVar(name, "reduce", stop)
 
 
-def sum(expr: IntoExpr, axis: IterVar | Sequence[IterVar]) -> Reduce:  # noqa: A001
+def sum(expr: IntoExpr, axis: IterVar | Sequence[IterVar]) -> Reduce:
     """The sum of `expr` over `axis`, in its own type: convert to a wider one before."""
     return _reduce("sum", expr, axis)
 
@@ -251,12 +251,12 @@ def product(expr: IntoExpr, axis: IterVar | Sequence[IterVar]) -> Reduce:
     return _reduce("prod", expr, axis)
 
 
-def max(expr: IntoExpr, axis: IterVar | Sequence[IterVar]) -> Reduce:  # noqa: A001
+def max(expr: IntoExpr, axis: IterVar | Sequence[IterVar]) -> Reduce:
     """The largest value of `expr` over `axis`."""
     return _reduce("max", expr, axis)
 
 
-def min(expr: IntoExpr, axis: IterVar | Sequence[IterVar]) -> Reduce:  # noqa: A001
+def min(expr: IntoExpr, axis: IterVar | Sequence[IterVar]) -> Reduce:
     """The smallest value of `expr` over `axis`."""
     return _reduce("min", expr, axis)
 

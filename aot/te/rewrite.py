@@ -48,7 +48,7 @@ def map_body(body: Body, cloner: Cloner) -> Body:
 
 def reads_from(body: Body, tensors: Mapping[Tensor, Tensor]) -> Body:
     """A rule that reads other tensors in the place of some."""
-    replaced: dict[Buffer, Buffer] = dict(tensors)
+    replaced: dict[Buffer, Buffer] = {old: new for old, new in tensors.items()}
     return map_body(body, Cloner(buffers=replaced))
 
 

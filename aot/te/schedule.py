@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 from aot.te.operation import ComputeOp, IterVar, PlaceholderOp, Reduce, Tensor, TensorOp, copy_of, read_tensors, wrong
@@ -96,7 +97,7 @@ class Stage:
 
     def _check_adjacent(self, axes: Sequence[IterVar]) -> None:
         places = [self._leaf(a, "fuse") for a in axes]
-        for outer, inner in zip(axes, axes[1:], strict=False):
+        for outer, inner in pairwise(axes):
             if outer.kind != inner.kind:
                 raise self.refusal("a data loop and a reduction cannot be fused", inner)
         if places != list(range(places[0], places[0] + len(places))):
@@ -329,7 +330,8 @@ class Schedule:
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
         """Partial reductions, one for each iteration of a reduction loop, which a second reduction combines; returns the first.
 
-        `axis` is a reduction axis, or one half of a split of one.  `factor_axis` is where it goes among the new tensor's dimensions.
+        `axis` is a reduction axis, or one half of a split of one.  `factor_axis` is its place among the new
+        tensor's dimensions.
         """
         stage = self[tensor]
         stage._leaf(axis, "rfactor")
@@ -369,4 +371,3 @@ def create_schedule(ops: TensorOp | Tensor | Sequence[TensorOp | Tensor]) -> Sch
 
 def _ceil(extent: int | None, part: int | None) -> int | None:
     return None if extent is None or part is None else -(-extent // part)
-

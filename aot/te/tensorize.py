@@ -19,7 +19,7 @@ MAX_STORES = 1 << 14
 """Stores of a nest that are compared."""
 
 
-class Mismatch(Exception):
+class MismatchError(Exception):
     """Why the nest is not the intrinsic."""
 
 
@@ -46,7 +46,7 @@ def match_intrinsic(
             _same(binding, actual.value, wanted.value)
         operands = tuple(_operand(binding, p, ranges) for p in intrin.desc.params)
         _check_aliases(binding, intrin)
-    except Mismatch as error:
+    except MismatchError as error:
         return str(error)
     aligns: dict[Buffer, int] = {}
     for param, (buffer, _) in binding.buffers.items():
@@ -61,10 +61,10 @@ def _pairs(actual: Iterator[Store], wanted: Iterator[Store]) -> Iterator[tuple[S
         if a is None and w is None:
             return
         if a is None or w is None:
-            raise Mismatch(f"{'the loop' if a is None else 'the description'} makes only {count} stores")
+            raise MismatchError(f"{'the loop' if a is None else 'the description'} makes only {count} stores")
         count += 1
         if count > MAX_STORES:
-            raise Mismatch(f"more than {MAX_STORES} stores")
+            raise MismatchError(f"more than {MAX_STORES} stores")
         yield a, w
 
 
@@ -83,17 +83,17 @@ def _statements(body: tuple[Stmt, ...], env: Cloner) -> Iterator[Store]:
             case For(var, start, stop, inner, step):
                 first, last = env.expr(start), env.expr(stop)
                 if not isinstance(first, Imm) or not isinstance(last, Imm):
-                    raise Mismatch(f"the bounds of loop {var.name} are not constant")
-                for value in range(int(first.value), int(last.value), step):
-                    env.variables[var] = Imm(value, var.dtype)
+                    raise MismatchError(f"the bounds of loop {var.name} are not constant")
+                for turn in range(int(first.value), int(last.value), step):
+                    env.variables[var] = Imm(turn, var.dtype)
                     yield from _statements(inner, env)
             case If(cond, then, orelse):
                 known = env.expr(cond)
                 if not isinstance(known, Imm):
-                    raise Mismatch(f"a condition: {print_stmt(stmt).splitlines()[0]}")
+                    raise MismatchError(f"a condition: {print_stmt(stmt).splitlines()[0]}")
                 yield from _statements(then if known.value else orelse, env)
             case _:
-                raise Mismatch(f"a statement other than loops and stores: {print_stmt(stmt).splitlines()[0]}")
+                raise MismatchError(f"a statement other than loops and stores: {print_stmt(stmt).splitlines()[0]}")
 
 
 Place = tuple[Buffer, tuple[Expr, ...], str]
@@ -102,13 +102,15 @@ Place = tuple[Buffer, tuple[Expr, ...], str]
 def _element(binding: _Binding, actual: Place, wanted: Place) -> None:
     (buffer, indices, dtype), (param, param_indices, param_dtype) = actual, wanted
     if dtype != param_dtype or buffer.dtype != param.dtype or dtype != buffer.dtype:
-        raise Mismatch(f"{buffer.name} is {dtype}, {param.name} of the description {param_dtype}")
+        raise MismatchError(f"{buffer.name} is {dtype}, {param.name} of the description {param_dtype}")
     start = affine(flat_index(buffer, indices)).plus(affine(flat_index(param, param_indices)), -1)
     known = binding.buffers.setdefault(param, (buffer, start))
     if known[0] is not buffer:
-        raise Mismatch(f"{param.name} of the description would be {known[0].name} and {buffer.name}")
+        raise MismatchError(f"{param.name} of the description would be {known[0].name} and {buffer.name}")
     if known[1] != start:
-        raise Mismatch(f"{buffer.name} is not used as {param.name} of the description is: other strides, or another order of loops")
+        raise MismatchError(
+            f"{buffer.name} is not used as {param.name} of the description is: other strides, or another order of loops"
+        )
 
 
 def _same(binding: _Binding, actual: Expr, wanted: Expr) -> None:
@@ -117,7 +119,7 @@ def _same(binding: _Binding, actual: Expr, wanted: Expr) -> None:
             _element(binding, (b, i, t), (p, j, u))
         case _, Var():
             if binding.scalars.setdefault(wanted, actual) != actual:
-                raise Mismatch(f"scalar {wanted.name} of the description would have two values")
+                raise MismatchError(f"scalar {wanted.name} of the description would have two values")
         case Imm(v, t), Imm(w, u) if v == w and t == u:
             pass
         case BinOp(op, a, b), BinOp(other, c, d) if op == other:
@@ -132,28 +134,30 @@ def _same(binding: _Binding, actual: Expr, wanted: Expr) -> None:
             for x, y in zip(args, others, strict=True):
                 _same(binding, x, y)
         case _:
-            raise Mismatch("the loop computes another expression than the description")
+            raise MismatchError("the loop computes another expression than the description")
 
 
 def _operand(binding: _Binding, param: Buffer | Var, ranges: Mapping[Var, Interval]) -> Region | Expr:
     if isinstance(param, Var):
         if param not in binding.scalars:
-            raise Mismatch(f"scalar {param.name} of the description has no value")
+            raise MismatchError(f"scalar {param.name} of the description has no value")
         return binding.scalars[param]
     if param not in binding.buffers:
-        raise Mismatch(f"{param.name} of the description is not used")
+        raise MismatchError(f"{param.name} of the description is not used")
     buffer, start = binding.buffers[param]
     if buffer.scope == "local":
         if start != Affine() or buffer.size < param.size:
-            raise Mismatch(f"local {buffer.name} is not {param.name} of the description as a whole")
+            raise MismatchError(f"local {buffer.name} is not {param.name} of the description as a whole")
         return Region(buffer, as_expr(0), param.dtype)
     index = start.expr()
     low, high = interval(index, ranges)
     if low < 0 or high + param.size > buffer.size:
-        raise Mismatch(f"{param.name} of the description might leave {buffer.name}")
+        raise MismatchError(f"{param.name} of the description might leave {buffer.name}")
     step = max(1, param.align // itemsize(param.dtype))
     if any(v % step for v in (start.offset, *start.terms.values())):
-        raise Mismatch(f"{param.name} of the description needs {param.align} bytes alignment, {buffer.name} has parts without")
+        raise MismatchError(
+            f"{param.name} of the description needs {param.align} bytes alignment, {buffer.name} has parts without"
+        )
     return Region(buffer, index, param.dtype)
 
 
@@ -163,4 +167,4 @@ def _check_aliases(binding: _Binding, intrin: TensorIntrin) -> None:
     used = [b for b, _ in binding.buffers.values()]
     for buffer in written:
         if used.count(buffer) > 1:
-            raise Mismatch(f"{buffer.name} would be two operands of the intrinsic, and is written")
+            raise MismatchError(f"{buffer.name} would be two operands of the intrinsic, and is written")

@@ -69,8 +69,9 @@ def needs_array(func: PrimFunc, buffer: Buffer) -> bool:
     name, shape = buffer.name, buffer.shape  # copies made by unrolling are other objects
     for stmt in walk(simplified(unroll(simplified(func))).body):
         for access in accesses(stmt):
-            same = isinstance(access, (Load, Store)) and access.buffer.scope == "local"
-            if same and isinstance(access, (Load, Store)) and (access.buffer.name, access.buffer.shape) == (name, shape):
-                if not all(isinstance(i, Imm) for i in access.indices):
-                    return True
+            if not isinstance(access, (Load, Store)) or access.buffer.scope != "local":
+                continue
+            same = (access.buffer.name, access.buffer.shape) == (name, shape)
+            if same and not all(isinstance(i, Imm) for i in access.indices):
+                return True
     return False

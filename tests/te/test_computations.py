@@ -11,9 +11,9 @@ import pytest
 from aot import te
 from aot.api import build
 from aot.micro.board import load_board
-from aot.micro.project import prepare
-from aot.micro.runner import run as run_on_board
-from aot.micro.toolchain import have_tool
+from aot.micro.build.project import prepare
+from aot.micro.build.toolchain import have_tool
+from aot.micro.run.runner import run as run_on_board
 from aot.runtime.functions import CModule
 from aot.support.dtype import numpy_dtype
 from aot.tir.function import PrimFunc

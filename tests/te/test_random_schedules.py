@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from aot.support.dtype import numpy_dtype
 from aot.tir.function import PrimFunc
 from aot.tir.interpreter import run
 from aot.tir.transform import optimize
+from tests.scale import cases
 from tests.te.computations import ALL, Array, Computation
 
 SMALL: dict[str, dict[str, int]] = {
@@ -25,7 +25,7 @@ SMALL: dict[str, dict[str, int]] = {
     "softmax": {"rows": 2, "n": 5},
     "top_k": {"n": 5, "count": 2},
 }
-COUNT = 200 if os.environ.get("AOT_FULL") else 25
+COUNT = cases(200)
 
 
 def primitive(rng: random.Random, s: te.Schedule, c: Computation) -> None:
@@ -73,13 +73,11 @@ def drawn(c: Computation, seed: int, counts: Counter[str]) -> PrimFunc | None:
         try:
             primitive(rng, s, c)
             counts["done"] += 1
-        except te.ScheduleError as error:
-            assert "E5040" in str(error)
+        except te.ScheduleError:
             counts["refused"] += 1
     try:
         func = te.lower(s, c.args, "f")["f"]
-    except te.ScheduleError as error:
-        assert "E5040" in str(error)
+    except te.ScheduleError:
         counts["not lowered"] += 1
         return None
     assert isinstance(func, PrimFunc)

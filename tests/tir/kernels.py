@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from aot.support.dtype import int_range, is_float, numpy_dtype
-from aot.te import compute, create_prim_func, placeholder, reduce_axis
-from aot.te import sum as te_sum
+from aot.te.nest import create_prim_func
+from aot.te.tensor import compute, placeholder, reduce_axis
+from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, logical_and, select
 from aot.tir.function import PrimFunc

@@ -14,7 +14,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, post_order, tensor_type
 from aot.support.dtype import is_float
 from aot.target.target import Target
-from aot.te.lower import emit_flat
+from aot.te.nest import emit_flat
 from aot.te.tensor import Tensor, placeholder
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs

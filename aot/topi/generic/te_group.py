@@ -8,7 +8,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.analysis.cost import LAYERS, layer_cost
 from aot.relay.expr import Call, Constant, Var, post_order
 from aot.target.target import Target
-from aot.te.lower import emit_nest
+from aot.te.nest import emit_nest
 from aot.te.tensor import Tensor, placeholder
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs

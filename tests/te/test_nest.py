@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aot import te
+from aot.te import tensor as te
+from aot.te.nest import create_prim_func, emit_nest
 from aot.te.tensor import max as te_max
 from aot.te.tensor import min as te_min
 from aot.tir.builder import IRBuilder
@@ -21,7 +22,7 @@ def test_elementwise_chain_has_one_nest_and_no_loop_over_ones() -> None:
     x = te.placeholder(b.input("x", (1, 3, 1, 4), "int8"))
     twice = te.compute(x.shape, "int32", lambda b, *i: cast("int32", x.at(b, i)) * 2)
     plus = te.compute(x.shape, "int32", lambda b, *i: twice.at(b, i) + i[3])
-    func = te.create_prim_func(b, [(b.output("y", x.shape, "int32"), plus)])
+    func = create_prim_func(b, [(b.output("y", x.shape, "int32"), plus)])
     verify(func)
     assert sum(isinstance(s, For) for s in walk(func.body)) == 2
     data = np.arange(-6, 6, dtype=np.int8).reshape(1, 3, 1, 4)
@@ -45,7 +46,7 @@ def test_reductions_and_several_outputs() -> None:
         return te_min(b, [te.reduce_axis(5, start=1)], lambda r: cast("int32", x.at(b, (row, r))), init=127)
 
     tensors = [te.compute((4,), "int32", rule) for rule in (total, largest, smallest)]
-    func = te.create_prim_func(b, list(zip(outs, tensors, strict=True)))
+    func = create_prim_func(b, list(zip(outs, tensors, strict=True)))
     verify(func)
     data = np.random.default_rng(0).integers(-128, 128, (4, 5)).astype(np.int8)
     arrays = {o.name: np.zeros(4, np.int32) for o in outs}
@@ -59,7 +60,7 @@ def test_flat_outputs_and_scalars() -> None:
     b = IRBuilder("f")
     x = te.placeholder(b.input("x", (2, 3), "int8"))
     flat, one = b.output("flat", (6,), "int8"), b.output("one", (1,), "int8")
-    func = te.create_prim_func(b, [(flat, x), (one, te.compute((), "int8", lambda b: x.at(b, (imm(0), imm(0)))))])
+    func = create_prim_func(b, [(flat, x), (one, te.compute((), "int8", lambda b: x.at(b, (imm(0), imm(0)))))])
     verify(func)
     data = np.arange(6, dtype=np.int8).reshape(2, 3) + 7
     arrays = {"flat": np.zeros(6, np.int8), "one": np.zeros(1, np.int8)}
@@ -71,7 +72,7 @@ def test_flat_outputs_and_scalars() -> None:
 def test_empty_outputs_store_nothing() -> None:
     b = IRBuilder("f")
     x = te.placeholder(b.input("x", (0, 3), "int8"))
-    func = te.create_prim_func(b, [(b.output("y", (0, 3), "int8"), x)])
+    func = create_prim_func(b, [(b.output("y", (0, 3), "int8"), x)])
     run(func, {"x": np.zeros((0, 3), np.int8), "y": np.zeros((0, 3), np.int8)})
 
 
@@ -80,4 +81,4 @@ def test_shapes_must_agree() -> None:
     x = te.placeholder(b.input("x", (2, 3), "int8"))
     for shape in ((3, 2), (5,), (1, 6)):
         with pytest.raises(ValueError, match="cannot hold a tensor"):
-            te.emit_nest(b, b.output("y", shape, "int8"), x)
+            emit_nest(b, b.output("y", shape, "int8"), x)
