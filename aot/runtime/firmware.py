@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aot.executor.aot import compile_schedule
+from aot.executor.codegen.emit import compile_schedule
 from aot.executor.artifact import Artifact
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.ir.type import TensorType
