@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aot.executor.codegen.emit import compile_schedule
 from aot.executor.artifact import Artifact
+from aot.executor.codegen.emit import compile_schedule
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.ir.type import TensorType
 from aot.target.target import Target
