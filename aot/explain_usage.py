@@ -19,6 +19,21 @@ USAGE: dict[str, tuple[str, str]] = {
         "The objects could not be linked. A missing libgcc or libm of the cross compiler is the usual reason: on\n"
         "Debian install libnewlib-arm-none-eabi beside gcc-arm-none-eabi.",
     ),
+    "E3004": (
+        "program cannot be started",
+        "A compiler or the emulator is there, but the system does not start it: it is not executable, or built for another\n"
+        "machine. Look at AOT_<NAME> if one is set; aot doctor shows which programs are found.",
+    ),
+    "E3005": (
+        "program took too long",
+        "A compiler, a binutil, git or the like did not end in time and was killed. (E3010 is a model that runs too long.)\n"
+        "The program waits for something, or the machine is overloaded: start it by hand to see.",
+    ),
+    "E3006": (
+        "program wrote nothing",
+        "A compiler or linker reported success, but its output file is missing, empty or no ELF file. AOT_<NAME> may point to\n"
+        "a wrapper that does not pass its arguments on, or to another program altogether.",
+    ),
     "E3010": (
         "run took too long",
         "The program did not finish in time. An emulated core executes some hundred million instructions a\n"
@@ -223,5 +238,11 @@ USAGE: dict[str, tuple[str, str]] = {
         "What the verb prints was lost in part or as a whole: standard output is closed, or the disk that it leads to is\n"
         "full. The work itself was done and its exit code stands; this one (2) is given where all else was well. A reader\n"
         "that goes away, as in aot ops | head, is no error.",
+    ),
+    "E5061": (
+        "cache folder cannot be used",
+        "AOT_CACHE names the folder that keeps objects, programs and libraries between runs. It cannot be made or written,\n"
+        "belongs to another user, or others may write to it, though what lies in it is executed. Name a folder of your own,\n"
+        "or unset AOT_CACHE: then ~/.cache/aot is used, and a private temporary folder where that cannot be.",
     ),
 }

@@ -74,10 +74,11 @@ _LAYERS: tuple[tuple[str, str], ...] = (
     ("executor", f"target.codegen_c memory topi {_KERNELS}"),
     ("executor.artifact", _CORE),
     ("driver", f"executor memory target.codegen_c frontend frontend.view topi {_KERNELS}"),
-    ("runtime", f"driver executor target.codegen_c target.base tir {_CORE} version"),
+    ("system", "errors support"),
+    ("runtime", f"system driver executor target.codegen_c target.base tir {_CORE} version"),
     ("api", f"runtime driver executor frontend.view target.codegen_c te {_KERNELS}"),
     ("testing", f"frontend.view {_CORE}"),
-    ("micro", "executor.artifact driver errors support version"),
+    ("micro", "executor.artifact driver system errors support version"),
 )
 """Part of the package -> parts that it may import beside itself. `report`, `cli` and the package itself may import all below."""
 

@@ -6,10 +6,11 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from aot.cli.output_folder import encoded, write_error
+from aot.cli.output_folder import encoded
 from aot.errors import Problem, UsageError
 from aot.support.names import model_identifier
 from aot.support.text import printable
+from aot.system.files import write_error
 
 MAX_MODEL_BYTES = 1 << 30
 

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from aot.errors import Problem, UsageError
 from aot.support.digest import digest
+from aot.system.files import write_error
 
 MANIFEST = "aot-output.json"
 SCHEMA = "aot-output/1"
@@ -101,13 +102,6 @@ def is_inside(name: str) -> bool:
     """Whether a manifest's path stays in its folder, and is written as we write it: a manifest may come from anywhere."""
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and str(path) == name and "\0" not in name
-
-
-def write_error(path: Path, error: OSError) -> UsageError:
-    """E5006 for a disk that is full, E5007 for all else."""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    code = "E5006" if full else "E5007"
-    return UsageError(Problem(code, f"cannot write '{path}': {error.strerror}; nothing was changed there"))
 
 
 def encoded(content: str | bytes) -> bytes:

@@ -84,8 +84,8 @@ class HostModel:
 def load(artifact: Artifact, *, cache: Path | None = None) -> HostModel:
     """Build the sources of `artifact` for this machine (once for each content) and load the library.
 
-    The library is kept in `cache`, by default the user's cache folder, or a temporary folder where that cannot be written.
-    Raises ToolchainError E3001 without gcc, E3002 when it fails.
+    The library is kept in `cache`, by default in a folder that nobody else can write to (aot.system.cache).
+    Raises ToolchainError E3001 without gcc, E3002 to E3006 when it fails; UsageError E5007, E5061 where it cannot be kept.
     """
     files = {**artifact.files, "aot_probe.c": _PROBE}
     return HostModel(build_library(artifact.name, files, cache=cache), artifact.metadata)

@@ -37,7 +37,9 @@ def c_identifier(text: str, *, default: str = "x") -> str:
 
 def model_identifier(text: str) -> str:
     """The prefix of a model's C symbols.  `aot` and what begins with `aot_` are the runtime's: `aot_x` becomes `model_aot_x`."""
-    name = c_identifier(text, default="model")[:MAX_NAME].rstrip("_")
+    name = c_identifier(text, default="model")
+    if len(name) > MAX_NAME - len("model_"):
+        name = name[: MAX_NAME - len("model_")].rstrip("_")
     return f"model_{name}" if name.split("_")[0] == _RUNTIME else name
 
 

@@ -44,7 +44,7 @@ def commas(number: int) -> str:
 
 def printable(name: str, *, limit: int = 80) -> str:
     """A name from an untrusted file, safe to show: control characters escaped, cut at `limit` characters."""
-    clean = escaped(name)
+    clean = escaped(name[: limit + 1])
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,8 @@ from aot.cli.verbs.verify import RandomCount
 from aot.errors import AotError, Problem, UsageError
 
 if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
     from aot.report.figures.report import Report
 
 NAME = "diff"
@@ -32,10 +33,11 @@ AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
 AnyFingerprint = Annotated[bool, typer.Option("--force", help="Compare whatever differs in the fingerprints.")]
 
 
-def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+def _git(*arguments: str) -> CompletedProcess[bytes]:
     from aot.micro.build.toolchain import find_tool
+    from aot.system.process import run_raw
 
-    return subprocess.run([find_tool("git").path, *arguments], capture_output=True, check=False, timeout=600)
+    return run_raw([find_tool("git").path, *arguments])
 
 
 def take_from(revision: str, models: Sequence[Path], folder: Path) -> list[Path]:

@@ -14,8 +14,8 @@ import typer
 
 from aot.cli.options import BoardName, CompileOptions, ForceOverBudget, JsonFlag, QuietFlag, compiles, words_of
 from aot.cli.output import Output
-from aot.cli.output_folder import write_error
 from aot.errors import Problem, UsageError
+from aot.system.files import write_error
 
 if TYPE_CHECKING:
     from aot.cli.common import Request

@@ -72,11 +72,11 @@ def _pushed(mnemonic: str, operands: str) -> int:
 def disassemble(elf: Path) -> dict[int, Function]:
     """All functions of the image by address, with their pushes and the targets of their branches."""
     done = run_tool([find_tool("arm-none-eabi-objdump").path, "-d", elf.name], elf.parent)
-    if done.returncode != 0:
-        raise ToolchainError(Problem("E3003", f"objdump failed on {elf.name}: {done.stderr.strip()[:200]}"))
+    if done.code != 0:
+        raise ToolchainError(Problem("E3003", f"objdump failed on {elf.name}: {done.err.strip()[:200]}"))
     functions: dict[int, Function] = {}
     current: Function | None = None
-    for line in done.stdout.splitlines():
+    for line in done.out.splitlines():
         start = _FUNCTION.match(line)
         if start:
             current = functions.setdefault(int(start.group(1), 16), Function(start.group(2), int(start.group(1), 16)))

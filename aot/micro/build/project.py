@@ -28,6 +28,10 @@ from aot.micro.board import Board, Memory
 from aot.micro.build.toolchain import Tool, find_tool, run_tool
 from aot.micro.run.poison import dead_intervals, first_pool
 from aot.support.data import data_folder
+from aot.support.text import printable
+from aot.system.cache import cache_folder
+from aot.system.files import write_error
+from aot.system.process import require_output
 
 WARNINGS = (
     "-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wundef", "-Wvla", "-Wcast-align=strict",
@@ -42,6 +46,7 @@ HARNESS = frozenset({"startup.c", "semihosting.c", "systick.c", "harness.c", "ho
 
 _HARNESS_RAM = 256
 """bytes of the harness's own variables, rounded up; one reading per layer comes on top"""
+_MOST_OF_A_LINE = 500
 _FAST = re.compile(r"(_kernels|^memory)\.c$")
 
 
@@ -90,29 +95,26 @@ class Project:
         return _flags(self, source, "measure")
 
 
-def cache_folder() -> Path:
-    """Where builds go that were not told where: $AOT_CACHE, else $XDG_CACHE_HOME/aot, else ~/.cache/aot."""
-    explicit = os.environ.get("AOT_CACHE")
-    if explicit:
-        return Path(explicit)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "aot"
-
-
 def prepare(
     artifact: Artifact, board: Board, *, folder: Path | None = None, sanitize: bool = False, extra_flags: Sequence[str] = ()
 ) -> Project:
     """Write the build folder of `artifact` for `board` (default: one in the cache, named by content).
 
     `sanitize` (host only) adds ASan and UBSan.  `extra_flags` come last on every compiler line.
-    Raises TargetError E2010 or E2011 when the sizes of the metadata already exceed the board's memory.
+    Raises TargetError E2010 or E2011 when the sizes of the metadata already exceed the board's memory, UsageError E5006, E5007
+    or E5061 where the folder cannot be written.
     """
     places = None if board.is_host else choose_places(board, artifact.metadata)
     files = _project_files(artifact, board, places)
     if folder is None:
         digest = _digest(*(part for item in sorted(files.items()) for part in item))
-        folder = cache_folder() / "build" / f"{artifact.name}-{board.name}-{digest}"
-    for name, text in files.items():
-        _write_if_changed(folder / name, text)
+        folder = cache_folder("build") / f"{artifact.name}-{board.name}-{digest}"
+    try:
+        for name, text in files.items():
+            _write_if_changed(folder / name, text)
+        (folder / "obj").mkdir(exist_ok=True)
+    except OSError as error:
+        raise write_error(folder, error) from None
     return Project(artifact, board, folder, places, tuple(sorted(files)), sanitize and board.is_host, tuple(extra_flags))
 
 
@@ -277,7 +279,6 @@ def _compile(project: Project, mode: str) -> dict[str, Path]:
     tool = compiler(project.board)
     headers = [n for n in project.files if n.endswith(".h")]
     common = _digest(tool.version, *(n + "\n" + (project.folder / n).read_text(encoding="utf-8") for n in headers))
-    (project.folder / "obj").mkdir(exist_ok=True)
 
     def one(source: str) -> tuple[str, Path]:
         flags = _flags(project, source, mode)
@@ -294,12 +295,20 @@ def _compile(project: Project, mode: str) -> dict[str, Path]:
 def _compile_one(folder: Path, command: list[str], source: str, target: Path) -> None:
     partial = target.with_name(f"{target.stem}.{os.getpid()}.o")
     done = run_tool([*command, "-o", str(partial)], folder)
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
-        raise ToolchainError(Problem("E3002", f"the compiler refused {source}: {'; '.join(lines[:3])}"))
+    if done.code != 0:
+        said = _first_words(done.err, ("error",)) or f"exit code {done.code}"
+        raise ToolchainError(Problem("E3002", f"the compiler refused {source}: {said}"))
+    require_output(folder / partial, command[0])
     if (folder / partial).with_suffix(".ci").is_file():
         (folder / partial).with_suffix(".ci").replace((folder / target).with_suffix(".ci"))
     (folder / partial).replace(folder / target)
+
+
+def _first_words(text: str, telling: Sequence[str]) -> str:
+    """The first lines of what a tool printed with a telling word in them, or else the first ones; each cut."""
+    lines = text.splitlines()
+    chosen = [line for line in lines if any(word in line for word in telling)] or lines
+    return "; ".join(printable(line, limit=_MOST_OF_A_LINE) for line in chosen[:3])
 
 
 def _link_image(project: Project, mode: str) -> Path:
@@ -349,8 +358,9 @@ def _link(project: Project, name: str, arguments: list[str]) -> Path:
         return target
     partial = f".{name}-{os.getpid()}.elf"
     done = run_tool([tool.path, *arguments, f"-Wl,-Map={target.stem}.map", "-o", partial], project.folder)
-    if done.returncode != 0:
-        raise _link_error(project, done.stderr)
+    if done.code != 0:
+        raise _link_error(project, done.err or f"exit code {done.code}")
+    require_output(project.folder / partial, tool.path, magic=b"" if project.board.is_host else b"\x7fELF")
     (project.folder / partial).replace(target)
     return target
 
@@ -365,5 +375,4 @@ def _link_error(project: Project, text: str) -> TargetError | ToolchainError:
                 for size in [project.board.region(r).size]
             )
         )
-    lines = [line for line in text.splitlines() if "undefined reference" in line or "error" in line] or text.splitlines()
-    return ToolchainError(Problem("E3003", f"the linker failed: {'; '.join(lines[:3])}"))
+    return ToolchainError(Problem("E3003", f"the linker failed: {_first_words(text, ('undefined reference', 'error'))}"))

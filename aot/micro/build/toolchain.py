@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from aot.errors import Problem, ToolchainError
+from aot.system.process import Finished, run_program, version_of
 
 _HOW = {
     "arm-none-eabi-gcc": "apt-get install gcc-arm-none-eabi libnewlib-arm-none-eabi",
@@ -44,20 +43,16 @@ def how_to_get(name: str) -> str:
 def find_tool(name: str) -> Tool:
     """The program `name`; the variable AOT_ARM_NONE_EABI_GCC (and so on) overrides PATH.
 
-    Raises ToolchainError E3001 with the way to get it.
+    Raises ToolchainError E3001 with the way to get it, E3004 and E3005 where it is there, but cannot say its version.
     """
     override = os.environ.get("AOT_" + re.sub(r"\W", "_", name).upper())
     path = shutil.which(override or name)
+    if path is None and override and os.path.exists(override):
+        raise ToolchainError(Problem("E3004", f"{name} at {override} cannot be started: it is not executable"))
     if path is None:
         place = f"at {override}" if override else "on PATH"
         raise ToolchainError(Problem("E3001", f"{name} is not {place}; on Debian: {_HOW.get(name, 'install it')}"))
-    return Tool(name, path, _version(path))
-
-
-@cache
-def _version(path: str) -> str:
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
-    return done.stdout.splitlines()[0] if done.stdout else "unknown version"
+    return Tool(name, path, version_of(path))
 
 
 def have_tool(name: str) -> bool:
@@ -69,7 +64,6 @@ def have_tool(name: str) -> bool:
     return True
 
 
-def run_tool(command: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a compiler or a binutil in `cwd` with a neutral locale; the caller looks at the result."""
-    environment = dict(os.environ, LC_ALL="C", SOURCE_DATE_EPOCH="0")
-    return subprocess.run(list(command), cwd=cwd, capture_output=True, text=True, check=False, env=environment, timeout=600)
+def run_tool(command: Sequence[str], cwd: Path) -> Finished:
+    """Runs a compiler or a binutil in `cwd` with a neutral locale; the caller looks at the result (E3004, E3005)."""
+    return run_program(command, cwd=cwd, variables={"LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"})

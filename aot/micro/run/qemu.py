@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from aot.errors import AotError, Problem, ToolchainError, VerificationError
-from aot.micro.board import Board
+from aot.micro.board import MAX_TIMEOUT, Board
 from aot.micro.build.toolchain import find_tool
 from aot.support.text import printable
 
@@ -46,14 +46,17 @@ def command_line(board: Board, elf: Path) -> list[str]:
 
 
 def execute(board: Board, elf: Path, *, cwd: Path, timeout: float) -> Finished:
-    """Run `elf` in `cwd`.  Raises ToolchainError E3010 when `timeout` seconds have passed."""
+    """Run `elf` in `cwd`.  Raises ToolchainError E3010 when `timeout` seconds have passed, E3004 where it cannot be started."""
+    command = command_line(board, elf)
     try:
         done = subprocess.run(
-            command_line(board, elf), cwd=cwd, timeout=timeout, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            command, cwd=cwd, timeout=min(timeout, MAX_TIMEOUT), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise ToolchainError(Problem("E3010", f"{board.name} did not finish within {timeout:g} s")) from None
+    except OSError as error:
+        raise ToolchainError(Problem("E3004", f"{command[0]} cannot be started: {error.strerror}")) from None
     return Finished(done.returncode, done.stdout.decode("utf-8", "replace"))
 
 

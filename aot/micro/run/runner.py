@@ -63,12 +63,19 @@ def run(
         (folder / "inputs.bin").write_bytes(data)
         done = qemu.execute(project.board, elf, cwd=folder, timeout=project.board.timeout if timeout is None else timeout)
         result = qemu.result_of(project.board, elf, done)
-        outputs = decode_outputs(meta["outputs"], (folder / "outputs.bin").read_bytes(), result["sets"])
-        trace = _read_trace(meta["layers"], (folder / "trace.bin").read_bytes()) if mode == "trace" else ()
+        outputs = decode_outputs(meta["outputs"], _bytes(folder / "outputs.bin"), result["sets"])
+        trace = _read_trace(meta["layers"], _bytes(folder / "trace.bin")) if mode == "trace" else ()
     expected = 1 if mode == "trace" else len(input_sets)
     if result["sets"] != expected:
         raise ToolchainError(Problem("E3011", f"{result['sets']} sets were run instead of {expected}"))
     return _result(project, result, outputs, trace)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        raise ToolchainError(Problem("E3011", f"the run reported success, but left no {path.name}")) from None
 
 
 def _result(project: Project, result: Mapping[str, Any], outputs: list[list[Array]], trace: tuple[LayerResult, ...]) -> RunResult:

@@ -25,6 +25,7 @@ from aot.executor.artifact import Artifact
 from aot.micro.new.registry import model_values, render
 from aot.micro.run.runner import decode_outputs, encode_inputs
 from aot.support.data import data_folder
+from aot.system.process import run_program
 
 Array = np.ndarray[Any, Any]
 
@@ -59,8 +60,11 @@ def zephyr_base() -> Path:
 
 def zephyr_version(base: Path) -> tuple[int, int, int]:
     """Major, minor and patch level of a tree."""
-    values = dict(re.findall(r"^(\w+) *= *(\d+)", (base / "VERSION").read_text(encoding="utf-8"), re.MULTILINE))
-    return int(values["VERSION_MAJOR"]), int(values["VERSION_MINOR"]), int(values["PATCHLEVEL"])
+    values = dict(re.findall(r"^(\w+) *= *(\d+)", (base / "VERSION").read_text(encoding="utf-8", errors="replace"), re.MULTILINE))
+    try:
+        return int(values["VERSION_MAJOR"]), int(values["VERSION_MINOR"]), int(values["PATCHLEVEL"])
+    except KeyError as error:
+        raise ToolchainError(Problem("E3020", f"{base / 'VERSION'} is not Zephyr's: it has no {error.args[0]}")) from None
 
 
 def cpu_of(config: str) -> str:
@@ -109,8 +113,11 @@ def run_on_zephyr(
     lines = _console(build, board, timeout or DEFAULT_TIMEOUT)
     status = next((line for line in lines if line.startswith("aot-status")), "")
     if status:
-        raise VerificationError(Problem("E4022", f"the model returned {status.split()[1]} on {PREFIX}{board}"))
-    data = bytes.fromhex("".join(line.split()[1] for line in lines if line.startswith("aot-out ")))
+        raise VerificationError(Problem("E4022", f"the model returned {status.partition(' ')[2]} on {PREFIX}{board}"))
+    try:
+        data = bytes.fromhex("".join(line.partition(" ")[2] for line in lines if line.startswith("aot-out ")))
+    except ValueError:
+        raise ToolchainError(Problem("E3011", f"{PREFIX}{board} printed outputs that are garbled")) from None
     version = ".".join(map(str, zephyr_version(base)))
     return ZephyrRun(artifact, decode_outputs(metadata["outputs"], data, len(input_sets)), f"Zephyr {version}")
 
@@ -145,9 +152,9 @@ def _write_application(folder: Path, metadata: Mapping[str, Any], sets: Sequence
 
 def _step(command: Sequence[str], folder: Path) -> None:
     """One step of the build; where it fails, its first error is the message."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=1800)
-    if done.returncode != 0:
-        said = [line for line in (done.stderr + "\n" + done.stdout).splitlines() if line.strip()]
+    done = run_program(command, cwd=folder, timeout=1800)
+    if done.code != 0:
+        said = [line for line in (done.err + "\n" + done.out).splitlines() if line.strip()]
         first = next((i for i, line in enumerate(said) if "error" in line.lower()), max(0, len(said) - 12))
         raise ToolchainError(Problem("E3021", f"{command[0]} failed:\n" + "\n".join(said[first : first + 12])))
 
@@ -181,5 +188,4 @@ def _console(build: Path, board: str, timeout: float) -> list[str]:
 
 def _targets(build: Path) -> str:
     """The names that `ninja` takes, one a line with a colon behind it."""
-    done = subprocess.run(["ninja", "-C", str(build), "-t", "targets", "all"], capture_output=True, text=True, check=False)
-    return done.stdout
+    return run_program(["ninja", "-C", str(build), "-t", "targets", "all"]).out

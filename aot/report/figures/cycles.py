@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from aot.micro.build.toolchain import find_tool, run_tool
 from aot.micro.run.qemu import command_line
 from aot.report.figures.attribution import symbols_of
 from aot.report.figures.cycle_model import CORES, Instruction, estimate
+from aot.system.process import run_program
 
 _LINE = re.compile(r"^ *([0-9a-f]+):\t([0-9a-f]{4})( [0-9a-f]{4})? *\t(\S+)(?:\t(.*))?$")
 
@@ -24,10 +24,10 @@ _LINE = re.compile(r"^ *([0-9a-f]+):\t([0-9a-f]{4})( [0-9a-f]{4})? *\t(\S+)(?:\t
 def read_disassembly(elf: Path) -> dict[int, Instruction]:
     """All instructions of an image by address."""
     done = run_tool([find_tool("arm-none-eabi-objdump").path, "-d", elf.name], elf.parent)
-    if done.returncode != 0:
-        raise ToolchainError(Problem("E3003", f"objdump failed on {elf.name}: {done.stderr.strip()[:200]}"))
+    if done.code != 0:
+        raise ToolchainError(Problem("E3003", f"objdump failed on {elf.name}: {done.err.strip()[:200]}"))
     found = {}
-    for line in done.stdout.splitlines():
+    for line in done.out.splitlines():
         match = _LINE.match(line)
         if match:
             name = match.group(4).removesuffix(".w").removesuffix(".n")
@@ -43,13 +43,11 @@ def build_plugin(folder: Path) -> Path | None:
         return None
     target = folder / "report_cycles.so"
     source = Path(__file__).with_suffix(".c")
-    done = subprocess.run(
-        [gcc, "-std=c11", "-O2", "-shared", "-fPIC", "-o", str(target), str(source)],
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
-    return target if done.returncode == 0 else None
+    try:
+        done = run_program([gcc, "-std=c11", "-O2", "-shared", "-fPIC", "-o", str(target), str(source)], timeout=120)
+    except ToolchainError:
+        return None
+    return target if done.code == 0 and target.is_file() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +105,8 @@ def _count(
     out = folder / "counts.txt"
     command = [*command_line(project.board, elf), "-plugin", f"{plugin},lo={low:x},hi={high:x},out={out}"]
     try:
-        subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=timeout)
-    except subprocess.TimeoutExpired:
+        run_program(command, cwd=folder, timeout=timeout)
+    except ToolchainError:
         return None
     if not out.is_file():
         return None

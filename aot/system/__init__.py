@@ -1,0 +1,1 @@
+"""This machine: programs that are started, and folders that are kept."""
