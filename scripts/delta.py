@@ -49,11 +49,12 @@ def measure(models: Sequence[Path], board: str, processes: int) -> tuple[list[An
     """Reports and failures, with the inputs that `aot report` takes by itself."""
     from aot.cli.options import CompileOptions
     from aot.cli.verbs.report import work
+    from aot.driver.reading import read_named
     from aot.report.figures.matrix import Job, run_jobs
 
     how = {"compile": CompileOptions(), "inputs": None, "random": None, "timeout": None}
-    jobs = [Job(m, board, how) for m in models]
-    return run_jobs(work, jobs, processes=processes, done=lambda job, good: print(f"{job.model.stem}", file=sys.stderr))
+    jobs = [Job(read_named(m), board, how) for m in models]
+    return run_jobs(work, jobs, processes=processes, done=lambda job, good: print(f"{job.model.path.stem}", file=sys.stderr))
 
 
 def delta_table(before: Reports, now: Reports) -> list[str]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aot.cli.files import model_name, read_file
+from aot.cli.files import model_name
 from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, CompileOptions
+from aot.driver.reading import NamedBytes, read_named
 from aot.errors import Problem, UsageError
 
 if TYPE_CHECKING:
@@ -26,11 +27,15 @@ _UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB"
 class Request:
     """A compilation as the command line asks for it; `target` is a core's name, `data` the model with the chosen shapes."""
 
-    path: Path
+    source: NamedBytes
     data: bytes
     name: str
     target: str
     options: Options
+
+    @property
+    def path(self) -> Path:
+        return self.source.path
 
     @property
     def oracle(self) -> str:
@@ -63,13 +68,14 @@ def parse_bytes(text: str, option: str) -> int:
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
-def request(model: Path, options: CompileOptions, *, target: str, board: Board | None = None) -> Request:
+def request(model: Path | NamedBytes, options: CompileOptions, *, target: str, board: Board | None = None) -> Request:
     """Check the options and read the file (E5001, E5003, E5009); the pools are those of `board` where no others are given."""
     from aot.frontend.specialize import specialize
 
     chosen = build_options(options, pools=board.pools if board is not None else ())
-    data = specialize(read_file(model), chosen.choice)
-    return Request(model, data, model_name(model, options.name), target, chosen)
+    source = model if isinstance(model, NamedBytes) else read_named(model)
+    data = specialize(source.data, chosen.choice)
+    return Request(source, data, model_name(source.path, options.name), target, chosen)
 
 
 def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Options:
@@ -129,7 +135,7 @@ def compile_model(wanted: Request) -> Artifact:
     """Run the compiler."""
     from aot.driver.build import build
 
-    return build(wanted.path, target=wanted.target, name=wanted.name, options=wanted.options)
+    return build(wanted.source, target=wanted.target, name=wanted.name, options=wanted.options)
 
 
 def operator_count(data: bytes) -> int:

@@ -12,18 +12,6 @@ from aot.support.names import model_identifier
 from aot.support.text import printable
 from aot.system.files import write_error
 
-MAX_MODEL_BYTES = 1 << 30
-
-
-def read_file(path: Path, *, limit: int = MAX_MODEL_BYTES) -> bytes:
-    """The content of a file that the user named (E5001 when it cannot be read, E5002 beyond `limit` bytes)."""
-    try:
-        if path.is_file() and path.stat().st_size > limit:
-            raise UsageError(Problem("E5002", f"'{path}' has more than {limit:,} bytes"))
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(Problem("E5001", f"cannot read '{printable(str(path))}': {error.strerror}")) from None
-
 
 def model_name(path: Path, name: str | None) -> str:
     """The prefix of all C symbols: what the user asks for (E5003 where it is no such name), or one made of the file's name."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from aot import op as operators
 from aot import topi
 from aot.driver.options import OPTS, Options
+from aot.driver.reading import NamedBytes, read_named
 from aot.executor.artifact import Artifact
 from aot.executor.codegen.emit import Executable, emit
 from aot.executor.codegen.metadata import BuildInfo
@@ -38,13 +39,13 @@ from aot.tir.transform import optimize
 
 
 def build(
-    model: bytes | Path | IRModule,
+    model: bytes | Path | NamedBytes | IRModule,
     *,
     target: str | Target = "cortex-m4",
     name: str | None = None,
     options: Options | None = None,
 ) -> Artifact:
-    """Compile a .tflite model (its bytes or its path), or a relay module, to C.
+    """Compile a .tflite model (its bytes, its path, or what was read from there), or a relay module, to C.
 
     `name` becomes the prefix of all C symbols (default: from the file name).  Passes run in the current PassContext.  Raises
     ModelError, UnsupportedError, TargetError or InternalError.
@@ -53,7 +54,7 @@ def build(
 
 
 def compile_model(
-    model: bytes | Path | IRModule,
+    model: bytes | Path | NamedBytes | IRModule,
     *,
     target: str | Target = "cortex-m4",
     name: str | None = None,
@@ -63,9 +64,10 @@ def compile_model(
     options = options or Options()
     cpu = find_target(target) if isinstance(target, str) else target
     _load()
-    source = model.read_bytes() if isinstance(model, Path) else model
+    file = read_named(model) if isinstance(model, Path) else model if isinstance(model, NamedBytes) else None
+    source = model if isinstance(model, bytes | IRModule) else file.data if file is not None else b""
     data = source if isinstance(source, IRModule) else specialize(source, options.choice)
-    name = model_identifier(name or (model.stem if isinstance(model, Path) else "model"))
+    name = model_identifier(name or (file.path.stem if file is not None else "model"))
     module = data if isinstance(data, IRModule) else from_tflite(data, oracle=options.oracle, name=name)
     module = relay_pipeline(PassContext.current().opt_level)(module)
     main = module["main"]
@@ -73,7 +75,7 @@ def compile_model(
     bounds = memory_bounds(main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
     info = BuildInfo(
         model_sha256=hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else "",
-        model_file=printable(model.name, limit=255) if isinstance(model, Path) else "",
+        model_file=printable(file.path.name, limit=255) if file is not None else "",
         oracle=options.oracle,
         opt=options.opt,
         macs_nominal=nominal_macs(data) if isinstance(data, bytes) else None,

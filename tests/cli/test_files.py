@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aot.cli.files import check_usable, model_name, read_file, write_file
+from aot.cli.files import check_usable, model_name, write_file
 from aot.cli.output_folder import MANIFEST, write_folder
 from aot.errors import UsageError
 
@@ -126,15 +126,6 @@ def test_a_file_in_the_way_of_a_folder(tmp_path: Path) -> None:
     for bad in (tmp_path / "file", tmp_path / "file" / "a" / "b"):
         with pytest.raises(UsageError, match="E5005"):
             check_usable(bad)
-
-
-def test_reading(tmp_path: Path) -> None:
-    (tmp_path / "m").write_bytes(b"12345")
-    assert read_file(tmp_path / "m") == b"12345"
-    with pytest.raises(UsageError, match="E5002"):
-        read_file(tmp_path / "m", limit=4)
-    with pytest.raises(UsageError, match="E5001"):
-        read_file(tmp_path / "absent")
 
 
 def test_names() -> None:

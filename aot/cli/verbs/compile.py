@@ -47,7 +47,7 @@ StackFlag = Annotated[
 
 def check_library(path: Path, *, force: bool) -> None:
     """An archive is replaced only with --force, and only by another archive (E5004, E5005)."""
-    from aot.cli.files import read_file
+    from aot.driver.reading import read_limited
     from aot.micro.mlf import unpack
 
     if not path.exists():
@@ -55,7 +55,7 @@ def check_library(path: Path, *, force: bool) -> None:
     if not force:
         raise UsageError(Problem("E5004", f"'{path}' exists; --force replaces it, -o names another one"))
     try:
-        unpack(read_file(path))
+        unpack(read_limited(path))
     except UsageError:
         raise UsageError(Problem("E5005", f"'{path}' is no archive that aot wrote, so --force does not replace it")) from None
 

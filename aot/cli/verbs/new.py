@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -101,14 +100,13 @@ def _title(text: str) -> str:
 def make_part(wanted: Request) -> Part:
     """Compile a model and compute its test vector: input set 0 of the bench rule, outputs by the graph interpreter."""
     from aot.cli.common import compile_model
+    from aot.driver.reading import NamedBytes
     from aot.micro.new.registry import Part
     from aot.report.measure.reference import graph
     from aot.report.measure.sets import rule_set
 
-    with tempfile.TemporaryDirectory(prefix="aot-new-") as scratch:
-        path = Path(scratch) / f"{wanted.name}.tflite"  # as the file is called in the project
-        path.write_bytes(wanted.data)
-        artifact = compile_model(replace(wanted, path=path))
+    file = NamedBytes(Path(f"{wanted.name}.tflite"), wanted.data)  # as it is called in the project, with the chosen shapes
+    artifact = compile_model(replace(wanted, source=file))
     inputs = rule_set(artifact.metadata["inputs"], 0)
     outputs = graph(wanted.data, wanted.oracle).outputs([inputs])[0]
     return Part(artifact, wanted.data, tuple(inputs), tuple(outputs))

@@ -105,13 +105,15 @@ def open_gate(budget_file: Path | None, baseline: Path | None, *, accept: bool, 
 def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, Any]) -> list[Job]:
     """Each model on each board (E5001, E5009 for two models of one name, E5020 for a board that does not exist)."""
     from aot.cli.common import find_board
-    from aot.cli.files import model_name, read_file
+    from aot.cli.files import model_name
+    from aot.driver.reading import read_named
     from aot.report.figures.matrix import Job
 
     names: dict[str, Path] = {}
     models = list(dict.fromkeys(models))
+    files = []
     for path in models:
-        read_file(path)
+        files.append(read_named(path))
         name = model_name(path, None)
         if name in names:
             raise UsageError(Problem("E5009", f"'{names[name]}' and '{path}' would both be called {name}"))
@@ -119,7 +121,7 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
     wanted = list(dict.fromkeys(b.strip() for b in (boards or DEFAULT_BOARD).split(",") if b.strip()))
     for board in wanted:
         find_board(board)
-    return [Job(path, board, options) for path in models for board in wanted]
+    return [Job(file, board, options) for file in files for board in wanted]
 
 
 def work(job: Job) -> Report:
@@ -146,7 +148,7 @@ def progress(out: Output, total: int) -> Iterator[Callable[[Job, bool], None]]:
 
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task("reporting", total=total)
-            yield lambda job, good: bar.update(task, advance=1, description=f"{job.model.stem} on {job.board}")
+            yield lambda job, good: bar.update(task, advance=1, description=f"{job.model.path.stem} on {job.board}")
         return
     count = 0
 
@@ -154,7 +156,7 @@ def progress(out: Output, total: int) -> Iterator[Callable[[Job, bool], None]]:
         nonlocal count
         count += 1
         if not out.silent and total > 1:
-            print(f"{count}/{total} {job.model.stem} on {job.board}{'' if good else ': failed'}", file=sys.stderr)
+            print(f"{count}/{total} {job.model.path.stem} on {job.board}{'' if good else ': failed'}", file=sys.stderr)
 
     yield line
 

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aot.driver.reading import NamedBytes
 from aot.errors import AotError, Problem, internal
 from aot.report.figures.report import Report
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A model on a board, both by name as the user gave them; `options` are the worker's own."""
+    """A model, as it was read, on a board, by name as the user gave it; `options` are the worker's own."""
 
-    model: Path
+    model: NamedBytes
     board: str
     options: Mapping[str, Any]
 
@@ -46,7 +47,7 @@ Outcome = tuple[Report | None, dict[str, Any] | None]
 def _in_parallel(work: Work, jobs: Sequence[Job], *, processes: int, done: Done) -> list[Outcome]:
     """Largest models first, so that the last process to end does not start last."""
     found: dict[int, Outcome] = {}
-    order = sorted(range(len(jobs)), key=lambda i: (-_size(jobs[i].model), i))
+    order = sorted(range(len(jobs)), key=lambda i: (-len(jobs[i].model.data), i))
     with ProcessPoolExecutor(min(processes, len(jobs))) as pool:
         futures: dict[Future[Outcome], int] = {pool.submit(_attempt, work, jobs[i]): i for i in order}
         for future in as_completed(futures):
@@ -57,10 +58,6 @@ def _in_parallel(work: Work, jobs: Sequence[Job], *, processes: int, done: Done)
                 found[i] = None, failure(jobs[i], internal(f"the process ended: {error}"))
             done(jobs[i], found[i][0] is not None)
     return [found[i] for i in range(len(jobs))]
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
 
 
 def _attempt(work: Work, job: Job) -> Outcome:
@@ -78,7 +75,7 @@ def failure(job: Job, error: AotError) -> dict[str, Any]:
     """An entry of `failures`; the model by its file's name, as a report must not hold paths."""
     problems: Sequence[Problem] = error.problems
     return {
-        "model": job.model.name,
+        "model": job.model.path.name,
         "board": Path(job.board).name,
         "exit_code": error.exit_code,
         "problems": [{"code": p.code, "where": p.where, "message": p.message} for p in problems],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from aot.driver.reading import read_limited
 from aot.errors import Problem, ToolchainError, UsageError
 from aot.ir.op import Array
 from aot.report.measure.sets import Sets, TensorInfo, open_npz
@@ -132,10 +133,7 @@ def read_image(path: Path, info: TensorInfo) -> Array:
 
 def _read_raw(path: Path, info: TensorInfo) -> Array:
     """A file of bytes as they lie in the model's memory, one sample or several."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(Problem("E5001", f"cannot read '{path}': {error.strerror}")) from None
+    data = read_limited(path)
     dtype = numpy_dtype(info["dtype"])
     size = int(np.prod(info["shape"], dtype=np.int64)) * dtype.itemsize
     if not data or len(data) % size:

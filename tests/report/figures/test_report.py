@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from aot.driver.build import build
+from aot.driver.reading import NamedBytes
 from aot.executor.artifact import Artifact
 from aot.micro.board import load_board
 from aot.micro.build.image import check_image
@@ -207,23 +208,25 @@ def test_next_faster_candidate() -> None:
 
 
 def fake_work(job: Job) -> dict[str, Any]:
-    if job.model.stem == "broken":
+    if job.model.path.stem == "broken":
         raise ValueError("planted")
-    return sample(job.model.stem, job.board)
+    return sample(job.model.path.stem, job.board)
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_failures_hide_nothing(processes: int) -> None:
-    jobs = [Job(Path(f"{n}.tflite"), b, {}) for n in ("a", "broken", "c") for b in ("host", "mps2-an386")]
+    jobs = [Job(NamedBytes(Path(f"{n}.tflite"), b""), b, {}) for n in ("a", "broken", "c") for b in ("host", "mps2-an386")]
     ended: list[tuple[str, bool]] = []
-    reports, failures = run_jobs(fake_work, jobs, processes=processes, done=lambda j, good: ended.append((j.model.stem, good)))
+    reports, failures = run_jobs(
+        fake_work, jobs, processes=processes, done=lambda j, good: ended.append((j.model.path.stem, good))
+    )
     assert [(r["name"], r["board"]) for r in reports] == [(n, b) for n in ("a", "c") for b in ("host", "mps2-an386")]
     assert [(f["model"], f["board"], f["exit_code"]) for f in failures] == [
         ("broken.tflite", "host", 1), ("broken.tflite", "mps2-an386", 1),
     ]  # fmt: skip
     assert failures[0]["problems"][0]["code"] == "E9001"
     assert "ValueError: planted" in failures[0]["problems"][0]["message"]
-    assert sorted(ended) == sorted((j.model.stem, j.model.stem != "broken") for j in jobs)
+    assert sorted(ended) == sorted((j.model.path.stem, j.model.path.stem != "broken") for j in jobs)
     jsonschema.Draft202012Validator(load_schema()).validate(json.loads(to_text(bundle(reports, failures))))
 
 
