@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aot.executor.lower.te_compiler import group_of
+from aot.executor.lower.groups import group_of
 from aot.target.target import find_target
 from aot.topi.arm_dsp.chain.conv2d import ChainSchedule, plan_segments
 from aot.topi.strategy import implementations
