@@ -302,6 +302,12 @@ _MODEL: dict[str, tuple[str, str]] = {
         "A pool of the workspace has an address (--pool NAME=SIZE@ADDRESS) that lies in no writable memory region of the\n"
         "board, or reaches over its end; `aot boards` lists the regions.",
     ),
+    "E2015": (
+        "a pool over something else",
+        "A pool with an address (--pool or --const-pool NAME=SIZE@ADDRESS, or [[pool]] in board.toml) shares bytes with the\n"
+        "stack, the vector table, code, data, another pool or the rest of the workspace: either would destroy the other. The\n"
+        "message names both. Choose an address that nothing else uses; the stack begins where the region of `data` does.",
+    ),
     "E2020": (
         "over budget",
         "A figure of the report is above its limit in budget.toml or [tool.aot.budget], or above the baseline. The\n"

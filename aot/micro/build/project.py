@@ -25,6 +25,7 @@ from aot.errors import Problem, TargetError, ToolchainError
 from aot.executor.artifact import Artifact
 from aot.micro.advice import constants_advice, workspace_advice
 from aot.micro.board import Board, Memory
+from aot.micro.build.pools import Row, pool_problems, pool_regions
 from aot.micro.build.toolchain import Tool, find_tool, run_tool
 from aot.micro.run.poison import dead_intervals, first_pool
 from aot.support.data import data_folder
@@ -121,9 +122,10 @@ def prepare(
 def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
     """The first region of each list with room for the model, from the sizes in the metadata.
 
-    Raises TargetError E2010 (workspace) and E2011 (constants) with the bytes needed and available, both at once.
+    Raises TargetError E2010 (workspace) and E2011 (constants) with the bytes needed and available, and E2014 and E2015 for pools
+    that cannot be where they are to be, all at once.
     """
-    problems: list[Problem] = []
+    problems = pool_problems(board, metadata)
     free = {m.name: m.size for m in board.memory}
     tensors = [*metadata["inputs"], *metadata["outputs"]] if metadata.get("io") == "user" else []
     tensors += metadata["inputs"] if metadata.get("feed") else []
@@ -156,28 +158,6 @@ def _unplaced(workspace: Mapping[str, Any]) -> int:
 def _unplaced_constants(constants: Mapping[str, Any]) -> int:
     """Bytes of constants that have no address of their own."""
     return int(constants["size"]) - sum(int(p["used"]) for p in constants.get("pools") or () if p["address"] is not None)
-
-
-def pool_regions(board: Board, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The pools for the linker script: name, address as text ("": it has none), and the region that holds it (E2014)."""
-    rows, problems = [], []
-    workspace, constants = metadata["workspace"].get("pools") or (), metadata["constants"].get("pools") or ()
-    for p, kind in [(p, "bss") for p in workspace] + [(p, "rodata") for p in constants]:
-        address, region = p["address"], ""
-        if address is not None:
-            end = address + p["used"]
-            fitting = [m for m in board.memory if m.access == "rw" or kind == "rodata"]
-            holds = [m for m in fitting if m.origin <= address and end <= m.origin + m.size]
-            if not holds:
-                what = "writable memory" if kind == "bss" else "memory"
-                message = f"pool {p['name']} at {address:#x}: no {what} of {board.name} is there"
-                problems.append(Problem("E2014", message))
-                continue
-            region = holds[0].name
-        rows.append({"name": p["name"], "kind": kind, "address": "" if address is None else f"{address:#010x}", "region": region})
-    if problems:
-        raise TargetError(*problems)
-    return rows
 
 
 def _place(size: int, regions: Sequence[str], free: dict[str, int]) -> str | None:
@@ -225,6 +205,23 @@ def render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
+def linker_script(board: Board, places: Places, pools: Sequence[Row]) -> str:
+    """The text of board.ld; `pools` are those of `pool_regions`.
+
+    A pool with an address must come first, as its pattern of input sections is the closest; then the first section of each
+    region says where it begins, as it would follow the pool otherwise.
+    """
+    fixed = []
+    for p in pools:
+        if p["address"]:
+            prefix = "pool" if p["kind"] == "bss" else "constants"
+            fixed.append({**p, "section": f".{prefix}_{p['name']}", "input": f".{p['kind']}.aot_pool_{p['name']}"})
+    order = (("text", places.code), ("rodata", places.constants), ("stack", places.data), ("workspace", places.workspace))
+    first = {region: section for section, region in reversed(order)}
+    at = {section: f" ORIGIN({region})" if fixed and first[region] == section else "" for section, region in order}
+    return render("board.ld.j2", board=board, place=places, pools=pools, fixed=fixed, at=at)
+
+
 def _project_files(artifact: Artifact, board: Board, places: Places | None) -> dict[str, str]:
     meta = artifact.metadata
     files = dict(artifact.files)
@@ -241,7 +238,7 @@ def _project_files(artifact: Artifact, board: Board, places: Places | None) -> d
         if path.name not in skip:
             files[f"crt/src/{path.name}"] = path.read_text(encoding="utf-8")
     if places is not None:
-        files["board.ld"] = render("board.ld.j2", board=board, place=places, pools=pool_regions(board, meta))
+        files["board.ld"] = linker_script(board, places, pool_regions(board, meta))
     return files
 
 
@@ -366,6 +363,9 @@ def _link(project: Project, name: str, arguments: list[str]) -> Path:
 
 
 def _link_error(project: Project, text: str) -> TargetError | ToolchainError:
+    shared = sorted(set(re.findall(r"aot: (pool [^\n]*)", text)))
+    if shared:
+        return TargetError(*(Problem("E2015", f"{what}; give it another address") for what in shared))
     overflows = re.findall(r"region `(\w+)' overflowed by (\d+) bytes", text)
     if overflows:
         return TargetError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from aot.micro.board import Board
 from aot.micro.build import project as build
+from aot.micro.build.pools import pool_regions
 from aot.micro.new.registry import (
     ProjectFiles,
     Spec,
@@ -60,9 +61,9 @@ def bare_files(spec: Spec) -> dict[str, Text]:
     for name, text in runtime_headers(files, more=("systick.h", "semihosting.h")).items():
         files[f"aot/include/{name}"] = text
     if not spec.board.is_host:
-        rows = [row for part in spec.parts for row in build.pool_regions(spec.board, part.artifact.metadata)]
+        rows = [row for part in spec.parts for row in pool_regions(spec.board, part.artifact.metadata)]
         pools = list({row["name"]: row for row in rows}.values())
-        files["aot/board.ld"] = build.render("board.ld.j2", board=spec.board, place=places_of(spec), pools=pools)
+        files["aot/board.ld"] = build.linker_script(spec.board, places_of(spec), pools)
     return files
 
 
