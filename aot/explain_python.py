@@ -108,4 +108,18 @@ PYTHON: dict[str, tuple[str, str]] = {
         "Patterns are made of is_op, is_constant, is_var, is_expr, is_tuple, is_tuple_get_item and wildcard:\n"
         'is_op("nn.conv2d")(wildcard(), is_constant()). The message names what is something else.',
     ),
+    "E5110": (
+        "a plug-in fails",
+        "A plug-in (--plugin FILE.py, or an installed package of the entry-point group aot.plugins) raised an error while it\n"
+        "was loaded; the message has the line. AOT_DEBUG=1 shows the traceback; pip uninstall removes an installed one.",
+    ),
+    "E5111": (
+        "no such plug-in",
+        "--plugin takes the path of a Python file that registers things of its own (docs/plugins.md).",
+    ),
+    "E5112": (
+        "a plug-in registers something of the wrong form",
+        "register_core takes a Core, register_boards the Path of a folder of board folders, register_oracle a word and a\n"
+        "function, from_tflite three words. The message shows what was given (docs/plugins.md).",
+    ),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aot.cli.files import model_name
-from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, CompileOptions
+from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, CompileOptions, load_plugins
 from aot.driver.reading import NamedBytes, read_named
 from aot.errors import Problem, UsageError
 
@@ -72,6 +72,7 @@ def request(model: Path | NamedBytes, options: CompileOptions, *, target: str, b
     """Check the options and read the file (E5001, E5003, E5009); the pools are those of `board` where no others are given."""
     from aot.frontend.specialize import specialize
 
+    load_plugins(options.plugin or ())
     chosen = build_options(options, pools=board.pools if board is not None else ())
     source = model if isinstance(model, NamedBytes) else read_named(model)
     data = specialize(source.data, chosen.choice)
@@ -80,9 +81,10 @@ def request(model: Path | NamedBytes, options: CompileOptions, *, target: str, b
 
 def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Options:
     """The compiler's own form of the options, with all that is wrong reported at once (E5009)."""
-    from aot.driver.options import KERNELS, OPTS, ORACLES, Options
+    from aot.driver.options import KERNELS, OPTS, Options
+    from aot.driver.oracles import oracles
 
-    known = {"oracle": ORACLES, "opt": OPTS, "io": ("arena", "user"), "kernels": KERNELS}
+    known = {"oracle": oracles(), "opt": OPTS, "io": ("arena", "user"), "kernels": KERNELS}
     wrong = [
         Problem("E5009", f"--{name} {getattr(given, name)}: choose one of {', '.join(choices)}")
         for name, choices in known.items()

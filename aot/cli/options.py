@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -51,6 +51,9 @@ Pins = Annotated[
 ]
 FeedRows = Annotated[
     bool, typer.Option("--feed-rows", help="The input comes row by row (NAME_feed_row) and is not in the workspace.")
+]
+Plugins = Annotated[
+    list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="Run a plug-in first (docs/plugins.md); may be repeated.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output folder that an earlier run of aot wrote.")]
 ForceOverBudget = Annotated[
@@ -104,6 +107,16 @@ class CompileOptions:
     pin: Pins = None
     const_pool: ConstPools = None
     feed_rows: FeedRows = False
+    plugin: Plugins = None
+
+
+def load_plugins(files: Sequence[Path] = ()) -> None:
+    """Load the installed plug-ins and these files (E5110, E5111)."""
+    from aot.driver.plugins import load_file, load_installed
+
+    load_installed()
+    for path in files:
+        load_file(path)
 
 
 def words_of(options: CompileOptions, *, leave_out: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -140,6 +153,7 @@ def compiles(*, leave_out: tuple[str, ...] = ()) -> Callable[[Callable[..., None
         @functools.wraps(verb)
         def wrapper(*args: Any, **given: Any) -> None:
             chosen = CompileOptions(**{f.name: given.pop(f.name) for f in offered if f.name in given})
+            load_plugins(chosen.plugin or ())
             verb(*args, options=chosen, **given)
 
         wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

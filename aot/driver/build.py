@@ -11,6 +11,7 @@ from pathlib import Path
 from aot import op as operators
 from aot import topi
 from aot.driver.options import OPTS, Options
+from aot.driver.plugins import load_installed
 from aot.driver.reading import NamedBytes, read_named
 from aot.executor.artifact import Artifact
 from aot.executor.codegen.emit import Executable, emit
@@ -126,3 +127,4 @@ def _load() -> None:
     """Fill the registries of operators and kernels."""
     operators.load_all()
     topi.load_all()
+    load_installed()

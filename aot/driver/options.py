@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aot.driver.oracles import oracles
 from aot.errors import Problem, UsageError
 from aot.executor.plan.layout import Io
 from aot.frontend.specialize import FIRST_GRAPH, Choice
 from aot.memory.pools import ONE_POOL, Pooling, check_pooling
 
-ORACLES = ("litert", "tflm")
 KERNELS = ("native", "generic")
 OPTS = ("balanced", "speed", "size", "ram")
 
@@ -38,7 +38,7 @@ class Options:
 
     def __post_init__(self) -> None:
         choices = (
-            ("oracle", self.oracle, ORACLES),
+            ("oracle", self.oracle, oracles()),
             ("opt", self.opt, OPTS),
             ("io", self.io, ("arena", "user")),
             ("kernels", self.kernels, KERNELS),

@@ -286,15 +286,21 @@ def _writers(graph: SubgraphView, problems: Problems) -> dict[int, int]:
     return writer
 
 
+CONVERTED_CUSTOM: set[str] = set()
+"""Names of the custom operators that have a converter, entered where the converter is (aot.op.convert)."""
+
+
 def is_known_custom(op: OperatorView) -> bool:
-    """Whether a custom operator has a public definition that we could implement."""
-    return op.custom_name.startswith(_KNOWN_CUSTOM)
+    """Whether a custom operator has a converter, or a public definition that we could implement."""
+    return op.custom_name.startswith(_KNOWN_CUSTOM) or op.custom_name in CONVERTED_CUSTOM
 
 
 def _check_kind(op: OperatorView, problems: Problems) -> None:
     if op.opcode != "CUSTOM":
         return
     name = printable(op.custom_name)
+    if op.custom_name in CONVERTED_CUSTOM:
+        return
     if op.custom_name.startswith("Flex"):
         problems.add("E1211", f"{name} is a TensorFlow (Flex) operator, which needs TensorFlow itself to run", op.where)
     elif op.custom_name in _FOR_AN_NPU:

@@ -324,8 +324,19 @@ def parse_board(text: str, path: str) -> Board:
 
 def board_names(folder: Path | None = None) -> list[str]:
     """The names of all boards, sorted; `folder` is the folder of board folders (default: ours)."""
-    root = folder or data_folder("boards")
-    return sorted(p.parent.name for p in root.glob("*/board.toml"))
+    roots = (folder,) if folder is not None else (data_folder("boards"), *_BOARD_FOLDERS)
+    return sorted({p.parent.name for root in roots for p in root.glob("*/board.toml")})
+
+
+_BOARD_FOLDERS: list[Path] = []
+
+
+def register_boards(folder: Path) -> None:
+    """Enter a folder of board folders, for `--board`; UsageError E5112 where it holds none."""
+    if not isinstance(folder, Path) or not any(folder.glob("*/board.toml")):
+        raise UsageError(Problem("E5112", f"register_boards takes a Path of a folder that holds NAME/board.toml, not {folder!r}"))
+    if folder not in _BOARD_FOLDERS:
+        _BOARD_FOLDERS.append(folder)
 
 
 def load_board(name: str, folder: Path | None = None) -> Board:
@@ -333,12 +344,12 @@ def load_board(name: str, folder: Path | None = None) -> Board:
 
     Raises UsageError E5020 (no such board) or E5021 (malformed file).
     """
-    root = folder or data_folder("boards")
+    root = folder or next((f for f in _BOARD_FOLDERS if _is_file(f / name / "board.toml")), data_folder("boards"))
     path = root / name / "board.toml"
     if "/" in name:
         path = Path(name) / "board.toml"
     if not name or not _is_file(path):
-        known = ", ".join(board_names(root))
+        known = ", ".join(board_names(folder))
         raise UsageError(Problem("E5020", f"there is no board {printable(name)!r}; known boards: {known}"))
     own = path.parent.name or path.parent.resolve().name  # `./` is the current one
     where = f"{printable(own)}/board.toml"

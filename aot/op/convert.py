@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
-from aot.errors import Problem, UnsupportedError
+from aot.errors import Problem, UnsupportedError, UsageError
+from aot.frontend.check import CONVERTED_CUSTOM
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.relay.expr import Expr
+from aot.support.caller import call_place
+from aot.support.dtype import known_dtypes
 
 
 class ConvertContext(Protocol):
@@ -82,6 +85,10 @@ EVERY = "bool int8 uint8 int16 uint16 int32 uint32 int64 float32"
 _ALL = ("int4", *EVERY.split()[:-1], "float16", "float32")
 
 
+def _are_types(types: str) -> bool:
+    return all(t in known_dtypes() for word in types.split() for t in word.split("*"))
+
+
 def _order(types: str) -> tuple[int, ...]:
     """Types in the order of EVERY, by data first."""
     return tuple(_ALL.index(t) for t in types.split("*"))
@@ -106,11 +113,19 @@ SUPPORT: dict[str, Support] = {}
 
 
 def from_tflite(opcode: str, types: str, through: str, *, oracle: str = "LiteRT") -> Callable[[Converter], Converter]:
-    """Register a converter of a builtin operator; `types` and `through` are words, as in `Support`."""
+    """Register a converter of an operator, `CONV_2D` or `CUSTOM:Mine`; `types` and `through` are words, as in `Support`.
+
+    UsageError E5102 where the operator has one, E5112 where the arguments are no words.
+    """
+    if not all(isinstance(text, str) for text in (opcode, types, through)) or not opcode or not _are_types(types):
+        message = "from_tflite takes an operator, element types and names of relay operators, all as words, not "
+        raise UsageError(Problem("E5112", message + f"{opcode!r}, {types!r}, {through!r}", call_place()))
 
     def register(func: Converter) -> Converter:
         if opcode in CONVERTERS:
-            raise ValueError(f"two converters for {opcode}")
+            raise UsageError(Problem("E5102", f"there are two converters for {opcode}", call_place()))
+        if opcode.startswith("CUSTOM:"):
+            CONVERTED_CUSTOM.add(opcode.removeprefix("CUSTOM:"))
         CONVERTERS[opcode] = func
         SUPPORT[opcode] = Support(tuple(sorted(types.split(), key=_order)), tuple(through.split()), oracle)
         return func

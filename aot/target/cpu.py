@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from aot.errors import Problem, UsageError
+from aot.support.caller import call_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,17 @@ CORES: dict[str, Core] = {
     )
 }
 """name -> Core, in the order in which they are listed."""
+
+
+def register_core(core: Core) -> Core:
+    """Enter a core for `--target`; UsageError E5102 where there is one of the name, E5112 for what is no Core."""
+    if not isinstance(core, Core) or not core.name or "+" in core.name or " " in core.name:
+        raise UsageError(Problem("E5112", f"register_core takes a Core with a name of one word, not {core!r}", call_place()))
+    if core.name in CORES:
+        raise UsageError(Problem("E5102", f"the core {core.name} is registered twice", call_place()))
+    CORES[core.name] = core
+    return core
+
 
 _WITHOUT = {"fpu": "fpu vfp mve", "dsp": "dsp vfp mve", "mve": "mve"}
 """What a core can be had without -> the features that go with it."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aot.cli.options import JsonFlag, QuietFlag
+from aot.cli.options import JsonFlag, QuietFlag, load_plugins
 from aot.cli.output import Output
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def command(
     """List the boards (--board), or show one of them."""
     from aot.micro.board import board_names, load_board
 
+    load_plugins()
     out = Output(json=as_json, quiet=quiet)
     if name is not None:
         board = load_board(name)

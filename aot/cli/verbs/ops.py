@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from aot.cli.options import JsonFlag, QuietFlag
+from aot.cli.options import JsonFlag, QuietFlag, load_plugins
 from aot.cli.output import Output
 
 NAME = "ops"
@@ -109,6 +109,7 @@ def command(
     quiet: QuietFlag = False,
 ) -> None:
     """List the TensorFlow Lite operators that can be compiled, with their types."""
+    load_plugins()
     out = Output(json=as_json, quiet=quiet)
     rows = operator_rows()
     if markdown:

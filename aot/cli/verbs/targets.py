@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aot.cli.options import JsonFlag, QuietFlag
+from aot.cli.options import JsonFlag, QuietFlag, load_plugins
 from aot.cli.output import Output
 
 NAME = "targets"
@@ -12,6 +12,7 @@ def command(*, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """List the processor cores (--target)."""
     from aot.target.cpu import CORES
 
+    load_plugins()
     out = Output(json=as_json, quiet=quiet)
     rows = [
         {"name": t.name, "description": t.description, "features": sorted(t.features), "gcc_flags": list(t.gcc_flags)}

@@ -120,7 +120,7 @@ def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
         "sha256": model["sha256"],
         "version": __version__,
         "cpu": metadata["target"]["cpu"],
-        "oracle": _ROUNDING[metadata["oracle"]],
+        "oracle": _ROUNDING.get(metadata["oracle"], _ROUNDING["litert"]),
         "io": layout.io,
         "constants": commas(metadata["constants"]["size"]),
         "workspace": commas(workspace["size"]),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from aot.driver.oracles import engine_of
 from aot.ir.op import Array
 
 RunSets = Callable[[Sequence[Sequence[Array]]], list[list[Array]]]
@@ -112,8 +113,20 @@ def graph(model: bytes, oracle: str) -> Reference:
 
 def find_reference(model: bytes, oracle: str, *, outputs: int) -> Reference:
     """The engine that the oracle names where it is installed and takes the model, else our interpreter."""
+    own = plugged(model, oracle)
+    if own is not None:
+        return own
     engine = litert(model) if oracle == "litert" else tflm(model, outputs)
     return engine or graph(model, oracle)
+
+
+def plugged(model: bytes, oracle: str) -> Reference | None:
+    """The engine of a plug-in's oracle; None of a builtin one."""
+    engine = engine_of(oracle)
+    if engine is None:
+        return None
+    run = engine(model)
+    return Reference(f"oracle {oracle}", lambda sets: [list(run(s)) for s in sets])
 
 
 def find_tracer(model: bytes, oracle: str) -> Reference:

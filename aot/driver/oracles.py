@@ -1,0 +1,37 @@
+"""Oracles: whose bytes are right. "litert" and "tflm" are built in; a plug-in may add one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aot.errors import Problem, UsageError
+from aot.ir.op import Array
+from aot.support.caller import call_place
+
+Engine = Callable[[bytes], Callable[[Sequence[Array]], Sequence[Array]]]
+"""model -> function of the model's inputs that returns its outputs"""
+
+BUILTIN = ("litert", "tflm")
+
+_ENGINES: dict[str, Engine] = {}
+
+
+def register_oracle(name: str, engine: Engine) -> None:
+    """Enter an oracle for `--oracle NAME`; models are compiled with the rounding of litert, and compared with what it returns."""
+    if not isinstance(name, str) or not name.isidentifier() or not callable(engine):
+        raise UsageError(
+            Problem("E5112", f"register_oracle takes a word and a function of a model, not {name!r}, {engine!r}", call_place())
+        )
+    if name in BUILTIN or name in _ENGINES:
+        raise UsageError(Problem("E5102", f"the oracle {name} is registered twice", call_place()))
+    _ENGINES[name] = engine
+
+
+def oracles() -> tuple[str, ...]:
+    """The names of all oracles, those of plug-ins last."""
+    return (*BUILTIN, *_ENGINES)
+
+
+def engine_of(name: str) -> Engine | None:
+    """A plug-in's engine; None of a builtin one."""
+    return _ENGINES.get(name)
