@@ -97,9 +97,9 @@ _MODEL: dict[str, tuple[str, str]] = {
     ),
     "E1111": (
         "an impossible scale",
-        "Scales are finite and positive. (Per-channel scales of weights may be negative; the reference\n"
-        "computes with them.) Zero, infinite or NaN scales come from a converter that saw no data in a range:\n"
-        "check the representative dataset.",
+        "Scales are finite and positive. (Per-channel scales of weights may be negative, and that of a\n"
+        "constant of nothing but zeros may be 0; the reference computes with them.) Zero, infinite or\n"
+        "NaN scales come from a converter that saw no data in a range: check the representative dataset.",
     ),
     "E1112": (
         "a zero point out of range",

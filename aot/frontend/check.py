@@ -194,12 +194,26 @@ def _check_quant(tensor: TensorView, quant: QuantView, problems: Problems) -> No
 
 
 def _check_scales(tensor: TensorView, scales: np.ndarray[tuple[int, ...], np.dtype[np.float32]], problems: Problems) -> None:
-    """Scales are finite and positive.  Weights may have negative ones: MCUNet's have, and the reference multiplies on."""
+    """Scales are finite and positive.
+
+    Weights may have negative ones: MCUNet's have, and the reference multiplies on.  A constant of nothing but zeros may have
+    scale 0, which converters give the initial states of recurrent networks, and so may biases, whose scale says nothing new.
+    """
     bad = ~np.isfinite(scales)
-    bad |= scales == 0 if tensor.data is not None and scales.size > 1 else scales <= 0
+    if tensor.data is None or scales.size <= 1:
+        bad |= scales < 0 if _may_be_zero(tensor) else scales <= 0
+    else:
+        bad |= scales == 0
     if bad.any():
         value = float(scales[int(np.argmax(bad))])
         problems.add("E1111", f"scale {value:g} is not a finite, positive number", tensor.where)
+
+
+def _may_be_zero(tensor: TensorView) -> bool:
+    """Whether nothing is lost with a scale of 0: a bias, or a constant whose values are all zero."""
+    if tensor.data is None or tensor.quant is None or tensor.quant.zero_points.size != 1:
+        return False
+    return tensor.dtype in ("int32", "int64") or bool((tensor.data == tensor.quant.zero_points[0]).all())
 
 
 def _check_block_quant(graph: SubgraphView, tensor: TensorView, problems: Problems) -> None:

@@ -38,6 +38,7 @@ from aot.ir.module import IRModule
 from aot.ir.op import F_EVALUATE, Array, Op, TypeRuleError
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
+from aot.numerics.fixed_point import NotAMultiplierError
 from aot.op.convert import CONVERTERS
 from aot.relay.expr import Call, Constant, Expr, Function, Var, const, make_tuple, post_order, tensor_type
 from aot.support.dtype import numpy_dtype
@@ -132,6 +133,11 @@ class GraphWalk:
     def oracle(self) -> str:
         """Whose rounding is asked for: "litert" or "tflm"."""
         return self._oracle
+
+    @property
+    def is_legacy(self) -> bool:
+        """The file's own types."""
+        return False
 
     def span(self, op: OperatorView) -> Span:
         """Where results of this operator come from; inside of an inlined subgraph, the operator that runs it."""
@@ -254,6 +260,8 @@ class GraphWalk:
             if error.__cause__ is not None:  # the rule's fault, not the model's
                 self._refuse(op, "E1124", f"the converter does not understand it ({error.message})")
             self._refuse(op, "E1121", error.message)
+        except NotAMultiplierError as error:
+            self._refuse(op, "E1206", str(error))
         except _Unknowable:
             return None
         except AotError:

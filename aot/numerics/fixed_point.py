@@ -35,10 +35,17 @@ def round_half_away(value: float) -> int:
     return nearest if value >= 0 else -nearest
 
 
+class NotAMultiplierError(ValueError):
+    """Scales of which no integers can be made."""
+
+
 def quantize_multiplier(real: float) -> tuple[int, int]:
-    """QuantizeMultiplier: the pair (multiplier, shift) of a non-negative double; below 2^-32 it is (0, 0)."""
+    """QuantizeMultiplier: the pair (multiplier, shift) of a non-negative double; below 2^-32 it is (0, 0).
+
+    NotAMultiplierError for what is negative, infinite or NaN, of which the reference's result is undefined.
+    """
     if not (math.isfinite(real) and real >= 0):
-        raise ValueError(f"{real} is not a multiplier")
+        raise NotAMultiplierError(f"the scales give a multiplier of {real:g}")
     if real == 0:
         return 0, 0
     fraction, shift = math.frexp(real)
@@ -156,6 +163,20 @@ def multiply_by_quantized_multiplier(x: Any, multiplier: Any, shift: Any, *, rou
     return rounding_divide_by_pot(high, np.maximum(-s, 0)) if np.any(s < 0) else high
 
 
+def multiply_by_long_multiplier(x: Any, multiplier: Any, fraction: Any, shift: Any) -> Int64:
+    """round(x * (multiplier + fraction / 2^31) * 2^(shift-31)), halves away from zero, for |x| < 2^47 and shift <= 14.
+
+    The product is added up from its lowest part: each line is worth the power of two behind it.
+    """
+    v, m, f = _int64(x), _int64(multiplier), _int64(fraction)
+    high, low = v >> 16, v & 0xFFFF
+    lowest = high * f + ((low * f - (v < 0)) >> 16)  # 2^16
+    middle = low * m + (lowest >> 15)  # 2^31
+    total = high * m + (middle >> 16)  # 2^47
+    right = 15 - _int64(shift)
+    return _int64((total + (np.int64(1) << (right - 1))) >> right)
+
+
 def requantize(x: Any, multiplier: Any, shift: Any, *, zero_point: int, lo: int, hi: int, rounding: str = "double") -> Int64:
     """Rescaled, shifted by the zero point and clamped to [lo, hi]."""
     scaled = multiply_by_quantized_multiplier(x, multiplier, shift, rounding=rounding)
@@ -221,9 +242,11 @@ def reciprocal(x: Any, integer_bits: int) -> tuple[Int64, Int64]:
     return one_over_one_plus_x((v << leading_zeros) - (1 << 31)), integer_bits - leading_zeros
 
 
-def softmax_scaling(beta: float, input_scale: float) -> tuple[int, int, int]:
-    """PreprocessSoftmaxScaling and CalculateInputRadius: (multiplier, left shift, smallest difference that counts)."""
-    real = min(beta * input_scale * (1 << (31 - EXP_INTEGER_BITS)), (1 << 31) - 1.0)
+def softmax_scaling(input_scale: float) -> tuple[int, int, int]:
+    """PreprocessSoftmaxScaling, of a scale that holds beta, and CalculateInputRadius: (multiplier, left shift, smallest
+    difference that counts).
+    """
+    real = min(input_scale * (1 << (31 - EXP_INTEGER_BITS)), (1 << 31) - 1.0)
     multiplier, left_shift = quantize_multiplier(real)
     radius = ((1 << EXP_INTEGER_BITS) - 1) * (1 << (31 - EXP_INTEGER_BITS)) / (2.0**left_shift)
     return multiplier, left_shift, -math.floor(radius)
@@ -293,6 +316,21 @@ def tir_multiply_wide(
     low = (x & 0xFFFF) * m + (imm(1, "int64") << (total + 15))
     low = low + (x >> 63) if rounding == "away" else low
     return cast("int32", ((x >> 16) * m + (low >> 16)) >> total)
+
+
+def tir_multiply_long(b: IRBuilder, x: Expr, multiplier: int | Expr, *, fraction: int | Expr, shift: int | Expr) -> Expr:
+    """`multiply_by_long_multiplier` of an int32 or int64 expression; int32."""
+    x, m, f = named(b, "x", x), cast("int64", as_expr(multiplier)), cast("int64", as_expr(fraction))
+    right: Expr = imm(31 - shift, "int64") if isinstance(shift, int) else imm(31, "int64") - cast("int64", shift)
+    if x.dtype == "int32":
+        wide = cast("int64", x)
+        total = wide * m + ((wide * f + cast("int64", x >> 31)) >> 31)
+    else:
+        m, f, right = named(b, "m", m), named(b, "f", f), right - 16
+        lowest = (x >> 16) * f + (((x & 0xFFFF) * f + (x >> 63)) >> 16)
+        total = (x >> 16) * m + (((x & 0xFFFF) * m + (lowest >> 15)) >> 16)
+    right = named(b, "right", right)
+    return cast("int32", (total + (imm(1, "int64") << (right - 1))) >> right)
 
 
 def _any_shift(x: Expr, multiplier: Expr, shift: Expr, *, rounding: str) -> Expr:

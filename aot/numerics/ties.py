@@ -1,31 +1,114 @@
-"""Halves that go away from zero, where the reference rounds an accumulator once: its fully connected layers.
+"""The rounding of fully connected layers, whose reference multiplies the accumulator by a double and rounds once.
 
-acc * m / 2^n is a half only where acc is an odd multiple of 2^(n-1-z), z being the number of zeros that end m.  Rounding halves
-up ("single") therefore gives the same for layers whose sums are smaller than that, nearly every one; so it does with m + 1
-in place of m where sums are smaller than 2^z: the product moves away from zero, over the half but not to the next multiple of
-2^(z-n).  Scales that are powers of two have z = 30.  What is left is rounded as it says ("away").
+The result is round(acc * real), halves away from zero.  Integers do the same where no accumulator that can occur comes out on the
+other side of a half.  A multiplier of 31 bits errs by one part in 2^32, which a half that is nearer than that shows, and ties, of
+which scales that are powers of two have many, need the right side.  So the multiplier and its neighbours are tried, with halves
+upwards ("single"): each must lead to every result at the very accumulator where the reference does.  Nearly every layer of int8
+passes with the first one.  Where none does (results of int16 have 65535 limits between them), the multiplier gets 31 further
+bits, all that a double has, and halves go away from zero ("away").  The reference's product is rounded to a double, which makes a
+half of what is just short of one (15000 * 0.0003), so a little is added if need be.  What is left is that one real number can be
+rounded both ways (45000 * 0.0003 stays below its half): that takes data and weight scales of a few bits, with a result's scale of
+24, and an accumulator in 2^24.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from aot.numerics.fixed_point import INT32_MAX
+import numpy as np
 
-Pair = tuple[int, int]
-"""Multiplier and shift, as in `quantize_multiplier`."""
+from aot.ir.op import Array
+from aot.numerics.fixed_point import INT32_MAX, multiply_by_long_multiplier, quantize_multiplier
+
+NEIGHBOURS = (0, 1, -1, 2, -2, 3, -3)
+MOST_LIMITS = 1 << 10
+"""Limits between results up to which further neighbours are worth trying."""
+LARGEST_SHIFT, LARGEST_SUM = 14, (1 << 47) - 1
+"""Of multipliers with further bits, and what they multiply."""
+MORE = (0, 1 << 8, 1 << 9, 1 << 7, 1 << 10, 1 << 6)
+"""What may be added to 62 bits: half a unit of a double's last place lies between 2^8 and 2^9."""
 
 
-def ties_away(pairs: Sequence[Pair], largest: Sequence[int]) -> tuple[list[Pair], str]:
-    """Multipliers and the rounding that give what halves away from zero give for |acc| <= largest, of each channel or of all."""
-    found: list[Pair] = []
-    for multiplier, shift in pairs:
-        bound = max(largest) if len(pairs) == 1 else largest[len(found)]
-        zeros = (multiplier & -multiplier).bit_length() - 1
-        if multiplier == 0 or bound < 1 << max(30 - shift - zeros, 0):
-            found.append((multiplier, shift))
-        elif bound < 1 << zeros and multiplier < INT32_MAX:
-            found.append((multiplier + 1, shift))
-        else:
-            return list(pairs), "away"
-    return found, "single"
+@dataclass(frozen=True, slots=True)
+class Rescaling:
+    """Multiplier and shift of each channel or of all, as in `quantize_multiplier`; `fraction` are 31 further bits of each
+    multiplier, or nothing.
+    """
+
+    multipliers: tuple[int, ...]
+    shifts: tuple[int, ...]
+    rounding: str
+    fraction: tuple[int, ...] = ()
+
+
+def rounded_once(reals: Sequence[float], largest: Sequence[int], results: tuple[int, int]) -> Rescaling:
+    """What gives round(acc * real) within results[0] to results[1], for |acc| <= largest, of each channel or of all."""
+    pairs = [quantize_multiplier(real) for real in reals]
+    found = []
+    for i, ((multiplier, shift), real) in enumerate(zip(pairs, reals, strict=True)):
+        bound = max(largest) if len(pairs) == 1 else largest[i]
+        better = _in_31_bits(real, multiplier, shift, bound=bound, results=results)
+        if better is None:
+            break
+        found.append(better)
+    shifts = tuple(s for _, s in pairs)
+    if len(found) == len(pairs):
+        return Rescaling(tuple(found), shifts, "single")
+    if max(shifts) > LARGEST_SHIFT:
+        return Rescaling(tuple(m for m, _ in pairs), shifts, "away")
+    bounds = largest if len(largest) == len(reals) else [max(largest)] * len(reals)
+    halves = [_in_62_bits(real, bound=bound, results=results) for real, bound in zip(reals, bounds, strict=True)]
+    return Rescaling(tuple(m for m, _ in halves), shifts, "away", tuple(f for _, f in halves))
+
+
+def _in_62_bits(real: float, *, bound: int, results: tuple[int, int]) -> tuple[int, int]:
+    """The high and the low 31 bits of a double's fraction and a little more; 0 where `quantize_multiplier` leaves nothing."""
+    multiplier, shift = quantize_multiplier(real)
+    if multiplier == 0:
+        return 0, 0
+    fraction, exponent = math.frexp(real)
+    whole = int(math.ldexp(fraction, 62)) >> (shift - exponent)  # one where the multiplier was rounded up to a power of two
+    at, codes = _limits_within(real, min(bound, LARGEST_SUM), results)
+    wrong: dict[tuple[int, int], int] = {}
+    for more in MORE:
+        pair = divmod(min(whole + more, (1 << 62) - 1), 1 << 31)
+        below, reached = (multiply_by_long_multiplier(at - d, *pair, shift) for d in (1, 0))
+        wrong[pair] = int(((below >= codes) | (codes > reached)).sum())
+        if not wrong[pair]:
+            break
+    return min(wrong, key=lambda pair: wrong[pair])
+
+
+def _limits_within(real: float, bound: int, results: tuple[int, int]) -> tuple[Array, Array]:
+    """int64: `limits` with |acc| <= bound, and their codes."""
+    codes = np.arange(results[0] + 1, results[1] + 1, dtype=np.int64)
+    at = limits(real, codes)
+    inside = (at > -bound) & (at <= bound)
+    return at[inside].astype(np.int64), codes[inside]
+
+
+def _in_31_bits(real: float, multiplier: int, shift: int, *, bound: int, results: tuple[int, int]) -> int | None:
+    """The first of the neighbours of `multiplier` whose product, halves upwards, has the reference's limits."""
+    if multiplier == 0:
+        return 0
+    if bound >= 1 << 31 or shift > 30:
+        return None
+    at, codes = _limits_within(real, bound, results)
+    half = 1 << (30 - shift)
+    for step in NEIGHBOURS if len(codes) <= MOST_LIMITS else NEIGHBOURS[:2]:
+        m = multiplier + step
+        reached = (at * m + half) >> (31 - shift) >= codes
+        if m <= INT32_MAX and bool((reached & (((at - 1) * m + half) >> (31 - shift) < codes)).all()):
+            return m
+    return None
+
+
+def limits(real: float, codes: Array) -> Array:
+    """float64: the smallest integer acc with round(acc * real) >= code, halves away from zero, the product a double."""
+    at: Array = np.ceil((codes - 0.5) / real) - 2
+    for _ in range(4):  # the quotient is at most two off
+        product = at * real
+        at = np.where(np.where(codes > 0, product < codes - 0.5, product <= codes - 0.5), at + 1, at)
+    return at

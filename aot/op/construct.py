@@ -251,7 +251,7 @@ def qnn_add(a: Expr, b: Expr, *, scales: Sequence[float], zero_points: Sequence[
 def softmax(data: Expr, scale: float, *, beta: float = 1.0) -> Expr:
     """Softmax along the last axis of int8 with that scale; the result has scale 1/256 and zero point -128."""
     _tensor("qnn.softmax", data)
-    return call("qnn.softmax", [data], SoftmaxAttrs(*softmax_scaling(beta, scale)))
+    return call("qnn.softmax", [data], SoftmaxAttrs(*softmax_scaling(beta * scale)))
 
 
 @_constructor("nn.softmax")

@@ -24,6 +24,10 @@ class ConvertContext(Protocol):
     def oracle(self) -> str:
         """ "litert" or "tflm": whose rounding is asked for."""
 
+    @property
+    def is_legacy(self) -> bool:
+        """Whether uint8 codes of the file are shown as int8 (`aot.op.common.uint8`)."""
+
     def input(self, op: OperatorView, i: int) -> Expr | None:
         """Operand i as a relay expression; None where the operator leaves it out."""
 
@@ -54,6 +58,10 @@ class ForwardingContext:
     @property
     def oracle(self) -> str:
         return self._ctx.oracle
+
+    @property
+    def is_legacy(self) -> bool:
+        return self._ctx.is_legacy
 
     def input(self, op: OperatorView, i: int) -> Expr | None:
         return self._ctx.input(op, i)

@@ -1,4 +1,4 @@
-"""FULLY_CONNECTED where sums fall on halves, which go away from zero: scales that are powers of two, or have few bits."""
+"""The rounding of FULLY_CONNECTED: halves, which go away from zero, and accumulators that nearly come out as one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from aot.numerics.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
-from aot.numerics.ties import ties_away
+from aot.numerics.fixed_point import (
+    multiply_by_long_multiplier,
+    multiply_by_quantized_multiplier,
+    quantize_multiplier,
+    round_half_away,
+    tir_multiply_long,
+)
+from aot.numerics.ties import Rescaling, limits, rounded_once
 from aot.relay.expr import is_call, post_order
 from aot.testing import Quant
+from aot.tir.builder import IRBuilder
+from aot.tir.interpreter import run
 from tests.op._differential import FAST, check, main_of
 from tests.op._layer_models import INT4, INT16, UINT8, Kind
 from tests.op._one_op import Spec, one_op
@@ -65,29 +73,64 @@ def test_sums_of_64_bits() -> None:
     check(model, [codes], [data(INT8, 700).astype(np.int16) * 3], host=True)
 
 
-def exactly(acc: np.ndarray, multiplier: int, shift: int) -> np.ndarray:
-    """acc * multiplier * 2^(shift-31), halves away from zero."""
-    total = 31 - shift
-    return np.array([(abs(int(a)) * multiplier + (1 << (total - 1)) >> total) * (1 if a >= 0 else -1) for a in acc])
+def exactly(acc: np.ndarray, real: float) -> list[int]:
+    """round(acc * real), halves away from zero, the product rounded to a double."""
+    return [round_half_away(float(int(a)) * real) for a in acc]
 
 
-@given(st.integers(0, 30), st.integers(0, 2**30), st.integers(-12, 2), st.integers(1, 20))
+@given(st.integers(0, 22), st.integers(0, 2**53), st.integers(-30, 2), st.integers(1, 31), st.sampled_from([1 << 8, 1 << 16]))
 @FAST
-def test_multipliers(zeros: int, odd: int, shift: int, width: int) -> None:
-    """Every kind of multiplier, for sums up to 2^width; among those that are tried are all that could be halves."""
-    multiplier = ((1 << 30 | odd) >> zeros << zeros) & 0x7FFFFFFF
-    largest = (1 << width) - 1
-    step = 1 << max(30 - shift - zeros, 0)
-    near = np.arange(-largest // step, largest // step + 1)[:2000] * step
-    acc = np.concatenate([near, near + 1, near - 1, np.random.default_rng(odd).integers(-largest, largest + 1, 300)])
-    acc = acc[np.abs(acc) <= largest]
-    ((found, by),), rounding = ties_away([(multiplier, shift)], [largest])
-    np.testing.assert_array_equal(
-        multiply_by_quantized_multiplier(acc, found, by, rounding=rounding), exactly(acc, multiplier, shift)
-    )
+def test_multipliers(zeros: int, odd: int, shift: int, width: int, codes: int) -> None:
+    """Every kind of multiplier, for sums up to 2^width; among those that are tried are the limits between results."""
+    rng = np.random.default_rng(odd)
+    x, w, y = (float(np.float32((1 << 23 | odd >> n & 0x7FFFFF) >> zeros << zeros)) for n in (0, 15, 30))
+    real = x * w / y * 2.0 ** (shift - 23)
+    largest, results = (1 << width) - 1, (-codes // 2, codes // 2 - 1)
+    found = rounded_once([real], [largest], results)
+    near = limits(real, rng.integers(*results, 400))
+    acc = np.concatenate([near + d for d in (-1, 0, 1)] + [rng.integers(-largest, largest + 1, 300)])
+    acc = acc[np.abs(acc) <= largest].astype(np.int64)
+    multiplier, by = found.multipliers[0], found.shifts[0]
+    if found.fraction:
+        scaled = multiply_by_long_multiplier(acc, multiplier, found.fraction[0], by)
+    else:
+        scaled = multiply_by_quantized_multiplier(acc, multiplier, by, rounding=found.rounding)
+    np.testing.assert_array_equal(np.clip(scaled, *results), np.clip(exactly(acc, real), *results))
+
+
+def test_a_multiplier_of_31_bits_is_not_enough() -> None:
+    """An accumulator that the nearest multiplier takes to the other side of a half."""
+    real = float(np.float32(0.3)) * float(np.float32(0.001)) / float(np.float32(0.9))
+    found = rounded_once([real], [1 << 30], (-32768, 32767))
+    assert found.fraction
+    multiplier, shift = quantize_multiplier(real)
+    acc = limits(real, np.arange(-32767, 32768)).astype(np.int64)
+    short = multiply_by_quantized_multiplier(acc, multiplier, shift, rounding="single")
+    assert (short != exactly(acc, real)).any()
+    long = multiply_by_long_multiplier(acc, found.multipliers[0], found.fraction[0], found.shifts[0])
+    assert long.tolist() == exactly(acc, real)
 
 
 def test_each_channel_by_itself() -> None:
     half, third = quantize_multiplier(0.5), quantize_multiplier(1 / 3)
-    assert ties_away([half, third], [1 << 20, 1 << 20]) == ([(half[0] + 1, half[1]), third], "single")
-    assert ties_away([half, third], [1 << 31, 1 << 20]) == ([half, third], "away")
+    found = rounded_once([0.5, 1 / 3], [1 << 20, 1 << 20], (-128, 127))
+    assert found == Rescaling((half[0] + 1, third[0]), (half[1], third[1]), "single")
+
+
+@pytest.mark.parametrize("width", [20, 40])
+def test_long_multiplier_in_tir(width: int) -> None:
+    """The expression for 32 and for 64 bits against the exact product."""
+    rng = np.random.default_rng(width)
+    dtype = "int32" if width < 32 else "int64"
+    for shift in (-20 if width < 32 else -30, -width + 14):
+        multiplier, fraction = int(rng.integers(1 << 30, 1 << 31)), int(rng.integers(0, 1 << 31))
+        xs = np.concatenate([[0, -1, 1], rng.integers(-(1 << width), 1 << width, 200)])
+        b = IRBuilder("f")
+        data, out = b.input("x", xs.shape, dtype), b.output("y", xs.shape, "int32")
+        with b.for_("i", len(xs)) as i:
+            b.store(out, i, tir_multiply_long(b, data[i], multiplier, fraction=fraction, shift=shift))
+        buffers = {"x": xs.astype(dtype), "y": np.zeros(len(xs), np.int32)}
+        run(b.finish(), buffers)
+        long, by = (multiplier << 31) + fraction, 62 - shift
+        wanted = [(abs(int(x)) * long + (1 << (by - 1)) >> by) * (1 if x >= 0 else -1) for x in xs]
+        assert buffers["y"].tolist() == wanted == multiply_by_long_multiplier(xs, multiplier, fraction, shift).tolist()

@@ -17,12 +17,14 @@ EVERY = [*MOVABLE, "uint16", "uint32"]
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A tensor: shape, element type, quantisation, and its value if it is a constant."""
+    """A tensor: shape, element type, quantisation, and its value if it is a constant; `scales` are those along `axis`."""
 
     shape: tuple[int, ...]
     dtype: str = "int8"
     quant: Quant | None = None
     data: Any = None
+    scales: tuple[float, ...] = ()
+    axis: int = 0
 
 
 def const(values: Any, dtype: str = "int32") -> Spec:
@@ -47,6 +49,8 @@ def one_op(name: str, inputs: Sequence[Spec | None], outputs: Sequence[Spec], *,
 
 def _tensor(b: ModelBuilder, name: str, spec: Spec) -> int:
     quant: dict[str, Any] = {"scale": spec.quant.scale, "zero_point": spec.quant.zero_point} if spec.quant else {}
+    if spec.scales:
+        quant = {"scale": spec.scales, "axis": spec.axis}
     return b.tensor(name, spec.shape, spec.dtype, data=spec.data, **quant)
 
 

@@ -20,25 +20,34 @@ def require_dtype(
         unsupported(ctx, op, f"{what} of {type_.dtype} is not supported; only {', '.join(sorted(allowed))}", code="E1202")
 
 
-def require_quant(ctx: ConvertContext, op: OperatorView, type_: TensorType, *, what: str = "data") -> tuple[float, int]:
-    """(scale, zero point) of a per-tensor quantised operand; a scale has to be positive."""
+def require_quant(
+    ctx: ConvertContext, op: OperatorView, type_: TensorType, *, what: str = "data", may_be_zero: bool = False
+) -> tuple[float, int]:
+    """(scale, zero point) of a per-tensor quantised operand; a scale has to be positive.
+
+    `may_be_zero`: scale 0, which the file may give to constants of nothing but zeros, is taken as well.
+    """
     quant = type_.quant
     if quant is None:
         unsupported(ctx, op, f"{what} of {type_.dtype} has no quantisation parameters", code="E1206")
     if len(quant.scale) != 1:
         unsupported(ctx, op, f"{what} is quantised per channel", code="E1206")
-    if not 0 < quant.scale[0] < float("inf"):
+    if not 0 < quant.scale[0] < float("inf") and not (may_be_zero and quant.scale[0] == 0):
         unsupported(ctx, op, f"{what} has scale {quant.scale[0]}", code="E1206")
     return quant.scale[0], quant.zero_point[0]
 
 
 def require_alike(
-    ctx: ConvertContext, op: OperatorView, types: Sequence[TensorType], allowed: Collection[str]
+    ctx: ConvertContext, op: OperatorView, types: Sequence[TensorType], allowed: Collection[str], *, may_be_zero: bool = False
 ) -> tuple[tuple[float, int], ...]:
-    """(scale, zero point) of each of `types`, which all have the first one's element type, one of `allowed`."""
+    """(scale, zero point) of each of `types`, which all have the first one's element type, one of `allowed`.
+
+    `may_be_zero`: see `require_quant`; not of the last one, the result.
+    """
     for type_ in types:
         require_dtype(ctx, op, type_, {types[0].dtype} & set(allowed) or {"int8"})
-    return tuple(require_quant(ctx, op, t) for t in types)
+    operands = (require_quant(ctx, op, t, may_be_zero=may_be_zero) for t in types[:-1])
+    return (*operands, require_quant(ctx, op, types[-1]))
 
 
 def require_rows(ctx: ConvertContext, op: OperatorView, data: TensorType, *, most: int) -> None:

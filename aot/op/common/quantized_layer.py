@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,8 +9,10 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
-from aot.numerics.fixed_point import activation_range, quantize_multiplier, reduced_multiplier
-from aot.numerics.ties import ties_away
+from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
+from aot.numerics.multipliers import real_multiplier
+from aot.numerics.ties import Rescaling, rounded_once
+from aot.op.common.check import fused_range
 from aot.op.convert import ConvertContext, unsupported
 from aot.op.math.clip import ClipAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
@@ -45,30 +46,17 @@ _SIXTEEN_BY_FOUR = ("int16", "int4", "int16")
 """Of CONV_2D and FULLY_CONNECTED alone: the reference's other kernels do not unpack such weights."""
 
 
-def conv_multipliers(data: QuantParams, weight: QuantParams, out: QuantParams) -> tuple[float, ...]:
-    """In double precision, one for each weight scale, in the order of TFLite's PopulateConvolutionQuantizationParams."""
-    return tuple(data.scale[0] * s / out.scale[0] for s in weight.scale)
+def layer_multipliers(
+    ctx: ConvertContext, op: OperatorView, data: TensorType, weight: QuantParams, out: QuantParams
+) -> tuple[float, ...]:
+    """One for each weight scale."""
+    assert data.quant is not None
+    kind = "uint8" if ctx.is_legacy else "per channel" if len(weight.scale) > 1 else data.dtype
+    scale = data.quant.scale[0]
+    return tuple(real_multiplier(op.opcode, kind, (scale, s), (out.scale[0],), oracle=ctx.oracle) for s in weight.scale)
 
 
-def dense_multipliers(data: QuantParams, weight: QuantParams, out: QuantParams) -> tuple[float, ...]:
-    """TFLite Micro's fully connected layers: per tensor, the product of the scales is a float32 first.
-
-    TensorFlow Lite's own reference kernels differ: `conv_multipliers` gave its results in 6,000,000 of 6,000,000 draws, this in
-    all but 4.
-    """
-    if weight.is_per_channel and len(weight.scale) > 1:
-        return conv_multipliers(data, weight, out)
-    product = np.float32(data.scale[0]) * np.float32(weight.scale[0])
-    return (float(product) / out.scale[0],)
-
-
-def check_quantized_layer(
-    ctx: ConvertContext,
-    op: OperatorView,
-    *,
-    channel_axis: int,
-    multipliers: Callable[[QuantParams, QuantParams, QuantParams], tuple[float, ...]] = conv_multipliers,
-) -> QuantizedLayer:
+def check_quantized_layer(ctx: ConvertContext, op: OperatorView, *, channel_axis: int) -> QuantizedLayer:
     """Refuse what is not in `_KINDS` with known parameters; weights per tensor or per index of `channel_axis`."""
     data, weight, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
     kinds = (data.dtype, weight.dtype, out.dtype)
@@ -83,7 +71,7 @@ def check_quantized_layer(
         unsupported(ctx, op, f"{scales} weight scales along axis {weight.quant.axis} do not match the weights", code="E1206")
     if any(z != weight.quant.zero_point[0] for z in weight.quant.zero_point):
         unsupported(ctx, op, "per-channel weight zero points are not supported", code="E1206")
-    reals = multipliers(data.quant, weight.quant, out.quant)
+    reals = layer_multipliers(ctx, op, data, weight.quant, out.quant)
     if not all(abs(m) < MULTIPLIER_LIMIT for m in reals):
         unsupported(ctx, op, f"the scales give a multiplier of {max(map(abs, reals)):g}, at most 2^31 is possible", code="E1206")
     flipped = tuple(c for c, m in enumerate(reals) if m < 0)
@@ -148,6 +136,22 @@ def _layer_bias(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) ->
     return data.astype(layer.acc_dtype)
 
 
+def _rescaling(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, rounding: str, channels: slice) -> Rescaling:
+    """The integers of the layer's multipliers; `rounding` is "double" or "once" (halves away from zero)."""
+    reals = layer.multipliers[channels] if len(layer.multipliers) > 1 else layer.multipliers
+    if rounding == "once":
+        assert layer.output.quant is not None
+        low, high = int_range(layer.output.dtype)
+        zp, largest = layer.output.quant.zero_point[0], largest_sums(ctx, op, layer, channel_axis=0)
+        if layer.acc_dtype == "int32":  # where it could be larger, it wraps
+            largest = np.minimum(largest, (1 << 31) - 1)
+        return rounded_once(reals, largest.tolist(), (low - zp, high - zp))
+    pairs = [quantize_multiplier(m) for m in reals]
+    if layer.wide:
+        pairs, rounding = [(reduced_multiplier(m), s) for m, s in pairs], "single"
+    return Rescaling(tuple(m for m, _ in pairs), tuple(s for _, s in pairs), rounding)
+
+
 def finish_layer(
     ctx: ConvertContext, op: OperatorView, acc: Call, *, layer: QuantizedLayer, rounding: str, channels: slice = slice(None)
 ) -> Expr:
@@ -162,20 +166,14 @@ def finish_layer(
         if bias_type.dtype != "int32" and not layer.wide:
             unsupported(ctx, op, f"a bias of {bias_type.dtype} is not supported with {ctx.input_type(op, 0).dtype} data")
         expr = call("nn.bias_add", [expr, const(_layer_bias(ctx, op, layer)[channels])], span=span)
-    pairs = [quantize_multiplier(m) for m in layer.multipliers]
-    pairs = pairs[channels] if len(pairs) > 1 else pairs
-    if layer.wide and rounding == "double":
-        pairs, rounding = [(reduced_multiplier(m), s) for m, s in pairs], "single"
-    elif rounding == "away":
-        pairs, rounding = ties_away(pairs, largest_sums(ctx, op, layer, channel_axis=0).tolist())
     quant = layer.output.quant
     assert quant is not None
     low, high = int_range(layer.output.dtype)
-    multipliers, shifts = tuple(m for m, _ in pairs), tuple(s for _, s in pairs)
     zp, dtype = quant.zero_point[0], layer.output.dtype
-    attrs = RequantizeAttrs(multipliers, shifts, zp, low, high, rounding, dtype, quant)
+    by = _rescaling(ctx, op, layer, rounding=rounding, channels=channels)
+    attrs = RequantizeAttrs(by.multipliers, by.shifts, zp, low, high, by.rounding, dtype, quant, by.fraction)
     expr = call("qnn.requantize", [expr], attrs, span=span)
-    lo, hi = activation_range(op.option("fused_activation_function"), layer.output)
+    lo, hi = fused_range(ctx, op, layer.output)
     if (lo, hi) != (low, high):
         expr = call("clip", [expr], ClipAttrs(lo, hi), span=span)
     return expr

@@ -1,8 +1,8 @@
 """Legacy uint8 models: every operator that computes on quantised uint8 tensors is converted as its int8 twin.
 
 q' = q - 128 with zero point z' = z - 128 is the same real number, so int8 kernels give the same results where the reference's
-formulas do not depend on the sign of codes.  The shifts at both ends are `qnn.requantize8` that round nothing; canonicalize drops
-those that meet.
+formulas do not depend on the sign of codes (multipliers may still differ: `aot.numerics.multipliers` has rows for uint8).  The
+shifts at both ends are `qnn.requantize8` that round nothing; canonicalize drops those that meet.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ def _shift(expr: Expr, source: TensorType, target: TensorType, span: Span) -> Ex
 
 class ShiftedContext(ForwardingContext):
     """Shows legacy tensors as int8."""
+
+    @property
+    def is_legacy(self) -> bool:
+        return True
 
     def input(self, op: OperatorView, i: int) -> Expr | None:
         expr = self._ctx.input(op, i)

@@ -20,6 +20,7 @@ from aot.numerics.fixed_point import (
     quantize_multiplier,
     tir_multiply_by_quantized_multiplier,
 )
+from aot.numerics.multipliers import real_multiplier
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
 from aot.op.common.check import require_dtype, require_quant
 from aot.op.common.uint8 import legacy_uint8
@@ -79,6 +80,11 @@ COMPARISONS = {
 """Operator -> (in C, in TFLite)."""
 
 
+def _rescale(ctx: ConvertContext, op: OperatorView, type_: TensorType) -> Rescale:
+    scale, zp = require_quant(ctx, op, type_)
+    return Rescale(zp, *quantize_multiplier(real_multiplier(op.opcode, type_.dtype, (scale,), oracle=ctx.oracle)))
+
+
 def _register(name: str, symbol: str, opcode: str) -> None:
     function = getattr(np, name)
 
@@ -106,8 +112,8 @@ def _register(name: str, symbol: str, opcode: str) -> None:
             require_dtype(ctx, op, type_, DTYPES)
         rescale = None
         if not is_plain(*types):
-            first, second = (require_quant(ctx, op, t) for t in types)
-            rescale = Rescale(first[1], *quantize_multiplier(first[0])), Rescale(second[1], *quantize_multiplier(second[0]))
+            first, second = (_rescale(ctx, op, t) for t in types)
+            rescale = first, second
         return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], CompareAttrs(rescale), span=ctx.span(op))
 
     doc = f"{opcode}; all types"

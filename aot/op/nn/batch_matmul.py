@@ -15,6 +15,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
+from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import require_quant
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.nn.dense import DenseAttrs
@@ -121,15 +122,15 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
         return call("nn.batch_matmul", [left, right], BatchMatmulAttrs(adj_x, adj_y, acc_dtype="float32"), span=span)
     if kind not in _KINDS:
         unsupported(ctx, op, f"{kind[0]} by {kind[1]} giving {kind[2]} is not supported", code="E1202")
-    (scale_a, a_zp), (scale, zp) = require_quant(ctx, op, a), require_quant(ctx, op, out, what="the result")
+    (scale_a, a_zp), (scale, zp) = require_quant(ctx, op, a, may_be_zero=True), require_quant(ctx, op, out, what="the result")
     # the reference does not look at scales per channel: its multiplier is then 0
     per_channel = b.quant is not None and len(b.quant.scale) > 1 and not any(b.quant.zero_point)
-    scale_b, b_zp = (0.0, 0) if per_channel else require_quant(ctx, op, b)
+    scale_b, b_zp = (0.0, 0) if per_channel else require_quant(ctx, op, b, may_be_zero=True)
     if a.dtype == "int16" and (a_zp or b_zp or zp):
         unsupported(ctx, op, "int16 data with a zero point is not supported, in TFLite neither", code="E1206")
     depth = _matrix(a.shape, adj_x)[1]
     acc_dtype = "int64" if a.dtype == "int16" and _largest(b.dtype) * depth << 15 >= 1 << 31 else "int32"
-    real = float(np.float32(scale_a) * np.float32(scale_b)) / scale
+    real = real_multiplier(op.opcode, a.dtype, (scale_a, scale_b), (scale,), oracle=ctx.oracle)
     multiplier, shift = quantize_multiplier(real)
     rounding = "double"
     if a.dtype == "int16":

@@ -17,7 +17,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import is_float_layer
 from aot.op.common.move import reshaped
-from aot.op.common.quantized_layer import check_quantized_layer, conv_multipliers, dense_multipliers, finish_layer, layer_weights
+from aot.op.common.quantized_layer import check_quantized_layer, finish_layer, layer_weights
 from aot.op.common.uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.op.nn.dense_float import convert_float, dense_shapes
@@ -84,14 +84,12 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     if is_hybrid_layer(ctx, op):
         return _convert_hybrid(ctx, op)
     data = operand(ctx, op, 0)
-    # TensorFlow Lite multiplies the scales in double precision, TFLite Micro in single.
-    multipliers = conv_multipliers if ctx.oracle == "litert" else dense_multipliers
-    layer = check_quantized_layer(ctx, op, channel_axis=0, multipliers=multipliers)
+    layer = check_quantized_layer(ctx, op, channel_axis=0)
     span, (rows, shape) = ctx.span(op), dense_shapes(ctx, op)
     data = reshaped(data, rows, span)
     attrs = DenseAttrs(layer.input_zp, layer.weight_zp, layer.acc_dtype)
     acc = call("nn.dense", [data, layer_weights(ctx, op, layer, channel_axis=0)], attrs, span=span)
-    rounding = "away" if ctx.oracle == "litert" else "double"
+    rounding = "once" if ctx.oracle == "litert" else "double"
     return reshaped(finish_layer(ctx, op, acc, layer=layer, rounding=rounding), shape, span)
 
 

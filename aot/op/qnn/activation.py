@@ -25,6 +25,7 @@ from aot.numerics.fixed_point import (
     rounding_divide_by_pot,
 )
 from aot.numerics.inv_sqrt import inverse_sqrt
+from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import require_dtype, require_quant
 from aot.op.common.uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
@@ -46,18 +47,17 @@ Quant = tuple[float, int]
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """Element type and parameters of a quantised operand and its result; whose arithmetic scales are divided in."""
+    """Operator, element type and parameters of a quantised operand and its result; whose arithmetic scales are divided in."""
 
+    opcode: str
     dtype: str
     data: Quant
     out: Quant
-    oracle: str = "litert"
+    oracle: str
 
     def ratio(self, factor: float = 1.0) -> float:
-        """The operand's scale times `factor` over the result's: in float32, by TFLM in double precision."""
-        if self.oracle == "tflm":
-            return self.data[0] * factor / self.out[0]
-        return float(np.float32(self.data[0]) * np.float32(factor) / np.float32(self.out[0]))
+        """The operand's scale times `factor` over the result's."""
+        return real_multiplier(self.opcode, self.dtype, (self.data[0], factor), (self.out[0],), oracle=self.oracle)
 
 
 def codes_of(ctx: ConvertContext, op: OperatorView, dtypes: tuple[str, ...] = ("int8", "int16")) -> Codes:
@@ -65,7 +65,8 @@ def codes_of(ctx: ConvertContext, op: OperatorView, dtypes: tuple[str, ...] = ("
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, data, dtypes)
     require_dtype(ctx, op, out, (data.dtype,), what="a result")
-    found = Codes(data.dtype, require_quant(ctx, op, data), require_quant(ctx, op, out, what="the result"), ctx.oracle)
+    parameters = require_quant(ctx, op, data, may_be_zero=True), require_quant(ctx, op, out, what="the result")
+    found = Codes(op.opcode, data.dtype, *parameters, ctx.oracle)
     if data.dtype == "int16" and (found.data[1] or found.out[1]):
         unsupported(ctx, op, "int16 codes with a zero point are not supported, in TFLite neither", code="E1206")
     return found
@@ -197,7 +198,8 @@ def convert_rsqrt(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
             return np.where(x <= 0, np.float32(32767) * scale, np.float32(1) / apply("sqrt", positive))
 
         return real_call(ctx, op, function)
-    multiplier, shift = quantize_multiplier(float(np.float64(1) / float(np.sqrt(scale_in) * scale)))
+    real = real_multiplier(op.opcode, found.dtype, (1.0,), (float(np.sqrt(scale_in)), found.out[0]), oracle=ctx.oracle)
+    multiplier, shift = quantize_multiplier(real)
     table = []
     for value in codes() - found.data[1]:
         if value <= 0:
@@ -293,11 +295,13 @@ def convert_hard_swish(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "hard_swish")
     found = codes_of(ctx, op, ("int8",))
-    fine = np.float32(1.0 / 128.0) * np.float32(found.data[0])
-    out_multiplier, out_exponent = quantize_multiplier(float(fine / np.float32(found.out[0])))
+    fine = found.data[0] / 128  # exact, as is the reference's product in float32
+    out_multiplier, out_exponent = quantize_multiplier(found.ratio(1 / 128))
     if out_exponent > 0:
         unsupported(ctx, op, "the result's scale is too small for the data's", code="E1206")
-    relu_multiplier, relu_exponent = quantize_multiplier(float(fine / np.float32(3.0 / 32768.0)))
+    relu_multiplier, relu_exponent = quantize_multiplier(
+        real_multiplier(op.opcode, found.dtype, (fine,), (3.0 / 32768.0,), oracle=ctx.oracle)
+    )
     x = (codes() - found.data[1]) << 7
     relu = _saturated(x << (relu_exponent - 1)) if relu_exponent > 0 else x
     relu = _high_mul16(relu, _narrow(relu_multiplier))

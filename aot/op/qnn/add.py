@@ -30,6 +30,7 @@ from aot.numerics.fixed_point import (
     round_half_away,
     tir_multiply_by_quantized_multiplier,
 )
+from aot.numerics.multipliers import precision, quotient
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
 from aot.op.common.check import Clamped, fused_range, require_alike, require_dtype, require_quant
 from aot.op.common.uint8 import legacy_uint8
@@ -224,7 +225,7 @@ def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorTyp
 
 
 def _attrs(ctx: ConvertContext, op: OperatorView, *, sign: int) -> AddAttrs:
-    """The multipliers in double precision as AddPrepare and PrepareGeneralSubOp compute them."""
+    """The multipliers as AddPrepare and PrepareGeneralSubOp compute them."""
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
     (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, LEFT_SHIFT)
     lo, hi = fused_range(ctx, op, types[2])
@@ -252,10 +253,11 @@ def add_attrs(
     (scale_a, scale_b, scale), (zp_a, zp_b, zp) = scales, zero_points
     left_shift = LEFT_SHIFT[dtype]
     twice_max = 2.0 * max(scale_a, scale_b)
-    output_real = twice_max / ((1 << left_shift) * scale)
+    how = precision("ADD" if sign > 0 else "SUB", dtype, oracle="litert")  # TFLM's is the same
+    output_real = quotient((twice_max,), (2.0**left_shift, scale), how)
     if output_real >= 1:
         return None
-    (m_a, s_a), (m_b, s_b) = quantize_multiplier(scale_a / twice_max), quantize_multiplier(scale_b / twice_max)
+    (m_a, s_a), (m_b, s_b) = (quantize_multiplier(quotient((x,), (twice_max,), how)) for x in (scale_a, scale_b))
     m, s = quantize_multiplier(output_real)
     return AddAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, *limits, quant, left_shift, sign)
 

@@ -17,6 +17,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import Int64, quantize_multiplier, requantize, tir_requantize, wrap_int32
+from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import require_dtype, require_quant, require_same_quant
 from aot.op.common.move import tensors_of
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
@@ -82,7 +83,9 @@ def sum_attrs(ctx: ConvertContext, op: OperatorView) -> AddNAttrs:
     out = ctx.output_type(op)
     require_dtype(ctx, op, out, {"int8"}, what="a result")
     (scale_in, zp_in), (scale, zp) = require_quant(ctx, op, ctx.input_type(op, 0)), require_quant(ctx, op, out, what="the result")
-    multiplier, shift = quantize_multiplier(2 * scale_in / ((1 << (SUM_SHIFT + 1)) * scale))
+    multiplier, shift = quantize_multiplier(
+        real_multiplier("ADD_N", "int8", (2.0, scale_in), (2.0 ** (SUM_SHIFT + 1), scale), oracle="tflm")
+    )
     if shift > 0:
         unsupported(ctx, op, "the output's scale is too small for the inputs' scale", code="E1206")
     return AddNAttrs(zp_in, multiplier, shift, zp, out.quant)

@@ -27,6 +27,7 @@ from aot.numerics.fixed_point import (
     tir_one_over_one_plus_x,
     tir_saturating_rounding_doubling_high_mul,
 )
+from aot.numerics.multipliers import real_multiplier
 from aot.op.common.binary import RescaledAttrs, broadcast_at, broadcast_type, two_of_one_type
 from aot.op.common.check import fused_range, require_alike
 from aot.op.common.uint8 import legacy_uint8
@@ -136,11 +137,8 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
     if is_plain(*types[:2]):
         return convert_plain(ctx, op, "divide")
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, BITS)
-    real = scale_a / (scale_b * scale)
-    if ctx.oracle == "litert":
-        with np.errstate(all="ignore"):
-            real = float(np.float32(scale_a) / (np.float32(scale_b) * np.float32(scale)))
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, BITS, may_be_zero=True)
+    real = real_multiplier(op.opcode, types[0].dtype, (scale_a,), (scale_b, scale), oracle=ctx.oracle)
     multiplier, shift = quantize_multiplier(min(real, 2.0**31))
     if shift > 30 - BITS[types[0].dtype]:
         unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1206")

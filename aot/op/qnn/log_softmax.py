@@ -81,7 +81,7 @@ def infer_type(types: Sequence[Type], _attrs: LogSoftmaxAttrs) -> Type:
 
 def log_scaling(input_scale: float) -> LogSoftmaxAttrs:
     """PreprocessLogSoftmaxScalingExp and CalculateInputRadius for a scale above 2^-26."""
-    multiplier, left_shift, diff_min = softmax_scaling(1.0, input_scale)
+    multiplier, left_shift, diff_min = softmax_scaling(input_scale)
     return LogSoftmaxAttrs(multiplier, left_shift, diff_min, *quantize_multiplier((1 << (31 - left_shift)) / multiplier))
 
 

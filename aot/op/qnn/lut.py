@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.numerics.fixed_point import round_half_away
+from aot.numerics.fixed_point import NotAMultiplierError, round_half_away
 from aot.op.te_rule import F_TE, TeContext
 from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
@@ -82,6 +82,8 @@ def float_table(transform: Callable[[Float32], Float32], data: tuple[float, int]
     (scale_in, zp_in), (scale, zp) = data, out
     real = np.float32(scale_in) * (codes() - zp_in).astype(np.float32)
     scaled = transform(real).astype(np.float32) * (np.float32(1) / np.float32(scale))
+    if np.isnan(scaled).any():
+        raise NotAMultiplierError(f"scales of {scale_in:g} and {scale:g} give results that are no numbers")
     bounded = np.clip(scaled, -(2.0**30), 2.0**30)  # far beyond all codes; the reference's conversion is undefined beyond int32
     return tuple(min(max(round_half_away(float(v)) + zp, -128), 127) for v in bounded)
 

@@ -169,6 +169,8 @@ def sigmoid_scaling(scale: float, shifts: tuple[int, ...]) -> tuple[int, int]:
 
     `shifts`: with a scale of 2^(s - 12) for one of these s, the multiplier is exactly 3 * 2^s.
     """
+    if scale == 0:  # of a constant of zeros
+        return 0, 0
     exact = math.log2(np.float32(scale))
     nearest = math.floor(exact + 0.5)
     if abs(exact - nearest) < 1e-3 and nearest + 12 in shifts:

@@ -14,6 +14,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import named, quantize_multiplier, requantize, tir_requantize
+from aot.numerics.multipliers import real_multiplier
 from aot.op.common.binary import RescaledAttrs, broadcast_at, broadcast_type, two_of_one_type
 from aot.op.common.check import fused_range, require_alike
 from aot.op.common.uint8 import legacy_uint8
@@ -70,10 +71,8 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
     if is_plain(*types[:2]):
         return convert_plain(ctx, op, "multiply")
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, CODES)
-    real = scale_a * scale_b / scale
-    if ctx.oracle == "litert":
-        real = float(np.float32(scale_a) * np.float32(scale_b) / np.float32(scale))
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, CODES, may_be_zero=True)
+    real = real_multiplier(op.opcode, types[0].dtype, (scale_a, scale_b), (scale,), oracle=ctx.oracle)
     multiplier, shift = quantize_multiplier(real)
     lo, hi = fused_range(ctx, op, types[2])
     attrs = RescaledAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant)

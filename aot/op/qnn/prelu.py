@@ -85,7 +85,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PreluAttrs, out_type
 @from_tflite("PRELU", "int8 uint8 int16 float32", "add maximum minimum multiply qnn.prelu")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """qnn.prelu; the multipliers in float32 as PreluPrepare computes them. float32: max(x, 0) + alpha * min(x, 0)."""
+    """qnn.prelu of codes. float32: max(x, 0) + alpha * min(x, 0)."""
     data, alpha = ctx.input_type(op, 0), ctx.input_type(op, 1)
     x, slope, span = operand(ctx, op, 0), operand(ctx, op, 1), ctx.span(op)
     if is_plain(data):
@@ -94,9 +94,8 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     found = codes_of(ctx, op)
     require_dtype(ctx, op, alpha, {"int8"}, what="an alpha")
     scale_alpha, alpha_zp = require_quant(ctx, op, alpha, what="alpha")
-    scale_in, scale = np.float32(found.data[0]), np.float32(found.out[0])
-    positive = quantize_multiplier(float(scale_in / scale))
-    negative = quantize_multiplier(float(scale_in * np.float32(scale_alpha) / scale))
+    positive = quantize_multiplier(found.ratio())
+    negative = quantize_multiplier(found.ratio(scale_alpha))
     lo, hi = int_range(found.dtype)
     attrs = PreluAttrs(found.data[1], alpha_zp, found.out[1], positive, negative, lo, hi, ctx.output_type(op).quant)
     return call("qnn.prelu", [x, slope], attrs, span=span)

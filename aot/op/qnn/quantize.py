@@ -17,6 +17,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import named, quantize_multiplier, requantize, tir_requantize
+from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import Clamped, require_dtype, require_quant
 from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
@@ -150,8 +151,8 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     x, span = operand(ctx, op, 0), ctx.span(op)
     if data.dtype == "float32":
         return call("qnn.quantize", [x], QuantizeAttrs(scale, zp, low, high, out.dtype), span=span)
-    scale_in, zp_in = require_quant(ctx, op, data)
-    multiplier, shift = quantize_multiplier(scale_in / scale)
+    scale_in, zp_in = require_quant(ctx, op, data, may_be_zero=True)
+    multiplier, shift = quantize_multiplier(real_multiplier(op.opcode, data.dtype, (scale_in,), (scale,), oracle=ctx.oracle))
     attrs = Requantize8Attrs(zp_in, multiplier, shift, zp, low, high, out.dtype, out.quant)
     return call("qnn.requantize8", [x], attrs, span=span)
 

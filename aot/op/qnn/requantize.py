@@ -3,7 +3,8 @@
 out = clamp(zero_point + round(acc * multiplier * 2^(shift - 31)), lo, hi) with a 31-bit multiplier and TFLite's sign of the shift
 (positive shifts left).  `rounding` tells how: "double" rounds twice, in the doubling high multiply and in the right shift
 (gemmlowp; convolutions, and everything of TFLite Micro), "single" once with halves upwards, "away" once with halves away from
-zero (TFLite's fully connected; `aot.numerics.ties` says where that is the same).
+zero (TFLite's fully connected; `aot.numerics.ties` says where that is the same), with 31 further bits of the multiplier if need
+be.
 
 64-bit accumulators (int16 data with a 64-bit bias) are rounded once.  Convolutions keep 16 bits of the multiplier there,
 (acc * m16 + 2^(14-shift)) >> (15-shift), which is "single" with the multiplier m16 << 16 (`reduced_multiplier`).  Either way the
@@ -21,8 +22,10 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import (
     is_reduced,
+    multiply_by_long_multiplier,
     multiply_by_quantized_multiplier,
     tir_multiply_by_quantized_multiplier,
+    tir_multiply_long,
     tir_multiply_wide,
 )
 from aot.op.common.check import Clamped
@@ -35,7 +38,10 @@ from aot.tir.expr import Expr, cast, clamp
 
 @dataclass(frozen=True, slots=True)
 class RequantizeAttrs(Clamped):
-    """One (multiplier, shift) for all, or one for each index of the last axis; the result lies in [lo, hi]."""
+    """One (multiplier, shift) for all, or one for each index of the last axis; the result lies in [lo, hi].
+
+    `fraction`: 31 further bits of each multiplier, for "away" alone, or nothing.
+    """
 
     multiplier: tuple[int, ...]
     shift: tuple[int, ...]
@@ -45,10 +51,12 @@ class RequantizeAttrs(Clamped):
     rounding: str
     dtype: str = "int8"
     quant: QuantParams | None = None
+    fraction: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         assert self.rounding in ("double", "single", "away")
         assert len(self.multiplier) == len(self.shift)
+        assert not self.fraction or (self.rounding == "away" and len(self.fraction) == len(self.multiplier))
 
     @property
     def per_channel(self) -> bool:
@@ -72,7 +80,10 @@ def infer_type(types: Sequence[Type], attrs: RequantizeAttrs) -> Type:
 
 def evaluate(data: Array, *, attrs: RequantizeAttrs, out_type: TensorType) -> Array:
     multiplier, shift = np.asarray(attrs.multiplier, np.int64), np.asarray(attrs.shift, np.int64)
-    scaled = multiply_by_quantized_multiplier(data, multiplier, shift, rounding=attrs.rounding)
+    if attrs.fraction:
+        scaled = multiply_by_long_multiplier(data, multiplier, np.asarray(attrs.fraction, np.int64), shift)
+    else:
+        scaled = multiply_by_quantized_multiplier(data, multiplier, shift, rounding=attrs.rounding)
     return np.clip(scaled.astype(np.int64) + attrs.zero_point, attrs.lo, attrs.hi).astype(attrs.dtype)
 
 
@@ -81,12 +92,16 @@ def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: RequantizeAttrs, out_
     if attrs.per_channel:
         multipliers = ctx.constant("multiplier", np.asarray(attrs.multiplier, np.int32))
         shifts = ctx.constant("shift", np.asarray(attrs.shift, np.int32))
+        fractions = ctx.constant("fraction", np.asarray(attrs.fraction, np.int32)) if attrs.fraction else None
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         multiplier: Expr | int = multipliers.at(b, i[-1:]) if attrs.per_channel else attrs.multiplier[0]
         shift: Expr | int = shifts.at(b, i[-1:]) if attrs.per_channel else attrs.shift[0]
         acc = b.let("acc", data.at(b, i))
-        if acc.dtype == "int64":
+        if attrs.fraction:
+            fraction: Expr | int = fractions.at(b, i[-1:]) if attrs.per_channel and fractions else attrs.fraction[0]
+            scaled = tir_multiply_long(b, acc, multiplier, fraction=fraction, shift=shift)
+        elif acc.dtype == "int64":
             reduced = is_reduced(attrs.multiplier)
             scaled = tir_multiply_wide(b, acc, multiplier, shift, reduced=reduced, rounding=attrs.rounding)
         else:

@@ -27,6 +27,7 @@ from aot.numerics.fixed_point import (
     saturating_rounding_doubling_high_mul,
     softmax_scaling,
 )
+from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import require_dtype, require_quant, require_rows
 from aot.op.common.uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
@@ -110,10 +111,10 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     if abs(out_scale * codes - 1) > 0.001 or out_zp != lowest:
         unsupported(ctx, op, f"the result must have scale 1/{codes} and zero point {lowest}", code="E1206")
     require_rows(ctx, op, data, most=MAX_DEPTH)
-    real = op.option("beta") * scale * (1 << 26)
-    if not real > 1:
+    real = real_multiplier(op.opcode, data.dtype, (op.option("beta"), scale), oracle=ctx.oracle)
+    if not real * (1 << 26) > 1:
         unsupported(ctx, op, f"beta {op.option('beta')} with scale {scale} is not supported", code="E1122")
-    attrs = SoftmaxAttrs(*softmax_scaling(op.option("beta"), scale), out.dtype)
+    attrs = SoftmaxAttrs(*softmax_scaling(real), out.dtype)
     return call("qnn.softmax", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 

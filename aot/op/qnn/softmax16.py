@@ -21,6 +21,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.elementary import apply
 from aot.numerics.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
+from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import require_dtype, require_quant, require_rows
 from aot.op.convert import ConvertContext, operand, unsupported
 from aot.op.qnn.lut16 import look_up, populate
@@ -88,12 +89,11 @@ def convert_softmax16(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     if zp or out_zp or abs(out_scale * 32768 - 1) > 0.001:
         unsupported(ctx, op, "the result must have scale 1/32768, and no tensor a zero point", code="E1206")
     require_rows(ctx, op, data, most=MAX_DEPTH)
-    single = ctx.oracle == "litert"
-    product = float(np.float32(scale) * np.float32(op.option("beta"))) if single else scale * float(np.float32(op.option("beta")))
-    real = product / (10.0 / 65535.0)
+    beta = float(np.float32(op.option("beta")))
+    real = real_multiplier(op.opcode, "int16", (scale, beta), (10.0 / 65535.0,), oracle=ctx.oracle)
     if not 0 < real < 2.0**14:
         unsupported(ctx, op, f"beta {op.option('beta')} with scale {scale} is not supported", code="E1122")
-    attrs = Softmax16Attrs(*quantize_multiplier(real), "float64" if single else "float32")
+    attrs = Softmax16Attrs(*quantize_multiplier(real), "float64" if ctx.oracle == "litert" else "float32")
     return call("qnn.softmax16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 

@@ -23,6 +23,7 @@ from aot.numerics.fixed_point import (
     tir_multiply_by_quantized_multiplier,
     tir_requantize,
 )
+from aot.numerics.multipliers import precision, quotient
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
 from aot.op.common.check import require_alike
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
@@ -109,10 +110,11 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     twice_max = 2.0 * max(scale_a, scale_b)
     if types[0].dtype == "int16" and (zp_a or zp_b or zp):
         unsupported(ctx, op, "int16 codes with a zero point are not supported, in TFLM neither", code="E1206")
-    m, s = quantize_multiplier(twice_max * twice_max / ((1 << 2 * LEFT_SHIFT[types[0].dtype]) * scale))
+    how = precision(op.opcode, types[0].dtype, oracle=ctx.oracle)
+    m, s = quantize_multiplier(quotient((twice_max, twice_max), (4.0 ** LEFT_SHIFT[types[0].dtype], scale), how))
     if s > (0 if types[0].dtype == "int8" and ctx.oracle == "litert" else 30):
         unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1206")
-    (m_a, s_a), (m_b, s_b) = quantize_multiplier(scale_a / twice_max), quantize_multiplier(scale_b / twice_max)
+    (m_a, s_a), (m_b, s_b) = (quantize_multiplier(quotient((x,), (twice_max,), how)) for x in (scale_a, scale_b))
     attrs = SquaredDifferenceAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, types[2].quant)
     return call("qnn.squared_difference", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 

@@ -25,6 +25,7 @@ from aot.numerics.fixed_point import (
     tir_requantize,
     wrap_int32,
 )
+from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import Clamped, require_dtype, require_quant
 from aot.op.common.reduce import constant_axes, reduced_index, reduced_shape
 from aot.op.convert import ConvertContext, operand, unsupported
@@ -113,7 +114,8 @@ def convert_quantized(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     if count == 0 or count >= 1 << (31 - bits(data.dtype)):
         unsupported(ctx, op, f"a reduction of {count} elements of {data.dtype} is not supported")
     is_mean = op.opcode == "MEAN"
-    multiplier, shift = mean_multiplier(scale_in / scale, count) if is_mean else quantize_multiplier(scale_in / scale)
+    real = real_multiplier(op.opcode, data.dtype, (scale_in,), (scale,), oracle=ctx.oracle)
+    multiplier, shift = mean_multiplier(real, count) if is_mean else quantize_multiplier(real)
     low, high = int_range(out.dtype)
     keepdims = bool(op.option("keep_dims"))
     attrs = MeanAttrs(axes, keepdims, zp_in, multiplier, shift, zp, low, high, out.quant)

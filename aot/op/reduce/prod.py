@@ -24,6 +24,7 @@ from aot.numerics.fixed_point import (
     tir_multiply_wide,
     wrap_int32,
 )
+from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import require_dtype, require_quant
 from aot.op.common.move import tensors_of
 from aot.op.common.reduce import constant_axes, reduced_index, reduced_shape
@@ -114,7 +115,9 @@ def convert_prod(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     count = prod(data.shape[a] for a in axes)
     if not axes or not count:
         unsupported(ctx, op, "a product of no elements", code="E1121")
-    multiplier, shift = quantize_multiplier(min(scale_in / scale ** (1.0 / count), 2.0**31))
+    multiplier, shift = quantize_multiplier(
+        min(real_multiplier(op.opcode, data.dtype, (scale_in,), (scale ** (1.0 / count),)), 2.0**31)
+    )
     if shift > _LARGEST_SHIFT:
         unsupported(ctx, op, "the output's scale is too small for the inputs' scale", code="E1206")
     attrs = ProdAttrs(axes, bool(op.option("keep_dims")), zp_in, reduced_multiplier(multiplier), shift, zp, out.quant)

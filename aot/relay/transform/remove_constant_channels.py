@@ -165,7 +165,8 @@ def _cut_attrs(expr: Call, mask: Bools) -> object:
     """Attributes of an operator that is no layer over fewer channels."""
     attrs = expr.attrs
     if is_call(expr, "qnn.requantize") and attrs.per_channel:
-        return replace(attrs, multiplier=_pick(attrs.multiplier, mask), shift=_pick(attrs.shift, mask))
+        fraction = _pick(attrs.fraction, mask) if attrs.fraction else ()
+        return replace(attrs, multiplier=_pick(attrs.multiplier, mask), shift=_pick(attrs.shift, mask), fraction=fraction)
     if is_call(expr, "reshape") and not mask.all():
         return replace(attrs, newshape=(*attrs.newshape[:-1], int(mask.sum())))
     if is_call(expr, "nn.pad") and any(attrs.pad_width[-1]):

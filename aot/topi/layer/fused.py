@@ -152,7 +152,8 @@ def settle_constant_channels(
         return constant, requant, low
     multiplier = np.where(constant, 1 << 30, np.asarray(requant.multiplier, np.int64))
     shift = np.where(constant, -1, np.asarray(requant.shift, np.int64))
-    settled = replace(requant, multiplier=tuple(map(int, multiplier)), shift=tuple(map(int, shift)))
+    fraction = tuple(map(int, np.where(constant, 0, np.asarray(requant.fraction, np.int64)))) if requant.fraction else ()
+    settled = replace(requant, multiplier=tuple(map(int, multiplier)), shift=tuple(map(int, shift)), fraction=fraction)
     return constant, settled, 4 * (ends[0] - requant.zero_point)
 
 

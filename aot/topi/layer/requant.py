@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aot.ir.op import Array
-from aot.numerics.fixed_point import is_reduced, tir_multiply_by_quantized_multiplier, tir_multiply_wide
+from aot.numerics.fixed_point import is_reduced, tir_multiply_by_quantized_multiplier, tir_multiply_long, tir_multiply_wide
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.support.dtype import bits, int_range
 from aot.target.target import Target
@@ -93,19 +93,27 @@ def sign_term(scaled: Expr, prescale: int) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class General:
-    """TFLite's own steps, for shifts and ranges that the short form does not cover; fields: multiplier, shift."""
+    """TFLite's own steps, for shifts and ranges that the short form does not cover; fields: multiplier, shift and perhaps
+    31 further bits of the multiplier.
+    """
 
     fields: tuple[Field, ...]
     attrs: RequantizeAttrs
 
     def emit(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
-        if acc.dtype == "int64":
-            number, shift = (int(f.value) if isinstance(f, Imm) else f for f in fields)
+        if self.attrs.fraction:
+            scaled = tir_multiply_long(b, acc, _number(fields[0]), fraction=_number(fields[2]), shift=_number(fields[1]))
+        elif acc.dtype == "int64":
+            number, shift = (_number(f) for f in fields)
             reduced = is_reduced(self.attrs.multiplier)
             scaled = tir_multiply_wide(b, acc, number, shift, reduced=reduced, rounding=self.attrs.rounding)
         else:
             scaled = tir_multiply_by_quantized_multiplier(b, acc, fields[0], fields[1], rounding=self.attrs.rounding)
         return clamp(scaled + self.attrs.zero_point, self.attrs.lo, self.attrs.hi)
+
+
+def _number(field: Expr) -> Expr | int:
+    return int(field.value) if isinstance(field, Imm) else field
 
 
 Requant = HighMultiply | General
@@ -118,6 +126,8 @@ def plan_requantize(attrs: RequantizeAttrs, low: Array, high: Array, target: Tar
         if short is not None:
             return short
     numbers = {"multiplier": attrs.multiplier, "shift": attrs.shift}
+    if attrs.fraction:
+        numbers["fraction"] = attrs.fraction
     return General(tuple(Field(n, np.broadcast_to(np.asarray(v), low.shape)) for n, v in numbers.items()), attrs)
 
 

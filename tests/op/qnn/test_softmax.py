@@ -44,7 +44,7 @@ def test_equal_logits(classes: int) -> None:
 def test_differences_below_the_radius_vanish() -> None:
     x = np.array([[127, -128, 126, 0]], np.int8)
     scale = 0.7
-    _, _, diff_min = softmax_scaling(1.0, scale)
+    _, _, diff_min = softmax_scaling(scale)
     assert diff_min > -255
     ((found,),) = check(softmax_model(input_shape=(1, 4), x=Quant(float(np.float32(scale)), 0)), [x])
     assert found[0, 1] == -128
