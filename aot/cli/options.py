@@ -127,7 +127,8 @@ def words_of(options: CompileOptions, *, leave_out: tuple[str, ...] = ()) -> tup
         if option.name in leave_out or (value == option.default and option.name not in ("oracle", "opt")):
             continue
         for one in value if isinstance(value, list) else [value]:
-            words += [f"--{option.name.replace('_', '-')}", shlex.quote(str(one))]
+            flag = f"--{option.name.replace('_', '-')}"
+            words += [flag] if one is True else [flag, shlex.quote(str(one))]
     return tuple(words)
 
 

@@ -122,12 +122,20 @@ def reproducer_text(found: Mapping[str, Any], folder: Path, *, model: Path, boar
     lines = []
     if found["reproducer"] is not None:
         chosen = " ".join(["", *given_options(options)])
-        lines.append(f"aot verify {model} --board {board}{chosen} --inputs {folder / found['reproducer']}")
+        lines.append(
+            f"aot verify {quoted(model)} --board {quoted(board)}{chosen} --inputs {quoted(folder / found['reproducer'])}"
+        )
     alone = found["one_layer"]
     if alone is not None and alone["model"] is not None:
         chosen = " ".join(["", *given_options(options, ANY_MODEL)])
-        lines.append(f"aot verify {folder / alone['model']} --board {board}{chosen} --inputs {folder / alone['inputs']}")
+        files = [quoted(folder / alone[key]) for key in ("model", "inputs")]
+        lines.append(f"aot verify {files[0]} --board {quoted(board)}{chosen} --inputs {files[1]}")
     return lines
+
+
+def quoted(text: object) -> str:
+    """One word of a shell."""
+    return shlex.quote(str(text))
 
 
 def given_options(options: CompileOptions, names: Collection[str] | None = None) -> list[str]:

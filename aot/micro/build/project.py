@@ -29,6 +29,7 @@ from aot.micro.build.pools import Row, pool_problems, pool_regions
 from aot.micro.build.toolchain import Tool, find_tool, run_tool
 from aot.micro.run.poison import dead_intervals, first_pool
 from aot.support.data import data_folder
+from aot.support.quote import FILTERS
 from aot.support.text import printable
 from aot.system.cache import cache_folder
 from aot.system.files import write_error
@@ -202,6 +203,7 @@ def render(template: str, **values: Any) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder), undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
+    environment.filters.update(FILTERS)
     return environment.get_template(template).render(**values)
 
 

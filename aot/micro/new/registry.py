@@ -22,6 +22,7 @@ from aot.micro.build.image import is_integer_model
 from aot.micro.build.project import Places, choose_places
 from aot.support.data import data_folder
 from aot.support.names import c_identifier
+from aot.support.quote import FILTERS
 from aot.version import __version__
 
 Array = np.ndarray[Any, Any]
@@ -122,6 +123,7 @@ def render(template: str, **values: Any) -> str:
         loader=jinja2.FileSystemLoader(Path(__file__).resolve().parents[2] / "template" / "project"),
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True, autoescape=False,
     )  # fmt: skip
+    environment.filters.update(FILTERS)
     return environment.get_template(template).render(**values)
 
 

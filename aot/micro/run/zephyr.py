@@ -25,6 +25,7 @@ from aot.executor.artifact import Artifact
 from aot.micro.new.registry import model_values, render
 from aot.micro.run.runner import decode_outputs, encode_inputs
 from aot.support.data import data_folder
+from aot.support.text import printable
 from aot.system.process import run_program
 
 Array = np.ndarray[Any, Any]
@@ -33,6 +34,7 @@ PREFIX = "zephyr:"
 """`--board zephyr:qemu_cortex_m3`"""
 DEFAULT_TIMEOUT = 120.0
 _STACK = 16384
+_BOARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@/-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ def run_on_zephyr(
     a core that we know), E3010, E3011; VerificationError E4022 (the model returned a status).
     """
     base = zephyr_base()
+    if not _BOARD.fullmatch(board):
+        raise ToolchainError(Problem("E3022", f"{printable(board)!r} is no name of a board of Zephyr's"))
     _write_application(folder, metadata, input_sets)
     build = folder / "build"
     _step(["cmake", "-S", str(folder), "-B", str(build), "-GNinja", f"-DBOARD={board}", *_modules()], folder)
@@ -134,7 +138,7 @@ def _write_application(folder: Path, metadata: Mapping[str, Any], sets: Sequence
     note = "Written by aot verify."
     include = (data_folder("crt") / "include").as_posix()
     for file in ("CMakeLists.txt", "main.c"):
-        text = render(f"zephyr/verify_{file}.j2", m=model, note=note, include=f'"{include}"')
+        text = render(f"zephyr/verify_{file}.j2", m=model, note=note, include=include)
         (folder / file).write_text(text, encoding="utf-8")
     (folder / "prj.conf").write_text(f"CONFIG_MAIN_STACK_SIZE={_STACK}\n", encoding="utf-8")
     for source in (f"{name}.c", f"{name}_kernels.c", f"{name}_params.c"):
