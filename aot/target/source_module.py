@@ -16,6 +16,12 @@ from aot.tir.function import PrimFunc
 
 _BYTES = {"int8": [str(v if v < 128 else v - 256) for v in range(256)], "uint8": [str(v) for v in range(256)]}
 
+_EXACT = """\
+#ifdef __FAST_MATH__
+#error "the results of float operators are the reference's to the last bit: compile this file without -ffast-math"
+#endif
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ConstArray:
@@ -82,7 +88,8 @@ def params_source(arrays: Sequence[ConstArray], *, banner: str, header: str) -> 
 def kernels_source(funcs: Sequence[NamedFunc], *, banner: str, header: str, target: Target) -> str:
     """The file of all kernels."""
     bodies = [emit_func(f.func, name=f.name, target=target, linkage="extern", note=f.note) for f in funcs]
-    return "\n".join([f'{banner}\n#include "{header}"\n', *bodies])
+    floats = any(is_float(b.dtype) for f in funcs for b in f.func.buffers)
+    return "\n".join([f'{banner}\n#include "{header}"\n', *([_EXACT] if floats else []), *bodies])
 
 
 def internal_header(

@@ -11,7 +11,7 @@ import numpy as np
 
 from aot.executor.artifact import Artifact
 from aot.micro.board import load_board
-from aot.micro.build.project import prepare
+from aot.micro.build.project import Project, prepare
 from aot.micro.run.runner import run as run_board
 from aot.support.dtype import ctype
 from aot.target.codegen_c import emit_func, emit_prototype, headers
@@ -74,9 +74,16 @@ class Batch:
 
     def run(self, board: str, folder: Path) -> list[str]:
         """What is wrong: the text of each case whose output differs from the expected one."""
+        return self.wrong(self.project(board, folder))
+
+    def project(self, board: str, folder: Path) -> Project:
+        """The program's build folder."""
         kind = load_board(board)
-        artifact = self._artifact(find_target("host" if kind.is_host else kind.cpu))
-        result = run_board(prepare(artifact, kind, folder=folder), [[self.input()]])
+        return prepare(self._artifact(find_target("host" if kind.is_host else kind.cpu)), kind, folder=folder)
+
+    def wrong(self, project: Project) -> list[str]:
+        """Run the program: the text of each case whose output differs from the expected one."""
+        result = run_board(project, [[self.input()]])
         found = np.frombuffer(result.outputs[0][0].tobytes(), np.uint8)
         wrong = []
         for case, placed in zip(self._cases, self._placed, strict=True):
@@ -103,7 +110,7 @@ class Batch:
             f"extern uint8_t unit_workspace[{sum(sizes)}];", "#endif", "",
         ])  # fmt: skip
         main = "\n".join([
-            '#include "unit.h"', '#include "aot/hooks.h"', *prototypes,
+            '#include "unit.h"', "#include <stdbool.h>", '#include "aot/hooks.h"', *prototypes,
             f'uint8_t unit_workspace[{sum(sizes)}] __attribute__((aligned(16), section(".bss.aot_workspace")));',
             "uint8_t *unit_input_0(void) { return unit_workspace; }",
             f"uint8_t *unit_output_0(void) {{ return &unit_workspace[{starts['out']}]; }}",

@@ -29,6 +29,10 @@
 #error "generated kernels need a compiler with GNU attributes (gcc, clang, armclang)"
 #endif
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "generated kernels and their constants are for little-endian processors: compile without -mbig-endian"
+#endif
+
 /* AOT_REPEAT_16(s) is sixteen times the string s: repeated lines of inline assembly whose number the compiler can count. */
 #define AOT_REPEAT_1(s) s
 #define AOT_REPEAT_2(s) AOT_REPEAT_1(s) AOT_REPEAT_1(s)
@@ -97,16 +101,17 @@
 #define AOT_KERNEL __attribute__((optimize("omit-frame-pointer", "fp-contract=off", "no-tree-loop-distribute-patterns")))
 #endif
 
-/* Core registers that the compiler can give to one block of inline assembly; where a block wants more, the C beside it is
- * compiled.  All 14 that are not sp and pc need a compiler that optimises, no frame pointer (AOT_KERNEL sees to that) and no
- * register for position-independent data. */
+/* Core registers that the compiler can give to one block of inline assembly; where a block wants more, the C beside it is compiled.
+ * GCC gives all 14 but sp and pc where it optimises and none is kept for position-independent data.  Elsewhere there are 11: one is
+ * the frame pointer, and two may be needed for the addresses of operands in memory.  Blocks load words at any address, so a build
+ * with -mno-unaligned-access has none of them. */
 #ifndef AOT_REGISTERS
-#if defined(__clang__)
-#define AOT_REGISTERS 12
-#elif !defined(__OPTIMIZE__) || defined(__PIC__)
-#define AOT_REGISTERS 12
-#else
+#if !defined(__ARM_FEATURE_UNALIGNED)
+#define AOT_REGISTERS 0
+#elif defined(__OPTIMIZE__) && !defined(__clang__) && !defined(__PIC__)
 #define AOT_REGISTERS 14
+#else
+#define AOT_REGISTERS 11
 #endif
 #endif
 
