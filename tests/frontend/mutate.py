@@ -100,7 +100,7 @@ _CHANGES: tuple[Callable[[bytearray, int, random.Random], None], ...] = (
 def examine(data: bytes) -> tuple[list[str], str]:
     """(codes of the problems, what is wrong with the answer or "")."""
     from aot.errors import EXIT_MODEL, AotError
-    from aot.explain import EXPLANATIONS
+    from aot.errors.explanations import codes as known_codes
     from aot.frontend.tflite import from_tflite
 
     try:
@@ -109,7 +109,7 @@ def examine(data: bytes) -> tuple[list[str], str]:
         codes = [p.code for p in error.problems]
         if error.exit_code != EXIT_MODEL:
             return codes, f"exit code {error.exit_code}: {error}"
-        if "E1124" in codes or not set(codes) <= set(EXPLANATIONS):
+        if "E1124" in codes or not set(codes) <= set(known_codes()):
             return codes, str(error)
         return codes, ""
     except BaseException:

@@ -22,15 +22,15 @@ def command(
     quiet: QuietFlag = False,
 ) -> None:
     """Explain an error code, or list them all."""
-    from aot.explain import EXPLANATIONS
+    from aot.errors.explanations import codes, explanation
 
     out = Output(json=as_json, quiet=quiet)
     if code is None:
-        rows = [{"code": c, "title": title} for c, (title, _) in sorted(EXPLANATIONS.items())]
+        rows = [{"code": c, "title": page.title} for c in codes() if (page := explanation(c)) is not None]
         out.table(("code", "meaning"), [(r["code"], r["title"]) for r in rows])
         out.result({"codes": rows})
         return
-    entry = EXPLANATIONS.get(code.upper()) or _operator(code)
+    entry = _of_error(code.upper()) or _operator(code)
     if entry is None:
         message = f"there is no error code or operator '{code}'; aot explain lists the codes, aot ops the operators"
         raise UsageError(Problem("E5008", message))
@@ -38,6 +38,21 @@ def command(
     code = code if ":" in code else code.upper()
     out.line(f"{code}: {title}\n\n{text}")
     out.result({"code": code, "title": title, "text": text})
+
+
+def _of_error(code: str) -> tuple[str, str] | None:
+    """Title and text of an error's page, with its examples."""
+    from aot.errors.explanations import explanation
+
+    page = explanation(code)
+    if page is None:
+        return None
+    text = page.text
+    for word, example in (("Fails", page.fails), ("Works", page.works)):
+        if example is not None:
+            lines = "\n".join(f"    {line}" if line else "" for line in example.code.rstrip("\n").split("\n"))
+            text += f"\n\n{word}:\n\n{lines}"
+    return page.title, text
 
 
 def _operator(name: str) -> tuple[str, str] | None:

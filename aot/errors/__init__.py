@@ -1,8 +1,8 @@
 """The errors that a user can meet: one class per party at fault, one code per problem.
 
 Codes: E10xx malformed file, E11xx inconsistent model, E12xx not supported, E2xxx target and fit, E3xxx tool chain,
-E4xxx verification, E5xxx usage and files, E9xxx our own fault.  `aot explain CODE` prints the text of `EXPLANATIONS`
-(aot/explain.py).
+E4xxx verification, E5xxx usage and files, E9xxx our own fault.  `aot explain CODE` prints the page of the code
+(aot/errors/codes).
 """
 
 from __future__ import annotations

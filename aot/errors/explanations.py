@@ -1,0 +1,66 @@
+"""The long text behind each error code: what it means and what to do.  One Markdown file a code in `codes/`.
+
+A page begins with `# CODE: title`; the explanation follows; then, where a few lines can show it, `## Fails` and `## Works`, each
+with a block of code (`python`, or `sh`) that the tests run: the first must end in this code, the second without an error.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "codes"
+_TITLE = re.compile(r"# (E\d{4}): (\S.*)")
+_BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A block of code; `language` is "python" or "sh"."""
+
+    language: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What `aot explain CODE` prints; `fails` and `works` are None for codes that cannot be shown in a few lines."""
+
+    code: str
+    title: str
+    text: str
+    fails: Example | None = None
+    works: Example | None = None
+
+
+def codes() -> tuple[str, ...]:
+    """Every code that has a page, sorted."""
+    return tuple(sorted(p.stem for p in FOLDER.glob("E*.md")))
+
+
+@cache
+def explanation(code: str) -> Explanation | None:
+    """The page of a code; None where there is none."""
+    path = FOLDER / f"{code}.md"
+    return parse(path.read_text(encoding="utf-8")) if re.fullmatch(r"E\d{4}", code) and path.is_file() else None
+
+
+def parse(page: str) -> Explanation:
+    """A page as written; raises ValueError for one without a title or with an example that has no block."""
+    head, *sections = re.split(r"^## ", page, flags=re.MULTILINE)
+    title, _, text = head.partition("\n")
+    found = _TITLE.fullmatch(title)
+    if found is None or not text.strip():
+        raise ValueError(f"a page begins with '# CODE: title' and a text, not with '{title}'")
+    examples = dict(map(_example, sections))
+    return Explanation(found[1], found[2], text.strip("\n"), examples.get("Fails"), examples.get("Works"))
+
+
+def _example(section: str) -> tuple[str, Example]:
+    name, _, body = section.partition("\n")
+    block = _BLOCK.search(body)
+    if name not in ("Fails", "Works") or block is None:
+        raise ValueError(f"a section is 'Fails' or 'Works' with a block of code, not '{name}'")
+    return name, Example(block[1], block[2])
