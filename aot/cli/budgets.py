@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from aot.errors import Problem, TargetError
@@ -22,11 +23,11 @@ def over_budget(metadata: Mapping[str, Any], *, code_bytes: int = 0, constant_by
     size, most = int(metadata["workspace"]["size"]), options.get("ram_budget")
     if most is not None and size > most:
         text = f"the workspace takes {size:,} B, --ram-budget is {most:,} B: nothing smaller was found"
-        problems.append(Problem("E2021", "; ".join([text, *peak_of(metadata), FORCE]), name))
+        problems.append(Problem("E2021", "; ".join([text, *peak_of(metadata)]), name))
     constants, most = metadata["constants"]["size"] if constant_bytes is None else constant_bytes, options.get("flash_budget")
     if most is not None and constants + code_bytes > most:
         parts = f"constants take {constants:,} B" + (f" and code {code_bytes:,} B" if code_bytes else "")
-        problems.append(Problem("E2022", f"{parts}, --flash-budget is {most:,} B: nothing smaller was found; {FORCE}", name))
+        problems.append(Problem("E2022", f"{parts}, --flash-budget is {most:,} B: nothing smaller was found", name))
     return problems
 
 
@@ -36,4 +37,4 @@ def check_budgets(
     """Raise TargetError (exit 4) for everything that is over a budget, unless `force`."""
     problems = [p for m in models for p in over_budget(m, code_bytes=code_bytes, constant_bytes=constant_bytes)]
     if problems and not force:
-        raise TargetError(*problems)
+        raise TargetError(*(replace(p, message=f"{p.message}; {FORCE}") for p in problems))

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from aot.cli.fitting import Tries, price, price_text
 from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, QuietFlag, TargetName, VerboseFlag, compiles
 from aot.cli.output import Output
+from aot.errors import TargetError
 
 NAME = "check"
 
 
-def fitting_boards(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For each board whether the model's workspace and constants fit its memory, and why not."""
-    from aot.errors import TargetError
+def fitting_boards(tries: Tries) -> list[dict[str, Any]]:
+    """For each board whether the model's workspace and constants fit its memory, as asked for or how, and why not."""
     from aot.micro.board import board_names, load_board
-    from aot.micro.build.project import choose_places
 
     rows = []
     for name in board_names():
         board = load_board(name)
-        problems: list[str] = []
-        if not board.is_host:
-            try:
-                choose_places(board, metadata)
-            except TargetError as error:
-                problems = [p.message for p in error.problems]
-        rows.append({"board": name, "cpu": board.cpu, "fits": not problems, "problems": problems})
+        found, problems = tries.first_fit(board)
+        row = {"board": name, "cpu": board.cpu, "fits": found is not None, "problems": [p.message for p in problems]}
+        rows.append(row | ({} if found is None else price(found, tries.asked)))
     return rows
 
 
-@compiles(leave_out=("name", "opt", "kernels", "flash_budget", "ram_budget", "io", "feed_rows"))
+def show_fits(out: Output, rows: list[dict[str, Any]], tries: Tries) -> None:
+    """The boards that fit as asked for, those that fit in another way, and those that do not."""
+    out.row("fits", ", ".join(row["board"] for row in rows if row["fits"] and not row["options"]))
+    made = {words: found for words, found in tries.made.items() if found is not None}
+    for row in rows:
+        if row["fits"] and row["options"]:
+            out.row("fits", f"{row['board']} {price_text(made[row['options']], tries.asked)}")
+    for row in rows:
+        if not row["fits"]:
+            out.row("too large", f"for {row['board']} in every mode: {'; '.join(row['problems'])}")
+
+
+@compiles(leave_out=("name", "kernels", "io"))
 def command(
     model: ModelPath,
     *,
@@ -41,11 +48,10 @@ def command(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Tell whether MODEL can be compiled, with all problems at once, what memory it needs and which boards have it."""
-    from aot.cli.common import choose_target, compile_model, find_board, import_text, request
+    """Tell whether MODEL can be compiled, with all problems at once, what memory it needs, and where it fits in which mode."""
+    from aot.cli.common import choose_target, find_board, import_text, request
     from aot.frontend.problems import error_of
     from aot.frontend.tflite import check_model
-    from aot.micro.build.project import choose_places
     from aot.report.figures.size import flash_of, operators_of, plan_of
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
@@ -54,25 +60,25 @@ def command(
     error = error_of(check_model(wanted.data, oracle=wanted.oracle))
     if error is not None:
         raise error
+    tries = Tries(wanted)
     with out.working(f"compiling {model.name}"):
-        artifact = compile_model(wanted)
-    meta = artifact.metadata
-    if place is not None and not place.is_host:
-        choose_places(place, meta)
-    boards = fitting_boards(meta)
+        found, problems = tries.first_fit(place)
+        if found is None:
+            raise TargetError(*problems)
+        boards = fitting_boards(tries)
+    meta = tries.asked.metadata
     out.row("import", import_text(wanted))
     out.row("compile", f"{operators_of(meta)}, for {wanted.target}")
     out.row("plan", plan_of(meta))
     out.row("flash", flash_of(meta))
-    out.row("fits", ", ".join(row["board"] for row in boards if row["fits"]))
-    for row in boards:
-        if not row["fits"]:
-            out.row("too large", f"for {row['board']}: {'; '.join(row['problems'])}")
+    if found is not tries.asked:
+        out.row(place.name if place is not None else "budget", f"fits {price_text(found, tries.asked)}")
+    show_fits(out, boards, tries)
     keys = ("name", "shape", "dtype", "scale", "zero_point")
     out.result({
         "ok": True, "model": wanted.name, "problems": [], "target": wanted.target,
         "inputs": [{k: t.get(k) for k in keys} for t in meta["inputs"]],
         "outputs": [{k: t.get(k) for k in keys} for t in meta["outputs"]],
         "macs": meta["macs"], "workspace_bytes": meta["workspace"]["size"], "constant_bytes": meta["constants"]["size"],
-        "boards": boards,
+        "fit": price(found, tries.asked), "boards": boards,
     })  # fmt: skip
