@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#if defined(__ARM_ARCH_6M__)
+#if defined(__arm__)
 uintptr_t aot_stack_noted;
 #endif
 
@@ -69,9 +69,28 @@ static int32_t load(uint32_t set) {
   if (aot_seek(inputs_file, set * set_bytes()) != 0) return -1;
   for (uint32_t i = 0; i < aot_model_inputs; i++) {
     const struct aot_slot slot = aot_model_input(i);
-    if (aot_read(inputs_file, slot.data, slot.bytes) != 0u) return -1;
+    if (slot.data != NULL && aot_read(inputs_file, slot.data, slot.bytes) != 0u) return -1;
   }
   return 0;
+}
+
+/* Of the rows that were read: units from the first to the second reading of the counter, how many, and the lowest stack before. */
+static uint64_t paused;
+static uint32_t rows_read;
+static uintptr_t lowest;
+static int32_t watching;
+
+int32_t aot_harness_row(void *row, uint32_t bytes) {
+  if (watching != 0) {
+    const uintptr_t low = aot_stack_low();
+    if (low < lowest) lowest = low;
+  }
+  const uint64_t before = aot_counter();
+  const uint32_t missing = aot_read(inputs_file, row, bytes);
+  paused += aot_counter() - before;
+  rows_read++;
+  if (watching != 0) aot_stack_paint();
+  return missing == 0u ? 0 : -1;
 }
 
 static int32_t store(void) {
@@ -181,18 +200,33 @@ static uint64_t probe_cost(void) {
   return aot_model_stamps[1] - aot_model_stamps[0];
 }
 
-static void report_layers(uint64_t probe) {
+/* Rows are read while the first layer runs. */
+static void report_layers(uint64_t probe, uint64_t rows) {
   aot_puts(", \"layers\": [");
   for (uint32_t i = 0; i + 1u < stamps; i++) {
-    const uint64_t spent = aot_model_stamps[i + 1u] - aot_model_stamps[i];
+    const uint64_t spent = aot_model_stamps[i + 1u] - aot_model_stamps[i] - (i == 0u ? rows : 0u);
     put_number(i == 0u ? "" : ", ", spent > probe ? spent - probe : 0u);
   }
   aot_puts("]");
 }
 #endif
 
+/* What the rows of the last run took, the calls of aot_harness_row included. */
+static uint64_t row_units(uint64_t overhead) {
+  const uint64_t spent = paused;
+  const uint32_t rows = rows_read;
+  uint8_t nothing = 0;
+  if (rows == 0u) return 0;
+  paused = 0;
+  const uint64_t before = aot_counter();
+  (void)aot_harness_row(&nothing, 0);
+  const uint64_t call = aot_counter() - before - overhead - paused;
+  return spent + rows * call;
+}
+
 struct measured {
   uint64_t units;
+  uint64_t rows;
   uintptr_t stack;
   struct touched touched;
 #if AOT_MODE == AOT_MODE_PROFILE
@@ -206,10 +240,14 @@ static int32_t measure(struct measured *m) {
   paint(PAINT_1);
   aot_model_reset();
   if (load(0) != 0) return fail("inputs.bin is too short");
+  lowest = UINTPTR_MAX;
+  watching = 1;
   aot_stack_paint();
   const uintptr_t top = aot_stack_pointer();
   int32_t status = aot_model_run();
-  const uintptr_t low = aot_stack_low();
+  const uintptr_t end = aot_stack_low();
+  watching = 0;
+  const uintptr_t low = lowest < end ? lowest : end;
   const uintptr_t begin = AOT_STACK_TOP(top);
   m->stack = begin > low ? begin - low : 0u;
   if (status != 0) return fail_run(0, status);
@@ -224,12 +262,16 @@ static int32_t measure(struct measured *m) {
   m->probe = probe_cost();
   stamps = 0;
 #endif
+  paused = 0;
+  rows_read = 0;
   const uint64_t before = aot_counter();
 #if AOT_MODE == AOT_MODE_PROFILE
   aot_layer_hook(0, NULL, 0);
 #endif
   status = aot_model_run();
   m->units = aot_counter() - before - overhead;
+  m->rows = row_units(overhead);
+  m->units -= m->rows;
   aot_counter_stop();
 #if AOT_MODE == AOT_MODE_PROFILE
   m->units -= m->probe * stamps;
@@ -256,7 +298,7 @@ static int32_t run_all(uint32_t sets) {
   put_number(", \"touched\": ", m.touched.bytes);
   put_number(", \"extent\": ", m.touched.end > m.touched.first ? m.touched.end - m.touched.first : 0u);
 #if AOT_MODE == AOT_MODE_PROFILE
-  report_layers(m.probe);
+  report_layers(m.probe, m.rows);
 #endif
   aot_puts("}\n");
   return EXIT_DONE;

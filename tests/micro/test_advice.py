@@ -47,7 +47,7 @@ def test_a_workspace_that_is_too_large() -> None:
 def test_options_that_are_taken_already_are_not_advised() -> None:
     board = load_board("microbit")
     assert problem(board, metadata(workspace=21_000, opt="ram")).endswith("y 10; with --feed-rows towards 5,000")
-    assert problem(board, metadata(workspace=21_000, opt="ram", feed={"rows": 1})).endswith("y 10")
+    assert problem(board, metadata(workspace=21_000, opt="ram", feed={"rows": 1, "row_size": 16})).endswith("y 10")
     rows = metadata(workspace=900_000)
     rows["workspace"] |= {"streaming_bound": 300_000, "fed_bound": 300_000}
     assert problem(board, rows).endswith("--opt ram works towards 300,000, still too much")

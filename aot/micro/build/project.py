@@ -129,8 +129,8 @@ def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
     problems = pool_problems(board, metadata)
     free = {m.name: m.size for m in board.memory}
     tensors = [*metadata["inputs"], *metadata["outputs"]] if metadata.get("io") == "user" else []
-    tensors += metadata["inputs"] if metadata.get("feed") else []
-    buffers = sum(-(-int(t["size"]) // 16) * 16 for t in tensors)
+    sizes = [int(t["size"]) for t in tensors] + ([int(metadata["feed"]["row_size"])] if metadata.get("feed") else [])
+    buffers = sum(-(-size // 16) * 16 for size in sizes)
     harness = _HARNESS_RAM + 8 * len(metadata["layers"])
     fixed = board.stack + buffers + harness
     if fixed > free[board.data]:
@@ -230,7 +230,7 @@ def _project_files(artifact: Artifact, board: Board, places: Places | None) -> d
     files["main.c"] = render(
         "harness_main.c.j2", name=artifact.name, inputs=meta["inputs"], outputs=meta["outputs"], layers=len(meta["layers"]),
         workspace=first_pool(meta["workspace"]), io=meta.get("io", "arena"), stateful=bool(meta.get("stateful", False)),
-        feed=bool(meta.get("feed")), dead=dead_intervals(meta["workspace"], len(meta["layers"])),
+        feed=meta.get("feed"), dead=dead_intervals(meta["workspace"], len(meta["layers"])),
     )  # fmt: skip
     crt = data_folder("crt")
     for path in sorted(crt.glob("include/aot/*.h")):

@@ -89,7 +89,8 @@ def profile_cycles(
         counts = _count(
             project, elf, folder, plugin, inputs, low=min(s[0] for s in spans), high=max(s[1] for s in spans), timeout=timeout
         )
-    entry = next((a for a, _, n in symbols_of(elf) if n == f"{project.artifact.name}_run"), None)
+    first = "feed_begin" if project.artifact.metadata.get("feed") else "run"  # called once a run
+    entry = next((a for a, _, n in symbols_of(elf) if n == f"{project.artifact.name}_{first}"), None)
     if counts is None or entry is None or not counts.get(entry, (0, 0))[0]:
         return None
     runs = counts[entry][0]

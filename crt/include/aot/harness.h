@@ -10,7 +10,7 @@
 #define AOT_MODE_POISON 3
 
 struct aot_slot {
-  void *data;
+  void *data; /* NULL: the input comes row by row */
   uint32_t bytes;
 };
 
@@ -34,6 +34,10 @@ struct aot_slot aot_model_output(uint32_t index);
 uint8_t *aot_model_workspace(void);
 void aot_model_reset(void);
 int32_t aot_model_run(void);
+
+/* The next row of the input, for a model that is fed by rows: straight from inputs.bin, so that no copy of the input is in RAM.
+   What that takes is left out of instructions and stack. 0, or -1. */
+int32_t aot_harness_row(void *row, uint32_t bytes);
 
 /* Reads inputs.bin, runs every set, writes outputs.bin and prints one line of JSON. Returns the exit code. */
 int32_t aot_harness(void);

@@ -30,16 +30,17 @@ static inline uintptr_t aot_stack_low(void) {
 }
 
 /* On Armv6-M the harness's wrapper of the model cannot end in a jump, so it has a frame of its own, which is not the model's: the
-   wrapper notes where that frame ends. Elsewhere there is none, and nothing to execute. */
-#if defined(__ARM_ARCH_6M__)
+   wrapper notes where that frame ends. Elsewhere there is none, and nothing to execute, unless the wrapper feeds rows. */
 extern uintptr_t aot_stack_noted;
-#define AOT_NOTE_STACK() ((void)(aot_stack_noted = aot_stack_pointer()))
-#define AOT_STACK_TOP(top) ((void)(top), aot_stack_noted)
+#define AOT_NOTE_FRAME() ((void)(aot_stack_noted = aot_stack_pointer()))
+#if defined(__ARM_ARCH_6M__)
+#define AOT_NOTE_STACK() AOT_NOTE_FRAME()
 #else
 #define AOT_NOTE_STACK() ((void)0)
-#define AOT_STACK_TOP(top) (top)
 #endif
+#define AOT_STACK_TOP(top) (aot_stack_noted != 0u ? aot_stack_noted : (top))
 #else
+#define AOT_NOTE_FRAME() ((void)0)
 #define AOT_NOTE_STACK() ((void)0)
 #define AOT_STACK_TOP(top) (top)
 static inline uintptr_t aot_stack_pointer(void) { return 0; }
