@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aot.driver.build import Options, build
+from aot.driver.build import build
+from aot.driver.options import Options
 from aot.errors import TargetError
 from aot.micro.board import load_board
 from aot.micro.build.project import choose_places, prepare
