@@ -19,6 +19,7 @@ from aot.executor.codegen.metadata import BuildInfo
 from aot.executor.lower.candidates import lower_group
 from aot.executor.lower.draft import Known
 from aot.executor.lower.groups import cut_groups
+from aot.executor.lower.optimize import Optimized, optimize_functions
 from aot.executor.lower.share_functions import share_functions
 from aot.executor.lower.te_compiler import compile_main
 from aot.executor.plan.bounds import memory_bounds
@@ -98,7 +99,7 @@ def plans_of(main: Function, cpu: Target, *, name: str, options: Options, bound:
 def _attempts(main: Function, cpu: Target, *, name: str, options: Options) -> Callable[[Attempt], Planned | None]:
     """From the fused graph to a plan, each attempt once."""
     known = Known()
-    optimized = cache(optimize)
+    optimized: Optimized = {}
 
     @cache
     def made(attempt: Attempt) -> Planned | None:
@@ -108,7 +109,7 @@ def _attempts(main: Function, cpu: Target, *, name: str, options: Options) -> Ca
         draft = compile_main(main, cpu, name=name, policy=policy, known=known)
         if draft is None:
             return None
-        schedule = draft.map_functions(optimized)
+        schedule = optimize_functions(draft, optimized)
         if attempt.opt != "speed":  # where speed counts, numbers stay constants
             schedule = share_functions(schedule)
         return plan_schedule(replace(schedule, pooling=options.pooling), options.io, tight=attempt.tight)

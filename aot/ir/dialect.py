@@ -28,6 +28,8 @@ class Dialect:
     `to_text(function, name)` prints; `verify(function, name)` raises InternalError where the function is not well-formed.
     `input_types` and `evaluate` are there where a function can be run on arrays alone.  `from_expr` makes a function of an
     expression, None of what is none of this IR.
+    `input_types` and `evaluate` are there where a function can be run on arrays alone; `run(module, name, seed)` where it takes
+    the module: the results of one of its functions on operands drawn with the seed, None where it cannot run on such.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Dialect:
     input_types: Callable[[Any], list[TensorType]] | None = None
     evaluate: Evaluate | None = None
     from_expr: Callable[[Any], BaseFunc | None] | None = None
+    run: Callable[[Any, str, int], list[Array] | None] | None = None
 
 
 _DIALECTS: dict[str, Dialect] = {}

@@ -76,6 +76,22 @@ class DumpIR(Instrument):
         self._number += 1
 
 
+class Stopped(Exception):  # noqa: N818 - what was asked for, no error
+    """Raised by StopAfter."""
+
+
+class StopAfter(Instrument):
+    """Ends the compilation after the first run of a pass: raises Stopped."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def after(self, module: IRModule, running: Pass) -> None:
+        """Stop where this is the pass."""
+        if running.name == self._name:
+            raise Stopped
+
+
 class VerifyIR(Instrument):
     """Runs the verifier of each function's IR after every pass; an InternalError (E9003) names the pass in its notes."""
 
@@ -92,8 +108,8 @@ class VerifyIR(Instrument):
 class CheckSemantics(Instrument):
     """Runs the module on random inputs before and after every pass, and compares bit by bit (E9004).
 
-    Functions of an IR without an evaluator, functions that a pass adds or removes, and ones whose inputs it changes are not
-    compared.
+    Functions that cannot run on drawn operands, functions that a pass adds or removes, and ones whose inputs it changes are not
+    compared.  `compared` counts the comparisons.
     """
 
     def __init__(self, *, seed: int = 0, sets: int = 1) -> None:
@@ -132,6 +148,10 @@ class CheckSemantics(Instrument):
             kind = dialect_of(func)
             if kind.evaluate is not None and kind.input_types is not None:
                 table[name] = self._run(func, kind)
+            elif kind.run is not None:
+                sets = [kind.run(module, name, self._seed + i) for i in range(self._sets)]
+                if None not in sets:
+                    table[name] = [array for one in sets if one is not None for array in one]
         return table
 
     def _run(self, func: BaseFunc, kind: Dialect) -> list[Array]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aot.errors import Problem, UsageError
 from aot.ir.dialect import BaseFunc, dialect_of, function_of
+from aot.ir.op import Array
 from aot.support.caller import call_place
 
 __all__ = ["BaseFunc", "IRModule"]
@@ -17,11 +18,13 @@ __all__ = ["BaseFunc", "IRModule"]
 class IRModule:
     """Functions by name; `main` is the entry. Immutable: passes return a new module.
 
-    `str(module)` is its text, main first.
+    `str(module)` is its text, main first.  `constants`: what is known of the constants of functions that take them as operands,
+    by function and buffer.
     """
 
     functions: Mapping[str, BaseFunc]
     name: str = "model"
+    constants: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
 
     @staticmethod
     def from_expr(expr: Any, *, name: str = "model") -> IRModule:

@@ -13,7 +13,7 @@ import importlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
@@ -357,7 +357,7 @@ def _over_functions(name: str, rule: Callable[[Any, PassContext], Any]) -> Trans
     def transform(module: IRModule, context: PassContext) -> IRModule:
         kind = dialect(name).func_class
         functions = {k: rule(f, context) if isinstance(f, kind) else f for k, f in module.functions.items()}
-        return IRModule(functions, module.name)
+        return replace(module, functions=functions)
 
     return transform
 

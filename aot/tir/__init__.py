@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aot.ir.dialect import Dialect, register_dialect
+from aot.tir.evaluate import run_drawn
 from aot.tir.function import PrimFunc
 from aot.tir.printer import print_func
 from aot.tir.verify import verify
@@ -13,5 +14,6 @@ register_dialect(
         PrimFunc,
         to_text=lambda func, name: print_func(func, name),
         verify=lambda func, _name: verify(func),
+        run=run_drawn,
     )
 )

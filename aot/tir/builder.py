@@ -24,6 +24,11 @@ class IRBuilder:
         self._scratch: list[Buffer] = []
         self._names: dict[str, int] = {}
 
+    @property
+    def name(self) -> str:
+        """Of the function that is built."""
+        return self._name
+
     def _fresh(self, name: str) -> str:
         n = self._names.get(name, 0)
         self._names[name] = n + 1

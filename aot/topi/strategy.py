@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar
 
+from aot.errors import Problem, UsageError
 from aot.ir.op import Array
 from aot.relay.expr import Call, Expr, Function, Var
 from aot.target.target import Target
@@ -59,8 +60,11 @@ Lower = Callable[[Group, Target, str], Lowered]
 
 @dataclass(frozen=True, slots=True)
 class Impl:
-    """A kernel family: `accepts` says exactly which groups it takes, the highest plevel among those that accept is chosen.
+    """A kernel family: `accepts` says exactly which groups it takes.
 
+    Every family that accepts a group is lowered and priced; which one a layer gets is decided by cost, over all layers together
+    (aot.executor.select).  `plevel` is the order in which they are listed: it decides between kernels of equal cost, and for
+    functions that are lowered alone.
     `small`: made for its scratch memory, so only in the running where the workspace is limited.
     `for_repeated`: only for layers whose weights other layers have too.
     """
@@ -78,7 +82,9 @@ _IMPLS: dict[str, list[Impl]] = {}
 
 
 def register_impl(impl: Impl) -> Impl:
-    """Enter a kernel; `anchor` "*" means any group (the generic path from te rules)."""
+    """Enter a kernel; `anchor` "*" means any group (the generic path from te rules).  E5102 for a second one of the name."""
+    if any(known.name == impl.name for known in _IMPLS.get(impl.anchor, ())):
+        raise UsageError(Problem("E5102", f"the kernel {impl.name} for {impl.anchor} is registered twice"))
     _IMPLS.setdefault(impl.anchor, []).append(impl)
     return impl
 
@@ -113,13 +119,3 @@ def implementations(anchor: str) -> tuple[Impl, ...]:
     """All kernels for groups anchored at that operator, best plevel first, then by name; the "*" ones last."""
     own = sorted(_IMPLS.get(anchor, ()), key=lambda i: (-i.plevel, i.name))
     return (*own, *sorted(_IMPLS.get("*", ()), key=lambda i: (-i.plevel, i.name)))
-
-
-def all_implementations() -> tuple[Impl, ...]:
-    return tuple(i for anchor in sorted(_IMPLS) for i in implementations(anchor) if i.anchor == anchor)
-
-
-def select_impl(group: Group, target: Target) -> Impl | None:
-    """The first kernel, in the order of `implementations`, that accepts the group; None where none does."""
-    name = getattr(group.anchor.op, "name", "")
-    return next((i for i in implementations(name) if i.accepts(group, target)), None)

@@ -141,6 +141,27 @@ def test_dump_in_every_form(cli: Cli) -> None:
     assert "int32_t digits_run(" in c
 
 
+def test_dump_stops(cli: Cli) -> None:
+    text = cli("dump", SMALL, "--stop-after", "unroll_loop", "--format", "tir").out
+    assert "prim_func" in text
+    assert text == cli("dump", SMALL, "--stop-after", "UnrollLoop").out
+    assert text != cli("dump", SMALL, "--format", "tir").out
+    assert "E5030" in cli("dump", SMALL, "--stop-after", "nothing").err
+    assert "E5009" in cli("dump", SMALL, "--stop-after", "fuse_ops", "--format", "c").err
+
+
+def test_dump_all(cli: Cli) -> None:
+    made = cli("dump", SMALL, "--all", "steps", "--json").json["files"]
+    assert sorted(made) == sorted(str(p) for p in Path("steps").iterdir())
+    assert made[0].endswith("00_input.relay")
+    assert made[-1].endswith("_simplify.tir")
+    assert "E5004" in cli("dump", SMALL, "--all", "steps").err
+
+
+def test_compile_verifies_passes(cli: Cli) -> None:
+    assert "give the same after a pass as before it" in cli("compile", SMALL, "--verify-passes").out
+
+
 def test_dump_after_each_pass(cli: Cli) -> None:
     passes = cli("dump", SMALL, "--list").out.split()
     assert passes.index("infer_type") < passes.index("fuse_ops") < passes.index("flatten_buffer")

@@ -8,15 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aot.driver.build import compile_model
 from aot.errors import InternalError
 from aot.ir.dialect import Dialect, dialect, dialect_of, register_dialect
-from aot.ir.instrument import CheckSemantics, DumpIR, Timing, VerifyIR, random_inputs
+from aot.ir.instrument import CheckSemantics, DumpIR, StopAfter, Stopped, Timing, VerifyIR, random_inputs
 from aot.ir.module import IRModule
-from aot.ir.transform import Pass, PassContext
+from aot.ir.transform import Instrument, Pass, PassContext
 from aot.ir.type import TensorType
 from aot.relay.expr import Call, Expr, Function, const, post_order, rewrite
 from aot.relay.transform import pipeline
+from aot.tir.function import PrimFunc
+from aot.tir.transform import pipeline as tir_pipeline
 from tests.relay.toy import Net, ScaleAttrs
+from tests.tir.kernels import conv
 
 
 def _module() -> IRModule:
@@ -95,7 +99,7 @@ def test_check_semantics_finds_a_lost_output() -> None:
     wide = _module()
     main = wide["main"]
     assert isinstance(main, Function)
-    with PassContext(instruments=(CheckSemantics(),)), pytest.raises(InternalError, match="E9004"):
+    with PassContext(instruments=(CheckSemantics(),)), pytest.raises(InternalError, match=r"E9004"):
         Pass("shorter", shorter)(wide)
     assert len(post_order(main.body)) > 1
 
@@ -118,3 +122,62 @@ def test_random_inputs(dtype: str) -> None:
     assert (first != other).any()
     if dtype in ("int8", "int4"):
         assert (first.min(), first.max()) == ((-128, 127) if dtype == "int8" else (-8, 7))
+
+
+def _loops(module: IRModule) -> tuple[str, PrimFunc]:
+    ((name, func),) = module.functions.items()
+    assert isinstance(func, PrimFunc)
+    return name, func
+
+
+def test_check_semantics_runs_loop_nests() -> None:
+    check = CheckSemantics(sets=2)
+    module = IRModule({"conv": conv()})
+    with PassContext(instruments=(VerifyIR(), check)):
+        tir_pipeline()(module)
+    assert check.compared == len(tir_pipeline().passes)
+
+
+def test_check_semantics_finds_a_wrong_loop_pass() -> None:
+    def shorter(module: IRModule, context: PassContext) -> IRModule:
+        name, func = _loops(module)
+        return module.with_function(name, func.with_body(func.body[:-1]))
+
+    with PassContext(instruments=(CheckSemantics(),)), pytest.raises(InternalError, match=r"E9004.*shorter.*conv"):
+        Pass("shorter", shorter)(IRModule({"conv": conv()}))
+
+
+def test_every_pass_of_a_model_is_checked() -> None:
+    """The relay passes see the graph, those over loop nests all kernels in one module, with their constants."""
+    model = Path(__file__).parents[1] / "models" / "graph_branches_concat.tflite"
+    check, seen = CheckSemantics(), Seen()
+    with PassContext(instruments=(VerifyIR(), check, seen)):
+        functions = {f.name for f in compile_model(model).functions}
+    loops = [module for module in seen.modules if "main" not in module.functions]
+    assert len(loops) == len(tir_pipeline().passes)
+    assert all(len(module.functions) >= len(functions) > 1 for module in loops)
+    assert all(module.constants for module in loops)
+    assert check.compared == sum(len(m.functions) for m in seen.modules) - seen.changes
+
+
+class Seen(Instrument):
+    """Keeps the modules, and counts the functions that a pass adds."""
+
+    def __init__(self) -> None:
+        self.modules: list[IRModule] = []
+        self.changes = 0
+        self._before = 0
+
+    def before(self, module: IRModule, running: Pass) -> None:
+        self._before = len(module.functions)
+
+    def after(self, module: IRModule, running: Pass) -> None:
+        self.modules.append(module)
+        self.changes += len(module.functions) - self._before
+
+
+def test_stop_after() -> None:
+    seen = Seen()
+    with PassContext(instruments=(seen, StopAfter("canonicalize"))), pytest.raises(Stopped):
+        pipeline()(_module())
+    assert 0 < len(seen.modules) < len(pipeline().passes)

@@ -40,6 +40,9 @@ PlanFile = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="Draw the memory plan as .svg, or write it as .json; replaces FILE.")
 ]
 
+VerifyPasses = Annotated[
+    bool, typer.Option("--verify-passes", help="Run every function before and after each pass, and compare (E9003, E9004).")
+]
 StackFlag = Annotated[
     bool, typer.Option("--stack-bound", help="State the worst-case stack in the header; takes the cross compiler.")
 ]
@@ -101,6 +104,19 @@ def check_forms(form: str, plan: Path | None) -> None:
         raise UsageError(Problem("E5009", f"--plan {plan}: name a file that ends in .svg or .json"))
 
 
+def compile_checked(wanted: Request, out: Output) -> Artifact:
+    """The artifact, with every function run before and after each pass (E9003, E9004)."""
+    from aot.cli.common import compile_model
+    from aot.ir.instrument import CheckSemantics, VerifyIR
+    from aot.ir.transform import PassContext
+
+    check = CheckSemantics()
+    with PassContext(instruments=(VerifyIR(), check)):
+        artifact = compile_model(wanted)
+    out.row("passes", f"{check.compared} runs of functions give the same after a pass as before it")
+    return artifact
+
+
 @compiles()
 def command(
     models: Models,
@@ -113,6 +129,7 @@ def command(
     plan: PlanFile = None,
     share: Share = False,
     stack_bound: StackFlag = False,
+    verify_passes: VerifyPasses = False,
     force: Force = False,
     over: ForceOverBudget = False,
     as_json: JsonFlag = False,
@@ -141,7 +158,7 @@ def command(
     path = output or Path("out") / (wanted.name if form == "c" else f"{wanted.name}.tar")
     (check_library if form == "mlf" else check_folder)(path, force=force)
     with out.working(f"compiling {model.name}"):
-        artifact = compile_model(wanted)
+        artifact = compile_checked(wanted, out) if verify_passes else compile_model(wanted)
         if place is not None and not place.is_host:
             from aot.micro.build.project import choose_places
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +28,14 @@ Format = Annotated[
     str | None,
     typer.Option("--format", metavar="relay|tir|c", help="Which functions; default: all of the module.", show_default=False),
 ]
+StopAfter = Annotated[
+    str | None,
+    typer.Option("--stop-after", metavar="PASS", help="Compile no further than the first run of PASS.", show_default=False),
+]
+AllFolder = Annotated[
+    Path | None,
+    typer.Option("--all", metavar="DIR", help="A file for the module before the first pass and after each.", show_default=False),
+]
 ListFlag = Annotated[bool, typer.Option("--list", help="Only the names of the passes, in the order in which they run.")]
 
 
@@ -41,8 +51,18 @@ def module_text(module: IRModule, form: str | None) -> str:
     return "\n".join(parts)
 
 
+def new_folder(folder: Path) -> Path:
+    """The folder, which must be empty where it exists (E5004, E5005)."""
+    from aot.cli.files import check_usable
+
+    check_usable(folder)
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(Problem("E5004", f"'{folder}' is not empty; name a new folder"))
+    return folder
+
+
 def modules_by_pass(steps: Sequence[tuple[Pass, IRModule]]) -> dict[str, IRModule]:
-    """What each pass left, by its name in the order of the last run: kernels go through the loop-nest passes one by one."""
+    """What each pass left, by its name in the order of the last run; kernels that are tried later join those that were there."""
     found: dict[str, IRModule] = {}
     for step, module in steps:
         before = found.pop(step.name, None)
@@ -67,6 +87,8 @@ def command(
     *,
     after: After = None,
     form: Format = None,
+    stop_after: StopAfter = None,
+    folder: AllFolder = None,
     list_passes: ListFlag = False,
     target: TargetName = None,
     board: BoardName = None,
@@ -75,7 +97,9 @@ def command(
 ) -> None:
     """Print MODEL as graph (relay), as loop nests (tir) or as C, after any pass."""
     from aot.cli.common import choose_target, compile_model, find_board, request
-    from aot.ir.transform import Instrument, PassContext
+    from aot.ir.instrument import DumpIR, Stopped
+    from aot.ir.instrument import StopAfter as Stop
+    from aot.ir.transform import Instrument, PassContext, get_pass
 
     class Record(Instrument):
         """Keeps every module that a pass returns."""
@@ -85,18 +109,29 @@ def command(
 
     if form not in (None, "relay", "tir", "c"):
         raise UsageError(Problem("E5009", f"--format {form}: choose one of relay, tir, c"))
+    if form == "c" and stop_after is not None:
+        raise UsageError(Problem("E5009", "--stop-after ends before there is C; choose --format relay or tir"))
     out = Output(json=as_json)
+    files = None if folder is None else DumpIR(new_folder(folder))
+    stop = None if stop_after is None else Stop(get_pass(stop_after).name)
     steps: list[tuple[Pass, IRModule]] = []
     wanted = request(model, options, target=choose_target(target, find_board(board) if board else None))
-    with PassContext(instruments=(Record(),)):
+    artifact = None
+    with PassContext(instruments=[i for i in (Record(), files, stop) if i is not None]), suppress(Stopped):
         artifact = compile_model(wanted)
+    if artifact is not None and stop_after is not None:
+        raise UsageError(Problem("E5009", f"--stop-after {stop_after}: the pass did not run"))
     modules = modules_by_pass(steps)
     names = list(dict.fromkeys(step.name for step, _ in steps))
     if list_passes:
         out.line("\n".join(names))
         out.result({"passes": names})
         return
-    if form == "c":
+    if files is not None:
+        out.line("\n".join(str(path) for path in files.files))
+        out.result({"model": wanted.name, "files": [str(path) for path in files.files]})
+        return
+    if form == "c" and artifact is not None:
         shown, text = "codegen_c", "\n".join(f"/* {file} */\n{content}" for file, content in artifact.files.items())
     else:
         shown, text = pick(modules, after, form)

@@ -195,7 +195,7 @@ class _Emitter:
     def _call(self, func: PrimFunc, operands: Sequence[Region | Expr]) -> None:
         key = next((k for k, f in self.callees.items() if f is func), None)
         if key is None:
-            key = f"callee_{len(self.callees)}"
+            key = f"{self.b.name}_callee_{len(self.callees)}"
             self.callees[key] = func
         self.b.append(CallPrim(key, tuple(operands)))
 
@@ -273,7 +273,7 @@ def emit(
     return Cascade(b.finish(attrs), main.callees, {"params": stream} if stream.size else {})
 
 
-FEED = "feed"
+FEED = "{}_feed"
 """The callee of a fed cascade that takes one row."""
 
 
@@ -293,7 +293,7 @@ def _feed(
     """Append calls of FEED for all rows to `main`, those outside of the image with the row next to them, which is not read."""
     nest, whole = main.nest, externals[0]
     row = replace(whole, shape=(1, 1, *whole.shape[2:]))
-    b = IRBuilder(f"{name}_feed")
+    b = IRBuilder(FEED.format(name))
     inner = emitter(b, (row, *externals[1:]))
     number = Var("number")
     inner.arrive(0, number)
@@ -304,8 +304,8 @@ def _feed(
         inside = maximum(minimum(p, whole.shape[1] - 1), 0)
         operands: list[Region | Expr] = [Region(main.externals[0], inside * row.size, whole.dtype)]
         operands += [Region(buffer, imm(0), buffer.dtype) for buffer in buffers if buffer is not None]
-        main.b.append(CallPrim(FEED, (*operands, p)))
-    return {**inner.callees, FEED: func}
+        main.b.append(CallPrim(FEED.format(name), (*operands, p)))
+    return {**inner.callees, FEED.format(name): func}
 
 
 def _macs(nest: Nest, work: Sequence[Work]) -> int:

@@ -18,7 +18,7 @@ from aot.executor.select.selection import Candidate
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
 from aot.relay.expr import Function
-from aot.tir.transform import optimize
+from aot.tir.transform import trial
 
 STYLES = (Style(1), Style(1, wide=True), Style(2), Style(4))
 """What is tried for each layer of a cascade."""
@@ -106,7 +106,7 @@ class Items:
         if apart <= limit or rest + max(sizes) > limit:
             return apart
         if (i, k) not in self._wholes:
-            self._wholes[i, k] = self._peak_of(i, i, replace(call, func=optimize(candidate.lowered.func)))
+            self._wholes[i, k] = self._peak_of(i, i, replace(call, func=trial(candidate.lowered.func)))
         return self._wholes[i, k]
 
     def _peak_of(self, first: int, last: int, call: LayerCall) -> int:

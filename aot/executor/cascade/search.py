@@ -108,7 +108,7 @@ def build_cascade(schedule: Schedule, item: Item, parts: Sequence[Part], *, fed:
     types = [t.type for t in chain.externals]
     cascade = emit(chain.nest, work, types, name=f"cascade_{item.first}", span=span, fed=fed)
     func = cascade.func
-    feed = (FEED, *chain.nest.arrivals()) if fed else None
+    feed = (FEED.format(f"cascade_{item.first}"), *chain.nest.arrivals()) if fed else None
     call = LayerCall(
         func, chain.externals, calls[-1].outputs, cascade.constants, span=span,
         ops=tuple(sorted({op for c in calls for op in c.ops})), callees={k: Callee(f) for k, f in cascade.callees.items()},

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aot.ir.module import IRModule
-from aot.ir.transform import Sequential
+from aot.ir.transform import PassContext, Sequential
 from aot.tir.function import PrimFunc
 from aot.tir.transform.flatten_buffer import flatten, flatten_buffer
 from aot.tir.transform.merge_functions import Merged, merge_functions, sharing_key, structural_key
@@ -22,6 +24,7 @@ __all__ = [
     "simplified",
     "simplify",
     "structural_key",
+    "trial",
     "unroll",
     "unroll_loop",
 ]
@@ -30,6 +33,12 @@ __all__ = [
 def pipeline() -> Sequential:
     """simplify, unroll_loop, flatten_buffer, simplify: from a kernel's own text to what the code generator prints."""
     return Sequential((simplify, unroll_loop, flatten_buffer, simplify), "tir")
+
+
+def trial(func: PrimFunc) -> PrimFunc:
+    """As `optimize`, for a function that is looked at and thrown away: no instrument of the context watches."""
+    with replace(PassContext.current(), instruments=()):
+        return optimize(func)
 
 
 def optimize(func: PrimFunc) -> PrimFunc:
