@@ -18,6 +18,7 @@ from aot.micro.build.toolchain import Tool
 from aot.micro.run.runner import LayerResult, RunResult, run
 from aot.report.measure.compare import Comparison, compare_sets
 from aot.report.measure.divergence import find_divergence
+from aot.report.measure.faults import explain_difference, with_zeros
 from aot.report.measure.fingerprint import fingerprint
 from aot.report.measure.reference import find_reference
 from aot.report.measure.sets import Sets
@@ -37,7 +38,8 @@ class Verification:
     """What `verify` found; figures are None where the board cannot tell them (the host counts no instructions).
 
     `first_divergence` names the first layer, in order of execution, whose output differs from the reference's tensor, or only the
-    output that differs where no layer could be compared; `divergence` is the whole of it, as in a report.
+    output that differs where no layer could be compared; `divergence` is the whole of it, as in a report.  `known_fault`: the
+    entry of `KNOWN_FAULTS` that is all of the difference, and who agrees with us.
     """
 
     model: str
@@ -67,6 +69,7 @@ class Verification:
     stack_bound: int | None
     heap_bytes: int | None
     poisoned_exact: bool | None = None
+    known_fault: Mapping[str, Any] | None = None
     layers: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
     def to_json(self) -> dict[str, Any]:
@@ -104,15 +107,16 @@ def verify(
     timed = run(project, sets.inputs[:1], mode="profile", timeout=timeout).layers if profile and project.board.tick else ()
     progress("run", run_text(project.board, len(sets)))
     poisoned = _poisoned(project, sets, result, timeout=timeout) if poison else None
-    first, rest = None, None
+    first, rest, fault = None, None, None
     if not comparison.exact:
         progress("search", "the first operator that differs")
         first, rest = find_divergence(
             model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
         )
+        fault = explain_difference(model, oracle=meta["oracle"], first=first, inputs=sets.inputs, actual=result.outputs)
     print_ = fingerprint(project, sets, result.outputs)
     found = summary(artifact, project.board, comparison, result, by=by, facts=facts, timed=timed, fingerprint=print_)
-    return replace(found, first_divergence=first, divergence=rest, poisoned_exact=poisoned)
+    return replace(found, first_divergence=first, divergence=rest, poisoned_exact=poisoned, known_fault=fault)
 
 
 def _poisoned(project: Project, sets: Sets, plain: RunResult, *, timeout: float | None) -> bool:
@@ -122,12 +126,15 @@ def _poisoned(project: Project, sets: Sets, plain: RunResult, *, timeout: float 
 
 
 def expected_outputs(model: bytes, sets: Sets, *, oracle: str, outputs: int) -> tuple[Sequence[Sequence[Array]], str]:
-    """What must come out, and who says so (E4010 where the reference refuses these inputs)."""
+    """What must come out, zeros where an operator leaves that open, and who says so.
+
+    E4010 where the reference refuses these inputs.
+    """
     if sets.expected is not None:
-        return sets.expected, sets.expected_by
+        return with_zeros(model, sets.expected), sets.expected_by
     reference = find_reference(model, oracle, outputs=outputs)
     try:
-        return reference.outputs(sets.inputs), reference.name
+        return with_zeros(model, reference.outputs(sets.inputs)), reference.name
     except RuntimeError as error:  # what the engines raise when a kernel fails, such as DIV for a divisor of 0
         reason = " ".join(str(error).split())
         raise VerificationError(Problem("E4010", f"{reference.name} refuse the inputs ({sets.origin}): {reason}")) from None

@@ -1,0 +1,146 @@
+"""Where the reference is not what to compare with: kernels known to be wrong, and places that an operator leaves unwritten.
+
+A model whose outputs differ because of a known fault is not taken for exact: the first layer that differs must be an operator of
+the table, every output must be what the graph interpreter makes of the model, which has that operator right, and the operator
+alone must be what the other engine makes of it, where it has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aot.frontend.extract import NotAloneError, extract
+from aot.frontend.flexbuffer import read_map
+from aot.frontend.problems import Problems
+from aot.frontend.view import ModelView, OperatorView, parse
+from aot.ir.op import Array
+from aot.report.measure.compare import compare_sets, difference
+from aot.report.measure.reference import graph, tflm
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFault:
+    """`opcode` on data of one of `dtypes` is wrong in the reference kernels of `engine`, in these `versions`.
+
+    `what` is wrong, `example` shows it in one line, `source` tells where it comes from.
+    """
+
+    opcode: str
+    dtypes: tuple[str, ...]
+    engine: str
+    versions: str
+    what: str
+    example: str
+    source: str
+
+
+KNOWN_FAULTS: tuple[KnownFault, ...] = (
+    KnownFault(
+        "SUM",
+        ("int8", "int16"),
+        "litert",
+        "ai-edge-litert 2.1 to 2.3",
+        "the reference kernel reads and writes the codes as uint8",
+        "eight times -128 of scale 1 are -1, not -128",
+        "tflite/kernels/reduce.cc, QuantizedMeanOrSum of kReference: GetTensorData<uint8_t> for every type",
+    ),
+)
+
+
+def known_fault(opcode: str, dtype: str, *, oracle: str) -> KnownFault | None:
+    """The entry of an operator on data of `dtype`."""
+    found = (f for f in KNOWN_FAULTS if f.opcode == opcode and dtype in f.dtypes and f.engine == oracle)
+    return next(found, None)
+
+
+def explain_difference(
+    model: bytes,
+    *,
+    oracle: str,
+    first: Mapping[str, Any],
+    inputs: Sequence[Sequence[Array]],
+    actual: Sequence[Sequence[Array]],
+) -> dict[str, Any] | None:
+    """Why outputs differ, if a known fault of the reference is all of it, else None.
+
+    `first` is the first divergence, `actual[set][output]` what the compiled model gave for `inputs[set][input]`.
+    """
+    view = parse(model, Problems())
+    if view is None or len(first.get("ops", ())) != 1:
+        return None
+    op = view.subgraphs[0].operators[first["ops"][0]]
+    fault = known_fault(op.opcode, view.subgraphs[0].tensors[op.inputs[0]].dtype, oracle=oracle)
+    if fault is None:
+        return None
+    own = graph(model, oracle)
+    if not compare_sets(own.outputs(inputs), actual).exact:
+        return None
+    assert own.tensors is not None
+    engine, agrees = _other_engine(model, first, own.tensors(inputs[first["set"]]))
+    if agrees is False:
+        return None
+    words = {"operator": fault.opcode, "what": fault.what, "example": fault.example, "versions": fault.versions}
+    return {**words, "layer": first["layer"], "compared_with": engine}
+
+
+def _other_engine(model: bytes, first: Mapping[str, Any], tensors: Mapping[int, Array]) -> tuple[str | None, bool | None]:
+    """TFLM's name and whether it gives the operator's result for the same operands; (None, None) where it cannot be asked."""
+    try:
+        alone = extract(model, first["ops"], first["tensor"])
+    except NotAloneError:
+        return None, None
+    engine = tflm(alone.data, 1)
+    if engine is None or any(t not in tensors for t in alone.inputs):
+        return None, None
+    wanted = tensors[first["tensor"]]
+    ((found,),) = engine.outputs([[tensors[t] for t in alone.inputs]])
+    return engine.name, difference(found.reshape(wanted.shape), wanted) is None
+
+
+# --- places that an operator leaves as they are
+
+DETECTION = "TFLite_Detection_PostProcess"
+
+
+def with_zeros(model: bytes, sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    """Reference outputs with zeros in the places that are not defined: detections behind the last one.
+
+    The reference leaves there what an earlier run had written; the compiled model writes zeros.
+    """
+    view = parse(model, Problems())
+    slots = [] if view is None else [s for op in view.subgraphs[0].operators if (s := _detection(view, op)) is not None]
+    return [_zeroed(outputs, slots) for outputs in sets]
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """Positions among the graph's outputs: the number of detections, and what has `rows` rows, `each` for every one of them."""
+
+    number: int
+    filled: tuple[int, ...]
+    rows: int
+    each: int
+
+
+def _detection(view: ModelView, op: OperatorView) -> _Slots | None:
+    outputs = list(view.subgraphs[0].outputs)
+    if op.opcode != "CUSTOM" or op.custom_name != DETECTION or len(op.outputs) != 4 or op.outputs[3] not in outputs:
+        return None
+    rows = view.subgraphs[0].tensors[op.outputs[1]].shape[-1]
+    most = int(read_map(op.custom_options)["max_detections"])  # the converter has read them before
+    filled = tuple(outputs.index(t) for t in op.outputs[:3] if t in outputs)
+    return _Slots(outputs.index(op.outputs[3]), filled, rows, rows // most)
+
+
+def _zeroed(outputs: Sequence[Array], slots: Sequence[_Slots]) -> list[Array]:
+    found = list(outputs)
+    for s in slots:
+        used = int(found[s.number].reshape(-1)[0]) * s.each
+        for position in s.filled:
+            found[position] = np.array(found[position])
+            found[position].reshape(s.rows, -1)[used:] = 0
+    return found

@@ -1,0 +1,110 @@
+"""Faults of the reference that are known, and places that it leaves unwritten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aot.driver.build import build
+from aot.micro.board import load_board
+from aot.micro.build.project import prepare
+from aot.report.measure.faults import KNOWN_FAULTS, with_zeros
+from aot.report.measure.sets import Sets, rule_sets
+from aot.report.measure.verify import verify
+from aot.testing import HAVE_LITERT, HAVE_TFLM, ModelBuilder, Quant, reference_sets, tflm_reference
+from tests.cli.helper import Cli
+from tests.op._one_op import Spec, const, one_op
+from tests.op.vision.test_detection import case
+from tests.report.measure.test_verify import broken, needs_gcc, validate
+
+needs_litert = pytest.mark.skipif(not HAVE_LITERT, reason="ai-edge-litert is not installed")
+
+
+def sum_model(dtype: str = "int8") -> bytes:
+    quant = Quant(1.0, 0)
+    return one_op("SUM", [Spec((2, 8), dtype, quant), const([1])], [Spec((2,), dtype, quant)], keep_dims=False)
+
+
+@needs_litert
+@pytest.mark.skipif(not HAVE_TFLM, reason="tflite-micro is not installed")
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_the_table_s_example(dtype: str) -> None:
+    """Eight times -128 in either engine; the day that this fails the fault is mended, and its versions are to be noted."""
+    (fault,) = KNOWN_FAULTS
+    assert dtype in fault.dtypes
+    data = np.full((2, 8), -128, dtype)
+    (wrong,), right = reference_sets(sum_model(dtype), [[data]])[0], tflm_reference(sum_model(dtype), [data])[0]
+    assert right.ravel().tolist() == [-128 if dtype == "int8" else -1024] * 2
+    assert wrong.ravel().tolist() != right.ravel().tolist()
+    if dtype == "int8":
+        assert wrong[0] == -1
+        assert fault.example == f"eight times -128 of scale 1 are {wrong[0]}, not {right[0]}"
+
+
+@needs_gcc
+@needs_litert
+def test_a_known_fault_is_told_and_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, cli = tmp_path / "sum.tflite", Cli(capsys)
+    path.write_bytes(sum_model())
+    command = ["verify", path, "--board", "host", "-o", tmp_path / "out"]
+    done = cli(*command, "--json")
+    assert done.code == 0, done.err
+    validate(done.json)
+    assert not done.json["exact"]
+    assert done.json["known_fault"]["operator"] == "SUM"
+    assert not HAVE_TFLM or done.json["known_fault"]["compared_with"].startswith("tflite-micro")
+    assert cli(*command, "--no-accept-known-faults").code == 5
+    assert "differs from the reference, which is wrong here" in " ".join(cli(*command).out.split())
+
+
+@needs_gcc
+@needs_litert
+@pytest.mark.parametrize("faults", [1, 2])
+def test_another_fault_is_not_accepted(faults: int) -> None:
+    """With a wrong FULLY_CONNECTED before the SUM the known fault is not all of the difference."""
+    b, rng = ModelBuilder(), np.random.default_rng(0)
+    x = b.tensor("x", (2, 8), "int8", scale=0.1, zero_point=0)
+    tensors = [b.tensor(f"t{i}", (2, 4), "int8", scale=0.1, zero_point=0) for i in range(2)]
+    weights = b.tensor("w", (4, 8), "int8", scale=0.05, zero_point=0, data=rng.integers(-128, 128, (4, 8)).astype(np.int8))
+    axis = b.tensor("axis", (1,), "int32", data=np.array([1], np.int32))
+    total = b.tensor("total", (2,), "int8", scale=0.2, zero_point=0)
+    b.op("FULLY_CONNECTED", [x, weights, -1], [tensors[0]], version=4)
+    b.op("SUM", [tensors[0], axis], [total], version=1, keep_dims=False)
+    model = b.build([x], [total])
+    artifact = build(model, target="host", name="sums")
+    if faults == 1:
+        project = prepare(artifact, load_board("host"))
+        found = verify(model, artifact, project, rule_sets(artifact.metadata["inputs"], 2))
+        assert found.known_fault is not None
+        return
+    (layer,) = (x["index"] for x in artifact.metadata["layers"] if x["op"] == "FULLY_CONNECTED")
+    bad = broken(artifact, layer)
+    found = verify(model, bad, prepare(bad, load_board("host")), rule_sets(bad.metadata["inputs"], 2))
+    assert not found.exact
+    assert found.known_fault is None
+
+
+def test_places_behind_the_last_detection_are_zeros() -> None:
+    model, _ = case("float32", 10, 0, max_classes_per_detection=2)
+    outputs = [np.ones(s, np.float32) for s in ((1, 12, 4), (1, 12), (1, 12))]
+    for count in (0, 2, 6):
+        (found,) = with_zeros(model, [[*outputs, np.array([count], np.float32)]])
+        assert [int(f.reshape(12, -1)[:, 0].sum()) for f in found[:3]] == [2 * count] * 3
+    assert all(o.all() for o in outputs), "the given arrays stay"
+
+
+@needs_gcc
+@needs_litert
+def test_detections_of_one_set_do_not_show_in_the_next(tmp_path: Path) -> None:
+    """The reference keeps the first set's boxes where the second has fewer; that is no difference."""
+    model, inputs = case("float32", 30, 3, nms_score_threshold=0.9)
+    few = [inputs[0], np.minimum(inputs[1], np.float32(0.2))]
+    raw: list[list[Any]] = reference_sets(model, [inputs, few])
+    assert raw[1][3][0] == 0
+    assert raw[1][1].any(), "the reference has stale values"
+    artifact = build(model, target="host", name="boxes")
+    sets = Sets((tuple(inputs), tuple(few)))
+    assert verify(model, artifact, prepare(artifact, load_board("host")), sets).exact
