@@ -18,8 +18,9 @@ as_root() {
   fi
 }
 
-# The Debian packages behind the programs that are missing.
+# The Debian packages behind the programs that are missing. Clang is for tests only, which are skipped without it.
 missing_packages() {
+  [ "${1:-}" != full ] || have clang || ls /usr/bin/clang-[1-9]* >/dev/null 2>&1 || printf '%s\n' clang
   have arm-none-eabi-gcc || printf '%s\n' gcc-arm-none-eabi
   arm_header || printf '%s\n' libnewlib-arm-none-eabi
   have qemu-system-arm || printf '%s\n' qemu-system-arm
@@ -40,7 +41,7 @@ find_python() {
 }
 
 install_packages() {
-  packages=$(missing_packages | tr '\n' ' ')
+  packages=$(missing_packages "$@" | tr '\n' ' ')
   [ -n "$packages" ] || return 0
   have apt-get || fail "this needs the Debian packages (or what your system calls them): $packages"
   say "setup: installing $packages"
@@ -64,7 +65,7 @@ install_python() {
   printf '%s\n' "$wanted" >>"$stamp"
 }
 
-install_packages
+if [ $# = 0 ]; then install_packages full; else install_packages; fi
 case "${1:-}" in
   demo)
     install_python ""

@@ -60,7 +60,7 @@ def command(
     from aot.cli.common import compile_model, find_board, import_text, request
     from aot.cli.output_folder import check_replaceable, write_folder
     from aot.micro.build.project import prepare
-    from aot.micro.build.stack import with_stack_bound
+    from aot.micro.build.stack import StatedStack, built_by, with_stack_bound
     from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, plan_of, ram_of
     from aot.report.measure.verify import image_facts
 
@@ -79,9 +79,8 @@ def command(
         files = project_files(project, image)
         if facts.stack_bound is not None:
             header = f"{artifact.name}.h"
-            files[header] = with_stack_bound(
-                artifact.files[header], name=artifact.name, bound=facts.stack_bound, tool=facts.compiler.split()[0]
-            )
+            stack = StatedStack(facts.stack_bound, built_by(project))
+            files[header] = with_stack_bound(artifact.files[header], name=artifact.name, stack=stack)
         write_folder(folder, files, force=force)
     meta = artifact.metadata
     out.row("import", import_text(wanted))
