@@ -197,7 +197,8 @@ def _check_scales(tensor: TensorView, scales: np.ndarray[tuple[int, ...], np.dty
     """Scales are finite and positive.
 
     Weights may have negative ones: MCUNet's have, and the reference multiplies on.  A constant of nothing but zeros may have
-    scale 0, which converters give the initial states of recurrent networks, and so may biases, whose scale says nothing new.
+    scale 0, which converters give the initial states of recurrent networks, and so may what follows from it, which the graph
+    walk judges, and biases, whose scale says nothing new.
     """
     bad = ~np.isfinite(scales)
     if tensor.data is None or scales.size <= 1:
@@ -210,9 +211,9 @@ def _check_scales(tensor: TensorView, scales: np.ndarray[tuple[int, ...], np.dty
 
 
 def _may_be_zero(tensor: TensorView) -> bool:
-    """Whether nothing is lost with a scale of 0: a bias, or a constant whose values are all zero."""
+    """Whether nothing may be lost with a scale of 0: a bias, a constant whose values are all zero, what is computed."""
     if tensor.data is None or tensor.quant is None or tensor.quant.zero_points.size != 1:
-        return False
+        return tensor.data is None
     return tensor.dtype in ("int32", "int64") or bool((tensor.data == tensor.quant.zero_points[0]).all())
 
 
@@ -250,6 +251,8 @@ def _check_interface(graph: SubgraphView, problems: Problems) -> bool:
                 message = f"graph {what} {position} is tensor {index}, which does not exist"
                 problems.add("E1103", message, _place(graph))
                 sound = False
+            elif (quant := graph.tensors[index].quant) is not None and (quant.scales == 0).any():
+                problems.add("E1111", f"scale 0 of a graph {what} is not a positive number", graph.tensors[index].where)
     for index, count in Counter(graph.inputs).items():
         if count > 1 and 0 <= index < len(graph.tensors):
             problems.add("E1119", "it is more than one of the graph's inputs", graph.tensors[index].where)

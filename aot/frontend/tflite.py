@@ -267,6 +267,8 @@ class GraphWalk:
         except AotError:
             raise
         except Exception as error:
+            if isinstance(error, ArithmeticError | ValueError) and self._has_zero_scale(op):
+                self._refuse(op, "E1206", "it divides by the scale of an operand or of its result, which is 0")
             # A converter met values that its author did not think of.  The file is to blame as far as its user is
             # concerned; the tests treat this code as a fault of ours.
             self._refuse(op, "E1124", f"the converter does not understand it ({type(error).__name__}: {error})")
@@ -289,6 +291,10 @@ class GraphWalk:
         elif found.shape != shape and not unknown:
             shapes = f"{list(shape)} is declared, but {list(found.shape)} follows from the operands"
             self._refuse(op, "E1120", f"shape of result {position}: {shapes}")
+        if declared.quant is not None and 0 in declared.quant.scale:
+            value = _evaluate(expr)
+            if value is None or (value != declared.quant.zero_point[0]).any():
+                self._refuse(op, "E1111", f"result {position} has a scale of 0, and is not known to be zero")
         if found.dtype != declared.dtype:
             self._refuse(op, "E1120", f"type of result {position}: {declared.dtype} is declared, not {found.dtype}")
 
@@ -304,6 +310,10 @@ class GraphWalk:
             self._refuse(op, "E1217", f"with result {position} the tensors take more than {check.MAX_TOTAL_BYTES} bytes together")
         if not found.size and needs_elements(op):
             self._refuse(op, "E1121", f"result {position} has no elements")
+
+    def _has_zero_scale(self, op: OperatorView) -> bool:
+        tensors = (self.graph.tensors[i] for i in (*op.inputs, *op.outputs) if i != ABSENT)
+        return any(t.quant is not None and bool((t.quant.scales == 0).any()) for t in tensors)
 
     def _check_operands(self, op: OperatorView) -> None:
         if needs_elements(op) and op.input(0) != ABSENT and not self.input_type(op, 0).size:

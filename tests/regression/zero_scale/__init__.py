@@ -1,0 +1,1 @@
+"""A constant of zeros may have a scale of 0."""
