@@ -12,7 +12,7 @@ import pytest
 from aot.cli.__main__ import run
 from aot.errors import ToolchainError
 from aot.micro.board import load_board
-from aot.micro.build.project import Places, render
+from aot.micro.build.project import Places, linker_script
 from aot.micro.run.zephyr import cpu_of, zephyr_version
 from tests.micro.projects import DIGITS, ROOT, TWO_IO, need
 
@@ -38,7 +38,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "VERSION").write_text("VERSION_MAJOR = 3\nVERSION_MINOR = 4\nPATCHLEVEL = 99\n")
     (tmp_path / "ZephyrConfig.cmake").write_text(CONFIG.format(root=ROOT, python=sys.executable, standin=STANDIN))
     place = Places("SSRAM1", "SSRAM1", "SSRAM23", "SSRAM23")
-    (tmp_path / "board.ld").write_text(render("board.ld.j2", board=load_board("mps2-an385"), place=place, pools=[]))
+    (tmp_path / "board.ld").write_text(linker_script(load_board("mps2-an385"), place, []))
     monkeypatch.setenv("ZEPHYR_BASE", str(tmp_path))
     monkeypatch.delenv("ZEPHYR_MODULES", raising=False)
     return tmp_path

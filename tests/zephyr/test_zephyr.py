@@ -19,7 +19,7 @@ import pytest
 
 from aot.cli.__main__ import run
 from aot.micro.board import load_board
-from aot.micro.build.project import Places, render
+from aot.micro.build.project import Places, linker_script
 from aot.micro.run.zephyr import zephyr_version
 from tests.micro.projects import DIGITS, need, new
 from tests.zephyr.golden import HEADER, arrays, header
@@ -71,7 +71,7 @@ def build(application: Path, module: Path, folder: Path, *defines: str) -> subpr
     folder.mkdir(exist_ok=True)
     board = load_board("mps2-an385")
     script = folder / "board.ld"
-    script.write_text(render("board.ld.j2", board=board, place=Places("SSRAM1", "SSRAM1", "SSRAM23", "SSRAM23"), pools=[]))
+    script.write_text(linker_script(board, Places("SSRAM1", "SSRAM1", "SSRAM23", "SSRAM23"), []))
     settings = [
         f"-DZephyr_DIR={STANDIN}", f"-DEXTRA_ZEPHYR_MODULES={module}", f"-DSTANDIN_RUNTIME={ROOT / 'crt'}",
         f"-DSTANDIN_SCRIPT={script}", f"-DPython3_EXECUTABLE={sys.executable}", *defines,

@@ -32,7 +32,7 @@ Title = Annotated[str | None, typer.Option("--title", help="The project's name; 
 Again = Annotated[bool, typer.Option("--force", help="Replace the generated files of an existing project.")]
 
 
-@compiles(leave_out=("name", "io", "feed_rows"))
+@compiles(leave_out=("name", "io"))
 def command(
     folder: Folder,
     models: Models,

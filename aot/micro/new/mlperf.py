@@ -51,6 +51,8 @@ def _check(spec: Spec) -> None:
         dtypes = {i["dtype"] for i in (*part.artifact.metadata["inputs"], *part.artifact.metadata["outputs"])}
         if not dtypes <= {*_INTEGERS, "float32"}:
             problems.append(f"{part.name} has tensors of {', '.join(sorted(dtypes))}")
+        if part.artifact.metadata.get("feed"):
+            problems.append(f"{part.name} is fed by rows, but the runner sends a whole input")
     if spec.board.uart is None:
         problems.append(f"{spec.board.name} has no [uart] in its board.toml")
     if problems:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from aot.micro.new.library import target_of
-from tests.micro.projects import DIGITS, TWO_IO, arduino_header, need, new, sh, snapshot
+from tests.micro.projects import DIGITS, ROOT, TWO_IO, arduino_header, need, new, sh, snapshot
 
+FED = ROOT / "tests" / "models" / "depthwise_multiplier8.tflite"
 WARNINGS = "-Wall -Wextra -Werror"
 
 
@@ -71,3 +72,13 @@ def test_platformio_project(tmp_path: Path) -> None:
     sh(f"gcc {WARNINGS} -Ilib/p/src -c lib/p/src/*.c", cwd=tmp_path / "p")
     command = f"g++ -std=c++17 {WARNINGS} -Ilib/p/src src/main.cpp *.o -o demo && ./demo"
     assert sh(command, cwd=tmp_path / "p") == "PASS digits: 0 outputs differ\n"
+
+
+@pytest.mark.slow
+def test_a_library_that_is_fed_by_rows(tmp_path: Path) -> None:
+    need("gcc", "g++")
+    new(tmp_path / "p", FED, "--kind", "platformio", "--board", "mps2-an385", "--feed-rows", "--name", "fed")
+    (tmp_path / "p" / "Arduino.h").write_text(arduino_header("host"))
+    sh(f"gcc {WARNINGS} -Ilib/p/src -c lib/p/src/*.c", cwd=tmp_path / "p")
+    command = f"g++ -std=c++17 {WARNINGS} -I. -Ilib/p/src src/main.cpp *.o -o demo && ./demo"
+    assert sh(command, cwd=tmp_path / "p") == "PASS fed: 0 outputs differ\n"
