@@ -205,8 +205,6 @@ def convert_sub(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 def _exponent(scale: float) -> int | None:
     """log2 of a scale that is a power of two (CheckedLog2: to within a thousandth)."""
-    if not scale:
-        return None
     exact = math.log2(np.float32(scale))
     nearest = round_half_away(exact)
     return nearest if abs(exact - nearest) < 1e-3 else None
@@ -216,7 +214,7 @@ def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorTyp
     """Right shifts of the operands where int16 operands are added by shifting; None for the general method."""
     if types[0].dtype != "int16" or not op.option("pot_scale_int16"):
         return None
-    logs = [_exponent(require_quant(ctx, op, t, may_be_zero=True)[0]) for t in types]
+    logs = [_exponent(require_quant(ctx, op, t)[0]) for t in types]
     if logs[0] is None or logs[1] is None or logs[2] is None:
         return None
     shifts = logs[2] - logs[0], logs[2] - logs[1]
@@ -229,7 +227,7 @@ def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorTyp
 def _attrs(ctx: ConvertContext, op: OperatorView, *, sign: int) -> AddAttrs:
     """The multipliers as AddPrepare and PrepareGeneralSubOp compute them."""
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, LEFT_SHIFT, may_be_zero=True)
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, LEFT_SHIFT)
     lo, hi = fused_range(ctx, op, types[2])
     pot = _pot_shifts(ctx, op, types)
     if pot is not None:

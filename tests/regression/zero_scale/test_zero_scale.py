@@ -31,13 +31,19 @@ def state(op: str, *, filled: int = 0, scale: float = 0.0) -> bytes:
     return b.build([x], [y])
 
 
-@pytest.mark.parametrize("op", ["MUL", "ADD", "SUB", "FULLY_CONNECTED"])
+@pytest.mark.parametrize("op", ["MUL", "FULLY_CONNECTED"])
 def test_a_state_of_zeros(op: str) -> None:
     check(state(op))
 
 
 def codes(model: bytes) -> set[str]:
     return {p.code for p in check_model(model)}
+
+
+@pytest.mark.parametrize("op", ["ADD", "SUB"])
+def test_sums_have_no_meaning(op: str) -> None:
+    """The reference stops its whole process at a multiplier of 0."""
+    assert codes(state(op)) == {"E1206"}
 
 
 def test_other_scales_are_none() -> None:
