@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 
 def run_with_zephyr(
-    out: Output, model: Path, board: str, options: CompileOptions, *, choose_sets: Callable[[Artifact], Sets], timeout: float
+    out: Output,
+    model: Path,
+    board: str,
+    options: CompileOptions,
+    *,
+    choose_sets: Callable[[Artifact], Sets],
+    check: Callable[[bytes, Artifact, Sets], None],
+    timeout: float,
 ) -> tuple[Verification, Artifact]:
     """Run the model in an application of Zephyr's, whose configuration says which core it is compiled for, and compare."""
     from aot.cli.common import compile_model, import_text, request
@@ -29,6 +36,7 @@ def run_with_zephyr(
     wanted = request(model, options, target="cortex-m3")  # for the tensors; the core is not known yet
     like = compile_model(wanted)
     sets = choose_sets(like)
+    check(wanted.data, like, sets)
     out.row("import", import_text(wanted))
     with out.working(f"building and running {model.name} with Zephyr on {board}"):
         found, artifact = verify_on_zephyr(

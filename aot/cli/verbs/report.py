@@ -15,7 +15,7 @@ import typer
 from aot.cli.files import check_usable, write_file
 from aot.cli.options import DEFAULT_BOARD, CompileOptions, JsonFlag, QuietFlag, Timeout, VerboseFlag, compiles
 from aot.cli.output import Output, paint
-from aot.cli.verbs.verify import InputsFile, RandomCount
+from aot.cli.verbs.verify import InputsFile, RandomCount, RequireFlag
 from aot.errors import EXIT_DOES_NOT_FIT, EXIT_VERIFICATION, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
 def work(job: Job) -> Report:
     """One model on one board; runs in a process of its own."""
     from aot.cli.common import compile_model, find_board, request
-    from aot.cli.verbs.verify import choose_sets
+    from aot.cli.verbs.verify import choose_sets, require
     from aot.micro.build.project import prepare
     from aot.report.figures.report import make_report
 
@@ -136,6 +136,7 @@ def work(job: Job) -> Report:
     wanted = request(job.model, o["compile"], target=place.cpu, board=place)
     artifact = compile_model(wanted)
     sets = choose_sets(artifact, o["inputs"], o["random"], oracle=wanted.oracle)
+    require(wanted.data, artifact, sets, wanted=o.get("require_reference", False))
     return make_report(wanted.data, artifact, prepare(artifact, place), sets, timeout=o["timeout"], folder=o.get("folder"))
 
 
@@ -204,6 +205,7 @@ def command(
     inputs: InputsFile = None,
     random: RandomCount = None,
     options: CompileOptions,
+    require_reference: RequireFlag = True,
     timeout: Timeout = 0.0,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -218,6 +220,7 @@ def command(
     check_usable(output)
     gate = open_gate(budget, baseline, accept=accept, allow=allow)
     how = {"compile": options, "inputs": inputs, "random": random, "timeout": timeout or None, "folder": output}
+    how["require_reference"] = require_reference
     job_list = make_jobs(models, board, how)
     with progress(out, len(job_list)) as done:
         found = bundle(*run_jobs(work, job_list, processes=jobs, done=done))

@@ -57,6 +57,14 @@ FaultsFlag = Annotated[
 ]
 ProfileFlag = Annotated[bool, typer.Option("--profile/--no-profile", help="Count the instructions of each layer, too.")]
 
+RequireFlag = Annotated[
+    bool,
+    typer.Option(
+        "--require-reference/--no-require-reference",
+        help="Exit 6 where the reference is not installed or does not take the model, instead of using the compiler's own.",
+    ),
+]
+
 
 def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None, *, oracle: str) -> Sets:
     """The sets that the command line asks for."""
@@ -83,6 +91,8 @@ def show(out: Output, found: Verification, artifact: Artifact) -> None:
     from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, ram_of, slowest_of, time_of
 
     out.rule()
+    if not found.reference_independent:
+        out.line(" " + paint(own_word(found.reference), "yellow"))
     verdict = paint("bit-exact", "green") if found.exact else paint("exact, the others DIFFER", "red")
     worst = "" if found.exact else f" by up to {found.max_abs_diff}"
     out.row("outputs", f"{found.sets_exact}/{found.sets} sets {verdict}{worst}, reference: {found.reference}")
@@ -111,6 +121,11 @@ def fault_text(fault: Mapping[str, Any]) -> str:
     other = f"; {fault['compared_with']} agrees with the compiled model" if fault["compared_with"] else ""
     here = f"layer {fault['layer']}, {fault['operator']}, {fault['versions']}"
     return f"differs from the reference, which is wrong here ({here}): {fault['what']}; {fault['example']}{other}"
+
+
+def own_word(reference: str) -> str:
+    """The warning that nobody but this compiler said what is right."""
+    return f"NOT compared with an independent reference: {reference}; --require-reference makes this an error"
 
 
 def show_divergence(out: Output, found: Mapping[str, Any], *, top: int = 10) -> None:
@@ -189,6 +204,7 @@ def command(
     profile: ProfileFlag = True,
     poison: PoisonFlag = False,
     accept_known_faults: FaultsFlag = True,
+    require_reference: RequireFlag = False,
     timeout: Timeout = 0.0,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -205,8 +221,9 @@ def command(
     check_usable(output)
     if board is not None and board.startswith("zephyr:"):
         choose = partial(choose_sets, inputs=inputs, count=random, oracle=options.oracle)
+        check = partial(require, wanted=require_reference)
         found, artifact = run_with_zephyr(
-            out, model, board.removeprefix("zephyr:"), options, choose_sets=choose, timeout=timeout
+            out, model, board.removeprefix("zephyr:"), options, choose_sets=choose, check=check, timeout=timeout
         )  # fmt: skip
         show(out, found, artifact)
         conclude(out, found)
@@ -216,6 +233,7 @@ def command(
     with out.working(f"compiling {model.name}"):
         artifact = compile_model(wanted)
         sets = choose_sets(artifact, inputs, random, oracle=options.oracle)
+        require(wanted.data, artifact, sets, wanted=require_reference)
     out.row("import", import_text(wanted))
     out.row("compile", f"{operators_of(artifact.metadata)}, for {wanted.target}")
     out.row("plan", plan_of(artifact.metadata))
@@ -234,6 +252,14 @@ def command(
     for line in again:
         out.row("again", line)
     conclude(out, found, accept_faults=accept_known_faults)
+
+
+def require(model: bytes, artifact: Artifact, sets: Sets, *, wanted: bool) -> None:
+    """Raise E3031 where a reference is `wanted`, the sets bring no outputs along, and there is none but our own."""
+    from aot.report.measure.reference import check_reference
+
+    if wanted and sets.expected is None:
+        check_reference(model, artifact.metadata["oracle"], outputs=len(artifact.metadata["outputs"]))
 
 
 def conclude(out: Output, found: Verification, *, accept_faults: bool = True) -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from aot.driver.oracles import engine_of
+from aot.errors import Problem, ToolchainError
 from aot.ir.op import Array
+
+OWN = "the graph interpreter"
+"""Begins the name of the compiler's own interpreter, which is no independent word on what is right."""
 
 RunSets = Callable[[Sequence[Sequence[Array]]], list[list[Array]]]
 RunTensors = Callable[[Sequence[Array]], dict[int, Array]]
+
+
+_PACKAGES = {"litert": "ai-edge-litert", "tflm": "tflite-micro"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +28,11 @@ class Reference:
     name: str
     outputs: RunSets
     tensors: RunTensors | None = None
+
+    @property
+    def independent(self) -> bool:
+        """Whether somebody else than this compiler says what is right."""
+        return not self.name.startswith(f"{OWN}, as ")
 
 
 def installed(package: str) -> str | None:
@@ -82,11 +94,11 @@ def tflm(model: bytes, output_count: int) -> Reference | None:
     have = installed("tflite-micro")
     if have is None:
         return None
-    from tflite_micro.python.tflite_micro import runtime
-
     try:
+        from tflite_micro.python.tflite_micro import runtime
+
         interpreter = runtime.Interpreter.from_bytes(model)
-    except (RuntimeError, ValueError):
+    except (ImportError, RuntimeError, ValueError):  # ImportError: half installed, or built for another machine
         return None
 
     def run(inputs: Sequence[Array]) -> list[Array]:
@@ -106,18 +118,28 @@ def graph(model: bytes, oracle: str) -> Reference:
 
     main = from_tflite(model, oracle=oracle)["main"]
     assert isinstance(main, Function)
-    return Reference(
-        "the graph interpreter", lambda sets: [evaluate(main, s) for s in sets], lambda inputs: evaluate_all(main, inputs)[1]
-    )
+    return Reference(OWN, lambda sets: [evaluate(main, s) for s in sets], lambda inputs: evaluate_all(main, inputs)[1])
 
 
 def find_reference(model: bytes, oracle: str, *, outputs: int) -> Reference:
-    """The engine that the oracle names where it is installed and takes the model, else our interpreter."""
+    """The engine that the oracle names where it is installed and takes the model, else our interpreter, whose name says why."""
     own = plugged(model, oracle)
     if own is not None:
         return own
     engine = litert(model) if oracle == "litert" else tflm(model, outputs)
-    return engine or graph(model, oracle)
+    if engine is not None:
+        return engine
+    package = _PACKAGES[oracle]
+    why = f"{package} is not installed" if installed(package) is None else f"{package} does not take the model"
+    return replace(graph(model, oracle), name=f"{OWN}, as {why}")
+
+
+def check_reference(model: bytes, oracle: str, *, outputs: int) -> None:
+    """Raise ToolchainError E3031 where outputs could be compared with our own interpreter only."""
+    found = find_reference(model, oracle, outputs=outputs)
+    if not found.independent:
+        message = f"there is no reference but {found.name}: pip install '{_PACKAGES[oracle]}', or give --no-require-reference"
+        raise ToolchainError(Problem("E3031", message))
 
 
 def plugged(model: bytes, oracle: str) -> Reference | None:

@@ -20,7 +20,7 @@ from aot.report.measure.compare import Comparison, compare_sets
 from aot.report.measure.divergence import find_divergence
 from aot.report.measure.faults import explain_difference, with_zeros
 from aot.report.measure.fingerprint import fingerprint
-from aot.report.measure.reference import find_reference
+from aot.report.measure.reference import OWN, find_reference
 from aot.report.measure.sets import Sets
 
 SCHEMA = "aot-verify/1"
@@ -47,6 +47,7 @@ class Verification:
     oracle: str
     opt: str
     reference: str
+    reference_independent: bool
     sets: int
     exact: bool
     sets_exact: int
@@ -196,6 +197,7 @@ def summary(
         oracle=meta["oracle"],
         opt=meta["opt"],
         reference=by,
+        reference_independent=not by.startswith(f"{OWN}, as "),
         sets=comparison.sets,
         exact=comparison.exact,
         sets_exact=comparison.sets - len(comparison.bad_sets),
