@@ -19,11 +19,13 @@ class Artifact:
 
     `files` maps file names (`kws.h`, `kws.c`, `kws_kernels.c`, `kws_params.c`) to their text.
     `metadata` is the content of `metadata.json` (docs/metadata.md), plain JSON values only.
+    `graph` is the model as a graph of kernel calls (docs/python.md), where it was built in this process.
     """
 
     name: str
     files: Mapping[str, str]
     metadata: Mapping[str, Any]
+    graph: Mapping[str, Any] | None = None
 
     def export(self, folder: Path) -> list[Path]:
         """Write all files below `folder` (created when missing); return their paths."""

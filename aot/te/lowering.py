@@ -225,7 +225,7 @@ class _Lowering:
         if isinstance(new, Load) and isinstance(new.buffer, Tensor):
             source = new.buffer
             made = next((s for s in self._stages if s.tensor is source), None)
-            indices = new.indices if made is None else self._geometry[made].index(new.indices)
+            indices = new.indices if made is None else self._geometry[made].index(new.indices, self._ranges)
             return Load(self._buffers[source], indices, new.dtype)
         return new
 

@@ -13,6 +13,7 @@ from aot.tir.analysis.bounds import Interval, interval
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Call, Expr, Load, Var
 from aot.tir.functor import Cloner, loads, walk_expr
+from aot.tir.transform.simplify import simplified_expr
 
 Body = Expr | Reduce
 Ranges = dict[Var, Interval]
@@ -38,12 +39,12 @@ class Geometry:
     elements: tuple[Expr, ...]
     guards: tuple[Expr, ...] = field(default=())
 
-    def index(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    def index(self, indices: Sequence[Expr], ranges: Ranges) -> tuple[Expr, ...]:
         """Indices of the tensor as indices of the buffer."""
         out: list[Expr] = []
         for index, start in zip(indices, self.starts, strict=True):
             whole = not start.terms and not start.offset
-            out.append(index if whole else affine(index).plus(start, -1).expr())
+            out.append(index if whole else affine(simplified_expr(index, ranges)).plus(start, -1).expr())
         return tuple(out)
 
 
@@ -89,7 +90,7 @@ def needed_part(
     tensor: Tensor, readers: Sequence[Geometry], *, fixed: set[Var], ranges: Ranges
 ) -> tuple[list[Affine], list[int]]:  # fmt: skip
     """(starts, sizes) of the smallest box that holds all that the readers read while the `fixed` variables keep their values."""
-    boxes = [_box(load, fixed, ranges) for g in readers for load in _reads(tensor, g)]
+    boxes = [_box(load, fixed, ranges) for g in readers for load in _reads(tensor, g, ranges)]
     starts: list[Affine] = []
     sizes: list[int] = []
     for dim, extent in enumerate(tensor.shape):
@@ -105,11 +106,12 @@ def needed_part(
     return starts, sizes
 
 
-def _reads(tensor: Tensor, reader: Geometry) -> Iterator[Load]:
+def _reads(tensor: Tensor, reader: Geometry, ranges: Ranges) -> Iterator[Load]:
+    """The accesses, their indices in terms of loops."""
     cloner = Cloner(reader.places)
     for load in loads(value_of(reader.body)):
         if load.buffer is tensor:
-            yield Load(tensor, tuple(cloner.expr(i) for i in load.indices), load.dtype)
+            yield Load(tensor, tuple(simplified_expr(cloner.expr(i), ranges) for i in load.indices), load.dtype)
 
 
 def _box(load: Load, fixed: set[Var], ranges: Ranges) -> list[tuple[Affine, int, int]]:

@@ -14,6 +14,7 @@ from aot.tir.functor import Cloner
 from aot.tir.intrin import TensorIntrin
 from aot.tir.printer import print_stmt
 from aot.tir.stmt import Block, For, If, Let, Region, Stmt, Store
+from aot.tir.transform.simplify import simplified_expr
 
 MAX_STORES = 1 << 14
 """Stores of a nest that are compared."""
@@ -25,8 +26,9 @@ class MismatchError(Exception):
 
 @dataclass(slots=True)
 class _Binding:
-    """The parameters of the description: buffers as (buffer, start), scalars as expressions."""
+    """The parameters of the description: buffers as (buffer, start), scalars as expressions; ranges of the loops around."""
 
+    ranges: Mapping[Var, Interval]
     buffers: dict[Buffer, tuple[Buffer, Affine]] = field(default_factory=dict)
     scalars: dict[Var, Expr] = field(default_factory=dict)
 
@@ -38,7 +40,7 @@ def match_intrinsic(
 
     The description has to make the same stores in the same order.
     """
-    binding = _Binding()
+    binding = _Binding(ranges)
     try:
         stores = _pairs(_run((loop,)), _run(intrin.desc.body))
         for actual, wanted in stores:
@@ -103,7 +105,8 @@ def _element(binding: _Binding, actual: Place, wanted: Place) -> None:
     (buffer, indices, dtype), (param, param_indices, param_dtype) = actual, wanted
     if dtype != param_dtype or buffer.dtype != param.dtype or dtype != buffer.dtype:
         raise MismatchError(f"{buffer.name} is {dtype}, {param.name} of the description {param_dtype}")
-    start = affine(flat_index(buffer, indices)).plus(affine(flat_index(param, param_indices)), -1)
+    place = simplified_expr(flat_index(buffer, indices), binding.ranges)
+    start = affine(place).plus(affine(flat_index(param, param_indices)), -1)
     known = binding.buffers.setdefault(param, (buffer, start))
     if known[0] is not buffer:
         raise MismatchError(f"{param.name} of the description would be {known[0].name} and {buffer.name}")

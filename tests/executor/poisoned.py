@@ -10,7 +10,7 @@ import numpy as np
 
 from aot.executor.artifact import Artifact
 from aot.micro.run.poison import dead_intervals
-from aot.runtime.module import Module
+from aot.runtime.module import HostModel
 from tests.c_tools import shared_library
 
 PROBE = """#include <stdint.h>
@@ -22,7 +22,7 @@ void aot_layer_hook(int32_t layer, const void *out, uint32_t bytes) {
 """
 
 
-def build_together(artifacts: Sequence[Artifact], folder: Path) -> list[Module]:
+def build_together(artifacts: Sequence[Artifact], folder: Path) -> list[HostModel]:
     """One library with all of them; their names must differ."""
     (folder / "probe.c").write_text(PROBE)
     files = [folder / "probe.c"]
@@ -30,10 +30,10 @@ def build_together(artifacts: Sequence[Artifact], folder: Path) -> list[Module]:
         artifact.export(folder)
         files += [folder / name for name in artifact.files if name.endswith(".c")]
     library = shared_library(files, folder / "together.so", "-DAOT_HOOKS=1")
-    return [Module(library, a.metadata) for a in artifacts]
+    return [HostModel(library, a.metadata) for a in artifacts]
 
 
-def run_poisoned(module: Module, inputs: Sequence[np.ndarray], value: int) -> list[np.ndarray]:
+def run_poisoned(module: HostModel, inputs: Sequence[np.ndarray], value: int) -> list[np.ndarray]:
     """The outputs, with `value` in the whole workspace before the run and in every byte that the plan gives up after a layer."""
     workspace = module.metadata["workspace"]
     size = int(workspace["size"])
@@ -50,7 +50,7 @@ def run_poisoned(module: Module, inputs: Sequence[np.ndarray], value: int) -> li
     return module.run(inputs, on_layer=after)
 
 
-def touched_end(module: Module, inputs: Sequence[np.ndarray]) -> int:
+def touched_end(module: HostModel, inputs: Sequence[np.ndarray]) -> int:
     """The end of the bytes of the workspace that a run writes; with two paints, as a byte may happen to get one of them."""
     memory = workspace_of(module)
     touched = np.zeros(len(memory), bool)
@@ -61,7 +61,7 @@ def touched_end(module: Module, inputs: Sequence[np.ndarray]) -> int:
     return int(touched.nonzero()[0].max(initial=-1)) + 1
 
 
-def workspace_of(module: Module) -> np.ndarray:
+def workspace_of(module: HostModel) -> np.ndarray:
     """The bytes of the model's workspace."""
     name, size = module.metadata["name"], int(module.metadata["workspace"]["size"])
     library = ctypes.CDLL(str(module.library))

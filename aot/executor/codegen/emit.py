@@ -10,6 +10,7 @@ import numpy as np
 from aot.executor.artifact import Artifact
 from aot.executor.codegen.c_files import Program, interface_files
 from aot.executor.codegen.c_names import Names
+from aot.executor.codegen.graph import make_graph
 from aot.executor.codegen.layer import Layer
 from aot.executor.codegen.link import function_table, named_functions
 from aot.executor.codegen.lower_main import make_main
@@ -81,7 +82,7 @@ def emit(planned: Planned, *, target: Target, info: BuildInfo) -> Executable:
     metadata = make_metadata(schedule, layout=layout, layers=layers, arrays=arrays, names=c_names, target=target, info=info)
     program = Program(schedule, layout, layers, functions, arrays, c_names)
     files = interface_files(program, target=target, metadata=metadata)
-    artifact = Artifact(schedule.name, files, metadata)
+    artifact = Artifact(schedule.name, files, metadata, make_graph(schedule, layers, arrays, tensors))
     return Executable(schedule, layout, layers, functions, arrays, main, artifact)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from aot.ir.transform import PassContext, prim_func_pass
@@ -23,9 +24,14 @@ def simplified(func: PrimFunc) -> PrimFunc:
     return func.with_body(_without_dead(_Simplifier().body(func.body)))
 
 
+def simplified_expr(expr: Expr, ranges: Mapping[Var, Interval]) -> Expr:
+    """An equal expression, as `simplified` would make it where its variables have the given ranges."""
+    return _Simplifier(ranges).expr(expr)
+
+
 class _Simplifier:
-    def __init__(self) -> None:
-        self._ranges: dict[Var, Interval] = {}
+    def __init__(self, ranges: Mapping[Var, Interval] | None = None) -> None:
+        self._ranges: dict[Var, Interval] = dict(ranges or {})
         self._values: dict[Var, Expr] = {}
         self._interval = Intervals(self._ranges).of
         self._done: dict[int, tuple[Expr, Expr]] = {}

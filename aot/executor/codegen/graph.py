@@ -1,0 +1,92 @@
+"""The model as a graph of kernel calls, in plain data: what the graph executor of aot.runtime runs (docs/python.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aot.executor.codegen.layer import Layer
+from aot.executor.schedule import LayerCall, Schedule, TensorRef
+from aot.support.text import printable
+from aot.target.source_module import ConstArray
+
+SCHEMA = "aot-graph/1"
+
+
+def make_graph(schedule: Schedule, layers: Sequence[Layer], arrays: Sequence[ConstArray], tensors: Sequence[int]) -> dict[str, Any]:
+    """Nodes in the order of execution, tensors, and storage: one for each tensor that is not a view of another.
+
+    The plan of the workspace is not in it, so that a run of the graph is an independent check of that plan.  `tensors` are the
+    numbers of the constant tensors' arrays.
+    """
+    table = _Tensors(schedule, arrays, tensors)
+    nodes: list[dict[str, Any]] = [
+        {"op": "input", "name": printable(t.name, limit=200), "outputs": [table.number(t)]} for t in schedule.inputs
+    ]
+    for i, layer in enumerate(layers):
+        call = layer.call
+        nodes.append(
+            {
+                "op": "kernel",
+                "name": printable(call.outputs[0].name, limit=200) if call.outputs else f"layer {i}",
+                "layer": i,
+                "function": layer.function,
+                "kernel": call.func.attrs.kernel,
+                "ops": list(call.ops),
+                "inputs": [table.number(t) for t in call.inputs],
+                "outputs": [table.number(t) for t in call.outputs],
+                "constants": [arrays[k].name for k in layer.constants],
+                "scratch": [b.nbytes for b in call.func.scratch],
+                "scalars": _scalars(call),
+                "fed": call.feed is not None,
+            }
+        )
+    return {
+        "schema": SCHEMA,
+        "name": schedule.name,
+        "nodes": nodes,
+        "arg_nodes": list(range(len(schedule.inputs))),
+        "heads": [table.number(t) for t in schedule.outputs],
+        "tensors": table.rows,
+        "storage": table.sizes,
+    }
+
+
+def _scalars(call: LayerCall) -> list[dict[str, Any]]:
+    return [{"dtype": v.dtype, "value": value} for v, value in zip(call.emitted.scalars, call.scalars, strict=True)]
+
+
+class _Tensors:
+    """Numbers tensors and storage as they are met."""
+
+    def __init__(self, schedule: Schedule, arrays: Sequence[ConstArray], constants: Sequence[int]) -> None:
+        self._schedule = schedule
+        self._constants = {t: arrays[k].name for t, k in zip(schedule.constants, constants, strict=True)}
+        self._numbers: dict[TensorRef, int] = {}
+        self._storage: dict[TensorRef, int] = {}
+        self.rows: list[dict[str, Any]] = []
+        self.sizes: list[int] = []
+
+    def number(self, tensor: TensorRef) -> int:
+        """The index of a tensor's row."""
+        if tensor not in self._numbers:
+            root, offset = self._schedule.place_in_root(tensor)
+            constant = self._constants.get(root)
+            self._numbers[tensor] = len(self.rows)
+            self.rows.append(
+                {
+                    "name": printable(tensor.name, limit=200),
+                    "shape": list(tensor.type.shape),
+                    "dtype": tensor.type.dtype,
+                    "storage_id": None if constant is not None else self._storage_id(root),
+                    "offset": offset,
+                    "constant": constant,
+                }
+            )
+        return self._numbers[tensor]
+
+    def _storage_id(self, root: TensorRef) -> int:
+        if root not in self._storage:
+            self._storage[root] = len(self.sizes)
+            self.sizes.append(root.type.nbytes)
+        return self._storage[root]
