@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,7 @@ class Target:
 
     def __init__(self, spec: str | Mapping[str, Any] | Target) -> None:
         kind, attrs = _parse(spec)
-        core, rest = _core(attrs)
+        core, rest = _core(attrs, [name for name, _ in kind.options])
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "core", core)
         object.__setattr__(self, "options", tuple(sorted(rest.items())))
@@ -172,9 +172,12 @@ def _kind(name: str) -> TargetKind:
     return _KINDS[name]
 
 
-def _core(attrs: Mapping[str, str]) -> tuple[Core, dict[str, str]]:
+def _core(attrs: Mapping[str, str], known: Collection[str]) -> tuple[Core, dict[str, str]]:
     """The core that attributes describe, and the attributes that do not belong to it."""
-    core = find_core(attrs.get("mcpu") or attrs.get("model") or "host")
+    unknown = [k for k in attrs if k not in known]
+    if unknown:
+        raise _unknown(f"unknown attribute -{unknown[0]} of a target; known: {', '.join(sorted(known))}")
+    core = find_core(attrs.get("mcpu", attrs.get("model", "host")))
     arch = core.description.partition(",")[0].lower()
     expected = {"model": {core.name}, "march": {arch, arch.removesuffix(" mainline") + ".main"}}
     for key, values in expected.items():

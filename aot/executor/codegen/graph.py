@@ -13,7 +13,9 @@ from aot.target.source_module import ConstArray
 SCHEMA = "aot-graph/1"
 
 
-def make_graph(schedule: Schedule, layers: Sequence[Layer], arrays: Sequence[ConstArray], tensors: Sequence[int]) -> dict[str, Any]:
+def make_graph(
+    schedule: Schedule, layers: Sequence[Layer], arrays: Sequence[ConstArray], tensors: Sequence[int]
+) -> dict[str, Any]:
     """Nodes in the order of execution, tensors, and storage: one for each tensor that is not a view of another.
 
     The plan of the workspace is not in it, so that a run of the graph is an independent check of that plan.  `tensors` are the

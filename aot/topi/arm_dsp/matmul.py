@@ -67,11 +67,11 @@ def _unroll(quads: int) -> int:
 
 def _emit_pack(operands: Mapping[str, COperand], depth: int) -> BlockText:
     quads = depth // QUAD
-    unroll = min(4, _unroll(quads))
+    unroll = max(u for u in range(1, 5) if quads % u == 0)
     step = ["ldr %[v], [%[s]], #4", "ldr %[w], [%[t]], #4"]
     step += ["sxtb16 r4, %[v]", "sxtb16 r5, %[v], ror #8", "sxtb16 r6, %[w]", "sxtb16 r8, %[w], ror #8"]
     step += ["stmia %[d]!, {r4, r5, r6, r8}"]
-    return AsmBlock(
+    return AsmBlock(  # the end is where the second row starts: early clobber keeps it out of that pointer's register
         [
             f"const void *aot_s = {operands['rows'].pointer};",
             f"const void *aot_t = (const uint8_t *)aot_s + {depth};",
@@ -79,8 +79,8 @@ def _emit_pack(operands: Mapping[str, COperand], depth: int) -> BlockText:
             f"void *aot_d = {operands['packed'].pointer};",
             "uint32_t aot_v, aot_w;",
         ],
-        ["1:", Repeat(unroll if quads % unroll == 0 else 1, step), "cmp %[s], %[end]", "bne 1b"],
-        outs=['[s] "+r"(aot_s)', '[t] "+r"(aot_t)', '[d] "+r"(aot_d)', '[v] "=&r"(aot_v)', '[w] "=&r"(aot_w)'],
+        ["1:", Repeat(unroll, step), "cmp %[s], %[end]", "bne 1b"],
+        outs=['[s] "+r"(aot_s)', '[t] "+&r"(aot_t)', '[d] "+r"(aot_d)', '[v] "=&r"(aot_v)', '[w] "=&r"(aot_w)'],
         ins=['[end] "r"(aot_end)'],
         clobbers=["r4", "r5", "r6", "r8"],
     ).emit()
@@ -95,11 +95,17 @@ def _emit_dot(operands: Mapping[str, COperand], quads: int) -> BlockText:
                 x, y = ("r4", "r5", "r6", "r8")[2 * i + word], ("r9", "r10", "r11", "r12")[2 * j + word]
                 step.append(f"smlad %[a{2 * i + j}], {x}, {y}, %[a{2 * i + j}]")
     once = unroll == quads
-    loop: list[str | Repeat] = [Repeat(unroll, step)] if once else ["1:", Repeat(unroll, step), "ldr r4, %[end]", "cmp %[xp], r4", "bne 1b"]
+    loop: list[str | Repeat] = (
+        [Repeat(unroll, step)] if once else ["1:", Repeat(unroll, step), "ldr r4, %[end]", "cmp %[xp], r4", "bne 1b"]
+    )
     end = [f"const void *const aot_end = (const uint8_t *)aot_xp + {16 * quads};"]
     accumulators = [f'[a{i}] "+r"({name})' for i, name in enumerate(operands["acc"].scalars)]
     return AsmBlock(
-        [f"const void *aot_xp = {operands['x'].pointer};", f"const void *aot_yp = {operands['y'].pointer};", *([] if once else end)],
+        [
+            f"const void *aot_xp = {operands['x'].pointer};",
+            f"const void *aot_yp = {operands['y'].pointer};",
+            *([] if once else end),
+        ],
         loop,
         outs=[*accumulators, '[xp] "+r"(aot_xp)', '[yp] "+r"(aot_yp)'],
         ins=[] if once else ['[end] "m"(aot_end)'],
