@@ -44,8 +44,8 @@ class LayerTime:
 class GraphModule:
     """Runs a model's kernels one by one on this machine, each tensor in memory of its own.
 
-    Neither the generated main function nor the plan of the workspace takes part: where both give the same bytes, the plan is right.
-    Wrong use raises UsageError E5079, arrays of the wrong shape or type E5022.
+    Neither the generated main function nor the plan of the workspace takes part: where both give the same bytes, the plan is
+    right.  Wrong use raises UsageError E5079, arrays of the wrong shape or type E5022.
     """
 
     def __init__(self, artifact: Artifact) -> None:
@@ -159,7 +159,7 @@ class GraphModule:
         size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         if row["constant"] is not None:
             memory = (ctypes.c_uint8 * size).from_address(self._address(row["constant"]) + row["offset"])
-            constant: Array = np.frombuffer(memory, dtype=np.uint8)
+            constant: Array = np.ctypeslib.as_array(memory)
         else:
             constant = self._storage[row["storage_id"]][row["offset"] : row["offset"] + size]
         view: Array = constant.view(dtype).reshape(shape)

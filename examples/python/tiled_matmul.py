@@ -36,7 +36,7 @@ def tiled() -> tuple[te.Schedule, list[te.Tensor]]:
     A, B, C, k = product()
     s = te.create_schedule(C.op)
     CL = s.cache_write(C, "local")
-    io, jo, ii, ji = s[C].tile(*C.op.axis, 2, 4)
+    _, jo, ii, ji = s[C].tile(*C.op.axis, 2, 4)
     s[CL].compute_at(s[C], jo)
     ko, ki = s[CL].split(k, 4)
     i, j = s[CL].op.axis

@@ -82,7 +82,7 @@ def emit(planned: Planned, *, target: Target, info: BuildInfo) -> Executable:
     metadata = make_metadata(schedule, layout=layout, layers=layers, arrays=arrays, names=c_names, target=target, info=info)
     program = Program(schedule, layout, layers, functions, arrays, c_names)
     files = interface_files(program, target=target, metadata=metadata)
-    artifact = Artifact(schedule.name, files, metadata, make_graph(schedule, layers, arrays, tensors))
+    artifact = Artifact(schedule.name, files, metadata, make_graph(schedule, layers, arrays=arrays, tensors=tensors))
     return Executable(schedule, layout, layers, functions, arrays, main, artifact)
 
 

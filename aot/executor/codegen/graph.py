@@ -14,7 +14,7 @@ SCHEMA = "aot-graph/1"
 
 
 def make_graph(
-    schedule: Schedule, layers: Sequence[Layer], arrays: Sequence[ConstArray], tensors: Sequence[int]
+    schedule: Schedule, layers: Sequence[Layer], *, arrays: Sequence[ConstArray], tensors: Sequence[int]
 ) -> dict[str, Any]:
     """Nodes in the order of execution, tensors, and storage: one for each tensor that is not a view of another.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from itertools import product
 
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import cast
@@ -49,8 +50,8 @@ def dot_row_pairs(depth: int) -> TensorIntrin:
     x = b.input("x", (quads, 2, 2, 2), "int16", align=4)
     y = b.input("y", (quads, 2, 2, 2), "int16", align=4)
     acc = b.output("acc", (2, 2), "int32")
-    with b.for_("q", quads) as q, b.for_("a", 2, kind="unroll") as a, b.for_("b", 2, kind="unroll") as c:
-        with b.for_("i", 2, kind="unroll") as i, b.for_("j", 2, kind="unroll") as j:
+    with b.for_("q", quads) as q:
+        for a, c, i, j in product(range(2), repeat=4):
             b.store(acc, (i, j), acc[i, j] + cast("int32", x[q, i, a, c]) * cast("int32", y[q, j, a, c]))
     desc = b.finish()
     return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_dot(ops, quads))
@@ -94,20 +95,18 @@ def _emit_dot(operands: Mapping[str, COperand], quads: int) -> BlockText:
             for j in range(2):
                 x, y = ("r4", "r5", "r6", "r8")[2 * i + word], ("r9", "r10", "r11", "r12")[2 * j + word]
                 step.append(f"smlad %[a{2 * i + j}], {x}, {y}, %[a{2 * i + j}]")
-    once = unroll == quads
-    loop: list[str | Repeat] = (
-        [Repeat(unroll, step)] if once else ["1:", Repeat(unroll, step), "ldr r4, %[end]", "cmp %[xp], r4", "bne 1b"]
-    )
-    end = [f"const void *const aot_end = (const uint8_t *)aot_xp + {16 * quads};"]
+    pointers = [f"const void *aot_xp = {operands['x'].pointer};", f"const void *aot_yp = {operands['y'].pointer};"]
+    body: list[str | Repeat] = [Repeat(unroll, step)]
+    ins: list[str] = []
+    if unroll != quads:
+        pointers.append(f"const void *const aot_end = (const uint8_t *)aot_xp + {16 * quads};")
+        body = ["1:", *body, "ldr r4, %[end]", "cmp %[xp], r4", "bne 1b"]
+        ins = ['[end] "m"(aot_end)']
     accumulators = [f'[a{i}] "+r"({name})' for i, name in enumerate(operands["acc"].scalars)]
     return AsmBlock(
-        [
-            f"const void *aot_xp = {operands['x'].pointer};",
-            f"const void *aot_yp = {operands['y'].pointer};",
-            *([] if once else end),
-        ],
-        loop,
+        pointers,
+        body,
         outs=[*accumulators, '[xp] "+r"(aot_xp)', '[yp] "+r"(aot_yp)'],
-        ins=[] if once else ['[end] "m"(aot_end)'],
+        ins=ins,
         clobbers=["r4", "r5", "r6", "r8", "r9", "r10", "r11", "r12"],
     ).emit()
