@@ -154,10 +154,10 @@ def test_files(tmp_path: Path) -> None:
     m.export_library(tmp_path / "twice.c")
     assert (tmp_path / "twice.h").is_file()
     for name in ("m.exe", "m", "nowhere/m.c"):
-        with pytest.raises(UsageError, match="E5078|E5005"):
+        with pytest.raises(UsageError, match=r"E5078|E5005"):
             m.export_library(tmp_path / name)
     for name in ("m.tar", "absent.so"):
-        with pytest.raises(UsageError, match="E5078|E5001"):
+        with pytest.raises(UsageError, match=r"E5078|E5001"):
             load_module(tmp_path / name)
 
 

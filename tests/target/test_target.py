@@ -45,7 +45,8 @@ def test_printed_form() -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        "", " ", "m4", "c cortex-m4", "c -mcpu", "c -mcpu=", "c -mcpu=m4", "c -mcpu=cortex-m4 -mcpu=cortex-m4", "llvm -mcpu=cortex-m4",
+        "", " ", "m4", "c cortex-m4", "c -mcpu", "c -mcpu=", "c -mcpu=m4", "c -mcpu=cortex-m4 -mcpu=cortex-m4",
+        "llvm -mcpu=cortex-m4",
         "c -mcpu=cortex-m0 -mfloat-abi=hard", "c -mcpu=cortex-m4 -mfloat-abi=firm", "c -mcpu=cortex-m4 -mfpu=fpv5-d16",
         "c -mcpu=cortex-m4 -march=armv6-m", "c -keys=gpu -mcpu=cortex-m4", "c -nonsense=1", "c -mcpu=cortex-m4 -model=host",
         None, 3, {"kind": "x"}, {"mcpu": "z"}, b"c",
