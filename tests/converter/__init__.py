@@ -1,0 +1,1 @@
+"""Networks as today's TensorFlow converter writes them."""
