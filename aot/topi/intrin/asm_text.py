@@ -8,21 +8,45 @@ from dataclasses import dataclass
 
 from aot.tir.intrin import BlockText
 
-_SEMICOLONS = "/* GCC takes the size of a block from its lines: a semicolon for each that .irp adds */"
-_PIECE = 80
-"""Of a line of semicolons, as it stands in C."""
+COUNTER = ".Laot_i"
+"""The symbol that counts the repetitions of `counted`."""
+_MOST = 32
+"""AOT_REPEAT_n exists up to here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """Lines that stand `count` times.
 
-    They are repeated by a C macro, not by the assembler's .rept: GCC takes the size of a template from the number of
-    its lines, and would place constants out of the reach of its loads if it thought a block smaller than it is.
+    They are repeated by a C macro, not by the assembler's .rept or .irp: GCC takes the size of a template from the number of its
+    lines, and would place constants out of the reach of its loads if it thought a block smaller than it is (ADR 14).
     """
 
     count: int
-    lines: Sequence[str]
+    lines: Sequence[str | Repeat]
+
+
+def counted(count: int, lines: Sequence[str]) -> list[str | Repeat]:
+    """`lines` `count` times, with the number of the repetition, from 0 on, in offsets made by `counted_offset`."""
+    body = [*lines, f".set {COUNTER}, {COUNTER}+1"]
+    full, rest = divmod(count, _MOST)
+    return [f".set {COUNTER}, 0", Repeat(full, [Repeat(_MOST, body)]), Repeat(rest, body)]
+
+
+def counted_offset(index: int | None, unit: int, more: int) -> str:
+    """unit * index + more; of the number of the repetition where the index is None."""
+    return f"{unit}*{COUNTER}+{more}" if index is None else str(unit * index + more)
+
+
+def count_instructions(text: Sequence[str | Repeat]) -> int:
+    """Instructions that a text executes once through, repetitions included."""
+    total = 0
+    for part in text:
+        if isinstance(part, Repeat):
+            total += part.count * count_instructions(part.lines)
+        else:
+            total += not part.endswith(":") and not part.startswith(".set")
+    return total
 
 
 def asm_template(text: Sequence[str | Repeat], *, indent: str = "      ") -> list[str]:
@@ -30,10 +54,6 @@ def asm_template(text: Sequence[str | Repeat], *, indent: str = "      ") -> lis
     out: list[str] = []
     for part in text:
         if isinstance(part, str):
-            if set(part) == {";"}:
-                out.append(f"{indent}{_SEMICOLONS}")
-                out += [f'{indent}"{";" * _PIECE}"'] * ((len(part) - 1) // _PIECE)
-                part = part[: (len(part) - 1) % _PIECE + 1]
             out.append(f'{indent}"{part}\\n"')
         elif part.count == 1:
             out += asm_template(part.lines, indent=indent)

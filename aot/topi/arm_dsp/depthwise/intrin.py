@@ -16,7 +16,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, clamp, imm
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.depthwise.plan import NUMBERS, RESIDENT_WORDS, Mac, Rounding, Strip, row_macs
-from aot.topi.intrin.asm_text import AsmBlock
+from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions, counted, counted_offset
 from aot.topi.intrin.dsp import SMMLA, SMMLAR
 from aot.topi.layer.requant import sign_term
 
@@ -168,11 +168,11 @@ class _Emitter:
     def head(self) -> list[str]:
         raise NotImplementedError
 
-    def line(self) -> list[str]:
+    def line(self) -> list[str | Repeat]:
         """One line of the strip, pointers moved on to the next."""
         raise NotImplementedError
 
-    def text(self) -> list[str]:
+    def text(self) -> list[str | Repeat]:
         loop = self.loop
         scratch = self.pixels[0]
         ending = [f"ldr {scratch}, %[end]", f"cmp r0, {scratch}", "bne 1b"]
@@ -219,34 +219,6 @@ class _Emitter:
         return lines
 
 
-def irp_block(count: int, lines: Sequence[str]) -> list[str]:
-    """`lines` for each i in 0..count-1, by the assembler's .irp.
-
-    GCC takes the size of a template from its lines and `;` separators, and would put constants out of the reach of its
-    loads if it thought the block as small as its text: empty statements stand for the repetitions that it cannot see.
-    """
-    items = ",".join(map(str, range(count)))
-    return [f".irp i,{items}", *lines, ".endr", ";" * ((count - 1) * len(lines))]
-
-
-def count_instructions(lines: Sequence[str]) -> int:
-    """Instructions that a text executes once through, repetitions included."""
-    total, factor = 0, 1
-    for line in lines:
-        if line.startswith(".irp"):
-            factor = line.count(",")
-        elif line.startswith(".endr"):
-            factor = 1
-        elif not line.endswith(":") and not line.startswith(";"):
-            total += factor
-    return total
-
-
-def irp_offset(index: int | None, unit: int, more: int) -> str:
-    """unit * index + more, of an .irp's \\i where the index is None."""
-    return f"{unit}*\\\\i+{more}" if index is None else str(unit * index + more)
-
-
 class _Resident(_Emitter):
     """Weights, bias and constant in r4 and up; multiplier and shift there too where there is room, else in FPU
     registers or memory.
@@ -290,16 +262,16 @@ class _Resident(_Emitter):
             lines += [f"ldr {one}, [r1], #4", *unpack(one, self.words[i + 1] if i + 1 < count else self.pixels[0])]
         return [*lines, f"ldm r1, {{{', '.join(self.loaded)}}}"]
 
-    def line(self) -> list[str]:
+    def line(self) -> list[str | Repeat]:
         strip, step = self.strip, self.strip.step
         full, rest = divmod(strip.outputs, step)
         if strip.shared:
             return self._shared_line()
         reach = (strip.outputs - 1) * strip.column_step
         far = reach > 4095
-        lines: list[str] = []
+        lines: list[str | Repeat] = []
         if full > 1:
-            lines += irp_block(full, self._step(step, None, far=far))
+            lines += counted(full, self._step(step, None, far=far))
         else:
             lines += self._step(step, 0, far=far)
         if rest:
@@ -307,8 +279,9 @@ class _Resident(_Emitter):
         moved = strip.outputs * strip.column_step if far else 0
         return [*lines, *add_immediate("r0", 2 * strip.stride[0] * strip.pitch), *add_immediate("r2", strip.row_step - moved)]
 
-    def _shared_line(self) -> list[str]:
-        strip, step, lines = self.strip, self.strip.step, []
+    def _shared_line(self) -> list[str | Repeat]:
+        strip, step = self.strip, self.strip.step
+        lines: list[str | Repeat] = []
         for first in range(0, strip.outputs, step):
             count = min(step, strip.outputs - first)
             accs = self.acc[:count]
@@ -323,14 +296,14 @@ class _Resident(_Emitter):
         return [*lines, *add_immediate("r0", 2 * strip.stride[0] * strip.pitch)]
 
     def _step(self, outputs: int, index: int | None, *, far: bool) -> list[str]:
-        """`outputs` results of step `index`, or of step \\i of an .irp."""
+        """`outputs` results of step `index`, or of the step that `counted` counts."""
         strip, lines = self.strip, self._sums(outputs, index)
         if far:
             return lines + [
                 line for a in self.acc[:outputs] for line in (f"strb {a}, [r2]", *add_immediate("r2", strip.column_step))
             ]
         for j, a in enumerate(self.acc[:outputs]):
-            lines.append(f"strb {a}, [r2, #{irp_offset(index, strip.step * strip.column_step, j * strip.column_step)}]")
+            lines.append(f"strb {a}, [r2, #{counted_offset(index, strip.step * strip.column_step, j * strip.column_step)}]")
         return lines
 
     def _sums(self, outputs: int, index: int | None) -> list[str]:
@@ -348,10 +321,10 @@ class _Resident(_Emitter):
                 offset = r * strip.row_bytes + 4 * pair[0]
                 limit = offset + words_a_step * (-(-strip.outputs // strip.step) - 1)
                 if len(pair) == 2 and limit <= 1020:
-                    lines.append(f"ldrd {self.pixels[0]}, {self.pixels[1]}, [r0, #{irp_offset(index, words_a_step, offset)}]")
+                    lines.append(f"ldrd {self.pixels[0]}, {self.pixels[1]}, [r0, #{counted_offset(index, words_a_step, offset)}]")
                 else:
                     lines += [
-                        f"ldr {self.pixels[i]}, [r0, #{irp_offset(index, words_a_step, offset + 4 * i)}]"
+                        f"ldr {self.pixels[i]}, [r0, #{counted_offset(index, words_a_step, offset + 4 * i)}]"
                         for i in range(len(pair))
                     ]
                 for m in macs:
@@ -404,7 +377,7 @@ class _Streamed(_Emitter):
     def head(self) -> list[str]:
         return []
 
-    def line(self) -> list[str]:
+    def line(self) -> list[str | Repeat]:
         strip, layout = self.strip, self.strip.layout
         last = self.acc[-1]
         lines = [f"ldr {last}, [r1], #4"]

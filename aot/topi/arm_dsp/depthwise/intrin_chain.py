@@ -20,9 +20,9 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.chain.intrin import INIT_HIGH, INIT_LOW, LANE_BITS
-from aot.topi.arm_dsp.depthwise.intrin import add_immediate, clamp_lines, count_instructions, irp_block, irp_offset, requantized
+from aot.topi.arm_dsp.depthwise.intrin import add_immediate, clamp_lines, requantized
 from aot.topi.arm_dsp.depthwise.plan import Rounding
-from aot.topi.intrin.asm_text import AsmBlock
+from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions, counted, counted_offset
 
 MAX_ROWS = 3
 NUMBERS = ("bias", "constant", "multiplier", "shift")
@@ -135,15 +135,15 @@ def _head(strip: ChainStrip) -> list[str]:
     return [f"ldr lr, [r1, #{8 * strip.kh}]", f"ldm r1, {{{', '.join(_weights(strip))}}}"]
 
 
-def _line(strip: ChainStrip) -> list[str]:
+def _line(strip: ChainStrip) -> list[str | Repeat]:
     """All results of a line; pointers moved on to the next."""
-    lines: list[str] = []
+    lines: list[str | Repeat] = []
     far = (strip.outputs - 1) * strip.column_step > 4095
     if strip.stride == 1:
         lines += [*_sums(strip, 0), "asr r1, r11, #10"]
     whole = strip.outputs // 2 if strip.stride == 1 else strip.outputs
     if whole > 1:
-        lines += irp_block(whole, _step(strip, None, far=far))
+        lines += counted(whole, _step(strip, None, far=far))
     elif whole:
         lines += _step(strip, 0, far=far)
     if strip.stride == 1 and strip.outputs % 2:
@@ -155,16 +155,16 @@ def _line(strip: ChainStrip) -> list[str]:
 
 
 def _sums(strip: ChainStrip, m: int | None) -> list[str]:
-    """A_m into r10 and r11; with m None that of step \\\\i, which for stride 1 counts from 1."""
+    """A_m into r10 and r11; with m None that of the step that `counted` counts, which for stride 1 counts from 1."""
     lines = [f"mov r10, #{INIT_LOW}", f"mov r11, #{INIT_HIGH}"]
     weights = _weights(strip)
     more = 4 if m is None and strip.stride == 1 else 0
     for r in range(strip.kh):
         offset = 4 * r * strip.dilation * strip.pitch + more
         if offset + 4 * strip.steps <= 1020:
-            lines.append(f"ldrd r12, r3, [r0, #{irp_offset(m, 4, offset)}]")
+            lines.append(f"ldrd r12, r3, [r0, #{counted_offset(m, 4, offset)}]")
         else:
-            lines += [f"ldr r12, [r0, #{irp_offset(m, 4, offset)}]", f"ldr r3, [r0, #{irp_offset(m, 4, offset + 4)}]"]
+            lines += [f"ldr r12, [r0, #{counted_offset(m, 4, offset)}]", f"ldr r3, [r0, #{counted_offset(m, 4, offset + 4)}]"]
         lines += [f"smlal r10, r11, r12, {weights[2 * r]}", f"smlal r10, r11, r3, {weights[2 * r + 1]}"]
     return lines
 
@@ -199,7 +199,7 @@ def _stores(strip: ChainStrip, accs: list[str], index: int | None, *, far: bool)
     if far:
         return [line for a in accs for line in (f"strb {a}, [r2]", *add_immediate("r2", step))]
     unit = step * (2 if strip.stride == 1 else 1)
-    return [f"strb {a}, [r2, #{irp_offset(index, unit, j * step)}]" for j, a in enumerate(accs)]
+    return [f"strb {a}, [r2, #{counted_offset(index, unit, j * step)}]" for j, a in enumerate(accs)]
 
 
 def _emit(operands: Mapping[str, COperand], strip: ChainStrip) -> BlockText:
