@@ -11,7 +11,7 @@ import numpy as np
 from aot.driver.reading import read_limited
 from aot.errors import Problem, ToolchainError, UsageError
 from aot.ir.op import Array
-from aot.report.measure.sets import Sets, TensorInfo, open_npz
+from aot.report.measure.sets import Sets, TensorInfo, lossless, open_npz
 from aot.support.dtype import int_range, is_float, numpy_dtype
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".bmp", ".gif"})
@@ -65,6 +65,10 @@ def dequantize(values: Array, info: TensorInfo) -> Array:
 def convert(raw: Array, info: TensorInfo, conversion: Conversion) -> Array:
     """Values of any type to the input's type (E5014 where they do not fit it)."""
     dtype = info["dtype"]
+    if raw.dtype.kind not in "biuf":
+        raise UsageError(Problem("E5014", f'values of type {raw.dtype} are no numbers for the {dtype} input "{info["name"]}"'))
+    if dtype == "bool":
+        return lossless(raw, info, f'the values of input "{info["name"]}"')
     if conversion.is_real:
         factor = np.float32(1 if conversion.scale is None else conversion.scale)
         real = (raw.astype(np.float32) - np.float32(conversion.mean or 0)) * factor
@@ -182,7 +186,8 @@ def _golden_inputs(path: Path, infos: Sequence[TensorInfo]) -> Sets | None:
         missing = [f"in{i}_{n}" for i in range(len(infos)) if f"in{i}_{n}" not in arrays]
         if missing:
             raise UsageError(Problem("E5012", f"'{path.name}' has no {', '.join(missing)}"))
-        inputs.append(tuple(_split(arrays[f"in{i}_{n}"], info, f"in{i}_{n}")[0] for i, info in enumerate(infos)))
+        parts = (_split(arrays[f"in{i}_{n}"], info, f"in{i}_{n}")[0] for i, info in enumerate(infos))
+        inputs.append(tuple(lossless(a, info, f"in{i}_{n}") for i, (a, info) in enumerate(zip(parts, infos, strict=True))))
     return Sets(tuple(inputs), origin=path.name)
 
 

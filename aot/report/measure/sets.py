@@ -122,10 +122,30 @@ def _fit(array: Array | None, info: TensorInfo, key: str, path: Path) -> Array:
     shape = tuple(info["shape"])
     if array is None:
         raise UsageError(Problem("E5012", f"'{path.name}' has no {key}"))
-    if array.size != int(np.prod(shape, dtype=np.int64)) or array.dtype != numpy_dtype(info["dtype"]):
+    is_input = key.startswith("in")
+    if array.size != int(np.prod(shape, dtype=np.int64)) or not (is_input or array.dtype == numpy_dtype(info["dtype"])):
         wanted = f"{info['dtype']}{list(shape)}"
         raise UsageError(Problem("E5012", f"{key} of '{path.name}' is {array.dtype}{list(array.shape)}, the model has {wanted}"))
-    return np.ascontiguousarray(array.reshape(shape))
+    return np.ascontiguousarray(lossless(array, info, f"{key} of '{path.name}'").reshape(shape))
+
+
+def lossless(array: Array, info: TensorInfo, what: str) -> Array:
+    """The same numbers in the tensor's type, such as int64 as int32 (E5012 where they are none of it, E5014 where some change).
+
+    Real numbers are not taken for codes, however whole they are.
+    """
+    dtype = numpy_dtype(info["dtype"])
+    if array.dtype == dtype:
+        return array
+    if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and dtype.kind != "f"):
+        wanted = f"the model has {info['dtype']}{list(info['shape'])}"
+        raise UsageError(Problem("E5012", f"{what} is {array.dtype}{list(array.shape)}, {wanted}"))
+    with np.errstate(all="ignore"):
+        found = array.astype(dtype)
+        same = np.array_equal(found.astype(array.dtype), array, equal_nan=array.dtype.kind == "f")
+    if not same or (array.dtype.kind in "iu" and dtype.kind in "iu" and ((found < 0) != (array < 0)).any()):
+        raise UsageError(Problem("E5014", f"{what} is {array.dtype}, and some of its values are none of {info['dtype']}"))
+    return found
 
 
 def is_golden(arrays: Mapping[str, Array]) -> bool:

@@ -11,6 +11,7 @@ from PIL import Image
 
 from aot.errors import ToolchainError, UsageError
 from aot.report.measure.samples import Conversion, convert, dequantize, load_samples, quantize, read_image
+from aot.report.measure.sets import golden_sets
 
 INT8 = {"name": "x", "c_name": "x", "shape": [1, 2, 3, 1], "dtype": "int8", "scale": 0.5, "zero_point": -3}
 FLOAT = {**INT8, "dtype": "float32", "scale": None, "zero_point": None}
@@ -97,6 +98,63 @@ def test_golden_files_serve_as_samples(tmp_path: Path) -> None:
     np.savez(tmp_path / "g.npz", in0_0=np.zeros(6, np.int8), in0_1=np.ones(6, np.int8), out0_0=np.zeros(1))
     found = load_samples([tmp_path / "g.npz"], [INT8], AUTO)
     assert [int(s[0].max()) for s in found.sets.inputs] == [0, 1]
+
+
+INDEX = {"name": "i", "c_name": "i", "shape": [3], "dtype": "int32", "scale": None, "zero_point": None}
+REAL = {**INDEX, "dtype": "float32"}
+
+
+@pytest.mark.parametrize(
+    ("given", "info", "wanted"),
+    [
+        (np.array([1, 2, 3], np.int64), INDEX, np.int32),
+        (np.array([1, 2, 3], np.uint8), INDEX, np.int32),
+        (np.array([1, 0, 1], np.int64), {**INDEX, "dtype": "bool"}, np.bool_),
+        (np.array([0.5, np.nan, np.inf], np.float64), REAL, np.float32),
+        (np.array([1, 2, 3], np.int64), REAL, np.float32),
+    ],
+)
+def test_golden_inputs_of_another_type(tmp_path: Path, given: np.ndarray, info: dict[str, object], wanted: type) -> None:
+    """The same numbers in the model's type, with and without the outputs in the file."""
+    np.savez(tmp_path / "g.npz", in0_0=given)
+    ((found,),) = load_samples([tmp_path / "g.npz"], [info], AUTO).sets.inputs
+    assert found.dtype == wanted
+    assert np.array_equal(found.astype(given.dtype), given, equal_nan=given.dtype.kind == "f")
+    out = {**INT8, "shape": [1]}
+    both = golden_sets({"in0_0": given, "out0_0": np.zeros(1, np.int8)}, tmp_path, inputs=[info], outputs=[out], oracle="litert")
+    assert both.inputs[0][0].tobytes() == found.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "info", "code"),
+    [
+        (np.zeros(3, np.float32), {**INT8, "shape": [3]}, "E5012"),
+        (np.array(["a", "b", "c"]), INDEX, "E5012"),
+        (np.zeros(3, np.complex64), REAL, "E5012"),
+        (np.array([1, 2, 1 << 40], np.int64), INDEX, "E5014"),
+        (np.array([1, 2, -1], np.int32), {**INDEX, "dtype": "uint32"}, "E5014"),
+        (np.array([1, 2, 3], np.int64), {**INDEX, "dtype": "bool"}, "E5014"),
+        (np.array([0.1, 2, 3], np.float64), REAL, "E5014"),
+    ],
+)
+def test_golden_inputs_that_are_no_values_of_the_model(
+    tmp_path: Path, given: np.ndarray, info: dict[str, object], code: str
+) -> None:
+    np.savez(tmp_path / "g.npz", in0_0=given)
+    with pytest.raises(UsageError, match=code):
+        load_samples([tmp_path / "g.npz"], [info], AUTO)
+    with pytest.raises(UsageError, match=code):
+        golden_sets(
+            {"in0_0": given, "out0_0": np.zeros(1)}, tmp_path, inputs=[info], outputs=[{**REAL, "shape": [1]}], oracle="litert"
+        )
+
+
+@pytest.mark.parametrize("values", [np.array(["a", "b", "c"]), np.zeros(3, np.complex64), np.zeros(3, "datetime64[s]")])
+@pytest.mark.parametrize("info", [INDEX, REAL, {**INT8, "shape": [3]}, {**INDEX, "dtype": "bool"}])
+@pytest.mark.parametrize("how", [AUTO, Conversion("always"), Conversion("never")])
+def test_what_are_no_numbers(values: np.ndarray, info: dict[str, object], how: Conversion) -> None:
+    with pytest.raises(UsageError, match="E501"):
+        convert(values, info, how)
 
 
 def test_npy_raw_bytes_and_several_files(tmp_path: Path) -> None:
