@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from aot.errors import Problem, ToolchainError, UsageError
+from aot.micro.board import Board
 from aot.micro.build.project import Project
 from aot.micro.run import qemu
 
@@ -51,7 +52,8 @@ def run(
 
     `mode`: "measure"; "profile" adds instructions per layer; "trace" runs set 0 only and adds every layer's output; "poison"
     overwrites between any two layers what the plan says is dead, and measures nothing.
-    Raises UsageError E5022 (inputs do not match the model), ToolchainError and VerificationError as aot.micro.run.qemu does.
+    Raises UsageError E5022 (inputs do not match the model) and E5024 (the board counts wrong), ToolchainError and
+    VerificationError as aot.micro.run.qemu does.
     """
     meta = project.artifact.metadata
     data = b"".join(b"".join(encode_inputs(meta["inputs"], arrays, number)) for number, arrays in enumerate(input_sets))
@@ -81,6 +83,8 @@ def _bytes(path: Path) -> bytes:
 def _result(project: Project, result: Mapping[str, Any], outputs: list[list[Array]], trace: tuple[LayerResult, ...]) -> RunResult:
     tick = project.board.tick
     counted = tick is not None and "units" in result
+    if tick is not None and "loop" in result:
+        _check_tick(project.board, tick, result["loop"])
     layers = trace
     if tick is not None and "layers" in result:
         indices = [layer["index"] for layer in project.artifact.metadata["layers"]]
@@ -96,6 +100,26 @@ def _result(project: Project, result: Mapping[str, Any], outputs: list[list[Arra
         workspace_extent=result.get("extent"),
         layers=layers,
     )
+
+
+CHECK_INSTRUCTIONS = 200_000
+"""AOT_CHECK_INSTRUCTIONS of crt/include/aot/systick.h"""
+_CHECK_EXTRA = 16
+"""Instructions around the loop that the counter may see, more than there are."""
+
+
+def _check_tick(board: Board, tick: Fraction, units: int) -> None:
+    """Raise UsageError E5024 where a loop of known length was counted wrong: so would the model be."""
+    counted = Fraction(units, tick.denominator)
+    if abs(counted - CHECK_INSTRUCTIONS) <= _CHECK_EXTRA:
+        return
+    right = ""
+    if counted:
+        fitting = (tick * CHECK_INSTRUCTIONS / counted).limit_denominator(64)
+        right = f"; [{fitting.numerator}, {fitting.denominator}] would fit"
+    given = f"instructions_per_tick = [{tick.numerator}, {tick.denominator}]"
+    message = f"{given} is wrong: a loop of {CHECK_INSTRUCTIONS:,} instructions was counted as {int(counted):,}{right}"
+    raise UsageError(Problem("E5024", message, f"{board.name}/board.toml [systick]"))
 
 
 def _count(units: int, tick: Fraction) -> int:

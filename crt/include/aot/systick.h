@@ -15,5 +15,9 @@ void aot_counter_stop(void);
 uint64_t aot_counter(void);
 /* The difference of two readings in a row with nothing between them: the cost of one reading. */
 uint64_t aot_counter_overhead(void);
+/* What the counter makes of a loop of AOT_CHECK_INSTRUCTIONS: a machine whose ticks are not AOT_TICK_NUM / AOT_TICK_DEN
+   instructions long gives another number. Starts and stops the counter. */
+#define AOT_CHECK_INSTRUCTIONS 200000u
+uint64_t aot_counter_check(void);
 
 #endif

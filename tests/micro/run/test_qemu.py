@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.errors import TargetError, ToolchainError, VerificationError
+from aot.errors import TargetError, ToolchainError, UsageError, VerificationError
 from aot.micro.board import board_names, load_board
 from aot.micro.build.project import prepare
 from aot.micro.build.toolchain import have_tool
+from aot.micro.run import runner
 from aot.micro.run.runner import run
 from tests.micro import fake
 
@@ -164,3 +165,25 @@ def test_a_stack_too_small_to_report_its_overflow(board: str, stack: int, tmp_pa
     tiny_stack = dataclasses.replace(load_board(board), stack=stack)
     with pytest.raises(VerificationError, match=f"E4020 {board}: stack overflow: .* stack of {stack} bytes"):
         run(prepare(fake.tiny(), tiny_stack, folder=tmp_path), fake.input_sets(1), timeout=5)
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_the_known_loop_is_counted_right(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a few instructions; the tolerance is far below the least difference of two values that a board could have."""
+    monkeypatch.setattr(runner, "_CHECK_EXTRA", 6)
+    run(prepare(fake.tiny(), load_board(board), folder=tmp_path), fake.input_sets(1))
+
+
+@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize(("num", "den"), [(1, 2), (2, 1), (41, 40), (255, 256), (128, 125), (200, 201)])
+def test_a_wrong_tick_is_refused(board: str, num: int, den: int, tmp_path: Path) -> None:
+    right = load_board(board).tick
+    assert right is not None
+    wrong = right * num / den
+    if wrong.numerator > 256 or wrong.numerator % 7 == 0:
+        pytest.skip("the counter takes no such value")
+    project = prepare(fake.tiny(), dataclasses.replace(load_board(board), tick=wrong), folder=tmp_path)
+    for mode in ("measure", "profile"):
+        with pytest.raises(UsageError, match=r"E5024 .* a loop of 200,000 instructions was counted as") as caught:
+            run(project, fake.input_sets(1), mode=mode)
+        assert f"[{right.numerator}, {right.denominator}] would fit" in str(caught.value)
