@@ -167,10 +167,10 @@ class Stage:
         "auto_unroll_max_step": unroll it where that makes at most `value` copies; "opt": "speed" or "size", for GCC.
         """
         self._leaf(axis, "pragma")
-        if name not in PRAGMAS:
+        if not isinstance(name, str) or name not in PRAGMAS:
             raise self.refusal(f"unknown pragma {name!r}; known: {', '.join(PRAGMAS)}", axis)
         steps = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_UNROLL
-        if not steps if name == "auto_unroll_max_step" else value not in ("speed", "size"):
+        if not steps if name == "auto_unroll_max_step" else not isinstance(value, str) or value not in ("speed", "size"):
             raise self.refusal(f"pragma {name} of {value!r}", axis)
         self.pragmas.setdefault(axis, {})[name] = value
 
@@ -215,7 +215,7 @@ class Stage:
 
     def set_scope(self, scope: Scope) -> Stage:
         """Where the tensor lives: "global" memory of the workspace, or "local" registers or stack; returns the stage."""
-        if scope not in ("global", "local"):
+        if not isinstance(scope, str) or scope not in ("global", "local"):
             raise self.refusal(f"unknown scope {scope!r}; known: global, local")
         if self.is_output and scope != "global":
             raise self.refusal("it is an output, which lives in the caller's memory")
@@ -299,6 +299,8 @@ class Schedule:
             raise wrong(f"cache_read of {type(tensor).__name__}, which is not a tensor")
         if isinstance(readers, (Tensor, TensorOp)):
             readers = [readers]
+        if not isinstance(readers, (list, tuple)):
+            raise wrong("the readers of a cache are a list of tensors", f"tensor {tensor.name}")
         stages = [self[r] for r in readers]
         if not stages:
             raise wrong("cache_read without readers", f"tensor {tensor.name}")

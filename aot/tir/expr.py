@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import index
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING
 
 from aot.errors import Problem, UsageError
 from aot.support.dtype import is_dtype, is_float
@@ -205,12 +205,15 @@ def as_expr(value: IntoExpr, dtype: str = "int32") -> Expr:
     if isinstance(value, (Imm, Var, BinOp, Cast, Select, Load, Call)):
         return value
     if isinstance(value, (int, float)):
+        if isinstance(value, float) and not is_float(dtype):
+            raise ExprError(f"{value!r} is not a {dtype}: convert the other operand with astype")
         return Imm(float(value) if is_float(dtype) else value, dtype)
     if isinstance(value, Symbol):
         return value.as_expr()
-    if isinstance(value, SupportsIndex):  # numpy's integers
-        return Imm(index(value), dtype)
-    raise ExprError(f"{type(value).__name__} is not an expression or a number")
+    try:
+        return Imm(index(value), dtype)  # type: ignore[arg-type]  # numpy's integers
+    except TypeError:
+        raise ExprError(f"{type(value).__name__} is not an expression or a number") from None
 
 
 def binop(op: str, a: IntoExpr, b: IntoExpr) -> Expr:

@@ -161,6 +161,7 @@ def test_files(tmp_path: Path) -> None:
             load_module(tmp_path / name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", sorted(COMPILERS))
 def test_the_source_is_free_of_warnings(compiler: str, tmp_path: Path) -> None:
     m = scaled(cached=True)

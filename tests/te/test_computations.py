@@ -21,10 +21,10 @@ from aot.tir.interpreter import run
 from tests.te.computations import ALL, Array, Computation
 
 CASES = [
-    pytest.param(make, schedule, id=f"{make().name}-{schedule}")
+    pytest.param(make, name, id=f"{make().name}-{name}", marks=[] if i == 1 else pytest.mark.slow)
     for make in ALL
-    for schedule in ("default", *make().schedules)
-]  # fmt: skip
+    for i, name in enumerate(("default", *make().schedules))
+]
 
 
 def scheduled(c: Computation, name: str) -> te.Schedule:
