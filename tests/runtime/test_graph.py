@@ -21,7 +21,8 @@ MODELS = Path(__file__).parents[1] / "models"
 QUICK = ("graph_branches_concat", "reshape")
 SLOW = (
     "net_kws_dscnn", "net_ic_resnet", "net_ad_autoencoder", "net_sww", "net_vww_mobilenet", "graph_residual",
-    "graph_constant_operands", "graph_output_used_inside", "graph_shared_weights", "graph_float_io", "graph_dead_branch", "graph_pad_then_conv",
+    "graph_constant_operands",
+    "graph_output_used_inside", "graph_shared_weights", "graph_float_io", "graph_dead_branch", "graph_pad_then_conv",
     "concat_rows", "softmax_wide", "transpose_3d", "resize_nearest", "mean_image", "depthwise_multiplier2", "dense_batch3",
     "quantize_up", "add_broadcast_both",
 )  # fmt: skip
