@@ -1,0 +1,22 @@
+"""The examples of docs/python.md run as they are written."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.slow
+def test_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").replace("```python\n", "").replace("```", "")
+    test = doctest.DocTestParser().get_doctest(text, {}, "docs/python.md", "docs/python.md", 0)
+    lines: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    result = runner.run(test, out=lines.append)
+    assert result.failed == 0, "".join(lines)
+    assert result.attempted > 40
