@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, Protocol
 
 from aot.errors import internal
 from aot.ir.span import NO_SPAN
@@ -22,6 +22,7 @@ from aot.target.c_uses import Uses, find_uses, uses_buffer
 from aot.target.target import Target
 from aot.tir.arith import wrap
 from aot.tir.buffer import Buffer, flat_index
+from aot.tir.builtin import BUILTINS
 from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var, binop, cast, select
 from aot.tir.function import PrimFunc
 from aot.tir.intrin import BlockText, COperand, Intrin
@@ -87,6 +88,21 @@ def emit_func(
 
 def emit_prototype(func: PrimFunc, *, name: str, target: Target) -> str:
     return wrap_call(f"void {name}(", _Printer(func, target, {}).parameters(), ");") + "\n"
+
+
+class Addresses(Protocol):
+    """Where the buffers of a main function lie, which only its file knows."""
+
+    def address(self, region: Region) -> str:
+        """The C expression of a region's first byte, of any pointer type."""
+
+    def pointer(self, region: Region) -> str:
+        """The same as an argument of the region's type."""
+
+
+def print_calls(func: PrimFunc, *, target: Target, addresses: Addresses) -> list[str]:
+    """The statements of a main function, which are calls, a text each."""
+    return [_CallPrinter(func, target, addresses).call(stmt) for stmt in func.body]
 
 
 def canonical(func: PrimFunc, target: Target) -> str:
@@ -536,3 +552,25 @@ def _saturation(e: BinOp) -> tuple[Expr, str] | None:
 def _bytes_only(a: str, b: str) -> bool:
     """Whether both are one-byte integers, which a plain cast of the pointer converts."""
     return a in ("int8", "uint8") and b in ("int8", "uint8")
+
+
+class _CallPrinter(_Printer):
+    """Prints the calls of a main function."""
+
+    def __init__(self, func: PrimFunc, target: Target, addresses: Addresses) -> None:
+        super().__init__(func, target, {})
+        self._addresses = addresses
+
+    def call(self, stmt: Stmt) -> str:
+        """One statement; an error for what is no call."""
+        match stmt:
+            case CallPrim(name, (Region() as source, Region() as to, Imm() as size)) if name in BUILTINS:
+                return f"{name}({self._addresses.address(to)}, {self._addresses.address(source)}, {self.expr(size)});"
+            case CallPrim(name, operands):
+                args = [self._pointer(o) if isinstance(o, Region) else self.expr(o) for o in operands]
+                return wrap_call(f"{name}(", args, ");")
+            case _:
+                raise internal(f"{type(stmt).__name__} is no call", where=self.func.name)
+
+    def _pointer(self, operand: Region) -> str:
+        return self._addresses.pointer(operand)

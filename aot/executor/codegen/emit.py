@@ -13,7 +13,7 @@ from aot.executor.codegen.c_names import Names
 from aot.executor.codegen.graph import make_graph
 from aot.executor.codegen.layer import Layer
 from aot.executor.codegen.link import function_table, named_functions
-from aot.executor.codegen.lower_main import make_main
+from aot.executor.codegen.lower_main import Main, aot_lower_main
 from aot.executor.codegen.metadata import BuildInfo, make_metadata
 from aot.executor.codegen.params import merge_constants
 from aot.executor.plan.accesses import place_constants
@@ -24,7 +24,7 @@ from aot.ir.op import Array
 from aot.support.dtype import numpy_dtype
 from aot.target.source_module import ConstArray, NamedFunc
 from aot.target.target import Target
-from aot.tir.function import PrimFunc
+from aot.tir.builtin import BUILTINS
 from aot.tir.interpreter import OnCall, run_module
 
 
@@ -37,17 +37,28 @@ class Executable:
     layers: tuple[Layer, ...]
     functions: tuple[NamedFunc, ...]
     arrays: tuple[ConstArray, ...]
-    main: PrimFunc
+    main: Main
     artifact: Artifact
 
     def interpret(self, inputs: Sequence[Array], *, on_call: OnCall | None = None) -> list[Array]:
         """Run the main function in the TIR interpreter on one array an input, of its shape and dtype."""
+        main, table = self.main.run, {**BUILTINS, **function_table(self.functions)}
         buffers: dict[str, Array] = {a.name: a.data for a in self.arrays}
-        for buffer, array in zip(self.main.inputs, inputs, strict=True):
-            buffers[buffer.name] = np.ascontiguousarray(array)
-        outputs = [np.empty(b.shape, numpy_dtype(b.dtype)) for b in self.main.outputs]
-        buffers |= {b.name: o for b, o in zip(self.main.outputs, outputs, strict=True)}
-        run_module(self.main, function_table(self.functions), buffers, on_call=on_call)
+        given = [np.ascontiguousarray(array) for array in inputs]
+        buffers |= {b.name: a for b, a in zip(main.inputs, given, strict=True)}
+        outputs = [np.empty(b.shape, numpy_dtype(b.dtype)) for b in main.outputs]
+        buffers |= {b.name: o for b, o in zip(main.outputs, outputs, strict=True)}
+        feeding = self.main.feeding
+        if feeding is None:
+            run_module(main, table, buffers, on_call=on_call)
+            return outputs
+        buffers[self.main.buffers.workspace.name] = np.full(self.layout.plan.size, 0xA5, np.uint8)
+        row = feeding.take.inputs[0]
+        rows = given[0].reshape(feeding.rows, row.size)
+        for y in range(feeding.first, max(feeding.last + 1, feeding.rows)):
+            taken = {row.name: np.ascontiguousarray(rows[y]) if 0 <= y < feeding.rows else np.zeros_like(rows[0])}
+            run_module(feeding.take, table, buffers | taken, {feeding.take.scalars[0].name: y})
+        run_module(feeding.end, table, buffers, on_call=on_call)
         return outputs
 
 
@@ -77,10 +88,10 @@ def emit(planned: Planned, *, target: Target, info: BuildInfo) -> Executable:
         for i, call in enumerate(schedule.calls)
     )
     layout = replace(layout, copies=tuple((_array_place(p, tensors), k) for p, k in layout.copies))
-    main = make_main(schedule, layout=layout, layers=layers, arrays=arrays)
+    main = aot_lower_main(schedule, layout=layout, layers=layers, arrays=arrays, functions=function_table(functions))
     c_names = Names.of(schedule)
     metadata = make_metadata(schedule, layout=layout, layers=layers, arrays=arrays, names=c_names, target=target, info=info)
-    program = Program(schedule, layout, layers, functions, arrays, c_names)
+    program = Program(schedule, layout, layers, functions, arrays, c_names, main)
     files = interface_files(program, target=target, metadata=metadata)
     artifact = Artifact(schedule.name, files, metadata, make_graph(schedule, layers, arrays=arrays, tensors=tensors))
     return Executable(schedule, layout, layers, functions, arrays, main, artifact)

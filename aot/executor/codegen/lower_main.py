@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from aot.errors import internal
 from aot.executor.codegen.layer import Layer
@@ -12,24 +12,61 @@ from aot.executor.schedule import Schedule
 from aot.support.dtype import itemsize
 from aot.target.source_module import ConstArray
 from aot.tir.buffer import Buffer
-from aot.tir.expr import Expr, Imm, Load, Var
+from aot.tir.builtin import COPY, MOVE
+from aot.tir.expr import Expr, Imm, Var
 from aot.tir.function import FuncAttrs, PrimFunc
-from aot.tir.stmt import CallPrim, For, Region, Stmt, Store
+from aot.tir.functor import walk
+from aot.tir.stmt import CallPrim, Region, Stmt
 
 
 @dataclass(frozen=True, slots=True)
-class _MainBuffers:
-    """The buffers of the main function."""
+class MainBuffers:
+    """The buffers of the main function; `row` is one row of a fed input."""
 
     workspace: Buffer
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     arrays: tuple[Buffer, ...]
+    row: Buffer | None = None
 
 
-def make_main(schedule: Schedule, *, layout: Layout, layers: Sequence[Layer], arrays: Sequence[ConstArray]) -> PrimFunc:
-    """The main function as TIR: copies of the inputs into the workspace, a CallPrim for each layer, copies of the results out."""
-    buffers = _MainBuffers(
+@dataclass(frozen=True, slots=True)
+class Feeding:
+    """The main function in two halves, for an input that comes row by row.
+
+    `take` does what one row makes possible; its scalar is the row's number, from `first` to `last`, where rows outside of 0 to
+    `rows` are not read.  `end` is what is left then: the layers after the first, and the results.
+    """
+
+    take: PrimFunc
+    end: PrimFunc
+    first: int
+    last: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Main:
+    """A model as calls of kernels: `run` in one function, and the halves where the input is fed."""
+
+    buffers: MainBuffers
+    run: PrimFunc
+    feeding: Feeding | None = None
+
+
+def aot_lower_main(
+    schedule: Schedule,
+    *,
+    layout: Layout,
+    layers: Sequence[Layer],
+    arrays: Sequence[ConstArray],
+    functions: Mapping[str, PrimFunc],
+) -> Main:
+    """The main function as TIR: copies of the inputs into the workspace, a CallPrim for each layer, copies of the results out.
+
+    `functions`: the kernels by their C names.
+    """
+    buffers = MainBuffers(
         Buffer("workspace", (layout.plan.size,), "uint8", "arena", 16),
         tuple(Buffer(f"input_{i}", t.type.shape, t.type.dtype) for i, t in enumerate(schedule.inputs)),
         tuple(Buffer(f"output_{i}", t.type.shape, t.type.dtype) for i, t in enumerate(schedule.outputs)),
@@ -41,17 +78,41 @@ def make_main(schedule: Schedule, *, layout: Layout, layers: Sequence[Layer], ar
             body += _copy(buffers, layout, Place("input", index=i), layout.places[tensor], size=tensor.type.nbytes)
     body += [_call(buffers, layout, layer, i) for i, layer in enumerate(layers)]
     for place, k in layout.copies:
-        body += _copy(buffers, layout, place, layout.output_slots[k], size=schedule.outputs[k].type.nbytes)
+        body += _copy(buffers, layout, place, layout.output_slots[k], size=schedule.outputs[k].type.nbytes, name=MOVE)
     if layout.io == "arena":
         for k, slot in enumerate(layout.output_slots):
             body += _copy(buffers, layout, slot, Place("output", index=k), size=schedule.outputs[k].type.nbytes)
-    return PrimFunc(
+    run = PrimFunc(
         f"{schedule.name}_run", buffers.inputs, buffers.outputs, tuple(body), buffers.arrays, (buffers.workspace,), (),
         FuncAttrs("main", macs=sum(layer.call.func.attrs.macs for layer in layers)),
     )  # fmt: skip
+    return _with_feeding(Main(buffers, run), layers, functions)
 
 
-def _base(buffers: _MainBuffers, layout: Layout, place: Place) -> tuple[Buffer, int]:
+def _with_feeding(main: Main, layers: Sequence[Layer], functions: Mapping[str, PrimFunc]) -> Main:
+    """`main` with its halves, where the first layer is a cascade that is fed."""
+    feed = layers[0].call.feed if layers else None
+    if feed is None:
+        return main
+    (name,) = {s.func for s in walk(functions[layers[0].function].body) if isinstance(s, CallPrim)}
+    whole = main.run.body[0]
+    assert isinstance(whole, CallPrim)
+    type_ = layers[0].call.inputs[0].type
+    row = Buffer("row", (type_.size // type_.shape[1],), type_.dtype, align=functions[name].inputs[0].align)
+    number = Var("next_row")
+    operands: tuple[Region | Expr, ...] = (
+        Region(row, Imm(0), row.dtype),
+        *(o for o in whole.operands[1:] if isinstance(o, Region)),
+        number,
+    )
+    take = PrimFunc(
+        "take", (row,), (), (CallPrim(name, operands),), main.buffers.arrays, (main.buffers.workspace,), (number,)
+    )  # fmt: skip
+    end = replace(main.run, name="end", inputs=(), body=main.run.body[1:])
+    return Main(replace(main.buffers, row=row), main.run, Feeding(take, end, feed[1], feed[2], type_.shape[1]))
+
+
+def _base(buffers: MainBuffers, layout: Layout, place: Place) -> tuple[Buffer, int]:
     """Buffer and byte offset of a place."""
     match place.where:
         case "workspace":
@@ -64,16 +125,20 @@ def _base(buffers: _MainBuffers, layout: Layout, place: Place) -> tuple[Buffer, 
             return buffers.arrays[place.index], place.offset
 
 
-def _copy(buffers: _MainBuffers, layout: Layout, source: Place, target: Place, *, size: int) -> list[Stmt]:
-    if source == target or size == 0:
+def _copy(
+    buffers: MainBuffers, layout: Layout, source: Place, target: Place, *, size: int, name: str = COPY
+) -> list[Stmt]:  # fmt: skip
+    """A call that copies `size` bytes; none where they are there already."""
+    if source == target:
         return []
-    (a, from_offset), (b, to_offset) = _base(buffers, layout, source), _base(buffers, layout, target)
-    i = Var("i")
-    value = Load(a, (i + from_offset,), "uint8")
-    return [For(i, Imm(0), Imm(size), (Store(b, (i + to_offset,), value, "uint8"),))]
+    regions = []
+    for place in (source, target):
+        base, offset = _base(buffers, layout, place)
+        regions.append(Region(base, Imm(offset), "uint8"))
+    return [CallPrim(name, (*regions, Imm(size, "uint32")))]
 
 
-def _call(buffers: _MainBuffers, layout: Layout, layer: Layer, index: int) -> CallPrim:
+def _call(buffers: MainBuffers, layout: Layout, layer: Layer, index: int) -> CallPrim:
     func = layer.call.func
     places = [*layer.inputs, *layer.outputs]
     places += [Place("const", index=k) for k in layer.constants]
