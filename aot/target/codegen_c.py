@@ -25,7 +25,7 @@ from aot.tir.buffer import Buffer, flat_index
 from aot.tir.builtin import BUILTINS
 from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var, binop, cast, select
 from aot.tir.function import PrimFunc
-from aot.tir.intrin import BlockText, COperand, Intrin
+from aot.tir.intrin import EXTERNAL, BlockText, COperand, Intrin
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
 
 Linkage = Literal["static", "extern"]
@@ -297,7 +297,7 @@ class _Printer:
 
     def _block(self, block: Block) -> None:
         intrin = block.intrin
-        if not self.target.has(intrin.requires):
+        if intrin.requires != EXTERNAL and not self.target.has(intrin.requires):
             self._inline(block)
             return
         operands: dict[str, COperand] = {}
@@ -309,6 +309,9 @@ class _Printer:
             else:
                 operands[param.name] = COperand(pointer=self._pointer(operand))
         emitted = intrin.emit(operands)
+        if intrin.requires == EXTERNAL:
+            self.text.lines(emitted.text)
+            return
         self.text.line_at_margin(f"#if {build_test(intrin.requires, emitted)}")
         self.text.lines(emitted.text)
         self.text.line_at_margin("#else")

@@ -56,6 +56,10 @@ class BlockText:
     fpu: bool = False
 
 
+EXTERNAL = "external"
+"""`requires` of a block that calls a library: its C text is printed whatever the target, as there is nothing to choose."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorIntrin:
     """A block intrinsic: its meaning is the loop nest `desc`, its C text comes from `emit`.

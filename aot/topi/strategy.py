@@ -10,6 +10,7 @@ from typing import TypeVar
 from aot.errors import Problem, UsageError
 from aot.ir.op import Array
 from aot.relay.expr import Call, Expr, Function, Var
+from aot.support.caller import call_place
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
 
@@ -113,6 +114,38 @@ def register_planned(
         return lower(group, target, func, found)
 
     return register_impl(Impl(name, anchor, accepts, lower_planned, plevel, small=small))
+
+
+_EXTERNAL: dict[str, Impl] = {}
+
+
+def register_external_codegen(compiler: str, lower: Lower) -> Impl:
+    """Enter the code generator of functions with attrs["Compiler"]: `lower(group, target, name)` makes the kernel of one.
+
+    UsageError E5120 for what is no name or no function, E5102 where the compiler has one.
+    """
+    if not isinstance(compiler, str) or not compiler or not callable(lower):
+        raise UsageError(Problem("E5120", "register_external_codegen takes a compiler's name and a function", call_place()))
+    if compiler in _EXTERNAL:
+        raise UsageError(Problem("E5102", f"the external code generator {compiler} is registered twice", call_place()))
+    _EXTERNAL[compiler] = Impl(compiler, compiler, lambda _group, _target: True, lower)
+    return _EXTERNAL[compiler]
+
+
+def external_codegens() -> tuple[str, ...]:
+    """The compilers that have a code generator."""
+    return tuple(sorted(_EXTERNAL))
+
+
+def external_impl(func: Function) -> Impl | None:
+    """The code generator of a function that is marked for one (E5121 where that does not exist); None of others."""
+    compiler = func.attrs.get("Compiler")
+    if compiler is None:
+        return None
+    if compiler not in _EXTERNAL:
+        known = ", ".join(external_codegens()) or "none"
+        raise UsageError(Problem("E5121", f"there is no external code generator {compiler!r}; there are {known}"))
+    return _EXTERNAL[compiler]
 
 
 def implementations(anchor: str) -> tuple[Impl, ...]:

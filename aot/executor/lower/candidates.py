@@ -47,7 +47,7 @@ def candidates(
     weights = _weights(group)
     found: list[Candidate] = []
     for impl in _accepting(group, target):
-        if (impl.anchor == "*" and found) or (policy.kernels == "generic" and not impl.name.startswith("generic.")):
+        if (impl.anchor == "*" and found) or _is_left_out(impl, policy, group):
             continue
         if impl.small and not policy.limits_ram:
             continue
@@ -59,6 +59,11 @@ def candidates(
             known.lowered[key] = func, _candidate(lowered, code_key(lowered.func), weights, keyed=keyed)
         found.append(known.lowered[key][1])
     return _packed(found) if policy.opt == "size" else found
+
+
+def _is_left_out(impl: Impl, policy: Policy, group: Group) -> bool:
+    """With portable C only, all that is made for instructions; what an external code generator was asked for stays."""
+    return policy.kernels == "generic" and not impl.name.startswith("generic.") and "Compiler" not in group.func.attrs
 
 
 def _packed(found: list[Candidate]) -> list[Candidate]:

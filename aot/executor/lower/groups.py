@@ -10,7 +10,7 @@ from aot.relay.analysis.cost import LAYERS
 from aot.relay.expr import Call, Expr, Function, operands, post_order, with_operands
 from aot.relay.transform.fuse_ops import call_group
 from aot.target.target import Target
-from aot.topi.strategy import Group, Impl, implementations
+from aot.topi.strategy import Group, Impl, external_impl, implementations
 
 
 def group_of(func: Function) -> Group:
@@ -32,6 +32,9 @@ def group_of(func: Function) -> Group:
 
 def accepting(group: Group, target: Target) -> list[Impl]:
     """The kernels that take a group, best plevel first, the generic path last."""
+    external = external_impl(group.func)
+    if external is not None:
+        return [external]
     name = str(getattr(group.anchor.op, "name", "?"))
     return [i for i in implementations(name) if i.accepts(group, target)]
 
@@ -53,6 +56,8 @@ def _cut(expr: Expr, target: Target) -> Expr:
     if not isinstance(expr, Call) or not isinstance(expr.op, Function):
         return expr
     group = group_of(expr.op)
+    if "Compiler" in expr.op.attrs:
+        return expr
     if not group.followers or getattr(group.anchor.op, "name", "") not in LAYERS or _has_kernel(group, target):
         return expr
     calls = (group.anchor, *group.followers)

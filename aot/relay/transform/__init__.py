@@ -10,6 +10,15 @@ from aot.relay.transform.fold_constant import fold_constant
 from aot.relay.transform.fold_zero_taps import fold_zero_taps
 from aot.relay.transform.fuse_ops import fuse_ops
 from aot.relay.transform.infer_type import infer_type
+from aot.relay.transform.partition import (
+    AnnotateTarget,
+    MergeCompilerRegions,
+    MergeComposite,
+    PartitionGraph,
+    get_pattern_table,
+    partition_for,
+    register_pattern_table,
+)
 from aot.relay.transform.remove_constant_channels import remove_constant_channels
 
 _PIPELINE = (
@@ -24,14 +33,21 @@ _PIPELINE = (
 )
 
 __all__ = [
+    "AnnotateTarget",
+    "MergeCompilerRegions",
+    "MergeComposite",
+    "PartitionGraph",
     "canonicalize",
     "dead_code",
     "eliminate_common_subexpr",
     "fold_constant",
     "fold_zero_taps",
     "fuse_ops",
+    "get_pattern_table",
     "infer_type",
+    "partition_for",
     "pipeline",
+    "register_pattern_table",
     "remove_constant_channels",
 ]
 

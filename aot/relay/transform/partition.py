@@ -1,0 +1,281 @@
+"""Bring your own code generator: parts of a graph that a library or another compiler implements, in TVM's four steps.
+
+    MergeComposite(table)      what has the form of a pattern becomes a call of a function, attrs["Composite"]: the pattern's name
+    AnnotateTarget(compiler)   such functions of the compiler's patterns get attrs["Compiler"]
+    MergeCompilerRegions()     a function that only one other of the same compiler reads becomes a part of that one
+    PartitionGraph()           what is left is primitive and has a symbol of its own: attrs["global_symbol"]
+
+A pattern table is a list of (name, pattern) or (name, pattern, check); the names begin with the compiler's (`cmsis-nn.conv2d`).
+`check(call)` of the outermost call may refuse what has the form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aot.errors import Problem, UsageError
+from aot.ir.dialect import dialect
+from aot.ir.module import IRModule
+from aot.ir.op import OP_INFO, load_operators
+from aot.ir.transform import Pass, PassContext, Sequential
+from aot.relay.dataflow_pattern import CallPattern, Match, Pattern, operators_of
+from aot.relay.expr import Call, Expr, Function, operands, post_order, users, with_operands
+from aot.relay.transform.fuse_ops import call_group
+from aot.support.caller import call_place
+
+Check = Callable[[Call], bool]
+Entry = tuple[str, Pattern] | tuple[str, Pattern, Check]
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """A form that an external code generator takes."""
+
+    name: str
+    pattern: Pattern
+    check: Check | None = None
+
+
+_TABLES: dict[str, tuple[Composite, ...]] = {}
+
+
+def register_pattern_table(compiler: str) -> Callable[[Callable[[], Sequence[Entry]]], Callable[[], Sequence[Entry]]]:
+    """Enter the pattern table that a function returns; UsageError E5120 names what is wrong with it."""
+
+    def register(table: Callable[[], Sequence[Entry]]) -> Callable[[], Sequence[Entry]]:
+        if not isinstance(compiler, str) or not compiler or not callable(table):
+            raise _wrong("register_pattern_table takes the name of a compiler and decorates a function without arguments")
+        if compiler in _TABLES:
+            raise UsageError(Problem("E5102", f"the pattern table of {compiler} is registered twice", call_place()))
+        entries = table_of(table())
+        for entry in entries:
+            if not entry.name.startswith(f"{compiler}."):
+                raise _wrong(f"the pattern {entry.name!r} of {compiler} has a name that does not begin with {compiler}.")
+        _TABLES[compiler] = entries
+        return table
+
+    return register
+
+
+def get_pattern_table(compiler: str) -> tuple[Composite, ...]:
+    """The registered table; UsageError E5121 where there is none."""
+    if compiler not in _TABLES:
+        known = ", ".join(sorted(_TABLES)) or "none"
+        raise UsageError(Problem("E5121", f"there is no pattern table of {compiler!r}; there are {known}", call_place()))
+    return _TABLES[compiler]
+
+
+def reset_pattern_table(compiler: str) -> None:
+    """Forget a table, for what registers one for a while (E5121)."""
+    get_pattern_table(compiler)
+    del _TABLES[compiler]
+
+
+def table_of(given: Any) -> tuple[Composite, ...]:
+    """A table's entries, checked (E5120)."""
+    if not isinstance(given, list | tuple):
+        raise _wrong(f"a pattern table is a list of (name, pattern) or (name, pattern, check), not {given!r}")
+    load_operators()
+    found = []
+    for entry in given:
+        if isinstance(entry, Composite):
+            found.append(entry)
+            continue
+        if not isinstance(entry, tuple) or len(entry) not in (2, 3) or not isinstance(entry[0], str):
+            raise _wrong(f"an entry of a pattern table is (name, pattern) or (name, pattern, check), not {entry!r}")
+        if not isinstance(entry[1], Pattern) or (len(entry) == 3 and not callable(entry[2])):
+            raise _wrong(f"the entry {entry[0]!r} needs a pattern, and a check that is a function")
+        unknown = sorted(n for n in operators_of(entry[1]) if n not in OP_INFO)
+        if unknown:
+            raise _wrong(f"the pattern {entry[0]!r} names operators that do not exist: {', '.join(unknown)}")
+        found.append(Composite(*entry))
+    return tuple(found)
+
+
+def _wrong(message: str) -> UsageError:
+    return UsageError(Problem("E5120", message, call_place()))
+
+
+def MergeComposite(pattern_table: Sequence[Entry | Composite]) -> Pass:  # noqa: N802 - TVM's name
+    """Turn what has the form of a pattern into calls of composite functions.
+
+    Entries are tried in their order, calls late in the graph first.  A match is taken if nothing outside reads what is inside.
+    """
+    table = table_of(pattern_table)
+    return _function_pass("merge_composite", lambda func: _merge_composites(func, table))
+
+
+def AnnotateTarget(compilers: str | Sequence[str]) -> Pass:  # noqa: N802
+    """Mark the composite functions of these compilers' patterns."""
+    names = (compilers,) if isinstance(compilers, str) else tuple(compilers)
+    if not names or not all(isinstance(n, str) for n in names):
+        raise _wrong(f"AnnotateTarget takes names of compilers, not {compilers!r}")
+    return _function_pass("annotate_target", lambda func: _map_calls(func, lambda c: _annotated(c, names)))
+
+
+def MergeCompilerRegions() -> Pass:  # noqa: N802
+    """Join neighbours of one compiler."""
+    return _function_pass("merge_compiler_regions", _merge_regions)
+
+
+def PartitionGraph() -> Pass:  # noqa: N802
+    """Make functions of their own of what is marked; composites without a mark become operator calls again."""
+    return _function_pass("partition_graph", _partition)
+
+
+def partition_for(compiler: str, *, only: Sequence[str] | None = None) -> Sequential:
+    """All that a compiler's registered patterns match, one function a pattern; `only` names some, without the compiler."""
+    table = get_pattern_table(compiler)
+    names = [c.name.removeprefix(f"{compiler}.") for c in table]
+    unknown = [n for n in only or () if n not in names]
+    if unknown:
+        raise UsageError(Problem("E5121", f"{compiler} has no {', '.join(unknown)}; it has {', '.join(dict.fromkeys(names))}"))
+    chosen = [c for c, n in zip(table, names, strict=True) if only is None or n in only]
+    return Sequential((MergeComposite(chosen), AnnotateTarget(compiler), PartitionGraph()), f"partition for {compiler}")
+
+
+def _function_pass(name: str, rule: Callable[[Function], Function]) -> Pass:
+    def transform(module: IRModule, _context: PassContext) -> IRModule:
+        kind = dialect("relay").func_class
+        return replace(module, functions={k: rule(f) if isinstance(f, kind) else f for k, f in module.functions.items()})
+
+    return Pass(name, transform, required=True, doc=rule.__doc__ or "")
+
+
+def _merge_composites(func: Function, table: Sequence[Composite]) -> Function:
+    readers = users(func)
+    taken: set[int] = set()
+    found: dict[int, tuple[Composite, list[Expr]]] = {}
+    order = post_order(func.body)
+    for expr in reversed(order):
+        for composite in table:
+            calls = _composite_calls(composite, expr, taken, readers) if isinstance(expr, Call) else None
+            if calls is not None:
+                taken.update(map(id, calls))
+                found[id(expr)] = composite, calls
+                break
+    position = {id(e): i for i, e in enumerate(order)}
+    done: dict[int, Expr] = {}
+    for expr in order:
+        if id(expr) in found:
+            composite, calls = found[id(expr)]
+            group = call_group(sorted(calls, key=lambda e: position[id(e)]), done)
+            assert isinstance(group.op, Function)
+            attrs = {"Composite": composite.name, "name": composite.name}
+            done[id(expr)] = replace(group, op=Function(group.op.params, group.op.body, attrs))
+        elif id(expr) not in taken:
+            done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
+    return Function(func.params, done[id(func.body)], func.attrs)
+
+
+def _composite_calls(
+    composite: Composite, root: Call, taken: set[int], readers: dict[int, list[Expr]]
+) -> list[Expr] | None:  # fmt: skip
+    """The operator calls of a match at `root`; None where it does not match, or others read what is inside."""
+    match = composite.pattern.find(root)
+    if match is None:
+        return None
+    calls = list({id(e): e for e in _described(composite.pattern, match)}.values())
+    inside = {id(e) for e in calls}
+    if inside & taken or id(root) not in inside:
+        return None
+    for e in calls:
+        if e is not root and any(id(r) not in inside for r in readers.get(id(e), [])):
+            return None
+    return calls if composite.check is None or composite.check(root) else None
+
+
+def _described(pattern: Pattern, match: Match) -> Iterator[Expr]:
+    """What stands for the operators of a pattern."""
+    if isinstance(pattern, CallPattern) and pattern in match:
+        yield match[pattern]
+    for part in pattern.parts():
+        if part in match:
+            yield from _described(part, match)
+
+
+def _map_calls(func: Function, rule: Callable[[Call], Expr]) -> Function:
+    done: dict[int, Expr] = {}
+    for expr in post_order(func.body):
+        new = with_operands(expr, [done[id(o)] for o in operands(expr)])
+        done[id(expr)] = rule(new) if isinstance(new, Call) else new
+    return Function(func.params, done[id(func.body)], func.attrs)
+
+
+def _annotated(call: Call, compilers: Sequence[str]) -> Expr:
+    if not isinstance(call.op, Function) or "Composite" not in call.op.attrs:
+        return call
+    compiler = next((c for c in compilers if call.op.attrs["Composite"].startswith(f"{c}.")), None)
+    if compiler is None:
+        return call
+    return replace(call, op=Function(call.op.params, call.op.body, {**call.op.attrs, "Compiler": compiler}))
+
+
+def _merge_regions(func: Function) -> Function:
+    """The reader takes its operand's function in where no one else reads that; repeated until nothing changes."""
+    while True:
+        readers = users(func)
+        pair = next(
+            ((c, o) for c in post_order(func.body) if isinstance(c, Call) for o in c.args if _may_join(c, o, readers)), None
+        )
+        if pair is None:
+            return func
+        done: dict[int, Expr] = {}
+        for expr in post_order(func.body):
+            new = with_operands(expr, [done[id(o)] for o in operands(expr)])
+            inner = done[id(pair[1])] if expr is pair[0] else None
+            done[id(expr)] = _joined(new, inner) if isinstance(new, Call) and isinstance(inner, Call) else new
+        func = Function(func.params, done[id(func.body)], func.attrs)
+
+
+def _may_join(reader: Call, operand: Expr, readers: dict[int, list[Expr]]) -> bool:
+    if not isinstance(reader.op, Function) or not isinstance(operand, Call) or not isinstance(operand.op, Function):
+        return False
+    compiler = reader.op.attrs.get("Compiler")
+    return compiler is not None and operand.op.attrs.get("Compiler") == compiler and len(readers[id(operand)]) == 1
+
+
+def _joined(reader: Call, inner: Call) -> Call:
+    """One function of both."""
+    assert isinstance(reader.op, Function)
+    assert isinstance(inner.op, Function)
+    params = [(p, a) for p, a in zip(reader.op.params, reader.args, strict=True) if a is not inner]
+    (joint,) = [p for p, a in zip(reader.op.params, reader.args, strict=True) if a is inner]
+    done: dict[int, Expr] = {id(joint): inner.op.body}
+    for expr in post_order(reader.op.body):
+        if id(expr) not in done:
+            done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
+    both = (*zip(inner.op.params, inner.args, strict=True), *params)
+    names = f"{inner.op.attrs['Composite']}+{reader.op.attrs['Composite']}"
+    attrs = {**reader.op.attrs, "Composite": names, "name": names}
+    body = done[id(reader.op.body)]
+    return replace(reader, op=Function(tuple(p for p, _ in both), body, attrs), args=tuple(a for _, a in both))
+
+
+def _partition(func: Function) -> Function:
+    count: dict[str, int] = {}
+
+    def rule(call: Call) -> Expr:
+        if not isinstance(call.op, Function) or "Composite" not in call.op.attrs:
+            return call
+        compiler = call.op.attrs.get("Compiler")
+        if compiler is None:
+            return _inlined(call)
+        number = count[compiler] = count.get(compiler, -1) + 1
+        word = "".join(c if c.isalnum() else "_" for c in str(call.op.attrs["Composite"]).removeprefix(f"{compiler}."))
+        symbol = "".join(c if c.isalnum() else "_" for c in compiler) + f"_main_{number}"
+        attrs = {**call.op.attrs, "Primitive": 1, "global_symbol": symbol, "name": word}
+        return replace(call, op=Function(call.op.params, call.op.body, attrs))
+
+    return _map_calls(func, rule)
+
+
+def _inlined(call: Call) -> Expr:
+    assert isinstance(call.op, Function)
+    done: dict[int, Expr] = {id(p): a for p, a in zip(call.op.params, call.args, strict=True)}
+    for expr in post_order(call.op.body):
+        if id(expr) not in done:
+            done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
+    return done[id(call.op.body)]
