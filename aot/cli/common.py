@@ -102,6 +102,8 @@ def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Opt
         choice=model_choice(given),
         pooling=chosen_pools(given, pools),
         feed_rows=given.feed_rows,
+        byoc=tuple(given.byoc or ()),
+        byoc_path=given.byoc_path,
     )
 
 

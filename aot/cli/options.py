@@ -52,6 +52,13 @@ Pins = Annotated[
 FeedRows = Annotated[
     bool, typer.Option("--feed-rows", help="The input comes row by row (NAME_feed_row) and is not in the workspace.")
 ]
+Byoc = Annotated[
+    list[str] | None,
+    typer.Option("--byoc", metavar="NAME[=OPS]", help="Layers for an external code generator: cmsis-nn; may be repeated."),
+]
+ByocPath = Annotated[
+    Path | None, typer.Option("--byoc-path", metavar="DIR", help="The folder of its library, which holds Include and Source.")
+]
 Plugins = Annotated[
     list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="Run a plug-in first (docs/plugins.md); may be repeated.")
 ]
@@ -108,6 +115,8 @@ class CompileOptions:
     const_pool: ConstPools = None
     feed_rows: FeedRows = False
     plugin: Plugins = None
+    byoc: Byoc = None
+    byoc_path: ByocPath = None
 
 
 def load_plugins(files: Sequence[Path] = ()) -> None:

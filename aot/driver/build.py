@@ -10,6 +10,7 @@ from pathlib import Path
 
 from aot import op as operators
 from aot import topi
+from aot.driver.byoc import library_files, with_partitions
 from aot.driver.options import OPTS, Options
 from aot.driver.plugins import load_installed
 from aot.driver.reading import NamedBytes, read_named
@@ -30,7 +31,6 @@ from aot.frontend.macs import nominal_macs, nominal_shapes
 from aot.frontend.specialize import specialize
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
-from aot.ir.transform import PassContext
 from aot.relay.expr import Function
 from aot.relay.transform import pipeline as relay_pipeline
 from aot.support.names import model_identifier
@@ -71,7 +71,8 @@ def compile_model(
     data = source if isinstance(source, IRModule) else specialize(source, options.choice)
     name = model_identifier(name or (file.path.stem if file is not None else "model"))
     module = data if isinstance(data, IRModule) else from_tflite(data, oracle=options.oracle, name=name)
-    module = relay_pipeline(PassContext.current().opt_level)(module)
+    with with_partitions(options.byoc, cpu) as context:
+        module = relay_pipeline(context.opt_level)(module)
     main = module["main"]
     assert isinstance(main, Function)
     bounds = memory_bounds(main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
@@ -82,12 +83,14 @@ def compile_model(
         opt=options.opt,
         macs_nominal=nominal_macs(data) if isinstance(data, bytes) else None,
         bounds=bounds,
-        options=asdict(options),
+        options={k: v for k, v in asdict(options).items() if k != "byoc_path" and (k != "byoc" or v)},
     )
     plans = plans_of(main, cpu, name=name, options=options, bound=bounds.liveness)
     budget, opt = options.ram_budget, options.opt
     planned = plans.usual(opt) if budget is None else plans.within(budget, opt)
-    return emit(planned, target=cpu, info=info)
+    made = emit(planned, target=cpu, info=info)
+    files = library_files(options.byoc_path) if options.byoc else {}
+    return replace(made, artifact=replace(made.artifact, files={**made.artifact.files, **files})) if files else made
 
 
 def plans_of(main: Function, cpu: Target, *, name: str, options: Options, bound: int) -> Plans:

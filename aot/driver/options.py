@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from aot.driver.byoc import check_byoc
 from aot.driver.oracles import oracles
 from aot.errors import Problem, UsageError
 from aot.executor.plan.layout import Io
@@ -22,7 +24,8 @@ class Options:
     code) and `ram_budget` (workspace) are limits in bytes for the choice of kernels.  `choice` is the graph to compile and
     the shapes of its inputs.  With `share_workspace` the model uses the workspace that several models share
     (aot.executor.codegen.shared_workspace); `pooling` spreads it over several memories.  With `feed_rows` the input is not in the
-    workspace but comes row by row.
+    workspace but comes row by row.  `byoc` names external code generators, `cmsis-nn` or, of its patterns some,
+    `cmsis-nn=conv2d,add`; `byoc_path` is the folder of their library.
     """
 
     oracle: str = "litert"
@@ -35,6 +38,8 @@ class Options:
     share_workspace: bool = False
     pooling: Pooling = ONE_POOL
     feed_rows: bool = False
+    byoc: tuple[str, ...] = ()
+    byoc_path: Path | None = None
 
     def __post_init__(self) -> None:
         choices = (
@@ -44,6 +49,7 @@ class Options:
             ("kernels", self.kernels, KERNELS),
         )
         check_pooling(self.pooling)
+        check_byoc(self.byoc, self.byoc_path)
         if self.share_workspace and self.pooling.pools:
             raise UsageError(Problem("E5009", "a workspace that models share cannot be spread over pools"))
         if self.feed_rows and self.pooling.pools:

@@ -52,9 +52,21 @@ def _compile(name: str, files: Mapping[str, str], gcc: str, library: Path) -> No
     with tempfile.TemporaryDirectory(dir=library.parent) as temporary:
         folder = Path(temporary)
         for file, text in files.items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_text(text, encoding="utf-8", newline="\n")
         sources = [f for f in sorted(files) if f.endswith(".c")]
-        command = [gcc, *FLAGS, "-I.", f"-I{data_folder('crt') / 'include'}", *sources, "-lm", "-o", "library.so"]
+        command = [
+            gcc,
+            *FLAGS,
+            "-I.",
+            "-isystem",
+            "byoc/Include",
+            f"-I{data_folder('crt') / 'include'}",
+            *sources,
+            "-lm",
+            "-o",
+            "library.so",
+        ]
         done = run_program(command, cwd=folder)
         if done.code != 0:
             message = f"gcc refuses the generated sources of {name}:\n{done.err[-4000:]}"

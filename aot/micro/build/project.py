@@ -252,13 +252,17 @@ def compiler(board: Board) -> Tool:
 def _flags(project: Project, source: str, mode: str) -> list[str]:
     """The compiler's arguments for one source; only what can change its object, so that modes share objects."""
     name = Path(source).name
-    level = "-O2" if _FAST.search(name) else "-Os"
-    flags = ["-std=c99", "-pedantic", *WARNINGS, level, "-ffunction-sections", "-fdata-sections", "-fno-common"]
-    flags += [*project.board.flags, "-I.", "-Icrt/include"]
+    foreign = source.startswith("byoc/")
+    level = "-O2" if foreign or _FAST.search(name) else "-Os"
+    flags = ["-std=gnu99", "-w"] if foreign else ["-std=c99", "-pedantic", *WARNINGS]
+    flags += [level, "-ffunction-sections", "-fdata-sections", "-fno-common", *project.board.flags, "-I.", "-Icrt/include"]
+    if any(n.startswith("byoc/") for n in project.files):
+        flags += ["-isystem", "byoc/Include"]
     if project.board.is_host:
         flags += SANITIZE if project.sanitize else []
     else:
-        flags += ["-ffreestanding", "-fcallgraph-info=su,da"]
+        # a library reads words by memcpy, which is a call in a freestanding build
+        flags += ["-fcallgraph-info=su,da"] if foreign else ["-ffreestanding", "-fcallgraph-info=su,da"]
     if name == "memory.c":
         flags += ["-fno-tree-loop-distribute-patterns"]
     if name == "harness.c":

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aot.errors import Problem, UsageError
-from aot.ir.dialect import dialect
 from aot.ir.module import IRModule
 from aot.ir.op import OP_INFO, load_operators
 from aot.ir.transform import Pass, PassContext, Sequential
@@ -138,8 +137,7 @@ def partition_for(compiler: str, *, only: Sequence[str] | None = None) -> Sequen
 
 def _function_pass(name: str, rule: Callable[[Function], Function]) -> Pass:
     def transform(module: IRModule, _context: PassContext) -> IRModule:
-        kind = dialect("relay").func_class
-        return replace(module, functions={k: rule(f) if isinstance(f, kind) else f for k, f in module.functions.items()})
+        return replace(module, functions={k: rule(f) if isinstance(f, Function) else f for k, f in module.functions.items()})
 
     return Pass(name, transform, required=True, doc=rule.__doc__ or "")
 

@@ -1,0 +1,93 @@
+"""External code generators in a compilation: what was asked for, the passes that make their functions, the library's files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aot import byoc
+from aot.byoc.cmsis_nn_patterns import COMPILER as CMSIS_NN
+from aot.errors import Problem, UsageError
+from aot.ir.transform import Pass, PassContext
+from aot.relay.transform.partition import get_pattern_table, partition_for
+from aot.target.target import Target
+
+FOLDER = "byoc"
+"""Of an artifact's files, those of the library."""
+
+CMSIS_FOLDERS = ("BasicMath", "Convolution", "FullyConnected", "NNSupport", "Pooling")
+"""The folders of CMSIS-NN's sources that int8 networks call."""
+
+
+def parse_byoc(text: str) -> tuple[str, tuple[str, ...] | None]:
+    """(compiler, patterns or None for all) of `cmsis-nn` or `cmsis-nn=conv2d,add`."""
+    name, given, patterns = text.partition("=")
+    return name.strip(), tuple(p.strip() for p in patterns.split(",")) if given else None
+
+
+def check_byoc(wanted: Sequence[str], path: Path | None) -> None:
+    """Refuse unknown compilers and patterns (E5121), and a path that is no folder (E5122)."""
+    if wanted:
+        partitions(wanted)
+    if path is not None and (not isinstance(path, Path) or not path.is_dir()):
+        raise UsageError(Problem("E5122", f"--byoc-path {path}: there is no such folder"))
+
+
+def partitions(wanted: Sequence[str], target: Target | None = None) -> tuple[Pass, ...]:
+    """The passes that give layers to the external code generators, in the order in which these were named."""
+    byoc.load_all()
+    steps: list[Pass] = []
+    for text in wanted:
+        if not isinstance(text, str):
+            raise UsageError(Problem("E5121", f"byoc takes names of external code generators, not {text!r}"))
+        name, patterns = parse_byoc(text)
+        if name not in byoc.external_codegens():
+            known = ", ".join(byoc.external_codegens())
+            raise UsageError(Problem("E5121", f"there is no external code generator {name!r}; there are {known}"))
+        if name == CMSIS_NN and target is not None and target.has("mve"):
+            patterns = _for_mve(patterns)
+        steps += partition_for(name, only=patterns).passes
+    return tuple(steps)
+
+
+def _for_mve(patterns: tuple[str, ...] | None) -> tuple[str, ...]:
+    """All but fully connected layers, whose function takes sums of the weights there that have to be computed before."""
+    if patterns is None:
+        return tuple(c.name.removeprefix(f"{CMSIS_NN}.") for c in get_pattern_table(CMSIS_NN) if c.name != f"{CMSIS_NN}.dense")
+    if "dense" in patterns:
+        raise UsageError(Problem("E5121", f"{CMSIS_NN}: dense is not supported on cores with MVE"))
+    return patterns
+
+
+def with_partitions(wanted: Sequence[str], target: Target) -> PassContext:
+    """The current context, which also gives layers away before the others are fused."""
+    context = PassContext.current()
+    return replace(context, add_pass=(*context.add_pass, *(("dead_code", step) for step in partitions(wanted, target))))
+
+
+def library_files(path: Path | None) -> dict[str, str]:
+    """The library's headers and sources, by their names below FOLDER; of CMSIS-NN those that int8 networks need (E5122)."""
+    if path is None:
+        return {}
+    sources = path / "Source"
+    found = [*sorted((path / "Include").rglob("*.h")), *sorted(sources.rglob("*.c"))]
+    kept = [p for p in found if p.suffix == ".h" or _is_needed(p, sources)]
+    if not any(p.suffix == ".h" for p in kept) or not any(p.suffix == ".c" for p in kept):
+        raise UsageError(Problem("E5122", f"--byoc-path {path}: holds no Include with headers and Source with C files"))
+    try:
+        return {f"{FOLDER}/{p.relative_to(path).as_posix()}": p.read_text(encoding="utf-8") for p in kept}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(Problem("E5122", f"--byoc-path {path}: cannot be read: {error}")) from None
+
+
+def _is_needed(source: Path, sources: Path) -> bool:
+    folder = source.relative_to(sources).parts[0]
+    kind = folder.removesuffix("Functions")
+    if kind == folder:
+        return True
+    others = any(word in source.stem for word in ("lstm", "svdf", "_f32", "_f16", "_flt"))  # call what int8 networks lack
+    return kind in CMSIS_FOLDERS and (kind == "NNSupport" or "_s8" in source.name) and not others
+
+
+__all__ = ["CMSIS_NN", "FOLDER", "check_byoc", "library_files", "parse_byoc", "partitions", "with_partitions"]
