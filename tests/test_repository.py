@@ -68,7 +68,7 @@ _LAYERS: tuple[tuple[str, str], ...] = (
     ("topi.generic", f"topi {_KERNELS}"),
     ("topi.special", f"topi topi.generic {_KERNELS}"),
     ("frontend", f"frontend.view op numerics relay {_CORE}"),
-    ("byoc", f"topi {_KERNELS}"),
+    ("byoc", f"topi topi.generic {_KERNELS}"),
     ("memory", f"tir {_CORE}"),
     ("target.codegen_c", f"tir te target.base {_CORE} version"),
     ("executor", f"target.codegen_c memory topi {_KERNELS}"),
