@@ -210,7 +210,10 @@ def variables(project: Project, elf: Path) -> dict[str, int]:
 def attribute(project: Project, elf: Path) -> list[Symbol]:
     """All flash of `elf` (the model's own image or the one that runs), equal names merged, largest first."""
     meta = project.artifact.metadata
-    users = users_by_symbol(elf, meta["layers"])
+    layers = list(meta["layers"])
+    if meta.get("feed"):  # the first layer runs where a row is taken; its function for the whole input is not linked
+        layers[0] = {**layers[0], "function": f"{project.artifact.name}_feed_row"}
+    users = users_by_symbol(elf, layers)
     merged: dict[tuple[str, str], int] = {}
     flash = [s for s in sections_of(elf) if s.in_flash]
     for name, size, file in split_sections(elf, flash, _sources(project)):

@@ -185,9 +185,10 @@ def _totals(
 
 def _cycles(project: Project, flash: Mapping[str, Any], inputs: Sequence[Array], *, timeout: float | None) -> Profile | None:
     """Functions of layers, with what they call, and the main function."""
-    name = f"{project.artifact.name}_run"
+    steps = ("feed_begin", "feed_row", "feed_end") if project.artifact.metadata.get("feed") else ("run",)
+    main = {f"{project.artifact.name}_{step}" for step in steps}
     code = ("kernels", "runtime")
-    functions = {s["name"] for s in flash["symbols"] if s["name"] == name or (s["group"] in code and s["layers"])}
+    functions = {s["name"] for s in flash["symbols"] if s["name"] in main or (s["group"] in code and s["layers"])}
     limit = project.board.timeout if timeout is None else timeout
     return profile_cycles(project, project.image("measure"), inputs, functions=frozenset(functions), timeout=limit)
 

@@ -13,6 +13,7 @@ from aot.errors import TargetError
 from aot.micro.board import load_board
 from aot.micro.build.project import choose_places, prepare
 from aot.micro.run.runner import run
+from aot.report.figures.attribution import attribute, by_layer
 from aot.report.measure.reference import graph
 from aot.report.measure.sets import rule_set
 from tests.cli.boards import small_board
@@ -54,5 +55,7 @@ def test_it_runs_there_and_is_measured(tmp_path: Path) -> None:
     calls = fed.metadata["feed"]["rows"] + 2
     inner = sum(layer.instructions or 0 for layer in profile.layers)
     assert found.instructions - 40 * calls < inner <= found.instructions
+    (code,) = by_layer(attribute(project, project.model_image()), fed.metadata["layers"])
+    assert code["code"] > 300  # its row kernel
     assert found.stack_bytes is not None
     assert 0 < found.stack_bytes < 400
