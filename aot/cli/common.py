@@ -50,26 +50,26 @@ def find_board(name: str | None) -> Board:
 
 
 def choose_target(target: str | None, board: Board | None) -> str:
-    """The core: that of the board where one is given, which --target must not contradict (E5009)."""
+    """The core: that of the board where one is given, which --target must not contradict (E5017)."""
     from aot.target.target import find_target
 
     if board is None:
         return find_target(target or DEFAULT_TARGET).name
     if target is not None and find_target(target).name != board.cpu:
-        raise UsageError(Problem("E5009", f"--target {target} contradicts --board {board.name}, which has a {board.cpu}"))
+        raise UsageError(Problem("E5017", f"--target {target} contradicts --board {board.name}, which has a {board.cpu}"))
     return board.cpu
 
 
 def parse_bytes(text: str, option: str) -> int:
-    """`96KiB`, `96K` or `98304` as bytes (E5009)."""
+    """`96KiB`, `96K` or `98304` as bytes (E5018)."""
     match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", text)
     if match is None or match[2].upper() not in _UNITS:
-        raise UsageError(Problem("E5009", f"{option} {text}: give a size such as 98304, 96KiB or 1MiB"))
+        raise UsageError(Problem("E5018", f"{option} {text}: give a size such as 98304, 96KiB or 1MiB"))
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
 def request(model: Path | NamedBytes, options: CompileOptions, *, target: str, board: Board | None = None) -> Request:
-    """Check the options and read the file (E5001, E5003, E5009); the pools are those of `board` where no others are given."""
+    """Check the options and read the file (E5001, E5003, E5009, E5017); the default pools are those of `board`."""
     from aot.frontend.specialize import specialize
 
     load_plugins(options.plugin or ())
@@ -108,21 +108,21 @@ def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Opt
 
 
 def chosen_pools(given: CompileOptions, default: tuple[Pool, ...]) -> Pooling:
-    """The memories that were asked for, or else the board's, and what is pinned where (E5009)."""
+    """The memories that were asked for, or else the board's, and what is pinned where (E5018)."""
     from aot.memory.pools import Pooling, parse_pool
 
     pins = []
     for text in given.pin or ():
         tensor, _, pool = text.rpartition("=")
         if not tensor:
-            raise UsageError(Problem("E5009", f"--pin {text}: give TENSOR=POOL"))
+            raise UsageError(Problem("E5018", f"--pin {text}: give TENSOR=POOL"))
         pins.append((tensor, pool))
     pools = tuple(map(parse_pool, given.pool)) if given.pool else default
     return Pooling(pools, tuple(pins), tuple(map(parse_pool, given.const_pool or ())))
 
 
 def model_choice(given: CompileOptions) -> Choice:
-    """The graph and the shapes that were asked for (E5009)."""
+    """The graph and the shapes that were asked for (E5018)."""
     from aot.frontend.specialize import Choice
 
     shapes = []
@@ -130,7 +130,7 @@ def model_choice(given: CompileOptions) -> Choice:
         name, _, numbers = text.rpartition("=")
         if not name or not re.fullmatch(r"\d+(,\d+)*", numbers):
             message = f"--shape {text}: give the input's name and its dimensions, such as image=1,96,96,3"
-            raise UsageError(Problem("E5009", message))
+            raise UsageError(Problem("E5018", message))
         shapes.append((name, tuple(map(int, numbers.split(",")))))
     return Choice(given.subgraph, given.signature, tuple(shapes), given.batch)
 

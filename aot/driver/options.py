@@ -51,11 +51,11 @@ class Options:
         check_pooling(self.pooling)
         check_byoc(self.byoc, self.byoc_path)
         if self.share_workspace and self.pooling.pools:
-            raise UsageError(Problem("E5009", "a workspace that models share cannot be spread over pools"))
+            raise UsageError(Problem("E5017", "--share-workspace cannot be combined with --pool"))
         if self.feed_rows and self.pooling.pools:
-            raise UsageError(Problem("E5009", "feeding rows does not go with pools"))
+            raise UsageError(Problem("E5017", "--feed-rows cannot be combined with --pool"))
         if self.feed_rows and (self.share_workspace or self.io == "user"):
-            raise UsageError(Problem("E5009", "feeding rows goes neither with a shared workspace nor with --io user"))
+            raise UsageError(Problem("E5017", "--feed-rows cannot be combined with --share-workspace or --io user"))
         for name, value, known in choices:
             if value not in known:
                 raise UsageError(Problem("E5009", f"unknown {name} '{value}'; known: {', '.join(known)}"))

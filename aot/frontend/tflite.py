@@ -88,7 +88,9 @@ MAX_INLINED = 1 << 16
 """Operators that calls of other subgraphs may bring in altogether; a chain of calls could otherwise grow without bound."""
 
 
-_WHATEVER_THE_SHAPES = frozenset({"E1201", "E1202", "E1206", "E1208", "E1209", "E1218", "E1220"})
+_WHATEVER_THE_SHAPES = frozenset(
+    {"E1201", "E1202", "E1206", "E1208", "E1209", "E1218", "E1220", "E1223", "E1224", "E1225", "E1226", "E1227"}
+)
 """Problems that an operator has with operands of any shape."""
 
 
@@ -261,7 +263,7 @@ class GraphWalk:
                 self._refuse(op, "E1124", f"the converter does not understand it ({error.message})")
             self._refuse(op, "E1121", error.message)
         except NotAMultiplierError as error:
-            self._refuse(op, "E1206", str(error))
+            self._refuse(op, "E1226", str(error))
         except _Unknowable:
             return None
         except AotError:

@@ -46,10 +46,10 @@ _POOL = rf"([A-Za-z][A-Za-z0-9_]*)=([0-9]{{1,12}})(K|KiB|M|MiB)?(?:@({_NUMBER}))
 
 
 def parse_pool(text: str) -> Pool:
-    """`NAME=SIZE@ADDRESS:SPEED`, where @ADDRESS and :SPEED may be missing; SIZE such as 65536, 64K or 64KiB (E5009)."""
+    """`NAME=SIZE@ADDRESS:SPEED`, where @ADDRESS and :SPEED may be missing; SIZE such as 65536, 64K or 64KiB (E5018)."""
     match = re.fullmatch(_POOL, text)
     if match is None:
-        raise UsageError(Problem("E5009", f"pool {text}: give NAME=SIZE@ADDRESS:SPEED, such as DTCM=64K@0x20000000:2"))
+        raise UsageError(Problem("E5018", f"pool {text}: give NAME=SIZE@ADDRESS:SPEED, such as DTCM=64K@0x20000000:2"))
     name, size, unit, address, speed = match.groups()
     return Pool(
         name,
@@ -60,17 +60,17 @@ def parse_pool(text: str) -> Pool:
 
 
 def check_pooling(pooling: Pooling) -> None:
-    """Raise E5009 where a pool has a fault, two have one name or share bytes, or a pin names no pool."""
+    """Raise E5019 where a pool has a fault, two have one name or share bytes, or a pin names no pool."""
     both = (*pooling.pools, *pooling.constants)
     names = [p.name for p in pooling.pools]
     every = [p.name for p in both]
-    problems = [Problem("E5009", p.fault) for p in both if p.fault]
-    problems += [Problem("E5009", f"there are two pools {n}") for n in sorted({n for n in every if every.count(n) > 1})]
-    problems += [Problem("E5009", f"--pin {t}={p}: there is no such pool") for t, p in pooling.pins if p not in names]
+    problems = [Problem("E5019", p.fault) for p in both if p.fault]
+    problems += [Problem("E5019", f"there are two pools {n}") for n in sorted({n for n in every if every.count(n) > 1})]
+    problems += [Problem("E5019", f"--pin {t}={p}: there is no such pool") for t, p in pooling.pins if p not in names]
     fixed = sorted((p.address, p.address + p.size, p.name) for p in both if p.address is not None)
     for (_, end, a), (start, _, b) in pairwise(fixed):
         if start < end:
-            problems.append(Problem("E5009", f"the pools {a} and {b} share bytes"))
+            problems.append(Problem("E5019", f"the pools {a} and {b} share bytes"))
     if problems:
         raise UsageError(*problems)
 
@@ -80,7 +80,7 @@ def plan_pools(
 ) -> tuple[MemoryPlan, tuple[UsedPool, ...]]:
     """A plan over all pools, and those pools that it uses; `accesses` counts the loads and stores of each buffer.
 
-    Raises E2013 where a buffer fits nowhere, and E5009 for a pin that names no buffer.
+    Raises E2013 where a buffer fits nowhere, and E5019 for a pin that names no buffer.
     """
     pairs = list(clashes)
     chosen = choose_pools(buffers, pairs, pooling.pools, pins=_pins(buffers, pooling), accesses=accesses)
@@ -151,7 +151,7 @@ def _pins(buffers: Sequence[BufferInfo], pooling: Pooling) -> dict[str, str]:
     if unknown:
         known = ", ".join(sorted(n for n in names if n)[:12])
         raise UsageError(
-            *(Problem("E5009", f"--pin {t}: no such tensor in the workspace; there are {known}, …") for t in unknown)
+            *(Problem("E5019", f"--pin {t}: no such tensor in the workspace; there are {known}, …") for t in unknown)
         )
     return dict(pooling.pins)
 

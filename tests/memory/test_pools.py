@@ -39,14 +39,14 @@ def test_texts_of_pools() -> None:
     assert parse_pool("ext=1MiB") == Pool("ext", 1 << 20)
     assert parse_pool("a=100:0.5") == Pool("a", 100, None, 0.5)
     for wrong in ("a", "a=", "a=1G", "a=16@", "1a=16", "a=16:x"):
-        with pytest.raises(UsageError, match="E5009"):
+        with pytest.raises(UsageError, match="E5018"):
             parse_pool(wrong)
 
 
 def test_contradictions_are_refused() -> None:
     for pool in (Pool("a", 0), Pool("a", 16, 3), Pool("a", 16, speed=0), Pool("a b", 16)):
         for pooling in (Pooling((pool,)), Pooling(constants=(pool,))):
-            with pytest.raises(UsageError, match="E5009"):
+            with pytest.raises(UsageError, match="E5019"):
                 check_pooling(pooling)
     with pytest.raises(UsageError, match="two pools a"):
         check_pooling(Pooling((Pool("a", 16), Pool("a", 32))))
@@ -202,7 +202,7 @@ def test_pools_of_a_board() -> None:
 
 
 def test_a_shared_workspace_has_no_pools() -> None:
-    with pytest.raises(AotError, match="cannot be spread"):
+    with pytest.raises(AotError, match="cannot be combined"):
         Options(share_workspace=True, pooling=Pooling((Pool("a", 100),)))
 
 

@@ -34,9 +34,9 @@ class Bench:
         self.refused: set[str] = set()
 
     def work(self, job: Job) -> dict[str, Any]:
-        if job.model.stem in self.refused:
+        if job.model.path.stem in self.refused:
             raise TargetError(Problem("E2010", "planted"))
-        report = copy.deepcopy(sample(job.model.stem, job.board))
+        report = copy.deepcopy(sample(job.model.path.stem, job.board))
         for total, change in self.changes.items():
             report["totals"][total] += change
         report["fingerprint"] |= self.fingerprint
@@ -235,7 +235,7 @@ def test_diff_of_two_revisions(cli: Cli, bench: Bench, monkeypatch: pytest.Monke
     assert cli("diff", "main", ".", "--model", "none.tflite").err.startswith("E5001 neither 'main' nor '.' has none.tflite")
     done = cli("diff", "main", ".", "--model", "a.tflite", "--model", "other/a.tflite")
     assert (done.code, done.err.splitlines()[0]) == (
-        2, "E5009 'a.tflite' and 'other/a.tflite' would both be called a (aot explain E5009)",
+        2, "E5023 'a.tflite' and 'other/a.tflite' would both be called a (aot explain E5023)",
     )  # fmt: skip
     for revision in ("nowhere", "--all", "-p"):
         done = cli("diff", "--model", "a.tflite", "--", revision, ".")

@@ -34,7 +34,7 @@ def compile_several(
     plan: Path | None,
     out: Output,
 ) -> None:
-    """Compile all models and write one folder; E5009 for options that go with one model only."""
+    """Compile all models and write one folder; E5017 for options that take a single model."""
     from aot.cli.budgets import check_budgets
     from aot.cli.common import choose_target, compile_model, find_board
     from aot.executor.artifact import check_names
@@ -43,7 +43,7 @@ def compile_several(
     alone = (("--format", form != "c"), ("--plan", plan is not None), ("--name", bool(options.name) and len(models) > 1))
     for name, given in alone:
         if given:
-            raise UsageError(Problem("E5009", f"{name} goes with one model only"))
+            raise UsageError(Problem("E5017", f"{name} takes a single model"))
     place = find_board(board) if board else None
     wanted = requests(models, options, target=choose_target(target, place), share=share)
     check_names([w.name for w in wanted])

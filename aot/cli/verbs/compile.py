@@ -87,21 +87,21 @@ def write_plan(path: Path, artifact: Artifact) -> None:
 
 
 def add_stack_bound(artifact: Artifact, place: Board | None, target: str) -> Artifact:
-    """The artifact with the worst-case stack in its header; E5009 where there is no board with the core to link for."""
+    """The artifact with the worst-case stack in its header; E5017 where there is no board with the core to link for."""
     from aot.micro.build.stack import board_of, state_stack_bound
 
     board = place or board_of(target)
     if board is None or board.is_host:
-        raise UsageError(Problem("E5009", f"--stack-bound: no board with a {target} to link for"))
+        raise UsageError(Problem("E5017", f"--stack-bound: no board with a {target} to link for"))
     return state_stack_bound(artifact, board)
 
 
 def check_forms(form: str, plan: Path | None) -> None:
-    """What can be written, and how (E5009)."""
+    """What can be written, and how (E5009, E5018)."""
     if form not in ("c", "mlf"):
         raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
     if plan is not None and plan.suffix not in (".svg", ".json"):
-        raise UsageError(Problem("E5009", f"--plan {plan}: name a file that ends in .svg or .json"))
+        raise UsageError(Problem("E5018", f"--plan {plan}: name a file that ends in .svg or .json"))
 
 
 def compile_checked(wanted: Request, out: Output) -> Artifact:

@@ -60,14 +60,14 @@ def take_from(revision: str, models: Sequence[Path], folder: Path) -> list[Path]
 
 
 def check_models(models: Sequence[Path]) -> None:
-    """Paths below the current folder, and no two of one name, as reports are called by it (E5009)."""
+    """Paths below the current folder, and no two of one name, as reports are called by it (E5018, E5023)."""
     outside = [m for m in models if m.is_absolute() or ".." in m.parts]
     if outside:
-        raise UsageError(Problem("E5009", f"--model {outside[0]}: name it relative to a folder of the repository"))
+        raise UsageError(Problem("E5018", f"--model {outside[0]}: name it relative to a folder of the repository"))
     named: dict[str, Path] = {}
     for model in models:
         if named.setdefault(model.name, model) != model:
-            raise UsageError(Problem("E5009", f"'{named[model.name]}' and '{model}' would both be called {model.stem}"))
+            raise UsageError(Problem("E5023", f"'{named[model.name]}' and '{model}' would both be called {model.stem}"))
 
 
 def reports_of(

@@ -103,7 +103,7 @@ def open_gate(budget_file: Path | None, baseline: Path | None, *, accept: bool, 
 
 
 def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, Any]) -> list[Job]:
-    """Each model on each board (E5001, E5009 for two models of one name, E5020 for a board that does not exist)."""
+    """Each model on each board (E5001, E5023 for two models of one name, E5020 for a board that does not exist)."""
     from aot.cli.common import find_board
     from aot.cli.files import model_name
     from aot.driver.reading import read_named
@@ -116,7 +116,7 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
         files.append(read_named(path))
         name = model_name(path, None)
         if name in names:
-            raise UsageError(Problem("E5009", f"'{names[name]}' and '{path}' would both be called {name}"))
+            raise UsageError(Problem("E5023", f"'{names[name]}' and '{path}' would both be called {name}"))
         names[name] = path
     wanted = list(dict.fromkeys(b.strip() for b in (boards or DEFAULT_BOARD).split(",") if b.strip()))
     for board in wanted:

@@ -75,10 +75,10 @@ def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None, *, o
     if inputs is None:
         count = DEFAULT_SETS if count is None else count
         if not 1 <= count <= MAX_RANDOM:
-            raise UsageError(Problem("E5009", f"--random {count}: choose a number from 1 to {MAX_RANDOM}"))
+            raise UsageError(Problem("E5018", f"--random {count}: choose a number from 1 to {MAX_RANDOM}"))
         return rule_sets(meta["inputs"], count)
     if count is not None:
-        raise UsageError(Problem("E5009", "--inputs and --random exclude each other"))
+        raise UsageError(Problem("E5017", "--inputs and --random are mutually exclusive"))
     if inputs.suffix.lower() == ".npz":
         arrays = open_npz(inputs)
         if is_golden(arrays):

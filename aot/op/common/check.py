@@ -31,9 +31,9 @@ def require_quant(
     if quant is None:
         unsupported(ctx, op, f"{what} of {type_.dtype} has no quantisation parameters", code="E1206")
     if len(quant.scale) != 1:
-        unsupported(ctx, op, f"{what} is quantised per channel", code="E1206")
+        unsupported(ctx, op, f"{what} is quantised per channel", code="E1223")
     if not 0 < quant.scale[0] < float("inf") and not (may_be_zero and quant.scale[0] == 0):
-        unsupported(ctx, op, f"{what} has scale {quant.scale[0]}", code="E1206")
+        unsupported(ctx, op, f"{what} has scale {quant.scale[0]}", code="E1226")
     return quant.scale[0], quant.zero_point[0]
 
 
@@ -61,7 +61,7 @@ def require_same_quant(ctx: ConvertContext, op: OperatorView, a: TensorType, b: 
     if a.quant is None and b.quant is None:
         return
     if a.quant is None or b.quant is None or (a.quant.scale, a.quant.zero_point) != (b.quant.scale, b.quant.zero_point):
-        unsupported(ctx, op, "input and output differ in scale or zero point", code="E1206")
+        unsupported(ctx, op, "input and output differ in scale or zero point", code="E1227")
 
 
 def fused_range(ctx: ConvertContext, op: OperatorView, out_type: TensorType) -> tuple[int, int]:

@@ -31,14 +31,14 @@ def one_int(ctx: ConvertContext, op: OperatorView, i: int) -> int:
     """Operand i, a constant of one element (E1122 otherwise)."""
     values = constant_ints(ctx, op, i)
     if len(values) != 1:
-        unsupported(ctx, op, f"operand {i} holds {len(values)} numbers where one belongs", code="E1122")
+        unsupported(ctx, op, f"operand {i} must be a scalar, but has {len(values)} elements", code="E1130")
     return values[0]
 
 
 def normalized_axis(ctx: ConvertContext, op: OperatorView, axis: int, rank: int) -> int:
     """`axis` counted from the front; E1122 where there is no such dimension."""
     if not -rank <= axis < rank:
-        unsupported(ctx, op, f"axis {axis} of {rank} dimensions", code="E1122")
+        unsupported(ctx, op, f"axis {axis} is out of range for {rank} dimensions", code="E1126")
     return axis % rank
 
 

@@ -68,15 +68,15 @@ def check_quantized_layer(ctx: ConvertContext, op: OperatorView, *, channel_axis
         unsupported(ctx, op, f"weights of {len(weight.shape)} dimensions", code="E1207")
     scales = len(weight.quant.scale)
     if scales not in (1, weight.shape[channel_axis]) or (scales > 1 and weight.quant.axis != channel_axis):
-        unsupported(ctx, op, f"{scales} weight scales along axis {weight.quant.axis} do not match the weights", code="E1206")
+        unsupported(ctx, op, f"{scales} weight scales along axis {weight.quant.axis} do not match the weights", code="E1223")
     if any(z != weight.quant.zero_point[0] for z in weight.quant.zero_point):
-        unsupported(ctx, op, "per-channel weight zero points are not supported", code="E1206")
+        unsupported(ctx, op, "per-channel weight zero points are not supported", code="E1223")
     reals = layer_multipliers(ctx, op, data, weight.quant, out.quant)
     if not all(abs(m) < MULTIPLIER_LIMIT for m in reals):
-        unsupported(ctx, op, f"the scales give a multiplier of {max(map(abs, reals)):g}, at most 2^31 is possible", code="E1206")
+        unsupported(ctx, op, f"the scales give a multiplier of {max(map(abs, reals)):g}, at most 2^31 is possible", code="E1226")
     flipped = tuple(c for c, m in enumerate(reals) if m < 0)
     if flipped and weight.quant.zero_point[0] != 0:
-        unsupported(ctx, op, "negative weight scales with a zero point are not supported", code="E1206")
+        unsupported(ctx, op, "negative weight scales with a zero point are not supported", code="E1224")
     positive = tuple(map(abs, reals))
     layer = QuantizedLayer(data.quant.zero_point[0], weight.quant.zero_point[0], out, positive, flipped)
     return _accumulation(ctx, op, layer, channel_axis=channel_axis) if data.dtype == "int16" else layer
@@ -86,7 +86,7 @@ def _accumulation(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, 
     """How sums of int16 data are added up, from the type of the bias and the largest sum that the weights allow."""
     assert layer.output.quant is not None
     if layer.input_zp != 0 or layer.output.quant.zero_point[0] != 0:
-        unsupported(ctx, op, "int16 data with a zero point is not supported, in TFLite neither", code="E1206")
+        unsupported(ctx, op, "int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")
     wide = ctx.input(op, 2) is None or ctx.input_type(op, 2).dtype == "int64"
     fits = bool((largest_sums(ctx, op, layer, channel_axis=channel_axis) < 1 << 31).all())
     return replace(layer, wide=wide, acc_dtype="int64" if wide and not fits else "int32")
@@ -114,7 +114,7 @@ def layer_weights(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, 
         index = (slice(None),) * channel_axis + (list(layer.flipped),)
         lowest, _ = int_range(ctx.input_type(op, 1).dtype)
         if (data[index] == lowest).any():
-            unsupported(ctx, op, f"a negative weight scale with a weight of {lowest} is not supported", code="E1206")
+            unsupported(ctx, op, f"a negative weight scale with a weight of {lowest} is not supported", code="E1226")
         data = data.copy()
         data[index] *= -1
     type_ = ctx.input_type(op, 1)

@@ -25,7 +25,7 @@ def constant_axes(ctx: ConvertContext, op: OperatorView, i: int, rank: int) -> t
     try:
         return normalized_axes(ctx.constant(op, i), rank)
     except ValueError as error:
-        unsupported(ctx, op, str(error), code="E1122")
+        unsupported(ctx, op, str(error), code="E1126")
 
 
 def reduced_shape(shape: Sequence[int], axes: Sequence[int], *, keepdims: bool) -> tuple[int, ...]:

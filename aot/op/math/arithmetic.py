@@ -312,7 +312,7 @@ def _same_codes(ctx: ConvertContext, op: OperatorView) -> None:
     quants = {ctx.input_type(op, 0).quant, ctx.input_type(op, 1).quant, ctx.output_type(op).quant}
     scales = {(q.scale, q.zero_point) if q is not None else None for q in quants}
     if not is_plain(ctx.input_type(op, 0)) and len(scales) > 1:
-        unsupported(ctx, op, "operands and result differ in scale or zero point", code="E1206")
+        unsupported(ctx, op, "operands and result differ in scale or zero point", code="E1227")
 
 
 def _power_by_squares(ctx: ConvertContext, op: OperatorView) -> RelayExpr | None:

@@ -127,7 +127,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     per_channel = b.quant is not None and len(b.quant.scale) > 1 and not any(b.quant.zero_point)
     scale_b, b_zp = (0.0, 0) if per_channel else require_quant(ctx, op, b, may_be_zero=True)
     if a.dtype == "int16" and (a_zp or b_zp or zp):
-        unsupported(ctx, op, "int16 data with a zero point is not supported, in TFLite neither", code="E1206")
+        unsupported(ctx, op, "int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")
     depth = _matrix(a.shape, adj_x)[1]
     acc_dtype = "int64" if a.dtype == "int16" and _largest(b.dtype) * depth << 15 >= 1 << 31 else "int32"
     real = real_multiplier(op.opcode, a.dtype, (scale_a, scale_b), (scale,), oracle=ctx.oracle)

@@ -81,7 +81,7 @@ def _convert(ctx: ConvertContext, op: OperatorView, value: int | float) -> Relay
     require_same_quant(ctx, op, data, ctx.output_type(op))
     amounts = ctx.constant(op, 1)
     if amounts.shape != (len(data.shape), 2) or (amounts < 0).any():
-        unsupported(ctx, op, f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1122")
+        unsupported(ctx, op, f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1127")
     width = tuple((int(before), int(after)) for before, after in amounts)
     return call("nn.pad", [operand(ctx, op, 0)], PadAttrs(width, value), span=ctx.span(op))
 

@@ -68,7 +68,7 @@ def codes_of(ctx: ConvertContext, op: OperatorView, dtypes: tuple[str, ...] = ("
     parameters = require_quant(ctx, op, data, may_be_zero=True), require_quant(ctx, op, out, what="the result")
     found = Codes(op.opcode, data.dtype, *parameters, ctx.oracle)
     if data.dtype == "int16" and (found.data[1] or found.out[1]):
-        unsupported(ctx, op, "int16 codes with a zero point are not supported, in TFLite neither", code="E1206")
+        unsupported(ctx, op, "int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")
     return found
 
 
@@ -86,7 +86,7 @@ def real_call(ctx: ConvertContext, op: OperatorView, function: Real, dtypes: tup
     try:
         table = populate(function, found.data, found.out)
     except ValueError as error:
-        unsupported(ctx, op, f"a scale of {found.data[0]:g} is not supported: {error}", code="E1206")
+        unsupported(ctx, op, f"a scale of {found.data[0]:g} is not supported: {error}", code="E1226")
     return call("qnn.lut16", [operand(ctx, op, 0)], Lut16Attrs(table, ctx.output_type(op).quant), span=ctx.span(op))
 
 
@@ -101,10 +101,10 @@ def _convert_sigmoid(ctx: ConvertContext, op: OperatorView, *, function: str, sh
     """LOGISTIC or TANH of int16: the result has 15 fractional bits."""
     found = codes_of(ctx, op)
     if abs(found.out[0] * 32768 - 1) > 1e-3:
-        unsupported(ctx, op, f"the result must have scale 1/32768, not {found.out[0]:g}", code="E1206")
+        unsupported(ctx, op, f"the result must have scale 1/32768, not {found.out[0]:g}", code="E1225")
     multiplier, shift = sigmoid_scaling(found.data[0], shifts)
     if multiplier >= 1 << 16 or shift > 30:
-        unsupported(ctx, op, f"a scale of {found.data[0]:g} is not supported", code="E1206")
+        unsupported(ctx, op, f"a scale of {found.data[0]:g} is not supported", code="E1226")
     attrs = Sigmoid16Attrs(function, multiplier, shift, ctx.output_type(op).quant)
     return call("qnn.sigmoid16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
@@ -298,7 +298,7 @@ def convert_hard_swish(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     fine = found.data[0] / 128  # exact, as is the reference's product in float32
     out_multiplier, out_exponent = quantize_multiplier(found.ratio(1 / 128))
     if out_exponent > 0:
-        unsupported(ctx, op, "the result's scale is too small for the data's", code="E1206")
+        unsupported(ctx, op, "the result's scale is too small for the data's", code="E1226")
     relu_multiplier, relu_exponent = quantize_multiplier(
         real_multiplier(op.opcode, found.dtype, (fine,), (3.0 / 32768.0,), oracle=ctx.oracle)
     )

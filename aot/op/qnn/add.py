@@ -220,7 +220,7 @@ def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorTyp
     shifts = logs[2] - logs[0], logs[2] - logs[1]
     if min(shifts) != 0:
         message = "power-of-two scales of which none is the result's are not supported, in TFLite neither"
-        unsupported(ctx, op, message, code="E1206")
+        unsupported(ctx, op, message, code="E1226")
     return shifts
 
 
@@ -236,7 +236,7 @@ def _attrs(ctx: ConvertContext, op: OperatorView, *, sign: int) -> AddAttrs:
     quant = types[2].quant
     found = add_attrs(types[0].dtype, (scale_a, scale_b, scale), (zp_a, zp_b, zp), limits=(lo, hi), sign=sign, quant=quant)
     if found is None:
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1206")
+        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1226")
     return found
 
 

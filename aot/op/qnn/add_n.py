@@ -87,7 +87,7 @@ def sum_attrs(ctx: ConvertContext, op: OperatorView) -> AddNAttrs:
         real_multiplier("ADD_N", "int8", (2.0, scale_in), (2.0 ** (SUM_SHIFT + 1), scale), oracle="tflm")
     )
     if shift > 0:
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scale", code="E1206")
+        unsupported(ctx, op, "the output's scale is too small for the inputs' scale", code="E1226")
     return AddNAttrs(zp_in, multiplier, shift, zp, out.quant)
 
 

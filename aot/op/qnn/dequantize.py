@@ -80,7 +80,7 @@ def _constant(ctx: ConvertContext, op: OperatorView, x: Constant) -> Constant:
     axis = quant.axis
     assert axis is not None
     if not 0 <= axis < len(shape) or len(quant.scale) != shape[axis]:
-        unsupported(ctx, op, f"{len(quant.scale)} scales along axis {axis} do not match {list(shape)}", code="E1206")
+        unsupported(ctx, op, f"{len(quant.scale)} scales along axis {axis} do not match {list(shape)}", code="E1223")
     along = tuple(-1 if a == axis else 1 for a in range(len(shape)))
     scale = np.asarray(quant.scale, np.float32).reshape(along)
     centred = x.data.astype(np.int32) - np.asarray(quant.zero_point, np.int32).reshape(along)

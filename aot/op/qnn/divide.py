@@ -141,7 +141,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     real = real_multiplier(op.opcode, types[0].dtype, (scale_a,), (scale_b, scale), oracle=ctx.oracle)
     multiplier, shift = quantize_multiplier(min(real, 2.0**31))
     if shift > 30 - BITS[types[0].dtype]:
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1206")
+        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1226")
     lo, hi = fused_range(ctx, op, types[2])
     attrs = DivideAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant, ctx.oracle == "tflm")
     return call("qnn.divide", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))

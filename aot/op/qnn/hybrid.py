@@ -139,9 +139,9 @@ def _weights(ctx: ConvertContext, op: OperatorView, *, channel_axis: int) -> tup
         unsupported(ctx, op, f"weights of {type_.dtype} have no quantisation parameters", code="E1206")
     count = len(type_.quant.scale)
     if count not in (1, type_.shape[channel_axis]) or (count > 1 and type_.quant.axis != channel_axis):
-        unsupported(ctx, op, f"{count} weight scales along axis {type_.quant.axis} do not match the weights", code="E1206")
+        unsupported(ctx, op, f"{count} weight scales along axis {type_.quant.axis} do not match the weights", code="E1223")
     if any(type_.quant.zero_point):
-        unsupported(ctx, op, "integer weights with a zero point are not supported with float32 data", code="E1206")
+        unsupported(ctx, op, "integer weights with a zero point are not supported with float32 data", code="E1224")
     scales = np.asarray(type_.quant.scale, np.float32)
     # equal scales along the axis are one; the integer kernels of int16 data have their weights in bytes
     return (scales[:1] if len(set(type_.quant.scale)) == 1 else scales), const(ctx.constant(op, 1), dtype="int8")

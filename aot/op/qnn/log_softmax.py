@@ -144,10 +144,10 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     require_dtype(ctx, op, out, {"int8"}, what="a result")
     scale, _ = require_quant(ctx, op, data)
     if require_quant(ctx, op, out, what="the result") != (OUTPUT_SCALE, OUTPUT_ZERO_POINT):
-        unsupported(ctx, op, "the result must have scale 1/16 and its largest code as zero point", code="E1206")
+        unsupported(ctx, op, "the result must have scale 1/16 and its largest code as zero point", code="E1225")
     require_rows(ctx, op, data, most=MAX_DEPTH)
     if not scale * (1 << 26) > 1:
-        unsupported(ctx, op, f"scale {scale} is not supported", code="E1206")
+        unsupported(ctx, op, f"scale {scale} is not supported", code="E1226")
     return call("qnn.log_softmax", [operand(ctx, op, 0)], log_scaling(scale), span=ctx.span(op))
 
 

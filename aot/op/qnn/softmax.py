@@ -109,7 +109,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     out_scale, out_zp = require_quant(ctx, op, out, what="the result")
     codes, lowest = 2 ** bits(out.dtype), int_range(out.dtype)[0]
     if abs(out_scale * codes - 1) > 0.001 or out_zp != lowest:
-        unsupported(ctx, op, f"the result must have scale 1/{codes} and zero point {lowest}", code="E1206")
+        unsupported(ctx, op, f"the result must have scale 1/{codes} and zero point {lowest}", code="E1225")
     require_rows(ctx, op, data, most=MAX_DEPTH)
     real = real_multiplier(op.opcode, data.dtype, (op.option("beta"), scale), oracle=ctx.oracle)
     if not real * (1 << 26) > 1:

@@ -87,7 +87,7 @@ def convert_softmax16(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     scale, zp = require_quant(ctx, op, data)
     out_scale, out_zp = require_quant(ctx, op, out, what="the result")
     if zp or out_zp or abs(out_scale * 32768 - 1) > 0.001:
-        unsupported(ctx, op, "the result must have scale 1/32768, and no tensor a zero point", code="E1206")
+        unsupported(ctx, op, "the result must have scale 1/32768, and no tensor a zero point", code="E1225")
     require_rows(ctx, op, data, most=MAX_DEPTH)
     beta = float(np.float32(op.option("beta")))
     real = real_multiplier(op.opcode, "int16", (scale, beta), (10.0 / 65535.0,), oracle=ctx.oracle)

@@ -109,11 +109,11 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, LEFT_SHIFT)
     twice_max = 2.0 * max(scale_a, scale_b)
     if types[0].dtype == "int16" and (zp_a or zp_b or zp):
-        unsupported(ctx, op, "int16 codes with a zero point are not supported, in TFLM neither", code="E1206")
+        unsupported(ctx, op, "int16 with a non-zero zero point is not supported (TFLM rejects it too)", code="E1224")
     how = precision(op.opcode, types[0].dtype, oracle=ctx.oracle)
     m, s = quantize_multiplier(quotient((twice_max, twice_max), (4.0 ** LEFT_SHIFT[types[0].dtype], scale), how))
     if s > (0 if types[0].dtype == "int8" and ctx.oracle == "litert" else 30):
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1206")
+        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1226")
     (m_a, s_a), (m_b, s_b) = (quantize_multiplier(quotient((x,), (twice_max,), how)) for x in (scale_a, scale_b))
     attrs = SquaredDifferenceAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, types[2].quant)
     return call("qnn.squared_difference", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))

@@ -79,7 +79,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     require_dtype(ctx, op, out, ("int32", "int64"), what="a result")
     axis = normalized_axis(ctx, op, one_int(ctx, op, 1), len(data.shape))
     if not data.shape[axis]:
-        unsupported(ctx, op, f"axis {axis} has no elements", code="E1122")
+        unsupported(ctx, op, f"axis {axis} has no elements", code="E1126")
     largest = op.opcode == "ARG_MAX"
     attrs = ArgReduceAttrs(axis, largest, out.dtype)
     return call("argmax" if largest else "argmin", [operand(ctx, op, 0)], attrs, span=ctx.span(op))

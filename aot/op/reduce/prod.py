@@ -110,7 +110,7 @@ def convert_prod(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     scale_in, zp_in = require_quant(ctx, op, data)
     scale, zp = require_quant(ctx, op, out, what="the result")
     if data.dtype == "int16" and (zp_in or zp):
-        unsupported(ctx, op, "int16 codes with a zero point are not supported, in TFLite neither", code="E1206")
+        unsupported(ctx, op, "int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")
     axes = constant_axes(ctx, op, 1, len(data.shape))
     count = prod(data.shape[a] for a in axes)
     if not axes or not count:
@@ -119,7 +119,7 @@ def convert_prod(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         min(real_multiplier(op.opcode, data.dtype, (scale_in,), (scale ** (1.0 / count),)), 2.0**31)
     )
     if shift > _LARGEST_SHIFT:
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scale", code="E1206")
+        unsupported(ctx, op, "the output's scale is too small for the inputs' scale", code="E1226")
     attrs = ProdAttrs(axes, bool(op.option("keep_dims")), zp_in, reduced_multiplier(multiplier), shift, zp, out.quant)
     return call("qnn.prod", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 

@@ -55,7 +55,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
     require_dtype(ctx, op, positions, ("int16", "int32"), what="a position")
     k = one_int(ctx, op, 1)
     if not data.shape or not 1 <= k <= data.shape[-1]:
-        unsupported(ctx, op, f"the {k} largest of {data}", code="E1122")
+        unsupported(ctx, op, f"k = {k} is out of range for {data}", code="E1122")
     x, span, rank = operand(ctx, op, 0), ctx.span(op), len(data.shape)
     indices = call("topk", [x], TopKAttrs(k, positions.dtype), span=span)
     values = call("take", [x, indices], TakeAttrs(rank - 1, rank - 1), span=span)

@@ -35,7 +35,7 @@ def _image(ctx: ConvertContext, op: OperatorView) -> tuple[TensorType, int]:
     data, block = ctx.input_type(op, 0), int(op.option("block_size"))
     require_dtype(ctx, op, data, MOVABLE)
     if len(data.shape) != 4 or block < 1:
-        unsupported(ctx, op, f"blocks of {block} in {data}", code="E1122")
+        unsupported(ctx, op, f"block size {block} does not suit {data}", code="E1129")
     return data, block
 
 
@@ -45,7 +45,7 @@ def convert_space_to_depth(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     data, b = _image(ctx, op)
     n, h, w, c = data.shape
     if h % b or w % b:
-        unsupported(ctx, op, f"{h} x {w} does not divide into blocks of {b}", code="E1122")
+        unsupported(ctx, op, f"{h} x {w} does not divide into blocks of {b}", code="E1129")
     split, shape = (n, h // b, b, w // b, b, c), (n, h // b, w // b, b * b * c)
     return _shuffled(ctx, op, operand(ctx, op, 0), split=split, axes=(0, 1, 3, 2, 4, 5), shape=shape)
 
@@ -56,7 +56,7 @@ def convert_depth_to_space(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     data, b = _image(ctx, op)
     n, h, w, c = data.shape
     if c % (b * b):
-        unsupported(ctx, op, f"{c} channels do not make up blocks of {b}", code="E1122")
+        unsupported(ctx, op, f"{c} channels do not make up blocks of {b}", code="E1129")
     split, shape = (n, h, w, b, b, c // (b * b)), (n, h * b, w * b, c // (b * b))
     return _shuffled(ctx, op, operand(ctx, op, 0), split=split, axes=(0, 1, 3, 2, 4, 5), shape=shape)
 
@@ -67,7 +67,7 @@ def _blocks(ctx: ConvertContext, op: OperatorView) -> tuple[TensorType, list[int
     require_dtype(ctx, op, data, MOVABLE)
     fits = len(data.shape) > len(blocks) and pairs.shape == (len(blocks), 2) and min(blocks, default=0) >= 1
     if not fits or (pairs < 0).any():
-        unsupported(ctx, op, f"blocks {blocks} with {pairs.tolist()} of {data}", code="E1122")
+        unsupported(ctx, op, f"blocks {blocks} with {pairs.tolist()} of {data}", code="E1129")
     return data, blocks, pairs
 
 
@@ -84,7 +84,7 @@ def convert_space_to_batch(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     batch, *sizes = tensor_type(x).shape
     space, tail = sizes[: len(blocks)], sizes[len(blocks) :]
     if any(n % b for n, b in zip(space, blocks, strict=True)):
-        unsupported(ctx, op, f"{space} does not divide into blocks of {blocks}", code="E1122")
+        unsupported(ctx, op, f"{space} does not divide into blocks of {blocks}", code="E1129")
     outer = [n // b for n, b in zip(space, blocks, strict=True)]
     split = [batch, *(k for pair in zip(outer, blocks, strict=True) for k in pair), *tail]
     inner_axes = [2 + 2 * i for i in range(len(blocks))]
@@ -104,7 +104,7 @@ def convert_batch_to_space(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     batch = count
     for b in blocks:
         if batch % b:
-            unsupported(ctx, op, f"a batch of {count} does not make up blocks of {blocks}", code="E1122")
+            unsupported(ctx, op, f"a batch of {count} does not make up blocks of {blocks}", code="E1129")
         batch //= b
     k = len(blocks)
     split = [*blocks, batch, *space, *tail]
@@ -113,5 +113,5 @@ def convert_batch_to_space(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     whole = _shuffled(ctx, op, operand(ctx, op, 0), split=split, axes=axes, shape=(batch, *grown, *tail))
     kept = [range(int(a), n - int(b)) for n, (a, b) in zip(grown, pairs, strict=True)]
     if any(r.stop < r.start for r in kept):
-        unsupported(ctx, op, f"crops {pairs.tolist()} of {grown}", code="E1122")
+        unsupported(ctx, op, f"crops {pairs.tolist()} do not fit {grown}", code="E1127")
     return slice_of(ctx, op, whole, [range(batch), *kept, *map(range, tail)])

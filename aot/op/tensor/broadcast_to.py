@@ -89,7 +89,7 @@ def convert_broadcast_to(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     require_dtype(ctx, op, data, MOVABLE)
     x = operand(ctx, op, 0)
     if any(n < 0 for n in shape):
-        unsupported(ctx, op, f"a broadcast to {list(shape)}", code="E1122")
+        unsupported(ctx, op, f"cannot broadcast to {list(shape)}", code="E1132")
     if np.prod(shape) == data.size:
         return reshaped(x, shape, ctx.span(op))
     return call("broadcast_to", [x], BroadcastToAttrs(shape), span=ctx.span(op))
@@ -101,7 +101,7 @@ def convert_tile(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     data, reps = ctx.input_type(op, 0), tuple(constant_ints(ctx, op, 1))
     require_dtype(ctx, op, data, MOVABLE)
     if len(reps) != len(data.shape) or any(r < 0 for r in reps):
-        unsupported(ctx, op, f"multiples {list(reps)} do not fit {len(data.shape)} dimensions", code="E1122")
+        unsupported(ctx, op, f"multiples {list(reps)} do not fit {len(data.shape)} dimensions", code="E1132")
     x = operand(ctx, op, 0)
     return x if all(r == 1 for r in reps) else call("tile", [x], TileAttrs(reps), span=ctx.span(op))
 

@@ -56,7 +56,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     value, shape = ctx.input_type(op, 1), tuple(constant_ints(ctx, op, 0))
     require_dtype(ctx, op, value, MOVABLE)
     if value.size != 1 or any(n < 0 for n in shape):
-        unsupported(ctx, op, f"a fill of {list(shape)} with {value}", code="E1122")
+        unsupported(ctx, op, f"cannot fill {list(shape)} with {value}", code="E1132")
     return call("full", [reshaped(operand(ctx, op, 1), (1,), ctx.span(op))], FullAttrs(shape), span=ctx.span(op))
 
 

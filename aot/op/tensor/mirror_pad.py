@@ -78,11 +78,11 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     data, amounts = ctx.input_type(op, 0), ctx.constant(op, 1)
     require_dtype(ctx, op, data, MOVABLE)
     if amounts.shape != (len(data.shape), 2):
-        unsupported(ctx, op, f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1122")
+        unsupported(ctx, op, f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1127")
     attrs = MirrorPadAttrs(tuple((int(a), int(b)) for a, b in amounts), op.option("mode") == "SYMMETRIC")
     for n, pair in zip(data.shape, attrs.pad_width, strict=True):
         if min(pair) < 0 or max(pair) > n - attrs.skipped:
-            unsupported(ctx, op, f"{n} elements cannot be mirrored to pad by {pair}", code="E1122")
+            unsupported(ctx, op, f"{n} elements cannot be mirrored to pad by {pair}", code="E1127")
     return call("mirror_pad", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 

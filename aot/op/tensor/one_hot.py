@@ -65,7 +65,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     require_dtype(ctx, op, indices, ("int32", "int64"), what="an index")
     require_dtype(ctx, op, on, MOVABLE)
     if on.size != 1 or ctx.input_type(op, 3).size != 1:
-        unsupported(ctx, op, "on and off must be one number each", code="E1122")
+        unsupported(ctx, op, "on_value and off_value must be scalars", code="E1130")
     axis = normalized_axis(ctx, op, int(op.option("axis")), len(indices.shape) + 1)
     span = ctx.span(op)
     args = [operand(ctx, op, 0), *(reshaped(operand(ctx, op, i), (1,), span) for i in (2, 3))]

@@ -89,7 +89,7 @@ def _expanded(ctx: ConvertContext, op: OperatorView, data: Shape) -> Shape:
     values = ctx.constant(op, 1).ravel()
     axis = int(values[0]) if values.size == 1 else len(data) + 1
     if not -len(data) - 1 <= axis <= len(data):
-        unsupported(ctx, op, f"axis {values.tolist()} of {len(data) + 1} dimensions", code="E1122")
+        unsupported(ctx, op, f"axis {values.tolist()} of {len(data) + 1} dimensions", code="E1126")
     axis %= len(data) + 1
     return (*data[:axis], 1, *data[axis:])
 

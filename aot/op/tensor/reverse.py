@@ -108,7 +108,7 @@ def convert_reverse_sequence(ctx: ConvertContext, op: OperatorView) -> RelayExpr
     require_dtype(ctx, op, ctx.input_type(op, 1), ("int32", "int64"), what="a length")
     seq, batch = (normalized_axis(ctx, op, int(op.option(name)), len(data.shape)) for name in ("seq_dim", "batch_dim"))
     if seq == batch:
-        unsupported(ctx, op, f"sequences and batch are both dimension {seq}", code="E1122")
+        unsupported(ctx, op, f"sequences and batch are both dimension {seq}", code="E1126")
     args = [operand(ctx, op, 0), operand(ctx, op, 1)]
     return call("reverse_sequence", args, ReverseSequenceAttrs(seq, batch), span=ctx.span(op))
 

@@ -46,13 +46,13 @@ def convert_range(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     dtype = numpy_dtype(out.dtype)
     start, limit, delta = (ctx.constant(op, i).astype(dtype).ravel()[:1] for i in range(3))
     if 0 in (start.size, limit.size, delta.size) or delta[0] == 0:
-        unsupported(ctx, op, "start, limit and delta must be numbers, delta not 0", code="E1122")
+        unsupported(ctx, op, "start, limit and delta must be scalars, and delta not 0", code="E1130")
     # range.cc counts ceil(abs((limit - start) / delta)), in integers or in the data's type
     span = limit[0] - start[0] if out.dtype == "float32" else int(limit[0]) - int(start[0])
     step = delta[0] if out.dtype == "float32" else int(delta[0])
     count = int(np.ceil(np.abs(span / step))) if out.dtype == "float32" else -(-abs(span) // abs(step))
     if (span > 0) != (step > 0) and span != 0:
-        unsupported(ctx, op, f"no number of steps of {step} leads over {span}", code="E1122")
+        unsupported(ctx, op, f"steps of {step} never cover a range of {span}", code="E1130")
     if count > MAX_RANGE:
         unsupported(ctx, op, f"a range of {count} numbers, more than {MAX_RANGE}", code="E1216")
     values = np.empty(count, dtype)
@@ -71,7 +71,7 @@ def convert_broadcast_args(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     try:
         shape = np.broadcast_shapes(tuple(a), tuple(b))
     except ValueError:
-        unsupported(ctx, op, f"shapes {a} and {b} do not broadcast", code="E1122")
+        unsupported(ctx, op, f"shapes {a} and {b} do not broadcast", code="E1132")
     return const(np.array(shape, numpy_dtype(ctx.output_type(op).dtype)), span=ctx.span(op))
 
 

@@ -84,7 +84,7 @@ def _pieces(ctx: ConvertContext, op: OperatorView, i: int, axis: int, sizes: Seq
     require_dtype(ctx, op, type_, MOVABLE)
     if sum(sizes) != type_.shape[axis] or len(sizes) != len(op.outputs) or min(sizes) < 0:
         message = f"pieces of {list(sizes)} for {len(op.outputs)} results do not make up {type_.shape[axis]}"
-        unsupported(ctx, op, message, code="E1122")
+        unsupported(ctx, op, message, code="E1128")
     pieces, begin = [], 0
     for size in sizes:
         positions = [range(n) for n in type_.shape]
@@ -100,7 +100,7 @@ def convert_split(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
     shape, count = ctx.input_type(op, 1).shape, len(op.outputs)
     axis = normalized_axis(ctx, op, one_int(ctx, op, 0), len(shape))
     if count == 0 or shape[axis] % count:
-        unsupported(ctx, op, f"{shape[axis]} elements do not divide into {count} results", code="E1122")
+        unsupported(ctx, op, f"{shape[axis]} elements do not divide into {count} results", code="E1128")
     return _pieces(ctx, op, 1, axis, [shape[axis] // count] * count)
 
 
@@ -131,12 +131,12 @@ def convert_slice(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     require_dtype(ctx, op, data, MOVABLE)
     begin, size = constant_ints(ctx, op, 1), constant_ints(ctx, op, 2)
     if len(begin) != len(data.shape) or len(size) != len(data.shape):
-        unsupported(ctx, op, f"begin {begin} and size {size} do not fit {len(data.shape)} dimensions", code="E1122")
+        unsupported(ctx, op, f"begin {begin} and size {size} do not fit {len(data.shape)} dimensions", code="E1128")
     positions = []
     for b, s, n in zip(begin, size, data.shape, strict=True):
         count = n - b if s == -1 else s
         if b < 0 or count < 0 or b + count > n:
-            unsupported(ctx, op, f"a slice of {s} elements from {b} of {n}", code="E1122")
+            unsupported(ctx, op, f"a slice of {s} elements from {b} leaves a dimension of {n}", code="E1128")
         positions.append(range(b, b + count))
     return sliced(ctx, op, positions)
 
@@ -203,18 +203,18 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     begin, end, strides = (constant_ints(ctx, op, i) for i in (1, 2, 3))
     masks = {m: int(op.option(m)) for m in _MASKS}
     if not len(begin) == len(end) == len(strides) or 0 in strides or masks["ellipsis_mask"].bit_count() > 1:
-        unsupported(ctx, op, f"begin {begin}, end {end}, strides {strides} do not fit together", code="E1122")
+        unsupported(ctx, op, f"begin {begin}, end {end}, strides {strides} do not fit together", code="E1128")
     spec = _Spec(begin, end, strides, masks, bool(op.option("offset")))
     rank = len(data.shape)
     entries, new = _entries(spec, rank)
     if masks["ellipsis_mask"] and None not in entries:
         unsupported(ctx, op, "an ellipsis that stands for no dimension means one thing to TensorFlow and another to TFLite")
     if len(entries) != rank:
-        unsupported(ctx, op, f"begin {begin} has more entries than {list(data.shape)} has dimensions", code="E1122")
+        unsupported(ctx, op, f"begin {begin} has more entries than {list(data.shape)} has dimensions", code="E1128")
     try:
         positions = [range(n) if e is None else spec.positions(e, n) for e, n in zip(entries, data.shape, strict=True)]
     except IndexError as error:
-        unsupported(ctx, op, str(error), code="E1122")
+        unsupported(ctx, op, str(error), code="E1128")
     shape: list[int] = []
     for i, (entry, taken) in enumerate(zip(entries, positions, strict=True)):
         shape += [1] * new.count(i)

@@ -106,7 +106,7 @@ def check_constant_indices(ctx: ConvertContext, op: OperatorView, i: int, extent
     """Refuse constant indices outside `extents` (one for all, or one for each entry of the last dimension)."""
     expr = operand(ctx, op, i)
     if isinstance(expr, Constant) and expr.data.size and ((expr.data < 0) | (expr.data >= np.array(extents))).any():
-        unsupported(ctx, op, f"operand {i} holds an index outside {list(extents)}", code="E1122")
+        unsupported(ctx, op, f"operand {i} holds an index outside {list(extents)}", code="E1133")
 
 
 @from_tflite("GATHER", EVERY, "take")

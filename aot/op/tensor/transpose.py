@@ -62,7 +62,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     rank = len(data.shape)
     axes = tuple(int(a) + rank if a < 0 else int(a) for a in ctx.constant(op, 1).ravel())
     if sorted(axes) != list(range(rank)):
-        unsupported(ctx, op, f"{list(axes)} is not a permutation of {rank} dimensions", code="E1122")
+        unsupported(ctx, op, f"{list(axes)} is not a permutation of {rank} dimensions", code="E1126")
     return call("transpose", [operand(ctx, op, 0)], TransposeAttrs(axes), span=ctx.span(op))
 
 

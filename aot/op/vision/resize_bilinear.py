@@ -168,13 +168,13 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     require_same_quant(ctx, op, data, ctx.output_type(op))
     size = constant_ints(ctx, op, 1)
     if len(data.shape) != 4 or len(size) != 2 or min(size) < 1:
-        unsupported(ctx, op, f"a resize of {list(data.shape)} to {size} is not supported", code="E1122")
+        unsupported(ctx, op, f"a resize of {list(data.shape)} to {size} is not supported", code="E1131")
     if max(*size, *data.shape[1:3]) >= 1 << 13:
         unsupported(ctx, op, "images of more than 8191 rows or columns are not supported")
     line = integer_line if data.dtype in FIXED_POINT else float_line
     align, half = bool(op.option("align_corners")), bool(op.option("half_pixel_centers"))
     if align and half:
-        unsupported(ctx, op, "align_corners and half_pixel_centers exclude each other", code="E1122")
+        unsupported(ctx, op, "align_corners and half_pixel_centers are mutually exclusive", code="E1131")
     rows, columns = (line(data.shape[i + 1], size[i], align_corners=align, half_pixel_centers=half) for i in range(2))
     return call("image.resize_bilinear", [operand(ctx, op, 0)], ResizeBilinearAttrs(rows, columns), span=ctx.span(op))
 

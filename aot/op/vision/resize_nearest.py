@@ -95,7 +95,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     require_same_quant(ctx, op, data, ctx.output_type(op))
     size = [int(n) for n in ctx.constant(op, 1).ravel()]
     if len(data.shape) != 4 or len(size) != 2 or min(size) < 1:
-        unsupported(ctx, op, f"a resize of {list(data.shape)} to {size} is not supported", code="E1122")
+        unsupported(ctx, op, f"a resize of {list(data.shape)} to {size} is not supported", code="E1131")
     if max(*size, *data.shape[1:3]) >= 1 << 15:
         unsupported(ctx, op, "images of more than 32767 rows or columns are not supported")
     rows, columns = (

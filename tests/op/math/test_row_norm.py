@@ -98,7 +98,7 @@ def test_inverse_root_of_any_sum() -> None:
 
 
 def test_other_output_scales() -> None:
-    with pytest.raises(UnsupportedError, match="E1206"):
+    with pytest.raises(UnsupportedError, match="E1225"):
         main_of(l2((1, 4), 0, scale=1 / 64))
-    with pytest.raises(UnsupportedError, match="E1206"):
+    with pytest.raises(UnsupportedError, match="E1226"):
         main_of(log_softmax((1, 4), 2.0**-27))

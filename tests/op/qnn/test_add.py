@@ -97,7 +97,7 @@ def test_the_usual_case_has_a_linear_form() -> None:
 @pytest.mark.parametrize("scale", [1e-8, 1e-7])
 def test_output_scale_too_small(scale: float) -> None:
     """The reference aborts on these."""
-    with pytest.raises(UnsupportedError, match="E1206"):
+    with pytest.raises(UnsupportedError, match="E1226"):
         main_of(add_model(a=Quant(0.1), b=Quant(0.1), y=Quant(scale)))
 
 

@@ -115,5 +115,5 @@ def test_refused() -> None:
     x, y = b.tensor("x", (1, 4), "float32"), b.tensor("y", (1, 3), "float32")
     w = b.tensor("w", (3, 4), "int8", data=np.ones((3, 4), np.int8), scale=0.5, zero_point=3)
     b.op("FULLY_CONNECTED", [x, w, -1], [y], version=12)
-    with pytest.raises(AotError, match=r"E1206.*zero point"):
+    with pytest.raises(AotError, match=r"E1224.*zero point"):
         main_of(b.build([x], [y]))

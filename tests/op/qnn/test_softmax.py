@@ -76,7 +76,7 @@ def test_equal_logits_to_sixteen_bits(classes: int) -> None:
 
 
 def test_other_output_scale() -> None:
-    with pytest.raises(UnsupportedError, match="E1206"):
+    with pytest.raises(UnsupportedError, match="E1225"):
         main_of(softmax_model(y=Quant(1 / 128, -128)))
-    with pytest.raises(UnsupportedError, match="E1206"):
+    with pytest.raises(UnsupportedError, match="E1225"):
         main_of(one_op("SOFTMAX", [Spec((1, 4), "int8", Quant(0.1, 0))], [Spec((1, 4), "int16", Quant(2.0**-15, 0))], beta=1.0))

@@ -45,5 +45,5 @@ def test_ties_on_host(name: str) -> None:
 
 
 def test_no_such_axis() -> None:
-    with pytest.raises(AotError, match="E1122"):
+    with pytest.raises(AotError, match="E1126"):
         main_of(one_op("ARG_MAX", [Spec((2, 3)), const(2)], [Spec((2,), "int32")], output_type="INT32"))

@@ -51,5 +51,5 @@ def test_types(dtype: str) -> None:
 def test_refused() -> None:
     with pytest.raises(AotError, match="E112"):
         main_of(moving("BROADCAST_TO", "int8", [(3,), (4,)], [const([4])], version=2))
-    with pytest.raises(AotError, match="E1122"):
+    with pytest.raises(AotError, match="E1132"):
         main_of(moving("TILE", "int8", [(3,), (6,)], [const([2, 1])]))

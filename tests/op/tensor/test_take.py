@@ -97,5 +97,5 @@ def test_indices_outside_stay_inside() -> None:
 @pytest.mark.parametrize("name", ["GATHER", "GATHER_ND"])
 def test_constant_indices_outside(name: str) -> None:
     indices = const([4] if name == "GATHER" else [[4]])
-    with pytest.raises(AotError, match="E1122"):
+    with pytest.raises(AotError, match="E1133"):
         main_of(one_op(name, [Spec((4, 3), "float32"), indices], [Spec((1, 3), "float32")]))

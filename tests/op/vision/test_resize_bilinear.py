@@ -55,5 +55,5 @@ def test_positions_stay_inside() -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(AotError, match="E1122"):
+    with pytest.raises(AotError, match="E1131"):
         main_of(resize("int8", (1, 2, 2, 1), (4, 4), align=True, half=True))

@@ -134,7 +134,7 @@ def test_a_prefix_made_of_a_file_name_keeps_the_rule(text: str) -> None:
     ],
 )
 def test_hostile_pools(text: str) -> None:
-    with pytest.raises(UsageError, match="E5009"):
+    with pytest.raises(UsageError, match="E5018"):
         check_pooling(Pooling((parse_pool(text),)))
     assert Pool("P", 1 << 40, 0).fault
 

@@ -51,7 +51,7 @@ def test_matrix_of_zeros(dtype: str) -> None:
     check(b.build([x], [y]))
 
 
-@pytest.mark.parametrize(("data", "code"), [(np.ones((2, 4), np.int8), "E1111"), (np.zeros((2, 4), np.int8), "E1206")])
+@pytest.mark.parametrize(("data", "code"), [(np.ones((2, 4), np.int8), "E1111"), (np.zeros((2, 4), np.int8), "E1226")])
 def test_what_stays_refused(data: np.ndarray, code: str) -> None:
     """Other values of scale 0, and an ADD of zeros, on which the reference ends the whole process."""
     b = ModelBuilder()
