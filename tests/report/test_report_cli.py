@@ -213,7 +213,7 @@ def test_diff_of_two_revisions(cli: Cli, bench: Bench, monkeypatch: pytest.Monke
         subprocess.run(["git", *who, *arguments], check=True, capture_output=True)
 
     def work(job: Job) -> dict[str, Any]:
-        bench.changes = {"instructions": job.model.stat().st_size}
+        bench.changes = {"instructions": len(job.model.data)}
         return bench.work(job)
 
     monkeypatch.setattr("aot.cli.verbs.report.work", work)
