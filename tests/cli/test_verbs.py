@@ -134,7 +134,10 @@ def test_dump_in_every_form(cli: Cli) -> None:
     relay = cli("dump", MODEL, "--format", "relay").out
     assert "@main(" in relay
     assert "nn.conv2d" in relay
-    tir = cli("dump", MODEL, "--format", "tir").out
+    whole = cli("dump", MODEL, "--format", "tir").out
+    assert "prim_func @digits_run(" in whole
+    assert "call @digits_" in whole
+    tir = cli("dump", MODEL, "--format", "tir", "--after", "simplify").out
     layers = {"conv2d", "depthwise_conv2d", "max_pool2d", "dense", "softmax"}
     assert all(f"prim_func @{layer}" in tir for layer in layers)
     c = cli("dump", MODEL, "--format", "c").out
@@ -154,7 +157,7 @@ def test_dump_all(cli: Cli) -> None:
     made = cli("dump", SMALL, "--all", "steps", "--json").json["files"]
     assert sorted(made) == sorted(str(p) for p in Path("steps").iterdir())
     assert made[0].endswith("00_input.relay")
-    assert made[-1].endswith("_simplify.tir")
+    assert made[-1].endswith("_aot_lower_main.tir")
     assert "E5004" in cli("dump", SMALL, "--all", "steps").err
 
 

@@ -20,7 +20,9 @@ from aot.executor.plan.accesses import place_constants
 from aot.executor.plan.layout import Io, Layout, Place
 from aot.executor.plan.planned import Planned, plan_schedule
 from aot.executor.schedule import Schedule, TensorRef
+from aot.ir.module import IRModule
 from aot.ir.op import Array
+from aot.ir.transform import Pass
 from aot.support.dtype import numpy_dtype
 from aot.target.source_module import ConstArray, NamedFunc
 from aot.target.target import Target
@@ -88,13 +90,22 @@ def emit(planned: Planned, *, target: Target, info: BuildInfo) -> Executable:
         for i, call in enumerate(schedule.calls)
     )
     layout = replace(layout, copies=tuple((_array_place(p, tensors), k) for p, k in layout.copies))
-    main = aot_lower_main(schedule, layout=layout, layers=layers, arrays=arrays, functions=function_table(functions))
+    kernels = function_table(functions)
+    main = aot_lower_main(schedule, layout=layout, layers=layers, arrays=arrays, functions=kernels)
+    _show(IRModule(kernels, schedule.name), main)
     c_names = Names.of(schedule)
     metadata = make_metadata(schedule, layout=layout, layers=layers, arrays=arrays, names=c_names, target=target, info=info)
     program = Program(schedule, layout, layers, functions, arrays, c_names, main)
     files = interface_files(program, target=target, metadata=metadata)
     artifact = Artifact(schedule.name, files, metadata, make_graph(schedule, layers, arrays=arrays, tensors=tensors))
     return Executable(schedule, layout, layers, functions, arrays, main, artifact)
+
+
+def _show(kernels: IRModule, main: Main) -> None:
+    """Let the instruments of the context see the whole module: from here on everything is a PrimFunc."""
+    halves = () if main.feeding is None else (main.feeding.take, main.feeding.end)
+    functions = {**{f.name: f for f in (main.run, *halves)}, **kernels.functions}
+    Pass("aot_lower_main", lambda module, _context: replace(module, functions=functions), required=True)(kernels)
 
 
 def _place(schedule: Schedule, layout: Layout, tensor: TensorRef, tensors: Sequence[int]) -> Place:
