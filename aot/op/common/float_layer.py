@@ -26,17 +26,19 @@ from aot.tir.expr import Expr, imm, logical_and, select
 
 FLOAT_LAYER = ("float32", "float32", "float32")
 
-_BOUNDS: dict[str, tuple[float | None, float | None]] = {
-    "NONE": (None, None),
-    "RELU": (0.0, None),
+_LARGEST = float(np.finfo(np.float32).max)
+FLOAT_ACTIVATIONS: dict[str, tuple[float, float]] = {
+    "NONE": (-_LARGEST, _LARGEST),
+    "RELU": (0.0, _LARGEST),
     "RELU6": (0.0, 6.0),
     "RELU_N1_TO_1": (-1.0, 1.0),
 }
+"""What CalculateActivationRange makes of float32's fused activations: without one an overflow becomes the largest number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of the activation alone."""
+    """The bounds of the activation alone, None for none at all."""
 
     lo: float | None = None
     hi: float | None = None
@@ -58,12 +60,12 @@ def is_float_layer(ctx: ConvertContext, op: OperatorView) -> bool:
     return (ctx.input_type(op, 0).dtype, ctx.input_type(op, 1).dtype, ctx.output_type(op).dtype) == FLOAT_LAYER
 
 
-def bounds(ctx: ConvertContext, op: OperatorView) -> tuple[float | None, float | None]:
+def bounds(ctx: ConvertContext, op: OperatorView) -> tuple[float, float]:
     """The clamp of the fused activation."""
     activation = op.option("fused_activation_function")
-    if activation not in _BOUNDS:
+    if activation not in FLOAT_ACTIVATIONS:
         unsupported(ctx, op, f"the fused activation {activation} is not supported")
-    return _BOUNDS[activation]
+    return FLOAT_ACTIVATIONS[activation]
 
 
 def layer_operands(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:

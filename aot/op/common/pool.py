@@ -9,8 +9,10 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.op.common.check import Clamped, fused_range, require_dtype, require_quant, require_same_quant
+from aot.op.common.float_layer import bounds
 from aot.op.common.window import Padding, Window, explicit_padding, inside, output_size
 from aot.op.convert import ConvertContext, operand, unsupported
+from aot.op.math.unary import UnaryAttrs
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dtype import is_float
@@ -72,16 +74,15 @@ def window_axes(b: IRBuilder, y: Expr, x: Expr, *, image: Sequence[int], attrs: 
 
 
 def convert_pool(ctx: ConvertContext, op: OperatorView, *, name: str, dtypes: Sequence[str]) -> RelayExpr:
-    """The pool with the clamp of its fused activation; input and output have one quantisation, as TFLite demands."""
+    """The pool with the clamp of its fused activation, of float32 as an operator of its own; input and output have one
+    quantisation, as TFLite demands.
+    """
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, data, dtypes)
     if len(data.shape) != 4:
         unsupported(ctx, op, "pooling needs four dimensions")
     lo, hi = 0, 0
-    if is_float(data.dtype):
-        if op.option("fused_activation_function") != "NONE":
-            unsupported(ctx, op, "a fused activation on float32 is not supported")
-    else:
+    if not is_float(data.dtype):
         require_quant(ctx, op, data)
         require_same_quant(ctx, op, data, out)
         lo, hi = fused_range(ctx, op, out)
@@ -90,4 +91,8 @@ def convert_pool(ctx: ConvertContext, op: OperatorView, *, name: str, dtypes: Se
     if min(kernel) < 1 or min(strides) < 1:
         unsupported(ctx, op, f"a window of {kernel} with strides {strides} is not supported", code="E1122")
     padding = explicit_padding(op.option("padding"), Window(data.shape[1:3], kernel, strides))
-    return call(name, [operand(ctx, op, 0)], PoolAttrs(kernel, strides, padding, lo, hi), span=ctx.span(op))
+    result = call(name, [operand(ctx, op, 0)], PoolAttrs(kernel, strides, padding, lo, hi), span=ctx.span(op))
+    if not is_float(data.dtype):
+        return result
+    low, high = bounds(ctx, op)
+    return call("relu", [result], UnaryAttrs(lo=low, hi=high), span=ctx.span(op))

@@ -17,12 +17,13 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.numerics.elementary import ATAN2, FMOD, MATH, POW
+from aot.numerics.elementary import ATAN2, FMOD, POW
 from aot.numerics.fdlibm_atan import atan2f
 from aot.numerics.fixed_point import named
 from aot.numerics.glibc_pow import powf
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
 from aot.op.common.check import require_dtype
+from aot.op.common.float_layer import FLOAT_ACTIVATIONS
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, call
@@ -89,12 +90,22 @@ def _negated(x: Expr) -> Expr:
 
 def _floor_div(b: IRBuilder, x: Expr, y: Expr) -> Expr:
     if is_float(x.dtype):
-        return MATH["floor"](x / y)
+        return _float_floor_div(b, x, y)
     dtype = x.dtype
     x, y, usable = _divisor(b, x, y)
     opposite = binop("!=", x < 0, y < 0)
     down = select(logical_and(binop("!=", x % y, 0), opposite), imm(1, x.dtype), imm(0, x.dtype))
     return cast(dtype, select(usable, x / y - down, select(equal(y, 0), imm(0, x.dtype), _negated(x))))
+
+
+def _float_floor_div(b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    """floor(x / y), the quotient and its floor in double precision, as `reference/floor_div.h` has it."""
+    quotient = b.let("quotient", cast("float64", x) / cast("float64", y))
+    zero, one, large = (imm(v, "float64") for v in (0.0, 1.0, 2.0**52))
+    cut = logical_and(logical_and(quotient > zero - large, quotient < large), binop("!=", quotient, zero))
+    part = b.let("part", select(cut, quotient, zero))
+    whole = b.let("whole", cast("float64", cast("int64", part)))
+    return cast("float32", select(cut, select(whole > part, whole - one, whole), quotient))
 
 
 def _floor_mod(b: IRBuilder, x: Expr, y: Expr) -> Expr:
@@ -122,7 +133,7 @@ def _np_div(a: Array, b: Array) -> Array:
 
 def _np_floor_div(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
-        return np.asarray(np.floor(a / b))
+        return np.asarray(np.floor(a.astype(np.float64) / b.astype(np.float64)), a.dtype)
     return np.asarray(np.floor_divide(a, b))
 
 
@@ -246,19 +257,19 @@ def _register(name: str, binary: Binary) -> None:
         with np.errstate(all="ignore"):
             result = np.asarray(binary.evaluate(a, b))
         if attrs.lo is not None:
-            result = np.maximum(result, np.asarray(attrs.lo, result.dtype))
+            result = np.where(result < (lo := np.asarray(attrs.lo, result.dtype)), lo, result)  # a NaN stays
         if attrs.hi is not None:
-            result = np.minimum(result, np.asarray(attrs.hi, result.dtype))
+            result = np.where(result > (hi := np.asarray(attrs.hi, result.dtype)), hi, result)
         return result.astype(a.dtype).reshape(out_type.shape)
 
     def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: BinaryAttrs, out_type: TensorType) -> Tensor:
         def rule(b: IRBuilder, *i: Expr) -> Expr:
             value = binary.rule(b, broadcast_at(b, args[0], i), broadcast_at(b, args[1], i))
-            for bound, op in ((attrs.lo, ">"), (attrs.hi, "<")):
+            for bound, op in ((attrs.lo, "<"), (attrs.hi, ">")):
                 if bound is not None:
                     value = named(b, "value", value)
                     limit = imm(bound if is_float(value.dtype) else int(bound), value.dtype)
-                    value = select(binop(op, value, limit), value, limit)
+                    value = select(binop(op, value, limit), limit, value)
             return value
 
         return compute(out_type.shape, out_type.dtype, rule)
@@ -301,7 +312,8 @@ def convert_plain(ctx: ConvertContext, op: OperatorView, name: str) -> RelayExpr
     activation = op.option("fused_activation_function") if name in ("add", "subtract", "multiply", "divide") else "NONE"
     if activation not in _ACTIVATIONS:
         unsupported(ctx, op, f"the fused activation {activation} is not supported")
-    attrs = BinaryAttrs(*_ACTIVATIONS[activation])
+    clamps = is_float(types[0].dtype) and name in ("add", "subtract", "multiply", "divide")
+    attrs = BinaryAttrs(*(FLOAT_ACTIVATIONS if clamps else _ACTIVATIONS)[activation])
     if types[0].dtype != types[1].dtype:
         raise TypeRuleError(f"{types[0]} and {types[1]}")
     return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))

@@ -65,4 +65,5 @@ def convert_l2(ctx: ConvertContext, op: OperatorView) -> Expr:
     x, span = _rows(ctx, op), ctx.span(op)
     total = _reduced("sum", call("square", [x], UnaryAttrs(), span=span), span)
     norm = call("sqrt", [total], UnaryAttrs(), span=span)
-    return _binary("divide", x, _binary("maximum", norm, _number(EPSILON), span), span)
+    # std::max(norm, epsilon), which a norm that is NaN passes: a clamp from below
+    return _binary("divide", x, call("relu", [norm], UnaryAttrs(lo=EPSILON), span=span), span)

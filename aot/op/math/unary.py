@@ -137,6 +137,16 @@ def hard_swish(x: Array) -> Array:
     return np.asarray(x * np.clip(x + np.float32(3), 0, 6).astype(np.float32) / np.float32(6), np.float32)
 
 
+def _abs(_b: IRBuilder, x: Expr, _attrs: UnaryAttrs) -> Expr:
+    # 0 - x makes 0 of -0
+    return select(x > _zero(x), x, _zero(x) - x) if is_float(x.dtype) else select(x < _zero(x), _negated(x), x)
+
+
+def _sign(_b: IRBuilder, x: Expr, _attrs: UnaryAttrs) -> Expr:
+    sign = cast(x.dtype, cast("int32", x > _zero(x)) - cast("int32", x < _zero(x)))
+    return select(binop("!=", x, x), x, sign) if is_float(x.dtype) else sign
+
+
 def _hard_swish_rule(b: IRBuilder, x: Expr, _attrs: UnaryAttrs) -> Expr:
     shifted = b.let("shifted", x + f32(3))
     bounded = b.let("bounded", select(shifted < f32(0), f32(0), select(shifted > f32(6), f32(6), shifted)))
@@ -161,7 +171,7 @@ UNARY: dict[str, Unary] = {
     "abs": Unary(
         ("float32", "int32", "int16"),
         lambda x, _a: np.abs(x),
-        lambda _b, x, _a: select(x < _zero(x), _negated(x), x),
+        _abs,
         "ABS; float32, int32, int16",
     ),
     "negative": Unary(
@@ -172,8 +182,8 @@ UNARY: dict[str, Unary] = {
     ),
     "sign": Unary(
         ("float32", "int32"),
-        lambda x, _a: (x > 0).astype(np.int32) - (x < 0),
-        lambda _b, x, _a: cast(x.dtype, cast("int32", x > _zero(x)) - cast("int32", x < _zero(x))),
+        lambda x, _a: np.where(x != x, x, (x > 0).astype(np.int32) - (x < 0)),
+        _sign,
         "SIGN; float32, int32",
     ),
     "square": Unary(FLOAT, lambda x, _a: x * x, lambda _b, x, _a: x * x, "SQUARE; float32"),

@@ -19,6 +19,7 @@ from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import Int64, quantize_multiplier, requantize, tir_requantize, wrap_int32
 from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import require_dtype, require_quant, require_same_quant
+from aot.op.common.float_layer import FLOAT_ACTIVATIONS
 from aot.op.common.move import tensors_of
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.math.arithmetic import BinaryAttrs
@@ -103,7 +104,8 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         require_same_quant(ctx, op, types[0], type_)
     if types[0].dtype == "int8":
         return call("qnn.add_n", operands, sum_attrs(ctx, op), span=span)
-    return reduce(lambda total, x: call("add", [total, x], BinaryAttrs(), span=span), operands)
+    attrs = BinaryAttrs(*FLOAT_ACTIVATIONS["NONE"]) if types[0].dtype == "float32" else BinaryAttrs()
+    return reduce(lambda total, x: call("add", [total, x], attrs, span=span), operands)
 
 
 register_op(

@@ -27,6 +27,8 @@ from aot.op.common.check import Clamped, require_dtype, require_quant
 from aot.op.common.uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.math.arithmetic import BinaryAttrs, is_plain
+from aot.op.math.compare import CompareAttrs
+from aot.op.math.select import SelectAttrs
 from aot.op.math.unary import UnaryAttrs, convert_unary
 from aot.op.qnn.activation import codes_of, leaky_codes, leaky_multipliers, table_call
 from aot.op.qnn.lut import codes
@@ -82,10 +84,10 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PreluAttrs, out_type
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("PRELU", "int8 uint8 int16 float32", "add maximum minimum multiply qnn.prelu")
+@from_tflite("PRELU", "int8 uint8 int16 float32", "greater_equal multiply qnn.prelu select")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """qnn.prelu of codes. float32: max(x, 0) + alpha * min(x, 0)."""
+    """qnn.prelu of codes; a select of float32."""
     data, alpha = ctx.input_type(op, 0), ctx.input_type(op, 1)
     x, slope, span = operand(ctx, op, 0), operand(ctx, op, 1), ctx.span(op)
     if is_plain(data):
@@ -102,11 +104,10 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 
 def _float_prelu(x: RelayExpr, slope: RelayExpr, ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """One of the two summands is zero, so the sum is exact."""
+    """x, or x * alpha unless x >= 0, which -0 is."""
     span, zero = ctx.span(op), const(np.zeros((), np.float32))
-    below = call("minimum", [x, zero], BinaryAttrs(), span=span)
-    above = call("maximum", [x, zero], BinaryAttrs(), span=span)
-    return call("add", [above, call("multiply", [below, slope], BinaryAttrs(), span=span)], BinaryAttrs(), span=span)
+    above = call("greater_equal", [x, zero], CompareAttrs(), span=span)
+    return call("select", [above, x, call("multiply", [x, slope], BinaryAttrs(), span=span)], SelectAttrs(), span=span)
 
 
 @from_tflite("LEAKY_RELU", "int8 uint8 int16 float32", "leaky_relu qnn.lut qnn.prelu")

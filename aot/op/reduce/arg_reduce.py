@@ -20,7 +20,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.support.dtype import numpy_dtype
+from aot.support.dtype import is_float, numpy_dtype
 from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
@@ -46,8 +46,20 @@ def infer_type(types: Sequence[Type], attrs: ArgReduceAttrs) -> Type:
 
 
 def evaluate(data: Array, *, attrs: ArgReduceAttrs, out_type: TensorType) -> Array:
+    if is_float(str(data.dtype)):  # numpy stops at a NaN, which is neither above nor below any number
+        return _first_extreme(data, attrs)
     found = np.argmax(data, attrs.axis) if attrs.largest else np.argmin(data, attrs.axis)
     return np.asarray(found, numpy_dtype(attrs.dtype))
+
+
+def _first_extreme(data: Array, attrs: ArgReduceAttrs) -> Array:
+    """The position after going through the axis and keeping what is beyond the best one so far."""
+    moved = np.moveaxis(data, attrs.axis, 0)
+    best, found = moved[0], np.zeros(moved.shape[1:], numpy_dtype(attrs.dtype))
+    for k, value in enumerate(moved):
+        better = value > best if attrs.largest else value < best
+        best, found = np.where(better, value, best), np.where(better, found.dtype.type(k), found)
+    return np.asarray(found)
 
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ArgReduceAttrs, out_type: TensorType) -> Tensor:

@@ -78,8 +78,7 @@ def evaluate(data: Array, *, attrs: ResizeBilinearAttrs, out_type: TensorType) -
     if fixed:
         rounded = np.abs(total) + (ONE * ONE // 2) >> 20
         return np.asarray(np.sign(total) * rounded, out_type.dtype)
-    if out_type.dtype == "uint8":
-        total = total + np.float32(0.5)
+    total = total + np.float32(0.5 if out_type.dtype == "uint8" else 0.0)  # which makes 0 of -0
     return total.astype(out_type.dtype)
 
 
@@ -113,10 +112,8 @@ def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: ResizeBilinearAttrs, 
                 part = cast(wide, data.at(b, (n, y_position, x_position, c))) * y_weight * x_weight
                 total = part if total is None else total + part
         assert total is not None
-        if out_type.dtype == "uint8":
-            total = total + imm(0.5, wide)
         if not fixed:
-            return cast(out_type.dtype, total)
+            return cast(out_type.dtype, total + imm(0.5 if out_type.dtype == "uint8" else 0.0, wide))
         total = named(b, "total", total)
         half = ONE * ONE // 2
         return cast(out_type.dtype, (total + select(total > 0, imm(half, wide), imm(-half, wide))) / (ONE * ONE))
