@@ -71,6 +71,11 @@ def reduce(
     return acc[0]
 
 
+def wrapping(dtype: str) -> str:
+    """The type in which sums of `dtype` wrap, as C leaves an overflow of signed ones undefined; only int32's can occur."""
+    return "uint32" if dtype == "int32" else dtype
+
+
 def sum(b: IRBuilder, axes: Sequence[IterVar], term: Callable[..., Expr], *, init: IntoExpr = 0, dtype: str = "int32") -> Expr:
     return reduce(b, axes, term, combine=lambda x, y: x + y, init=init, dtype=dtype)
 

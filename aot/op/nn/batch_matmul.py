@@ -24,7 +24,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.op.tensor.reshape import ReshapeAttrs
 from aot.relay.expr import Constant, Expr, call, const
 from aot.support.dtype import int_range, is_float
-from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import Tensor, compute, reduce_axis, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as TirExpr
@@ -85,13 +85,14 @@ def _float_product(a: Array, b: Array, attrs: BatchMatmulAttrs, out_type: Tensor
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: BatchMatmulAttrs, out_type: TensorType) -> Tensor:
     a, b_side = args
+    wide = wrapping(attrs.acc_dtype)
 
     def element(b: IRBuilder, data: Tensor, index: tuple[TirExpr, ...], *, zero_point: int) -> TirExpr:
         """One factor; `index` is that of the result's batch, then row and column of the matrix as stored."""
         own = index[len(index) - len(data.shape) :]
         lead = tuple(imm(0) if n == 1 else i for n, i in zip(data.shape[:-2], own[:-2], strict=True))
         value = data.at(b, (*lead, *own[-2:]))
-        return value if is_float(value.dtype) else cast(attrs.acc_dtype, cast("int32", value) - zero_point)
+        return value if is_float(value.dtype) else cast(wide, cast("int32", value) - zero_point)
 
     def rule(b: IRBuilder, *i: TirExpr) -> TirExpr:
         *batch, m, n = i
@@ -103,7 +104,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: BatchMatmulAttrs, ou
             return element(b, a, left, zero_point=attrs.a_zp) * element(b, b_side, right, zero_point=attrs.b_zp)
 
         zero = 0.0 if is_float(attrs.acc_dtype) else 0
-        return te_sum(b, [reduce_axis(depth, name="k")], term, init=zero, dtype=attrs.acc_dtype)
+        return cast(attrs.acc_dtype, te_sum(b, [reduce_axis(depth, name="k")], term, init=zero, dtype=wide))
 
     return compute(out_type.shape, out_type.dtype, rule)
 

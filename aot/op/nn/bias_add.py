@@ -10,7 +10,9 @@ import numpy as np
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.te_rule import F_TE, TeContext
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import Tensor, compute, wrapping
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast
 
 
 def infer_type(types: Sequence[Type], _attrs: Any) -> Type:
@@ -29,7 +31,12 @@ def evaluate(data: Array, bias: Array, *, attrs: Any, out_type: TensorType) -> A
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], _attrs: Any, out_type: TensorType) -> Tensor:
     data, bias = args
-    return compute(out_type.shape, out_type.dtype, lambda b, *i: data.at(b, i) + bias.at(b, i[-1:]))
+    dtype, wide = out_type.dtype, wrapping(out_type.dtype)
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        return cast(dtype, cast(wide, data.at(b, i)) + cast(wide, bias.at(b, i[-1:])))
+
+    return compute(out_type.shape, dtype, rule)
 
 
 register_op(

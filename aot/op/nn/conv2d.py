@@ -28,7 +28,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.op.tensor.concatenate import ConcatenateAttrs
 from aot.op.tensor.strided_slice import slice_of
 from aot.relay.expr import Constant, Expr, call, const
-from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import Tensor, compute, reduce_axis, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as TirExpr
@@ -74,16 +74,17 @@ def evaluate(data: Array, weight: Array, *, attrs: Conv2DAttrs, out_type: Tensor
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DAttrs, out_type: TensorType) -> Tensor:
     data, weight = args
+    wide = wrapping(attrs.acc_dtype)
     _, kh, kw, channels = weight.shape
 
     def rule(b: IRBuilder, n: TirExpr, y: TirExpr, x: TirExpr, o: TirExpr) -> TirExpr:
         def term(ky: TirExpr, kx: TirExpr, i: TirExpr) -> TirExpr:
             tap = tap_value(b, data, (n, y, x, i), tap=(ky, kx), attrs=attrs)
             w = cast("int32", weight.at(b, (o, ky, kx, i))) - attrs.weight_zp
-            return cast(attrs.acc_dtype, w) * cast(attrs.acc_dtype, tap)
+            return cast(wide, w) * cast(wide, tap)
 
         axes = [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx"), reduce_axis(channels, name="i")]
-        return te_sum(b, axes, term, dtype=attrs.acc_dtype)
+        return cast(attrs.acc_dtype, te_sum(b, axes, term, dtype=wide))
 
     return compute(out_type.shape, out_type.dtype, rule)
 

@@ -25,7 +25,7 @@ from aot.op.nn.conv2d_transpose_float import NAME as FLOAT
 from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr, call
-from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import Tensor, compute, reduce_axis, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as TirExpr
@@ -72,6 +72,7 @@ def evaluate(data: Array, weight: Array, *, attrs: Conv2DTransposeAttrs, out_typ
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DTransposeAttrs, out_type: TensorType) -> Tensor:
     data, weight = args
+    wide = wrapping(attrs.acc_dtype)
     window = TransposedWindow(data.shape[1:3], weight.shape[1:3], attrs.strides, attrs.padding)
     sy, sx = attrs.strides
 
@@ -82,14 +83,14 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DTransposeAttrs
             w = weight.at(b, (o, row.rest + ty * sy, column.rest + tx * sx, i))
             value = data.at(b, (n, row.quotient - ty, column.quotient - tx, i))
             left_side = cast("int32", w) - attrs.weight_zp
-            return cast(attrs.acc_dtype, left_side) * cast(attrs.acc_dtype, cast("int32", value) - attrs.input_zp)
+            return cast(wide, left_side) * cast(wide, cast("int32", value) - attrs.input_zp)
 
         axes = [
             reduce_axis(row.last, start=row.first, name="ty"),
             reduce_axis(column.last, start=column.first, name="tx"),
             reduce_axis(weight.shape[3], name="i"),
         ]
-        return te_sum(b, axes, term, dtype=attrs.acc_dtype)
+        return cast(attrs.acc_dtype, te_sum(b, axes, term, dtype=wide))
 
     return compute(out_type.shape, out_type.dtype, rule)
 

@@ -24,7 +24,7 @@ from aot.op.nn.dense_float import convert_float, dense_shapes
 from aot.op.qnn.hybrid import convert_hybrid, is_hybrid_layer
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr, call
-from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import Tensor, compute, reduce_axis, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as TirExpr
@@ -59,13 +59,14 @@ def evaluate(data: Array, weight: Array, *, attrs: DenseAttrs, out_type: TensorT
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DenseAttrs, out_type: TensorType) -> Tensor:
     data, weight = args
+    wide = wrapping(attrs.acc_dtype)
 
     def rule(b: IRBuilder, m: TirExpr, o: TirExpr) -> TirExpr:
         def term(k: TirExpr) -> TirExpr:
             w, x = cast("int32", weight.at(b, (o, k))) - attrs.weight_zp, cast("int32", data.at(b, (m, k))) - attrs.input_zp
-            return cast(attrs.acc_dtype, w) * cast(attrs.acc_dtype, x)
+            return cast(wide, w) * cast(wide, x)
 
-        return te_sum(b, [reduce_axis(weight.shape[1], name="k")], term, dtype=attrs.acc_dtype)
+        return cast(attrs.acc_dtype, te_sum(b, [reduce_axis(weight.shape[1], name="k")], term, dtype=wide))
 
     return compute(out_type.shape, out_type.dtype, rule)
 

@@ -24,7 +24,7 @@ from aot.op.nn.depthwise_conv2d_float import convert_float
 from aot.op.qnn.hybrid import convert_hybrid, is_hybrid_layer
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr, call
-from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import Tensor, compute, reduce_axis, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as TirExpr
@@ -71,15 +71,16 @@ def evaluate(data: Array, weight: Array, *, attrs: DepthwiseConv2DAttrs, out_typ
 
 def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DepthwiseConv2DAttrs, out_type: TensorType) -> Tensor:
     data, weight = args
+    wide = wrapping(attrs.acc_dtype)
     _, kh, kw, _ = weight.shape
 
     def rule(b: IRBuilder, n: TirExpr, y: TirExpr, x: TirExpr, o: TirExpr) -> TirExpr:
         def term(ky: TirExpr, kx: TirExpr) -> TirExpr:
             tap = tap_value(b, data, (n, y, x, o // attrs.multiplier), tap=(ky, kx), attrs=attrs)
             w = cast("int32", weight.at(b, (imm(0), ky, kx, o))) - attrs.weight_zp
-            return cast(attrs.acc_dtype, w) * cast(attrs.acc_dtype, tap)
+            return cast(wide, w) * cast(wide, tap)
 
-        return te_sum(b, [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx")], term, dtype=attrs.acc_dtype)
+        return cast(attrs.acc_dtype, te_sum(b, [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx")], term, dtype=wide))
 
     return compute(out_type.shape, out_type.dtype, rule)
 
