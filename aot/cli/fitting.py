@@ -66,7 +66,7 @@ class Tries:
         if way.words not in self.made:
             w = self.wanted
             try:
-                found = compile_model(w.path, target=w.target, name=w.name, options=way.options)
+                found = compile_model(w.source, target=w.target, name=w.name, options=way.options)
             except AotError:
                 if not way.words:
                     raise

@@ -91,7 +91,7 @@ def test_five_hundred_budgets(block: int) -> None:
     networks = networks if cases(10) == 10 else networks[1:3] + [OWN[4]] * (block == 0)
     count, faults = 0, []
     for k, network in enumerate(networks):
-        found = plans(module_of(network))
+        found = plans(module_of(network), Options(io="user" if k % 3 == 2 else "arena"))
         wanted = budgets_of(found, k + block, 10)
         count += len(wanted)
         faults += [f"{network}: {fault}" for fault in check(found, wanted)]
