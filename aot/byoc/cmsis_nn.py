@@ -67,7 +67,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     )
     b.block(_intrin(desc, names, made.text), *operands)
     attrs = FuncAttrs(
-        str(group.func.attrs["Composite"]), group.anchor.span, desc.attrs.macs, extra={"distances": {}}
+        str(group.func.attrs["Composite"]), group.anchor.span, desc.attrs.macs, distances={}
     )  # fmt: skip
     data = {x.name: d.reshape(-1) for x, d in {**constants, **tables}.items()}
     return Lowered(b.finish(attrs), data, instructions=2 * desc.attrs.macs + prod(desc.outputs[0].shape), code=64)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from aot.ir.span import NO_SPAN, Span
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Var
 from aot.tir.stmt import Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """`size` bytes from byte `source` of input number `operand` to byte `target` of the result."""
+
+    operand: int
+    source: int
+    target: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +28,9 @@ class FuncAttrs:
     `kernel` names implementation and schedule (`generic.conv2d(pixels=1, channels=4)`); `macs` are multiply-accumulates of one
     call; `opt` is the C optimisation level that it wants: "speed" or "size".  `args` are the buffers' names in the order in which
     a caller gives them, where that is not the order of the PrimFunc.
+
+    `moves`: all that a kernel does, where that is to copy runs of its operands.  `distances`: (name of a, name of b) -> d where
+    whoever made the function knows that start(b) - start(a) >= d is safe; None where that is to be found out.
     """
 
     kernel: str = ""
@@ -25,7 +38,8 @@ class FuncAttrs:
     macs: int = 0
     opt: str = "speed"
     args: tuple[str, ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
+    distances: Mapping[tuple[str, str], int] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

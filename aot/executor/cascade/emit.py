@@ -268,8 +268,9 @@ def emit(
             main.block(len(nest.nodes) - 1, y)
     kernels = ", ".join(f.attrs.kernel.partition("(")[0].rpartition(".")[2] for f in funcs)
     parts = tuple((o, nest.window_bytes(n)) for n, o in enumerate(offsets))
-    extra = {"distances": distances(nest, [t.nbytes for t in externals], parts)}
-    attrs = FuncAttrs(kernel=f"cascade({kernels})", span=span, macs=_macs(nest, work), opt="size", extra=extra)
+    attrs = FuncAttrs(
+        f"cascade({kernels})", span, _macs(nest, work), "size", distances=distances(nest, [t.nbytes for t in externals], parts)
+    )  # fmt: skip
     return Cascade(b.finish(attrs), main.callees, {"params": stream} if stream.size else {})
 
 

@@ -1,6 +1,6 @@
 """Copies that need not be made: slices read where they lie, parts of a concatenation written where they are wanted.
 
-A layer whose kernel does nothing but copy runs of bytes says so (`FuncAttrs.extra["moves"]`).  Where a result is one run of an
+A layer whose kernel does nothing but copy runs of bytes says so (`FuncAttrs.moves`).  Where a result is one run of an
 operand it becomes a view of it, at an offset; where operands fill a result run by run they become views of the result, and the
 layers that make them write into it.
 """
@@ -8,21 +8,11 @@ layers that make them write into it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.support.dtype import itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """`size` bytes from byte `source` of input number `operand` to byte `target` of the result."""
-
-    operand: int
-    source: int
-    target: int
-    size: int
-
+from aot.tir.function import Move
 
 Alias = dict[TensorRef, tuple[TensorRef, int]]
 """View -> the tensor whose bytes it shows, and the first of them."""
@@ -30,8 +20,7 @@ Alias = dict[TensorRef, tuple[TensorRef, int]]
 
 def moves_of(call: LayerCall) -> tuple[Move, ...]:
     """What a pure copy moves, in the order of the result; empty for any other layer."""
-    found = call.func.attrs.extra.get("moves", ())
-    return tuple(sorted((Move(*m) for m in found), key=lambda m: m.target))
+    return tuple(sorted(call.func.attrs.moves, key=lambda m: m.target))
 
 
 def with_aliases(schedule: Schedule, *, slices: bool = True, parts: bool = True) -> Schedule:

@@ -33,7 +33,7 @@ def call_distances(
     """
     func = call.func
     place = dict(zip((*func.inputs, *func.outputs, *func.scratch), operands, strict=True))
-    proven = func.attrs.extra.get("distances")
+    proven = func.attrs.distances
     if proven is not None:  # whoever made the function knows them: (name of a, name of b) -> start(b) - start(a)
         named = {b.name: p for b, p in place.items()}
         pairs = ((named[a], named[b], d) for (a, b), d in proven.items())

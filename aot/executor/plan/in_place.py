@@ -30,7 +30,7 @@ def in_place_results(schedule: Schedule) -> dict[TensorRef, TensorRef]:
 
 def _pair(schedule: Schedule, call: LayerCall, free: set[TensorRef]) -> tuple[TensorRef, TensorRef] | None:
     """(result, operand) of a call; one with a single result."""
-    if len(call.outputs) != 1 or "distances" in call.func.attrs.extra:
+    if len(call.outputs) != 1 or call.func.attrs.distances is not None:
         return None
     result = schedule.root(call.outputs[0])
     (out,) = call.func.outputs

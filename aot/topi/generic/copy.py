@@ -25,7 +25,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as Scalar
 from aot.tir.expr import Imm, imm
-from aot.tir.function import FuncAttrs
+from aot.tir.function import FuncAttrs, Move
 from aot.topi.generic.copy_plan import HALF, SOURCE, Axis, Codes, Nest, codes_of, find_nests, source_numbers
 from aot.topi.generic.elementwise import ANCHORS as ELEMENTWISE
 from aot.topi.generic.elementwise import INSTRUCTIONS, is_elementwise
@@ -190,13 +190,11 @@ class _Kernel:
         calls = [e for e in post_order(self._group.result) if isinstance(e, Call)]
         words = "_".join(str(c.op).rpartition(".")[2] for c in calls[:4])
         kernel = f"generic.copy_{words}(nests={len(self._movement.nests)})"
-        moves = self._moves()
-        extra = {"moves": moves} if moves else {}
-        func = self._b.finish(FuncAttrs(kernel=kernel, span=self._group.anchor.span, extra=extra))
+        func = self._b.finish(FuncAttrs(kernel=kernel, span=self._group.anchor.span, moves=self._moves()))
         return Lowered(func, dict(self._ctx.constants), instructions, code)
 
-    def _moves(self) -> tuple[tuple[int, int, int, int], ...]:
-        """Where all that is done is to copy runs of parameters: (parameter, byte in it, byte in the result, bytes) of each."""
+    def _moves(self) -> tuple[Move, ...]:
+        """The runs, where all that is done is to copy runs of parameters."""
         found = []
         width = itemsize(tensor_type(self._group.result).dtype)
         numbers = {id(var): i for i, var in enumerate(self._group.params)}
@@ -205,7 +203,7 @@ class _Kernel:
             straight = nest.inner.count == 1 or (nest.inner.out, nest.inner.source) == (1, 1)
             if not isinstance(raw, Var) or len(nest.axes) > 1 or not straight:
                 return ()
-            found.append((numbers[id(raw)], nest.start * width, nest.out * width, nest.inner.count * width))
+            found.append(Move(numbers[id(raw)], nest.start * width, nest.out * width, nest.inner.count * width))
         return tuple(found)
 
     # ---- what is copied in which units

@@ -111,7 +111,8 @@ def placed(built: Built) -> tuple[dict[str, int], int]:
     """Starts of external tensor, result and windows as the planner packs them under the distances of the cascade."""
     func = built.func
     buffers = [BufferInfo(b.name, b.nbytes, 8, 0, 0) for b in (*func.inputs, *func.outputs, *func.scratch)]
-    known = func.attrs.extra["distances"]
+    known = func.attrs.distances
+    assert known is not None
     clashes = []
     for k, a in enumerate(buffers):
         for b in buffers[k + 1 :]:
