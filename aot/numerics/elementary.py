@@ -87,7 +87,7 @@ def _unary(c: str, meaning: Float, header: str) -> Intrin:
     return Intrin(c, ("float32",), "float32", f"{c}({{0}})", meaning, header=header)
 
 
-MATH: dict[str, Intrin] = {name: _unary(f"{name}f", _float32(func), "math.h") for name, func in LIBRARY.items()} | {
+MATH: dict[str, Intrin] = {name: _unary(f"{name}f", _float32(func), "aot/libm.h") for name, func in LIBRARY.items()} | {
     name: _unary(f"aot_{name}f", _one(IN_FLOAT32[name]), f"aot/{header}") for header, names in _HEADERS.items() for name in names
 }
 """By name."""
@@ -108,7 +108,7 @@ FMOD = Intrin(
     "float32",
     "fmodf({0}, {1})",
     lambda a, b: float(np.fmod(np.float32(a), np.float32(b))),
-    header="math.h",
+    header="aot/libm.h",
 )
 
 

@@ -25,7 +25,7 @@ def _exp(x: float) -> float:
         return math.inf
 
 
-EXP = Intrin("exp", ("float64",), "float64", "exp({0})", _exp, header="math.h")
+EXP = Intrin("exp", ("float64",), "float64", "exp({0})", _exp, header="aot/libm.h")
 
 
 def _parts(kernel: FlatKernel, base: Expr) -> list[Expr]:

@@ -89,16 +89,18 @@
 /* What every function of a kernel is compiled with, whatever the flags are: without a frame pointer, which would take a register
  * from the blocks, and without contraction of a product and a sum, which would round once where the reference rounds twice.  GCC
  * knows these flags as attributes, but with one forgets that -ffreestanding keeps it from making loops into calls of memset, so that
- * is repeated; Clang has a pragma for the second, and the blocks that need the register are not for it. */
+ * is repeated; Clang has a pragma for the second, and the blocks that need the register are not for it.  Equal functions with such
+ * attributes are not to be merged (no_icf): with -flto GCC 12 loses their stores. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #define AOT_KERNEL
 #elif !defined(__OPTIMIZE__)
 #define AOT_KERNEL
 #elif __STDC_HOSTED__
-#define AOT_KERNEL __attribute__((optimize("omit-frame-pointer", "fp-contract=off")))
+#define AOT_KERNEL __attribute__((no_icf, optimize("omit-frame-pointer", "fp-contract=off")))
 #else
-#define AOT_KERNEL __attribute__((optimize("omit-frame-pointer", "fp-contract=off", "no-tree-loop-distribute-patterns")))
+#define AOT_KERNEL \
+  __attribute__((no_icf, optimize("omit-frame-pointer", "fp-contract=off", "no-tree-loop-distribute-patterns")))
 #endif
 
 /* Core registers that the compiler can give to one block of inline assembly; where a block wants more, the C beside it is compiled.
