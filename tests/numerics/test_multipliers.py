@@ -408,7 +408,7 @@ DRAWN = [(oracle, name, dtype) for oracle, group in GROUPS.items() for name, (_,
 @pytest.mark.slow
 @pytest.mark.parametrize(("oracle", "name", "dtype"), DRAWN)
 def test_drawn_scales(oracle: str, name: str, dtype: str) -> None:
-    for seed in range(cases(300)):
+    for seed in range(cases(100)):
         compare(draw(name, dtype, seed, oracle=oracle), oracle=oracle)
 
 
