@@ -27,6 +27,7 @@ from aot.executor.plan.bounds import memory_bounds
 from aot.executor.plan.planned import Planned, plan_schedule
 from aot.executor.policy import Attempt, Plans
 from aot.executor.select.config import Policy
+from aot.frontend.input_values import input_values
 from aot.frontend.macs import nominal_macs, nominal_shapes
 from aot.frontend.specialize import specialize
 from aot.frontend.tflite import from_tflite
@@ -71,6 +72,8 @@ def compile_model(
     data = source if isinstance(source, IRModule) else specialize(source, options.choice)
     name = model_identifier(name or (file.path.stem if file is not None else "model"))
     module = data if isinstance(data, IRModule) else from_tflite(data, oracle=options.oracle, name=name)
+    before = module["main"]
+    values = input_values(data, before) if isinstance(data, bytes) and isinstance(before, Function) else {}
     with with_partitions(options.byoc, cpu) as context:
         module = relay_pipeline(context.opt_level)(module)
     main = module["main"]
@@ -84,6 +87,7 @@ def compile_model(
         macs_nominal=nominal_macs(data) if isinstance(data, bytes) else None,
         bounds=bounds,
         options={k: v for k, v in asdict(options).items() if k != "byoc_path" and (k != "byoc" or v)},
+        input_values=values,
     )
     plans = plans_of(main, cpu, name=name, options=options, bound=bounds.liveness)
     budget, opt = options.ram_budget, options.opt

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from enum import IntEnum
 from typing import Any
@@ -161,6 +161,11 @@ F_INFER_TYPE: AttrMap[InferType] = AttrMap("FInferType")
 F_EVALUATE: AttrMap[Evaluate] = AttrMap("FEvaluate")
 F_IS_VIEW: AttrMap[bool] = AttrMap("FIsView")
 F_DOC: AttrMap[str] = AttrMap("FDoc")
+
+Domain = Callable[[Sequence[Type], Any], Mapping[int, tuple[float, float]]]
+"""(argument types, attrs) -> the lowest and the highest value of each argument that has a meaning: positions, divisors."""
+
+F_DOMAIN: AttrMap[Domain] = AttrMap("FDomain")
 
 
 def register_op(

@@ -28,6 +28,7 @@ SCHEMA = "aot-metadata/1"
 class BuildInfo:
     """What the executor cannot know itself: the model's file name (no folder) and SHA-256, and the options of the build.
 
+    `input_values` says of an input, by its number, which values it may take (`range`, `fixed`) where those are not all.
     `macs_nominal` are those of the model as its file has it (None: not built from a file), `bounds` those of its graph (None:
     there is none); `options` are all of the build's.
     """
@@ -39,6 +40,7 @@ class BuildInfo:
     macs_nominal: int | None = None
     bounds: Bounds | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    input_values: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def make_metadata(
@@ -63,7 +65,12 @@ def make_metadata(
         "io": layout.io,
         "options": dict(info.options),
         **_feed(layers),
-        "inputs": _tensors(schedule.inputs, names.inputs, [layout.aligns[schedule.root(t)] for t in schedule.inputs]),
+        "inputs": [
+            {**row, **info.input_values.get(i, {})}
+            for i, row in enumerate(
+                _tensors(schedule.inputs, names.inputs, [layout.aligns[schedule.root(t)] for t in schedule.inputs])
+            )
+        ],
         "outputs": _tensors(schedule.outputs, names.outputs, [layout.aligns[schedule.root(t)] for t in schedule.outputs]),
         "workspace": _workspace(layout, info.bounds),
         "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(schedule, arrays)},

@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import ATAN2, FMOD, POW
 from aot.numerics.fdlibm_atan import atan2f
@@ -24,11 +24,12 @@ from aot.numerics.glibc_pow import powf
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
 from aot.op.common.check import require_dtype
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS
+from aot.op.common.move import tensors_of
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, call
 from aot.relay.expr import Expr as RelayExpr
-from aot.support.dtype import is_float, itemsize
+from aot.support.dtype import int_range, is_float, itemsize
 from aot.te.tensor import Tensor, compute
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, minimum, select
@@ -369,3 +370,22 @@ for _opcode, _name in (
     ("LOGICAL_OR", "logical_or"),
 ):
     _converter(_opcode, _name)
+
+
+def domain_divisor(types: Sequence[Type], _attrs: object) -> dict[int, tuple[float, float]]:
+    """Integers, and floats that are divided to whole numbers, are not divided by 0."""
+    _, divisor = tensors_of(types, 2)
+    return {1: (1, int_range(divisor.dtype)[1])} if not is_float(divisor.dtype) else {}
+
+
+def domain_power(types: Sequence[Type], _attrs: object) -> dict[int, tuple[float, float]]:
+    """Integers have no negative powers."""
+    _, exponent = tensors_of(types, 2)
+    return {1: (0, int_range(exponent.dtype)[1])} if not is_float(exponent.dtype) else {}
+
+
+for _name in ("divide", "floor_divide", "floor_mod"):
+    F_DOMAIN.set(_name, domain_divisor)
+
+
+F_DOMAIN.set("power", domain_power)

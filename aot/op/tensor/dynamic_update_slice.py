@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.check import require_dtype
 from aot.op.common.move import MOVABLE, clamped_index, tensors_of
@@ -94,3 +94,12 @@ register_op(
     doc="DYNAMIC_UPDATE_SLICE; position at run time",
 )
 F_TE.set("dynamic_update_slice", te_rule)
+
+
+def domain(types: Sequence[Type], _attrs: DynamicUpdateSliceAttrs) -> dict[int, tuple[float, float]]:
+    """Any position is taken, and moved inside; these are inside in every dimension that has room."""
+    data, update, _ = tensors_of(types, 3)
+    return {2: (0, max(n - u for n, u in zip((*data.shape, 0), (*update.shape, 0), strict=True)))}
+
+
+F_DOMAIN.set("dynamic_update_slice", domain)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.check import require_dtype
 from aot.op.common.move import MOVABLE, normalized_axis, one_int, reshaped, tensors_of
@@ -88,3 +88,11 @@ register_op(
     doc="ONE_HOT; constant depth",
 )
 F_TE.set("one_hot", te_rule)
+
+
+def domain(_types: Sequence[Type], attrs: OneHotAttrs) -> dict[int, tuple[float, float]]:
+    """Any index is taken; those in the new dimension set an element."""
+    return {0: (0, max(attrs.depth - 1, 0))}
+
+
+F_DOMAIN.set("one_hot", domain)

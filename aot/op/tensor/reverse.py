@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.check import require_dtype
 from aot.op.common.move import MOVABLE, constant_ints, normalized_axis, tensors_of
@@ -135,3 +135,12 @@ register_op(
 )
 F_TE.set("reverse", te_reverse)
 F_TE.set("reverse_sequence", te_reverse_sequence)
+
+
+def domain_reverse_sequence(types: Sequence[Type], attrs: ReverseSequenceAttrs) -> dict[int, tuple[float, float]]:
+    """Lengths are those of the dimension, and not negative."""
+    data, _ = tensors_of(types, 2)
+    return {1: (0, data.shape[attrs.seq_axis])}
+
+
+F_DOMAIN.set("reverse_sequence", domain_reverse_sequence)

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.check import require_dtype
 from aot.op.common.move import MOVABLE, constant_ints, tensors_of
@@ -77,3 +77,12 @@ register_op(
     evaluate=evaluate,
     doc="SCATTER_ND; constant shape, indices at run time",
 )
+
+
+def domain(types: Sequence[Type], attrs: ScatterNdAttrs) -> dict[int, tuple[float, float]]:
+    """Indices lie in the smallest of the dimensions."""
+    indices, _ = tensors_of(types, 2)
+    return {0: (0, min(attrs.shape[: indices.shape[-1]]) - 1)}
+
+
+F_DOMAIN.set("scatter_nd", domain)

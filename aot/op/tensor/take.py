@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.check import require_dtype
 from aot.op.common.move import INDEX_TYPES, MOVABLE, clamped_index, normalized_axis, tensors_of
@@ -166,3 +166,21 @@ register_op(
 )
 F_TE.set("take", te_take)
 F_TE.set("gather_nd", te_gather_nd)
+
+
+def domain_take(types: Sequence[Type], attrs: TakeAttrs) -> dict[int, tuple[float, float]]:
+    """Indices lie in the dimension."""
+    data, _ = tensors_of(types, 2)
+    return {1: (0, data.shape[attrs.axis] - 1)}
+
+
+F_DOMAIN.set("take", domain_take)
+
+
+def domain_gather_nd(types: Sequence[Type], _attrs: GatherNdAttrs) -> dict[int, tuple[float, float]]:
+    """Indices lie in the smallest of the dimensions."""
+    data, indices = tensors_of(types, 2)
+    return {1: (0, min(data.shape[: indices.shape[-1]], default=1) - 1)}
+
+
+F_DOMAIN.set("gather_nd", domain_gather_nd)

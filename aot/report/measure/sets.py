@@ -63,12 +63,33 @@ def _random(dtype: str, count: int, *, seed: int) -> Array:
     return rng.integers(low, high, count, dtype=numpy_dtype(dtype).type, endpoint=True)
 
 
+def _allowed(info: TensorInfo, count: int, *, number: int, seed: int) -> Array:
+    """Values of an input that does not take all (aot.frontend.input_values): spread over its range."""
+    dtype = numpy_dtype(info["dtype"])
+    if "fixed" in info:
+        return np.resize(np.array(info["fixed"]), count).astype(dtype)
+    low, high = info["range"]
+    if number == 0:
+        ramp = _byte_ramp(count).astype(np.int64) + 128
+        return np.asarray(low + ramp % (int(high) - int(low) + 1)).astype(dtype)
+    rng = np.random.default_rng(seed)
+    if is_float(info["dtype"]):
+        return rng.uniform(low, high, count).astype(dtype)
+    return rng.integers(int(low), int(high), count, endpoint=True).astype(dtype)
+
+
 def rule_set(infos: Sequence[TensorInfo], number: int) -> tuple[Array, ...]:
-    """Set `number` by the corpus' rule: 0 is a byte ramp, the others are random with the seed 1000 * number + input."""
+    """Set `number` by the corpus' rule: 0 is a byte ramp, the others are random with the seed 1000 * number + input.
+
+    Inputs that do not take every value get such as they take.
+    """
     made = []
     for i, info in enumerate(infos):
         count = int(np.prod(info["shape"], dtype=np.int64))
-        flat = _first(info["dtype"], count) if number == 0 else _random(info["dtype"], count, seed=1000 * number + i)
+        if "fixed" in info or "range" in info:
+            flat = _allowed(info, count, number=number, seed=1000 * number + i)
+        else:
+            flat = _first(info["dtype"], count) if number == 0 else _random(info["dtype"], count, seed=1000 * number + i)
         made.append(flat.reshape(info["shape"]))
     return tuple(made)
 

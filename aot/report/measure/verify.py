@@ -138,7 +138,9 @@ def expected_outputs(model: bytes, sets: Sets, *, oracle: str, outputs: int) -> 
         return with_zeros(model, reference.outputs(sets.inputs)), reference.name
     except RuntimeError as error:  # what the engines raise when a kernel fails, such as DIV for a divisor of 0
         reason = " ".join(str(error).split())
-        raise VerificationError(Problem("E4010", f"{reference.name} refuse the inputs ({sets.origin}): {reason}")) from None
+        raise VerificationError(
+            Problem("E4010", f"{reference.name} refuse the inputs ({sets.origin}), give others with --inputs: {reason}")
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
