@@ -133,6 +133,10 @@ CALLS: dict[str, Any] = {
     "target": lambda *a: Target(a[0] if a else None),
     "register_func": lambda *a: aot.register_func(*(*a, 0)[:2]) and aot.remove_global_func(a[0]),
     "get_global_func": lambda *a: aot.get_global_func(a[0] if a else None),
+    "options": lambda *a: aot.Options(
+        **dict(zip(("ram_budget", "choice", "pooling", "feed_rows"), a, strict=False)), opt=a[0], io=a[-1], oracle=a[0]
+    ),
+    "budgets": lambda *a: aot.Options(flash_budget=a[0], share_workspace=a[-1], byoc=a[0], byoc_path=a[-1]),
     "call": lambda *a: BUILT["f"](*a),
     "get_function": lambda *a: BUILT[a[0] if a else None],
     "import_module": lambda *a: BUILT.import_module(a[0] if a else None),

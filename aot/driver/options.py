@@ -48,6 +48,7 @@ class Options:
             ("io", self.io, ("arena", "user")),
             ("kernels", self.kernels, KERNELS),
         )
+        self._check_types()
         check_pooling(self.pooling)
         check_byoc(self.byoc, self.byoc_path)
         if self.share_workspace and self.pooling.pools:
@@ -59,3 +60,17 @@ class Options:
         for name, value, known in choices:
             if value not in known:
                 raise UsageError(Problem("E5009", f"unknown {name} '{value}'; known: {', '.join(known)}"))
+
+    def _check_types(self) -> None:
+        """E5009 for a value that is none of its kind; what the command line gives always is."""
+        for name in ("flash_budget", "ram_budget"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+                raise UsageError(Problem("E5009", f"{name} is a number of bytes or None, not {value!r}"))
+        kinds = (("choice", Choice), ("pooling", Pooling), ("share_workspace", bool), ("feed_rows", bool), ("byoc", tuple))
+        for name, kind in kinds:
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise UsageError(Problem("E5009", f"{name} is {kind.__name__}, not {type(value).__name__}"))
+        if self.byoc_path is not None and not isinstance(self.byoc_path, Path):
+            raise UsageError(Problem("E5009", f"byoc_path is Path, not {type(self.byoc_path).__name__}"))
