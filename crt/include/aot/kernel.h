@@ -104,13 +104,13 @@
 #endif
 
 /* Core registers that the compiler can give to one block of inline assembly; where a block wants more, the C beside it is compiled.
- * GCC gives all 14 but sp and pc where it optimises and none is kept for position-independent data.  Elsewhere there are 11: one is
- * the frame pointer, and two may be needed for the addresses of operands in memory.  Blocks load words at any address, so a build
- * with -mno-unaligned-access has none of them. */
+ * GCC gives all 14 but sp and pc where it optimises.  Elsewhere there are 11: one is the frame pointer, and two may be needed for the
+ * addresses of operands in memory.  Blocks name r9, which position-independent builds keep for themselves, and load words at any
+ * address, so such builds, and those with -mno-unaligned-access, have none of them. */
 #ifndef AOT_REGISTERS
-#if !defined(__ARM_FEATURE_UNALIGNED)
+#if !defined(__ARM_FEATURE_UNALIGNED) || defined(__PIC__) || defined(__APCS_RWPI)
 #define AOT_REGISTERS 0
-#elif defined(__OPTIMIZE__) && !defined(__clang__) && !defined(__PIC__)
+#elif defined(__OPTIMIZE__) && !defined(__clang__)
 #define AOT_REGISTERS 14
 #else
 #define AOT_REGISTERS 11
