@@ -62,7 +62,7 @@ def choose_target(target: str | None, board: Board | None) -> str:
 
 def parse_bytes(text: str, option: str) -> int:
     """`96KiB`, `96K` or `98304` as bytes (E5018)."""
-    match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", text)
+    match = re.fullmatch(r"\s*([0-9]{1,15})\s*([A-Za-z]*)\s*", text)
     if match is None or match[2].upper() not in _UNITS:
         raise UsageError(Problem("E5018", f"{option} {text}: give a size such as 98304, 96KiB or 1MiB"))
     return int(match[1]) * _UNITS[match[2].upper()]
@@ -128,7 +128,7 @@ def model_choice(given: CompileOptions) -> Choice:
     shapes = []
     for text in given.shape or ():
         name, _, numbers = text.rpartition("=")
-        if not name or not re.fullmatch(r"\d+(,\d+)*", numbers):
+        if not name or not re.fullmatch(r"[0-9]{1,10}(,[0-9]{1,10})*", numbers):
             message = f"--shape {text}: give the input's name and its dimensions, such as image=1,96,96,3"
             raise UsageError(Problem("E5018", message))
         shapes.append((name, tuple(map(int, numbers.split(",")))))

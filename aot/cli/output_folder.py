@@ -66,6 +66,13 @@ def _write(folder: Path, content: Mapping[str, str | bytes], kept: Collection[st
 
 def check_replaceable(folder: Path, *, force: bool) -> Collection[str]:
     """The files in `folder` that may be replaced; raises where it may not be written.  Verbs ask before the long work, too."""
+    try:
+        return _replaceable(folder, force=force)
+    except OSError as error:  # a name longer than the file system has them, a folder that may not be entered
+        raise write_error(folder, error) from None
+
+
+def _replaceable(folder: Path, *, force: bool) -> Collection[str]:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise UsageError(Problem("E5005", f"'{folder}' exists and is not a folder"))
     if not folder.exists():

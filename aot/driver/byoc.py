@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,7 @@ def check_byoc(wanted: Sequence[str], path: Path | None) -> None:
     """Refuse unknown compilers and patterns (E5121), and a path that is no folder (E5122)."""
     if wanted:
         partitions(wanted)
-    if path is not None and (not isinstance(path, Path) or not path.is_dir()):
+    if path is not None and (not isinstance(path, Path) or not os.path.isdir(path)):
         raise UsageError(Problem("E5122", f"--byoc-path {path}: there is no such folder"))
 
 

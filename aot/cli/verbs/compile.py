@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,7 +54,7 @@ def check_library(path: Path, *, force: bool) -> None:
     from aot.driver.reading import read_limited
     from aot.micro.mlf import unpack
 
-    if not path.exists():
+    if not os.path.exists(path):
         return
     if not force:
         raise UsageError(Problem("E5004", f"'{path}' exists; --force replaces it, -o names another one"))

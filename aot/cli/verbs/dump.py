@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -52,12 +53,17 @@ def module_text(module: IRModule, form: str | None) -> str:
 
 
 def new_folder(folder: Path) -> Path:
-    """The folder, which must be empty where it exists (E5004, E5005)."""
+    """The folder, made where it is missing, which must be empty (E5004, E5005, E5007)."""
     from aot.cli.files import check_usable
+    from aot.system.files import write_error
 
     check_usable(folder)
-    if folder.exists() and any(folder.iterdir()):
+    if os.path.exists(folder) and any(folder.iterdir()):
         raise UsageError(Problem("E5004", f"'{folder}' is not empty; name a new folder"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(folder, error) from None
     return folder
 
 

@@ -120,10 +120,13 @@ def listed_files(folder: Path, *, force: bool) -> Mapping[str, str] | None:
     from aot.cli.output_folder import read_manifest
     from aot.micro.new.generate import MANIFEST, PROJECT_SCHEMA
 
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise UsageError(Problem("E5005", f"'{folder}' exists and is not a folder"))
-    if not folder.exists() or not any(folder.iterdir()):
-        return None
+    try:
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            raise UsageError(Problem("E5005", f"'{folder}' exists and is not a folder"))
+        if not folder.exists() or not any(folder.iterdir()):
+            return None
+    except OSError as error:
+        raise write_error(folder, error) from None
     if not force:
         raise UsageError(Problem("E5004", f"'{folder}' exists; --force replaces the generated files of a project"))
     listed = read_manifest(folder / MANIFEST, PROJECT_SCHEMA)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -93,7 +94,7 @@ def open_gate(budget_file: Path | None, baseline: Path | None, *, accept: bool, 
     budget = load_budget(budget_file, Path())
     named = baseline or (budget.baseline if budget is not None else None)
     path = named or Path(DEFAULT_BASELINE)
-    known = load_reports(path) if path.exists() else None
+    known = load_reports(path) if os.path.exists(path) else None
     relative = budget is not None and any(
         limit.relative for rules in budget.rules.values() for limits in rules.values() for limit in limits
     )

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 NAME = "run"
 MAX_SHOWN = 10
+MAX_LABELS = 1 << 24
+"""bytes"""
 
 InputFiles = Annotated[
     list[Path],
@@ -53,11 +55,14 @@ Profile = Annotated[bool, typer.Option("--profile", help="Print the instructions
 
 def read_labels(path: Path | None) -> list[str]:
     """Class names, one a line (E5016)."""
+    from aot.driver.reading import read_limited
+
     if path is None:
         return []
     try:
-        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_limited(path, limit=MAX_LABELS).decode("utf-8")
+        return [line.strip() for line in text.splitlines() if line.strip()]
+    except (UsageError, UnicodeDecodeError) as error:
         raise UsageError(Problem("E5016", f"cannot read the labels '{path}': {error}")) from None
 
 

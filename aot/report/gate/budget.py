@@ -15,6 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from aot.driver.reading import read_limited
 from aot.errors import Problem, UsageError
 from aot.report.figures.report import Report, key_of
 
@@ -150,17 +151,18 @@ def parse_budget(table: Mapping[str, Any], file: Path) -> Budget:
     return Budget(rules, None if baseline is None else file.parent / baseline)
 
 
+_MAX_BYTES = 1 << 24
+
+
 def load_budget(path: Path | None, folder: Path) -> Budget | None:
-    """The budget in `path`, else in budget.toml or pyproject.toml of `folder`; None where there is none (E5001, E5052)."""
+    """The budget in `path`, else in budget.toml or pyproject.toml of `folder`; None where there is none (E5001, E5002, E5052)."""
     candidates = [path] if path is not None else [folder / "budget.toml", folder / "pyproject.toml"]
     for file in candidates:
         if path is None and not file.is_file():
             continue
         try:
-            data = tomllib.loads(file.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(Problem("E5001", f"cannot read '{file}': {error.strerror}")) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            data = tomllib.loads(read_limited(file, limit=_MAX_BYTES).decode("utf-8"))
+        except (ValueError, RecursionError) as error:  # no TOML, no text, or a number of thousands of digits
             raise UsageError(Problem("E5052", f"not TOML: {error}", str(file))) from None
         table = _table(data, file)
         if table is not None:

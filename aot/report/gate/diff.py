@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from aot.driver.reading import read_limited
 from aot.errors import Problem, UsageError
 from aot.report.figures.report import SCHEMA, Report, key_of
 from aot.report.gate.baseline import BASELINE_SCHEMA
@@ -20,15 +22,9 @@ _MAX_BYTES = 1 << 28
 
 
 def load_reports(path: Path) -> dict[str, Report]:
-    """The reports of a report.json or a baseline, or of the folder that holds a report.json, by key (E5001, E5050)."""
-    file = path / "report.json" if path.is_dir() else path
-    try:
-        if file.is_file() and file.stat().st_size > _MAX_BYTES:
-            raise UsageError(Problem("E5050", f"'{file}' has more than {_MAX_BYTES:,} bytes"))
-        content = file.read_bytes()
-    except OSError as error:
-        raise UsageError(Problem("E5001", f"cannot read '{file}': {error.strerror}")) from None
-    return parse_reports(content, str(file))
+    """The reports of a report.json or a baseline, or of the folder that holds a report.json, by key (E5001, E5002, E5050)."""
+    file = path / "report.json" if os.path.isdir(path) else path
+    return parse_reports(read_limited(file, limit=_MAX_BYTES), str(file))
 
 
 def parse_reports(content: bytes, file: str) -> dict[str, Report]:
