@@ -62,7 +62,9 @@ def unary(name: str, out: str = "", **options: Any) -> Form:
         data, result = quant(rng, dtype), quant(rng, out or dtype)
         if name == "HARD_SWISH":
             data, result = narrow(rng, data.zero_point, result.zero_point)
-        elif name != "RSQRT":
+        elif name == "RSQRT":
+            data = Quant(data.scale, -128)  # the reference takes no negative numbers
+        else:
             result = Quant(tied(rng, data.scale * float(np.float32(options.get("alpha", 1.0)))), result.zero_point)
         return one_op(name, [Spec(x.shape, dtype, data)], [Spec(x.shape, out or dtype, result)], **options), [x]
 

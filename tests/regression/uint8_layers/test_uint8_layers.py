@@ -12,6 +12,8 @@ from aot.driver.build import build
 from aot.executor.artifact import Artifact
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
+from aot.micro.run.runner import LayerResult
+from aot.report.measure.divergence import compare_layers
 from aot.report.measure.sets import rule_sets
 from aot.report.measure.verify import verify
 from aot.testing import HAVE_LITERT, ModelBuilder
@@ -40,6 +42,7 @@ def faulty_build(layer: int, *args: Any, **options: Any) -> Artifact:
 
 @needs_gcc
 @pytest.mark.skipif(not HAVE_LITERT, reason="ai-edge-litert is not installed")
+@pytest.mark.slow
 @pytest.mark.parametrize("convolution", [0, 2, 3])
 def test_the_wrong_layer_is_named(convolution: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = network()
@@ -65,3 +68,13 @@ def wrong_alone(*args: Any, **options: Any) -> Artifact:
     artifact = build(*args, **options)
     (layer,) = (x["index"] for x in artifact.metadata["layers"] if x["op"] == "CONV_2D")
     return broken(artifact, layer)
+
+
+def test_codes_are_compared_as_the_file_has_them() -> None:
+    """int8 of the compiled model as uint8 of the file; tensors of other types stay what they are."""
+    layer = {"index": 0, "op": "CONV_2D", "ops": [0], "name": "y0", "kernel": "k", "output": {"tensor": 1}}
+    uint8 = np.array([0, 128, 255, 7], np.uint8)
+    for kept, differ in (([-128, 0, 127, -121], 0), ([-128, 0, 126, -121], 1)):
+        rows = compare_layers([layer], [LayerResult(0, None, np.array(kept, np.int8))], {1: uint8})
+        assert len(rows) == differ
+        assert not rows or (rows[0]["expected"], rows[0]["actual"]) == (255, 254)

@@ -44,6 +44,7 @@ def test_the_table_s_example(dtype: str) -> None:
         assert fault.example == f"eight times -128 of scale 1 are {wrong[0]}, not {right[0]}"
 
 
+@pytest.mark.slow
 @needs_gcc
 @needs_litert
 def test_a_known_fault_is_told_and_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
