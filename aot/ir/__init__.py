@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from aot.ir.module import IRModule
+from aot.ir.module import IRModule, parse
 
-__all__ = ["IRModule"]
+__all__ = ["IRModule", "parse"]

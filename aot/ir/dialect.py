@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -26,7 +26,7 @@ class Dialect:
     """One kind of function: its class, printer and verifier.
 
     `to_text(function, name)` prints; `verify(function, name)` raises InternalError where the function is not well-formed.
-    `input_types` and `evaluate` are there where a function can be run on arrays alone.  `from_expr` makes a function of an
+    `to_full_text(functions)` prints functions so that `from_text` parses them back.  `from_expr` makes a function of an
     expression, None of what is none of this IR.
     `input_types` and `evaluate` are there where a function can be run on arrays alone; `run(module, name, seed)` where it takes
     the module: the results of one of its functions on operands drawn with the seed, None where it cannot run on such.
@@ -39,6 +39,8 @@ class Dialect:
     input_types: Callable[[Any], list[TensorType]] | None = None
     evaluate: Evaluate | None = None
     from_expr: Callable[[Any], BaseFunc | None] | None = None
+    to_full_text: Callable[[Mapping[str, BaseFunc]], str] | None = None
+    from_text: Callable[[str], Mapping[str, BaseFunc]] | None = None
     run: Callable[[Any, str, int], list[Array] | None] | None = None
 
 

@@ -7,11 +7,31 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aot.errors import Problem, UsageError
-from aot.ir.dialect import BaseFunc, dialect_of, function_of
+from aot.ir.dialect import BaseFunc, dialect, dialect_of, function_of
 from aot.ir.op import Array
 from aot.support.caller import call_place
 
 __all__ = ["BaseFunc", "IRModule"]
+
+
+def full_text(functions: Mapping[str, BaseFunc]) -> str:
+    """Functions of one IR, in their order, as text that is parsed back."""
+    kinds = {dialect_of(f).name: dialect_of(f) for f in functions.values()}
+    printer = next(iter(kinds.values())).to_full_text if len(kinds) == 1 else None
+    if printer is None:
+        raise UsageError(
+            Problem("E5131", f"text of {' and '.join(sorted(kinds)) or 'no function'} is not parsed back", call_place())
+        )
+    return printer(functions)
+
+
+def parse(text: str, *, name: str = "model") -> IRModule:
+    """The module of a text that `IRModule.astext(metadata=True)` printed, perhaps edited since; E5130, E5131: what is wrong."""
+    if not isinstance(text, str):
+        raise UsageError(Problem("E5130", f"parse takes a text, not a {type(text).__name__}", call_place()))
+    reader = dialect("relay").from_text
+    assert reader is not None
+    return IRModule(reader(text), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +61,13 @@ class IRModule:
     def with_function(self, name: str, func: BaseFunc) -> IRModule:
         return replace(self, functions={**self.functions, name: func})
 
-    def astext(self) -> str:
-        """All functions as text, main first."""
+    def astext(self, *, metadata: bool = False) -> str:
+        """All functions as text, main first; with `metadata` everything that `aot.ir.parse` needs to read it back.
+
+        UsageError E5131 where a function belongs to an IR whose text is not parsed.
+        """
+        if metadata:
+            return full_text(self.functions)
         names = sorted(self.functions, key=lambda n: (n != "main", n))
         return "\n".join(dialect_of(self.functions[n]).to_text(self.functions[n], n).rstrip("\n") + "\n" for n in names)
 

@@ -29,6 +29,7 @@ from aot.relay.expr import (
 )
 from aot.relay.functor import ExprMutator, ExprVisitor
 from aot.relay.interpreter import evaluate
+from aot.relay.parser import parse_functions, print_functions
 from aot.relay.printer import print_func
 from aot.relay.verify import verify
 
@@ -83,10 +84,12 @@ register_dialect(
     Dialect(
         "relay",
         Function,
-        to_text=print_func,
+        to_text=lambda func, name: print_func(func, name),
         verify=verify,
         input_types=lambda func: [p.type for p in func.params],
         evaluate=evaluate,
         from_expr=_from_expr,
+        to_full_text=print_functions,
+        from_text=parse_functions,
     )
 )

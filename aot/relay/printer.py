@@ -6,6 +6,7 @@ The text is stable: names come from the model, numbers count lines, constants sh
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
@@ -13,9 +14,10 @@ from zlib import crc32
 import numpy as np
 
 from aot.ir.module import IRModule
-from aot.ir.span import Span
+from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import QuantParams
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
+from aot.relay.metadata import encode
 from aot.support.names import NameSupply
 from aot.support.text import TextBuilder, printable
 
@@ -28,18 +30,20 @@ def print_module(module: IRModule) -> str:
     return "\n".join(print_func(f, name) for name, f in module.functions.items() if isinstance(f, Function))
 
 
-def print_func(func: Function, name: str = "main") -> str:
-    """`def @main(%x: int8[1, 4]) -> int8[1, 4] { ... }`"""
+def print_func(func: Function, name: str = "main", record: dict[str, Any] | None = None) -> str:
+    """`def @main(%x: int8[1, 4]) -> int8[1, 4] { ... }`; `record` takes what the text leaves out (aot.relay.metadata)."""
     text = TextBuilder()
-    _Printer(func).function(text, f"def @{name}")
+    _Printer(func, name, record).function(text, f"def @{name}")
     return text.text()
 
 
 class _Printer:
     """Prints one function; a fused function inside it gets a printer of its own."""
 
-    def __init__(self, func: Function) -> None:
+    def __init__(self, func: Function, path: str = "main", record: dict[str, Any] | None = None) -> None:
         self._func = func
+        self._path = path
+        self._record = record
         self._names: dict[int, str] = {}
         self._lines = 0
         self._supply = NameSupply()
@@ -47,6 +51,7 @@ class _Printer:
 
     def function(self, text: TextBuilder, head: str, *, tail: str = "") -> None:
         params = [f"{self._name_var(p)}: {p.type}" for p in self._func.params]
+        self._note("", attrs=dict(self._func.attrs), params=[(p.name, p.type.quant, p.span) for p in self._func.params])
         text.line(f"{head}({', '.join(params)}) -> {self._func.body.type} {{")
         with text.indented():
             for expr in post_order(self._func.body):
@@ -64,10 +69,13 @@ class _Printer:
             case Call(op=Function() as func):
                 head = f"{name} = fn {func.attrs.get('name', '')}".rstrip()
                 tail = f"({', '.join(arguments)})"
-                _Printer(func).function(text, head, tail=tail + _origin(expr.span, "  // "))
+                self._note(f"/{name}/call", span=expr.span)
+                _Printer(func, f"{self._path}/{name}", self._record).function(text, head, tail=tail + _origin(expr.span, "  // "))
             case Call():
+                self._note(f"/{name}", span=expr.span, type=expr.type, attrs=_long_attrs(expr.attrs))
                 text.line(_commented(f"{name} = {expr.op}({', '.join([*arguments, *_attrs(expr.attrs)])})", expr))
             case _:
+                self._note(f"/{name}", span=expr.span)
                 text.line(_commented(f"{name} = ({', '.join(arguments)})", expr))
 
     def _atom(self, expr: Expr) -> str:
@@ -86,7 +94,14 @@ class _Printer:
 
     def _constant(self, expr: Constant) -> str:
         name = self._constants.fresh(_word(expr.span.name) or "c")
+        self._note(f"/const:{name}", data=np.asarray(expr.data), quant=expr.type.quant, span=expr.span)
         return f"const[{name}: {expr.type}, {_checksum(expr.data)}]"
+
+    def _note(self, place: str, **values: Any) -> None:
+        """Write down what the text leaves out; what is empty is not worth a word."""
+        if self._record is not None:
+            kept = {k: encode(v) for k, v in values.items() if isinstance(v, np.ndarray) or v not in (None, {}, NO_SPAN)}
+            self._record[self._path + place] = kept
 
     def _name_var(self, var: Var) -> str:
         word = _word(var.name) or "x"
@@ -120,6 +135,18 @@ def _attrs(attrs: Any) -> list[str]:
         return [] if attrs is None else [str(attrs)]
     fields = [(f.name, getattr(attrs, f.name), f.default) for f in dataclasses.fields(attrs)]
     return [f"{name}={_value(value)}" for name, value, default in fields if isinstance(value, np.ndarray) or value != default]
+
+
+def _long_attrs(attrs: Any) -> dict[str, Any]:
+    """Attributes whose text does not say all: text -> value by field."""
+    if not dataclasses.is_dataclass(attrs):
+        return {}
+    found = {f.name: (_value(getattr(attrs, f.name)), getattr(attrs, f.name)) for f in dataclasses.fields(attrs)}
+    return {name: (text, value) for name, (text, value) in found.items() if ".. " in text or _SHORT.fullmatch(text) is None}
+
+
+_SHORT = re.compile(r"[-+\w. ,()]*")
+"""Numbers, words and tuples of them, which the text says in full; 0.1 does not lose a digit."""
 
 
 def _value(value: Any) -> str:

@@ -1,0 +1,99 @@
+"""What the text of a graph leaves out, as JSON behind it: data of constants, long attributes, quantisation, origins.
+
+A text with this section is parsed back to the same graph (aot.relay.parser).  Keys are places of the text: `main/%3` is line %3
+of @main, `main/const:w` its constant w, `main/%3/%0` a line of a fused function.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from aot.errors import Problem, UsageError
+from aot.ir.span import Span
+from aot.ir.type import QuantParams, TensorType, TupleType
+from aot.support.dtype import known_dtypes
+
+HEAD = "#[metadata]\n"
+
+_CLASSES: dict[str, type] = {c.__name__: c for c in (Span, QuantParams, TensorType, TupleType)}
+
+
+def encode(value: Any) -> Any:
+    """A value as JSON: numbers and strings as they are, everything else as an object that names its kind."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return {"float": value.hex()}
+    if isinstance(value, np.generic):
+        return encode(value.item())
+    if isinstance(value, tuple | list):
+        return {"tuple": [encode(v) for v in value]}
+    if isinstance(value, np.ndarray):
+        data = np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"))
+        return {"array": base64.b64encode(data.tobytes()).decode(), "dtype": str(value.dtype), "shape": list(value.shape)}
+    if isinstance(value, Mapping):
+        return {"map": [[encode(k), encode(v)] for k, v in value.items()]}
+    if dataclasses.is_dataclass(value):
+        return {
+            "class": type(value).__name__,
+            "fields": {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)},
+        }
+    raise UsageError(Problem("E5131", f"a {type(value).__name__} has no text"))
+
+
+def decode(data: Any, classes: Mapping[str, type] = _CLASSES) -> Any:
+    """The value of `encode`; `classes` are the dataclasses that may occur, by name (E5131 for what is not of that form)."""
+    if data is None or isinstance(data, bool | int | str):
+        return data
+    try:
+        match data:
+            case {"float": text}:
+                return float.fromhex(text)
+            case {"tuple": values}:
+                return tuple(decode(v, classes) for v in values)
+            case {"array": text, "dtype": dtype, "shape": shape} if dtype in known_dtypes():
+                raw = np.frombuffer(base64.b64decode(text, validate=True), np.dtype(dtype).newbyteorder("<"))
+                return raw.reshape(shape).astype(np.dtype(dtype))
+            case {"map": pairs}:
+                return {decode(k, classes): decode(v, classes) for k, v in pairs}
+            case {"class": name, "fields": fields} if name in classes:
+                return classes[name](**{k: decode(v, classes) for k, v in fields.items()})
+    except (TypeError, ValueError, AttributeError, AssertionError) as error:
+        raise UsageError(Problem("E5131", f"the metadata are damaged: {error}")) from None
+    raise UsageError(Problem("E5131", f"the metadata are damaged: {str(data)[:80]}"))
+
+
+def classes_of(attrs_type: type | None) -> dict[str, type]:
+    """The dataclasses that values of an operator's attributes are made of."""
+    found: dict[str, type] = dict(_CLASSES)
+    waiting: list[Any] = [attrs_type]
+    while waiting:
+        hint = waiting.pop()
+        waiting += typing.get_args(hint)
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint) and found.get(hint.__name__) is not hint:
+            found[hint.__name__] = hint
+            waiting += typing.get_type_hints(hint).values()
+    return found
+
+
+def to_text(record: Mapping[str, Any]) -> str:
+    """The section."""
+    return HEAD + json.dumps(record, indent=0, sort_keys=True, ensure_ascii=True) + "\n"
+
+
+def from_text(text: str) -> dict[str, Any]:
+    """What a section says (E5131)."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(Problem("E5131", f"the metadata are no JSON: {error}")) from None
+    if not isinstance(found, dict):
+        raise UsageError(Problem("E5131", "the metadata are no JSON object"))
+    return found

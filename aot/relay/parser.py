@@ -1,0 +1,215 @@
+"""Text of graphs back to graphs: what the printer prints, with the section of metadata behind it.
+
+Types are inferred, so they may be left out of a line's comment; comments are not read.  Whatever the text says counts: operators,
+operands, short attributes; the metadata say what it leaves out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, NoReturn
+
+from aot.errors import Problem, UsageError
+from aot.ir.dialect import BaseFunc
+from aot.ir.op import TypeRuleError, op_info
+from aot.ir.span import NO_SPAN
+from aot.ir.type import TensorType, TupleType
+from aot.relay.construct import make_attrs
+from aot.relay.expr import Call, Constant, Expr, Function, Var, call, get_item, make_tuple, tensor_type_of
+from aot.relay.metadata import HEAD, classes_of, decode, from_text, to_text
+from aot.relay.printer import print_func
+
+_HEAD = re.compile(r"def @(\S+?)\((.*)\) -> .* \{$")
+_LINE = re.compile(r"(%\d+) = ([\w.]+)\((.*)\)$")
+_TUPLE = re.compile(r"(%\d+) = (\(.*\))$")
+_FUNCTION = re.compile(r"(%\d+) = fn ?(\S*)\((.*)\) -> .* \{$")
+_END = re.compile(r"\}(?:\((.*)\))?$")
+_TYPE = re.compile(r"(\w+)\[([\d, ]*)\]")
+_CONST = re.compile(r"const\[(.+): (\w+\[[\d, ]*\]), (\w+)\]$")
+
+
+def print_functions(functions: Mapping[str, BaseFunc]) -> str:
+    """Relay functions and, behind them, what their text leaves out."""
+    record: dict[str, Any] = {}
+    texts = [print_func(f, name, record) for name, f in functions.items() if isinstance(f, Function)]
+    return "\n".join(texts) + to_text(record)
+
+
+def parse_functions(text: str) -> dict[str, Function]:
+    """The functions of a text by name (E5130, E5131)."""
+    body, head, metadata = text.partition(HEAD)
+    if not head:
+        raise UsageError(Problem("E5131", "the text has no section #[metadata]"))
+    parser = _Parser(body, from_text(metadata))
+    found = dict(parser.functions())
+    if not found:
+        raise UsageError(Problem("E5130", "the text has no function; one begins with def @main("))
+    return found
+
+
+class _Parser:
+    """Goes through the lines of a text."""
+
+    def __init__(self, text: str, record: Mapping[str, Any]) -> None:
+        self._lines = [line.split("  // ")[0].strip() for line in text.splitlines()]
+        self._record = record
+        self._at = 0
+
+    def functions(self) -> Iterator[tuple[str, Function]]:
+        while (line := self._next(end=True)) is not None:
+            match = _HEAD.match(line)
+            if match is None:
+                self._fail("def @name(...) -> type {")
+            yield match[1], self._function(match[1], match[2])[0]
+
+    def _next(self, *, end: bool = False) -> str | None:
+        while self._at < len(self._lines):
+            self._at += 1
+            if self._lines[self._at - 1]:
+                return self._lines[self._at - 1]
+        if not end:
+            self._fail("}")
+        return None
+
+    def _fail(self, expected: str) -> NoReturn:
+        line = self._lines[min(self._at, len(self._lines)) - 1] if self._lines else ""
+        raise UsageError(Problem("E5130", f"{line[:80]!r}: {expected} is expected", f"line {self._at}"))
+
+    def _noted(self, place: str, key: str, default: Any = None, classes: Mapping[str, type] | None = None) -> Any:
+        entry = self._record.get(place, {})
+        if not isinstance(entry, dict):
+            raise UsageError(Problem("E5131", f"the metadata of {place} are damaged"))
+        return (decode(entry[key], classes) if classes else decode(entry[key])) if key in entry else default
+
+    def _function(self, path: str, params: str) -> tuple[Function, str]:
+        """A function after its head, and the arguments behind its end."""
+        names: dict[str, Expr] = {}
+        noted = self._noted(path, "params", ())
+        variables = []
+        for i, text in enumerate(_split(params)):
+            name, _, type_text = text.partition(": ")
+            original, quant, span = noted[i] if i < len(noted) else (name.removeprefix("%"), None, NO_SPAN)
+            var = Var(original, replace(self._type(type_text), quant=quant), span)
+            variables.append(var)
+            names[name] = var
+        result: Expr | None = None
+        while (line := self._next()) is not None:
+            end = _END.match(line)
+            if end is not None:
+                if result is None:
+                    self._fail("the function's result")
+                return Function(tuple(variables), result, self._noted(path, "attrs", {})), end[1] or ""
+            result = self._statement(line, path, names)
+        raise AssertionError("unreachable")
+
+    def _statement(self, line: str, path: str, names: dict[str, Expr]) -> Expr:
+        """A line's value, entered under its name."""
+        if (match := _FUNCTION.match(line)) is not None:
+            place = f"{path}/{match[1]}"
+            func, arguments = self._function(place, match[3])
+            args = tuple(self._atom(a, path, names) for a in _split(arguments))
+            made: Expr = Call(func, args, None, func.body.type, self._noted(f"{place}/call", "span", NO_SPAN))
+        elif (match := _LINE.match(line)) is not None:
+            made = self._call(match, f"{path}/{match[1]}", path, names)
+        elif (match := _TUPLE.match(line)) is not None:
+            made = make_tuple(self._fields(match[2], path, names), span=self._noted(f"{path}/{match[1]}", "span", NO_SPAN))
+        else:
+            return self._atom(line, path, names)
+        names[match[1]] = made
+        return made
+
+    def _call(self, match: re.Match[str], place: str, path: str, names: dict[str, Expr]) -> Expr:
+        info = op_info(match[2])
+        parts = _split(match[3])
+        named = [p for p in parts if re.match(r"[a-z]\w*=", p)]
+        args = [self._atom(p, path, names) for p in parts if p not in named]
+        values: dict[str, Any] = {}
+        long = self._noted(place, "attrs", {}, classes_of(info.attrs_type))
+        for part in named:
+            key, _, text = part.partition("=")
+            said = long.get(key)
+            values[key] = said[1] if said is not None and said[0] == text else self._value(text)
+        known = [f.name for f in fields(info.attrs_type)] if info.attrs_type is not None else []
+        values |= {key: value for key, (_, value) in long.items() if key in known and key not in values}
+        try:
+            attrs = make_attrs(info, [], values)
+            made = call(match[2], args, attrs, span=self._noted(place, "span", NO_SPAN))
+        except TypeRuleError as error:
+            raise UsageError(Problem("E5130", f"{match[2]}: {error.message}", f"line {self._at}")) from None
+        except (AssertionError, TypeError, ValueError) as error:  # attributes that check themselves
+            raise UsageError(Problem("E5130", f"{match[2]}: attributes of these values: {error}", f"line {self._at}")) from None
+        noted = self._noted(place, "type")
+        alike = (
+            isinstance(noted, TensorType) and isinstance(made.type, TensorType) and noted == replace(made.type, quant=noted.quant)
+        )
+        return replace(made, type=noted) if alike or (isinstance(noted, TupleType) and str(noted) == str(made.type)) else made
+
+    def _value(self, text: str) -> Any:
+        """A short attribute: number, word or tuple of them."""
+        if text in ("None", "True", "False"):
+            return {"None": None, "True": True, "False": False}[text]
+        if text.startswith("(") and text.endswith(")"):
+            return tuple(self._value(p) for p in _split(text[1:-1]))
+        for kind in (int, float):
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+        if re.fullmatch(r"\w+", text) is None:
+            self._fail(f"a number or a word, or metadata for {text[:40]}")
+        return text
+
+    def _atom(self, text: str, path: str, names: Mapping[str, Expr]) -> Expr:
+        if text in names:
+            return names[text]
+        if (match := _CONST.match(text)) is not None:
+            return self._constant(match, path)
+        if text.startswith("(") and text.endswith(")"):
+            return make_tuple(self._fields(text, path, names))
+        value, dot, index = text.rpartition(".")
+        if dot and value in names and index.isdigit():
+            tuple_type = names[value].type
+            if isinstance(tuple_type, TupleType) and int(index) < len(tuple_type.fields):
+                return get_item(names[value], int(index), span=names[value].span)
+        self._fail(f"a name that is known, not {text[:40]},")
+
+    def _fields(self, text: str, path: str, names: Mapping[str, Expr]) -> Sequence[Expr]:
+        found = [self._atom(p, path, names) for p in _split(text[1:-1])]
+        if not found or not all(isinstance(f.type, TensorType) for f in found):
+            self._fail("a tuple of tensors")
+        return found
+
+    def _constant(self, match: re.Match[str], path: str) -> Constant:
+        place = f"{path}/const:{match[1]}"
+        data = self._noted(place, "data")
+        if data is None:
+            raise UsageError(Problem("E5131", f"the metadata have no data of the constant {match[1]}", f"line {self._at}"))
+        type_ = replace(self._type(match[2]), quant=self._noted(place, "quant"))
+        if tuple(data.shape) != type_.shape:
+            self._fail(f"the shape {list(data.shape)} of the constant's data")
+        return Constant(data, type_, self._noted(place, "span", NO_SPAN))
+
+    def _type(self, text: str) -> TensorType:
+        match = _TYPE.fullmatch(text)
+        if match is None:
+            self._fail("a type such as int8[1, 4]")
+        if re.fullmatch(r"(\d+(, \d+)*)?", match[2]) is None:
+            self._fail("a shape such as [1, 4]")
+        shape = tuple(int(n) for n in match[2].split(",") if n)
+        if not all(shape):
+            return TensorType(shape, match[1])
+        return tensor_type_of(shape, match[1])
+
+
+def _split(text: str) -> list[str]:
+    """Parts between commas that no bracket encloses."""
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += (c in "([{") - (c in ")]}")
+        if c == "," and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    last = text[start:].strip()
+    return [*parts, last] if last else parts
