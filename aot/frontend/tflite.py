@@ -270,7 +270,7 @@ class GraphWalk:
             raise
         except Exception as error:
             if isinstance(error, ArithmeticError | ValueError) and self._has_zero_scale(op):
-                self._refuse(op, "E1206", "it divides by the scale of an operand or of its result, which is 0")
+                self._refuse(op, "E1226", "it divides by the scale of an operand or of its result, which is 0")
             # A converter met values that its author did not think of.  The file is to blame as far as its user is
             # concerned; the tests treat this code as a fault of ours.
             self._refuse(op, "E1124", f"the converter does not understand it ({type(error).__name__}: {error})")

@@ -43,7 +43,7 @@ def codes(model: bytes) -> set[str]:
 @pytest.mark.parametrize("op", ["ADD", "SUB"])
 def test_sums_have_no_meaning(op: str) -> None:
     """The reference stops its whole process at a multiplier of 0."""
-    assert codes(state(op)) == {"E1206"}
+    assert codes(state(op)) == {"E1226"}
 
 
 def test_other_scales_are_none() -> None:
