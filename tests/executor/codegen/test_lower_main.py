@@ -15,10 +15,13 @@ from aot.executor.codegen.emit import Executable
 from aot.ir.instrument import random_inputs
 from aot.runtime.module import load
 from aot.tir.stmt import CallPrim
+from tests.scale import cases
 
 ROOT = Path(__file__).resolve().parents[3]
 OWN = sorted((ROOT / "tests" / "models").glob("*.tflite"))
-SHARED = sorted((ROOT.parent / "shared" / "models" / "nets").glob("*.tflite"), key=lambda p: (p.stat().st_size, p.name))[:20]
+OWN = OWN[:: len(OWN) // cases(len(OWN))]
+SHARED = sorted((ROOT.parent / "shared" / "models" / "nets").glob("*.tflite"), key=lambda p: (p.stat().st_size, p.name))
+SHARED = SHARED[: cases(20)]
 DIGITS = ROOT / "examples" / "digits" / "digits.tflite"
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 FED = Options(opt="ram", feed_rows=True)
