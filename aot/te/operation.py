@@ -219,6 +219,8 @@ def compute(shape: Sequence[int], fcompute: Callable[..., Any], name: str = "com
         raise wrong(f"the rule is {type(fcompute).__name__}, not a function", where)
     try:
         body = fcompute(*(a.var for a in axis))
+        if isinstance(body, bool):
+            raise wrong(f"its rule returned {body}; == compares nodes, x.equal(y) values", where)
         if not isinstance(body, Reduce):
             body = as_expr(body)
     except AotError:

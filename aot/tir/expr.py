@@ -53,7 +53,8 @@ class ExprOps:
         return binop("!=", self, other)
 
     def __neg__(self) -> Expr:
-        return binop("-", 0, self)
+        value = as_expr(self)
+        return binop("*", value, -1) if is_float(value.dtype) else binop("-", 0, value)  # 0 - 0.0 would lose the sign
 
     def __add__(self, other: IntoExpr) -> Expr:
         return binop("+", self, other)
@@ -144,6 +145,11 @@ class BinOp(ExprOps):
     @property
     def dtype(self) -> str:
         return "bool" if self.op in COMPARISONS or self.op in LOGICAL else self.a.dtype
+
+    def __bool__(self) -> bool:
+        if self.op in COMPARISONS or self.op in LOGICAL:
+            raise ExprError("a comparison has no value yet: use te.if_then_else and te.all in place of Python's if, and, or")
+        return True
 
 
 @dataclass(frozen=True, slots=True)

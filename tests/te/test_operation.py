@@ -101,6 +101,9 @@ WRONG: dict[str, tuple[str, Callable[[], Any]]] = {
     "a rule of two": ("E5072", lambda: compute(lambda i, j: A[i, j])),
     "a rule of text": ("E5070", lambda: compute(lambda i: "x")),
     "a rule of nothing": ("E5070", lambda: compute(lambda i: None)),
+    "a rule with ==": ("E5070", lambda: compute(lambda i: A[i, 0] == 3)),
+    "a rule with if": ("E5070", lambda: compute(lambda i: 1 if i > 2 else 0)),
+    "a rule with a chain": ("E5070", lambda: compute(lambda i: te.if_then_else(0 < i < 3, 1, 0))),
     "no rule": ("E5070", lambda: te.compute((4,), 3)),  # type: ignore[arg-type]
     "schedule of a placeholder": ("E5070", lambda: te.create_schedule(A.op)),
     "schedule of nothing": ("E5070", lambda: te.create_schedule([])),
@@ -114,6 +117,14 @@ def test_wrong_use(case: str) -> None:
     code, call = WRONG[case]
     with pytest.raises(UsageError, match=code):
         call()
+
+
+def test_minus_keeps_the_sign_of_zero() -> None:
+    c = te.compute((4,), lambda i: -F[i, 0], "C")
+    func: Any = aot.lower(te.create_schedule(c.op), [F, c])["main"]
+    out = np.ones(4, np.float32)
+    run(func, {"F": np.zeros((4, 6), np.float32), "C": out})
+    assert np.signbit(out).all()
 
 
 def test_guards_that_suffice() -> None:
