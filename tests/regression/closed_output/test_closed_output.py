@@ -39,6 +39,7 @@ def test_a_failed_verdict_stays_one(redirect: str) -> None:
     assert verdict("raise typer.Exit(EXIT_VERIFICATION)", redirect)[0] == EXIT_VERIFICATION
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("redirect", [">&-", ">/dev/full"])
 def test_an_error_stays_one(redirect: str) -> None:
     code, text = verdict('raise ModelError(Problem("E1001", "short"))', redirect)

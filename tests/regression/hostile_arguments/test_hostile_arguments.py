@@ -18,10 +18,10 @@ LONG = "x" * 300
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["diff", "/dev/full", "b.json"],
+        pytest.param(["diff", "/dev/full", "b.json"], marks=pytest.mark.slow),  # reads up to the limit
         ["diff", LONG, "b.json"],
         ["diff", "a\udce9", "b"],
-        ["report", MODEL, "--baseline", "/dev/zero"],
+        pytest.param(["report", MODEL, "--baseline", "/dev/zero"], marks=pytest.mark.slow),
         ["report", MODEL, "--baseline", LONG],
         ["report", MODEL, "--budget", "/dev/zero"],
         ["report", MODEL, "--budget", "nested.toml"],
