@@ -14,11 +14,12 @@ from aot.frontend.problems import Problems
 from aot.frontend.specialize import Choice, specialize
 from aot.frontend.tflite import check_model, from_tflite
 from aot.frontend.view import parse
-from aot.relay.expr import Function
+from aot.relay.expr import Function, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.report.measure.faults import known_fault
 from aot.runtime.module import load
-from aot.testing import HAVE_LITERT, input_details, reference_sets
+from aot.support.dtype import numpy_dtype
+from aot.testing import HAVE_LITERT, reference_sets
 from tests.converter.models import ARCHIVE, KINDS, names, read
 from tests.scale import cases
 
@@ -34,8 +35,16 @@ reference makes of that is undefined.  Refused (E1111).
 
 
 def sets_for(model: bytes, count: int = 3) -> Sets:
-    details = input_details(model)
-    return [[_drawn(np.random.default_rng([n, i]), *d) for i, d in enumerate(details)] for n in range(count)]
+    types = [tensor_type(p) for p in main_of(model).params]
+    drawn = ((np.random.default_rng([n, i]), t.shape, numpy_dtype(t.dtype)) for n in range(count) for i, t in enumerate(types))
+    arrays = [_drawn(*d) for d in drawn]
+    return [arrays[n * len(types) : (n + 1) * len(types)] for n in range(count)]
+
+
+def main_of(model: bytes) -> Function:
+    main = from_tflite(model)["main"]
+    assert isinstance(main, Function)
+    return main
 
 
 def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -53,9 +62,7 @@ def expected(model: bytes, sets: Sets) -> tuple[str, Sets]:
             return "reference", reference_sets(model, sets)
         except (RuntimeError, ValueError):
             pass
-    main = from_tflite(model)["main"]
-    assert isinstance(main, Function)
-    return "interpreter", [evaluate(main, s) for s in sets]
+    return "interpreter", [evaluate(main_of(model), s) for s in sets]
 
 
 def _is_wrong_there(model: bytes) -> bool:
@@ -96,12 +103,10 @@ def test_graph(name: str) -> None:
     """The graph, interpreted, gives the reference's bits; so it does for a batch of two."""
     model = read(f"{name}.tflite")
     for data in (model, specialize(model, Choice(batch=2))):
-        main = from_tflite(data)["main"]
-        assert isinstance(main, Function)
         sets = sets_for(data, 1)
         by, wanted = expected(data, sets)
         assert by == "reference"
-        assert_same(evaluate(main, sets[0]), wanted[0])
+        assert_same(evaluate(main_of(data), sets[0]), wanted[0])
 
 
 def sampled() -> tuple[str, ...]:
