@@ -161,11 +161,12 @@ class _Parser:
             self._fail(f"a number or a word, or metadata for {text[:40]}")
         return text
 
-    def _atom(self, text: str, path: str, names: Mapping[str, Expr]) -> Expr:
+    def _atom(self, text: str, path: str, names: dict[str, Expr]) -> Expr:
         if text in names:
             return names[text]
         if (match := _CONST.match(text)) is not None:
-            return self._constant(match, path)
+            names[text] = self._constant(match, path)  # one node, however often it is read
+            return names[text]
         if text.startswith("(") and text.endswith(")"):
             return make_tuple(self._fields(text, path, names))
         value, dot, index = text.rpartition(".")
@@ -175,7 +176,7 @@ class _Parser:
                 return get_item(names[value], int(index), span=names[value].span)
         self._fail(f"a name that is known, not {text[:40]},")
 
-    def _fields(self, text: str, path: str, names: Mapping[str, Expr]) -> Sequence[Expr]:
+    def _fields(self, text: str, path: str, names: dict[str, Expr]) -> Sequence[Expr]:
         found = [self._atom(p, path, names) for p in _split(text[1:-1])]
         if not found or not all(isinstance(f.type, TensorType) for f in found):
             self._fail("a tuple of tensors")
