@@ -31,8 +31,8 @@ def check_round_trip(module: IRModule, *, run: bool = True) -> IRModule:
     old, new = module["main"], back["main"]
     assert isinstance(old, Function)
     assert isinstance(new, Function)
-    verify(new)
     if run:
+        verify(new)
         inputs = random_inputs([p.type for p in old.params])
         for a, b in zip(relay.evaluate(old, inputs), relay.evaluate(new, inputs), strict=True):
             assert a.tobytes() == b.tobytes()
