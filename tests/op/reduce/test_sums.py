@@ -72,5 +72,5 @@ def test_refused() -> None:
         one_op("CUMSUM", [x, const(0)], [fine]),
         one_op("SQUARED_DIFFERENCE", [Spec((4,), "int16", Quant(0.5, 1))] * 2, [Spec((4,), "int16", Quant(0.5, 0))]),
     ):
-        with pytest.raises(AotError, match="E1227"):
+        with pytest.raises(AotError, match=r"E122[467]"):
             main_of(model)
