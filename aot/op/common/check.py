@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Self
 
 from aot.frontend.view import OperatorView
-from aot.ir.type import TensorType
+from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import activation_range, is_clamp_activation
 from aot.op.convert import ConvertContext, unsupported
 
@@ -60,8 +60,15 @@ def require_same_quant(ctx: ConvertContext, op: OperatorView, a: TensorType, b: 
     """Refuse an operator that would have to rescale, which TFLite does not do here either."""
     if a.quant is None and b.quant is None:
         return
-    if a.quant is None or b.quant is None or (a.quant.scale, a.quant.zero_point) != (b.quant.scale, b.quant.zero_point):
+    if not have_same_quant(a.quant, b.quant):
         unsupported(ctx, op, "input and output differ in scale or zero point", code="E1227")
+
+
+def have_same_quant(a: QuantParams | None, b: QuantParams | None) -> bool:
+    """Whether values mean the same with either; all of scale 0 are zeros, which any scale has."""
+    if a is None or b is None or a.zero_point != b.zero_point:
+        return a is b
+    return a.scale == b.scale or (0.0,) in (a.scale, b.scale)
 
 
 def fused_range(ctx: ConvertContext, op: OperatorView, out_type: TensorType) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from aot.numerics.fdlibm_atan import atan2f
 from aot.numerics.fixed_point import named
 from aot.numerics.glibc_pow import powf
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op.common.check import require_dtype
+from aot.op.common.check import have_same_quant, require_dtype
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS
 from aot.op.common.move import tensors_of
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
@@ -322,9 +322,9 @@ def convert_plain(ctx: ConvertContext, op: OperatorView, name: str) -> RelayExpr
 
 def _same_codes(ctx: ConvertContext, op: OperatorView) -> None:
     """Codes are compared as they are, so all three quantisations have to agree."""
-    quants = {ctx.input_type(op, 0).quant, ctx.input_type(op, 1).quant, ctx.output_type(op).quant}
-    scales = {(q.scale, q.zero_point) if q is not None else None for q in quants}
-    if not is_plain(ctx.input_type(op, 0)) and len(scales) > 1:
+    result = ctx.output_type(op).quant
+    alike = all(have_same_quant(ctx.input_type(op, i).quant, result) for i in (0, 1))
+    if not is_plain(ctx.input_type(op, 0)) and not alike:
         unsupported(ctx, op, "operands and result differ in scale or zero point", code="E1227")
 
 

@@ -68,3 +68,18 @@ def test_a_computed_value_of_scale_zero() -> None:
     b.op("RESHAPE", [x], [h], new_shape=[1, 4])
     b.op("ADD", [h, x], [y], fused_activation_function="NONE")
     assert "E1111" in codes(b.build([x], [y]))
+
+
+@pytest.mark.parametrize("op", ["MAXIMUM", "MINIMUM", "CONCATENATION"])
+def test_zeros_are_moved_and_compared_whatever_their_scale(op: str) -> None:
+    """As the reference does with codes of int16, without a look at the scales."""
+    b = ModelBuilder()
+    x = b.tensor("x", (2, 4), "int16", scale=0.01, zero_point=0)
+    zeros = b.tensor("zeros", (2, 4), "int16", data=np.zeros((2, 4), np.int16), scale=0.0, zero_point=0)
+    if op == "CONCATENATION":
+        y = b.tensor("y", (2, 8), "int16", scale=0.01, zero_point=0)
+        b.op(op, [x, zeros], [y], version=3, axis=1, fused_activation_function="NONE")
+    else:
+        y = b.tensor("y", (2, 4), "int16", scale=0.01, zero_point=0)
+        b.op(op, [x, zeros], [y], version=4)
+    check(b.build([x], [y]))
