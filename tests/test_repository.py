@@ -180,7 +180,7 @@ def test_the_table_says_what_design_says(importer: str, imported: str, allowed: 
 
 
 _ONE_ROOM = (
-    frozenset(f"aot.tir.{name}" for name in ("arith", "buffer", "expr", "function", "intrin", "stmt")),  # docs/adr/0014
+    frozenset(f"aot.tir.{name}" for name in ("arith", "buffer", "expr", "function", "intrin", "stmt")),  # docs/adr/0016
     frozenset({"aot.target.cpu", "aot.target.target"}),
 )
 """Files that may import each other."""
