@@ -90,12 +90,12 @@ def var(name: str, shape: Sequence[int], *, dtype: str = "float32", quant: Quant
     return Var(name, tensor_type_of(shape, dtype, quant))
 
 
-def tensor_type_of(shape: Any, dtype: Any, quant: QuantParams | None = None) -> TensorType:
-    """The type of a tensor, checked (E5104)."""
+def tensor_type_of(shape: Any, dtype: Any, quant: QuantParams | None = None, *, least: int = 1) -> TensorType:
+    """The type of a tensor, checked (E5104); no size is below `least`."""
     if not isinstance(shape, Sequence | np.ndarray) or isinstance(shape, str):
         raise _bad_value(f"a shape is a sequence of sizes, not {shape!r}")
-    if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n > 0 for n in shape):
-        raise _bad_value(f"a shape has whole sizes above 0, not {tuple(shape)}")
+    if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= least for n in shape):
+        raise _bad_value(f"a shape has whole sizes of {least} or more, not {tuple(shape)}")
     if quant is not None and not isinstance(quant, QuantParams):
         raise _bad_value(f"quant takes QuantParams, not {quant!r}")
     return TensorType(tuple(int(n) for n in shape), _known_dtype(dtype), quant)
@@ -119,7 +119,7 @@ def const(data: Any, *, quant: QuantParams | None = None, dtype: str | None = No
     """
     if not isinstance(data, np.ndarray) or (dtype is not None and data.dtype != _stored_as(dtype)):
         data = _as_array(data, dtype)
-    return Constant(data, tensor_type_of(data.shape, dtype or str(data.dtype), quant), span)
+    return Constant(data, tensor_type_of(data.shape, dtype or str(data.dtype), quant, least=0), span)
 
 
 def _stored_as(dtype: str) -> np.dtype[Any]:

@@ -201,7 +201,7 @@ class _Parser:
         shape = tuple(int(n) for n in match[2].split(",") if n)
         if not all(shape):
             return TensorType(shape, match[1])
-        return tensor_type_of(shape, match[1])
+        return tensor_type_of(shape, match[1], least=0)
 
 
 def _split(text: str) -> list[str]:

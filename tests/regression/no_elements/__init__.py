@@ -1,0 +1,1 @@
+"""A constant without elements is a constant."""
