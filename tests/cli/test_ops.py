@@ -18,7 +18,7 @@ from aot.relay.expr import Call, post_order
 from tests.op._forms import DTYPES, FORMS, LAYERS, OTHER_FORMS
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
-HELPERS = {"reshape", "clip", "nn.bias_add", "qnn.requantize", "qnn.requantize8"}
+HELPERS = {"reshape", "clip", "relu", "nn.bias_add", "qnn.requantize", "qnn.requantize8"}
 """Relay operators that may come with any other."""
 
 
@@ -60,9 +60,11 @@ def relay_operators(model: bytes) -> set[str]:
 def test_types_are_those_that_are_accepted() -> None:
     operator_rows()
     assert set(CONVERTERS) - set(FORMS) - set(LAYERS) == {"STABLEHLO_COMPOSITE", "CUSTOM:TFLite_Detection_PostProcess"}
-    pairs = ("int8*int4", "int8*int8", "uint8*uint8", "int16*int4", "int16*int8", "float32*int8", "float32*float32")
+    pairs = ("int8*int4", "int8*int8", "uint8*uint8", "int16*int4", "int16*int8")
+    pairs = (*pairs, "float32*int4", "float32*int8", "float32*float32")
+    of_weights = ("int4", *DTYPES[:-1], "float16", DTYPES[-1])  # types that constants alone are stored in, too
     for name in (*FORMS, *LAYERS):
-        types = DTYPES if name in FORMS else pairs
+        types = pairs if name in LAYERS else of_weights if name in ("DENSIFY", "DEQUANTIZE") else DTYPES
         models = {t: FORMS[name](t) if name in FORMS else LAYERS[name](*t.split("*")) for t in types}
         accepted = [t for t, model in models.items() if not check_model(model)]
         assert tuple(accepted) == SUPPORT[name].types, name

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aot.testing import Quant
+from aot.testing import ModelBuilder, Quant, Sparsity
 from tests.op._one_op import Spec, const, moving, one_op, same_quant
 
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32")
@@ -65,6 +65,24 @@ def window(name: str, *, weight: tuple[int, ...] = (), bias: bool = True, **opti
     return build
 
 
+def stored(dtype: str) -> bytes:
+    """DEQUANTIZE; of types that only weights are stored in, a constant."""
+    data = {"int4": np.ones(SHAPE, np.int8), "float16": np.ones(SHAPE, np.float16)}.get(dtype)
+    quant = Quant(0.5, 0) if dtype == "int4" else codes(SHAPE, dtype).quant
+    return one_op("DEQUANTIZE", [Spec(SHAPE, dtype, quant, data)], [Spec(SHAPE, "float32")], version=6)
+
+
+def sparse(dtype: str) -> bytes:
+    """DENSIFY of a constant that has no zeros."""
+    b = ModelBuilder()
+    values = np.ones(SHAPE, "int8" if dtype == "int4" else dtype)
+    quant = {"scale": 0.5, "zero_point": 0} if dtype in ("int4", "int8", "uint8", "int16") else {}
+    x = b.tensor("x", SHAPE, dtype, data=values, sparsity=Sparsity((0, 1), (), SHAPE), **quant)  # type: ignore[arg-type]
+    y = b.tensor("y", SHAPE, dtype, **quant)  # type: ignore[arg-type]
+    b.op("DENSIFY", [x], [y])
+    return b.build([], [y])
+
+
 _STEPS = {"stride_h": 1, "stride_w": 1, "padding": "SAME"}
 _POOL = {**_STEPS, "filter_height": 2, "filter_width": 2}
 
@@ -119,7 +137,8 @@ FORMS: dict[str, Form] = {
     "CUMSUM": move("CUMSUM", SHAPE, SHAPE, operands=[const(0)]),
     "DEPTH_TO_SPACE": move("DEPTH_TO_SPACE", (1, 1, 1, 4), (1, 2, 2, 1), block_size=2),
     "SPACE_TO_DEPTH": move("SPACE_TO_DEPTH", (1, 2, 2, 1), (1, 1, 1, 4), block_size=2),
-    "DEQUANTIZE": lambda d: one_op("DEQUANTIZE", [codes(SHAPE, d)], [Spec(SHAPE, "float32")]),
+    "DENSIFY": sparse,
+    "DEQUANTIZE": stored,
     "DYNAMIC_UPDATE_SLICE": lambda d: one_op(
         "DYNAMIC_UPDATE_SLICE", [codes(SHAPE, d), codes((1, 4), d), Spec((2,), "int32")], [codes(SHAPE, d)]
     ),

@@ -91,8 +91,8 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DAttrs, out_typ
 
 @from_tflite(
     "CONV_2D",
-    "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*int8 float32*float32",
-    "nn.conv2d nn.conv2d_float qnn.hybrid_output",
+    "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*int4 float32*int8 float32*float32",
+    "nn.conv2d nn.conv2d_float qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range qnn.hybrid_output",
 )
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:

@@ -74,7 +74,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DenseAttrs, out_type
 @from_tflite(
     "FULLY_CONNECTED",
     "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*int4 float32*int8 float32*float32",
-    "nn.dense nn.dense_float qnn.hybrid_output",
+    "nn.dense nn.dense_float qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range qnn.hybrid_output",
     oracle="LiteRT, or TFLM with `--oracle tflm`",
 )
 @legacy_uint8

@@ -88,7 +88,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DepthwiseConv2DAttrs
 @from_tflite(
     "DEPTHWISE_CONV_2D",
     "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*int8 float32*float32",
-    "nn.depthwise_conv2d nn.depthwise_conv2d_float qnn.hybrid_output",
+    "nn.depthwise_conv2d nn.depthwise_conv2d_float qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range qnn.hybrid_output",
 )
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:

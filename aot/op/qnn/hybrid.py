@@ -90,9 +90,10 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: HybridOutputAttrs, o
 
 
 def is_hybrid_layer(ctx: ConvertContext, op: OperatorView) -> bool:
-    """Whether data and result are float32 and the weights integers."""
+    """Whether data and result are float32 and the weights integers; the reference has no 4-bit weights of DEPTHWISE_CONV_2D."""
     kinds = (ctx.input_type(op, 0).dtype, ctx.input_type(op, 1).dtype, ctx.output_type(op).dtype)
-    return kinds in (("float32", "int8", "float32"), ("float32", "int4", "float32"))
+    narrow = kinds == ("float32", "int4", "float32") and op.opcode != "DEPTHWISE_CONV_2D"
+    return narrow or kinds == ("float32", "int8", "float32")
 
 
 def is_symmetric_conv(ctx: ConvertContext, op: OperatorView) -> bool:

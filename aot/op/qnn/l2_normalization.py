@@ -62,7 +62,7 @@ def evaluate(data: Array, *, attrs: L2NormalizeAttrs, out_type: TensorType) -> A
     return clamp_array(scaled, -128, 127, "int8")
 
 
-@from_tflite("L2_NORMALIZATION", "int8 uint8 float32", "divide maximum qnn.l2_normalize sqrt square sum")
+@from_tflite("L2_NORMALIZATION", "int8 uint8 float32", "divide qnn.l2_normalize relu sqrt square sum")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr | Sequence[RelayExpr]:
     """qnn.l2_normalize, or float32 arithmetic."""
     left_shift = OUTPUT_BITS if is_legacy(ctx.input_type(op, 0)) else 0

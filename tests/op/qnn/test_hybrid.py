@@ -48,8 +48,8 @@ def layers(draw: st.DrawFn, op: str) -> LayerModel:
         layer = draw(rows(draw(st.sampled_from([INT8, INT4, Kind("float32", "int8", "")]))))
         return replace(layer, per_channel=draw(st.booleans()))
     if op == "CONV_2D" and draw(st.booleans()):
-        return draw(grouped(INT8))
-    layer = draw(windows(op, INT8))
+        return draw(grouped(draw(st.sampled_from([INT8, INT4]))))
+    layer = draw(windows(op, INT8 if op == "DEPTHWISE_CONV_2D" else draw(st.sampled_from([INT8, INT4]))))
     # a depthwise layer of one scale reads beyond it in the reference
     return replace(layer, per_channel=op == "DEPTHWISE_CONV_2D" or draw(st.booleans()))
 
