@@ -21,6 +21,14 @@ def need(*tools: str) -> None:
             pytest.skip(f"{tool} is not installed")
 
 
+def need_arm_cxx() -> None:
+    """Headers of C++ for Arm, which Debian has apart from the compiler (libstdc++-arm-none-eabi-newlib)."""
+    need("arm-none-eabi-g++")
+    command = ["arm-none-eabi-g++", "-x", "c++", "-fsyntax-only", "-"]
+    if subprocess.run(command, input="#include <cstdint>\n", capture_output=True, text=True, check=False).returncode:
+        pytest.skip("the C++ headers for Arm are not installed (libstdc++-arm-none-eabi-newlib)")
+
+
 def new(folder: Path, *arguments: object, code: int = 0) -> None:
     """Run `aot new folder ...` in this process."""
     assert run(["new", str(folder), *map(str, arguments), "-q"]) == code

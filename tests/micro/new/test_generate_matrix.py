@@ -17,7 +17,7 @@ from aot.micro.board import data_folder, load_board
 from aot.micro.build.project import Places, linker_script
 from aot.micro.run.qemu import execute
 from tests.micro.mlperf_runner import Runner
-from tests.micro.projects import DIGITS, ROOT, arduino_header, need, new, sh
+from tests.micro.projects import DIGITS, ROOT, arduino_header, need, need_arm_cxx, new, sh
 
 _OFFICIAL = ROOT.parent / "shared" / "models" / "nets" / "mlperf_kws_dscnn_int8.tflite"
 KWS = _OFFICIAL if _OFFICIAL.is_file() else ROOT / "tests" / "models" / "net_kws_dscnn.tflite"
@@ -107,6 +107,8 @@ KINDS: dict[str, tuple[Callable[[Path, list[str]], set[str]], str]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_cell(tmp_path: Path, kind: str, models: str) -> None:
     need("make", "cmake", "arm-none-eabi-gcc", "arm-none-eabi-g++", "qemu-system-arm")
+    if kind in ("arduino", "platformio"):
+        need_arm_cxx()
     wanted = MODELS[models]
     build, board = KINDS[kind]
     names = [word for name in wanted for word in ("--name", name)]
