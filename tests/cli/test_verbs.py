@@ -49,6 +49,7 @@ def test_check_tells_memory_and_boards(cli: Cli) -> None:
     assert "microbit" in cli("check", MODEL).out
 
 
+@pytest.mark.slow
 def test_check_of_a_model_that_does_not_fit_exits_4(cli: Cli) -> None:
     done = cli("check", TOO_LARGE, "--board", "microbit")
     assert done.code == 4
@@ -130,6 +131,7 @@ def test_compile_is_quick(cli: Cli) -> None:
     assert time.process_time() - start < (9 if sys.gettrace() else 3)  # coverage traces every line
 
 
+@pytest.mark.slow
 def test_dump_in_every_form(cli: Cli) -> None:
     relay = cli("dump", MODEL, "--format", "relay").out
     assert "@main(" in relay
@@ -165,6 +167,7 @@ def test_compile_verifies_passes(cli: Cli) -> None:
     assert "give the same after a pass as before it" in cli("compile", SMALL, "--verify-passes").out
 
 
+@pytest.mark.slow
 def test_dump_after_each_pass(cli: Cli) -> None:
     passes = cli("dump", SMALL, "--list").out.split()
     assert passes.index("infer_type") < passes.index("fuse_ops") < passes.index("flatten_buffer")

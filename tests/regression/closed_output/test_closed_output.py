@@ -47,6 +47,7 @@ def test_an_error_stays_one(redirect: str) -> None:
     assert "E1001 short" in text
 
 
+@pytest.mark.slow
 def test_a_lost_result_is_told() -> None:
     """Where all else was well; a reader that goes away by itself is no error."""
     for redirect in (">&-", ">/dev/full"):
@@ -68,6 +69,7 @@ def test_nothing_but_a_verdict_ends_with_0(monkeypatch: pytest.MonkeyPatch, caps
         assert capsys.readouterr().err.startswith("E9001 ")
 
 
+@pytest.mark.slow
 def test_programs_we_start_do_not_write_into_our_files(tmp_path: Path) -> None:
     """With descriptor 1 closed the next file opened would be the standard output of every child."""
     code = "import os, sys; from aot.cli.__main__ import main; import aot.cli.verbs.targets as t\n"

@@ -62,6 +62,7 @@ def test_json_with_such_a_name_is_json(hostile: Path) -> None:
     assert json.loads(done.stdout)["output"] == "out\udce9"
 
 
+@pytest.mark.slow
 def test_errors_with_such_a_name(hostile: Path) -> None:
     done = aot("compile", b"absent" + HOSTILE, cwd=hostile)
     assert done.returncode == 2
