@@ -72,7 +72,7 @@ class Tries:
                     raise
                 self.made[way.words] = None
             else:
-                self.made[way.words] = Compiled(way, found.artifact.metadata, found.schedule.estimate)
+                self.made[way.words] = Compiled(way, found.artifact.metadata, found.lowered.estimate)
         return self.made[way.words]
 
     @property

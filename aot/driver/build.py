@@ -15,7 +15,7 @@ from aot.driver.options import OPTS, Options
 from aot.driver.plugins import load_installed
 from aot.driver.reading import NamedBytes, read_named
 from aot.executor.artifact import Artifact
-from aot.executor.codegen.emit import Executable, emit
+from aot.executor.codegen.emit import LoweredOutput, emit
 from aot.executor.codegen.metadata import BuildInfo
 from aot.executor.lower.candidates import lower_group
 from aot.executor.lower.draft import Known
@@ -24,9 +24,9 @@ from aot.executor.lower.optimize import Optimized, optimize_functions
 from aot.executor.lower.share_functions import share_functions
 from aot.executor.lower.te_compiler import compile_main
 from aot.executor.plan.bounds import memory_bounds
-from aot.executor.plan.planned import Planned, plan_schedule
+from aot.executor.plan.planned import Planned, plan_lowered
 from aot.executor.policy import Attempt, Plans
-from aot.executor.select.config import Policy
+from aot.executor.select.config import SelectionConfig
 from aot.frontend.input_values import input_values
 from aot.frontend.macs import nominal_macs, nominal_shapes
 from aot.frontend.specialize import specialize
@@ -62,8 +62,8 @@ def compile_model(
     target: str | Target = "cortex-m4",
     name: str | None = None,
     options: Options | None = None,
-) -> Executable:
-    """As `build`, with everything that is known on the way: the schedule, the plan, the functions as TIR."""
+) -> LoweredOutput:
+    """As `build`, with everything that is known on the way: the lowered module, the plan, the functions as TIR."""
     options = options or Options()
     cpu = find_target(target) if isinstance(target, str) else target
     _load()
@@ -110,16 +110,16 @@ def _attempts(main: Function, cpu: Target, *, name: str, options: Options) -> Ca
 
     @cache
     def made(attempt: Attempt) -> Planned | None:
-        policy = Policy(
+        policy = SelectionConfig(
             attempt.opt, options.kernels, options.flash_budget, attempt.ram_budget, options.feed_rows, attempt.whole_limit
         )
         draft = compile_main(main, cpu, name=name, policy=policy, known=known)
         if draft is None:
             return None
-        schedule = optimize_functions(draft, optimized)
+        lowered = optimize_functions(draft, optimized)
         if attempt.opt != "speed":  # where speed counts, numbers stay constants
-            schedule = share_functions(schedule)
-        return plan_schedule(replace(schedule, pooling=options.pooling), options.io, tight=attempt.tight)
+            lowered = share_functions(lowered)
+        return plan_lowered(replace(lowered, pooling=options.pooling), options.io, tight=attempt.tight)
 
     return made
 

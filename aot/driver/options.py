@@ -8,7 +8,7 @@ from pathlib import Path
 from aot.driver.byoc import check_byoc
 from aot.driver.oracles import oracles
 from aot.errors import Problem, UsageError
-from aot.executor.plan.layout import Io
+from aot.executor.plan.storage_map import Io
 from aot.frontend.specialize import FIRST_GRAPH, Choice
 from aot.memory.pools import ONE_POOL, Pooling, check_pooling
 

@@ -32,7 +32,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class StorageTrace:
     """An order of execution over named memory.
 
     `inputs` hold values before the first step, `outputs` must hold theirs after the last one.  `views` maps another name to the
@@ -48,7 +48,7 @@ class Program:
     copies: tuple[tuple[str, str], ...] = ()
 
 
-def liveness(program: Program) -> tuple[BufferInfo, ...]:
+def liveness(program: StorageTrace) -> tuple[BufferInfo, ...]:
     """The interval of steps of each storage, in the program's order; a storage that nothing touches is left out."""
     end = len(program.steps)
     touched: dict[str, list[int]] = {}
@@ -76,7 +76,7 @@ def liveness(program: Program) -> tuple[BufferInfo, ...]:
     )
 
 
-def program_conflicts(program: Program, buffers: Sequence[BufferInfo]) -> tuple[Conflict, ...]:
+def program_conflicts(program: StorageTrace, buffers: Sequence[BufferInfo]) -> tuple[Conflict, ...]:
     """All pairs of buffers that are live at one step, with the distances that the steps allow.
 
     A distance holds for two buffers whose lives have just that step in common, where what is read is not needed later: it may be
@@ -93,7 +93,7 @@ def program_conflicts(program: Program, buffers: Sequence[BufferInfo]) -> tuple[
     return tuple(pairs)
 
 
-def _allowed(program: Program, by_name: Mapping[str, BufferInfo]) -> dict[tuple[str, str], Conflict]:
+def _allowed(program: StorageTrace, by_name: Mapping[str, BufferInfo]) -> dict[tuple[str, str], Conflict]:
     """The distances of all steps by pair of storages; the largest one, where a storage is several operands of a step."""
     allowed: dict[tuple[str, str], int] = {}
     for i, step in enumerate(program.steps):
@@ -108,7 +108,7 @@ def _allowed(program: Program, by_name: Mapping[str, BufferInfo]) -> dict[tuple[
     return {(a, b): Conflict(a, b, distance) for (a, b), distance in allowed.items()}
 
 
-def _root(program: Program, name: str) -> str:
+def _root(program: StorageTrace, name: str) -> str:
     while name in program.views:
         name = program.views[name]
     return name

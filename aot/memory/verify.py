@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from aot.errors import InternalError, Problem
-from aot.memory.liveness import Program, Step
+from aot.memory.liveness import Step, StorageTrace
 from aot.memory.plan import MemoryPlan
 
 Tag = tuple[str, int]
@@ -43,14 +43,14 @@ class TaggedMemory:
             yield from self.tags[bisect_right(self.starts, start) - 1 : bisect_left(self.starts, stop)]
 
 
-def verify_plan(program: Program, plan: MemoryPlan) -> None:
+def verify_plan(program: StorageTrace, plan: MemoryPlan) -> None:
     """Raise E9005 with every fault: a place outside the workspace, a wrong alignment, a value destroyed before it is read."""
     problems = list(_static_faults(program, plan)) or list(_replay_faults(program, plan))
     if problems:
         raise InternalError(*(Problem("E9005", p) for p in problems))
 
 
-def _static_faults(program: Program, plan: MemoryPlan) -> Iterator[str]:
+def _static_faults(program: StorageTrace, plan: MemoryPlan) -> Iterator[str]:
     used = set(program.inputs) | set(program.outputs)
     used |= {n for s in program.steps for n in s.reads + s.writes} | {n for pair in program.copies for n in pair if n}
     used |= {program.views[n] for n in used & set(program.views)}
@@ -66,7 +66,7 @@ def _static_faults(program: Program, plan: MemoryPlan) -> Iterator[str]:
             yield f"{s.name} at {at} is not aligned to {s.align} bytes"
 
 
-def _replay_faults(program: Program, plan: MemoryPlan) -> Iterator[str]:
+def _replay_faults(program: StorageTrace, plan: MemoryPlan) -> Iterator[str]:
     replay = _Replay(program, plan)
     for name in program.inputs:
         replay.write(name, -1)
@@ -93,7 +93,7 @@ def _replay_faults(program: Program, plan: MemoryPlan) -> Iterator[str]:
 class _Replay:
     """The workspace while the program runs."""
 
-    def __init__(self, program: Program, plan: MemoryPlan) -> None:
+    def __init__(self, program: StorageTrace, plan: MemoryPlan) -> None:
         self.views = program.views
         self.offset = plan.offset
         self.memory = TaggedMemory(max(plan.size, 1))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aot.executor.artifact import Artifact
-from aot.executor.codegen.emit import compile_schedule
-from aot.executor.schedule import LayerCall, Schedule, TensorRef
+from aot.executor.codegen.emit import compile_lowered
+from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.ir.type import TensorType
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
@@ -14,8 +14,8 @@ from aot.tir.function import PrimFunc
 def function_artifact(func: PrimFunc, name: str, target: Target) -> Artifact:
     """The Artifact whose inputs and outputs are those of `func`, and whose one layer calls it."""
     inputs, outputs = (tuple(map(_tensor, buffers)) for buffers in (func.inputs, func.outputs))
-    schedule = Schedule(name, inputs, outputs, (LayerCall(func, inputs, outputs),))
-    return compile_schedule(schedule, target=target).artifact
+    lowered = LoweredModule(name, inputs, outputs, (CallLowered(func, inputs, outputs),))
+    return compile_lowered(lowered, target=target).artifact
 
 
 def _tensor(buffer: Buffer) -> TensorRef:

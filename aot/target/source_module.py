@@ -24,7 +24,7 @@ _EXACT = """\
 
 
 @dataclass(frozen=True, slots=True)
-class ConstArray:
+class Param:
     """A constant in flash: `data` is one-dimensional, of `dtype`; `note` says in a comment what it is.
 
     `section` names where it lies (empty: with all other constants).
@@ -56,7 +56,7 @@ def as_stream(data: Array, dtype: str) -> Array:
     return np.frombuffer(np.ascontiguousarray(data).tobytes(), dtype=numpy_dtype(dtype))
 
 
-def print_array(array: ConstArray) -> str:
+def print_array(array: Param) -> str:
     """The definition of a constant, many values a line."""
     values = _values(array.data, array.dtype) or ["0"]
     per_line = max(8, LINE // (1 + max(map(len, values[:64]), default=1)))
@@ -79,7 +79,7 @@ def _values(data: Array, dtype: str) -> list[str]:
     return [f"INT{8 * data.itemsize}_MIN" if v == low else f"{v}{ending}" for v in data.tolist()]
 
 
-def params_source(arrays: Sequence[ConstArray], *, banner: str, header: str) -> str:
+def params_source(arrays: Sequence[Param], *, banner: str, header: str) -> str:
     """The file of all constants; `header` declares them."""
     parts = [f'{banner}\n#include "{header}"\n', *map(print_array, arrays)]
     return "\n".join(parts)
@@ -93,7 +93,7 @@ def kernels_source(funcs: Sequence[NamedFunc], *, banner: str, header: str, targ
 
 
 def internal_header(
-    funcs: Sequence[NamedFunc], arrays: Iterable[ConstArray], *, banner: str, guard: str, target: Target
+    funcs: Sequence[NamedFunc], arrays: Iterable[Param], *, banner: str, guard: str, target: Target
 ) -> str:  # fmt: skip
     """What the generated files share: constants and kernels, not for the application."""
     includes = sorted({"aot/kernel.h"} | {h for f in funcs for h in headers(f.func)})

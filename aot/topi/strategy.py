@@ -60,7 +60,7 @@ Lower = Callable[[Group, Target, str], Lowered]
 
 
 @dataclass(frozen=True, slots=True)
-class Impl:
+class OpImplementation:
     """A kernel family: `accepts` says exactly which groups it takes.
 
     Every family that accepts a group is lowered and priced; which one a layer gets is decided by cost, over all layers together
@@ -79,10 +79,10 @@ class Impl:
     for_repeated: bool = False
 
 
-_IMPLS: dict[str, list[Impl]] = {}
+_IMPLS: dict[str, list[OpImplementation]] = {}
 
 
-def register_impl(impl: Impl) -> Impl:
+def register_impl(impl: OpImplementation) -> OpImplementation:
     """Enter a kernel; `anchor` "*" means any group (the generic path from te rules).  E5102 for a second one of the name."""
     if any(known.name == impl.name for known in _IMPLS.get(impl.anchor, ())):
         raise UsageError(Problem("E5102", f"the kernel {impl.name} for {impl.anchor} is registered twice"))
@@ -101,7 +101,7 @@ def register_planned(
     *,
     plevel: int,
     small: bool = False,
-) -> Impl:
+) -> OpImplementation:
     """Enter a kernel that accepts the groups for which there is a `plan`, and that is lowered by it."""
     planned = lru_cache(maxsize=16)(plan)  # asked for the same group when it is accepted and when it is lowered
 
@@ -113,13 +113,13 @@ def register_planned(
         assert found is not None
         return lower(group, target, func, found)
 
-    return register_impl(Impl(name, anchor, accepts, lower_planned, plevel, small=small))
+    return register_impl(OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small))
 
 
-_EXTERNAL: dict[str, Impl] = {}
+_EXTERNAL: dict[str, OpImplementation] = {}
 
 
-def register_external_codegen(compiler: str, lower: Lower) -> Impl:
+def register_external_codegen(compiler: str, lower: Lower) -> OpImplementation:
     """Enter the code generator of functions with attrs["Compiler"]: `lower(group, target, name)` makes the kernel of one.
 
     UsageError E5120 for what is no name or no function, E5102 where the compiler has one.
@@ -128,7 +128,7 @@ def register_external_codegen(compiler: str, lower: Lower) -> Impl:
         raise UsageError(Problem("E5120", "register_external_codegen takes a compiler's name and a function", call_place()))
     if compiler in _EXTERNAL:
         raise UsageError(Problem("E5102", f"the external code generator {compiler} is registered twice", call_place()))
-    _EXTERNAL[compiler] = Impl(compiler, compiler, lambda _group, _target: True, lower)
+    _EXTERNAL[compiler] = OpImplementation(compiler, compiler, lambda _group, _target: True, lower)
     return _EXTERNAL[compiler]
 
 
@@ -137,7 +137,7 @@ def external_codegens() -> tuple[str, ...]:
     return tuple(sorted(_EXTERNAL))
 
 
-def external_impl(func: Function) -> Impl | None:
+def external_impl(func: Function) -> OpImplementation | None:
     """The code generator of a function that is marked for one (E5121 where that does not exist); None of others."""
     compiler = func.attrs.get("Compiler")
     if compiler is None:
@@ -148,7 +148,7 @@ def external_impl(func: Function) -> Impl | None:
     return _EXTERNAL[compiler]
 
 
-def implementations(anchor: str) -> tuple[Impl, ...]:
+def implementations(anchor: str) -> tuple[OpImplementation, ...]:
     """All kernels for groups anchored at that operator, best plevel first, then by name; the "*" ones last."""
     own = sorted(_IMPLS.get(anchor, ()), key=lambda i: (-i.plevel, i.name))
     return (*own, *sorted(_IMPLS.get("*", ()), key=lambda i: (-i.plevel, i.name)))

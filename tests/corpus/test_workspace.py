@@ -47,4 +47,4 @@ def test_scratch_memory_gives_way() -> None:
     module = IRModule({"main": Function(func.params, func.body)})
     usual, small, least = (compile_model(module, options=Options(opt=opt)) for opt in ("speed", "balanced", "ram"))
     assert least.layout.plan.size <= small.layout.plan.size <= 96 + 16 < usual.layout.plan.size
-    assert usual.schedule.estimate < small.schedule.estimate < MOST_SLOWDOWN * usual.schedule.estimate
+    assert usual.lowered.estimate < small.lowered.estimate < MOST_SLOWDOWN * usual.lowered.estimate

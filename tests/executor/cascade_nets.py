@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from aot import op as operators
 from aot import topi
-from aot.executor.cascade.chain import Chain, Part, Style, is_fed, make_chain
+from aot.executor.cascade.chain import Part, StripeConfig, StripePlan, is_fed, make_chain
 from aot.executor.cascade.emit import Cascade, Work, emit, fits_alignment
 from aot.executor.cascade.rows import row_form, row_variant
 from aot.executor.lower.candidates import candidates
 from aot.executor.lower.order import execution_order
-from aot.executor.schedule import TensorRef
-from aot.executor.select.config import Policy
+from aot.executor.lowered import TensorRef
+from aot.executor.select.config import SelectionConfig
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType
 from aot.op.common.pool import PoolAttrs
@@ -141,13 +141,13 @@ def parts_of(main: Function) -> list[Part]:
 class Built:
     """A cascade as it goes to the code generator."""
 
-    chain: Chain
+    chain: StripePlan
     cascade: Cascade
     func: PrimFunc
     callees: Mapping[str, PrimFunc]
 
 
-def build_chain(parts: Sequence[Part], styles: Sequence[Style], *, target: str, fed: bool = False) -> Built | None:
+def build_chain(parts: Sequence[Part], styles: Sequence[StripeConfig], *, target: str, fed: bool = False) -> Built | None:
     """The cascade of all parts with the first kernels that fit; None where there is none."""
     chain = make_chain(parts, styles, parts[0].inputs[0] if fed else None)
     if chain is None or (fed and not is_fed(chain)):
@@ -161,7 +161,7 @@ def build_chain(parts: Sequence[Part], styles: Sequence[Style], *, target: str, 
         form = parts[k].form
         assert form is not None
         variant = row_variant(parts[k].func, form, node.rows, [link.wide for link in node.links])
-        found = candidates(variant, find_target(target), f"rows_{k}", Policy(), keyed=False)
+        found = candidates(variant, find_target(target), f"rows_{k}", SelectionConfig(), keyed=False)
         fitting = [c for c in found if fits_alignment(chain.nest, n, c.lowered.func)]
         if not fitting:
             return None

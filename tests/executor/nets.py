@@ -1,10 +1,10 @@
-"""Hand-made schedules: small kernels in TIR over named tensors."""
+"""Hand-made modules: small kernels in TIR over named tensors."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from aot.executor.schedule import LayerCall, Schedule, TensorRef
+from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.ir.span import Span
 from aot.ir.type import TensorType, per_tensor
 from aot.tir.builder import IRBuilder
@@ -52,18 +52,18 @@ def tensor(name: str, *shape: int, dtype: str = "int8", index: int = -1) -> Tens
     return TensorRef(name, TensorType(shape, dtype, per_tensor(0.1, -3) if dtype == "int8" else None), index)
 
 
-def small_net() -> Schedule:
+def small_net() -> LoweredModule:
     """x -> dense -> reshape -> dense -> (+ reshape) with equal functions, equal and different constants."""
     x, a, v = tensor("input/x", 1, 16), tensor("a", 1, 16), tensor("view", 4, 4)
     c, y = tensor("c", 16), tensor("StatefulCall:0", 4, 4)
     first, second = dense_params(16, 16, 1), dense_params(16, 16, 2)
     span = Span(2, "FULLY_CONNECTED", "second/*", 5)
     calls = (
-        LayerCall(dense(16, 16), (x,), (a,), {"params": first}, span=Span(0, "FULLY_CONNECTED", "first", 3), ops=(0,)),
-        LayerCall(dense(16, 16), (v,), (c,), {"params": second}, span=span, ops=(2,)),
-        LayerCall(add(16), (c, v), (y,), {}, span=Span(3, "ADD", "sum", 7), ops=(3, 4)),
+        CallLowered(dense(16, 16), (x,), (a,), {"params": first}, span=Span(0, "FULLY_CONNECTED", "first", 3), ops=(0,)),
+        CallLowered(dense(16, 16), (v,), (c,), {"params": second}, span=span, ops=(2,)),
+        CallLowered(add(16), (c, v), (y,), {}, span=Span(3, "ADD", "sum", 7), ops=(3, 4)),
     )
-    return Schedule("small", (x,), (y,), calls, {v: a})
+    return LoweredModule("small", (x,), (y,), calls, {v: a})
 
 
 def small_reference(x: np.ndarray) -> np.ndarray:
@@ -72,7 +72,7 @@ def small_reference(x: np.ndarray) -> np.ndarray:
     return np.clip(a.astype(int) + c, -128, 127).astype(np.int8).reshape(4, 4)
 
 
-def odd_outputs() -> Schedule:
+def odd_outputs() -> LoweredModule:
     """Outputs that are an input, a constant, one tensor twice, a view of it, and a tensor that is read on."""
     x, k, a, y = tensor("x", 8), tensor("k", 8, dtype="int16"), tensor("a", 8), tensor("y", 8)
     v, w = tensor("v", 2, 4), tensor("w", 8)
@@ -80,10 +80,10 @@ def odd_outputs() -> Schedule:
     other = tensor("other", 8)
     weights = np.arange(-4, 4, dtype=np.int8)
     calls = (
-        LayerCall(add(8), (x, other), (a,), {}, ops=(0,)),
-        LayerCall(add(8), (a, a), (y,), {}, ops=(1,)),
+        CallLowered(add(8), (x, other), (a,), {}, ops=(0,)),
+        CallLowered(add(8), (a, a), (y,), {}, ops=(1,)),
     )
-    return Schedule("odd", (x, w), (a, a, v, x, k, y), calls, {v: a}, {k: constant, other: weights})
+    return LoweredModule("odd", (x, w), (a, a, v, x, k, y), calls, {v: a}, {k: constant, other: weights})
 
 
 def odd_reference(x: np.ndarray) -> list[np.ndarray]:

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from aot.errors import InternalError, UsageError
-from aot.executor.codegen.emit import Executable, compile_schedule
+from aot.executor.codegen.emit import LoweredOutput, compile_lowered
 from aot.executor.codegen.metadata import BuildInfo
-from aot.executor.schedule import LayerCall, Schedule, check_schedule
+from aot.executor.lowered import CallLowered, LoweredModule, check_lowered
 from aot.runtime.module import load
 from aot.target.target import find_target
 from tests.c_tools import INCLUDE, command, compile_all, shared_library
@@ -26,11 +26,11 @@ HOST = find_target("host")
 INFO = BuildInfo("small.tflite", "ab" * 32)
 
 
-def build(schedule: Schedule, io: str = "arena") -> Executable:
-    return compile_schedule(schedule, target=HOST, io=io, info=INFO)
+def build(lowered: LoweredModule, io: str = "arena") -> LoweredOutput:
+    return compile_lowered(lowered, target=HOST, io=io, info=INFO)
 
 
-def random_inputs(exe: Executable, seed: int = 0) -> list[np.ndarray]:
+def random_inputs(exe: LoweredOutput, seed: int = 0) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     return [rng.integers(-128, 128, t["shape"]).astype(t["dtype"]) for t in exe.artifact.metadata["inputs"]]
 
@@ -59,7 +59,7 @@ def test_outputs_that_are_inputs_constants_or_the_same(io: str, tmp_path: Path) 
 @pytest.mark.parametrize("io", ["arena", "user"])
 def test_model_without_layers(io: str, tmp_path: Path) -> None:
     x, y = tensor("x", 5), tensor("y", 5, 1)
-    exe = build(Schedule("nothing", (x,), (y, x), (), {y: x}), io)
+    exe = build(LoweredModule("nothing", (x,), (y, x), (), {y: x}), io)
     values = np.arange(5, dtype=np.int8)
     for got in (load(exe.artifact, cache=tmp_path).run([values]), exe.interpret([values])):
         np.testing.assert_array_equal(got[0].reshape(-1), values)
@@ -70,10 +70,10 @@ def test_model_without_layers(io: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "arm-m4", "arm-m0"])
 @pytest.mark.parametrize("io", ["arena", "user"])
 def test_files_compile_without_warnings(compiler: str, io: str, tmp_path: Path) -> None:
-    for schedule in (small_net(), odd_outputs()):
-        files = build(schedule, io).artifact.export(tmp_path)
+    for lowered in (small_net(), odd_outputs()):
+        files = build(lowered, io).artifact.export(tmp_path)
         compile_all(compiler, [f for f in files if f.suffix == ".c"])
-        compile_all(compiler, [tmp_path / f"{schedule.name}.c"], "-DAOT_HOOKS=1")
+        compile_all(compiler, [tmp_path / f"{lowered.name}.c"], "-DAOT_HOOKS=1")
 
 
 @pytest.mark.parametrize("io", ["arena", "user"])
@@ -97,12 +97,12 @@ def test_several_models_link_together(tmp_path: Path) -> None:
 
 
 def test_equal_functions_and_constants_appear_once() -> None:
-    schedule = small_net()
-    exe = build(schedule)
+    lowered = small_net()
+    exe = build(lowered)
     assert [f.name for f in exe.functions] == ["small_dense_0", "small_add_2"]
     assert [a.name for a in exe.arrays] == ["small_params_0", "small_params_1"]
-    same = replace(schedule.calls[1], constants=schedule.calls[0].constants)
-    exe = build(replace(schedule, calls=(schedule.calls[0], same, schedule.calls[2])))
+    same = replace(lowered.calls[1], constants=lowered.calls[0].constants)
+    exe = build(replace(lowered, calls=(lowered.calls[0], same, lowered.calls[2])))
     assert [a.name for a in exe.arrays] == ["small_params_0"]
     assert exe.artifact.metadata["constants"]["size"] == 16 * 20
     assert exe.artifact.files["small.c"].count("small_params_0") == 2
@@ -142,7 +142,7 @@ def test_scale_macro_is_exact() -> None:
     for scale in np.float32([0.1, 1 / 3, 1e-12, 3e38, 2.0]):
         x = tensor("x", 1)
         object.__setattr__(x.type, "quant", replace(x.type.quant, scale=(float(scale),)))
-        text = build(Schedule("s", (x,), (x,), ())).artifact.files["s.h"]
+        text = build(LoweredModule("s", (x,), (x,), ())).artifact.files["s.h"]
         literal = text.partition("S_INPUT_0_SCALE ")[2].partition("f\n")[0]
         assert np.float32(literal) == scale
 
@@ -177,7 +177,7 @@ def test_interface_of_the_arena(tmp_path: Path) -> None:
 
 def test_interface_of_user_tensors_checks_pointers(tmp_path: Path) -> None:
     x, y = tensor("x", 4, dtype="int32"), tensor("y", 4, dtype="int32")
-    exe = build(Schedule("copy", (x,), (y,), (), {y: x}), "user")
+    exe = build(LoweredModule("copy", (x,), (y,), (), {y: x}), "user")
     lib = ctypes.CDLL(str(load(exe.artifact, cache=tmp_path).library))
     memory = np.zeros(16, np.int32)
     good, bad = (ctypes.c_void_p * 1)(memory.ctypes.data), (ctypes.c_void_p * 1)(memory.ctypes.data + 2)
@@ -203,27 +203,27 @@ def test_library_is_built_once(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_schedules_that_contradict_themselves() -> None:
+def test_modules_that_contradict_themselves() -> None:
     x, a, y = tensor("x", 16), tensor("a", 16), tensor("y", 16)
-    first = LayerCall(dense(16, 16), (x,), (a,), {"params": dense_params(16, 16, 0)})
-    second = LayerCall(add(16), (a, a), (y,))
-    check_schedule(Schedule("s", (x,), (y,), (first, second)))
+    first = CallLowered(dense(16, 16), (x,), (a,), {"params": dense_params(16, 16, 0)})
+    second = CallLowered(add(16), (a, a), (y,))
+    check_lowered(LoweredModule("s", (x,), (y,), (first, second)))
     for bad, words in (
-        (Schedule("s", (x,), (y,), (second, first)), "before it is written"),
-        (Schedule("s", (x,), (y,), (first,)), "never written"),
-        (Schedule("s", (x,), (a,), (first, first)), "again"),
-        (Schedule("s", (x,), (a,), (replace(first, constants={}),)), "constant params needs 320 bytes, none given"),
-        (Schedule("s", (x,), (a,), (replace(first, inputs=(x, x)),)), "number of operands"),
-        (Schedule("s", (x,), (a,), (replace(first, func=dense(8, 16)),)), "has 16 bytes, buffer x 8"),
+        (LoweredModule("s", (x,), (y,), (second, first)), "before it is written"),
+        (LoweredModule("s", (x,), (y,), (first,)), "never written"),
+        (LoweredModule("s", (x,), (a,), (first, first)), "again"),
+        (LoweredModule("s", (x,), (a,), (replace(first, constants={}),)), "constant params needs 320 bytes, none given"),
+        (LoweredModule("s", (x,), (a,), (replace(first, inputs=(x, x)),)), "number of operands"),
+        (LoweredModule("s", (x,), (a,), (replace(first, func=dense(8, 16)),)), "has 16 bytes, buffer x 8"),
     ):
         with pytest.raises(InternalError, match=words):
-            check_schedule(bad)
+            check_lowered(bad)
 
 
 def test_hostile_names(tmp_path: Path) -> None:
     names = ["*/ int main(void) {", "??/\n#error", "int", "", "ü\u202e", "x", "x"]
     tensors = [tensor(n, 4) for n in names]
-    exe = build(Schedule("class_", tuple(tensors), (tensors[0],), ()))
+    exe = build(LoweredModule("class_", tuple(tensors), (tensors[0],), ()))
     files = exe.artifact.export(tmp_path)
     compile_all("gcc", [f for f in files if f.suffix == ".c"])
     fields = [t["c_name"] for t in exe.artifact.metadata["inputs"]]

@@ -12,7 +12,7 @@ import pytest
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.errors import UsageError
-from aot.executor.codegen.emit import Executable
+from aot.executor.codegen.emit import LoweredOutput
 from aot.ir.module import IRModule
 from aot.relay.expr import Function
 from aot.relay.interpreter import evaluate
@@ -29,7 +29,7 @@ OPTS = ("ram", "balanced", "ram", "speed", "ram", "balanced", "size")
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 
 
-def compiled(func: Function, seed: int) -> Executable:
+def compiled(func: Function, seed: int) -> LoweredOutput:
     """The network with options that depend on the seed; the plan has been replayed on tagged bytes (E9005)."""
     target = "cortex-m4" if seed % 5 == 3 else "host"
     options = Options(opt=OPTS[seed % len(OPTS)], io="user" if seed % 9 == 8 else "arena", feed_rows=seed % 9 == 4)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import random
 
-from aot.memory.liveness import Program, Step, Storage
+from aot.memory.liveness import Step, Storage, StorageTrace
 
 
-def chain(*sizes: int, align: int = 1) -> Program:
+def chain(*sizes: int, align: int = 1) -> StorageTrace:
     """A network without branches: tensor i is made from tensor i - 1."""
     storages = tuple(Storage(f"t{i}", s, align) for i, s in enumerate(sizes))
     steps = tuple(Step((f"t{i}",), (f"t{i + 1}",)) for i in range(len(sizes) - 1))
-    return Program(storages, steps, ("t0",), (f"t{len(sizes) - 1}",))
+    return StorageTrace(storages, steps, ("t0",), (f"t{len(sizes) - 1}",))
 
 
-def random_program(seed: int, *, steps: int = 20) -> Program:
+def random_program(seed: int, *, steps: int = 20) -> StorageTrace:
     """Branches, several inputs and outputs, scratch memory, views, empty buffers, mixed alignments."""
     rng = random.Random(seed)
     storages = [Storage(f"in{i}", rng.randint(1, 60), rng.choice([1, 4]), "input") for i in range(rng.randint(1, 2))]
@@ -40,4 +40,4 @@ def random_program(seed: int, *, steps: int = 20) -> Program:
         storages.append(Storage("copy", rng.randint(1, 20), 1, "output"))
         copies = ((rng.choice(["", names[-1]]), "copy"),)
         outputs += ("copy",)
-    return Program(tuple(storages), tuple(made), inputs, outputs, views, copies)
+    return StorageTrace(tuple(storages), tuple(made), inputs, outputs, views, copies)

@@ -10,7 +10,7 @@ import pytest
 
 from aot.errors import InternalError
 from aot.memory.bounds import lower_bound
-from aot.memory.liveness import Program, Step, Storage, liveness, program_conflicts
+from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
 from aot.memory.planner_exact import improve
@@ -19,7 +19,7 @@ from tests.memory.programs import random_program
 from tests.scale import cases
 
 
-def with_distances(program: Program, seed: int) -> Program:
+def with_distances(program: StorageTrace, seed: int) -> StorageTrace:
     """The program where some steps may overlap what they read with what they write, at random distances."""
     rng = random.Random(seed)
     size = {s.name: s.size for s in program.storages}
@@ -143,9 +143,9 @@ def test_many_tiny_sets_against_all_positions() -> None:
         check_against_brute_force(seed)
 
 
-def element_wise(distance: int | None) -> Program:
+def element_wise(distance: int | None) -> StorageTrace:
     pairs = () if distance is None else (Conflict("y", "x", distance),)
-    return Program((Storage("x", 100), Storage("y", 80)), (Step(("x",), ("y",), pairs),), ("x",), ("y",))
+    return StorageTrace((Storage("x", 100), Storage("y", 80)), (Step(("x",), ("y",), pairs),), ("x",), ("y",))
 
 
 @pytest.mark.parametrize(("distance", "size"), [(None, 180), (0, 100), (30, 130), (100, 180)])
@@ -170,7 +170,9 @@ def test_verifier_refuses_a_distance_that_is_too_short() -> None:
 
 def test_what_is_read_again_is_never_overwritten() -> None:
     step = Step(("x",), ("y",), (Conflict("y", "x", 0),))
-    program = Program((Storage("x", 10), Storage("y", 10), Storage("z", 1)), (step, Step(("x", "y"), ("z",))), ("x",), ("z",))
+    program = StorageTrace(
+        (Storage("x", 10), Storage("y", 10), Storage("z", 1)), (step, Step(("x", "y"), ("z",))), ("x",), ("z",)
+    )
     buffers = liveness(program)
     assert all(c.min_distance is None for c in program_conflicts(program, buffers))
     with pytest.raises(InternalError, match="step 1 reads x"):
@@ -179,5 +181,5 @@ def test_what_is_read_again_is_never_overwritten() -> None:
 
 def test_both_directions_at_once_keep_apart() -> None:
     step = Step(("x",), ("y",), (Conflict("y", "x", 0), Conflict("x", "y", 0)))
-    program = Program((Storage("x", 10), Storage("y", 10)), (step,), ("x",), ("y",))
+    program = StorageTrace((Storage("x", 10), Storage("y", 10)), (step,), ("x",), ("y",))
     assert [c.min_distance for c in program_conflicts(program, liveness(program))] == [None]

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from aot.memory.liveness import Program, Step, Storage, liveness
+from aot.memory.liveness import Step, Storage, StorageTrace, liveness
 from aot.memory.plan import BufferInfo
 
 
 def test_lives_of_inputs_outputs_scratch_and_views() -> None:
-    program = Program(
+    program = StorageTrace(
         (
             Storage("x", 10, 1, "input"),
             Storage("idle", 3, 1, "input"),
@@ -29,7 +29,7 @@ def test_lives_of_inputs_outputs_scratch_and_views() -> None:
 
 
 def test_what_is_copied_at_the_end_lives_until_then() -> None:
-    program = Program(
+    program = StorageTrace(
         (Storage("x", 4), Storage("y", 4), Storage("z", 4)), (Step(("x",), ("y",)),), ("x",), ("y", "z"), copies=(("x", "z"),)
     )
     assert [(b.name, b.first, b.last) for b in liveness(program)] == [("x", -1, 1), ("y", 0, 1), ("z", 1, 1)]

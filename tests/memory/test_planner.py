@@ -9,7 +9,7 @@ import time
 import pytest
 
 from aot.memory.bounds import lower_bound
-from aot.memory.liveness import Program, Step, Storage, liveness
+from aot.memory.liveness import Step, Storage, StorageTrace, liveness
 from aot.memory.plan import BufferInfo, Conflict, align_up, overlap_in_time
 from aot.memory.planner import plan
 from aot.memory.verify import verify_plan
@@ -35,7 +35,7 @@ def test_residual_network_needs_the_lower_bound() -> None:
     big, storages, steps = 16384, [Storage("x", 3072)], []
     storages += [Storage(f"t{i}", big) for i in range(4)]
     steps = [Step(("x",), ("t0",)), Step(("t0",), ("t1",)), Step(("t1",), ("t2",)), Step(("t2", "t0"), ("t3",))]
-    result = plan(liveness(Program(tuple(storages), tuple(steps), ("x",), ("t3",))))
+    result = plan(liveness(StorageTrace(tuple(storages), tuple(steps), ("x",), ("t3",))))
     assert result.size == result.lower_bound == 49152
 
 

@@ -125,7 +125,7 @@ def test_planning_a_large_network_takes_little_time(monkeypatch: pytest.MonkeyPa
         finally:
             spent.append(time.process_time() - start)
 
-    monkeypatch.setattr("aot.executor.plan.layout.plan", timed)
+    monkeypatch.setattr("aot.executor.plan.storage_map.plan", timed)
     compile_model(NETS / "mcunet_320kb_imagenet_int8.tflite")
     assert spent
     assert sum(spent) < 10

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from aot.errors import InternalError
-from aot.memory.liveness import Program, Step, Storage, liveness
+from aot.memory.liveness import Step, Storage, StorageTrace, liveness
 from aot.memory.plan import MemoryPlan, overlap_in_time
 from aot.memory.planner import plan
 from aot.memory.verify import TaggedMemory, verify_plan
 from tests.memory.programs import chain, random_program
 
 
-def refused(program: Program, offset: dict[str, int], size: int, match: str) -> None:
+def refused(program: StorageTrace, offset: dict[str, int], size: int, match: str) -> None:
     with pytest.raises(InternalError, match=match) as caught:
         verify_plan(program, MemoryPlan(offset, size, 0))
     assert {p.code for p in caught.value.problems} == {"E9005"}
@@ -27,7 +27,7 @@ def test_overlap_of_input_and_output_of_a_step() -> None:
 
 
 def test_value_lost_between_its_writer_and_its_reader() -> None:
-    program = Program(
+    program = StorageTrace(
         (Storage("x", 4), Storage("a", 4), Storage("b", 4), Storage("c", 4)),
         (Step(("x",), ("a",)), Step(("x",), ("b",)), Step(("a", "b"), ("c",))),
         ("x",),
@@ -43,17 +43,17 @@ def test_outside_alignment_and_missing_place() -> None:
 
 
 def test_read_before_write() -> None:
-    program = Program((Storage("a", 4), Storage("b", 4)), (Step(("a",), ("b",)),), (), ("b",))
+    program = StorageTrace((Storage("a", 4), Storage("b", 4)), (Step(("a",), ("b",)),), (), ("b",))
     refused(program, {"a": 0, "b": 4}, 8, "nothing has written")
 
 
 def test_output_overwritten_by_a_copy_at_the_end() -> None:
-    program = Program((Storage("x", 4), Storage("y", 4)), (), ("x",), ("x", "y"), copies=(("x", "y"),))
+    program = StorageTrace((Storage("x", 4), Storage("y", 4)), (), ("x",), ("x", "y"), copies=(("x", "y"),))
     refused(program, {"x": 0, "y": 2}, 8, "the caller reads x")
 
 
 def test_two_inputs_over_each_other() -> None:
-    program = Program((Storage("x", 4), Storage("y", 4)), (), ("x", "y"), ())
+    program = StorageTrace((Storage("x", 4), Storage("y", 4)), (), ("x", "y"), ())
     refused(program, {"x": 0, "y": 0}, 4, "entry reads x")
 
 

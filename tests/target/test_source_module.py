@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aot.target.c_text import LINE, comment, float_literal, wrap_call
-from aot.target.source_module import ConstArray, as_stream, internal_header, params_source, print_array
+from aot.target.source_module import Param, as_stream, internal_header, params_source, print_array
 from aot.target.target import find_target
 from tests.c_tools import compile_all, shared_library
 
@@ -29,8 +29,8 @@ EDGES = {
 }
 
 
-def sources(folder: Path) -> tuple[Path, list[ConstArray]]:
-    arrays = [ConstArray(f"t_{d}", d, as_stream(np.array(v, d), d), 16, f"edges of {d} */") for d, v in EDGES.items()]
+def sources(folder: Path) -> tuple[Path, list[Param]]:
+    arrays = [Param(f"t_{d}", d, as_stream(np.array(v, d), d), 16, f"edges of {d} */") for d, v in EDGES.items()]
     header = internal_header([], arrays, banner="/* t */", guard="T_H", target=find_target("host"))
     (folder / "t.h").write_text(header)
     path = folder / "t.c"
@@ -58,7 +58,7 @@ def test_constants_compile_without_warnings(compiler: str, tmp_path: Path) -> No
 def test_a_megabyte_prints_fast_in_wide_lines() -> None:
     data = np.random.default_rng(0).integers(-128, 128, 1 << 20).astype(np.int8)
     start = time.process_time()
-    text = print_array(ConstArray("a", "int8", data, 4))
+    text = print_array(Param("a", "int8", data, 4))
     assert time.process_time() - start < 1
     lines = text.splitlines()
     assert len(lines) < (1 << 20) / 20

@@ -8,7 +8,7 @@ import pytest
 
 from aot.driver.build import compile_model
 from aot.driver.options import Options
-from aot.executor.schedule import LayerCall
+from aot.executor.lowered import CallLowered
 from aot.tir.analysis.overlap import Distance, safe_distances
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
@@ -34,11 +34,11 @@ EXACT = (
 """Models whose generic kernels must come out exactly: nothing in them is data-dependent, and no intrinsic hides an order."""
 
 
-def layers(name: str, kernels: str, opt: str = "balanced") -> tuple[LayerCall, ...]:
-    return compile_model(MODELS / f"{name}.tflite", options=Options(kernels=kernels, opt=opt)).schedule.calls
+def layers(name: str, kernels: str, opt: str = "balanced") -> tuple[CallLowered, ...]:
+    return compile_model(MODELS / f"{name}.tflite", options=Options(kernels=kernels, opt=opt)).lowered.calls
 
 
-def compare(call: LayerCall) -> bool:
+def compare(call: CallLowered) -> bool:
     """Never below the trace's answer; the result says whether equal to it."""
     log = trace(call.func, call.constants)
     equal = True

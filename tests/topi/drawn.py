@@ -19,7 +19,7 @@ from aot.relay.expr import Function, Var, call, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.target.target import Target, find_target
 from aot.topi.arm_dsp.pixels.intrin import DEPTHS
-from aot.topi.strategy import Impl, Lowered, implementations
+from aot.topi.strategy import Lowered, OpImplementation, implementations
 from tests.topi.layers import Layer, build
 
 operators.load_all()
@@ -46,12 +46,12 @@ class Case:
     expected: Array
 
 
-def target_of(impl: Impl) -> Target:
+def target_of(impl: OpImplementation) -> Target:
     """The core that the kernel is for: a Cortex-M3 for the one that SMLAL alone makes, else a Cortex-M4."""
     return find_target("cortex-m3" if impl.name == "arm_dsp.depthwise_chain" else "cortex-m4")
 
 
-def make_case(impl: Impl, layer: Layer, *, tail: str = "") -> Case | None:
+def make_case(impl: OpImplementation, layer: Layer, *, tail: str = "") -> Case | None:
     """None where the kernel does not take the layer; `tail` may be add or dequantize."""
     func = build(layer)
     if tail == "add":

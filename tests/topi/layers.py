@@ -20,7 +20,7 @@ from aot.relay.expr import Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.target.target import Target
 from aot.tir.interpreter import run
-from aot.topi.strategy import Impl, Lowered
+from aot.topi.strategy import Lowered, OpImplementation
 
 operators.load_all()
 topi.load_all()
@@ -101,7 +101,7 @@ def interpret(lowered: Lowered, inputs: list[Array], out_shape: tuple[int, ...])
     return out
 
 
-def check(impl: Impl, layer: Layer, target: Target) -> int:
+def check(impl: OpImplementation, layer: Layer, target: Target) -> int:
     """Compare a kernel with the relay meaning; returns the number of distinct output codes (a layer that saturates
     proves little).
     """

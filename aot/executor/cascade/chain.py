@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aot.executor.cascade.nest import Link, Nest, Node, make_nest
-from aot.executor.cascade.rows import RowForm, Rows, divisors
-from aot.executor.schedule import TensorRef
+from aot.executor.cascade.rows import RowForm, RowPropagator, divisors
+from aot.executor.lowered import TensorRef
 from aot.ir.type import TensorType
 from aot.relay.expr import Function
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A fused group in a schedule: what it reads and writes, and its row form (None: it runs as a whole)."""
+    """A fused group in a lowered module: what it reads and writes, and its row form (None: it runs as a whole)."""
 
     func: Function
     inputs: tuple[TensorRef, ...]
@@ -23,7 +23,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class StripePlan:
     """Parts that run row by row: `nest` over their results, and copies of external tensors' rows.
 
     `makers[n]`: the number of the part behind node n, or None for a copy.
@@ -36,14 +36,14 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class StripeConfig:
     """How a part of a cascade works: at most `rows` rows at a time; `wide`: its input rows have the columns outside."""
 
     rows: int
     wide: bool = False
 
 
-def make_chain(parts: Sequence[Part], styles: Sequence[Style], fed: TensorRef | None = None) -> Chain | None:
+def make_chain(parts: Sequence[Part], styles: Sequence[StripeConfig], fed: TensorRef | None = None) -> StripePlan | None:
     """The cascade of `parts`, the last of which makes the result (None: there is none).
 
     The external tensor `fed` is not in memory: its rows come one by one, so they are copied even where they need no window.
@@ -77,7 +77,7 @@ def make_chain(parts: Sequence[Part], styles: Sequence[Style], fed: TensorRef | 
                 continue
             if ref not in copies:
                 copies[ref] = len(nodes)
-                nodes.append(_node(ref, 1, (Link(Rows(), None, number, _row_bytes(ref)),)))
+                nodes.append(_node(ref, 1, (Link(RowPropagator(), None, number, _row_bytes(ref)),)))
                 makers.append(None)
                 types.append(ref.type)
             links.append(Link(form, copies[ref]))
@@ -87,10 +87,10 @@ def make_chain(parts: Sequence[Part], styles: Sequence[Style], fed: TensorRef | 
         types.append(part.outputs[0].type)
     filled = _with_fills(nodes)
     nest = None if filled is None else make_nest(_with_margins(filled, types, [k is not None and styles[k].wide for k in makers]))
-    return None if nest is None else Chain(nest, tuple(externals), tuple(makers), tuple(types))
+    return None if nest is None else StripePlan(nest, tuple(externals), tuple(makers), tuple(types))
 
 
-def is_fed(chain: Chain) -> bool:
+def is_fed(chain: StripePlan) -> bool:
     """Whether external tensor 0 is only copied, row by row, and its rows drive all the rest."""
     nodes = chain.nest.nodes
     readers = [n for n, node in enumerate(nodes) if any(k.node is None and k.external == 0 for k in node.links)]
@@ -105,7 +105,7 @@ def _row_bytes(ref: TensorRef) -> int:
     return ref.type.nbytes // ref.type.shape[1]
 
 
-def _rows(parts: Sequence[Part], made: Mapping[TensorRef, int], styles: Sequence[Style]) -> list[int] | None:
+def _rows(parts: Sequence[Part], made: Mapping[TensorRef, int], styles: Sequence[StripeConfig]) -> list[int] | None:
     """Rows at a time of each part, from the last to the first."""
     rows = [0] * len(parts)
     for k in range(len(parts) - 1, -1, -1):

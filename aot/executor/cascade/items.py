@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from aot.executor.cascade.chain import Chain, Part, Style, is_fed, make_chain
+from aot.executor.cascade.chain import Part, StripeConfig, StripePlan, is_fed, make_chain
 from aot.executor.cascade.emit import fits_alignment, place_windows, scratch_bytes
 from aot.executor.cascade.moves import move_instructions
 from aot.executor.cascade.nest import Node
 from aot.executor.cascade.rows import row_form, row_variant
 from aot.executor.cascade.trace import OUT, WINDOWS, distances, external_name
+from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.executor.plan.distances import Operand, call_distances
-from aot.executor.schedule import LayerCall, Schedule, TensorRef
 from aot.executor.select.selection import Candidate
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
 from aot.relay.expr import Function
 from aot.tir.transform import trial
 
-STYLES = (Style(1), Style(1, wide=True), Style(2), Style(4))
+STYLES = (StripeConfig(1), StripeConfig(1, wide=True), StripeConfig(2), StripeConfig(4))
 """What is tried for each layer of a cascade."""
 
 SPARE = 1 << 16
@@ -43,7 +43,7 @@ Windows = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class Proposal:
     """Layers first .. last: `chain` None means one layer as a whole, by one of `kernels`, else one for each node."""
 
     first: int
@@ -51,31 +51,31 @@ class Item:
     peak: int
     instructions: int
     kernels: tuple[Candidate, ...] = ()
-    chain: Chain | None = None
+    chain: StripePlan | None = None
 
 
 class Items:
-    """The items of a schedule; everything that is computed is kept."""
+    """The items of a lowered module; everything that is computed is kept."""
 
     def __init__(
         self,
-        schedule: Schedule,
+        lowered: LoweredModule,
         functions: Sequence[Function],
         found: Sequence[Sequence[Candidate]],
         *,
         lower: Lower,
         fed: TensorRef | None = None,
     ) -> None:
-        self._schedule, self._lower = schedule, lower
+        self._lowered, self._lower = lowered, lower
         self._found = [_weighed(own) for own in found]
-        self.parts = [Part(f, c.inputs, c.outputs, row_form(f)) for c, f in zip(schedule.calls, functions, strict=True)]
-        self._lives = {t: life for t, life in _lives(schedule).items() if t is not fed}
+        self.parts = [Part(f, c.inputs, c.outputs, row_form(f)) for c, f in zip(lowered.calls, functions, strict=True)]
+        self._lives = {t: life for t, life in _lives(lowered).items() if t is not fed}
         self._fed = fed
-        self._readers = [i for i, c in enumerate(schedule.calls) if fed is not None and fed in map(schedule.root, c.inputs)]
+        self._readers = [i for i, c in enumerate(lowered.calls) if fed is not None and fed in map(lowered.root, c.inputs)]
         self._wholes: dict[tuple[int, int], int] = {}
         self._rows: dict[tuple[int, int, tuple[bool, ...]], tuple[Candidate, ...]] = {}
-        self._made: dict[tuple[int, int, tuple[Style, ...]], tuple[Windows, int, Chain] | None] = {}
-        self._bases: dict[tuple[int, int], dict[Windows, tuple[int, Chain]]] = {}
+        self._made: dict[tuple[int, int, tuple[StripeConfig, ...]], tuple[Windows, int, StripePlan] | None] = {}
+        self._bases: dict[tuple[int, int], dict[Windows, tuple[int, StripePlan]]] = {}
         self._least: dict[tuple[int, int], int] = {}
 
     def again(self) -> Items:
@@ -86,21 +86,21 @@ class Items:
 
     # ---- whole layers
 
-    def whole(self, i: int, limit: int) -> Item | None:
+    def whole(self, i: int, limit: int) -> Proposal | None:
         """Layer i by its fastest kernel under the limit; `kernels` are all that fit."""
-        call = self._schedule.calls[i]
+        call = self._lowered.calls[i]
         if i in self._readers:
             return None
-        rest = self._others(i, i, {*map(self._schedule.root, call.inputs), *call.outputs})
+        rest = self._others(i, i, {*map(self._lowered.root, call.inputs), *call.outputs})
         fitting = [c for k, c in enumerate(self._found[i]) if self._whole_peak(i, k, rest, limit) <= limit]
         if not fitting:
             return None
-        return Item(i, i, 0, min(c.instructions for c in fitting), tuple(fitting))
+        return Proposal(i, i, 0, min(c.instructions for c in fitting), tuple(fitting))
 
     def _whole_peak(self, i: int, k: int, rest: int, limit: int) -> int:
         """An upper bound of the bytes with kernel k; overlaps are looked for only where it takes them to meet the limit."""
-        call, candidate = self._schedule.calls[i], self._found[i][k]
-        root = self._schedule.root
+        call, candidate = self._lowered.calls[i], self._found[i][k]
+        root = self._lowered.root
         sizes = [t.type.nbytes for t in dict.fromkeys((*map(root, call.inputs), *call.outputs))]
         apart = rest + sum(sizes) + candidate.scratch
         if apart <= limit or rest + max(sizes) > limit:
@@ -109,10 +109,10 @@ class Items:
             self._wholes[i, k] = self._peak_of(i, i, replace(call, func=trial(candidate.lowered.func)))
         return self._wholes[i, k]
 
-    def _peak_of(self, first: int, last: int, call: LayerCall) -> int:
+    def _peak_of(self, first: int, last: int, call: CallLowered) -> int:
         """What the planner needs while a call runs in place of layers first .. last."""
-        root = self._schedule.root
-        tensors = list(dict.fromkeys((*(root(t) for t in call.inputs if t not in self._schedule.constants), *call.outputs)))
+        root = self._lowered.root
+        tensors = list(dict.fromkeys((*(root(t) for t in call.inputs if t not in self._lowered.constants), *call.outputs)))
         names = {t: f"t{k}" for k, t in enumerate(tensors)}
         scratch = [f"s{k}" for k in range(len(call.func.scratch))]
         keys = [names.get(root(t), "") for t in (*call.inputs, *call.outputs)] + scratch
@@ -143,7 +143,7 @@ class Items:
 
     # ---- cascades
 
-    def cascades(self, i: int, j: int, limit: int) -> list[Item]:
+    def cascades(self, i: int, j: int, limit: int) -> list[Proposal]:
         """Cascades of layers i .. j under the limit, each with its fastest kernels."""
         if not self._closed(i, j) or self._least_bytes(i, j) > limit:
             return []
@@ -154,7 +154,7 @@ class Items:
         chosen = (self._choose(i, j, base, chain, limit) for base, chain in self._bases[i, j].values() if base <= limit)
         return [item for item in chosen if item is not None]
 
-    def _add(self, i: int, j: int, styles: Sequence[Style]) -> tuple[int, Chain] | None:
+    def _add(self, i: int, j: int, styles: Sequence[StripeConfig]) -> tuple[int, StripePlan] | None:
         """Make the cascade with a style for each layer, and keep it."""
         style = (i, j, tuple(styles))
         if style not in self._made:
@@ -162,7 +162,7 @@ class Items:
         made = self._made[style]
         return None if made is None else self._bases[i, j].setdefault(made[0], made[1:])
 
-    def _make(self, i: int, j: int, styles: Sequence[Style]) -> tuple[Windows, int, Chain] | None:
+    def _make(self, i: int, j: int, styles: Sequence[StripeConfig]) -> tuple[Windows, int, StripePlan] | None:
         chain = make_chain(self.parts[i : j + 1], styles, self._fed)
         if chain is None or not self._admissible(chain):
             return None
@@ -171,7 +171,7 @@ class Items:
         windows = tuple((n.rows, sum(n.margins)) for n in chain.nest.nodes)
         return windows, self._base(i, j, chain), chain
 
-    def refine(self, item: Item, limit: int) -> bool:
+    def refine(self, item: Proposal, limit: int) -> bool:
         """Look for other styles that make a cascade faster under the limit; whether there are."""
         i, j = item.first, item.last
         styles, best, better = self._styles(item), item, True
@@ -186,16 +186,16 @@ class Items:
                         styles, best, better = trial, new, True
         return best is not item
 
-    def _styles(self, item: Item) -> list[Style]:
+    def _styles(self, item: Proposal) -> list[StripeConfig]:
         assert item.chain is not None
         nodes = {k: n for k, n in zip(item.chain.makers, item.chain.nest.nodes, strict=True) if k is not None}
-        return [Style(n.rows, any(link.wide for link in n.links)) for _, n in sorted(nodes.items())]
+        return [StripeConfig(n.rows, any(link.wide for link in n.links)) for _, n in sorted(nodes.items())]
 
     def _least_bytes(self, i: int, j: int) -> int:
         """A quick lower bound: what else lives, the larger of input and result, and the rows that every layer reads."""
         if (i, j) not in self._least:
             made = {p.outputs[0] for p in self.parts[i : j + 1]}
-            outside = {self._schedule.root(t) for p in self.parts[i : j + 1] for t in p.inputs} - made - {self._fed}
+            outside = {self._lowered.root(t) for p in self.parts[i : j + 1] for t in p.inputs} - made - {self._fed}
             rows: dict[TensorRef, int] = {}
             for part in self.parts[i + 1 : j + 1]:
                 assert part.form is not None
@@ -217,13 +217,13 @@ class Items:
         if any(p.form is None or len(p.outputs) != 1 for p in parts):
             return False
         inner = {p.outputs[0] for p in parts[:-1]}
-        return all(self._lives[t][1] <= j for t in inner) and not inner & set(self._schedule.views.values())
+        return all(self._lives[t][1] <= j for t in inner) and not inner & set(self._lowered.views.values())
 
-    def _admissible(self, chain: Chain) -> bool:
-        constants = self._schedule.constants
-        return all(t not in constants and self._schedule.root(t) is t for t in chain.externals)
+    def _admissible(self, chain: StripePlan) -> bool:
+        constants = self._lowered.constants
+        return all(t not in constants and self._lowered.root(t) is t for t in chain.externals)
 
-    def _base(self, i: int, j: int, chain: Chain) -> int:
+    def _base(self, i: int, j: int, chain: StripePlan) -> int:
         """Peak without the row kernels' scratch."""
         nest, externals = chain.nest, chain.externals
         offsets, total = place_windows(nest)
@@ -248,7 +248,7 @@ class Items:
             self._rows[key] = _weighed(self._lower(row_variant(part.func, part.form, node.rows, wide), f"rows_{layer}"))
         return self._rows[key]
 
-    def _choose(self, i: int, j: int, base: int, chain: Chain, limit: int) -> Item | None:
+    def _choose(self, i: int, j: int, base: int, chain: StripePlan, limit: int) -> Proposal | None:
         """The fastest kernels whose scratch finds room under the limit."""
         kernels, total = [], _overhead(chain)
         for n, k in enumerate(chain.makers):
@@ -265,7 +265,7 @@ class Items:
             best = min(fitting, key=lambda c: (c.instructions, c.scratch, c.constants))
             kernels.append(best)
             total += (best.instructions + CALL_INSTRUCTIONS) * (node.height // node.rows)
-        return Item(i, j, base + max(scratch_bytes(c.lowered.func) for c in kernels), total, tuple(kernels), chain)
+        return Proposal(i, j, base + max(scratch_bytes(c.lowered.func) for c in kernels), total, tuple(kernels), chain)
 
 
 def _planned(buffers: Sequence[BufferInfo], allowed: dict[tuple[str, str], Conflict]) -> int:
@@ -285,7 +285,7 @@ def _weighed(found: Sequence[Candidate]) -> tuple[Candidate, ...]:
     return tuple(replace(c, instructions=int(PORTABLE * c.instructions)) if c.kernel.startswith("generic.") else c for c in found)
 
 
-def _overhead(chain: Chain) -> int:
+def _overhead(chain: StripePlan) -> int:
     """Instructions of moving rows."""
     total, nest = 0, chain.nest
     for n, node in enumerate(nest.nodes):
@@ -299,19 +299,19 @@ def _overhead(chain: Chain) -> int:
     return total
 
 
-def _lives(schedule: Schedule) -> dict[TensorRef, tuple[int, int]]:
+def _lives(lowered: LoweredModule) -> dict[TensorRef, tuple[int, int]]:
     """First and last call of each tensor that takes memory."""
-    end = len(schedule.calls)
-    lives = {t: (-1, -1) for t in schedule.inputs}
-    for i, call in enumerate(schedule.calls):
+    end = len(lowered.calls)
+    lives = {t: (-1, -1) for t in lowered.inputs}
+    for i, call in enumerate(lowered.calls):
         for t in call.outputs:
             lives[t] = (i, i)
         for t in (*call.inputs, *call.outputs):
-            root = schedule.root(t)
+            root = lowered.root(t)
             if root in lives:
                 lives[root] = lives[root][0], i
-    for t in schedule.outputs:
-        root = schedule.root(t)
+    for t in lowered.outputs:
+        root = lowered.root(t)
         if root in lives:
             lives[root] = lives[root][0], end
     return lives

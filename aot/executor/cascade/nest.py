@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from aot.executor.cascade.rows import Rows
+from aot.executor.cascade.rows import RowPropagator
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Link:
     `row_bytes`: of a row of the external tensor.  `wide`: rows are read with the node's margins.
     """
 
-    rows: Rows
+    rows: RowPropagator
     node: int | None = None
     external: int = -1
     row_bytes: int = 0
@@ -101,7 +101,7 @@ class Nest:
         yield n, first
 
 
-def reading(node: Node, source: int) -> Rows:
+def reading(node: Node, source: int) -> RowPropagator:
     """How a node reads the node that it drives (the link that looks furthest ahead)."""
     return max((k.rows for k in node.links if k.node == source), key=lambda r: r.first(0) + r.window(node.rows))
 

@@ -17,7 +17,7 @@ from aot.relay.expr import Call, Constant, Expr, Function, Var, call, post_order
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowPropagator:
     """Output row y reads the `extent` input rows from y * stride // repeat - before on; one of stride and repeat is 1.
 
     Rows outside the image have all elements `fill` (None: there are no such rows), as have the columns outside that the
@@ -47,9 +47,9 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class RowForm:
-    """How a group reads its parameters, one Rows each."""
+    """How a group reads its parameters, one RowPropagator each."""
 
-    inputs: tuple[Rows, ...]
+    inputs: tuple[RowPropagator, ...]
 
     @property
     def granule(self) -> int:
@@ -64,7 +64,7 @@ def row_form(func: Function) -> RowForm | None:
     """
     if not all(_is_image(e.type) for e in (*func.params, func.body)):
         return None
-    found: dict[int, Rows] = {}
+    found: dict[int, RowPropagator] = {}
     windowed: set[int] = set()
     for expr in post_order(func.body):
         if isinstance(expr, (Var, Constant)):
@@ -83,13 +83,13 @@ def row_form(func: Function) -> RowForm | None:
         windowed.add(id(expr))
     if len(windowed) > 1 or not _windows_alone(func, found):
         return None
-    return RowForm(tuple(found.get(id(v), Rows()) for v in func.params))
+    return RowForm(tuple(found.get(id(v), RowPropagator()) for v in func.params))
 
 
 def row_variant(func: Function, form: RowForm, rows: int, wide: Sequence[bool] = ()) -> Function:
     """`func` for `rows` output rows at a time: inputs [1, window, W, C], no vertical padding.
 
-    Where `wide` says so of an input, its rows come with the columns outside (`Rows.sides`), and there is no padding at all.
+    Where `wide` says so of an input, its rows come with the columns outside (`RowPropagator.sides`), without padding.
     """
     params, widened = [], False
     for k, (v, r) in enumerate(zip(func.params, form.inputs, strict=True)):
@@ -131,7 +131,7 @@ def _is_elementwise(expr: Call) -> bool:
     return len(shape) == 4
 
 
-def _windows_alone(func: Function, windows: Mapping[int, Rows]) -> bool:
+def _windows_alone(func: Function, windows: Mapping[int, RowPropagator]) -> bool:
     """Whether a parameter that is read through a window is read in no other way."""
     reads = [id(a) for e in post_order(func.body) if isinstance(e, Call) for a in e.args]
     return all(reads.count(v) == 1 for v in windows)
@@ -140,47 +140,47 @@ def _windows_alone(func: Function, windows: Mapping[int, Rows]) -> bool:
 # ---- windows of the operators
 
 
-def _layer(expr: Call) -> Rows | None:
+def _layer(expr: Call) -> RowPropagator | None:
     kernel = tensor_type(expr.args[1]).shape[1]
     top, left, bottom, right = expr.attrs.padding
     reach, value = (kernel - 1) * expr.attrs.dilation[0] + 1, expr.attrs.pad_value
-    return _clean(expr, Rows(reach, expr.attrs.strides[0], top, fill=value, sides=(left, right), edge=value), bottom)
+    return _clean(expr, RowPropagator(reach, expr.attrs.strides[0], top, fill=value, sides=(left, right), edge=value), bottom)
 
 
-def _max_pool(expr: Call) -> Rows | None:
+def _max_pool(expr: Call) -> RowPropagator | None:
     top, left, bottom, right = expr.attrs.padding
     fill = lowest(tensor_type(expr).dtype)
-    rows = Rows(expr.attrs.pool_size[0], expr.attrs.strides[0], top, fill=fill, sides=(left, right), edge=fill)
+    rows = RowPropagator(expr.attrs.pool_size[0], expr.attrs.strides[0], top, fill=fill, sides=(left, right), edge=fill)
     return _clean(expr, rows, bottom)
 
 
-def _avg_pool(expr: Call) -> Rows | None:
+def _avg_pool(expr: Call) -> RowPropagator | None:
     """A mean counts the rows inside the image only, so there may be none outside."""
     top, _, bottom, _ = expr.attrs.padding
-    rows = _clean(expr, Rows(expr.attrs.pool_size[0], expr.attrs.strides[0], top, fill=0), bottom)
+    rows = _clean(expr, RowPropagator(expr.attrs.pool_size[0], expr.attrs.strides[0], top, fill=0), bottom)
     return rows if rows is not None and rows.fill is None else None
 
 
-def _pad(expr: Call) -> Rows | None:
+def _pad(expr: Call) -> RowPropagator | None:
     (_, (top, bottom), _, _) = expr.attrs.pad_width
-    return _clean(expr, Rows(before=top, fill=expr.attrs.pad_value), bottom)
+    return _clean(expr, RowPropagator(before=top, fill=expr.attrs.pad_value), bottom)
 
 
-def _resize(expr: Call) -> Rows | None:
+def _resize(expr: Call) -> RowPropagator | None:
     """A whole number of equal rows for each input row."""
     rows, height = expr.attrs.rows, tensor_type(expr.args[0]).shape[1]
     factor = len(rows) // height
-    return Rows(repeat=factor) if rows == tuple(i // factor for i in range(height * factor)) and factor else None
+    return RowPropagator(repeat=factor) if rows == tuple(i // factor for i in range(height * factor)) and factor else None
 
 
-def _clean(expr: Call, rows: Rows, after: int) -> Rows:
+def _clean(expr: Call, rows: RowPropagator, after: int) -> RowPropagator:
     """`fill` only where a window really leaves the image."""
     height, out = tensor_type(expr.args[0]).shape[1], tensor_type(expr).shape[1]
     last = rows.first(out - 1) + rows.extent - 1
     return rows if rows.before > 0 or (after > 0 and last >= height) else replace(rows, fill=None)
 
 
-_WINDOWS: Mapping[str, Callable[[Call], Rows | None]] = {
+_WINDOWS: Mapping[str, Callable[[Call], RowPropagator | None]] = {
     "nn.conv2d": _layer,
     "nn.depthwise_conv2d": _layer,
     "nn.max_pool2d": _max_pool,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from aot.errors import Problem, UsageError
 from aot.executor.cascade.chain import Part
 from aot.executor.cascade.emit import FEED, Work, emit
-from aot.executor.cascade.items import Item, Items
-from aot.executor.schedule import Callee, LayerCall, Schedule
+from aot.executor.cascade.items import Items, Proposal
+from aot.executor.lowered import Callee, CallLowered, LoweredModule
 from aot.executor.select.selection import Candidate
 from aot.topi.strategy import Lowered
 
@@ -35,15 +35,15 @@ STEP = 64
 """Bytes to which the limit is searched."""
 
 
-def cover(items: Items, limit: int) -> list[Item] | None:
+def cover(items: Items, limit: int) -> list[Proposal] | None:
     """Items that cover all layers under the limit with the fewest instructions; None where there are none."""
     n = len(items.parts)
     wholes = [items.whole(i, limit) for i in range(n)]
     settled = [w is not None and w.instructions == items.fastest(i) for i, w in enumerate(wholes)]
     cost: list[int | None] = [0] + [None] * n
-    taken: list[Item | None] = [None] * (n + 1)
+    taken: list[Proposal | None] = [None] * (n + 1)
 
-    def offer(item: Item) -> None:
+    def offer(item: Proposal) -> None:
         before, known = cost[item.first], cost[item.last + 1]
         if before is not None and (known is None or before + item.instructions < known):
             cost[item.last + 1], taken[item.last + 1] = before + item.instructions, item
@@ -60,7 +60,7 @@ def cover(items: Items, limit: int) -> list[Item] | None:
                     offer(item)
     if cost[n] is None:
         return None
-    found: list[Item] = []
+    found: list[Proposal] = []
     while n:
         last = taken[n]
         assert last is not None
@@ -69,7 +69,7 @@ def cover(items: Items, limit: int) -> list[Item] | None:
     return found
 
 
-def best_cover(items: Items, limit: int) -> list[Item] | None:
+def best_cover(items: Items, limit: int) -> list[Proposal] | None:
     """As `cover`, with the styles of the cascades in it refined until nothing gets faster."""
     found = cover(items, limit)
     while found is not None and any([items.refine(item, limit) for item in found if item.chain is not None]):
@@ -77,11 +77,11 @@ def best_cover(items: Items, limit: int) -> list[Item] | None:
     return found
 
 
-def cost_of(found: Sequence[Item]) -> int:
+def cost_of(found: Sequence[Proposal]) -> int:
     return sum(item.instructions for item in found)
 
 
-def smallest(items: Items, high: int, *, most: int | None) -> list[Item]:
+def smallest(items: Items, high: int, *, most: int | None) -> list[Proposal]:
     """The cover of at most `most` instructions under the least limit, within STEP bytes; `high` must be enough."""
     low, best = 0, cover(items, high)
     assert best is not None, "whole layers fit into the sum of everything"
@@ -97,19 +97,19 @@ def smallest(items: Items, high: int, *, most: int | None) -> list[Item]:
     return best
 
 
-def build_cascade(schedule: Schedule, item: Item, parts: Sequence[Part], *, fed: bool) -> tuple[LayerCall, Candidate]:
+def build_cascade(lowered: LoweredModule, item: Proposal, parts: Sequence[Part], *, fed: bool) -> tuple[CallLowered, Candidate]:
     """The call that takes the place of the item's layers, and the one kernel that it can have."""
     assert item.chain is not None
     chain = item.chain
     kernels = iter(item.kernels)
     work = [Work(t) if k is None else Work(t, next(kernels).lowered) for k, t in zip(chain.makers, chain.types, strict=True)]
-    calls = schedule.calls[item.first : item.last + 1]
+    calls = lowered.calls[item.first : item.last + 1]
     span = calls[-1].span
     types = [t.type for t in chain.externals]
     cascade = emit(chain.nest, work, types, name=f"cascade_{item.first}", span=span, fed=fed)
     func = cascade.func
     feed = (FEED.format(f"cascade_{item.first}"), *chain.nest.arrivals()) if fed else None
-    call = LayerCall(
+    call = CallLowered(
         func, chain.externals, calls[-1].outputs, cascade.constants, span=span,
         ops=tuple(sorted({op for c in calls for op in c.ops})), callees={k: Callee(f) for k, f in cascade.callees.items()},
         feed=feed,
@@ -128,28 +128,28 @@ def build_cascade(schedule: Schedule, item: Item, parts: Sequence[Part], *, fed:
     return call, candidate
 
 
-def use_cascades(schedule: Schedule, items: Items, limits: Limits) -> tuple[Schedule, list[Sequence[Candidate]]] | None:
-    """The schedule with cascades where they pay, and for each of its calls the kernels that may be chosen.
+def use_cascades(lowered: LoweredModule, items: Items, limits: Limits) -> tuple[LoweredModule, list[Sequence[Candidate]]] | None:
+    """The lowered module with cascades where they pay, and for each of its calls the kernels that may be chosen.
 
     With a budget: the fewest instructions within it, None where nothing fits.  E5054 where the model cannot be fed by rows.
     """
     if cover(items, items.everything) is None:
-        where = schedule.inputs[0].name
+        where = lowered.inputs[0].name
         raise UsageError(Problem("E5054", f"the layers that read {where} cannot run row by row, so it cannot be fed so", where))
     if limits.budget is None and limits.small:
-        chosen: list[Item] | None = smallest(items, items.everything, most=limits.most)
+        chosen: list[Proposal] | None = smallest(items, items.everything, most=limits.most)
     else:
         chosen = best_cover(items, items.everything if limits.budget is None else limits.budget)
     if chosen is None:
         return None
-    calls: list[LayerCall] = []
+    calls: list[CallLowered] = []
     kernels: list[Sequence[Candidate]] = []
     for item in chosen:
         if item.chain is None:
-            calls.append(schedule.calls[item.first])
+            calls.append(lowered.calls[item.first])
             kernels.append(item.kernels)
         else:
-            call, candidate = build_cascade(schedule, item, items.parts, fed=items.fed and item.first == 0)
+            call, candidate = build_cascade(lowered, item, items.parts, fed=items.fed and item.first == 0)
             calls.append(call)
             kernels.append([candidate])
-    return replace(schedule, calls=tuple(calls)), kernels
+    return replace(lowered, calls=tuple(calls)), kernels

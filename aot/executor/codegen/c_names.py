@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aot.executor.schedule import Schedule, TensorRef
+from aot.executor.lowered import LoweredModule, TensorRef
 from aot.support.names import NameSupply, c_identifier
 
 
@@ -16,8 +16,8 @@ class Names:
     outputs: tuple[str, ...]
 
     @staticmethod
-    def of(schedule: Schedule) -> Names:
-        return Names(_unique(schedule.inputs, "input"), _unique(schedule.outputs, "output"))
+    def of(lowered: LoweredModule) -> Names:
+        return Names(_unique(lowered.inputs, "input"), _unique(lowered.outputs, "output"))
 
 
 def _unique(tensors: tuple[TensorRef, ...], default: str) -> tuple[str, ...]:

@@ -16,29 +16,29 @@ from aot.executor.codegen.link import function_table, named_functions
 from aot.executor.codegen.lower_main import Main, aot_lower_main
 from aot.executor.codegen.metadata import BuildInfo, make_metadata
 from aot.executor.codegen.params import merge_constants
+from aot.executor.lowered import LoweredModule, TensorRef
 from aot.executor.plan.accesses import place_constants
-from aot.executor.plan.layout import Io, Layout, Place
-from aot.executor.plan.planned import Planned, plan_schedule
-from aot.executor.schedule import Schedule, TensorRef
+from aot.executor.plan.planned import Planned, plan_lowered
+from aot.executor.plan.storage_map import Io, StorageInfo, StorageMap
 from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.ir.transform import Pass
 from aot.support.dtype import numpy_dtype
-from aot.target.source_module import ConstArray, NamedFunc
+from aot.target.source_module import NamedFunc, Param
 from aot.target.target import Target
 from aot.tir.builtin import BUILTINS
 from aot.tir.interpreter import OnCall, run_module
 
 
 @dataclass(frozen=True, slots=True)
-class Executable:
+class LoweredOutput:
     """All that the executor knows of a compiled model; `artifact` is what users get, `main` and `functions` the same as TIR."""
 
-    schedule: Schedule
-    layout: Layout
+    lowered: LoweredModule
+    layout: StorageMap
     layers: tuple[Layer, ...]
     functions: tuple[NamedFunc, ...]
-    arrays: tuple[ConstArray, ...]
+    arrays: tuple[Param, ...]
     main: Main
     artifact: Artifact
 
@@ -64,41 +64,41 @@ class Executable:
         return outputs
 
 
-def compile_schedule(schedule: Schedule, *, target: Target, io: Io = "arena", info: BuildInfo | None = None) -> Executable:
+def compile_lowered(lowered: LoweredModule, *, target: Target, io: Io = "arena", info: BuildInfo | None = None) -> LoweredOutput:
     """Plan memory and emit the model.
 
-    Raises E9001 for a schedule that contradicts itself and E9005 for a plan that the verifier refuses.
+    Raises E9001 for a lowered module that contradicts itself and E9005 for a plan that the verifier refuses.
     """
-    return emit(plan_schedule(schedule, io), target=target, info=info or BuildInfo())
+    return emit(plan_lowered(lowered, io), target=target, info=info or BuildInfo())
 
 
-def emit(planned: Planned, *, target: Target, info: BuildInfo) -> Executable:
+def emit(planned: Planned, *, target: Target, info: BuildInfo) -> LoweredOutput:
     """Merge equal functions and constants, and write the C files and the metadata."""
-    schedule, layout = planned.schedule, planned.layout
-    functions, names = named_functions(schedule, target)
-    arrays, constants, tensors = merge_constants(schedule)
-    arrays = place_constants(arrays, schedule, constants, schedule.pooling)
+    lowered, layout = planned.lowered, planned.layout
+    functions, names = named_functions(lowered, target)
+    arrays, constants, tensors = merge_constants(lowered)
+    arrays = place_constants(arrays, lowered, constants, lowered.pooling)
     layers = tuple(
         Layer(
             call,
             names[i],
             constants[i],
-            tuple(_place(schedule, layout, t, tensors) for t in call.inputs),
-            tuple(_place(schedule, layout, t, tensors) for t in call.outputs),
+            tuple(_place(lowered, layout, t, tensors) for t in call.inputs),
+            tuple(_place(lowered, layout, t, tensors) for t in call.outputs),
             layout.scratch[i],
         )
-        for i, call in enumerate(schedule.calls)
+        for i, call in enumerate(lowered.calls)
     )
     layout = replace(layout, copies=tuple((_array_place(p, tensors), k) for p, k in layout.copies))
     kernels = function_table(functions)
-    main = aot_lower_main(schedule, layout=layout, layers=layers, arrays=arrays, functions=kernels)
-    _show(IRModule(kernels, schedule.name), main)
-    c_names = Names.of(schedule)
-    metadata = make_metadata(schedule, layout=layout, layers=layers, arrays=arrays, names=c_names, target=target, info=info)
-    program = Program(schedule, layout, layers, functions, arrays, c_names, main)
+    main = aot_lower_main(lowered, layout=layout, layers=layers, arrays=arrays, functions=kernels)
+    _show(IRModule(kernels, lowered.name), main)
+    c_names = Names.of(lowered)
+    metadata = make_metadata(lowered, layout=layout, layers=layers, arrays=arrays, names=c_names, target=target, info=info)
+    program = Program(lowered, layout, layers, functions, arrays, c_names, main)
     files = interface_files(program, target=target, metadata=metadata)
-    artifact = Artifact(schedule.name, files, metadata, make_graph(schedule, layers, arrays=arrays, tensors=tensors))
-    return Executable(schedule, layout, layers, functions, arrays, main, artifact)
+    artifact = Artifact(lowered.name, files, metadata, make_graph(lowered, layers, arrays=arrays, tensors=tensors))
+    return LoweredOutput(lowered, layout, layers, functions, arrays, main, artifact)
 
 
 def _show(kernels: IRModule, main: Main) -> None:
@@ -108,11 +108,11 @@ def _show(kernels: IRModule, main: Main) -> None:
     Pass("aot_lower_main", lambda module, _context: replace(module, functions=functions), required=True)(kernels)
 
 
-def _place(schedule: Schedule, layout: Layout, tensor: TensorRef, tensors: Sequence[int]) -> Place:
-    root, offset = schedule.place_in_root(tensor)
+def _place(lowered: LoweredModule, layout: StorageMap, tensor: TensorRef, tensors: Sequence[int]) -> StorageInfo:
+    root, offset = lowered.place_in_root(tensor)
     return replace(_array_place(layout.places[root], tensors), offset=offset)
 
 
-def _array_place(place: Place, tensors: Sequence[int]) -> Place:
+def _array_place(place: StorageInfo, tensors: Sequence[int]) -> StorageInfo:
     """A constant tensor's place, with the number of its array for the number of the tensor."""
     return replace(place, index=tensors[place.index]) if place.where == "const" else place

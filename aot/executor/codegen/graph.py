@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from aot.executor.codegen.layer import Layer
-from aot.executor.schedule import LayerCall, Schedule, TensorRef
+from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.support.text import printable
-from aot.target.source_module import ConstArray
+from aot.target.source_module import Param
 
 SCHEMA = "aot-graph/1"
 
 
 def make_graph(
-    schedule: Schedule, layers: Sequence[Layer], *, arrays: Sequence[ConstArray], tensors: Sequence[int]
+    lowered: LoweredModule, layers: Sequence[Layer], *, arrays: Sequence[Param], tensors: Sequence[int]
 ) -> dict[str, Any]:
     """Nodes in the order of execution, tensors, and storage: one for each tensor that is not a view of another.
 
     The plan of the workspace is not in it, so that a run of the graph is an independent check of that plan.  `tensors` are the
     numbers of the constant tensors' arrays.
     """
-    table = _Tensors(schedule, arrays, tensors)
+    table = _Tensors(lowered, arrays, tensors)
     nodes: list[dict[str, Any]] = [
-        {"op": "input", "name": printable(t.name, limit=200), "outputs": [table.number(t)]} for t in schedule.inputs
+        {"op": "input", "name": printable(t.name, limit=200), "outputs": [table.number(t)]} for t in lowered.inputs
     ]
     for i, layer in enumerate(layers):
         call = layer.call
@@ -45,25 +45,25 @@ def make_graph(
         )
     return {
         "schema": SCHEMA,
-        "name": schedule.name,
+        "name": lowered.name,
         "nodes": nodes,
-        "arg_nodes": list(range(len(schedule.inputs))),
-        "heads": [table.number(t) for t in schedule.outputs],
+        "arg_nodes": list(range(len(lowered.inputs))),
+        "heads": [table.number(t) for t in lowered.outputs],
         "tensors": table.rows,
         "storage": table.sizes,
     }
 
 
-def _scalars(call: LayerCall) -> list[dict[str, Any]]:
+def _scalars(call: CallLowered) -> list[dict[str, Any]]:
     return [{"dtype": v.dtype, "value": value} for v, value in zip(call.emitted.scalars, call.scalars, strict=True)]
 
 
 class _Tensors:
     """Numbers tensors and storage as they are met."""
 
-    def __init__(self, schedule: Schedule, arrays: Sequence[ConstArray], constants: Sequence[int]) -> None:
-        self._schedule = schedule
-        self._constants = {t: arrays[k].name for t, k in zip(schedule.constants, constants, strict=True)}
+    def __init__(self, lowered: LoweredModule, arrays: Sequence[Param], constants: Sequence[int]) -> None:
+        self._lowered = lowered
+        self._constants = {t: arrays[k].name for t, k in zip(lowered.constants, constants, strict=True)}
         self._numbers: dict[TensorRef, int] = {}
         self._storage: dict[TensorRef, int] = {}
         self.rows: list[dict[str, Any]] = []
@@ -72,7 +72,7 @@ class _Tensors:
     def number(self, tensor: TensorRef) -> int:
         """The index of a tensor's row."""
         if tensor not in self._numbers:
-            root, offset = self._schedule.place_in_root(tensor)
+            root, offset = self._lowered.place_in_root(tensor)
             constant = self._constants.get(root)
             self._numbers[tensor] = len(self.rows)
             self.rows.append(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aot.executor.plan.layout import Place
-from aot.executor.schedule import LayerCall
+from aot.executor.lowered import CallLowered
+from aot.executor.plan.storage_map import StorageInfo
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     """A call with what was decided for it: the function's C name, its constants by array index, and where its operands are."""
 
-    call: LayerCall
+    call: CallLowered
     function: str
     constants: tuple[int, ...]
-    inputs: tuple[Place, ...]
-    outputs: tuple[Place, ...]
+    inputs: tuple[StorageInfo, ...]
+    outputs: tuple[StorageInfo, ...]
     scratch: tuple[str, ...]

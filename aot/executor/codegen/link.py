@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from aot.executor.schedule import Callee, Schedule
+from aot.executor.lowered import Callee, LoweredModule
 from aot.support.names import NameSupply, c_identifier
 from aot.target.codegen_c import canonical
 from aot.target.source_module import NamedFunc
@@ -16,7 +16,7 @@ from aot.tir.functor import has_calls
 from aot.tir.stmt import CallPrim, For, If, Stmt
 
 
-def named_functions(schedule: Schedule, target: Target) -> tuple[tuple[NamedFunc, ...], list[str]]:
+def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[NamedFunc, ...], list[str]]:
     """Each different function once, and the name for each call: `<model>_<kernel>_<first layer>`."""
     supply = NameSupply()
     by_text: dict[tuple[str, str], str] = {}
@@ -31,14 +31,14 @@ def named_functions(schedule: Schedule, target: Target) -> tuple[tuple[NamedFunc
             key = (func.attrs.opt, canonical(func, target))
             name = by_text.get(key)
             if name is None:
-                name = by_text[key] = supply.fresh(f"{schedule.name}_{kernel_word(func)}_{i}")
+                name = by_text[key] = supply.fresh(f"{lowered.name}_{kernel_word(func)}_{i}")
                 functions.append(NamedFunc(name, func))
             by_identity[id(func)] = name
         users.setdefault(name, []).append(i)
         return name
 
     names = []
-    for i, call in enumerate(schedule.calls):
+    for i, call in enumerate(lowered.calls):
         func = call.emitted
         if call.callees:
             table: dict[str, tuple[str, Callee]] = {}

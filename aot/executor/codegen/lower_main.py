@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from aot.errors import internal
 from aot.executor.codegen.layer import Layer
-from aot.executor.plan.layout import Layout, Place
-from aot.executor.schedule import Schedule
+from aot.executor.lowered import LoweredModule
+from aot.executor.plan.storage_map import StorageInfo, StorageMap
 from aot.support.dtype import itemsize
-from aot.target.source_module import ConstArray
+from aot.target.source_module import Param
 from aot.tir.buffer import Buffer
 from aot.tir.builtin import COPY, MOVE
 from aot.tir.expr import Expr, Imm, Var
@@ -55,11 +55,11 @@ class Main:
 
 
 def aot_lower_main(
-    schedule: Schedule,
+    lowered: LoweredModule,
     *,
-    layout: Layout,
+    layout: StorageMap,
     layers: Sequence[Layer],
-    arrays: Sequence[ConstArray],
+    arrays: Sequence[Param],
     functions: Mapping[str, PrimFunc],
 ) -> Main:
     """The main function as TIR: copies of the inputs into the workspace, a CallPrim for each layer, copies of the results out.
@@ -68,22 +68,22 @@ def aot_lower_main(
     """
     buffers = MainBuffers(
         Buffer("workspace", (layout.plan.size,), "uint8", "arena", 16),
-        tuple(Buffer(f"input_{i}", t.type.shape, t.type.dtype) for i, t in enumerate(schedule.inputs)),
-        tuple(Buffer(f"output_{i}", t.type.shape, t.type.dtype) for i, t in enumerate(schedule.outputs)),
+        tuple(Buffer(f"input_{i}", t.type.shape, t.type.dtype) for i, t in enumerate(lowered.inputs)),
+        tuple(Buffer(f"output_{i}", t.type.shape, t.type.dtype) for i, t in enumerate(lowered.outputs)),
         tuple(Buffer(a.name, (a.data.size,), a.dtype, "const", a.align) for a in arrays),
     )
     body: list[Stmt] = []
     if layout.io == "arena":
-        for i, tensor in enumerate(schedule.inputs):
-            body += _copy(buffers, layout, Place("input", index=i), layout.places[tensor], size=tensor.type.nbytes)
+        for i, tensor in enumerate(lowered.inputs):
+            body += _copy(buffers, layout, StorageInfo("input", index=i), layout.places[tensor], size=tensor.type.nbytes)
     body += [_call(buffers, layout, layer, i) for i, layer in enumerate(layers)]
     for place, k in layout.copies:
-        body += _copy(buffers, layout, place, layout.output_slots[k], size=schedule.outputs[k].type.nbytes, name=MOVE)
+        body += _copy(buffers, layout, place, layout.output_slots[k], size=lowered.outputs[k].type.nbytes, name=MOVE)
     if layout.io == "arena":
         for k, slot in enumerate(layout.output_slots):
-            body += _copy(buffers, layout, slot, Place("output", index=k), size=schedule.outputs[k].type.nbytes)
+            body += _copy(buffers, layout, slot, StorageInfo("output", index=k), size=lowered.outputs[k].type.nbytes)
     run = PrimFunc(
-        f"{schedule.name}_run", buffers.inputs, buffers.outputs, tuple(body), buffers.arrays, (buffers.workspace,), (),
+        f"{lowered.name}_run", buffers.inputs, buffers.outputs, tuple(body), buffers.arrays, (buffers.workspace,), (),
         FuncAttrs("main", macs=sum(layer.call.func.attrs.macs for layer in layers)),
     )  # fmt: skip
     return _with_feeding(Main(buffers, run), layers, functions)
@@ -112,7 +112,7 @@ def _with_feeding(main: Main, layers: Sequence[Layer], functions: Mapping[str, P
     return Main(replace(main.buffers, row=row), main.run, Feeding(take, end, feed[1], feed[2], type_.shape[1]))
 
 
-def _base(buffers: MainBuffers, layout: Layout, place: Place) -> tuple[Buffer, int]:
+def _base(buffers: MainBuffers, layout: StorageMap, place: StorageInfo) -> tuple[Buffer, int]:
     """Buffer and byte offset of a place."""
     match place.where:
         case "workspace":
@@ -126,7 +126,7 @@ def _base(buffers: MainBuffers, layout: Layout, place: Place) -> tuple[Buffer, i
 
 
 def _copy(
-    buffers: MainBuffers, layout: Layout, source: Place, target: Place, *, size: int, name: str = COPY
+    buffers: MainBuffers, layout: StorageMap, source: StorageInfo, target: StorageInfo, *, size: int, name: str = COPY
 ) -> list[Stmt]:  # fmt: skip
     """A call that copies `size` bytes; none where they are there already."""
     if source == target:
@@ -138,11 +138,11 @@ def _copy(
     return [CallPrim(name, (*regions, Imm(size, "uint32")))]
 
 
-def _call(buffers: MainBuffers, layout: Layout, layer: Layer, index: int) -> CallPrim:
+def _call(buffers: MainBuffers, layout: StorageMap, layer: Layer, index: int) -> CallPrim:
     func = layer.call.func
     places = [*layer.inputs, *layer.outputs]
-    places += [Place("const", index=k) for k in layer.constants]
-    places += [Place("workspace", key) for key in layer.scratch]
+    places += [StorageInfo("const", index=k) for k in layer.constants]
+    places += [StorageInfo("workspace", key) for key in layer.scratch]
     operands: list[Region | Expr] = []
     for buffer, place in zip(func.buffers, places, strict=True):
         base, offset = _base(buffers, layout, place)

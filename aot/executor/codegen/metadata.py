@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aot.executor.codegen.c_names import Names
+from aot.executor.lowered import LoweredModule, TensorRef
 from aot.executor.plan.bounds import Bounds
-from aot.executor.plan.layout import Layout
-from aot.executor.schedule import Schedule, TensorRef
+from aot.executor.plan.storage_map import StorageMap
 from aot.ir.type import TensorType
 from aot.memory.bounds import liveness_bound
 from aot.support.dtype import ctype
 from aot.support.text import printable
-from aot.target.source_module import ConstArray
+from aot.target.source_module import Param
 from aot.target.target import Target
 from aot.version import __version__
 
@@ -44,11 +44,11 @@ class BuildInfo:
 
 
 def make_metadata(
-    schedule: Schedule,
+    lowered: LoweredModule,
     *,
-    layout: Layout,
+    layout: StorageMap,
     layers: Sequence[Layer],
-    arrays: Sequence[ConstArray],
+    arrays: Sequence[Param],
     names: Names,
     target: Target,
     info: BuildInfo,
@@ -57,7 +57,7 @@ def make_metadata(
     return {
         "schema": SCHEMA,
         "tool": {"name": "aot", "version": __version__},
-        "name": schedule.name,
+        "name": lowered.name,
         "model": {"sha256": info.model_sha256, "file": info.model_file},
         "target": {"cpu": target.name, "features": sorted(target.features)},
         "oracle": info.oracle,
@@ -68,12 +68,12 @@ def make_metadata(
         "inputs": [
             {**row, **info.input_values.get(i, {})}
             for i, row in enumerate(
-                _tensors(schedule.inputs, names.inputs, [layout.aligns[schedule.root(t)] for t in schedule.inputs])
+                _tensors(lowered.inputs, names.inputs, [layout.aligns[lowered.root(t)] for t in lowered.inputs])
             )
         ],
-        "outputs": _tensors(schedule.outputs, names.outputs, [layout.aligns[schedule.root(t)] for t in schedule.outputs]),
+        "outputs": _tensors(lowered.outputs, names.outputs, [layout.aligns[lowered.root(t)] for t in lowered.outputs]),
         "workspace": _workspace(layout, info.bounds),
-        "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(schedule, arrays)},
+        "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(lowered, arrays)},
         "macs": sum(layer.call.func.attrs.macs for layer in layers),
         "macs_nominal": info.macs_nominal,
         "layers": [_layer(i, layer, arrays) for i, layer in enumerate(layers)],
@@ -89,10 +89,10 @@ def _feed(layers: Sequence[Layer]) -> dict[str, Any]:
     return {"feed": {"rows": type_.shape[1], "row_size": type_.nbytes // type_.shape[1]}}
 
 
-def _constant_pools(schedule: Schedule, arrays: Sequence[ConstArray]) -> list[dict[str, Any]]:
+def _constant_pools(lowered: LoweredModule, arrays: Sequence[Param]) -> list[dict[str, Any]]:
     """The pools in flash with the arrays that lie there."""
     rows = []
-    for p in schedule.pooling.constants:
+    for p in lowered.pooling.constants:
         inside = [a for a in arrays if a.section == f".rodata.aot_pool_{p.name}"]
         row = {"name": p.name, "size": p.size, "address": p.address, "speed": p.speed, "arrays": [a.name for a in inside]}
         rows.append(row | {"used": sum(a.data.nbytes + a.align - 1 for a in inside)})
@@ -124,7 +124,7 @@ def _quant(type_: TensorType) -> dict[str, Any]:
     return {"scale": quant.scale[0], "zero_point": quant.zero_point[0]}
 
 
-def _workspace(layout: Layout, bounds: Bounds | None) -> dict[str, Any]:
+def _workspace(layout: StorageMap, bounds: Bounds | None) -> dict[str, Any]:
     """The plan with its bounds: of whole tensors, of rows (inputs resident; fed row by row), and of this plan's own buffers."""
     plan = layout.plan
     buffers = [
@@ -155,7 +155,7 @@ def _workspace(layout: Layout, bounds: Bounds | None) -> dict[str, Any]:
     }
 
 
-def _layer(index: int, layer: Layer, arrays: Sequence[ConstArray]) -> dict[str, Any]:
+def _layer(index: int, layer: Layer, arrays: Sequence[Param]) -> dict[str, Any]:
     call = layer.call
     result = call.outputs[0]
     return {
@@ -178,7 +178,7 @@ def _layer(index: int, layer: Layer, arrays: Sequence[ConstArray]) -> dict[str, 
     }
 
 
-def _array_names(layer: Layer, arrays: Sequence[ConstArray]) -> list[str]:
+def _array_names(layer: Layer, arrays: Sequence[Param]) -> list[str]:
     """C names of the constants that the layer reads: its own, and operands that are constants."""
     operands = [place.index for place in layer.inputs if place.where == "const"]
     return [arrays[k].name for k in dict.fromkeys([*layer.constants, *operands])]

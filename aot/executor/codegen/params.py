@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aot.executor.plan.layout import alignments
-from aot.executor.schedule import Schedule
+from aot.executor.lowered import LoweredModule
+from aot.executor.plan.storage_map import alignments
 from aot.ir.op import Array
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply, c_identifier
-from aot.target.source_module import ConstArray, as_stream
+from aot.target.source_module import Param, as_stream
 
 
-def merge_constants(schedule: Schedule) -> tuple[tuple[ConstArray, ...], list[tuple[int, ...]], list[int]]:
+def merge_constants(lowered: LoweredModule) -> tuple[tuple[Param, ...], list[tuple[int, ...]], list[int]]:
     """Each different constant once; the array numbers of each call's consts, and those of the constant tensors."""
     supply = NameSupply()
-    arrays: list[ConstArray] = []
+    arrays: list[Param] = []
     known: dict[tuple[str, bytes], int] = {}
 
     def enter(name: str, data: Array, dtype: str, *, align: int, note: str) -> int:
@@ -23,13 +23,13 @@ def merge_constants(schedule: Schedule) -> tuple[tuple[ConstArray, ...], list[tu
         key = (dtype, stream.tobytes())
         index = known.setdefault(key, len(arrays))
         if index == len(arrays):
-            arrays.append(ConstArray(supply.fresh(f"{schedule.name}_{c_identifier(name)}"), dtype, stream, align, note))
+            arrays.append(Param(supply.fresh(f"{lowered.name}_{c_identifier(name)}"), dtype, stream, align, note))
         elif align > arrays[index].align:
             arrays[index] = replace(arrays[index], align=align)
         return index
 
     calls = []
-    for i, call in enumerate(schedule.calls):
+    for i, call in enumerate(lowered.calls):
         calls.append(
             tuple(
                 enter(
@@ -42,9 +42,9 @@ def merge_constants(schedule: Schedule) -> tuple[tuple[ConstArray, ...], list[tu
                 for b in call.func.consts
             )
         )
-    aligns = alignments(schedule)
+    aligns = alignments(lowered)
     tensors = [
         enter(f"tensor_{k}", data, t.type.dtype, align=aligns[t], note=f"tensor {t.name}")
-        for k, (t, data) in enumerate(schedule.constants.items())
+        for k, (t, data) in enumerate(lowered.constants.items())
     ]
     return tuple(arrays), calls, tensors

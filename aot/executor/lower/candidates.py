@@ -8,13 +8,13 @@ from collections.abc import Callable, Container, Hashable
 from aot.errors import Problem, UnsupportedError
 from aot.executor.lower.draft import Known
 from aot.executor.lower.groups import accepting, group_of
-from aot.executor.select.config import Policy
+from aot.executor.select.config import SelectionConfig
 from aot.executor.select.selection import Candidate, Stored, stored
 from aot.relay.expr import Call, Constant, Function, post_order
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
 from aot.tir.transform import flatten, sharing_key, simplified, structural_key
-from aot.topi.strategy import Group, Impl, Lowered
+from aot.topi.strategy import Group, Lowered, OpImplementation
 
 
 def lower_group(func: Function, target: Target, name: str) -> Lowered:
@@ -27,7 +27,7 @@ def candidates(
     func: Function,
     target: Target,
     name: str,
-    policy: Policy,
+    policy: SelectionConfig,
     *,
     keyed: bool = True,
     repeated: Container[Hashable] = (),
@@ -61,7 +61,7 @@ def candidates(
     return _packed(found) if policy.opt == "size" else found
 
 
-def _is_left_out(impl: Impl, policy: Policy, group: Group) -> bool:
+def _is_left_out(impl: OpImplementation, policy: SelectionConfig, group: Group) -> bool:
     """With portable C only, all that is made for instructions; what an external code generator was asked for stays."""
     return policy.kernels == "generic" and not impl.name.startswith("generic.") and "Compiler" not in group.func.attrs
 
@@ -102,7 +102,7 @@ def repeated_weights(func: Function) -> frozenset[Hashable]:
     return frozenset(key for key, n in count.items() if n > 1)
 
 
-def _accepting(group: Group, target: Target) -> list[Impl]:
+def _accepting(group: Group, target: Target) -> list[OpImplementation]:
     found = accepting(group, target)
     if not found:
         name = getattr(group.anchor.op, "name", "?")

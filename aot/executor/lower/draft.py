@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from aot.executor.cascade.items import Items
-from aot.executor.schedule import Schedule
+from aot.executor.lowered import LoweredModule
 from aot.executor.select.selection import Candidate
 from aot.relay.expr import Function
 
@@ -15,7 +15,7 @@ from aot.relay.expr import Function
 class Draft:
     """The calls of a model in their order, with the group and all kernels of each."""
 
-    schedule: Schedule
+    lowered: LoweredModule
     functions: tuple[Function, ...]
     found: tuple[Sequence[Candidate], ...]
 

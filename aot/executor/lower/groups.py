@@ -10,7 +10,7 @@ from aot.relay.analysis.cost import LAYERS
 from aot.relay.expr import Call, Expr, Function, operands, post_order, with_operands
 from aot.relay.transform.fuse_ops import call_group
 from aot.target.target import Target
-from aot.topi.strategy import Group, Impl, external_impl, implementations
+from aot.topi.strategy import Group, OpImplementation, external_impl, implementations
 
 
 def group_of(func: Function) -> Group:
@@ -30,7 +30,7 @@ def group_of(func: Function) -> Group:
     return Group(func, calls[0], tuple(calls[1:]))
 
 
-def accepting(group: Group, target: Target) -> list[Impl]:
+def accepting(group: Group, target: Target) -> list[OpImplementation]:
     """The kernels that take a group, best plevel first, the generic path last."""
     external = external_impl(group.func)
     if external is not None:

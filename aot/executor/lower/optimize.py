@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aot.executor.schedule import Schedule
+from aot.executor.lowered import LoweredModule
 from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.support.names import NameSupply
@@ -14,13 +14,13 @@ Optimized = dict[PrimFunc, PrimFunc]
 """What came of each function."""
 
 
-def functions_module(schedule: Schedule, done: Optimized) -> IRModule:
+def functions_module(lowered: LoweredModule, done: Optimized) -> IRModule:
     """The functions that are not in `done`, under the names that calls have for them, with the constants that are known."""
     supply = NameSupply()
     functions: dict[str, PrimFunc] = {}
     constants: dict[str, dict[str, Array]] = {}
     seen = set(done)
-    for call in schedule.calls:
+    for call in lowered.calls:
         for name, callee in call.callees.items():
             if callee.func not in seen:
                 functions[supply.fresh(name)] = callee.func
@@ -29,15 +29,15 @@ def functions_module(schedule: Schedule, done: Optimized) -> IRModule:
             name = supply.fresh(call.func.name)
             functions[name], constants[name] = call.func, dict(call.constants)
             seen.add(call.func)
-    return IRModule(functions, schedule.name, constants)
+    return IRModule(functions, lowered.name, constants)
 
 
-def optimize_functions(schedule: Schedule, done: Optimized) -> Schedule:
-    """The schedule with every function through the passes, all in one module, and verified before and after.
+def optimize_functions(lowered: LoweredModule, done: Optimized) -> LoweredModule:
+    """The lowered module with every function through the passes, all in one module, and verified before and after.
 
-    `done` keeps the results for another schedule of some of the same functions.  E9003 for a function that is not well formed.
+    `done` keeps the results for another lowered of some of the same functions.  E9003 for a function that is not well formed.
     """
-    module = functions_module(schedule, done)
+    module = functions_module(lowered, done)
     if module.functions:
         for func in module.functions.values():
             assert isinstance(func, PrimFunc)
@@ -49,4 +49,4 @@ def optimize_functions(schedule: Schedule, done: Optimized) -> Schedule:
             assert isinstance(new, PrimFunc)
             verify(new, unrolled=True)
             done[func] = new
-    return schedule.map_functions(done.__getitem__)
+    return lowered.map_functions(done.__getitem__)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aot.executor.schedule import Schedule
+from aot.executor.lowered import LoweredModule
 from aot.tir.functor import has_calls
 from aot.tir.transform import merge_functions
 
 
-def share_functions(schedule: Schedule) -> Schedule:
-    """The schedule with merged functions; the calls give the numbers as scalars.  A cascade's row kernels count as layers."""
-    calls = list(schedule.calls)
+def share_functions(lowered: LoweredModule) -> LoweredModule:
+    """The module with merged functions; the calls give the numbers as scalars.  A cascade's row kernels count as layers."""
+    calls = list(lowered.calls)
     plain = [(i, "") for i, c in enumerate(calls) if not c.callees]
     inner = [(i, name) for i, c in enumerate(calls) for name, f in c.callees.items() if not has_calls(f.func)]
     places = sorted(plain + inner)
@@ -29,4 +29,4 @@ def share_functions(schedule: Schedule) -> Schedule:
                 calls[i] = replace(call, callees={**call.callees, name: callee})
             else:
                 calls[i] = replace(call, shared=merged.func, scalars=call.scalars + scalars)
-    return replace(schedule, calls=tuple(calls))
+    return replace(lowered, calls=tuple(calls))

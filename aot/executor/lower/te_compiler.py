@@ -12,9 +12,9 @@ from aot.executor.cascade.search import Limits, use_cascades
 from aot.executor.lower.candidates import candidates, repeated_weights
 from aot.executor.lower.draft import Draft, Known
 from aot.executor.lower.order import execution_order, op_indices
+from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.executor.policy import MOST_SLOWDOWN
-from aot.executor.schedule import LayerCall, Schedule, TensorRef
-from aot.executor.select.config import Policy
+from aot.executor.select.config import SelectionConfig
 from aot.executor.select.flash_budget import choose_kernels, selected_kernels
 from aot.executor.select.selection import Candidate
 from aot.ir.op import F_IS_VIEW, Array, Op
@@ -25,41 +25,41 @@ from aot.target.target import Target
 
 
 def compile_main(
-    func: Function, target: Target, *, name: str, policy: Policy | None = None, known: Known | None = None
-) -> Schedule | None:
+    func: Function, target: Target, *, name: str, policy: SelectionConfig | None = None, known: Known | None = None
+) -> LoweredModule | None:
     """Lower every fused call of `func` (the main function after cut_groups) in an order of execution, and choose the kernels.
 
     `known` keeps what was made for the next policy.  None where nothing fits the RAM budget.
     """
-    policy, known = policy or Policy(), Known() if known is None else known
+    policy, known = policy or SelectionConfig(), Known() if known is None else known
     key = (policy.opt if policy.opt in ("speed", "size") else "", policy.limits_ram)
     if key not in known.drafts:
         known.drafts[key] = _Compiler(func, target, name, policy, known).draft()
     draft = known.drafts[key]
-    if policy.feed_rows and len(draft.schedule.inputs) != 1:
-        raise UsageError(Problem("E5054", f"{len(draft.schedule.inputs)} inputs; only a single one can be fed by rows", name))
-    schedule, found = draft.schedule, list(draft.found)
+    if policy.feed_rows and len(draft.lowered.inputs) != 1:
+        raise UsageError(Problem("E5054", f"{len(draft.lowered.inputs)} inputs; only a single one can be fed by rows", name))
+    lowered, found = draft.lowered, list(draft.found)
     if policy.cascades or policy.whole_limit is not None:
         if (key, policy.feed_rows) not in known.items:
             lower = partial(_lower_rows, target=target, policy=policy, known=known)
-            fed = schedule.inputs[0] if policy.feed_rows else None
-            known.items[key, policy.feed_rows] = Items(schedule, draft.functions, found, lower=lower, fed=fed)
+            fed = lowered.inputs[0] if policy.feed_rows else None
+            known.items[key, policy.feed_rows] = Items(lowered, draft.functions, found, lower=lower, fed=fed)
         items = known.items[key, policy.feed_rows].again()
         if policy.whole_limit is not None:
             found = [_within(items, i, layer, policy) for i, layer in enumerate(found)]
         else:
-            cascaded = use_cascades(schedule, items, _limits(draft, policy))
+            cascaded = use_cascades(lowered, items, _limits(draft, policy))
             if cascaded is None:
                 return None
-            schedule, found = cascaded
-    return replace(schedule, calls=choose_kernels(schedule, found, policy))
+            lowered, found = cascaded
+    return replace(lowered, calls=choose_kernels(lowered, found, policy))
 
 
-def _lower_rows(func: Function, name: str, *, target: Target, policy: Policy, known: Known) -> list[Candidate]:
+def _lower_rows(func: Function, name: str, *, target: Target, policy: SelectionConfig, known: Known) -> list[Candidate]:
     return candidates(func, target, name, policy, keyed=False, known=known)
 
 
-def _within(items: Items, i: int, layer: Sequence[Candidate], policy: Policy) -> Sequence[Candidate]:
+def _within(items: Items, i: int, layer: Sequence[Candidate], policy: SelectionConfig) -> Sequence[Candidate]:
     """The kernels of layer i that run within `whole_limit`; where none does: all of them, for `ram` the one of least scratch."""
     assert policy.whole_limit is not None
     item = items.whole(i, policy.whole_limit)
@@ -68,7 +68,7 @@ def _within(items: Items, i: int, layer: Sequence[Candidate], policy: Policy) ->
     return layer if policy.opt != "ram" else (min(layer, key=lambda c: (c.scratch, c.instructions)),)
 
 
-def _limits(draft: Draft, policy: Policy) -> Limits:
+def _limits(draft: Draft, policy: SelectionConfig) -> Limits:
     """What the search for cascades may take."""
     if policy.ram_budget is not None:
         return Limits(policy.ram_budget or None)
@@ -80,13 +80,13 @@ def _limits(draft: Draft, policy: Policy) -> Limits:
 class _Compiler:
     """Gives tensors names and turns nodes into layer calls."""
 
-    def __init__(self, func: Function, target: Target, name: str, policy: Policy, known: Known) -> None:
+    def __init__(self, func: Function, target: Target, name: str, policy: SelectionConfig, known: Known) -> None:
         self._func, self._target, self._name, self._policy, self._known = func, target, name, policy, known
         self._names = NameSupply()
         self._refs: dict[int, tuple[TensorRef, ...]] = {}
         self._views: dict[TensorRef, TensorRef] = {}
         self._constants: dict[TensorRef, Array] = {}
-        self._calls: list[LayerCall] = []
+        self._calls: list[CallLowered] = []
         self._functions: list[Function] = []
         self._candidates: list[list[Candidate]] = []
         self._repeated = repeated_weights(func)
@@ -100,8 +100,8 @@ class _Compiler:
             if id(expr) not in self._refs:
                 self._refs[id(expr)] = self._visit(expr)
         outputs = self._refs[id(self._func.body)]
-        schedule = Schedule(self._name, inputs, outputs, tuple(self._calls), self._views, self._constants)
-        return Draft(schedule, tuple(self._functions), tuple(map(tuple, self._candidates)))
+        lowered = LoweredModule(self._name, inputs, outputs, tuple(self._calls), self._views, self._constants)
+        return Draft(lowered, tuple(self._functions), tuple(map(tuple, self._candidates)))
 
     def _ref(self, expr: Expr, type_: TensorType, name: str) -> TensorRef:
         tensor = expr.span.tensor
@@ -140,15 +140,15 @@ class _Compiler:
         found = candidates(func, self._target, name, self._policy, repeated=self._repeated, known=self._known)
         self._candidates.append(found)
         self._functions.append(func)
-        lowered = found[0].lowered
+        kernel = found[0].lowered
         types = call.type.fields if isinstance(call.type, TupleType) else (call.type,)
         outputs = tuple(self._ref(call, t, call.span.name or "layer") for t in types)
         self._calls.append(
-            LayerCall(
-                lowered.func,
+            CallLowered(
+                kernel.func,
                 tuple(self._one(a) for a in call.args),
                 outputs,
-                dict(lowered.constants),
+                dict(kernel.constants),
                 span=call.span,
                 ops=tuple(sorted(set(op_indices(call)))),
             )

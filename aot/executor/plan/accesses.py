@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from aot.executor.schedule import Schedule, TensorRef
+from aot.executor.lowered import LoweredModule, TensorRef
 from aot.memory.pools import Pooling, fill_pools
-from aot.target.source_module import ConstArray
+from aot.target.source_module import Param
 
 REUSE = 4
 """Multiply-accumulates for one load of an input: kernels keep blocks of two by two and more in registers."""
 
 
-def count_accesses(schedule: Schedule, keys: Mapping[TensorRef, str], scratch: Sequence[Sequence[str]]) -> dict[str, int]:
+def count_accesses(lowered: LoweredModule, keys: Mapping[TensorRef, str], scratch: Sequence[Sequence[str]]) -> dict[str, int]:
     """Loads and stores in bytes by the buffer's name; `keys` names root tensors, `scratch` each call's scratch buffers.
 
     A layer reads its first input once for every `REUSE` multiply-accumulates, and at least once; what else it reads or writes
     counts once, scratch memory twice, as it is written and read.
     """
     count: dict[str, int] = {}
-    for call, names in zip(schedule.calls, scratch, strict=True):
+    for call, names in zip(lowered.calls, scratch, strict=True):
         for k, tensor in enumerate((*call.inputs, *call.outputs)):
-            key = keys.get(schedule.root(tensor))
+            key = keys.get(lowered.root(tensor))
             if key:
                 work = call.func.attrs.macs // REUSE if k == 0 and call.inputs else 0
                 count[key] = count.get(key, 0) + max(tensor.type.nbytes, work)
@@ -32,8 +32,8 @@ def count_accesses(schedule: Schedule, keys: Mapping[TensorRef, str], scratch: S
 
 
 def place_constants(
-    arrays: Sequence[ConstArray], schedule: Schedule, used: Sequence[Sequence[int]], pooling: Pooling
-) -> tuple[ConstArray, ...]:  # fmt: skip
+    arrays: Sequence[Param], lowered: LoweredModule, used: Sequence[Sequence[int]], pooling: Pooling
+) -> tuple[Param, ...]:  # fmt: skip
     """The arrays with their sections, where constants are spread over pools (E2013); `used`: each call's arrays by number.
 
     The multiply-accumulates of a layer are spread over its constants by their bytes.
@@ -41,7 +41,7 @@ def place_constants(
     if not pooling.constants:
         return tuple(arrays)
     reads: dict[str, int] = {}
-    for call, numbers in zip(schedule.calls, used, strict=True):
+    for call, numbers in zip(lowered.calls, used, strict=True):
         total = max(1, sum(arrays[k].data.nbytes for k in numbers))
         for k in numbers:
             share = max(1, call.func.attrs.macs // REUSE * arrays[k].data.nbytes // total)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aot.executor.schedule import LayerCall, Schedule, TensorRef
+from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.support.dtype import itemsize
 from aot.tir.function import Move
 
@@ -18,70 +18,70 @@ Alias = dict[TensorRef, tuple[TensorRef, int]]
 """View -> the tensor whose bytes it shows, and the first of them."""
 
 
-def moves_of(call: LayerCall) -> tuple[Move, ...]:
+def moves_of(call: CallLowered) -> tuple[Move, ...]:
     """What a pure copy moves, in the order of the result; empty for any other layer."""
     return tuple(sorted(call.func.attrs.moves, key=lambda m: m.target))
 
 
-def with_aliases(schedule: Schedule, *, slices: bool = True, parts: bool = True) -> Schedule:
-    """The schedule without the copies that views can stand for: of slices, of parts of a concatenation, or of both."""
-    for call in schedule.calls:
+def with_aliases(lowered: LoweredModule, *, slices: bool = True, parts: bool = True) -> LoweredModule:
+    """The lowered module without the copies that views can stand for: of slices, of parts of a concatenation, or of both."""
+    for call in lowered.calls:
         moves = moves_of(call)
         alias: Alias | None = None
         if slices and len(moves) == 1:
-            alias = _slice(schedule, call, moves[0])
+            alias = _slice(lowered, call, moves[0])
         if alias is None and parts and len(moves) > 1:
-            alias = _parts(schedule, call, moves)
+            alias = _parts(lowered, call, moves)
         if alias is not None:
-            schedule = _without(schedule, call, alias)
-    return schedule
+            lowered = _without(lowered, call, alias)
+    return lowered
 
 
-def _without(schedule: Schedule, call: LayerCall, alias: Alias) -> Schedule:
+def _without(lowered: LoweredModule, call: CallLowered, alias: Alias) -> LoweredModule:
     return replace(
-        schedule,
-        calls=tuple(c for c in schedule.calls if c is not call),
-        views={**schedule.views, **{t: root for t, (root, _) in alias.items()}},
-        offsets={**schedule.offsets, **{t: offset for t, (_, offset) in alias.items() if offset}},
+        lowered,
+        calls=tuple(c for c in lowered.calls if c is not call),
+        views={**lowered.views, **{t: root for t, (root, _) in alias.items()}},
+        offsets={**lowered.offsets, **{t: offset for t, (_, offset) in alias.items() if offset}},
     )
 
 
-def _slice(schedule: Schedule, call: LayerCall, move: Move) -> Alias | None:
+def _slice(lowered: LoweredModule, call: CallLowered, move: Move) -> Alias | None:
     """The result as a view of the operand; a result of the model stays a tensor of its own."""
     (result,) = call.outputs
-    if move.size != result.type.nbytes or _is_output(schedule, result):
+    if move.size != result.type.nbytes or _is_output(lowered, result):
         return None
-    _, start = schedule.place_in_root(call.inputs[move.operand])
-    return {result: (call.inputs[move.operand], move.source)} if _fits(schedule, result, start + move.source) else None
+    _, start = lowered.place_in_root(call.inputs[move.operand])
+    return {result: (call.inputs[move.operand], move.source)} if _fits(lowered, result, start + move.source) else None
 
 
-def _parts(schedule: Schedule, call: LayerCall, moves: Sequence[Move]) -> Alias | None:
+def _parts(lowered: LoweredModule, call: CallLowered, moves: Sequence[Move]) -> Alias | None:
     """All operands as views of the result; each has to be a whole tensor that a layer makes, and no other part."""
     (result,) = call.outputs
     alias: Alias = {}
-    made = {t for c in schedule.calls for t in c.outputs} | {schedule.root(t) for c in schedule.calls for t in c.outputs}
+    made = {t for c in lowered.calls for t in c.outputs} | {lowered.root(t) for c in lowered.calls for t in c.outputs}
     end = 0
     for move in moves:
-        root, start = schedule.place_in_root(call.inputs[move.operand])
+        root, start = lowered.place_in_root(call.inputs[move.operand])
         whole = start == 0 and move.source == 0 and move.size == root.type.nbytes
         if not whole or root not in made or root in alias or move.target != end:
             return None
-        if _is_output(schedule, root) or not _fits(schedule, root, move.target):
+        if _is_output(lowered, root) or not _fits(lowered, root, move.target):
             return None
         alias[root] = (result, move.target)
         end += move.size
     return alias if end == result.type.nbytes else None
 
 
-def _is_output(schedule: Schedule, root: TensorRef) -> bool:
-    return any(schedule.root(t) is root for t in schedule.outputs)
+def _is_output(lowered: LoweredModule, root: TensorRef) -> bool:
+    return any(lowered.root(t) is root for t in lowered.outputs)
 
 
-def _fits(schedule: Schedule, tensor: TensorRef, offset: int) -> bool:
+def _fits(lowered: LoweredModule, tensor: TensorRef, offset: int) -> bool:
     """Whether an offset suits all that read or write the tensor or a view of it."""
     needed = itemsize(tensor.type.dtype)
-    for call in schedule.calls:
+    for call in lowered.calls:
         for buffer, operand in zip(call.func.inputs + call.func.outputs, call.inputs + call.outputs, strict=True):
-            if schedule.shows(operand, tensor):
+            if lowered.shows(operand, tensor):
                 needed = max(needed, buffer.align, itemsize(buffer.dtype))
     return offset % needed == 0

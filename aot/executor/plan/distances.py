@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aot.executor.schedule import LayerCall
+from aot.executor.lowered import CallLowered
 from aot.memory.plan import Conflict
 from aot.tir.analysis.overlap import Distance, safe_distances
 from aot.tir.function import PrimFunc
@@ -24,7 +24,7 @@ class Operand:
 
 
 def call_distances(
-    call: LayerCall, operands: Sequence[Operand], funcs: Mapping[str, PrimFunc] | None = None
+    call: CallLowered, operands: Sequence[Operand], funcs: Mapping[str, PrimFunc] | None = None
 ) -> tuple[Conflict, ...]:
     """The pairs of storages that a layer's kernel allows to overlap, from the accesses of its loop nest.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aot.executor.schedule import LayerCall, Schedule, TensorRef
+from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.tir.analysis.in_place import in_place_pairs
 from aot.tir.analysis.overlap import safe_distances
 
@@ -12,31 +12,31 @@ SMALL = 8
 """Where a distance of less than a part in so many of the tensor is safe, the planner has more freedom with the distance."""
 
 
-def in_place_results(schedule: Schedule) -> dict[TensorRef, TensorRef]:
+def in_place_results(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
     """Result -> operand whose storage it takes, in the order of the calls; both whole tensors of one size, by root.
 
     The operand is used for the last time by that call and is neither a constant nor a result of the model.
     """
-    last = {schedule.root(t): i for i, call in enumerate(schedule.calls) for t in call.inputs}
-    kept = {schedule.root(t) for t in (*schedule.outputs, *schedule.constants)}
+    last = {lowered.root(t): i for i, call in enumerate(lowered.calls) for t in call.inputs}
+    kept = {lowered.root(t) for t in (*lowered.outputs, *lowered.constants)}
     found: dict[TensorRef, TensorRef] = {}
-    for i, call in enumerate(schedule.calls):
-        free = {schedule.root(t) for t in call.inputs if last[schedule.root(t)] == i} - kept
-        pair = _pair(schedule, call, free)
+    for i, call in enumerate(lowered.calls):
+        free = {lowered.root(t) for t in call.inputs if last[lowered.root(t)] == i} - kept
+        pair = _pair(lowered, call, free)
         if pair is not None:
             found[pair[0]] = pair[1]
     return found
 
 
-def _pair(schedule: Schedule, call: LayerCall, free: set[TensorRef]) -> tuple[TensorRef, TensorRef] | None:
+def _pair(lowered: LoweredModule, call: CallLowered, free: set[TensorRef]) -> tuple[TensorRef, TensorRef] | None:
     """(result, operand) of a call; one with a single result."""
     if len(call.outputs) != 1 or call.func.attrs.distances is not None:
         return None
-    result = schedule.root(call.outputs[0])
+    result = lowered.root(call.outputs[0])
     (out,) = call.func.outputs
     if result.type.nbytes != out.nbytes:
         return None
-    roots = [schedule.root(t) for t in call.inputs]
+    roots = [lowered.root(t) for t in call.inputs]
     fitting = [
         (a, root)
         for a, root in zip(call.func.inputs, roots, strict=True)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aot.executor.lowered import LoweredModule, check_lowered
 from aot.executor.plan.aliases import with_aliases
-from aot.executor.plan.layout import Io, Layout, make_layout
-from aot.executor.schedule import Schedule, check_schedule
+from aot.executor.plan.storage_map import Io, StorageMap, make_layout
 from aot.memory.bounds import liveness_bound
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A schedule with the memory plan that was made for it."""
+    """A lowered module with the memory plan that was made for it."""
 
-    schedule: Schedule
-    layout: Layout
+    lowered: LoweredModule
+    layout: StorageMap
 
     @property
     def size(self) -> int:
@@ -25,22 +25,22 @@ class Planned:
     @property
     def estimate(self) -> int:
         """Instructions of one run, as far as the kernels state them."""
-        return self.schedule.estimate
+        return self.lowered.estimate
 
 
-def plan_schedule(schedule: Schedule, io: Io, *, tight: bool = False) -> Planned:
+def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False) -> Planned:
     """Views for copies, within the memory of whole tensors side by side; with `tight` within that of the plan with the copies.
 
     A tensor that is made part by part has to be there earlier.
     """
-    check_schedule(schedule)
-    best, layout = schedule, make_layout(schedule, io)
+    check_lowered(lowered)
+    best, layout = lowered, make_layout(lowered, io)
     limit = layout.plan.size if tight else max(layout.plan.size, liveness_bound(layout.buffers))
     for kind in ({"slices": True, "parts": True}, {"slices": True, "parts": False}, {"slices": False, "parts": True}):
-        trial = with_aliases(schedule, **kind)
+        trial = with_aliases(lowered, **kind)
         if len(trial.calls) >= len(best.calls):
             continue
-        check_schedule(trial)
+        check_lowered(trial)
         planned = make_layout(trial, io)
         if planned.plan.size <= limit:
             best, layout = trial, planned

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SelectionConfig:
     """How kernels are chosen: what to favour, and limits in bytes for flash (constants and kernel code) and RAM (workspace).
 
     `kernels` "generic" leaves out everything that is made for an instruction set.  `feed_rows`: the input comes row by row.

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
-from aot.executor.schedule import LayerCall, Schedule
-from aot.executor.select.config import Policy
+from aot.executor.lowered import CallLowered, LoweredModule
+from aot.executor.select.config import SelectionConfig
 from aot.executor.select.selection import Budget, Candidate, Stored, choose, distinct_bytes
 
 CODE_ALLOWANCE = 12 * 1024
@@ -34,7 +34,9 @@ def main_code(calls: int) -> int:
     return MAIN_CODE + CALL_CODE * max(0, calls - 32)
 
 
-def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[LayerCall, ...]:
+def choose_kernels(
+    draft: LoweredModule, found: Sequence[Sequence[Candidate]], policy: SelectionConfig
+) -> tuple[CallLowered, ...]:
     """The calls of `draft` with the kernels that the policy's budget selects."""
     picked = [layer[k] for layer, k in zip(found, selected_kernels(found, policy), strict=True)]
     return tuple(
@@ -49,7 +51,7 @@ def choose_kernels(draft: Schedule, found: Sequence[Sequence[Candidate]], policy
     )
 
 
-def selected_kernels(found: Sequence[Sequence[Candidate]], policy: Policy) -> tuple[int, ...]:
+def selected_kernels(found: Sequence[Sequence[Candidate]], policy: SelectionConfig) -> tuple[int, ...]:
     """The number of each layer's kernel.
 
     speed: no limit.  balanced: constants and code within twice the model's weights plus 12 KiB, of which code may take 12 KiB,

@@ -67,7 +67,7 @@ class Budget:
     """Limits in bytes; None: no limit.
 
     `flash`: constants and kernel code together; `code`: kernel code alone; `scratch`: of each layer, by its place in
-    the schedule.
+    the lowered module.
     """
 
     flash: int | None = None

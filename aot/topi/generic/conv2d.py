@@ -25,7 +25,7 @@ from aot.topi.generic.layer import (
 from aot.topi.generic.window import TapRange, tap_range
 from aot.topi.layer.fused import EVERY_KIND, FusedLayer, describe, match_layer
 from aot.topi.layer.stream import ChannelBlock, ChannelStream
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
 def remove_padding_value(layer: FusedLayer) -> tuple[FusedLayer, int]:
@@ -110,4 +110,4 @@ def _run_unit(run: Expr, depth: int) -> int:
     return int(run.value) if isinstance(run, Imm) else depth
 
 
-register_impl(Impl("generic.conv2d", "nn.conv2d", accepts_layer, lower, plevel=0))
+register_impl(OpImplementation("generic.conv2d", "nn.conv2d", accepts_layer, lower, plevel=0))

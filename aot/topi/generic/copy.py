@@ -29,7 +29,7 @@ from aot.tir.function import FuncAttrs, Move
 from aot.topi.generic.copy_plan import HALF, SOURCE, Axis, Codes, Nest, codes_of, find_nests, source_numbers
 from aot.topi.generic.elementwise import ANCHORS as ELEMENTWISE
 from aot.topi.generic.elementwise import INSTRUCTIONS, is_elementwise
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 MOVEMENTS = ("concatenate", "nn.pad", "transpose", "image.resize_nearest", "strided_slice", "reshape")
 """Operators whose `evaluate` moves elements about, whatever they are."""
@@ -369,4 +369,4 @@ def _pattern(value: int, unit: int, factor: int) -> int:
 
 
 for _anchor in (*MOVEMENTS, *ELEMENTWISE):
-    register_impl(Impl("generic.copy", _anchor, accepts, lower, plevel=14))
+    register_impl(OpImplementation("generic.copy", _anchor, accepts, lower, plevel=14))

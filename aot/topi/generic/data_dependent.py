@@ -11,7 +11,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and
 from aot.topi.generic.flat import accepts_alone, flat_kernel
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 WRAPPING = {"int8": "uint8", "int16": "uint16", "int32": "uint32", "int64": "uint64"}
 """Types in which sums wrap without overflow."""
@@ -96,7 +96,7 @@ def lower_scatter_nd(group: Group, _target: Target, name: str) -> Lowered:
     return kernel.finish("scatter_nd")
 
 
-register_impl(Impl("generic.topk", "topk", accepts_alone, lower_topk))
-register_impl(Impl("generic.cumsum", "cumsum", accepts_alone, lower_cumsum))
-register_impl(Impl("generic.cumsum", "qnn.cumsum", accepts_alone, lower_cumsum))
-register_impl(Impl("generic.scatter_nd", "scatter_nd", accepts_alone, lower_scatter_nd))
+register_impl(OpImplementation("generic.topk", "topk", accepts_alone, lower_topk))
+register_impl(OpImplementation("generic.cumsum", "cumsum", accepts_alone, lower_cumsum))
+register_impl(OpImplementation("generic.cumsum", "qnn.cumsum", accepts_alone, lower_cumsum))
+register_impl(OpImplementation("generic.scatter_nd", "scatter_nd", accepts_alone, lower_scatter_nd))

@@ -21,7 +21,7 @@ from aot.topi.generic.layer import (
 )
 from aot.topi.layer.fused import EVERY_KIND, FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer.stream import ChannelBlock, ChannelStream
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 TAIL_CODE = 360
 """Bytes of an element-wise call of the tail, at each of a block's results."""
@@ -85,5 +85,5 @@ def matrix_tile(b: IRBuilder, tile: _Tile, block: ChannelBlock) -> None:
             buffers.store((first + p, block.first + j), acc[p, j], stream.fields(buffers.params, block, j))
 
 
-register_impl(Impl("generic.dense", "nn.dense", accepts_layer, lower, plevel=0))
-register_impl(Impl("generic.pointwise", "nn.conv2d", accepts_pointwise, lower, plevel=1))
+register_impl(OpImplementation("generic.dense", "nn.dense", accepts_layer, lower, plevel=0))
+register_impl(OpImplementation("generic.pointwise", "nn.conv2d", accepts_pointwise, lower, plevel=1))

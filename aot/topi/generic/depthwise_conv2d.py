@@ -10,7 +10,7 @@ from aot.topi.generic.layer import accepts_layer, accumulators, channel_blocks, 
 from aot.topi.generic.window import tap_range
 from aot.topi.layer.fused import EVERY_KIND, describe, match_layer
 from aot.topi.layer.stream import ChannelBlock
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
 def block_size(multiplier: int) -> int:
@@ -59,4 +59,4 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     return finish(b, buffers, layer, kernel=kernel, per_mac=6.0, code=560 + 200 * bool(stream.tail))
 
 
-register_impl(Impl("generic.depthwise_conv2d", "nn.depthwise_conv2d", accepts_layer, lower, plevel=0))
+register_impl(OpImplementation("generic.depthwise_conv2d", "nn.depthwise_conv2d", accepts_layer, lower, plevel=0))

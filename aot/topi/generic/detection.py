@@ -15,7 +15,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, logical_and, maximum, minimum
 from aot.tir.intrin import Intrin
 from aot.topi.generic.flat import FlatKernel, accepts_alone, flat_kernel
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
 def _exp(x: float) -> float:
@@ -131,5 +131,5 @@ def _drop_overlapping(b: IRBuilder, boxes: Buffer, active: Buffer, *, winner: Ex
                 b.store(active, m, 0)
 
 
-register_impl(Impl("generic.decode_boxes", "vision.decode_boxes", accepts_alone, lower_decode_boxes))
-register_impl(Impl("generic.nms", "vision.nms", accepts_alone, lower_nms))
+register_impl(OpImplementation("generic.decode_boxes", "vision.decode_boxes", accepts_alone, lower_decode_boxes))
+register_impl(OpImplementation("generic.nms", "vision.nms", accepts_alone, lower_nms))

@@ -18,7 +18,7 @@ from aot.te.nest import emit_flat
 from aot.te.tensor import Tensor, placeholder
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 ANCHORS = ("qnn.add", "qnn.lut", "qnn.quantize", "qnn.dequantize", "qnn.requantize8", "clip")
 
@@ -80,4 +80,4 @@ def _compute(ctx: TeContext, call: Call, tensors: dict[int, Tensor], size: int) 
 
 
 for _anchor in ANCHORS:
-    register_impl(Impl("generic.elementwise", _anchor, accepts, lower, plevel=12))
+    register_impl(OpImplementation("generic.elementwise", _anchor, accepts, lower, plevel=12))

@@ -6,7 +6,7 @@ from aot.op.math.unary import gelu_rule
 from aot.op.nn.gelu import LEFT_OVER, VECTOR
 from aot.target.target import Target
 from aot.topi.generic.flat import accepts_alone, flat_kernel
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
 def lower(group: Group, _target: Target, name: str) -> Lowered:
@@ -22,4 +22,4 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     return kernel.finish("gelu_uneven")
 
 
-register_impl(Impl("generic.gelu_uneven", "gelu_uneven", accepts_alone, lower))
+register_impl(OpImplementation("generic.gelu_uneven", "gelu_uneven", accepts_alone, lower))

@@ -11,7 +11,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import cast, clamp
 from aot.tir.function import FuncAttrs
 from aot.topi.generic.softmax import accepts
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
 def lower(group: Group, _target: Target, name: str) -> Lowered:
@@ -35,4 +35,4 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     return Lowered(b.finish(FuncAttrs(kernel="generic.l2_normalization", span=group.anchor.span)))
 
 
-register_impl(Impl("generic.l2_normalization", "qnn.l2_normalize", accepts, lower))
+register_impl(OpImplementation("generic.l2_normalization", "qnn.l2_normalize", accepts, lower))

@@ -36,7 +36,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, maximum, minimum, select
 from aot.tir.function import FuncAttrs
 from aot.topi.generic.softmax import accepts, normalised, row_maximum
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 _mul = tir_saturating_rounding_doubling_high_mul
 
@@ -101,4 +101,4 @@ def _log(b: IRBuilder, total: Expr) -> Expr:
     return (_mul(power, imm(LOG_2)) + _mul(small, quotient)) * 2
 
 
-register_impl(Impl("generic.log_softmax", "qnn.log_softmax", accepts, lower))
+register_impl(OpImplementation("generic.log_softmax", "qnn.log_softmax", accepts, lower))

@@ -26,7 +26,7 @@ from aot.tir.expr import Expr, binop, cast, clamp, imm, select
 from aot.tir.function import FuncAttrs
 from aot.topi.intrin.bytes import LARGER, SMALLER, splat
 from aot.topi.intrin.dsp import SXTAB16, SXTAB16_ROR8
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 MAX_LANE_TAPS = 256
 """Bytes that a 16-bit lane can sum: 256 * -128 = -2^15, and 256 * 255 < 2^16."""
@@ -321,4 +321,4 @@ class _Sum:
 _Step = _Max | _Sum
 
 for _anchor in ("nn.max_pool2d", "nn.avg_pool2d", "mean"):
-    register_impl(Impl("generic.pool", _anchor, accepts, lower, plevel=12))
+    register_impl(OpImplementation("generic.pool", _anchor, accepts, lower, plevel=12))

@@ -15,7 +15,7 @@ from aot.support.dtype import bits, is_int
 from aot.target.target import Target
 from aot.te.lowering import lower_function
 from aot.tir.expr import Expr
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 MAX_UNROLL = 8
 
@@ -82,4 +82,4 @@ def _part(extent: int, most: int) -> int:
 
 
 for _operator in ("reduce_max", "reduce_min"):
-    register_impl(Impl("generic.reduce", _operator, accepts, lower))
+    register_impl(OpImplementation("generic.reduce", _operator, accepts, lower))

@@ -14,7 +14,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, maximum, minimum
 from aot.tir.function import FuncAttrs
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 _mul = tir_saturating_rounding_doubling_high_mul
 
@@ -86,4 +86,4 @@ def _reciprocal(b: IRBuilder, total: Expr, places: int) -> tuple[Expr, Expr]:
     return mantissa, cast("uint32", shift)
 
 
-register_impl(Impl("generic.softmax", "qnn.softmax", accepts, lower))
+register_impl(OpImplementation("generic.softmax", "qnn.softmax", accepts, lower))

@@ -16,7 +16,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, maximum
 from aot.tir.function import FuncAttrs
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
 def accepts(group: Group, _target: Target) -> bool:
@@ -83,4 +83,4 @@ class _Row:
         return scale, b.let("right", imm(31) - zeros[0])
 
 
-register_impl(Impl("generic.softmax16", "qnn.softmax16", accepts, lower))
+register_impl(OpImplementation("generic.softmax16", "qnn.softmax16", accepts, lower))

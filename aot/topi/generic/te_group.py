@@ -12,7 +12,7 @@ from aot.te.nest import emit_nest
 from aot.te.tensor import Tensor, placeholder
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
 def accepts(group: Group, _target: Target) -> bool:
@@ -47,4 +47,4 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     return Lowered(b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span, macs=macs)), dict(ctx.constants))
 
 
-register_impl(Impl("generic.te", "*", accepts, lower, plevel=0))
+register_impl(OpImplementation("generic.te", "*", accepts, lower, plevel=0))

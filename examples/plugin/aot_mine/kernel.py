@@ -7,7 +7,7 @@ from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import binop, imm
 from aot.tir.function import FuncAttrs
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
 def accepts(group: Group, _target: Target) -> bool:
@@ -25,4 +25,4 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     return Lowered(b.finish(FuncAttrs(kernel="mine.words", span=group.anchor.span)), instructions=size, code=24)
 
 
-register_impl(Impl("mine.words", "mine.mirror", accepts, lower, plevel=20))
+register_impl(OpImplementation("mine.words", "mine.mirror", accepts, lower, plevel=20))

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.errors import UsageError
-from aot.executor.cascade.chain import Part, Style
+from aot.executor.cascade.chain import Part, StripeConfig
 from aot.executor.cascade.nest import Link, Node, make_nest
-from aot.executor.cascade.rows import Rows, row_form
+from aot.executor.cascade.rows import RowPropagator, row_form
 from aot.executor.cascade.trace import distances
 from aot.ir.type import TensorType
 from aot.memory.plan import BufferInfo, Conflict
@@ -41,11 +41,11 @@ def node(name: str, height: int, links: tuple[Link, ...], rows: int = 1, fill: i
 
 def residual_block(height: int = 8) -> tuple[Node, ...]:
     """A copy, two 3 x 3 convolutions, and the sum of the second with what the first read."""
-    window = Rows(3, 1, 1, fill=0)
+    window = RowPropagator(3, 1, 1, fill=0)
     return (
-        node("copy", height, (Link(Rows(), None, 0, 4),), fill=0),
+        node("copy", height, (Link(RowPropagator(), None, 0, 4),), fill=0),
         node("first", height, (Link(window, 0),), fill=0),
-        node("sum", height, (Link(window, 1), Link(Rows(), 0))),
+        node("sum", height, (Link(window, 1), Link(RowPropagator(), 0))),
     )
 
 
@@ -73,16 +73,21 @@ def test_events_are_in_order_and_complete() -> None:
 def test_rates_that_do_not_meet() -> None:
     """A sum of a tensor with itself at half the rate has no constant window."""
     nodes = (
-        node("copy", 8, (Link(Rows(), None, 0, 4),)),
-        node("half", 4, (Link(Rows(1, 2), 0),)),
-        node("sum", 4, (Link(Rows(), 1), Link(Rows(), 0))),
+        node("copy", 8, (Link(RowPropagator(), None, 0, 4),)),
+        node("half", 4, (Link(RowPropagator(1, 2), 0),)),
+        node("sum", 4, (Link(RowPropagator(), 1), Link(RowPropagator(), 0))),
     )
     assert make_nest(nodes) is None
 
 
 def test_result_may_follow_the_input_down() -> None:
     """In place with one row to spare: row y of the result is written when row y + 1 of the input was copied."""
-    nest = make_nest((node("copy", 8, (Link(Rows(), None, 0, 4),), fill=0), node("conv", 8, (Link(Rows(3, 1, 1, fill=0), 0),))))
+    nest = make_nest(
+        (
+            node("copy", 8, (Link(RowPropagator(), None, 0, 4),), fill=0),
+            node("conv", 8, (Link(RowPropagator(3, 1, 1, fill=0), 0),)),
+        )
+    )
     assert nest is not None
     found = distances(nest, [32], [(0, 12), (12, 0)])
     assert found["out", "external_0"] == -4
@@ -104,7 +109,7 @@ def test_broadcasts_along_rows_are_not_local() -> None:
     assert row_form(Function((x,), wide)) is None
 
 
-STYLES = (Style(1), Style(1, wide=True), Style(2), Style(4))
+STYLES = (StripeConfig(1), StripeConfig(1, wide=True), StripeConfig(2), StripeConfig(4))
 
 
 def placed(built: Built) -> tuple[dict[str, int], int]:
@@ -122,7 +127,7 @@ def placed(built: Built) -> tuple[dict[str, int], int]:
     return dict(found.offset), found.size
 
 
-def check_chain(parts: list[Part], styles: list[Style], seed: int, *, target: str, fed: bool) -> bool:
+def check_chain(parts: list[Part], styles: list[StripeConfig], seed: int, *, target: str, fed: bool) -> bool:
     """Whether there is such a cascade; if so it must compute what the layers do, in overlapping memory too."""
     if any(p.form is None for p in parts):
         return False

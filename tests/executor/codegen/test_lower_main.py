@@ -11,7 +11,7 @@ import pytest
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.errors import AotError
-from aot.executor.codegen.emit import Executable
+from aot.executor.codegen.emit import LoweredOutput
 from aot.ir.instrument import random_inputs
 from aot.runtime.module import load
 from aot.tir.stmt import CallPrim
@@ -27,10 +27,10 @@ needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not i
 FED = Options(opt="ram", feed_rows=True)
 
 
-def same(path: Path, options: Options, cache: Path) -> Executable:
+def same(path: Path, options: Options, cache: Path) -> LoweredOutput:
     """Compile for this machine; the interpreted main function must give the bytes of the C one, layer by layer too."""
     exe = compile_model(path, target="host", options=options)
-    inputs = random_inputs([t.type for t in exe.schedule.inputs], seed=7)
+    inputs = random_inputs([t.type for t in exe.lowered.inputs], seed=7)
     told: list[int] = []
     interpreted = exe.interpret(inputs, on_call=lambda i, _name, _outputs: told.append(i))
     for want, got in zip(load(exe.artifact, cache=cache).run(inputs), interpreted, strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 
 from aot.driver.build import compile_model
 from aot.driver.options import Options
-from aot.executor.codegen.emit import Executable
+from aot.executor.codegen.emit import LoweredOutput
 from aot.ir.module import IRModule
 from aot.relay.expr import Call, Expr, Function, Var, call, const, post_order
 from aot.relay.interpreter import evaluate
@@ -34,7 +34,7 @@ def network(biases: Sequence[int]) -> Function:
     return Function((x,), body)
 
 
-def compiled(func: Function, options: Options) -> tuple[Executable, list[str]]:
+def compiled(func: Function, options: Options) -> tuple[LoweredOutput, list[str]]:
     """The network and its kernels; what it computes is checked."""
     exe = compile_model(IRModule({"main": func}), options=options)
     data = np.random.default_rng(3).integers(-128, 128, (1, WIDTH)).astype(np.int8)

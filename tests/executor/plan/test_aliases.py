@@ -12,9 +12,9 @@ from hypothesis import given, settings
 
 from aot.driver.build import compile_model
 from aot.driver.options import Options
-from aot.executor.codegen.emit import Executable
-from aot.executor.plan.layout import Io
-from aot.executor.plan.planned import plan_schedule
+from aot.executor.codegen.emit import LoweredOutput
+from aot.executor.plan.planned import plan_lowered
+from aot.executor.plan.storage_map import Io
 from aot.memory.bounds import liveness_bound
 from aot.runtime.module import load
 from aot.testing import ModelBuilder, reference_sets
@@ -59,11 +59,11 @@ class Graph:
         return result
 
 
-def run(model: bytes, *, io: Io = "arena") -> Executable:
+def run(model: bytes, *, io: Io = "arena") -> LoweredOutput:
     """Compile for this machine, run in both interpreters and as C, compare with the reference; what was compiled."""
     made = compile_model(model, target="host", name="m", options=Options(io=io))
     rng = np.random.default_rng(0)
-    sets = [[rng.integers(-128, 128, t.type.shape, np.int8) for t in made.schedule.inputs] for _ in range(2)]
+    sets = [[rng.integers(-128, 128, t.type.shape, np.int8) for t in made.lowered.inputs] for _ in range(2)]
     loaded: Any = load(made.artifact)
     for inputs, wanted in zip(sets, reference_sets(model, sets), strict=True):
         for found in (made.interpret(inputs), loaded.run(inputs)):
@@ -71,9 +71,9 @@ def run(model: bytes, *, io: Io = "arena") -> Executable:
     return made
 
 
-def copies(made: Executable) -> int:
+def copies(made: LoweredOutput) -> int:
     """Layers that only copy."""
-    return sum(c.func.attrs.kernel.startswith("generic.copy") for c in made.schedule.calls)
+    return sum(c.func.attrs.kernel.startswith("generic.copy") for c in made.lowered.calls)
 
 
 @needs_gcc
@@ -85,7 +85,7 @@ def test_slices_and_parts_are_views(io: Io) -> None:
     y = g.concat([g.pool(top), g.pool(bottom)])
     made = run(g.b.build([x], [y]), io=io)
     assert copies(made) == 0
-    assert len(made.schedule.calls) == 2
+    assert len(made.lowered.calls) == 2
     if io == "arena":
         assert made.layout.plan.size <= 2 * 48, "the input and the result, each once"
 
@@ -98,7 +98,7 @@ def test_parts_that_cannot_be_views_are_copied() -> None:
     y = g.pool(x)
     model = g.b.build([x], [g.concat([y, x]), g.concat([y, y]), g.slice(g.pool(y), 0, 1)])
     made = run(model)
-    assert copies(made) == 3, [c.func.attrs.kernel for c in made.schedule.calls]
+    assert copies(made) == 3, [c.func.attrs.kernel for c in made.lowered.calls]
 
 
 @needs_gcc
@@ -121,11 +121,11 @@ def test_memory_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     late = g.concat([g.pool(g.slice(peak, k, 1)) for k in range(8)])
     model = g.b.build([x], [g.concat([early, late])])
     with monkeypatch.context() as patch:
-        patch.setattr("aot.executor.plan.planned.with_aliases", lambda schedule, **_: schedule)
+        patch.setattr("aot.executor.plan.planned.with_aliases", lambda lowered, **_: lowered)
         plain = compile_model(model, target="host")
     for tight, limit in ((False, liveness_bound(plain.layout.buffers)), (True, plain.layout.plan.size)):
-        planned = plan_schedule(plain.schedule, "arena", tight=tight)
-        assert len(planned.schedule.calls) < len(plain.schedule.calls)
+        planned = plan_lowered(plain.lowered, "arena", tight=tight)
+        assert len(planned.lowered.calls) < len(plain.lowered.calls)
         assert planned.size <= limit
 
 

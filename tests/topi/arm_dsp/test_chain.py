@@ -7,7 +7,7 @@ import pytest
 
 from aot.executor.lower.groups import group_of
 from aot.target.target import find_target
-from aot.topi.arm_dsp.chain.conv2d import ChainSchedule, plan_segments
+from aot.topi.arm_dsp.chain.conv2d import ChainConfig, plan_segments
 from aot.topi.strategy import implementations
 from tests.topi.layers import Layer, build, check
 
@@ -61,7 +61,7 @@ def test_rows_take_little_scratch() -> None:
 def test_segments_respect_the_lanes() -> None:
     """Weights of full size allow 32 taps a segment; every segment of the plan keeps its sums below 2^20."""
     full = np.full((100, 4), -128)
-    plan = plan_segments(full, ChainSchedule(common=False))
+    plan = plan_segments(full, ChainConfig(common=False))
     assert plan.count * plan.length >= 100
     assert 128 * 2 * 128 * plan.length < 1 << 20
-    assert plan_segments(np.full((100, 4), 1), ChainSchedule(common=True)).count == 1
+    assert plan_segments(np.full((100, 4), 1), ChainConfig(common=True)).count == 1

@@ -13,7 +13,7 @@ from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.tir.analysis.overlap import safe_distances
 from aot.topi.arm_dsp.depthwise.planes import BAND_BYTES, Axis, band_height
-from aot.topi.strategy import Impl, implementations
+from aot.topi.strategy import OpImplementation, implementations
 from tests.topi.layers import Layer, build, check, data_for, interpret
 
 IMPLS = {i.name: i for i in implementations("nn.depthwise_conv2d")}
@@ -58,7 +58,7 @@ CASES = [
 
 @pytest.mark.parametrize("impl", [DEPTHWISE, PACKED, COMMON], ids=lambda i: i.name)
 @pytest.mark.parametrize("layer", CASES)
-def test_kernel_equals_meaning(layer: Layer, impl: Impl) -> None:
+def test_kernel_equals_meaning(layer: Layer, impl: OpImplementation) -> None:
     if impl is COMMON and (layer.multiplier > 1 or layer.data[0] > 1):
         assert not impl.accepts(group_of(build(layer)), find_target("cortex-m4"))
         return
@@ -124,7 +124,7 @@ def test_bands_are_small_and_few(size: int) -> None:
 
 
 @pytest.mark.parametrize("impl", [DEPTHWISE, PACKED, COMMON, CHAIN], ids=lambda i: i.name)
-def test_channels_that_shift_left(impl: Impl) -> None:
+def test_channels_that_shift_left(impl: OpImplementation) -> None:
     """A channel whose scale is above one keeps the layer's kernel."""
     layer = dw((5, 6, 4), (3, 3), padding=SAME)
     func = build(layer)

@@ -12,7 +12,7 @@ from aot.executor.lower.groups import group_of
 from aot.micro.build.toolchain import have_tool
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
-from aot.topi.strategy import Impl, implementations
+from aot.topi.strategy import OpImplementation, implementations
 from tests.scale import cases
 from tests.topi.arm_dsp.test_depthwise import SAME, dw
 from tests.topi.layers import Layer, build, check, data_for
@@ -33,7 +33,7 @@ BOARD_CASES = [
 ]
 
 
-def compare(impl: Impl, layer: Layer, *, board: str, folder: Path) -> None:
+def compare(impl: OpImplementation, layer: Layer, *, board: str, folder: Path) -> None:
     """Constants and scratch go in as further inputs and outputs of the function."""
     func = build(layer)
     lowered = impl.lower(group_of(func), find_target(TARGETS[board]), "kernel")
@@ -56,7 +56,7 @@ def compare(impl: Impl, layer: Layer, *, board: str, folder: Path) -> None:
 )
 @pytest.mark.parametrize("board", sorted(TARGETS))
 @pytest.mark.parametrize("impl", ARM, ids=lambda i: i.name)
-def test_kernel_on_the_board(impl: Impl, board: str, tmp_path: Path) -> None:
+def test_kernel_on_the_board(impl: OpImplementation, board: str, tmp_path: Path) -> None:
     target = find_target(TARGETS[board])
     taken = [layer for layer in BOARD_CASES if impl.accepts(group_of(build(layer)), target)]
     if not taken:
@@ -100,7 +100,7 @@ def random_layer(rng: np.random.Generator, seed: int, *, three: bool = False) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("impl", ARM, ids=lambda i: i.name)
 @pytest.mark.parametrize("part", range(4))
-def test_random_layers(impl: Impl, part: int) -> None:
+def test_random_layers(impl: OpImplementation, part: int) -> None:
     rng = np.random.default_rng(part)
     targets = [find_target("cortex-m4"), find_target("cortex-m3")]
     tried = 0

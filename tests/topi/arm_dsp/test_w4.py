@@ -10,13 +10,13 @@ import pytest
 
 from aot.executor.lower.candidates import candidates
 from aot.executor.lower.groups import group_of
-from aot.executor.select.config import Policy
+from aot.executor.select.config import SelectionConfig
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import cast, imm
 from aot.tir.function import PrimFunc
 from aot.topi.arm_dsp.w4.intrin import dot_w4, matmul_w4, nibble_bias_words, nibble_words, pack_w4
-from aot.topi.strategy import Impl, implementations
+from aot.topi.strategy import OpImplementation, implementations
 from tests.topi.arm_dsp.test_w8_intrin import Case, needs_board, needs_host
 from tests.topi.layers import Layer, build, check
 from tests.topi.oncore import interpret, run_on
@@ -86,7 +86,7 @@ def test_on_the_core(pixels: int, channels: int, words: int, unroll: int, rest: 
     np.testing.assert_array_equal(actual["y"].view(np.uint32), expected)
 
 
-def impl(anchor: str, name: str) -> Impl:
+def impl(anchor: str, name: str) -> OpImplementation:
     return next(i for i in implementations(anchor) if i.name == name)
 
 
@@ -134,7 +134,7 @@ def test_size_keeps_large_matrices_packed() -> None:
     target = find_target("cortex-m4")
     for stored, taken in (("int4", {True}), ("int8", {False})):
         layer = Layer("conv", (1, 3, 3, 64), (64, 1, 1, 64), stored=stored)
-        found = candidates(build(layer), target, "kernel", Policy(opt="size"))
+        found = candidates(build(layer), target, "kernel", SelectionConfig(opt="size"))
         assert {c.constants < 64 * 64 for c in found} == taken
-    small = candidates(build(CONV[0]), target, "kernel", Policy(opt="size"))
+    small = candidates(build(CONV[0]), target, "kernel", SelectionConfig(opt="size"))
     assert any(c.kernel.startswith("arm_dsp.conv2d_w8") for c in small)

@@ -13,12 +13,12 @@ from aot.op.nn.dense import DenseAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.relay.expr import Function, Var, call, const
 from aot.target.target import find_target
-from aot.topi.strategy import Impl, implementations
+from aot.topi.strategy import OpImplementation, implementations
 from tests.scale import cases
 from tests.topi.layers import Layer, build, check
 
 
-def impl(anchor: str, name: str) -> Impl:
+def impl(anchor: str, name: str) -> OpImplementation:
     return next(i for i in implementations(anchor) if i.name == name)
 
 

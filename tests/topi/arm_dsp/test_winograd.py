@@ -22,7 +22,7 @@ from aot.tir.transform import optimize
 from aot.topi.arm_dsp.winograd.intrin import F2, F4, Winograd, copy_pixels, fill_pixels, winograd_product
 from aot.topi.arm_dsp.winograd.plan import plan_winograd
 from aot.topi.layer.fused import match_layer
-from aot.topi.strategy import Impl, implementations
+from aot.topi.strategy import OpImplementation, implementations
 from tests.scale import cases
 from tests.topi import oncore
 from tests.topi.layers import Layer, build, check, data_for, interpret
@@ -87,7 +87,7 @@ def test_algebra(form: Winograd) -> None:
         np.testing.assert_array_equal(out * np.outer(factors, factors), direct * form.denominator**2)
 
 
-def accepts(impl: Impl, layer: Layer, cpu: str = "cortex-m4") -> bool:
+def accepts(impl: OpImplementation, layer: Layer, cpu: str = "cortex-m4") -> bool:
     return impl.accepts(group_of(build(layer)), find_target(cpu))
 
 
@@ -156,7 +156,7 @@ def test_residual_add(name: str) -> None:
 # ---- on the core
 
 
-def run_layer(impl: Impl, layer: Layer, *, board: str, folder: Path) -> tuple[bool, float]:
+def run_layer(impl: OpImplementation, layer: Layer, *, board: str, folder: Path) -> tuple[bool, float]:
     """(whether the outputs are right, estimated by counted instructions) of a layer on a board."""
     func = build(layer)
     lowered = impl.lower(group_of(func), M4, "kernel")

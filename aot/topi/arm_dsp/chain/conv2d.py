@@ -2,7 +2,7 @@
 
 Scratch: the packed words of one pixel triple, 8 bytes a tap; for small padded images also a padded copy, so that no tap needs a
 test.
-Weights take two bytes each in flash.  See intrin.py for the arithmetic, notes on the schedule in docs/kernels.md.
+Weights take two bytes each in flash.  See intrin.py for the arithmetic, notes on the config in docs/kernels.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
 from aot.topi.layer.threshold import plan_uniform
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 LANE_LIMIT = (1 << 20) - 1
 PIXELS, CHANNELS = 3, 4
@@ -61,7 +61,7 @@ class Segments:
 
 
 @dataclass(frozen=True, slots=True)
-class ChainSchedule:
+class ChainConfig:
     """`common`: loops of a form that layers of other sizes have too, so that they can share code; else the fastest
     for this one.
     """
@@ -78,14 +78,14 @@ class ChainSchedule:
         return min(range(taps, taps + 8), key=lambda n: (best_tap_loop(n).instructions(n) + 2 * n, n))
 
 
-def plan_segments(weights: Array, schedule: ChainSchedule) -> Segments:
+def plan_segments(weights: Array, config: ChainConfig) -> Segments:
     """The fewest segments for weights [K, O] (O a multiple of 4): 128 * (sum |wa| + sum |wb|) < 2^20 in each, for
     channel pairs.
     """
     depth = weights.shape[0]
     pairs = np.abs(weights.astype(np.int64)).reshape(depth, -1, 2).sum(axis=2)
     for count in range(1, depth + 1):
-        length = schedule.segment_length(-(-depth // count))
+        length = config.segment_length(-(-depth // count))
         padded = np.pad(pairs, ((0, max(0, count * length - depth)), (0, 0)))[: count * length]
         if 128 * int(padded.reshape(count, length, -1).sum(axis=1).max()) <= LANE_LIMIT:
             return Segments(count, length)
@@ -121,10 +121,10 @@ def best_requant(layer: FusedLayer, target: Target, seg: Segments, *, common: bo
     return requant
 
 
-def lower(group: Group, target: Target, name: str, *, schedule: ChainSchedule) -> Lowered:
+def lower(group: Group, target: Target, name: str, *, config: ChainConfig) -> Lowered:
     layer = match_layer(group)
     assert layer is not None
-    stream = ChainStream(layer, target, schedule)
+    stream = ChainStream(layer, target, config)
     b = IRBuilder(name)
     rows = prod(layer.out_type.shape[:-1])
     source = _source(b, group, layer, stream.segments, rows=rows)
@@ -141,7 +141,7 @@ def lower(group: Group, target: Target, name: str, *, schedule: ChainSchedule) -
             _block(b, stream, place, first=first, n=imm(stream.blocks), count=stream.tail)
         if run is not None:
             run.finish(first * layer.channels)
-    unroll = stream.schedule.tap_loop(stream.segments.length).unroll
+    unroll = stream.config.tap_loop(stream.segments.length).unroll
     kernel = describe("arm_dsp.conv2d_chain", segments=stream.segments.count, unroll=unroll)
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
     tail = 0 if run is None else run.instructions * len(layer.tail) * -(-rows // PIXELS) * PIXELS * layer.channels
@@ -153,15 +153,15 @@ class ChainStream:
     requantisation.
     """
 
-    def __init__(self, layer: FusedLayer, target: Target, schedule: ChainSchedule) -> None:
-        self.layer, self.schedule = layer, schedule
+    def __init__(self, layer: FusedLayer, target: Target, config: ChainConfig) -> None:
+        self.layer, self.config = layer, config
         self.channels = layer.channels
         self.blocks, self.tail = divmod(self.channels, CHANNELS)
         matrix = layer.weight.reshape(self.channels, -1).T
         self._weights = np.pad(matrix, ((0, 0), (0, -self.channels % CHANNELS)))
-        self.segments = plan_segments(self._weights, schedule)
+        self.segments = plan_segments(self._weights, config)
         offsets = np.where(np.arange(self.channels) % 2 == 0, LANE_OFFSET * self.segments.count, 0)
-        self.requant = requant = best_requant(layer, target, self.segments, common=schedule.common)
+        self.requant = requant = best_requant(layer, target, self.segments, common=config.common)
         self.scale = 1 << int(requant.prescale[0])
         self._arrays = [self.scale * (layer.bias - offsets)] + [f.values for f in requant.fields if not f.uniform]
 
@@ -236,7 +236,7 @@ def _block(b: IRBuilder, stream: ChainStream, place: Place, *, first: Expr, n: E
     sums = b.local("sum", (CHANNELS, PIXELS), "int32", init=0) if seg.count > 1 else None
 
     def accumulate(start: Expr) -> list[tuple[Expr, ...]]:
-        loop = stream.schedule.tap_loop(seg.length)
+        loop = stream.config.tap_loop(seg.length)
         return chain_sums(b, loop, region(params, base + start), region(words, start), taps=seg.length)
 
     if sums is None:
@@ -422,7 +422,7 @@ class Window:
 
 def _code(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> int:
     """Bytes of code (from sizes under GCC 12 at -O2)."""
-    loop = stream.schedule.tap_loop(stream.segments.length)
+    loop = stream.config.tap_loop(stream.segments.length)
     block = 350 + 24 * (loop.unroll + loop.rest) + 50 * stream.requant.signed + 120 * (stream.segments.count > 1)
     window = 0 if _is_rows(layer) else 450 if any(layer.attrs.padding) else 200
     return 240 + block * (1 + bool(stream.tail)) + window + (0 if run is None else run.code * len(layer.tail))
@@ -432,7 +432,7 @@ def _estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
     """Instructions of one call without its tail: packing, products, lanes, requantisation (from counts under QEMU)."""
     tiles, taps, count = -(-rows // PIXELS), stream.segments.taps, stream.segments.count
     blocks = stream.blocks + bool(stream.tail)
-    block = stream.schedule.tap_loop(stream.segments.length).instructions(stream.segments.length)
+    block = stream.config.tap_loop(stream.segments.length).instructions(stream.segments.length)
     per_block = (block + (62 if count > 1 else 30)) * count + 12 * (6 + stream.requant.signed) + 20
     if stream.requant.fields[-1].uniform:
         per_block -= 22
@@ -458,9 +458,9 @@ def _border_tiles(layer: FusedLayer) -> int:
     return int((~whole).sum()) + int(inside.size % PIXELS > 0)
 
 
-def _register(name: str, schedule: ChainSchedule, plevel: int) -> None:
-    register_impl(Impl(name, "nn.conv2d", accepts, partial(lower, schedule=schedule), plevel))
+def _register(name: str, config: ChainConfig, plevel: int) -> None:
+    register_impl(OpImplementation(name, "nn.conv2d", accepts, partial(lower, config=config), plevel))
 
 
-_register("arm_dsp.conv2d_chain", ChainSchedule(common=False), 21)
-_register("arm_dsp.conv2d_chain_common", ChainSchedule(common=True), 20)
+_register("arm_dsp.conv2d_chain", ChainConfig(common=False), 21)
+_register("arm_dsp.conv2d_chain_common", ChainConfig(common=True), 20)

@@ -22,7 +22,7 @@ from aot.topi.arm_dsp.chain.conv2d import (
     CHANNELS,
     LANE_LIMIT,
     PIXELS,
-    ChainSchedule,
+    ChainConfig,
     Pixels,
     Place,
     Segments,
@@ -37,13 +37,13 @@ from aot.topi.arm_dsp.tail import TailRun, tail_run
 from aot.topi.arm_dsp.w8.window import RunBytes, WindowRuns, copy_instructions, data_align, inside, is_rows
 from aot.topi.layer.fused import FusedLayer, describe, match_layer
 from aot.topi.layer.io import open_io
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 SUMS = CHANNELS * PIXELS
 MAX_SEGMENTS = 256
 """So many offsets of the lanes, and the sums with them, stay well within 32 bits."""
 
-SCHEDULE = ChainSchedule(common=False)
+CONFIG = ChainConfig(common=False)
 
 
 def accepts(group: Group, target: Target) -> bool:
@@ -66,7 +66,7 @@ def segments_of_rows(weights: Array) -> Segments:
     rows, depth, channels = weights.shape
     pairs = np.abs(weights.astype(np.int64)).reshape(rows, depth, channels // 2, 2).sum(axis=3)
     for count in range(1, depth + 1):
-        length = SCHEDULE.segment_length(-(-depth // count))
+        length = CONFIG.segment_length(-(-depth // count))
         padded = np.pad(pairs, ((0, 0), (0, max(0, count * length - depth)), (0, 0)))[:, : count * length]
         if 128 * int(padded.reshape(rows, count, length, -1).sum(axis=2).max()) <= LANE_LIMIT:
             return Segments(count, length)
@@ -197,7 +197,7 @@ def _sum_rows(b: IRBuilder, stream: RowStream, place: Place, sums: Buffer, *, wi
         with b.for_("n", stream.blocks) as n, b.for_("segment", seg.count) as s:
             weights = region(place.params, (row * stream.blocks + n) * stream.block_words + s * (2 * seg.length))
             lanes = chain_sums(
-                b, SCHEDULE.tap_loop(seg.length), weights, region(place.words, s * (2 * seg.length)), taps=seg.length
+                b, CONFIG.tap_loop(seg.length), weights, region(place.words, s * (2 * seg.length)), taps=seg.length
             )  # fmt: skip
             for j, channel in enumerate(lanes):
                 for p, value in enumerate(channel):
@@ -225,7 +225,7 @@ def _estimate(layer: FusedLayer, stream: RowStream) -> int:
     """Instructions of one call without its tail (from counts under QEMU)."""
     seg, tiles = stream.segments, -(-prod(layer.out_type.shape[:-1]) // PIXELS)
     taps = stream.height * stream.depth
-    chain = SCHEDULE.tap_loop(seg.length).instructions(seg.length) + 62
+    chain = CONFIG.tap_loop(seg.length).instructions(seg.length) + 62
     block = stream.height * (seg.count * chain + 10) + 12 * (8 + stream.requant.signed) + 20
     runs = WindowRuns(layer)
     pack = 8 * taps + 60 + 50 * stream.height * runs.columns
@@ -246,11 +246,11 @@ def _border_runs(layer: FusedLayer) -> int:
 
 def _code(layer: FusedLayer, stream: RowStream, run: TailRun | None) -> int:
     """Bytes of code (from sizes under GCC 12 at -O2)."""
-    loop = SCHEDULE.tap_loop(stream.segments.length)
+    loop = CONFIG.tap_loop(stream.segments.length)
     block = 250 + 24 * (loop.unroll + loop.rest)
     store = (200 + 50 * stream.requant.signed) * (1 + bool(stream.channels % CHANNELS))
     window = 700 if any(layer.attrs.padding) else 200
     return int(300 + block + store + window + (0 if run is None else run.code * len(layer.tail)))
 
 
-register_impl(Impl("arm_dsp.conv2d_chain_rows", "nn.conv2d", accepts, lower, plevel=9, small=True))
+register_impl(OpImplementation("arm_dsp.conv2d_chain_rows", "nn.conv2d", accepts, lower, plevel=9, small=True))

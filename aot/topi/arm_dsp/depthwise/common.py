@@ -23,7 +23,7 @@ from aot.topi.arm_dsp.depthwise.planes import (
     BAND_BYTES,
     Axis,
     Numbers,
-    Schedule,
+    StripPlan,
     axes,
     orient,
     plain_layer,
@@ -50,15 +50,15 @@ HEADER_WORDS = 16
 class _Plan:
     layer: FusedLayer
     numbers: Numbers
-    schedule: Schedule
+    tiling: StripPlan
     target: Target
 
     def strip(self, outputs: int) -> Strip:
-        schedule = self.schedule
+        tiling = self.tiling
         return Strip(
-            schedule.layout,
-            (schedule.rows.stride, schedule.columns.stride),
-            schedule.rows.dilation,
+            tiling.layout,
+            (tiling.rows.stride, tiling.columns.stride),
+            tiling.rows.dilation,
             PITCH,
             0,
             outputs,
@@ -66,36 +66,36 @@ class _Plan:
             0,
             self.numbers.rounding,
             self.target.has("fpu"),
-            schedule.layout.resident,
+            tiling.layout.resident,
             True,
         )
 
     @property
     def tile(self) -> int:
         """Outputs of a tile, so that the next one starts in an even column."""
-        return tile_outputs(self.schedule.columns)
+        return tile_outputs(self.tiling.columns)
 
     @property
     def band(self) -> int:
-        rows = self.schedule.rows
+        rows = self.tiling.rows
         return max(1, min(rows.out, (BAND_BYTES // (2 * PITCH) - rows.reach) // rows.stride + 1))
 
     @property
     def is_small(self) -> bool:
         """Whether one tile is all."""
-        return self.band >= self.schedule.rows.out and self.tile >= self.schedule.columns.out
+        return self.band >= self.tiling.rows.out and self.tile >= self.tiling.columns.out
 
     @property
     def inside(self) -> tuple[int, int]:
         """Columns and rows of the image that a plane of the whole of it holds."""
-        rows, columns = self.schedule.rows, self.schedule.columns
+        rows, columns = self.tiling.rows, self.tiling.columns
         used = (columns.out - 1) * columns.stride + columns.taps - columns.before
         lines = (rows.out - 1) * rows.stride + rows.reach - rows.before
         return max(0, min(columns.size, used)), max(0, min(rows.size, lines))
 
     def cost(self) -> int:
         """Instructions of one channel (from counts under QEMU)."""
-        rows, columns = self.schedule.rows, self.schedule.columns
+        rows, columns = self.tiling.rows, self.tiling.columns
         total = 70
         for y in range(0, rows.out, self.band):
             height = min(self.band, rows.out - y)
@@ -106,7 +106,7 @@ class _Plan:
                 total += lines * (3 * copied + 18) if self.is_small else lines * (3 * copied + 45) + 90
                 for n, count in zip(WIDTHS, (width // 4, width // 2 % 2, width % 2), strict=True):
                     total += count * (instructions(self.strip(n), height) + 20)
-        return total + (4 * len(self.schedule.layout.words) if not self.schedule.layout.resident else 0)
+        return total + (4 * len(self.tiling.layout.words) if not self.tiling.layout.resident else 0)
 
 
 def tile_outputs(columns: Axis) -> int:
@@ -131,19 +131,19 @@ def _plan(group: Group, target: Target) -> _Plan | None:
 
 
 def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
-    layer, schedule = plan.layer, plan.schedule
+    layer, tiling = plan.layer, plan.tiling
     b = IRBuilder(name)
     io = open_flat(b, group, layer)
-    data = stream(layer, plan.numbers, schedule)
+    data = stream(layer, plan.numbers, tiling)
     header = np.zeros(HEADER_WORDS, np.int32)
-    rows, columns = schedule.rows, schedule.columns
+    rows, columns = tiling.rows, tiling.columns
     values = (layer.channels, rows.size, columns.size, rows.before, columns.before, rows.out, columns.out)
     steps = (rows.data_step, columns.data_step, rows.out_step, columns.out_step)
     header[: len(HEADER)] = (*values, *steps, plan.band, layer.attrs.pad_value, *plan.inside)
     params = io.constant("params", np.concatenate([header, data.reshape(-1)]), "int32")
     height = (plan.band - 1) * rows.stride + rows.reach
     plane = b.scratch("plane", (height * PITCH,), "int16")
-    unpacked = None if schedule.layout.resident else b.scratch("weights", (unpacked_words(schedule, plan.numbers),), "int32")
+    unpacked = None if tiling.layout.resident else b.scratch("weights", (unpacked_words(tiling, plan.numbers),), "int32")
     # read where they are used: fourteen variables would stand on the stack
     n: dict[str, Expr] = {field: params[i] for i, field in enumerate(HEADER)}
     if plan.is_small:
@@ -153,7 +153,7 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
         at = b.let("w", c * data.shape[1] + HEADER_WORDS)
         weights = region(params, at)
         if unpacked is not None:
-            unpack_stream(b, schedule, params, unpacked, at=at, words=data.shape[1])
+            unpack_stream(b, tiling, params, unpacked, at=at, words=data.shape[1])
             weights = region(unpacked)
         tiles = _Tiles(b, plan, n, plane=plane)
         if plan.is_small:
@@ -194,8 +194,8 @@ class _Tiles:
 
     def copy(self, data: Buffer, channel: Expr, *, origin: tuple[Expr, Expr], size: tuple[Expr, Expr]) -> None:
         """The tile's pixels with what lies outside the image around them."""
-        b, n, schedule = self._b, self.numbers, self._plan.schedule
-        rows, columns = schedule.rows, schedule.columns
+        b, n, tiling = self._b, self.numbers, self._plan.tiling
+        rows, columns = tiling.rows, tiling.columns
         top = b.let("above", origin[0] * rows.stride - n["top"])
         before = b.let("before", origin[1] * columns.stride - n["left"])
         used = b.let("used", (size[1] - 1) * columns.stride + columns.taps)
@@ -229,7 +229,7 @@ class _Tiles:
             b.store(self._plane, at + p, data.load("int8", start + p * step))
 
     def compute(self, out: Buffer, start: Expr, weights: Region, *, size: tuple[Expr, Expr]) -> None:
-        b, n, stride = self._b, self.numbers, self._plan.schedule.columns.stride
+        b, n, stride = self._b, self.numbers, self._plan.tiling.columns.stride
         steps = (size[0], n["out_column"], n["out_row"])
         bounds = [imm(0), b.let("fours", (size[1] >> 2) * 4), b.let("twos", (size[1] >> 1) * 2), size[1]]
         for i, width in enumerate(WIDTHS):

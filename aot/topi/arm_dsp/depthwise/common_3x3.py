@@ -16,7 +16,7 @@ from aot.tir.stmt import Region
 from aot.topi.arm_dsp.depthwise.common_plane import HEADER, Plane, PlanePlan, fits, with_header
 from aot.topi.arm_dsp.depthwise.intrin import code_bytes, dw_strip, instructions
 from aot.topi.arm_dsp.depthwise.plan import Layout, Strip
-from aot.topi.arm_dsp.depthwise.planes import Numbers, Schedule, axes, orient, plain_layer, plan_numbers, stream
+from aot.topi.arm_dsp.depthwise.planes import Numbers, StripPlan, axes, orient, plain_layer, plan_numbers, stream
 from aot.topi.layer.fused import describe
 from aot.topi.layer.io import LayerIo, open_flat
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -32,7 +32,7 @@ RECORD = 7
 class _Plan:
     plane: PlanePlan
     numbers: Numbers
-    schedule: Schedule
+    tiling: StripPlan
     fpu: bool
 
     def strip(self, stride: int) -> Strip:
@@ -58,19 +58,19 @@ def _plan(group: Group, target: Target) -> _Plan | None:
     if (rows.stride, columns.stride) not in ((1, 1), (2, 2)):
         return None
     numbers = plan_numbers(layer, target, packed=True)
-    schedule = orient(rows, columns, swapped=False, packed=True, shared=True)
+    tiling = orient(rows, columns, swapped=False, packed=True, shared=True)
     plane = PlanePlan(layer, rows, columns, PITCH, 4)
-    if numbers is None or schedule is None or not fits(plane):
+    if numbers is None or tiling is None or not fits(plane):
         return None
     own_shift = replace(numbers, rounding=replace(numbers.rounding, shift=-1))
-    return _Plan(plane, own_shift, schedule, target.has("fpu"))
+    return _Plan(plane, own_shift, tiling, target.has("fpu"))
 
 
 def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     layer = plan.plane.layer
     b = IRBuilder(name)
     io = open_flat(b, group, layer)
-    data = stream(layer, plan.numbers, plan.schedule)
+    data = stream(layer, plan.numbers, plan.tiling)
     assert data.shape[1] == RECORD
     params = io.constant("params", with_header(plan.plane, (), data), "int32")
     plane = Plane(b, params, size=plan.plane.size)

@@ -29,7 +29,7 @@ from aot.topi.arm_dsp.depthwise.intrin_pairs import (
     row_words,
     unpack_pairs,
 )
-from aot.topi.arm_dsp.depthwise.plan import NUMBERS, Rounding
+from aot.topi.arm_dsp.depthwise.plan import NUMBERS, RequantForm
 from aot.topi.arm_dsp.depthwise.planes import PACKED_SCALE, Axis, Numbers, axes, plain_layer, plan_numbers
 from aot.topi.layer.fused import FusedLayer, describe
 from aot.topi.layer.io import open_flat
@@ -55,7 +55,7 @@ class _Plan:
         return -(-self.plane.rows.taps * self.words // 2)
 
     @property
-    def rounding(self) -> Rounding:
+    def rounding(self) -> RequantForm:
         """Every channel has its own shift, so that layers agree."""
         return replace(self.numbers.rounding, shift=-1)
 

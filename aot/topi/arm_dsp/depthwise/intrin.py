@@ -15,7 +15,7 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, clamp, imm
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_dsp.depthwise.plan import NUMBERS, RESIDENT_WORDS, Mac, Rounding, Strip, row_macs
+from aot.topi.arm_dsp.depthwise.plan import NUMBERS, RESIDENT_WORDS, Mac, RequantForm, Strip, row_macs
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions, counted, counted_offset
 from aot.topi.intrin.dsp import SMMLA, SMMLAR
 from aot.topi.layer.requant import sign_term
@@ -74,7 +74,7 @@ def unpack(register: str, other: str) -> list[str]:
     return [f"and {other}, {register}, {mask}", f"lsl {register}, {register}, #8", f"and {register}, {register}, {mask}"]
 
 
-def requantized(b: IRBuilder, rounding: Rounding, acc: Expr, numbers: Sequence[Expr]) -> Expr:
+def requantized(b: IRBuilder, rounding: RequantForm, acc: Expr, numbers: Sequence[Expr]) -> Expr:
     """The meaning of the block's requantisation; `numbers`: bias, constant, multiplier and, where it varies, shift."""
     scaled = b.let("scaled", acc)
     constant = numbers[1] + sign_term(scaled, rounding.prescale) if rounding.signed else numbers[1]
@@ -141,7 +141,7 @@ def load_words(register: str, other: str, base: str, offset: int) -> list[str]:
     return [f"ldr {register}, [{base}, #{offset}]", f"ldr {other}, [{base}, #{offset + 4}]"]
 
 
-def clamp_lines(rounding: Rounding, accs: Sequence[str]) -> list[str]:
+def clamp_lines(rounding: RequantForm, accs: Sequence[str]) -> list[str]:
     """SSAT with the common shift and, for bounds other than int8's, compares."""
     shift = f", asr #{rounding.shift}" if rounding.shift > 0 else ""
     lines = [f"ssat {a}, #8, {a}{shift}" for a in accs]

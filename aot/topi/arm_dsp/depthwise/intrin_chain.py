@@ -21,7 +21,7 @@ from aot.tir.expr import Expr, cast, imm
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.chain.intrin import INIT_HIGH, INIT_LOW, LANE_BITS
 from aot.topi.arm_dsp.depthwise.intrin import add_immediate, clamp_lines, requantized
-from aot.topi.arm_dsp.depthwise.plan import Rounding
+from aot.topi.arm_dsp.depthwise.plan import RequantForm
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions, counted, counted_offset
 
 MAX_ROWS = 3
@@ -46,7 +46,7 @@ class ChainStrip:
     outputs: int
     column_step: int
     row_step: int
-    rounding: Rounding
+    rounding: RequantForm
 
     @property
     def steps(self) -> int:

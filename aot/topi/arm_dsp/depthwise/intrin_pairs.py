@@ -16,7 +16,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Var, cast, imm
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.depthwise.intrin import clamp_lines, requantized
-from aot.topi.arm_dsp.depthwise.plan import NUMBERS, Rounding
+from aot.topi.arm_dsp.depthwise.plan import NUMBERS, RequantForm
 from aot.topi.intrin.asm_text import AsmBlock
 
 OUTPUTS = 4
@@ -136,7 +136,7 @@ def _emit_copy(operands: Mapping[str, COperand]) -> BlockText:
 
 
 @cache
-def band_pairs(stride: int, rounding: Rounding) -> TensorIntrin:
+def band_pairs(stride: int, rounding: RequantForm) -> TensorIntrin:
     """`lines` rows of `columns` results of one channel, whose windows are `stride` (1 or 2) columns apart.
 
     out[y, x] = clamp((hi((bias + sum) * multiplier) + constant) >> shift).  Operands: plane int16 (aligned to 4 bytes) from the
@@ -196,7 +196,7 @@ SKIP_FOURTH = ("tst %[rows], #2", "beq 2f")
 """`rows` holds 4 * (rows left - 1) + words - 2."""
 
 
-def _block(stride: int, rounding: Rounding) -> list[str]:
+def _block(stride: int, rounding: RequantForm) -> list[str]:
     """Four results in a0 to a3."""
     accs = [f"%[a{j}]" for j in range(OUTPUTS)]
     three, fourth = _row_single() if stride == 1 else _row_double()
@@ -213,7 +213,7 @@ def _block(stride: int, rounding: Rounding) -> list[str]:
     return [*text, f"ldr %[e], {_at('shift')}", *(f"asr {a}, {a}, %[e]" for a in accs), *clamp_lines(rounding, accs)]
 
 
-def band_text(stride: int, rounding: Rounding) -> list[str]:
+def band_text(stride: int, rounding: RequantForm) -> list[str]:
     """The instructions of band_pairs."""
     text = ["0:", *_block(stride, rounding)]
     text += [f"ldr %[e], {_at('step')}", f"ldr %[p], {_at('left')}", "subs %[p], %[p], #4", f"str %[p], {_at('left')}", "blo 3f"]
@@ -241,7 +241,7 @@ def _at(name: str) -> str:
     return f"[%[k], #{4 * CONTEXT.index(name)}]"
 
 
-def _emit(operands: Mapping[str, COperand], stride: int, rounding: Rounding) -> BlockText:
+def _emit(operands: Mapping[str, COperand], stride: int, rounding: RequantForm) -> BlockText:
     value = {name: f"({operand.value or operand.pointer})" for name, operand in operands.items()}
     context = {
         "weights": f"(int32_t)(intptr_t){value['weights']}",

@@ -21,7 +21,7 @@ STREAMED_OUTPUTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Rounding:
+class RequantForm:
     """Requantisation of pre-scaled accumulators: high multiply plus constant, shift, clamp (see topi/requant.py).
 
     `shift` is -1 where each channel has its own, which then follows the constant in the stream.  `rounded` asks for
@@ -129,7 +129,7 @@ class Strip:
     outputs: int
     column_step: int
     row_step: int
-    rounding: Rounding
+    rounding: RequantForm
     fpu: bool
     packed: bool = False
     shared: bool = False

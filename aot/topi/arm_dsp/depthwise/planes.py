@@ -26,7 +26,7 @@ from aot.tir.expr import Expr, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.depthwise.intrin import code_bytes, dw_strip, instructions
-from aot.topi.arm_dsp.depthwise.plan import RESIDENT_WORDS, STREAMED_OUTPUTS, Layout, Rounding, Strip, packed_words
+from aot.topi.arm_dsp.depthwise.plan import RESIDENT_WORDS, STREAMED_OUTPUTS, Layout, RequantForm, Strip, packed_words
 from aot.topi.layer.fused import FusedLayer, describe, match_layer
 from aot.topi.layer.io import open_flat
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
@@ -68,7 +68,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class StripPlan:
     """`rows`, `columns`: the image axes as the strips see them; `band` result rows at a time; `strips`: (first
     output, outputs); `bands_first`: a band of all channels before the next one, so that the result may lie over the data.
     """
@@ -104,7 +104,7 @@ class Numbers:
     weight: Array
     bias: Array
     requant: HighMultiply
-    rounding: Rounding
+    rounding: RequantForm
 
 
 def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int = PACKED_SCALE) -> Numbers | None:
@@ -147,11 +147,11 @@ def _without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
     return replace(layer.requant, **{n: tuple(map(int, v)) for n, v in numbers.items()}), used  # type: ignore[arg-type]
 
 
-def _rounding(requant: HighMultiply) -> Rounding:
+def _rounding(requant: HighMultiply) -> RequantForm:
     shift = requant.fields[2]
     common = int(shift.values[0]) if shift.uniform else -1
     scale = int(requant.prescale[0]) if requant.signed else 1
-    return Rounding(common, requant.rounded, requant.signed, requant.lo, requant.hi, scale)
+    return RequantForm(common, requant.rounded, requant.signed, requant.lo, requant.hi, scale)
 
 
 def axes(layer: FusedLayer) -> tuple[Axis, Axis]:
@@ -164,14 +164,14 @@ def axes(layer: FusedLayer) -> tuple[Axis, Axis]:
     return y, Axis(width, out_width, kw, sx, dx, left, depth, channels)
 
 
-def plan_schedule(layer: FusedLayer, numbers: Numbers, target: Target, *, packed: bool) -> Schedule | None:
+def plan_strips(layer: FusedLayer, numbers: Numbers, target: Target, *, packed: bool) -> StripPlan | None:
     """The better orientation, by instructions."""
     y, x = axes(layer)
     found = [s for s in (orient(y, x, swapped=False, packed=packed), orient(x, y, swapped=True, packed=packed)) if s is not None]
     return min(found, key=lambda s: _channel_cost(s, numbers.rounding, target), default=None)
 
 
-def orient(rows: Axis, columns: Axis, *, swapped: bool, packed: bool, shared: bool = False) -> Schedule | None:
+def orient(rows: Axis, columns: Axis, *, swapped: bool, packed: bool, shared: bool = False) -> StripPlan | None:
     """`columns` along the strips; `shared`: the layout must serve results of any width."""
     if columns.taps > 1 and columns.dilation > 1:
         return None
@@ -185,15 +185,15 @@ def orient(rows: Axis, columns: Axis, *, swapped: bool, packed: bool, shared: bo
     if 2 * (rows.reach - 1) * pitch > 3500:
         return None
     band = band_height(rows, line_bytes=2 * pitch)
-    return Schedule(rows, columns, swapped, band, pitch, _strips(layout, columns), layout, packed)
+    return StripPlan(rows, columns, swapped, band, pitch, _strips(layout, columns), layout, packed)
 
 
-def banded(schedule: Schedule | None) -> Schedule | None:
-    """The schedule with SMALL_BANDS bands (or as many as it has) of all channels; None where that is one row or all."""
-    if schedule is None:
+def banded(tiling: StripPlan | None) -> StripPlan | None:
+    """The plan with SMALL_BANDS bands (or as many as it has) of all channels; None where that is one row or all."""
+    if tiling is None:
         return None
-    band = min(schedule.band, -(-schedule.rows.out // SMALL_BANDS))
-    return replace(schedule, band=band, bands_first=True) if band < schedule.rows.out else None
+    band = min(tiling.band, -(-tiling.rows.out // SMALL_BANDS))
+    return replace(tiling, band=band, bands_first=True) if band < tiling.rows.out else None
 
 
 def band_height(rows: Axis, *, line_bytes: int) -> int:
@@ -214,32 +214,32 @@ def _strips(layout: Layout, columns: Axis) -> tuple[tuple[int, int], ...]:
     return tuple((f, (firsts[i + 1] if i + 1 < len(firsts) else columns.out) - f) for i, f in enumerate(firsts))
 
 
-def strip_of(schedule: Schedule, rounding: Rounding, target: Target, *, outputs: int) -> Strip:
+def strip_of(tiling: StripPlan, rounding: RequantForm, target: Target, *, outputs: int) -> Strip:
     """The asm block of a strip of `outputs` results."""
-    rows, columns = schedule.rows, schedule.columns
+    rows, columns = tiling.rows, tiling.columns
     return Strip(
-        schedule.layout,
+        tiling.layout,
         (rows.stride, columns.stride),
         rows.dilation,
-        schedule.pitch,
-        schedule.band,
+        tiling.pitch,
+        tiling.band,
         outputs,
         columns.out_step,
         rows.out_step,
         rounding,
         target.has("fpu"),
-        schedule.packed and schedule.layout.resident,
+        tiling.packed and tiling.layout.resident,
     )
 
 
-def _channel_cost(schedule: Schedule, rounding: Rounding, target: Target) -> int:
+def _channel_cost(tiling: StripPlan, rounding: RequantForm, target: Target) -> int:
     """Instructions for one plane with one filter."""
-    strips = sum(instructions(strip_of(schedule, rounding, target, outputs=n), schedule.band) + 12 for _, n in schedule.strips)
-    loops = max(1, schedule.copied // UNROLLED_COPY)
-    lines = schedule.band_rows if schedule.bands > 1 else min(schedule.rows.size, schedule.band_rows - schedule.rows.before)
-    copy = max(lines, 0) * (2 * schedule.copied + 4 * loops + (12 if schedule.bands > 1 else 3))
-    expand = 4 * len(schedule.layout.words) + 10 if schedule.packed and not schedule.layout.resident else 0
-    return schedule.bands * (strips + copy + expand) + (22 if schedule.bands > 1 else 0)
+    strips = sum(instructions(strip_of(tiling, rounding, target, outputs=n), tiling.band) + 12 for _, n in tiling.strips)
+    loops = max(1, tiling.copied // UNROLLED_COPY)
+    lines = tiling.band_rows if tiling.bands > 1 else min(tiling.rows.size, tiling.band_rows - tiling.rows.before)
+    copy = max(lines, 0) * (2 * tiling.copied + 4 * loops + (12 if tiling.bands > 1 else 3))
+    expand = 4 * len(tiling.layout.words) + 10 if tiling.packed and not tiling.layout.resident else 0
+    return tiling.bands * (strips + copy + expand) + (22 if tiling.bands > 1 else 0)
 
 
 def is_supported(layer: FusedLayer, target: Target, *, feature: str = "dsp") -> bool:
@@ -259,7 +259,7 @@ def plain_layer(group: Group, target: Target) -> FusedLayer | None:
     return layer
 
 
-_Plan = tuple[FusedLayer, Numbers, Schedule]
+_Plan = tuple[FusedLayer, Numbers, StripPlan]
 
 
 def _plan(group: Group, target: Target, *, packed: bool) -> _Plan | None:
@@ -267,8 +267,8 @@ def _plan(group: Group, target: Target, *, packed: bool) -> _Plan | None:
     if layer is None or not is_supported(layer, target):
         return None
     numbers = plan_numbers(layer, target, packed=packed)
-    schedule = plan_schedule(layer, numbers, target, packed=packed) if numbers is not None else None
-    return (layer, numbers, schedule) if numbers is not None and schedule is not None else None
+    tiling = plan_strips(layer, numbers, target, packed=packed) if numbers is not None else None
+    return (layer, numbers, tiling) if numbers is not None and tiling is not None else None
 
 
 def _plan_bands(group: Group, target: Target) -> _Plan | None:
@@ -276,62 +276,62 @@ def _plan_bands(group: Group, target: Target) -> _Plan | None:
     if plan is None:
         return None
     y, x = axes(plan[0])
-    schedule = banded(orient(y, x, swapped=False, packed=False))
-    return None if schedule is None else (plan[0], plan[1], schedule)
+    tiling = banded(orient(y, x, swapped=False, packed=False))
+    return None if tiling is None else (plan[0], plan[1], tiling)
 
 
 def _lower(group: Group, target: Target, name: str, plan: _Plan) -> Lowered:
-    layer, numbers, schedule = plan
-    kernel = "arm_dsp.depthwise" + "_w8" * schedule.packed + "_bands" * schedule.bands_first
+    layer, numbers, tiling = plan
+    kernel = "arm_dsp.depthwise" + "_w8" * tiling.packed + "_bands" * tiling.bands_first
     b = IRBuilder(name)
     shape, out_shape = layer.data_type.shape, layer.out_type.shape
     io = open_flat(b, group, layer)
-    data = stream(layer, numbers, schedule)
+    data = stream(layer, numbers, tiling)
     params = io.constant("params", data.reshape(-1), "int32")
-    plane = b.scratch("plane", (schedule.band_rows * schedule.pitch + 2,), "int16")
+    plane = b.scratch("plane", (tiling.band_rows * tiling.pitch + 2,), "int16")
     with b.for_("i", plane.size // 2) as i:
         pad = layer.attrs.pad_value & 0xFFFF
         b.store_as(plane, "uint32", i, imm(pad | pad << 16, "uint32"))
     channels, multiplier = shape[-1], layer.attrs.multiplier
     unpacked = (
-        b.scratch("weights", (unpacked_words(schedule, numbers),), "int32")
-        if schedule.packed and not schedule.layout.resident
+        b.scratch("weights", (unpacked_words(tiling, numbers),), "int32")
+        if tiling.packed and not tiling.layout.resident
         else None
     )
     for image in counted(b, shape[0], "n"):
-        for c, band in _planes(b, schedule, channels):
+        for c, band in _planes(b, tiling, channels):
             source = image * prod(shape[1:]) + c
-            _copy(b, schedule, io.data, plane, source=source, first=band, pad=layer.attrs.pad_value)
+            _copy(b, tiling, io.data, plane, source=source, first=band, pad=layer.attrs.pad_value)
             for m in counted(b, multiplier, "m"):
                 channel = c * multiplier + m
-                target_at = image * prod(out_shape[1:]) + channel + band * schedule.rows.out_step
+                target_at = image * prod(out_shape[1:]) + channel + band * tiling.rows.out_step
                 weights = region(params, b.let("w", channel * data.shape[1]))
                 if unpacked is not None:
-                    unpack_stream(b, schedule, params, unpacked, at=channel * data.shape[1], words=data.shape[1])
+                    unpack_stream(b, tiling, params, unpacked, at=channel * data.shape[1], words=data.shape[1])
                     weights = region(unpacked)
-                _compute(b, schedule, numbers, target, planes=(plane, io.out), weights=weights, out=target_at)
-    form = describe(kernel, band=schedule.band, columns=max(n for _, n in schedule.strips))
+                _compute(b, tiling, numbers, target, planes=(plane, io.out), weights=weights, out=target_at)
+    form = describe(kernel, band=tiling.band, columns=max(n for _, n in tiling.strips))
     func = b.finish(FuncAttrs(kernel=form, span=layer.span, macs=layer.macs))
-    cost = shape[0] * channels * multiplier * _channel_cost(schedule, numbers.rounding, target) + plane.size // 2 * 3
-    distinct = {n for _, n in schedule.strips}
-    code = sum(code_bytes(strip_of(schedule, numbers.rounding, target, outputs=n)) for n in distinct)
+    cost = shape[0] * channels * multiplier * _channel_cost(tiling, numbers.rounding, target) + plane.size // 2 * 3
+    distinct = {n for _, n in tiling.strips}
+    code = sum(code_bytes(strip_of(tiling, numbers.rounding, target, outputs=n)) for n in distinct)
     return Lowered(
         func,
         io.constants,
         instructions=cost,
-        code=code + (280 if schedule.bands > 1 else 110) + 8 * min(schedule.copied, UNROLLED_COPY),
+        code=code + (280 if tiling.bands > 1 else 110) + 8 * min(tiling.copied, UNROLLED_COPY),
     )
 
 
-def _planes(b: IRBuilder, schedule: Schedule, channels: int) -> Iterator[tuple[Expr, Expr]]:
-    """Channel and first result row of each plane, in the order of the schedule."""
-    if schedule.bands_first:
-        for band in band_starts(b, schedule.rows, schedule.band):
+def _planes(b: IRBuilder, tiling: StripPlan, channels: int) -> Iterator[tuple[Expr, Expr]]:
+    """Channel and first result row of each plane, in the order of the plan."""
+    if tiling.bands_first:
+        for band in band_starts(b, tiling.rows, tiling.band):
             with b.for_("c", channels) as c:
                 yield c, band
         return
     with b.for_("c", channels) as c:
-        for band in band_starts(b, schedule.rows, schedule.band):
+        for band in band_starts(b, tiling.rows, tiling.band):
             yield c, band
 
 
@@ -353,20 +353,20 @@ def band_starts(b: IRBuilder, rows: Axis, band: int) -> Iterator[Expr]:
         yield b.let("first", minimum(i * band, rows.out - band)) if rows.out % band else i * band
 
 
-def stream(layer: FusedLayer, numbers: Numbers, schedule: Schedule) -> Array:
+def stream(layer: FusedLayer, numbers: Numbers, tiling: StripPlan) -> Array:
     """int32 [channels, words]: the weight words of the layout with bias, constant, multiplier and shift (see Strip).
 
     Packed: words of four bytes first, see unpack, then bias, constant, multiplier.
     """
-    weight = numbers.weight.transpose(1, 0, 2) if schedule.swapped else numbers.weight
-    layout = schedule.layout
+    weight = numbers.weight.transpose(1, 0, 2) if tiling.swapped else numbers.weight
+    layout = tiling.layout
     words = np.zeros((2 * packed_words(layout), layer.channels), np.int64)
     for i, taps in enumerate(layout.words):
         for half, (r, k) in enumerate(taps):
             words[i] |= (weight[r, k] & 0xFFFF) << (16 * half)
     multiplier, constant, shift = numbers.requant.fields
     tail = [constant.values, multiplier.values] + ([shift.values] if numbers.rounding.shift < 0 else [])
-    if schedule.packed:
+    if tiling.packed:
         columns = [*(words[0::2] >> 8 | words[1::2]), numbers.bias, *tail]
     else:
         words = words[: len(layout.words)]
@@ -374,13 +374,13 @@ def stream(layer: FusedLayer, numbers: Numbers, schedule: Schedule) -> Array:
     return np.stack(columns, axis=1).astype(np.uint32).view(np.int32)
 
 
-def unpacked_words(schedule: Schedule, numbers: Numbers) -> int:
-    return 2 * packed_words(schedule.layout) + 3 + (numbers.rounding.shift < 0)
+def unpacked_words(tiling: StripPlan, numbers: Numbers) -> int:
+    return 2 * packed_words(tiling.layout) + 3 + (numbers.rounding.shift < 0)
 
 
-def unpack_stream(b: IRBuilder, schedule: Schedule, params: Buffer, weights: Buffer, *, at: Expr, words: int) -> None:
+def unpack_stream(b: IRBuilder, tiling: StripPlan, params: Buffer, weights: Buffer, *, at: Expr, words: int) -> None:
     """A channel's packed stream as the streamed plan reads it: bias, words of two int16, the other numbers."""
-    count = packed_words(schedule.layout)
+    count = packed_words(tiling.layout)
     start = b.let("start", at)
     unroll = max(u for u in (4, 3, 2, 1) if count % u == 0)
     with b.for_("k", count, step=unroll) as k:
@@ -390,31 +390,31 @@ def unpack_stream(b: IRBuilder, schedule: Schedule, params: Buffer, weights: Buf
             b.store_as(weights, "uint32", (k + u) * 2 + 2, word & imm(0xFF00FF00, "uint32"))
     b.store(weights, 0, params[start + count])
     for i in range(words - count - 1):
-        b.store(weights, 1 + len(schedule.layout.words) + i, params[start + (count + 1 + i)])
+        b.store(weights, 1 + len(tiling.layout.words) + i, params[start + (count + 1 + i)])
 
 
-def _copy(b: IRBuilder, schedule: Schedule, data: Buffer, plane: Buffer, *, source: Expr, first: Expr, pad: int) -> None:
+def _copy(b: IRBuilder, tiling: StripPlan, data: Buffer, plane: Buffer, *, source: Expr, first: Expr, pad: int) -> None:
     """One band's pixels into the plane; with several bands the border rows change place, so they are written too."""
-    rows = schedule.rows
-    if schedule.bands == 1:
-        count = min(rows.size, schedule.band_rows - rows.before)
+    rows = tiling.rows
+    if tiling.bands == 1:
+        count = min(rows.size, tiling.band_rows - rows.before)
         if count > 0:
             with b.for_("y", count) as y:
-                _copy_row(b, schedule, data, plane, source=b.let("s", source + y * rows.data_step), row=y + rows.before, pad=None)
+                _copy_row(b, tiling, data, plane, source=b.let("s", source + y * rows.data_step), row=y + rows.before, pad=None)
         return
-    with b.for_("y", schedule.band_rows) as y:
+    with b.for_("y", tiling.band_rows) as y:
         line = b.let("line", first * rows.stride + y - rows.before)
         with b.if_(logical_and(line >= 0, line < rows.size)):
-            _copy_row(b, schedule, data, plane, source=b.let("s", source + line * rows.data_step), row=y, pad=None)
+            _copy_row(b, tiling, data, plane, source=b.let("s", source + line * rows.data_step), row=y, pad=None)
         with b.else_():
-            _copy_row(b, schedule, data, plane, source=imm(0), row=y, pad=pad)
+            _copy_row(b, tiling, data, plane, source=imm(0), row=y, pad=pad)
 
 
-def _copy_row(b: IRBuilder, schedule: Schedule, data: Buffer, plane: Buffer, *, source: Expr, row: Expr, pad: int | None) -> None:
-    count, step = schedule.copied, schedule.columns.data_step
+def _copy_row(b: IRBuilder, tiling: StripPlan, data: Buffer, plane: Buffer, *, source: Expr, row: Expr, pad: int | None) -> None:
+    count, step = tiling.copied, tiling.columns.data_step
     if count <= 0:
         return
-    target = b.let("d", row * schedule.pitch + schedule.columns.before)
+    target = b.let("d", row * tiling.pitch + tiling.columns.before)
 
     def one(x: Expr) -> None:
         b.store(plane, target + x, data.load("int8", source + x * step) if pad is None else pad)
@@ -446,7 +446,7 @@ def equal_runs(strips: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
 
 def _compute(
     b: IRBuilder,
-    schedule: Schedule,
+    tiling: StripPlan,
     numbers: Numbers,
     target: Target,
     *,
@@ -456,9 +456,9 @@ def _compute(
 ) -> None:
     """All strips of one band with one filter; a loop over those of equal width."""
     plane, result = planes
-    columns, start = schedule.columns, b.let("o", out)
-    for first, outputs, count in equal_runs(schedule.strips):
-        block = dw_strip(strip_of(schedule, numbers.rounding, target, outputs=outputs))
+    columns, start = tiling.columns, b.let("o", out)
+    for first, outputs, count in equal_runs(tiling.strips):
+        block = dw_strip(strip_of(tiling, numbers.rounding, target, outputs=outputs))
         with strip_loop(b, first, count, step=outputs) as x:
             b.block(block, region(plane, x * columns.stride), weights, region(result, start + x * columns.out_step))
 

@@ -14,7 +14,7 @@ from aot.tir.expr import imm
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.elementwise.intrin_add import LANES, add_4
 from aot.topi.arm_dsp.tail import factors_of
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 LEAST = 16
 """Elements from which on the loop pays."""
@@ -56,4 +56,4 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     return Lowered(func, dict(ctx.constants), 6 * whole + 8 * (size - whole) + 24, 150 + 30 * (size - whole))
 
 
-register_impl(Impl("arm_dsp.add", "qnn.add", accepts, lower, plevel=25))
+register_impl(OpImplementation("arm_dsp.add", "qnn.add", accepts, lower, plevel=25))

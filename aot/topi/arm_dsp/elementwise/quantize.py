@@ -17,7 +17,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import imm
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.elementwise.intrin_quantize import LANES, dequantize_8, quantize_8
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 CODES = ("int8", "uint8")
 
@@ -68,5 +68,5 @@ def is_power_of_two(scale: float) -> bool:
     return fraction == 0.5 and abs(exponent) <= 120
 
 
-register_impl(Impl("arm_dsp.quantize", "qnn.quantize", accepts, lower, plevel=25))
-register_impl(Impl("arm_dsp.dequantize", "qnn.dequantize", accepts, lower, plevel=25))
+register_impl(OpImplementation("arm_dsp.quantize", "qnn.quantize", accepts, lower, plevel=25))
+register_impl(OpImplementation("arm_dsp.dequantize", "qnn.dequantize", accepts, lower, plevel=25))

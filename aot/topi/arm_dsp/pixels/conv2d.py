@@ -20,7 +20,7 @@ from aot.topi.arm_dsp.w8.window import is_rows
 from aot.topi.layer.fused import FusedLayer, describe, match_layer
 from aot.topi.layer.io import open_io
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 PIXELS = 2
 MAX_CHANNELS = 1024
@@ -76,4 +76,4 @@ def _stream(layer: FusedLayer, requant: HighMultiply) -> Array:
     return records(weights, layer.bias << scale, multiplier, constant)
 
 
-register_impl(Impl("arm_dsp.conv2d_smlad", "nn.conv2d", accepts, lower, plevel=25))
+register_impl(OpImplementation("arm_dsp.conv2d_smlad", "nn.conv2d", accepts, lower, plevel=25))

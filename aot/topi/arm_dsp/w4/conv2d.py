@@ -31,7 +31,7 @@ from aot.topi.arm_dsp.w8.stream import QuadPlan, W8Stream
 from aot.topi.arm_dsp.w8.window import WindowRuns
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer.io import LayerIo, open_io
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 EACH = 41
 """Instructions of a word of weights."""
@@ -93,5 +93,5 @@ class _Kernel(PixelTriples):
         self._b.block(matmul_w4(self._plan.unroll, self._plan.rest), weights, self._words, acc, imm(self._stream.quads))
 
 
-register_impl(Impl("arm_dsp.conv2d_w4", "nn.conv2d", accepts, partial(lower, common=False), plevel=7))
-register_impl(Impl("arm_dsp.conv2d_w4_common", "nn.conv2d", accepts, partial(lower, common=True), plevel=6))
+register_impl(OpImplementation("arm_dsp.conv2d_w4", "nn.conv2d", accepts, partial(lower, common=False), plevel=7))
+register_impl(OpImplementation("arm_dsp.conv2d_w4_common", "nn.conv2d", accepts, partial(lower, common=True), plevel=6))

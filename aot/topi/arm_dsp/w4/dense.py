@@ -29,7 +29,7 @@ from aot.topi.arm_dsp.w8.stream import QuadPlan, W8Stream
 from aot.topi.arm_dsp.w8.window import is_rows, pack_unroll, run_quads
 from aot.topi.layer.fused import describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer.io import LayerIo, open_io
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
 def accepts(group: Group, target: Target) -> bool:
@@ -123,5 +123,5 @@ class _Kernel:
 
 
 for _anchor in ("nn.dense", "nn.conv2d"):
-    register_impl(Impl("arm_dsp.dense_w4", _anchor, accepts, partial(lower, common=False), plevel=24))
-    register_impl(Impl("arm_dsp.dense_w4_common", _anchor, accepts, partial(lower, common=True), plevel=23))
+    register_impl(OpImplementation("arm_dsp.dense_w4", _anchor, accepts, partial(lower, common=False), plevel=24))
+    register_impl(OpImplementation("arm_dsp.dense_w4_common", _anchor, accepts, partial(lower, common=True), plevel=23))

@@ -20,7 +20,7 @@ from aot.topi.arm_dsp.w8.stream import QuadPlan, W8Stream, arrange, best_requant
 from aot.topi.arm_dsp.w8.window import WindowQuads, WindowRuns, first_pixel, is_rows, pack_run, pack_unroll, run_instructions
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer.io import LayerIo, open_io
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 PIXELS, CHANNELS = 3, 2
 
@@ -156,5 +156,5 @@ class PixelTriples:
         return 70 + pack + window + (self._plan.code(self.each_code) + 230 + stores) * (1 + bool(self._stream.tail))
 
 
-register_impl(Impl("arm_dsp.conv2d_w8", "nn.conv2d", accepts, partial(lower, common=False), plevel=11))
-register_impl(Impl("arm_dsp.conv2d_w8_common", "nn.conv2d", accepts, partial(lower, common=True), plevel=10))
+register_impl(OpImplementation("arm_dsp.conv2d_w8", "nn.conv2d", accepts, partial(lower, common=False), plevel=11))
+register_impl(OpImplementation("arm_dsp.conv2d_w8_common", "nn.conv2d", accepts, partial(lower, common=True), plevel=10))

@@ -20,7 +20,7 @@ from aot.topi.arm_dsp.w8.stream import plan_w8
 from aot.topi.arm_dsp.w8.window import RunBytes, WindowRuns, copy_instructions, data_align, is_rows, window_at
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer.io import LayerIo, open_io
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
 def accepts(group: Group, target: Target) -> bool:
@@ -83,5 +83,5 @@ class _Window:
         return self._window
 
 
-register_impl(Impl("arm_dsp.conv2d_w8_direct", "nn.conv2d", accepts, lower, plevel=8, small=True))
-register_impl(Impl("arm_dsp.dense_w8_direct_few", "nn.dense", accepts_few, lower, plevel=8, small=True))
+register_impl(OpImplementation("arm_dsp.conv2d_w8_direct", "nn.conv2d", accepts, lower, plevel=8, small=True))
+register_impl(OpImplementation("arm_dsp.dense_w8_direct_few", "nn.dense", accepts_few, lower, plevel=8, small=True))

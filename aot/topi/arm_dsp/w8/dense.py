@@ -22,7 +22,7 @@ from aot.topi.arm_dsp.w8.stream import QuadPlan, W8Stream, arrange, best_requant
 from aot.topi.arm_dsp.w8.window import is_rows, pack_run, pack_unroll, run_instructions
 from aot.topi.layer.fused import describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer.io import LayerIo, open_io
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 CHANNELS = 4
 CHUNK = 512
@@ -152,6 +152,6 @@ class _Kernel:
 _APART = partial(lower, common=False, apart=True)
 
 for _anchor in ("nn.dense", "nn.conv2d"):
-    register_impl(Impl("arm_dsp.dense_w8", _anchor, accepts, partial(lower, common=False), plevel=30))
-    register_impl(Impl("arm_dsp.dense_w8_common", _anchor, accepts, partial(lower, common=True), plevel=29))
-    register_impl(Impl("arm_dsp.dense_w8_apart", _anchor, accepts, _APART, plevel=27, for_repeated=True))
+    register_impl(OpImplementation("arm_dsp.dense_w8", _anchor, accepts, partial(lower, common=False), plevel=30))
+    register_impl(OpImplementation("arm_dsp.dense_w8_common", _anchor, accepts, partial(lower, common=True), plevel=29))
+    register_impl(OpImplementation("arm_dsp.dense_w8_apart", _anchor, accepts, _APART, plevel=27, for_repeated=True))

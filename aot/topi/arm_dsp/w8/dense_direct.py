@@ -19,7 +19,7 @@ from aot.topi.arm_dsp.w8.intrin import TAPS, dot_w8_direct, swapped
 from aot.topi.arm_dsp.w8.stream import COMMON_UNROLL, DIRECT_BYTES, MAX_UNROLL, QuadPlan, W8Stream, arrange, best_requant
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_instructions
 from aot.topi.layer.io import LayerIo, open_io
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 CHANNELS = dense.CHANNELS
 
@@ -120,4 +120,4 @@ class DirectKernel:
 
 
 for _anchor in ("nn.dense", "nn.conv2d"):
-    register_impl(Impl("arm_dsp.dense_w8_direct", _anchor, accepts, lower, plevel=28))
+    register_impl(OpImplementation("arm_dsp.dense_w8_direct", _anchor, accepts, lower, plevel=28))

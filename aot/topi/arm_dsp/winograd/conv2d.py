@@ -40,7 +40,7 @@ from aot.topi.arm_dsp.winograd.plan import WinogradPlan, WinogradStream, is_wino
 from aot.topi.intrin.dsp import SXTB16, SXTB16_ROR8
 from aot.topi.layer.fused import INT8, FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer.io import LayerIo, open_io
-from aot.topi.strategy import Group, Impl, Lowered, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 KINDS = INT8 | {("int8", "int4")}
 """Types of data and weights; the weights are transformed anyway."""
@@ -295,7 +295,7 @@ class _Kernel:
 
 
 def _register(name: str, form: Winograd, plevel: int) -> None:
-    register_impl(Impl(name, "nn.conv2d", partial(accepts, form=form), partial(lower, form=form), plevel))
+    register_impl(OpImplementation(name, "nn.conv2d", partial(accepts, form=form), partial(lower, form=form), plevel))
 
 
 _register("arm_dsp.conv2d_winograd_f2", F2, 30)

@@ -1,4 +1,4 @@
-"""Where every tensor of a schedule lives: workspace, caller's memory or flash."""
+"""Where every tensor of a lowered module lives: workspace, caller's memory or flash."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.executor.plan.accesses import count_accesses
 from aot.executor.plan.distances import Operand, call_distances
 from aot.executor.plan.in_place import in_place_results, merge_alignments
-from aot.executor.schedule import LayerCall, Schedule, TensorRef
-from aot.memory.liveness import Program, Step, Storage, liveness, program_conflicts
+from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
 from aot.memory.plan import BufferInfo, Kind, MemoryPlan
 from aot.memory.planner import plan
 from aot.memory.pools import UsedPool, plan_pools, verify_pools
@@ -23,7 +23,7 @@ Io = Literal["arena", "user"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StorageInfo:
     """`workspace`: `key` names a planned storage; `input`, `output`: the caller's tensor `index`; `const`: constant `index`.
 
     `offset` in bytes from its start.
@@ -36,89 +36,91 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class StorageMap:
     """`places` by root tensor; `scratch` names of each call's scratch storages; `output_slots` the place of each result.
 
     `copies`: results that the layers do not leave in their slot, as (place, output index), done after the last layer.
     """
 
     io: Io
-    places: Mapping[TensorRef, Place]
+    places: Mapping[TensorRef, StorageInfo]
     scratch: tuple[tuple[str, ...], ...]
-    output_slots: tuple[Place, ...]
-    copies: tuple[tuple[Place, int], ...]
+    output_slots: tuple[StorageInfo, ...]
+    copies: tuple[tuple[StorageInfo, int], ...]
     aligns: Mapping[TensorRef, int]
     buffers: tuple[BufferInfo, ...]
     plan: MemoryPlan
     pools: tuple[UsedPool, ...] = ()
 
-    def offset(self, place: Place) -> int:
+    def offset(self, place: StorageInfo) -> int:
         return self.plan.offset.get(place.key, 0) + place.offset
 
 
 class _Builder:
     """Collects storages while deciding the place of each tensor."""
 
-    def __init__(self, schedule: Schedule, io: Io, over: Mapping[TensorRef, TensorRef]) -> None:
-        self.schedule = schedule
+    def __init__(self, lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]) -> None:
+        self.lowered = lowered
         self.io = io
         self.names = NameSupply()
         self.storages: list[Storage] = []
-        self.places: dict[TensorRef, Place] = {}
+        self.places: dict[TensorRef, StorageInfo] = {}
         self.over = over
-        self.aligns = merge_alignments(alignments(schedule), over)
+        self.aligns = merge_alignments(alignments(lowered), over)
 
     def reserve(self, name: str, size: int, *, align: int, kind: Kind) -> str:
         key = self.names.fresh(printable(name) or kind)
         self.storages.append(Storage(key, size, align, kind))
         return key
 
-    def planned(self, tensor: TensorRef, kind: Kind) -> Place:
+    def planned(self, tensor: TensorRef, kind: Kind) -> StorageInfo:
         key = self.reserve(tensor.name, tensor.type.nbytes, align=self.aligns[tensor], kind=kind)
-        return Place("workspace", key)
+        return StorageInfo("workspace", key)
 
     def inputs(self) -> None:
-        fed = {call.inputs[0] for call in self.schedule.calls if call.feed}
-        for i, tensor in enumerate(self.schedule.inputs):
+        fed = {call.inputs[0] for call in self.lowered.calls if call.feed}
+        for i, tensor in enumerate(self.lowered.inputs):
             outside = self.io == "user" or tensor in fed
-            self.places[tensor] = Place("input", index=i) if outside else self.planned(tensor, "input")
-        for i, tensor in enumerate(self.schedule.constants):
-            self.places[tensor] = Place("const", index=i)
+            self.places[tensor] = StorageInfo("input", index=i) if outside else self.planned(tensor, "input")
+        for i, tensor in enumerate(self.lowered.constants):
+            self.places[tensor] = StorageInfo("const", index=i)
 
     def direct_outputs(self) -> dict[TensorRef, int]:
         """Tensors that layers can write where the result is wanted: each for the first output that asks for it."""
         first: dict[TensorRef, int] = {}
-        for k, output in enumerate(self.schedule.outputs):
-            root = self.schedule.root(output)
+        for k, output in enumerate(self.lowered.outputs):
+            root = self.lowered.root(output)
             if root not in self.places:
                 first.setdefault(root, k)
         return first
 
     def results(self, direct: Mapping[TensorRef, int]) -> None:
-        for call in self.schedule.calls:
-            for tensor in map(self.schedule.root, call.outputs):
+        for call in self.lowered.calls:
+            for tensor in map(self.lowered.root, call.outputs):
                 if tensor in self.places:
                     continue  # parts of one tensor
                 if tensor in direct and self.io == "user":
-                    self.places[tensor] = Place("output", index=direct[tensor])
+                    self.places[tensor] = StorageInfo("output", index=direct[tensor])
                 elif tensor in self.over and self.places[self.over[tensor]].where == "workspace":
                     self.places[tensor] = self.places[self.over[tensor]]
                 else:
                     self.places[tensor] = self.planned(tensor, "output" if tensor in direct else "tensor")
 
-    def copies(self, direct: Mapping[TensorRef, int]) -> tuple[list[Place], list[tuple[Place, int]]]:
+    def copies(self, direct: Mapping[TensorRef, int]) -> tuple[list[StorageInfo], list[tuple[StorageInfo, int]]]:
         slots, copies = [], []
-        for k, output in enumerate(self.schedule.outputs):
-            root = self.schedule.root(output)
+        for k, output in enumerate(self.lowered.outputs):
+            root = self.lowered.root(output)
             there = self.places[root]
             # inputs that are results as they are, and results that are wanted twice, stay where they lie in the workspace
             if direct.get(root) == k or (self.io == "arena" and there.where == "workspace"):
                 slots.append(there)
                 continue
-            slot = Place("output", index=k)
+            slot = StorageInfo("output", index=k)
             if self.io == "arena":
                 align = itemsize(output.type.dtype)
-                slot = Place("workspace", self.reserve(f"{output.name}:copy", output.type.nbytes, align=align, kind="output"))
+                slot = StorageInfo(
+                    "workspace", self.reserve(f"{output.name}:copy", output.type.nbytes, align=align, kind="output")
+                )
             slots.append(slot)
             copies.append((there, k))
         return slots, copies
@@ -129,40 +131,40 @@ class _Builder:
                 self.reserve(f"layer {i} {b.name}", b.nbytes, align=max(b.align, itemsize(b.dtype)), kind="scratch")
                 for b in call.func.scratch
             )
-            for i, call in enumerate(self.schedule.calls)
+            for i, call in enumerate(self.lowered.calls)
         )
 
 
-def alignments(schedule: Schedule) -> dict[TensorRef, int]:
+def alignments(lowered: LoweredModule) -> dict[TensorRef, int]:
     """What each root tensor's users need, at least its element's size; in bytes."""
-    tensors = [*schedule.inputs, *schedule.constants, *schedule.outputs, *(t for c in schedule.calls for t in c.outputs)]
-    tensors += schedule.views.values()
+    tensors = [*lowered.inputs, *lowered.constants, *lowered.outputs, *(t for c in lowered.calls for t in c.outputs)]
+    tensors += lowered.views.values()
     table: dict[TensorRef, int] = {}
     for tensor in tensors:
-        root = schedule.root(tensor)
+        root = lowered.root(tensor)
         table[root] = max(table.get(root, 1), itemsize(tensor.type.dtype))
-    for call in schedule.calls:
+    for call in lowered.calls:
         for buffer, tensor in zip(call.func.inputs + call.func.outputs, call.inputs + call.outputs, strict=True):
-            root = schedule.root(tensor)
+            root = lowered.root(tensor)
             table[root] = max(table[root], buffer.align, itemsize(buffer.dtype))
     return table
 
 
-def make_layout(schedule: Schedule, io: Io) -> Layout:
+def make_layout(lowered: LoweredModule, io: Io) -> StorageMap:
     """Decide all places, plan the workspace and have the plan checked (E9005).
 
     Where kernels may write exactly over an operand, the plan with these tensors in one place is tried first, and without where
     that is not proven to be the smallest.
     """
-    over = {} if schedule.pooling.pools else in_place_results(schedule)
-    layout = _lay_out(schedule, io, over)
+    over = {} if lowered.pooling.pools else in_place_results(lowered)
+    layout = _lay_out(lowered, io, over)
     if over and not layout.plan.optimal:
-        layout = min(layout, _lay_out(schedule, io, {}), key=lambda x: x.plan.size)
+        layout = min(layout, _lay_out(lowered, io, {}), key=lambda x: x.plan.size)
     return layout
 
 
-def _lay_out(schedule: Schedule, io: Io, over: Mapping[TensorRef, TensorRef]) -> Layout:
-    builder = _Builder(schedule, io, over)
+def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]) -> StorageMap:
+    builder = _Builder(lowered, io, over)
     builder.inputs()
     direct = builder.direct_outputs()
     builder.results(direct)
@@ -172,48 +174,48 @@ def _lay_out(schedule: Schedule, io: Io, over: Mapping[TensorRef, TensorRef]) ->
     buffers = liveness(program)
     clashes = program_conflicts(program, buffers)
     pools: tuple[UsedPool, ...] = ()
-    if schedule.pooling.pools:
+    if lowered.pooling.pools:
         keys = {t: place.key for t, place in builder.places.items() if place.where == "workspace"}
         memory_plan, pools = plan_pools(
-            buffers, clashes, schedule.pooling, accesses=count_accesses(schedule, keys, scratch)
+            buffers, clashes, lowered.pooling, accesses=count_accesses(lowered, keys, scratch)
         )  # fmt: skip
     else:
         memory_plan = plan(buffers, clashes)
     verify_plan(program, memory_plan)
     verify_pools(buffers, memory_plan, pools)
-    return Layout(
+    return StorageMap(
         io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan, pools
     )  # fmt: skip
 
 
 def _program(
-    builder: _Builder, *, slots: list[Place], copies: list[tuple[Place, int]], scratch: tuple[tuple[str, ...], ...]
-) -> Program:  # fmt: skip
-    """The schedule as the planner sees it: only what lies in the workspace."""
-    schedule, places = builder.schedule, builder.places
+    builder: _Builder, *, slots: list[StorageInfo], copies: list[tuple[StorageInfo, int]], scratch: tuple[tuple[str, ...], ...]
+) -> StorageTrace:  # fmt: skip
+    """The lowered module as the planner sees it: only what lies in the workspace."""
+    lowered, places = builder.lowered, builder.places
 
     def keys(tensors: tuple[TensorRef, ...]) -> tuple[str, ...]:
-        return tuple(p.key for p in (places[schedule.root(t)] for t in tensors) if p.where == "workspace")
+        return tuple(p.key for p in (places[lowered.root(t)] for t in tensors) if p.where == "workspace")
 
     begun: set[str] = set()
 
-    def step(call: LayerCall, scratch: tuple[str, ...]) -> Step:
+    def step(call: CallLowered, scratch: tuple[str, ...]) -> Step:
         # a tensor of which other parts are there already is read too, as it must survive; and nothing may lie over it
         reads, writes = keys(call.inputs), keys(call.outputs)
         there = tuple(begun.intersection(writes))
         begun.update(writes)
         operands = []
         for tensor in (*call.inputs, *call.outputs):
-            root, offset = schedule.place_in_root(tensor)
+            root, offset = lowered.place_in_root(tensor)
             key = "" if tensor in call.outputs and places[root].key in there else places[root].key
             operands.append(Operand(key, offset, root.type.nbytes))
         operands += [Operand(name) for name in scratch]
         return Step(reads + there, writes + scratch, call_distances(call, operands, call.called))
 
-    steps = tuple(map(step, schedule.calls, scratch))
+    steps = tuple(map(step, lowered.calls, scratch))
     moves = tuple((place.key, slots[k].key) for place, k in copies if slots[k].where == "workspace")
     leaving = tuple((place.key, place.key) for place, k in copies if slots[k].where != "workspace" and place.key)
     outputs = tuple(dict.fromkeys(s.key for s in slots if s.where == "workspace"))
-    return Program(
-        tuple(builder.storages), steps, keys(schedule.inputs), (*outputs, *(key for key, _ in leaving)), {}, moves
+    return StorageTrace(
+        tuple(builder.storages), steps, keys(lowered.inputs), (*outputs, *(key for key, _ in leaving)), {}, moves
     )  # fmt: skip

@@ -29,7 +29,7 @@ class TensorRef:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Callee:
-    """A function that a layer's own function calls; `shared` and `scalars` as in LayerCall."""
+    """A function that a layer's own function calls; `shared` and `scalars` as in CallLowered."""
 
     func: PrimFunc
     shared: PrimFunc | None = None
@@ -42,7 +42,7 @@ class Callee:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LayerCall:
+class CallLowered:
     """One layer: `func` over the tensors, in the order of its input and output buffers.
 
     `constants` gives each of `func.consts` by buffer name (packed bytes or elements), `scalars` the values of `func.scalars`.
@@ -79,7 +79,7 @@ class LayerCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class LoweredModule:
     """A whole model.
 
     `views` maps a tensor to the one whose bytes it shows (reshape), from byte `offsets` of it on (0 where there is none).
@@ -90,7 +90,7 @@ class Schedule:
     name: str
     inputs: tuple[TensorRef, ...]
     outputs: tuple[TensorRef, ...]
-    calls: tuple[LayerCall, ...]
+    calls: tuple[CallLowered, ...]
     views: Mapping[TensorRef, TensorRef] = field(default_factory=dict)
     constants: Mapping[TensorRef, Array] = field(default_factory=dict)
     offsets: Mapping[TensorRef, int] = field(default_factory=dict)
@@ -126,8 +126,8 @@ class Schedule:
             tensor = self.views[tensor]
         return tensor is other
 
-    def map_functions(self, transform: Callable[[PrimFunc], PrimFunc]) -> Schedule:
-        """The schedule with every function transformed; a function that several calls share is transformed once."""
+    def map_functions(self, transform: Callable[[PrimFunc], PrimFunc]) -> LoweredModule:
+        """The lowered module with every function transformed; a function that several calls share is transformed once."""
         done: dict[PrimFunc, PrimFunc] = {}
 
         def new(func: PrimFunc) -> PrimFunc:
@@ -135,29 +135,29 @@ class Schedule:
                 done[func] = transform(func)
             return done[func]
 
-        def call(old: LayerCall) -> LayerCall:
+        def call(old: CallLowered) -> CallLowered:
             callees = {name: replace(c, func=new(c.func)) for name, c in old.callees.items()}
             return replace(old, func=new(old.func), callees=callees)
 
         return replace(self, calls=tuple(map(call, self.calls)))
 
 
-def check_schedule(schedule: Schedule) -> None:
+def check_lowered(lowered: LoweredModule) -> None:
     """Raise E9001 unless each tensor is written once, before it is read, and calls fit their functions."""
-    for problem in _faults(schedule):
-        raise internal(problem, where=schedule.name)
+    for problem in _faults(lowered):
+        raise internal(problem, where=lowered.name)
 
 
-def _faults(schedule: Schedule) -> Iterator[str]:
-    known = set(schedule.inputs) | set(schedule.constants)
+def _faults(lowered: LoweredModule) -> Iterator[str]:
+    known = set(lowered.inputs) | set(lowered.constants)
     filled: dict[TensorRef, int] = {}  # bytes that layers have written of a tensor of which they write parts
-    for i, call in enumerate(schedule.calls):
+    for i, call in enumerate(lowered.calls):
         where = f"layer {i} ({call.func.name})"
         for tensor in call.inputs:
-            if not _is_known(schedule, tensor, known):
+            if not _is_known(lowered, tensor, known):
                 yield f"{where} reads {tensor.name} before it is written"
         for tensor in call.outputs:
-            root = schedule.root(tensor)
+            root = lowered.root(tensor)
             if tensor in known or root in known:
                 yield f"{where} writes {tensor.name} again"
             known.add(tensor)
@@ -166,19 +166,19 @@ def _faults(schedule: Schedule) -> Iterator[str]:
                 if filled[root] == root.type.nbytes:
                     known.add(root)
         yield from (f"{where}: {fault}" for fault in _call_faults(call))
-    for tensor in schedule.outputs:
-        if schedule.root(tensor) not in known:
+    for tensor in lowered.outputs:
+        if lowered.root(tensor) not in known:
             yield f"output {tensor.name} is never written"
 
 
-def _is_known(schedule: Schedule, tensor: TensorRef, known: set[TensorRef]) -> bool:
+def _is_known(lowered: LoweredModule, tensor: TensorRef, known: set[TensorRef]) -> bool:
     """Whether a tensor, or one that it is a view of, has its value."""
-    while tensor not in known and tensor in schedule.views:
-        tensor = schedule.views[tensor]
+    while tensor not in known and tensor in lowered.views:
+        tensor = lowered.views[tensor]
     return tensor in known
 
 
-def _call_faults(call: LayerCall) -> Iterator[str]:
+def _call_faults(call: CallLowered) -> Iterator[str]:
     func = call.func
     if (
         len(func.inputs) != len(call.inputs)
