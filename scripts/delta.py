@@ -18,7 +18,11 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aot.report.figures.matrix import Job
+    from aot.report.figures.report import Report
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = "tests/baseline.json"
@@ -46,15 +50,29 @@ def accepted(revision: str) -> Reports | None:
 
 
 def measure(models: Sequence[Path], board: str, processes: int) -> tuple[list[Any], list[Any]]:
-    """Reports and failures, with the inputs that `aot report` takes by itself."""
-    from aot.cli.options import CompileOptions
-    from aot.cli.verbs.report import work
+    """Reports and failures, with the inputs that `aot report` uses by itself."""
     from aot.driver.reading import read_named
     from aot.report.figures.matrix import Job, run_jobs
 
-    how = {"compile": CompileOptions(), "inputs": None, "random": None, "timeout": None}
-    jobs = [Job(read_named(m), board, how) for m in models]
+    jobs = [Job(read_named(m), board, {}) for m in models]
     return run_jobs(work, jobs, processes=processes, done=lambda job, good: print(f"{job.model.path.stem}", file=sys.stderr))
+
+
+def work(job: Job) -> Report:
+    """One model on one board, compiled as `aot report` does without options."""
+    from aot.driver.build import build
+    from aot.driver.options import Options
+    from aot.memory.pools import Pooling
+    from aot.micro.board import load_board
+    from aot.micro.build.project import prepare
+    from aot.report import DEFAULT_SETS
+    from aot.report.figures.report import make_report
+    from aot.report.measure.sets import rule_sets
+
+    board = load_board(job.board)
+    artifact = build(job.model, target=board.cpu, options=Options(pooling=Pooling(board.pools)))
+    sets = rule_sets(artifact.metadata["inputs"], DEFAULT_SETS)
+    return make_report(job.model.data, artifact, prepare(artifact, board), sets)
 
 
 def delta_table(before: Reports, now: Reports) -> list[str]:
@@ -74,8 +92,8 @@ def delta_table(before: Reports, now: Reports) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    from aot.cli.verbs.report import complain, exit_code, judge, open_gate
     from aot.report.figures.report import bundle, key_of
+    from aot.report.gate.judge import complaints, exit_code, judge, open_gate
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", default=os.environ.get("AOT_BASE") or "HEAD~1", help="git revision to compare with")
@@ -94,7 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     judged = judge(found["reports"], gate)
     print("\n".join(delta_table(before, {key_of(r): r for r in found["reports"]})))
-    complain(found, judged)
+    for problem in complaints(found, judged):
+        print(problem, file=sys.stderr)
     return exit_code(found, judged)
 
 

@@ -47,8 +47,8 @@ def sample(name: str = "net", board: str = "mps2-an386") -> dict[str, Any]:
     ]
     return copy.deepcopy({
         "name": name, "board": board, "cpu": "cortex-m4",
-        "verdict": {"exact": True, "reference": "the reference", "sets": 2, "sets_exact": 2, "max_abs_diff": 0.0,
-                    "first_divergence": None, "divergence": None},
+        "verdict": {"exact": True, "accepted": True, "reference": "the reference", "sets": 2, "sets_exact": 2,
+                    "max_abs_diff": 0.0, "first_divergence": None, "divergence": None, "known_fault": None},
         "fingerprint": fingerprint(board),
         "totals": {"instructions": 1000, "macs": 100, "macs_nominal": 100, "flash": 240, "code": 120,
                    "constants": 120, "ram": 96, "workspace": 64,
@@ -77,6 +77,11 @@ def host_sample() -> dict[str, Any]:
     report["fingerprint"]["emulator"] = None
     return report
 
+
+FAULT = {
+    "operator": "SUM", "what": "reads int8 as uint8", "example": "eight times -128 are -1", "versions": "2.1", "layer": 1,
+    "compared_with": None,
+}  # fmt: skip
 
 FAILURE = {
     "model": "bad.tflite", "board": "mps2-an386", "exit_code": 3,

@@ -17,7 +17,7 @@ from aot.report.figures.matrix import Job
 from aot.report.figures.schema import load_schema
 from aot.report.gate.diff import load_reports
 from tests.cli.helper import Cli
-from tests.report.sample_report import sample
+from tests.report.sample_report import FAULT, sample
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIGITS = ROOT / "examples" / "digits" / "digits.tflite"
@@ -31,6 +31,7 @@ class Bench:
         self.changes: dict[str, int] = {}
         self.fingerprint: dict[str, Any] = {}
         self.exact = True
+        self.fault = False
         self.refused: set[str] = set()
 
     def work(self, job: Job) -> dict[str, Any]:
@@ -41,7 +42,8 @@ class Bench:
             report["totals"][total] += change
         report["fingerprint"] |= self.fingerprint
         if not self.exact:
-            report["verdict"] |= {"exact": False, "sets_exact": 1, "max_abs_diff": 1.0}
+            report["verdict"] |= {"exact": False, "accepted": self.fault, "sets_exact": 1, "max_abs_diff": 1.0}
+            report["verdict"]["known_fault"] = FAULT if self.fault else None
         return report
 
 
@@ -104,6 +106,21 @@ def test_outputs_that_differ_exit_5(cli: Cli, bench: Bench) -> None:
     assert done.code == 5
     assert done.err.startswith("E4001 a@mps2-an386: 1 of 2 sets differ")
     assert not Path("aot-baseline.json").exists()
+
+
+def test_a_known_fault_of_the_reference_passes_the_gate(cli: Cli, bench: Bench) -> None:
+    bench.exact, bench.fault = False, True
+    done = cli("report", "a.tflite", "b.tflite", "--accept")
+    assert (done.code, done.err.count("E4001")) == (0, 0)
+    assert done.out.count("known fault") == 2
+    texts = {p.name: p.read_text() for p in Path("out/report").iterdir()}
+    jsonschema.Draft202012Validator(load_schema()).validate(json.loads(texts["report.json"]))
+    assert "0/2 bit-exact, 2 off by a known fault of the reference" in texts["report.md"]
+    assert "<failure" not in texts["junit.xml"]
+    assert FAULT["what"] in texts["report.html"]
+    assert json.loads(texts["badge.json"])["color"] == "brightgreen"
+    one = cli("report", "a.tflite")
+    assert (one.code, FAULT["example"] in " ".join(one.out.split())) == (0, True)
 
 
 @pytest.mark.parametrize("total", ["instructions", "code", "constants", "workspace", "stack", "stack_bound"])

@@ -11,7 +11,7 @@ import typer
 
 from aot.cli.options import CompileOptions, JsonFlag, QuietFlag, VerboseFlag, compiles
 from aot.cli.output import Output
-from aot.cli.verbs.report import Allow, BoardNames, Jobs, allowed_parts, make_jobs, progress, show_changes
+from aot.cli.verbs.report import Allow, BoardNames, Jobs, make_jobs, progress, show_changes
 from aot.cli.verbs.verify import RandomCount
 from aot.errors import AotError, Problem, UsageError
 
@@ -114,6 +114,7 @@ def command(
 ) -> None:
     """Compare two reports, two models, or two git revisions of models: totals, and the layers and symbols that moved most."""
     from aot.report.gate.diff import FIELDS, diff_reports, load_reports
+    from aot.report.gate.judge import allowed_parts
     from aot.report.render.markdown import diff_markdown
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)

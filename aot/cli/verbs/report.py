@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,13 +14,13 @@ import typer
 from aot.cli.files import check_usable, write_file
 from aot.cli.options import DEFAULT_BOARD, CompileOptions, JsonFlag, QuietFlag, Timeout, VerboseFlag, compiles
 from aot.cli.output import Output, paint
-from aot.cli.verbs.verify import InputsFile, RandomCount, RequireFlag
-from aot.errors import EXIT_DOES_NOT_FIT, EXIT_VERIFICATION, Problem, UsageError
+from aot.cli.verbs.verify import FaultsFlag, InputsFile, RandomCount, RequireFlag
+from aot.errors import Problem, UsageError
 
 if TYPE_CHECKING:
     from aot.report.figures.matrix import Job
     from aot.report.figures.report import Report
-    from aot.report.gate.budget import Budget, Finding
+    from aot.report.gate.judge import Judged
 
 NAME = "report"
 FILES = {
@@ -55,52 +53,6 @@ Allow = Annotated[
     list[str] | None,
     typer.Option("--allow", metavar="PART", help="Compare though this part of the fingerprint differs.", show_default=False),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """What the reports are held against."""
-
-    budget: Budget | None
-    path: Path
-    baseline: Mapping[str, Report] | None
-    allow: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What came of it; `refused` says why the baseline cannot be compared."""
-
-    findings: Sequence[Finding]
-    changes: Mapping[str, Any] | None
-    refused: UsageError | None
-
-
-def allowed_parts(allow: Sequence[str] | None) -> frozenset[str]:
-    """The parts named by --allow (E5009)."""
-    from aot.report.gate.diff import FIELDS
-
-    for part in allow or ():
-        if part not in FIELDS:
-            raise UsageError(Problem("E5009", f"--allow {part}: choose one of {', '.join(FIELDS)}"))
-    return frozenset(allow or ())
-
-
-def open_gate(budget_file: Path | None, baseline: Path | None, *, accept: bool, allow: Sequence[str] | None) -> Gate:
-    """Read budget and baseline before the long work (E5001, E5050, E5052)."""
-    from aot.report.gate.budget import DEFAULT_BASELINE, load_budget
-    from aot.report.gate.diff import load_reports
-
-    budget = load_budget(budget_file, Path())
-    named = baseline or (budget.baseline if budget is not None else None)
-    path = named or Path(DEFAULT_BASELINE)
-    known = load_reports(path) if os.path.exists(path) else None
-    relative = budget is not None and any(
-        limit.relative for rules in budget.rules.values() for limits in rules.values() for limit in limits
-    )
-    if known is None and not accept and (named is not None or relative):
-        raise UsageError(Problem("E5052", f"there is no baseline '{path}'; aot report --accept writes it"))
-    return Gate(budget, path, known, allowed_parts(allow) | {"tool", "model"})
 
 
 def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, Any]) -> list[Job]:
@@ -138,7 +90,10 @@ def work(job: Job) -> Report:
     artifact = compile_model(wanted)
     sets = choose_sets(artifact, o["inputs"], o["random"], oracle=wanted.oracle)
     require(wanted.data, artifact, sets, wanted=o.get("require_reference", False))
-    return make_report(wanted.data, artifact, prepare(artifact, place), sets, timeout=o["timeout"], folder=o.get("folder"))
+    return make_report(
+        wanted.data, artifact, prepare(artifact, place), sets, accept_known_faults=o.get("accept_known_faults", True),
+        timeout=o["timeout"], folder=o.get("folder"),
+    )  # fmt: skip
 
 
 @contextmanager
@@ -206,6 +161,7 @@ def command(
     inputs: InputsFile = None,
     random: RandomCount = None,
     options: CompileOptions,
+    accept_known_faults: FaultsFlag = True,
     require_reference: RequireFlag = True,
     timeout: Timeout = 0.0,
     as_json: JsonFlag = False,
@@ -215,13 +171,14 @@ def command(
     """Report every byte and instruction of MODELs on boards; exit 4 when a limit or the baseline is exceeded."""
     from aot.report.figures.matrix import run_jobs
     from aot.report.figures.report import bundle
+    from aot.report.gate.judge import complaints, exit_code, judge, judge_absolute, new_baseline, open_gate
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     chosen = chosen_formats(formats)
     check_usable(output)
     gate = open_gate(budget, baseline, accept=accept, allow=allow)
     how = {"compile": options, "inputs": inputs, "random": random, "timeout": timeout or None, "folder": output}
-    how["require_reference"] = require_reference
+    how |= {"accept_known_faults": accept_known_faults, "require_reference": require_reference}
     job_list = make_jobs(models, board, how)
     with progress(out, len(job_list)) as done:
         found = bundle(*run_jobs(work, job_list, processes=jobs, done=done))
@@ -234,102 +191,26 @@ def command(
         out.row("write", f"{output}: {', '.join(FILES[n] for n in chosen)}")
     code = exit_code(found, judged)
     if accept and code == 0:
-        out.row("accept", write_baseline(found["reports"], gate))
+        text, kept = new_baseline(found["reports"], gate)
+        write_file(gate.path, text)
+        out.row("accept", f"{gate.path}: {len(found['reports'])} written, {kept} kept")
     out.result(found)
-    complain(found, judged)
+    for problem in complaints(found, judged):
+        print(problem, file=sys.stderr)
     if code:
         raise typer.Exit(code)
 
 
-def judge_absolute(reports: Sequence[Report], gate: Gate) -> Judged:
-    """What a new baseline must keep to as well: limits that are not relative to one."""
-    from aot.report.gate.budget import check_reports
-
-    return Judged([f for f in check_reports(reports, gate.budget, None) if f.state != "new"], None, None)
-
-
-def judge(reports: Sequence[Report], gate: Gate) -> Judged:
-    """The reports held against the budget and the baseline; where the baseline's cannot be compared, against absolute limits."""
-    from aot.report.figures.report import key_of
-    from aot.report.gate.budget import check_reports
-    from aot.report.gate.diff import check_comparable, diff_reports
-
-    known = gate.baseline
-    if known is None:
-        return Judged(check_reports(reports, gate.budget, None), None, None)
-    by_key = {key_of(r): r for r in reports}
-    before = {k: known[k] for k in known if k in by_key}
-    try:
-        check_comparable(before, by_key, allow=gate.allow)
-    except UsageError as error:
-        return Judged(check_reports(reports, gate.budget, None), None, error)
-    return Judged(check_reports(reports, gate.budget, before), diff_reports(before, by_key, allow=gate.allow), None)
-
-
-def write_baseline(reports: Sequence[Report], gate: Gate) -> str:
-    """Write the baseline; it keeps what it knows of other models and boards."""
-    from aot.report.figures.report import key_of
-    from aot.report.gate.baseline import baseline_text
-
-    fresh = {key_of(r) for r in reports}
-    kept = [r for k, r in (gate.baseline or {}).items() if k not in fresh]
-    write_file(gate.path, baseline_text([*kept, *reports]))
-    return f"{gate.path}: {len(reports)} written, {len(kept)} kept"
-
-
-def exit_code(bundle: Mapping[str, Any], judged: Judged) -> int:
-    """That of the first failure; else 5 where outputs differ, 2 where the baseline is another's, 4 where a limit is exceeded."""
-    if bundle["failures"]:
-        return int(bundle["failures"][0]["exit_code"])
-    if not all(r["verdict"]["exact"] for r in bundle["reports"]):
-        return EXIT_VERIFICATION
-    if judged.refused is not None:
-        return judged.refused.exit_code
-    return EXIT_DOES_NOT_FIT if any(f.state == "over" for f in judged.findings) else 0
-
-
-def first_layer(verdict: Mapping[str, Any]) -> str:
-    """Where to look, and with which inputs."""
-    found = verdict["divergence"]
-    if found is None:
-        return "aot verify names the first layer"
-    place = "every layer agrees with the reference's tensors"
-    if found["layers"]:
-        x = found["layers"][0]
-        place = f'first at layer {x["layer"]} {x["op"]} "{x["name"]}", kernel {x["kernel"]}: {x["count"]} of {x["size"]} values'
-    return f"{place}; inputs in {found['reproducer']}" if found["reproducer"] else place
-
-
-def complain(bundle: Mapping[str, Any], judged: Judged) -> None:
-    """All that is wrong, on stderr."""
-    problems = [
-        Problem(p["code"], p["message"], " ".join(x for x in (f"{f['model']}@{f['board']}", p["where"]) if x))
-        for f in bundle["failures"]
-        for p in f["problems"]
-    ]
-    for r in bundle["reports"]:
-        verdict = r["verdict"]
-        if not verdict["exact"]:
-            bad = verdict["sets"] - verdict["sets_exact"]
-            text = f"{bad} of {verdict['sets']} sets differ from {verdict['reference']}; {first_layer(verdict)}"
-            problems.append(Problem("E4001", text, f"{r['name']}@{r['board']}"))
-    problems += judged.refused.problems if judged.refused is not None else ()
-    problems += [Problem("E2020", f.text, f.key) for f in judged.findings if f.state == "over"]
-    for problem in problems:
-        print(problem, file=sys.stderr)
-
-
 def show(out: Output, bundle: Mapping[str, Any], judged: Judged) -> None:
     """One model in full, several as a matrix; then what the gate found."""
+    from aot.report.render.formats import outputs_word
+
     reports = bundle["reports"]
     if len(reports) == 1:
         show_one(out, reports[0])
     elif reports:
         metrics = ("instructions", "flash", "ram", "workspace", "stack")
-        rows = [
-            (r["name"], r["board"], "exact" if r["verdict"]["exact"] else "DIFFERS", *(r["totals"][m] for m in metrics))
-            for r in reports
-        ]
+        rows = [(r["name"], r["board"], outputs_word(r["verdict"]), *(r["totals"][m] for m in metrics)) for r in reports]
         out.table(("model", "board", "outputs", *metrics), rows)
         if out.verbose:
             for report in reports:
@@ -349,12 +230,15 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
     """Verdict, sizes, time, and the table of layers."""
     from aot.report.figures.choice import next_lines
     from aot.report.figures.size import slowest_of, time_of
+    from aot.report.measure.faults import fault_text
     from aot.report.render.formats import kib
 
     verdict, totals, ram = report["verdict"], report["totals"], report["ram"]
     word = paint("bit-exact", "green") if verdict["exact"] else paint("exact, the others DIFFER", "red")
     out.row("model", f"{report['name']} on {report['board']} ({report['cpu']})")
     out.row("outputs", f"{verdict['sets_exact']}/{verdict['sets']} sets {word}, reference: {verdict['reference']}")
+    if verdict["known_fault"] is not None:
+        out.row("reference", fault_text(verdict["known_fault"]))
     if report["flash"] is not None:
         groups = ", ".join(f"{k} {v:,}" for k, v in report["flash"]["groups"].items() if v)
         out.row("flash", f"{report['flash']['bytes']:,} B: {groups}")

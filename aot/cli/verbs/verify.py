@@ -24,6 +24,7 @@ from aot.cli.options import (
 )
 from aot.cli.output import Output, paint
 from aot.errors import EXIT_VERIFICATION, Problem, UsageError, VerificationError
+from aot.report import DEFAULT_SETS
 
 if TYPE_CHECKING:
     from aot.executor.artifact import Artifact
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from aot.report.measure.verify import Verification
 
 NAME = "verify"
-DEFAULT_SETS = 4
 MAX_RANDOM = 10_000
 
 InputsFile = Annotated[
@@ -89,6 +89,7 @@ def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None, *, o
 def show(out: Output, found: Verification, artifact: Artifact) -> None:
     """The figures of a verification, as rows."""
     from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, ram_of, slowest_of, time_of
+    from aot.report.measure.faults import fault_text
 
     out.rule()
     if not found.reference_independent:
@@ -114,13 +115,6 @@ def show(out: Output, found: Verification, artifact: Artifact) -> None:
         show_divergence(out, found.divergence)
     if out.verbose:
         out.table(LAYER_HEADERS, layer_rows(found.layers))
-
-
-def fault_text(fault: Mapping[str, Any]) -> str:
-    """A known fault of the reference in one sentence."""
-    other = f"; {fault['compared_with']} agrees with the compiled model" if fault["compared_with"] else ""
-    here = f"layer {fault['layer']}, {fault['operator']}, {fault['versions']}"
-    return f"differs from the reference, which is wrong here ({here}): {fault['what']}; {fault['example']}{other}"
 
 
 def own_word(reference: str) -> str:

@@ -21,6 +21,7 @@ from aot.report.figures.choice import next_faster
 from aot.report.figures.cycles import Profile, profile_cycles
 from aot.report.measure.compare import compare_sets
 from aot.report.measure.divergence import find_divergence
+from aot.report.measure.faults import explain_difference
 from aot.report.measure.fingerprint import fingerprint
 from aot.report.measure.sets import Sets
 from aot.report.measure.verify import expected_outputs
@@ -38,12 +39,14 @@ def make_report(
     project: Project,
     sets: Sets,
     *,
+    accept_known_faults: bool = True,
     timeout: float | None = None,
     folder: Path | None = None,
 ) -> Report:
     """Build, run `sets`, compare, attribute.  Raises what `verify` raises; outputs that differ are a verdict, not an error.
 
-    Where they differ, files that reproduce it go to `folder`, if one is given.
+    The verdict is accepted where they are equal, or differ by a known fault of the reference alone, unless `accept_known_faults`
+    is False.  Where they differ, files that reproduce it go to `folder`, if one is given.
     """
     meta = artifact.metadata
     expected, by = expected_outputs(model, sets, oracle=meta["oracle"], outputs=len(meta["outputs"]))
@@ -57,17 +60,23 @@ def make_report(
     cycles = None if flash is None else _cycles(project, flash, sets.inputs[0], timeout=timeout)
     verdict: dict[str, Any] = {
         "exact": comparison.exact,
+        "accepted": comparison.exact,
         "reference": by,
         "sets": comparison.sets,
         "sets_exact": comparison.sets - len(comparison.bad_sets),
         "max_abs_diff": comparison.max_abs,
         "first_divergence": None,
         "divergence": None,
+        "known_fault": None,
     }
     if not comparison.exact:
         verdict["first_divergence"], verdict["divergence"] = find_divergence(
             model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
         )
+        verdict["known_fault"] = explain_difference(
+            model, oracle=meta["oracle"], first=verdict["first_divergence"], inputs=sets.inputs, actual=result.outputs
+        )
+        verdict["accepted"] = accept_known_faults and verdict["known_fault"] is not None
     return {
         "name": artifact.name,
         "board": project.board.name,

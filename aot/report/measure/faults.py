@@ -87,6 +87,13 @@ def explain_difference(
     return {**words, "layer": first["layer"], "compared_with": engine}
 
 
+def fault_text(fault: Mapping[str, Any]) -> str:
+    """A known fault of the reference in one sentence."""
+    other = f"; {fault['compared_with']} agrees with the compiled model" if fault["compared_with"] else ""
+    here = f"layer {fault['layer']}, {fault['operator']}, {fault['versions']}"
+    return f"differs from the reference, which is wrong here ({here}): {fault['what']}; {fault['example']}{other}"
+
+
 def _other_engine(model: bytes, first: Mapping[str, Any], tensors: Mapping[int, Array]) -> tuple[str | None, bool | None]:
     """TFLM's name and whether it gives the operator's result for the same operands; (None, None) where it cannot be asked."""
     try:

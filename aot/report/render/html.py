@@ -10,7 +10,8 @@ from aot.report.figures.choice import next_text
 from aot.report.figures.report import Report, key_of
 from aot.report.gate.budget import Finding
 from aot.report.gate.diff import change_text
-from aot.report.render.formats import kib, short
+from aot.report.measure.faults import fault_text
+from aot.report.render.formats import kib, outputs_word, short
 from aot.report.render.markdown import headline
 from aot.report.render.plan_svg import memory_plan
 from aot.report.render.svg import flash_map, layer_bars, legend
@@ -112,7 +113,7 @@ def _overview(reports: Sequence[Report], pairs: Mapping[str, Any]) -> str:
         for metric in ("instructions", "flash", "ram", "workspace", "stack"):
             moved = change_text(change[metric]) if metric in change else "-"
             figures.append(_cell(totals[metric]) + ("" if moved in ("-", "=") else f"  {moved}"))
-        rows.append((r["name"], r["board"], "exact" if r["verdict"]["exact"] else "DIFFERS", *figures))
+        rows.append((r["name"], r["board"], outputs_word(r["verdict"]), *figures))
     headers = ("model", "board", "outputs", "instructions", "flash, B", "RAM, B", "workspace, B", "stack, B")
     return html_table(headers, rows, left=3)
 
@@ -134,10 +135,11 @@ def _limits(findings: Sequence[Finding]) -> str:
 
 def _chapter(report: Report, pair: Mapping[str, Any] | None) -> str:
     verdict, totals = report["verdict"], report["totals"]
+    style = "ok" if verdict["accepted"] else "bad"
     state = (
         f'<span class="ok">all {verdict["sets"]} sets bit-exact</span>'
         if verdict["exact"]
-        else f'<span class="bad">{verdict["sets_exact"]} of {verdict["sets"]} sets exact</span>'
+        else f'<span class="{style}">{verdict["sets_exact"]} of {verdict["sets"]} sets exact</span>'
     )
     per_mac = totals["instructions"] / totals["macs"] if totals["instructions"] and totals["macs"] else None
     cards = [
@@ -151,6 +153,7 @@ def _chapter(report: Report, pair: Mapping[str, Any] | None) -> str:
     parts = [
         f'<h2>{escape(report["name"])} on {escape(report["board"])} <span class="dim">{escape(report["cpu"])}</span></h2>',
         f'<p>{state} <span class="dim">against {escape(verdict["reference"])}</span></p>',
+        _fault(verdict["known_fault"]),
         _differences(verdict["divergence"]),
         f'<div class="cards">{shown}</div>',
         _memory(report),
@@ -169,6 +172,11 @@ def _chapter(report: Report, pair: Mapping[str, Any] | None) -> str:
         parts += [f"<h3>Flash, {report['flash']['bytes']:,} B</h3>", _legend("flash", used)]
         parts += [flash_map(report["flash"], model=report["name"]), _symbol_table(report["flash"])]
     return "\n".join(p for p in [*parts, _fingerprint(report)] if p)
+
+
+def _fault(found: Mapping[str, Any] | None) -> str:
+    """Why the difference is no fault of the compiled model."""
+    return "" if found is None else f"<p>{escape(fault_text(found))}</p>"
 
 
 def macs_label(totals: Mapping[str, Any]) -> str:

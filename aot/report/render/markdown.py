@@ -9,7 +9,8 @@ from typing import Any
 from aot.report.figures.report import Report, key_of
 from aot.report.gate.budget import Finding
 from aot.report.gate.diff import change_text
-from aot.report.render.formats import short
+from aot.report.measure.faults import fault_text
+from aot.report.render.formats import exact_text, outputs_word, short
 
 COMMENT_LIMIT = 65_000
 """GitHub takes 65,536 characters."""
@@ -68,10 +69,9 @@ def _fit(parts: Sequence[Sequence[str]]) -> str:
 
 def headline(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> str:
     """`3/3 bit-exact, 1 limit exceeded`."""
-    exact, count = sum(r["verdict"]["exact"] for r in reports), len(reports) + len(failures)
     over = sum(f.state == "over" for f in findings)
     better = len({(f.key, f.metric) for f in findings if f.state == "improved"})
-    text = f"aot: {exact}/{count} bit-exact"
+    text = "aot: " + exact_text(reports, len(reports) + len(failures))
     text += f", {over} limit{'s' if over != 1 else ''} exceeded" if over else ""
     return text + (f", {better} figure{'s' if better != 1 else ''} improved" if better else "")
 
@@ -87,7 +87,7 @@ def _matrix(reports: Sequence[Report], pairs: Mapping[str, Any]) -> list[str]:
             shown = cell(value)
             figures.append(shown if change in ("-", "=") else f"{shown} {change}")
         verdict = report["verdict"]
-        exact = "exact" if verdict["exact"] else f"**{verdict['sets_exact']}/{verdict['sets']} sets**"
+        exact = outputs_word(verdict) if verdict["accepted"] else f"**{verdict['sets_exact']}/{verdict['sets']} sets**"
         rows.append((report["name"], report["board"], exact, *figures))
     units = [m if m == "instructions" else f"{m}, B" for m in _COLUMNS]
     return table(("model", "board", "outputs", *units), rows, left=2) if rows else []
@@ -98,6 +98,8 @@ def _differences(report: Report) -> list[str]:
     found = report["verdict"]["divergence"]
     rows = [(f"{x['layer']} {x['op']}", x["kernel"], x["count"], x["size"], x["max_abs"]) for x in found["layers"][:10]]
     lines = [f"### {cell(key_of(report))} differs", ""]
+    fault = report["verdict"]["known_fault"]
+    lines += [cell(fault_text(fault)), ""] if fault is not None else []
     lines += table(("layer", "kernel", "values that differ", "of", "by at most"), rows, left=2) if rows else []
     off = ", ".join(f"{h['difference']:+d}: {h['count']:,}" for h in found["histogram"])
     return [*lines, "", f"Outputs are off by (all sets): {off}"] if off else lines

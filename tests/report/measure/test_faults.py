@@ -61,6 +61,24 @@ def test_a_known_fault_is_told_and_accepted(tmp_path: Path, capsys: pytest.Captu
     assert "differs from the reference, which is wrong here" in " ".join(cli(*command).out.split())
 
 
+@pytest.mark.slow
+@needs_gcc
+@needs_litert
+def test_reports_know_the_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    cli = Cli(capsys)
+    monkeypatch.chdir(tmp_path)
+    Path("sum.tflite").write_bytes(sum_model())
+    command = ["report", "sum.tflite", "--board", "host"]
+    done = cli(*command, "--json")
+    assert done.code == 0, done.err
+    (report,) = done.json["reports"]
+    assert (report["verdict"]["exact"], report["verdict"]["accepted"]) == (False, True)
+    assert report["verdict"]["known_fault"]["operator"] == "SUM"
+    assert "which is wrong here" in Path("out/report/report.html").read_text()
+    refused = cli(*command, "--no-accept-known-faults")
+    assert (refused.code, refused.err.startswith("E4001 sum@host: ")) == (5, True)
+
+
 @needs_gcc
 @needs_litert
 @pytest.mark.parametrize("faults", [1, 2])

@@ -167,7 +167,7 @@ def test_markdown_fits_a_comment() -> None:
 
 def test_junit() -> None:
     wrong = host_sample()
-    wrong["verdict"] |= {"exact": False, "sets_exact": 1}
+    wrong["verdict"] |= {"exact": False, "accepted": False, "sets_exact": 1}
     worse = sample()
     worse["totals"]["stack"] += 1
     root = ElementTree.fromstring(junit([wrong, worse], [FAILURE], check_report(worse, None, sample())))
