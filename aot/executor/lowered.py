@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from aot.errors import internal
 from aot.executor.select.selection import Candidate
+from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
@@ -28,73 +29,78 @@ class TensorRef:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Callee:
-    """A function that a layer's own function calls; `shared` and `scalars` as in CallLowered."""
-
-    func: PrimFunc
-    shared: PrimFunc | None = None
-    scalars: tuple[int | float, ...] = ()
-
-    @property
-    def emitted(self) -> PrimFunc:
-        """The function that is called."""
-        return self.shared or self.func
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class CallLowered:
-    """One layer: `func` over the tensors, in the order of its input and output buffers.
+    """One layer: the module's function `func` over the tensors, in the order of its input and output buffers.
 
-    `constants` gives each of `func.consts` by buffer name (packed bytes or elements), `scalars` the values of `func.scalars`.
+    Functions are named, as by TVM's GlobalVar.  `scalars` are the values of the function's scalars.
     `ops` are the indices of all operators of the .tflite that went into the layer; `span` is that of its result.
-    `candidates` are the kernels that were in the running, `estimate` the instructions of the one that was chosen.
-    `shared` is the function that is emitted where layers of different numbers share one; `func` stays the layer's own, and
-    `scalars` are the arguments of whichever is emitted.  `callees` are the functions that the CallPrim statements of `func`
-    name (a cascade's row kernels).
+    `candidates` are the kernels that were considered, `estimate` the instructions of the one that was chosen.
+    `shared` names the function that is emitted where layers of different numbers share one; `func` stays the layer's own, and
+    `scalars` are the arguments of whichever is emitted.  `callees` are the functions that `func` calls (a cascade's row
+    kernels), those that are called before their callers.
     `feed`: (callee that takes one row of the first input and its number, first and last number), where the input is fed by rows.
     """
 
-    func: PrimFunc
+    func: str
     inputs: tuple[TensorRef, ...]
     outputs: tuple[TensorRef, ...]
-    constants: Mapping[str, Array] = field(default_factory=dict)
     scalars: tuple[int | float, ...] = ()
     span: Span = NO_SPAN
     ops: tuple[int, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     estimate: int = 0
-    shared: PrimFunc | None = None
-    callees: Mapping[str, Callee] = field(default_factory=dict)
+    shared: str = ""
+    callees: tuple[str, ...] = ()
     feed: tuple[str, int, int] | None = None
 
     @property
-    def emitted(self) -> PrimFunc:
+    def emitted(self) -> str:
         """The function that is called."""
         return self.shared or self.func
 
-    @property
-    def called(self) -> Mapping[str, PrimFunc]:
-        """What `func` calls, by the names that it uses."""
-        return {name: callee.func for name, callee in self.callees.items()}
-
 
 @dataclass(frozen=True, slots=True)
-class LoweredModule:
-    """A whole model.
+class LoweredModule(IRModule):
+    """A whole model: PrimFuncs by name, and as its main the calls of them in their order.
 
+    `constants` gives each constant of a function by buffer name (packed bytes or elements).
     `views` maps a tensor to the one whose bytes it shows (reshape), from byte `offsets` of it on (0 where there is none).
-    Layers may write such views, which then fill the tensor that they are parts of.  `constants` holds the tensors whose values
-    are known and which a layer reads or the model returns as they are.
+    Layers may write such views, which then fill the tensor that they are parts of.  `values` holds the tensors whose values are
+    known and which a layer reads or the model returns as they are.
     """
 
-    name: str
-    inputs: tuple[TensorRef, ...]
-    outputs: tuple[TensorRef, ...]
-    calls: tuple[CallLowered, ...]
+    inputs: tuple[TensorRef, ...] = ()
+    outputs: tuple[TensorRef, ...] = ()
+    calls: tuple[CallLowered, ...] = ()
     views: Mapping[TensorRef, TensorRef] = field(default_factory=dict)
-    constants: Mapping[TensorRef, Array] = field(default_factory=dict)
+    values: Mapping[TensorRef, Array] = field(default_factory=dict)
     offsets: Mapping[TensorRef, int] = field(default_factory=dict)
     pooling: Pooling = ONE_POOL
+
+    def prim_func(self, name: str) -> PrimFunc:
+        """The function of that name."""
+        func = self.functions[name]
+        assert isinstance(func, PrimFunc)
+        return func
+
+    @property
+    def prim_funcs(self) -> dict[str, PrimFunc]:
+        """All functions by name."""
+        return {name: func for name, func in self.functions.items() if isinstance(func, PrimFunc)}
+
+    def kernel(self, call: CallLowered) -> PrimFunc:
+        """The layer's own function."""
+        return self.prim_func(call.func)
+
+    def with_calls(self, calls: Sequence[CallLowered]) -> LoweredModule:
+        """The module with other calls of its functions, and without those that none of them needs."""
+        used = {name for c in calls for name in (*c.callees, c.func, c.emitted)}
+        return replace(
+            self,
+            calls=tuple(calls),
+            functions={k: f for k, f in self.functions.items() if k in used},
+            constants={k: c for k, c in self.constants.items() if k in used},
+        )
 
     @property
     def estimate(self) -> int:
@@ -126,21 +132,6 @@ class LoweredModule:
             tensor = self.views[tensor]
         return tensor is other
 
-    def map_functions(self, transform: Callable[[PrimFunc], PrimFunc]) -> LoweredModule:
-        """The lowered module with every function transformed; a function that several calls share is transformed once."""
-        done: dict[PrimFunc, PrimFunc] = {}
-
-        def new(func: PrimFunc) -> PrimFunc:
-            if func not in done:
-                done[func] = transform(func)
-            return done[func]
-
-        def call(old: CallLowered) -> CallLowered:
-            callees = {name: replace(c, func=new(c.func)) for name, c in old.callees.items()}
-            return replace(old, func=new(old.func), callees=callees)
-
-        return replace(self, calls=tuple(map(call, self.calls)))
-
 
 def check_lowered(lowered: LoweredModule) -> None:
     """Raise E9001 unless each tensor is written once, before it is read, and calls fit their functions."""
@@ -149,10 +140,10 @@ def check_lowered(lowered: LoweredModule) -> None:
 
 
 def _faults(lowered: LoweredModule) -> Iterator[str]:
-    known = set(lowered.inputs) | set(lowered.constants)
+    known = set(lowered.inputs) | set(lowered.values)
     filled: dict[TensorRef, int] = {}  # bytes that layers have written of a tensor of which they write parts
     for i, call in enumerate(lowered.calls):
-        where = f"layer {i} ({call.func.name})"
+        where = f"layer {i} ({call.func})"
         for tensor in call.inputs:
             if not _is_known(lowered, tensor, known):
                 yield f"{where} reads {tensor.name} before it is written"
@@ -165,7 +156,7 @@ def _faults(lowered: LoweredModule) -> Iterator[str]:
                 filled[root] = filled.get(root, 0) + tensor.type.nbytes
                 if filled[root] == root.type.nbytes:
                     known.add(root)
-        yield from (f"{where}: {fault}" for fault in _call_faults(call))
+        yield from (f"{where}: {fault}" for fault in _call_faults(lowered, call))
     for tensor in lowered.outputs:
         if lowered.root(tensor) not in known:
             yield f"output {tensor.name} is never written"
@@ -178,19 +169,24 @@ def _is_known(lowered: LoweredModule, tensor: TensorRef, known: set[TensorRef]) 
     return tensor in known
 
 
-def _call_faults(call: CallLowered) -> Iterator[str]:
-    func = call.func
+def _call_faults(lowered: LoweredModule, call: CallLowered) -> Iterator[str]:
+    missing = [name for name in (*call.callees, call.func, call.emitted) if name not in lowered.functions]
+    if missing:
+        yield f"the module has no function {missing[0]}"
+        return
+    func = lowered.kernel(call)
     if (
         len(func.inputs) != len(call.inputs)
         or len(func.outputs) != len(call.outputs)
-        or len(call.emitted.scalars) != len(call.scalars)
+        or len(lowered.prim_func(call.emitted).scalars) != len(call.scalars)
     ):
         yield "the number of operands differs from the function's"
         return
     for buffer, tensor in zip(func.inputs + func.outputs, call.inputs + call.outputs, strict=True):
         if buffer.nbytes != tensor.type.nbytes:
             yield f"{tensor.name} has {tensor.type.nbytes} bytes, buffer {buffer.name} {buffer.nbytes}"
+    constants = lowered.constants.get(call.func, {})
     for buffer in func.consts:
-        data = call.constants.get(buffer.name)
+        data = constants.get(buffer.name)
         if data is None or data.nbytes != buffer.nbytes:
             yield f"constant {buffer.name} needs {buffer.nbytes} bytes, {'none' if data is None else data.nbytes} given"

@@ -14,7 +14,8 @@ from aot.tir.function import PrimFunc
 def function_artifact(func: PrimFunc, name: str, target: Target) -> Artifact:
     """The Artifact whose inputs and outputs are those of `func`, and whose one layer calls it."""
     inputs, outputs = (tuple(map(_tensor, buffers)) for buffers in (func.inputs, func.outputs))
-    lowered = LoweredModule(name, inputs, outputs, (CallLowered(func, inputs, outputs),))
+    calls = (CallLowered(func.name, inputs, outputs),)
+    lowered = LoweredModule({func.name: func}, name, inputs=inputs, outputs=outputs, calls=calls)
     return compile_lowered(lowered, target=target).artifact
 
 

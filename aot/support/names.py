@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _C = """
 auto break case char const continue default do double else enum extern float for goto if inline int long register restrict return
@@ -63,10 +64,10 @@ def name_fault(text: str, *, symbol: bool) -> str:
 
 
 class NameSupply:
-    """Hands out identifiers, each once: the second `acc` becomes `acc_1`."""
+    """Hands out identifiers, each once: the second `acc` becomes `acc_1`.  Those of `used` are taken."""
 
-    def __init__(self) -> None:
-        self._used: set[str] = set()
+    def __init__(self, used: Iterable[str] = ()) -> None:
+        self._used = set(used)
 
     def fresh(self, base: str) -> str:
         name, n = base, 0

@@ -24,6 +24,28 @@ def has_calls(func: PrimFunc) -> bool:
     return any(isinstance(stmt, CallPrim) for stmt in walk(func.body))
 
 
+Callees = dict[str, tuple[str, tuple[Expr, ...]]]
+"""Name of a function that is called -> the one to call in its place, and the operands that this takes besides."""
+
+
+def with_callees(func: PrimFunc, callees: Callees) -> PrimFunc:
+    """`func` with its calls of other functions; those that `callees` does not name stay."""
+
+    def stmt(s: Stmt) -> Stmt:
+        match s:
+            case CallPrim(func=name, operands=operands) if name in callees:
+                new, added = callees[name]
+                return replace(s, func=new, operands=(*operands, *added))
+            case For(body=body):
+                return replace(s, body=tuple(map(stmt, body)))
+            case If(then=then, orelse=orelse):
+                return replace(s, then=tuple(map(stmt, then)), orelse=tuple(map(stmt, orelse)))
+            case _:
+                return s
+
+    return func.with_body(tuple(map(stmt, func.body)))
+
+
 def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
     """The bodies nested in a statement."""
     match stmt:

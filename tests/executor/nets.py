@@ -59,11 +59,13 @@ def small_net() -> LoweredModule:
     first, second = dense_params(16, 16, 1), dense_params(16, 16, 2)
     span = Span(2, "FULLY_CONNECTED", "second/*", 5)
     calls = (
-        CallLowered(dense(16, 16), (x,), (a,), {"params": first}, span=Span(0, "FULLY_CONNECTED", "first", 3), ops=(0,)),
-        CallLowered(dense(16, 16), (v,), (c,), {"params": second}, span=span, ops=(2,)),
-        CallLowered(add(16), (c, v), (y,), {}, span=Span(3, "ADD", "sum", 7), ops=(3, 4)),
+        CallLowered("dense_1", (x,), (a,), span=Span(0, "FULLY_CONNECTED", "first", 3), ops=(0,)),
+        CallLowered("dense_2", (v,), (c,), span=span, ops=(2,)),
+        CallLowered("add", (c, v), (y,), span=Span(3, "ADD", "sum", 7), ops=(3, 4)),
     )
-    return LoweredModule("small", (x,), (y,), calls, {v: a})
+    functions = {"dense_1": dense(16, 16), "dense_2": dense(16, 16), "add": add(16)}
+    constants = {"dense_1": {"params": first}, "dense_2": {"params": second}}
+    return LoweredModule(functions, "small", constants, inputs=(x,), outputs=(y,), calls=calls, views={v: a})
 
 
 def small_reference(x: np.ndarray) -> np.ndarray:
@@ -79,11 +81,11 @@ def odd_outputs() -> LoweredModule:
     constant = np.arange(8, dtype=np.int16) * 1000
     other = tensor("other", 8)
     weights = np.arange(-4, 4, dtype=np.int8)
-    calls = (
-        CallLowered(add(8), (x, other), (a,), {}, ops=(0,)),
-        CallLowered(add(8), (a, a), (y,), {}, ops=(1,)),
-    )
-    return LoweredModule("odd", (x, w), (a, a, v, x, k, y), calls, {v: a}, {k: constant, other: weights})
+    calls = (CallLowered("add", (x, other), (a,), ops=(0,)), CallLowered("add", (a, a), (y,), ops=(1,)))
+    return LoweredModule(
+        {"add": add(8)}, "odd", inputs=(x, w), outputs=(a, a, v, x, k, y), calls=calls, views={v: a},
+        values={k: constant, other: weights},
+    )  # fmt: skip
 
 
 def odd_reference(x: np.ndarray) -> list[np.ndarray]:

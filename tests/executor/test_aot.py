@@ -59,7 +59,7 @@ def test_outputs_that_are_inputs_constants_or_the_same(io: str, tmp_path: Path) 
 @pytest.mark.parametrize("io", ["arena", "user"])
 def test_model_without_layers(io: str, tmp_path: Path) -> None:
     x, y = tensor("x", 5), tensor("y", 5, 1)
-    exe = build(LoweredModule("nothing", (x,), (y, x), (), {y: x}), io)
+    exe = build(LoweredModule({}, "nothing", inputs=(x,), outputs=(y, x), views={y: x}), io)
     values = np.arange(5, dtype=np.int8)
     for got in (load(exe.artifact, cache=tmp_path).run([values]), exe.interpret([values])):
         np.testing.assert_array_equal(got[0].reshape(-1), values)
@@ -101,8 +101,7 @@ def test_equal_functions_and_constants_appear_once() -> None:
     exe = build(lowered)
     assert [f.name for f in exe.functions] == ["small_dense_0", "small_add_2"]
     assert [a.name for a in exe.arrays] == ["small_params_0", "small_params_1"]
-    same = replace(lowered.calls[1], constants=lowered.calls[0].constants)
-    exe = build(replace(lowered, calls=(lowered.calls[0], same, lowered.calls[2])))
+    exe = build(replace(lowered, constants={name: lowered.constants["dense_1"] for name in ("dense_1", "dense_2")}))
     assert [a.name for a in exe.arrays] == ["small_params_0"]
     assert exe.artifact.metadata["constants"]["size"] == 16 * 20
     assert exe.artifact.files["small.c"].count("small_params_0") == 2
@@ -142,7 +141,7 @@ def test_scale_macro_is_exact() -> None:
     for scale in np.float32([0.1, 1 / 3, 1e-12, 3e38, 2.0]):
         x = tensor("x", 1)
         object.__setattr__(x.type, "quant", replace(x.type.quant, scale=(float(scale),)))
-        text = build(LoweredModule("s", (x,), (x,), ())).artifact.files["s.h"]
+        text = build(LoweredModule({}, "s", inputs=(x,), outputs=(x,))).artifact.files["s.h"]
         literal = text.partition("S_INPUT_0_SCALE ")[2].partition("f\n")[0]
         assert np.float32(literal) == scale
 
@@ -177,7 +176,7 @@ def test_interface_of_the_arena(tmp_path: Path) -> None:
 
 def test_interface_of_user_tensors_checks_pointers(tmp_path: Path) -> None:
     x, y = tensor("x", 4, dtype="int32"), tensor("y", 4, dtype="int32")
-    exe = build(LoweredModule("copy", (x,), (y,), (), {y: x}), "user")
+    exe = build(LoweredModule({}, "copy", inputs=(x,), outputs=(y,), views={y: x}), "user")
     lib = ctypes.CDLL(str(load(exe.artifact, cache=tmp_path).library))
     memory = np.zeros(16, np.int32)
     good, bad = (ctypes.c_void_p * 1)(memory.ctypes.data), (ctypes.c_void_p * 1)(memory.ctypes.data + 2)
@@ -205,16 +204,18 @@ def test_library_is_built_once(tmp_path: Path) -> None:
 
 def test_modules_that_contradict_themselves() -> None:
     x, a, y = tensor("x", 16), tensor("a", 16), tensor("y", 16)
-    first = CallLowered(dense(16, 16), (x,), (a,), {"params": dense_params(16, 16, 0)})
-    second = CallLowered(add(16), (a, a), (y,))
-    check_lowered(LoweredModule("s", (x,), (y,), (first, second)))
+    first, second = CallLowered("dense", (x,), (a,)), CallLowered("add", (a, a), (y,))
+    functions, constants = {"dense": dense(16, 16), "add": add(16)}, {"dense": {"params": dense_params(16, 16, 0)}}
+    good = LoweredModule(functions, "s", constants, inputs=(x,), outputs=(y,), calls=(first, second))
+    check_lowered(good)
     for bad, words in (
-        (LoweredModule("s", (x,), (y,), (second, first)), "before it is written"),
-        (LoweredModule("s", (x,), (y,), (first,)), "never written"),
-        (LoweredModule("s", (x,), (a,), (first, first)), "again"),
-        (LoweredModule("s", (x,), (a,), (replace(first, constants={}),)), "constant params needs 320 bytes, none given"),
-        (LoweredModule("s", (x,), (a,), (replace(first, inputs=(x, x)),)), "number of operands"),
-        (LoweredModule("s", (x,), (a,), (replace(first, func=dense(8, 16)),)), "has 16 bytes, buffer x 8"),
+        (replace(good, calls=(second, first)), "before it is written"),
+        (replace(good, calls=(first,)), "never written"),
+        (replace(good, calls=(first, first), outputs=(a,)), "again"),
+        (replace(good, constants={}), "constant params needs 320 bytes, none given"),
+        (replace(good, calls=(replace(first, inputs=(x, x)), second)), "number of operands"),
+        (replace(good, functions={**functions, "dense": dense(8, 16)}), "has 16 bytes, buffer x 8"),
+        (replace(good, functions={"add": add(16)}), "has no function dense"),
     ):
         with pytest.raises(InternalError, match=words):
             check_lowered(bad)
@@ -223,7 +224,7 @@ def test_modules_that_contradict_themselves() -> None:
 def test_hostile_names(tmp_path: Path) -> None:
     names = ["*/ int main(void) {", "??/\n#error", "int", "", "ü\u202e", "x", "x"]
     tensors = [tensor(n, 4) for n in names]
-    exe = build(LoweredModule("class_", tuple(tensors), (tensors[0],), ()))
+    exe = build(LoweredModule({}, "class_", inputs=tuple(tensors), outputs=(tensors[0],)))
     files = exe.artifact.export(tmp_path)
     compile_all("gcc", [f for f in files if f.suffix == ".c"])
     fields = [t["c_name"] for t in exe.artifact.metadata["inputs"]]

@@ -44,17 +44,19 @@ def truth(log: list[Access], a: Buffer, b: Buffer) -> bool:
     ],
 )
 def test_layers_of_models_against_the_trace(name: str, kernels: str) -> None:
-    for call in compile_model(MODELS / f"{name}.tflite", options=Options(kernels=kernels)).schedule.calls[:4]:
-        log = trace(call.func, call.constants)
-        for a, b in in_place_pairs(call.func):
-            assert truth(log, a, b), call.func.attrs.kernel
+    lowered = compile_model(MODELS / f"{name}.tflite", options=Options(kernels=kernels)).lowered
+    for call in lowered.calls[:4]:
+        func = lowered.kernel(call)
+        log = trace(func, lowered.constants.get(call.func, {}))
+        for a, b in in_place_pairs(func):
+            assert truth(log, a, b), func.attrs.kernel
 
 
 def test_a_depthwise_plane_kernel_works_in_place() -> None:
     """The case that ranges cannot tell: the model needs its tensor once, and the result is right."""
     path = MODELS / "depthwise_same.tflite"
     executable = compile_model(path)
-    (call,) = executable.schedule.calls
+    (call,) = executable.lowered.calls
     assert executable.layout.places[call.inputs[0]] == executable.layout.places[call.outputs[0]]
     golden = open_npz(path.with_suffix(".golden.npz"))
     (result,) = executable.interpret([golden["in0_0"]])

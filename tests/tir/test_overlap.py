@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from aot.driver.build import compile_model
 from aot.driver.options import Options
-from aot.executor.lowered import CallLowered
 from aot.tir.analysis.overlap import Distance, safe_distances
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
@@ -34,40 +35,46 @@ EXACT = (
 """Models whose generic kernels must come out exactly: nothing in them is data-dependent, and no intrinsic hides an order."""
 
 
-def layers(name: str, kernels: str, opt: str = "balanced") -> tuple[CallLowered, ...]:
-    return compile_model(MODELS / f"{name}.tflite", options=Options(kernels=kernels, opt=opt)).lowered.calls
+Kernel = tuple[PrimFunc, Mapping[str, np.ndarray]]
+"""A function and its constants."""
 
 
-def compare(call: CallLowered) -> bool:
+def layers(name: str, kernels: str, opt: str = "balanced") -> list[Kernel]:
+    lowered = compile_model(MODELS / f"{name}.tflite", options=Options(kernels=kernels, opt=opt)).lowered
+    return [(lowered.kernel(c), lowered.constants.get(c.func, {})) for c in lowered.calls]
+
+
+def compare(kernel: Kernel) -> bool:
     """Never below the trace's answer; the result says whether equal to it."""
-    log = trace(call.func, call.constants)
+    func, constants = kernel
+    log = trace(func, constants)
     equal = True
-    for (a, b), found in safe_distances(call.func).items():
+    for (a, b), found in safe_distances(func).items():
         up, down = distances(log, a, b)
         truth = Distance(min(up, b.nbytes), min(down, a.nbytes))
-        assert found.up >= truth.up, f"{call.func.attrs.kernel} {a.name} {b.name} {found} {truth}"
-        assert found.down >= truth.down, f"{call.func.attrs.kernel} {a.name} {b.name} {found} {truth}"
+        assert found.up >= truth.up, f"{func.attrs.kernel} {a.name} {b.name} {found} {truth}"
+        assert found.down >= truth.down, f"{func.attrs.kernel} {a.name} {b.name} {found} {truth}"
         equal = equal and found == truth
     return equal
 
 
 @pytest.mark.parametrize("name", EXACT)
 def test_common_kernels_come_out_exactly(name: str) -> None:
-    for call in layers(name, "generic"):
-        assert compare(call), call.func.attrs.kernel
+    for kernel in layers(name, "generic"):
+        assert compare(kernel), kernel[0].attrs.kernel
 
 
 @pytest.mark.parametrize("name", ["dense_batch3", "conv2d_same", "depthwise_same", "softmax"])
 def test_kernels_with_intrinsics_are_never_taken_for_too_close(name: str) -> None:
-    for call in layers(name, "native"):
-        compare(call)
+    for kernel in layers(name, "native"):
+        compare(kernel)
 
 
 def test_an_intrinsic_that_keeps_its_order_comes_out_exactly() -> None:
     """The packing of a dense layer's input writes two bytes for each that it reads: the input may lie in the later half."""
-    (call,) = layers("dense_no_bias", "native", "speed")
-    assert any(isinstance(s, Block) and s.intrin.ordered for s in walk(call.func.body))
-    assert compare(call)
+    (kernel,) = layers("dense_no_bias", "native", "speed")
+    assert any(isinstance(s, Block) and s.intrin.ordered for s in walk(kernel[0].body))
+    assert compare(kernel)
 
 
 @pytest.mark.slow
@@ -76,10 +83,11 @@ def test_layers_of_the_models_against_the_trace() -> None:
     paths = [p for p in sorted(MODELS.glob("*.tflite")) if not p.stem.startswith("net_")]
     for path in paths[:: 1 if cases(10) == 10 else 5]:
         for kernels in ("native", "generic"):
-            for call in layers(path.stem, kernels):
-                blocks = any(isinstance(s, Block) for s in walk(call.func.body))
-                if not compare(call) and not blocks:
-                    loose.append(f"{path.stem} {call.func.attrs.kernel}")
+            for kernel in layers(path.stem, kernels):
+                func, _ = kernel
+                blocks = any(isinstance(s, Block) for s in walk(func.body))
+                if not compare(kernel) and not blocks:
+                    loose.append(f"{path.stem} {func.attrs.kernel}")
     assert not loose, "kernels without intrinsics whose distance is larger than it has to be"
 
 

@@ -62,4 +62,4 @@ def test_data_is_read_twice(kind: str, opt: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(built.interpret([x])[0], want)
     np.testing.assert_array_equal(load(built.artifact, cache=tmp_path).run([x])[0], want)
     if opt == "balanced" and kind != "depthwise":
-        assert all(c.call.func.attrs.kernel.startswith("arm_dsp.") for c in built.layers)
+        assert all(c.func.attrs.kernel.startswith("arm_dsp.") for c in built.layers)

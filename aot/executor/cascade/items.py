@@ -18,6 +18,7 @@ from aot.executor.select.selection import Candidate
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
 from aot.relay.expr import Function
+from aot.tir.function import PrimFunc
 from aot.tir.transform import trial
 
 STYLES = (StripeConfig(1), StripeConfig(1, wide=True), StripeConfig(2), StripeConfig(4))
@@ -106,20 +107,20 @@ class Items:
         if apart <= limit or rest + max(sizes) > limit:
             return apart
         if (i, k) not in self._wholes:
-            self._wholes[i, k] = self._peak_of(i, i, replace(call, func=trial(candidate.lowered.func)))
+            self._wholes[i, k] = self._peak_of(i, i, call, trial(candidate.lowered.func))
         return self._wholes[i, k]
 
-    def _peak_of(self, first: int, last: int, call: CallLowered) -> int:
-        """What the planner needs while a call runs in place of layers first .. last."""
+    def _peak_of(self, first: int, last: int, call: CallLowered, func: PrimFunc) -> int:
+        """What the planner needs while a call of `func` runs in place of layers first .. last."""
         root = self._lowered.root
-        tensors = list(dict.fromkeys((*(root(t) for t in call.inputs if t not in self._lowered.constants), *call.outputs)))
+        tensors = list(dict.fromkeys((*(root(t) for t in call.inputs if t not in self._lowered.values), *call.outputs)))
         names = {t: f"t{k}" for k, t in enumerate(tensors)}
-        scratch = [f"s{k}" for k in range(len(call.func.scratch))]
+        scratch = [f"s{k}" for k in range(len(func.scratch))]
         keys = [names.get(root(t), "") for t in (*call.inputs, *call.outputs)] + scratch
         ending = {names[t] for t in tensors if t in call.outputs or self._lives[t][1] <= last}
         buffers = [BufferInfo(names[t], t.type.nbytes, 4, 0, 0) for t in tensors]
-        buffers += [BufferInfo(n, b.nbytes, max(4, b.align), 0, 0) for n, b in zip(scratch, call.func.scratch, strict=True)]
-        allowed = {(c.a, c.b): c for c in call_distances(call, [Operand(k) for k in keys]) if {c.a, c.b} <= ending | set(scratch)}
+        buffers += [BufferInfo(n, b.nbytes, max(4, b.align), 0, 0) for n, b in zip(scratch, func.scratch, strict=True)]
+        allowed = {(c.a, c.b): c for c in call_distances(func, [Operand(k) for k in keys]) if {c.a, c.b} <= ending | set(scratch)}
         return self._others(first, last, set(tensors)) + _planned(buffers, allowed)
 
     def _others(self, first: int, last: int, own: set[TensorRef]) -> int:
@@ -220,8 +221,8 @@ class Items:
         return all(self._lives[t][1] <= j for t in inner) and not inner & set(self._lowered.views.values())
 
     def _admissible(self, chain: StripePlan) -> bool:
-        constants = self._lowered.constants
-        return all(t not in constants and self._lowered.root(t) is t for t in chain.externals)
+        values = self._lowered.values
+        return all(t not in values and self._lowered.root(t) is t for t in chain.externals)
 
     def _base(self, i: int, j: int, chain: StripePlan) -> int:
         """Peak without the row kernels' scratch."""

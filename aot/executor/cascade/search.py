@@ -7,15 +7,16 @@ own buffers, everything else that is alive packed beside them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aot.errors import Problem, UsageError
 from aot.executor.cascade.chain import Part
 from aot.executor.cascade.emit import FEED, Work, emit
 from aot.executor.cascade.items import Items, Proposal
-from aot.executor.lowered import Callee, CallLowered, LoweredModule
+from aot.executor.lowered import CallLowered, LoweredModule
 from aot.executor.select.selection import Candidate
+from aot.tir.function import PrimFunc
 from aot.topi.strategy import Lowered
 
 
@@ -97,8 +98,17 @@ def smallest(items: Items, high: int, *, most: int | None) -> list[Proposal]:
     return best
 
 
-def build_cascade(lowered: LoweredModule, item: Proposal, parts: Sequence[Part], *, fed: bool) -> tuple[CallLowered, Candidate]:
-    """The call that takes the place of the item's layers, and the one kernel that it can have."""
+@dataclass(frozen=True, slots=True)
+class BuiltCascade:
+    """The call that takes the place of several layers, the one kernel that it can have, and the functions that this calls."""
+
+    call: CallLowered
+    candidate: Candidate
+    callees: Mapping[str, PrimFunc]
+
+
+def build_cascade(lowered: LoweredModule, item: Proposal, parts: Sequence[Part], *, fed: bool) -> BuiltCascade:
+    """The cascade in the place of the item's layers."""
     assert item.chain is not None
     chain = item.chain
     kernels = iter(item.kernels)
@@ -106,13 +116,13 @@ def build_cascade(lowered: LoweredModule, item: Proposal, parts: Sequence[Part],
     calls = lowered.calls[item.first : item.last + 1]
     span = calls[-1].span
     types = [t.type for t in chain.externals]
-    cascade = emit(chain.nest, work, types, name=f"cascade_{item.first}", span=span, fed=fed)
+    name = f"cascade_{item.first}"
+    cascade = emit(chain.nest, work, types, name=name, span=span, fed=fed)
     func = cascade.func
-    feed = (FEED.format(f"cascade_{item.first}"), *chain.nest.arrivals()) if fed else None
+    feed = (FEED.format(name), *chain.nest.arrivals()) if fed else None
     call = CallLowered(
-        func, chain.externals, calls[-1].outputs, cascade.constants, span=span,
-        ops=tuple(sorted({op for c in calls for op in c.ops})), callees={k: Callee(f) for k, f in cascade.callees.items()},
-        feed=feed,
+        name, chain.externals, calls[-1].outputs, span=span, ops=tuple(sorted({op for c in calls for op in c.ops})),
+        callees=tuple(cascade.callees), feed=feed,
     )  # fmt: skip
     code = {c.key: c.code for c in item.kernels}
     candidate = Candidate(
@@ -125,7 +135,7 @@ def build_cascade(lowered: LoweredModule, item: Proposal, parts: Sequence[Part],
         sum(b.nbytes for b in func.scratch),
         is_cascade=True,
     )
-    return call, candidate
+    return BuiltCascade(call, candidate, cascade.callees)
 
 
 def use_cascades(lowered: LoweredModule, items: Items, limits: Limits) -> tuple[LoweredModule, list[Sequence[Candidate]]] | None:
@@ -144,12 +154,14 @@ def use_cascades(lowered: LoweredModule, items: Items, limits: Limits) -> tuple[
         return None
     calls: list[CallLowered] = []
     kernels: list[Sequence[Candidate]] = []
+    functions = dict(lowered.functions)
     for item in chosen:
         if item.chain is None:
             calls.append(lowered.calls[item.first])
             kernels.append(item.kernels)
         else:
-            call, candidate = build_cascade(lowered, item, items.parts, fed=items.fed and item.first == 0)
-            calls.append(call)
-            kernels.append([candidate])
-    return replace(lowered, calls=tuple(calls)), kernels
+            built = build_cascade(lowered, item, items.parts, fed=items.fed and item.first == 0)
+            calls.append(built.call)
+            kernels.append([built.candidate])
+            functions |= {**built.callees, built.call.func: built.candidate.lowered.func}
+    return replace(lowered, functions=functions).with_calls(calls), kernels

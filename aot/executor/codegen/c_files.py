@@ -185,7 +185,7 @@ def _lines(program: Program, func: PrimFunc, target: Target) -> list[str]:
         if isinstance(stmt, CallPrim) and stmt.layer >= 0:
             call = program.layers[stmt.layer].call
             shapes = f"{', '.join(str(t.type) for t in call.inputs)} -> {', '.join(str(t.type) for t in call.outputs)}"
-            what = comment(f"{call.span.opcode or call.func.name} {call.outputs[0].name[:60]}")
+            what = comment(f"{call.span.opcode or program.layers[stmt.layer].func.name} {call.outputs[0].name[:60]}")
             lines += ["", f"  /* {stmt.layer}: {what}  {shapes} */"]
             lines += ["  " + text.replace("\n", "\n  "), f"  {_probe(program, stmt.layer)}"]
         else:
@@ -201,7 +201,7 @@ def _copies_in(program: Program) -> int:
 def _probe(program: Program, index: int) -> str:
     """What a harness sees of a layer: the address and the bytes of its first result."""
     call = next(s for s in program.main.run.body if isinstance(s, CallPrim) and s.layer == index)
-    layer = program.layers[index].call
+    layer = program.layers[index]
     result = call.operands[len(layer.func.inputs)]
     assert isinstance(result, Region)
-    return f"AOT_LAYER({index}, {program.address(result)}, {layer.outputs[0].type.nbytes}u);"
+    return f"AOT_LAYER({index}, {program.address(result)}, {layer.call.outputs[0].type.nbytes}u);"

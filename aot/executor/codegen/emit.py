@@ -81,6 +81,7 @@ def emit(planned: Planned, *, target: Target, info: BuildInfo) -> LoweredOutput:
     layers = tuple(
         Layer(
             call,
+            lowered.kernel(call),
             names[i],
             constants[i],
             tuple(_place(lowered, layout, t, tensors) for t in call.inputs),

@@ -9,6 +9,7 @@ from aot.executor.codegen.layer import Layer
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.support.text import printable
 from aot.target.source_module import Param
+from aot.tir.function import PrimFunc
 
 SCHEMA = "aot-graph/1"
 
@@ -33,13 +34,13 @@ def make_graph(
                 "name": printable(call.outputs[0].name, limit=200) if call.outputs else f"layer {i}",
                 "layer": i,
                 "function": layer.function,
-                "kernel": call.func.attrs.kernel,
+                "kernel": layer.func.attrs.kernel,
                 "ops": list(call.ops),
                 "inputs": [table.number(t) for t in call.inputs],
                 "outputs": [table.number(t) for t in call.outputs],
                 "constants": [arrays[k].name for k in layer.constants],
-                "scratch": [b.nbytes for b in call.func.scratch],
-                "scalars": _scalars(call),
+                "scratch": [b.nbytes for b in layer.func.scratch],
+                "scalars": _scalars(call, lowered.prim_func(call.emitted)),
                 "fed": call.feed is not None,
             }
         )
@@ -54,8 +55,8 @@ def make_graph(
     }
 
 
-def _scalars(call: CallLowered) -> list[dict[str, Any]]:
-    return [{"dtype": v.dtype, "value": value} for v, value in zip(call.emitted.scalars, call.scalars, strict=True)]
+def _scalars(call: CallLowered, func: PrimFunc) -> list[dict[str, Any]]:
+    return [{"dtype": v.dtype, "value": value} for v, value in zip(func.scalars, call.scalars, strict=True)]
 
 
 class _Tensors:
@@ -63,7 +64,7 @@ class _Tensors:
 
     def __init__(self, lowered: LoweredModule, arrays: Sequence[Param], constants: Sequence[int]) -> None:
         self._lowered = lowered
-        self._constants = {t: arrays[k].name for t, k in zip(lowered.constants, constants, strict=True)}
+        self._constants = {t: arrays[k].name for t, k in zip(lowered.values, constants, strict=True)}
         self._numbers: dict[TensorRef, int] = {}
         self._storage: dict[TensorRef, int] = {}
         self.rows: list[dict[str, Any]] = []

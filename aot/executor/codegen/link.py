@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from aot.executor.lowered import Callee, LoweredModule
+from aot.executor.lowered import LoweredModule
 from aot.support.names import NameSupply, c_identifier
 from aot.target.codegen_c import canonical
 from aot.target.source_module import NamedFunc
 from aot.target.target import Target
-from aot.tir.expr import Imm
 from aot.tir.function import PrimFunc
-from aot.tir.functor import has_calls
-from aot.tir.stmt import CallPrim, For, If, Stmt
+from aot.tir.functor import Callees, has_calls, with_callees
 
 
 def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[NamedFunc, ...], list[str]]:
@@ -38,40 +36,16 @@ def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[Named
         return name
 
     names = []
+    c_names: Callees = {}
     for i, call in enumerate(lowered.calls):
-        func = call.emitted
-        if call.callees:
-            table: dict[str, tuple[str, Callee]] = {}
-            for key, callee in call.callees.items():  # those that are called come before their callers
-                inner = callee.emitted
-                if has_calls(inner):
-                    inner = link(inner, table)
-                    linked.append(inner)
-                table[key] = enter(inner, i), callee
-            func = link(func, table)
-            linked.append(func)
-        names.append(enter(func, i))
+        for name in (*call.callees, call.emitted):
+            func = lowered.prim_func(name)
+            if has_calls(func):
+                func = with_callees(func, c_names)
+                linked.append(func)
+            c_names[name] = enter(func, i), ()
+        names.append(c_names[call.emitted][0])
     return tuple(replace(f, note=_users(users[f.name])) for f in functions), names
-
-
-def link(func: PrimFunc, table: Mapping[str, tuple[str, Callee]]) -> PrimFunc:
-    """`func` with its calls by the callees' C names, each with the scalars that the callee wants."""
-
-    def stmt(s: Stmt) -> Stmt:
-        match s:
-            case CallPrim(func=key, operands=operands):
-                name, callee = table[key]
-                added = callee.emitted.scalars[len(callee.func.scalars) :]  # its own are operands already
-                scalars = zip(callee.scalars, added, strict=True)
-                return replace(s, func=name, operands=(*operands, *(Imm(v, var.dtype) for v, var in scalars)))
-            case For(body=body):
-                return replace(s, body=tuple(map(stmt, body)))
-            case If(then=then, orelse=orelse):
-                return replace(s, then=tuple(map(stmt, then)), orelse=tuple(map(stmt, orelse)))
-            case _:
-                return s
-
-    return func.with_body(tuple(map(stmt, func.body)))
 
 
 def _users(calls: Sequence[int]) -> str:

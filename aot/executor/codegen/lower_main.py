@@ -76,7 +76,7 @@ def aot_lower_main(
     if layout.io == "arena":
         for i, tensor in enumerate(lowered.inputs):
             body += _copy(buffers, layout, StorageInfo("input", index=i), layout.places[tensor], size=tensor.type.nbytes)
-    body += [_call(buffers, layout, layer, i) for i, layer in enumerate(layers)]
+    body += [_call(buffers, layout, layer, i, functions[layer.function]) for i, layer in enumerate(layers)]
     for place, k in layout.copies:
         body += _copy(buffers, layout, place, layout.output_slots[k], size=lowered.outputs[k].type.nbytes, name=MOVE)
     if layout.io == "arena":
@@ -84,7 +84,7 @@ def aot_lower_main(
             body += _copy(buffers, layout, slot, StorageInfo("output", index=k), size=lowered.outputs[k].type.nbytes)
     run = PrimFunc(
         f"{lowered.name}_run", buffers.inputs, buffers.outputs, tuple(body), buffers.arrays, (buffers.workspace,), (),
-        FuncAttrs("main", macs=sum(layer.call.func.attrs.macs for layer in layers)),
+        FuncAttrs("main", macs=sum(layer.func.attrs.macs for layer in layers)),
     )  # fmt: skip
     return _with_feeding(Main(buffers, run), layers, functions)
 
@@ -138,8 +138,8 @@ def _copy(
     return [CallPrim(name, (*regions, Imm(size, "uint32")))]
 
 
-def _call(buffers: MainBuffers, layout: StorageMap, layer: Layer, index: int) -> CallPrim:
-    func = layer.call.func
+def _call(buffers: MainBuffers, layout: StorageMap, layer: Layer, index: int, called: PrimFunc) -> CallPrim:
+    func = layer.func
     places = [*layer.inputs, *layer.outputs]
     places += [StorageInfo("const", index=k) for k in layer.constants]
     places += [StorageInfo("workspace", key) for key in layer.scratch]
@@ -149,5 +149,5 @@ def _call(buffers: MainBuffers, layout: StorageMap, layer: Layer, index: int) ->
         if offset % itemsize(buffer.dtype):
             raise internal(f"offset {offset} does not suit {buffer.dtype}", where=func.name)
         operands.append(Region(base, Imm(offset // itemsize(buffer.dtype)), buffer.dtype))
-    operands += [Imm(v, var.dtype) for v, var in zip(layer.call.scalars, layer.call.emitted.scalars, strict=True)]
+    operands += [Imm(v, var.dtype) for v, var in zip(layer.call.scalars, called.scalars, strict=True)]
     return CallPrim(layer.function, tuple(operands), index)

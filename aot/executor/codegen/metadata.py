@@ -74,7 +74,7 @@ def make_metadata(
         "outputs": _tensors(lowered.outputs, names.outputs, [layout.aligns[lowered.root(t)] for t in lowered.outputs]),
         "workspace": _workspace(layout, info.bounds),
         "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(lowered, arrays)},
-        "macs": sum(layer.call.func.attrs.macs for layer in layers),
+        "macs": sum(layer.func.attrs.macs for layer in layers),
         "macs_nominal": info.macs_nominal,
         "layers": [_layer(i, layer, arrays) for i, layer in enumerate(layers)],
     }
@@ -164,10 +164,10 @@ def _layer(index: int, layer: Layer, arrays: Sequence[Param]) -> dict[str, Any]:
         "op": call.span.opcode,
         "ops": list(call.ops),
         "name": printable(call.span.name or result.name, limit=200),
-        "kernel": call.func.attrs.kernel,
-        "macs": call.func.attrs.macs,
+        "kernel": layer.func.attrs.kernel,
+        "macs": layer.func.attrs.macs,
         "constants": sum(arrays[k].data.nbytes for k in layer.constants),
-        "scratch": sum(b.nbytes for b in call.func.scratch),
+        "scratch": sum(b.nbytes for b in layer.func.scratch),
         "arrays": _array_names(layer, arrays),
         "candidates": [
             {"kernel": c.kernel, "instructions": c.instructions, "constants": c.constants, "code": c.code, "scratch": c.scratch}

@@ -30,21 +30,22 @@ def merge_constants(lowered: LoweredModule) -> tuple[tuple[Param, ...], list[tup
 
     calls = []
     for i, call in enumerate(lowered.calls):
+        data = lowered.constants.get(call.func, {})
         calls.append(
             tuple(
                 enter(
                     f"{b.name}_{i}",
-                    call.constants[b.name],
+                    data[b.name],
                     b.dtype,
                     align=max(b.align, itemsize(b.dtype)),
                     note=f"layer {i} {call.span}",
                 )
-                for b in call.func.consts
+                for b in lowered.kernel(call).consts
             )
         )
     aligns = alignments(lowered)
     tensors = [
-        enter(f"tensor_{k}", data, t.type.dtype, align=aligns[t], note=f"tensor {t.name}")
-        for k, (t, data) in enumerate(lowered.constants.items())
+        enter(f"tensor_{k}", value, t.type.dtype, align=aligns[t], note=f"tensor {t.name}")
+        for k, (t, value) in enumerate(lowered.values.items())
     ]
     return tuple(arrays), calls, tensors

@@ -7,26 +7,42 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aot.executor.lowered import LoweredModule
-from aot.tir.functor import has_calls
+from aot.executor.lowered import CallLowered, LoweredModule
+from aot.support.names import NameSupply
+from aot.tir.expr import Imm
+from aot.tir.function import PrimFunc
+from aot.tir.functor import Callees, has_calls, with_callees
 from aot.tir.transform import merge_functions
 
 
 def share_functions(lowered: LoweredModule) -> LoweredModule:
     """The module with merged functions; the calls give the numbers as scalars.  A cascade's row kernels count as layers."""
     calls = list(lowered.calls)
+    functions = lowered.prim_funcs
+    supply = NameSupply(functions)
     plain = [(i, "") for i, c in enumerate(calls) if not c.callees]
-    inner = [(i, name) for i, c in enumerate(calls) for name, f in c.callees.items() if not has_calls(f.func)]
+    inner = [(i, name) for i, c in enumerate(calls) for name in c.callees if not has_calls(functions[name])]
     places = sorted(plain + inner)
-    funcs = [calls[i].callees[name].func if name else calls[i].func for i, name in places]
-    for members, merged in merge_functions(funcs):
+    callees: Callees = {}
+    for members, merged in merge_functions([functions[name or calls[i].func] for i, name in places]):
+        if len(members) == 1:
+            continue
+        i, name = places[members[0]]
+        shared = supply.fresh(f"{name or calls[i].func}_shared")
+        functions[shared] = merged.func
         for (i, name), scalars in zip((places[m] for m in members), merged.scalars, strict=True):
-            if len(members) == 1:
-                continue
-            call = calls[i]
             if name:
-                callee = replace(call.callees[name], shared=merged.func, scalars=call.callees[name].scalars + scalars)
-                calls[i] = replace(call, callees={**call.callees, name: callee})
+                added = merged.func.scalars[len(functions[name].scalars) :]  # its own are operands already
+                callees[name] = shared, tuple(Imm(v, var.dtype) for v, var in zip(scalars, added, strict=True))
             else:
-                calls[i] = replace(call, shared=merged.func, scalars=call.scalars + scalars)
-    return replace(lowered, calls=tuple(calls))
+                calls[i] = replace(calls[i], shared=shared, scalars=calls[i].scalars + scalars)
+    calls = [_renamed(call, functions, callees) if call.callees else call for call in calls]
+    return replace(lowered, functions=functions).with_calls(calls)
+
+
+def _renamed(call: CallLowered, functions: dict[str, PrimFunc], callees: Callees) -> CallLowered:
+    """A cascade's call after its functions, which call the shared ones now."""
+    for name in (*call.callees, call.func):
+        if has_calls(functions[name]):
+            functions[name] = with_callees(functions[name], callees)
+    return replace(call, callees=tuple(dict.fromkeys(callees[n][0] if n in callees else n for n in call.callees)))

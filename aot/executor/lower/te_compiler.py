@@ -22,6 +22,7 @@ from aot.ir.type import TensorType, TupleType
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, post_order
 from aot.support.names import NameSupply, c_identifier
 from aot.target.target import Target
+from aot.topi.strategy import Lowered
 
 
 def compile_main(
@@ -52,7 +53,7 @@ def compile_main(
             if cascaded is None:
                 return None
             lowered, found = cascaded
-    return replace(lowered, calls=choose_kernels(lowered, found, policy))
+    return choose_kernels(lowered, found, policy)
 
 
 def _lower_rows(func: Function, name: str, *, target: Target, policy: SelectionConfig, known: Known) -> list[Candidate]:
@@ -85,8 +86,10 @@ class _Compiler:
         self._names = NameSupply()
         self._refs: dict[int, tuple[TensorRef, ...]] = {}
         self._views: dict[TensorRef, TensorRef] = {}
-        self._constants: dict[TensorRef, Array] = {}
+        self._values: dict[TensorRef, Array] = {}
         self._calls: list[CallLowered] = []
+        self._prim_funcs: dict[str, Lowered] = {}
+        self._global_vars = NameSupply()
         self._functions: list[Function] = []
         self._candidates: list[list[Candidate]] = []
         self._repeated = repeated_weights(func)
@@ -100,7 +103,16 @@ class _Compiler:
             if id(expr) not in self._refs:
                 self._refs[id(expr)] = self._visit(expr)
         outputs = self._refs[id(self._func.body)]
-        lowered = LoweredModule(self._name, inputs, outputs, tuple(self._calls), self._views, self._constants)
+        lowered = LoweredModule(
+            {name: found.func for name, found in self._prim_funcs.items()},
+            self._name,
+            {name: found.constants for name, found in self._prim_funcs.items()},
+            inputs=inputs,
+            outputs=outputs,
+            calls=tuple(self._calls),
+            views=self._views,
+            values=self._values,
+        )
         return Draft(lowered, tuple(self._functions), tuple(map(tuple, self._candidates)))
 
     def _ref(self, expr: Expr, type_: TensorType, name: str) -> TensorRef:
@@ -113,7 +125,7 @@ class _Compiler:
         match expr:
             case Constant():
                 ref = self._ref(expr, expr.type, expr.span.name or "constant")
-                self._constants[ref] = expr.data
+                self._values[ref] = expr.data
                 return (ref,)
             case Call(op=Function()):
                 return self._layer(expr)
@@ -140,15 +152,15 @@ class _Compiler:
         found = candidates(func, self._target, name, self._policy, repeated=self._repeated, known=self._known)
         self._candidates.append(found)
         self._functions.append(func)
-        kernel = found[0].lowered
+        global_var = self._global_vars.fresh(name)
+        self._prim_funcs[global_var] = found[0].lowered
         types = call.type.fields if isinstance(call.type, TupleType) else (call.type,)
         outputs = tuple(self._ref(call, t, call.span.name or "layer") for t in types)
         self._calls.append(
             CallLowered(
-                kernel.func,
+                global_var,
                 tuple(self._one(a) for a in call.args),
                 outputs,
-                dict(kernel.constants),
                 span=call.span,
                 ops=tuple(sorted(set(op_indices(call)))),
             )

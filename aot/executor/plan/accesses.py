@@ -21,12 +21,13 @@ def count_accesses(lowered: LoweredModule, keys: Mapping[TensorRef, str], scratc
     """
     count: dict[str, int] = {}
     for call, names in zip(lowered.calls, scratch, strict=True):
+        func = lowered.kernel(call)
         for k, tensor in enumerate((*call.inputs, *call.outputs)):
             key = keys.get(lowered.root(tensor))
             if key:
-                work = call.func.attrs.macs // REUSE if k == 0 and call.inputs else 0
+                work = func.attrs.macs // REUSE if k == 0 and call.inputs else 0
                 count[key] = count.get(key, 0) + max(tensor.type.nbytes, work)
-        for buffer, name in zip(call.func.scratch, names, strict=True):
+        for buffer, name in zip(func.scratch, names, strict=True):
             count[name] = count.get(name, 0) + 2 * buffer.nbytes
     return count
 
@@ -44,7 +45,7 @@ def place_constants(
     for call, numbers in zip(lowered.calls, used, strict=True):
         total = max(1, sum(arrays[k].data.nbytes for k in numbers))
         for k in numbers:
-            share = max(1, call.func.attrs.macs // REUSE * arrays[k].data.nbytes // total)
+            share = max(1, lowered.kernel(call).attrs.macs // REUSE * arrays[k].data.nbytes // total)
             reads[arrays[k].name] = reads.get(arrays[k].name, 0) + share
     sizes = {a.name: a.data.nbytes + a.align - 1 for a in arrays}
     chosen = fill_pools(sizes, pooling.constants, reads=reads)

@@ -12,21 +12,21 @@ from dataclasses import replace
 
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.support.dtype import itemsize
-from aot.tir.function import Move
+from aot.tir.function import Move, PrimFunc
 
 Alias = dict[TensorRef, tuple[TensorRef, int]]
 """View -> the tensor whose bytes it shows, and the first of them."""
 
 
-def moves_of(call: CallLowered) -> tuple[Move, ...]:
+def moves_of(func: PrimFunc) -> tuple[Move, ...]:
     """What a pure copy moves, in the order of the result; empty for any other layer."""
-    return tuple(sorted(call.func.attrs.moves, key=lambda m: m.target))
+    return tuple(sorted(func.attrs.moves, key=lambda m: m.target))
 
 
 def with_aliases(lowered: LoweredModule, *, slices: bool = True, parts: bool = True) -> LoweredModule:
     """The lowered module without the copies that views can stand for: of slices, of parts of a concatenation, or of both."""
     for call in lowered.calls:
-        moves = moves_of(call)
+        moves = moves_of(lowered.kernel(call))
         alias: Alias | None = None
         if slices and len(moves) == 1:
             alias = _slice(lowered, call, moves[0])
@@ -39,8 +39,7 @@ def with_aliases(lowered: LoweredModule, *, slices: bool = True, parts: bool = T
 
 def _without(lowered: LoweredModule, call: CallLowered, alias: Alias) -> LoweredModule:
     return replace(
-        lowered,
-        calls=tuple(c for c in lowered.calls if c is not call),
+        lowered.with_calls([c for c in lowered.calls if c is not call]),
         views={**lowered.views, **{t: root for t, (root, _) in alias.items()}},
         offsets={**lowered.offsets, **{t: offset for t, (_, offset) in alias.items() if offset}},
     )
@@ -81,7 +80,8 @@ def _fits(lowered: LoweredModule, tensor: TensorRef, offset: int) -> bool:
     """Whether an offset suits all that read or write the tensor or a view of it."""
     needed = itemsize(tensor.type.dtype)
     for call in lowered.calls:
-        for buffer, operand in zip(call.func.inputs + call.func.outputs, call.inputs + call.outputs, strict=True):
+        func = lowered.kernel(call)
+        for buffer, operand in zip(func.inputs + func.outputs, call.inputs + call.outputs, strict=True):
             if lowered.shows(operand, tensor):
                 needed = max(needed, buffer.align, itemsize(buffer.dtype))
     return offset % needed == 0

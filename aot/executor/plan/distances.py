@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aot.executor.lowered import CallLowered
 from aot.memory.plan import Conflict
 from aot.tir.analysis.overlap import Distance, safe_distances
 from aot.tir.function import PrimFunc
@@ -24,14 +23,13 @@ class Operand:
 
 
 def call_distances(
-    call: CallLowered, operands: Sequence[Operand], funcs: Mapping[str, PrimFunc] | None = None
+    func: PrimFunc, operands: Sequence[Operand], funcs: Mapping[str, PrimFunc] | None = None
 ) -> tuple[Conflict, ...]:
     """The pairs of storages that a layer's kernel allows to overlap, from the accesses of its loop nest.
 
     `operands` are those of the function's inputs, outputs and scratch buffers in this order.  Where a storage is several
     operands, the distance is safe for all of them.
     """
-    func = call.func
     place = dict(zip((*func.inputs, *func.outputs, *func.scratch), operands, strict=True))
     proven = func.attrs.distances
     if proven is not None:  # whoever made the function knows them: (name of a, name of b) -> start(b) - start(a)

@@ -18,7 +18,7 @@ def in_place_results(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
     The operand is used for the last time by that call and is neither a constant nor a result of the model.
     """
     last = {lowered.root(t): i for i, call in enumerate(lowered.calls) for t in call.inputs}
-    kept = {lowered.root(t) for t in (*lowered.outputs, *lowered.constants)}
+    kept = {lowered.root(t) for t in (*lowered.outputs, *lowered.values)}
     found: dict[TensorRef, TensorRef] = {}
     for i, call in enumerate(lowered.calls):
         free = {lowered.root(t) for t in call.inputs if last[lowered.root(t)] == i} - kept
@@ -30,27 +30,28 @@ def in_place_results(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
 
 def _pair(lowered: LoweredModule, call: CallLowered, free: set[TensorRef]) -> tuple[TensorRef, TensorRef] | None:
     """(result, operand) of a call; one with a single result."""
-    if len(call.outputs) != 1 or call.func.attrs.distances is not None:
+    func = lowered.kernel(call)
+    if len(call.outputs) != 1 or func.attrs.distances is not None:
         return None
     result = lowered.root(call.outputs[0])
-    (out,) = call.func.outputs
+    (out,) = func.outputs
     if result.type.nbytes != out.nbytes:
         return None
     roots = [lowered.root(t) for t in call.inputs]
     fitting = [
         (a, root)
-        for a, root in zip(call.func.inputs, roots, strict=True)
+        for a, root in zip(func.inputs, roots, strict=True)
         if root in free and roots.count(root) == 1 and a.nbytes == out.nbytes == root.type.nbytes
     ]
     if not fitting:
         return None
-    known = safe_distances(call.func, call.called)
+    known = safe_distances(func, lowered.prim_funcs)
     poor = [
         (a, root) for a, root in fitting if (a, out) in known and min(known[a, out].up, known[a, out].down) > out.nbytes // SMALL
     ]
     if not poor or len(poor) < len(fitting):
         return None  # nothing to gain over the distances
-    proven = in_place_pairs(call.func)
+    proven = in_place_pairs(func)
     return next(((result, root) for a, root in poor if (a, out) in proven), None)
 
 

@@ -82,7 +82,7 @@ class _Builder:
         for i, tensor in enumerate(self.lowered.inputs):
             outside = self.io == "user" or tensor in fed
             self.places[tensor] = StorageInfo("input", index=i) if outside else self.planned(tensor, "input")
-        for i, tensor in enumerate(self.lowered.constants):
+        for i, tensor in enumerate(self.lowered.values):
             self.places[tensor] = StorageInfo("const", index=i)
 
     def direct_outputs(self) -> dict[TensorRef, int]:
@@ -129,7 +129,7 @@ class _Builder:
         return tuple(
             tuple(
                 self.reserve(f"layer {i} {b.name}", b.nbytes, align=max(b.align, itemsize(b.dtype)), kind="scratch")
-                for b in call.func.scratch
+                for b in self.lowered.kernel(call).scratch
             )
             for i, call in enumerate(self.lowered.calls)
         )
@@ -137,14 +137,15 @@ class _Builder:
 
 def alignments(lowered: LoweredModule) -> dict[TensorRef, int]:
     """What each root tensor's users need, at least its element's size; in bytes."""
-    tensors = [*lowered.inputs, *lowered.constants, *lowered.outputs, *(t for c in lowered.calls for t in c.outputs)]
+    tensors = [*lowered.inputs, *lowered.values, *lowered.outputs, *(t for c in lowered.calls for t in c.outputs)]
     tensors += lowered.views.values()
     table: dict[TensorRef, int] = {}
     for tensor in tensors:
         root = lowered.root(tensor)
         table[root] = max(table.get(root, 1), itemsize(tensor.type.dtype))
     for call in lowered.calls:
-        for buffer, tensor in zip(call.func.inputs + call.func.outputs, call.inputs + call.outputs, strict=True):
+        func = lowered.kernel(call)
+        for buffer, tensor in zip(func.inputs + func.outputs, call.inputs + call.outputs, strict=True):
             root = lowered.root(tensor)
             table[root] = max(table[root], buffer.align, itemsize(buffer.dtype))
     return table
@@ -198,6 +199,7 @@ def _program(
         return tuple(p.key for p in (places[lowered.root(t)] for t in tensors) if p.where == "workspace")
 
     begun: set[str] = set()
+    funcs = lowered.prim_funcs
 
     def step(call: CallLowered, scratch: tuple[str, ...]) -> Step:
         # a tensor of which other parts are there already is read too, as it must survive; and nothing may lie over it
@@ -210,7 +212,7 @@ def _program(
             key = "" if tensor in call.outputs and places[root].key in there else places[root].key
             operands.append(Operand(key, offset, root.type.nbytes))
         operands += [Operand(name) for name in scratch]
-        return Step(reads + there, writes + scratch, call_distances(call, operands, call.called))
+        return Step(reads + there, writes + scratch, call_distances(lowered.kernel(call), operands, funcs))
 
     steps = tuple(map(step, lowered.calls, scratch))
     moves = tuple((place.key, slots[k].key) for place, k in copies if slots[k].where == "workspace")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
-from aot.executor.lowered import CallLowered, LoweredModule
+from aot.executor.lowered import LoweredModule
 from aot.executor.select.config import SelectionConfig
 from aot.executor.select.selection import Budget, Candidate, Stored, choose, distinct_bytes
 
@@ -34,20 +34,18 @@ def main_code(calls: int) -> int:
     return MAIN_CODE + CALL_CODE * max(0, calls - 32)
 
 
-def choose_kernels(
-    draft: LoweredModule, found: Sequence[Sequence[Candidate]], policy: SelectionConfig
-) -> tuple[CallLowered, ...]:
-    """The calls of `draft` with the kernels that the policy's budget selects."""
+def choose_kernels(draft: LoweredModule, found: Sequence[Sequence[Candidate]], policy: SelectionConfig) -> LoweredModule:
+    """`draft` with the functions that the policy's budget selects; `found` are the candidates of each call."""
     picked = [layer[k] for layer, k in zip(found, selected_kernels(found, policy), strict=True)]
-    return tuple(
-        replace(
-            call,
-            func=c.lowered.func,
-            constants=dict(c.lowered.constants),
-            candidates=tuple(layer),
-            estimate=c.instructions,
-        )
-        for call, c, layer in zip(draft.calls, picked, found, strict=True)
+    chosen = {call.func: c.lowered for call, c in zip(draft.calls, picked, strict=True)}
+    return replace(
+        draft,
+        functions={**draft.functions, **{name: c.func for name, c in chosen.items()}},
+        constants={name: dict(c.constants) for name, c in chosen.items()},
+        calls=tuple(
+            replace(call, candidates=tuple(layer), estimate=c.instructions)
+            for call, c, layer in zip(draft.calls, picked, found, strict=True)
+        ),
     )
 
 

@@ -188,7 +188,7 @@ def test_networks_with_least_memory(model: str, most: int, tmp_path: Path) -> No
     """The golden outputs, by the host's build of what a Cortex-M4 gets; whole layers in place are kws's least memory."""
     least = compile_model(MODELS / f"{model}.tflite", options=Options(opt="ram"))
     assert least.layout.plan.size <= most
-    assert any("cascade(" in layer.call.func.attrs.kernel for layer in least.layers) == (model != "net_kws_dscnn")
+    assert any("cascade(" in layer.func.attrs.kernel for layer in least.layers) == (model != "net_kws_dscnn")
     golden = np.load(MODELS / f"{model}.golden.npz")
     module = load(least.artifact, cache=tmp_path)
     for k in range(sum(name.startswith("in0_") for name in golden)):

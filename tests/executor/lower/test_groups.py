@@ -41,7 +41,7 @@ def compiled(func: Function, options: Options) -> tuple[LoweredOutput, list[str]
     (expected,), (actual,) = evaluate(func, [data]), exe.interpret([data])
     np.testing.assert_array_equal(actual, expected)
     assert len(np.unique(expected)) > 10
-    return exe, [layer.call.func.attrs.kernel.partition("(")[0] for layer in exe.layers]
+    return exe, [layer.func.attrs.kernel.partition("(")[0] for layer in exe.layers]
 
 
 def test_layer_with_a_constant_behind_it_gets_its_kernel() -> None:

@@ -73,7 +73,7 @@ def run(model: bytes, *, io: Io = "arena") -> LoweredOutput:
 
 def copies(made: LoweredOutput) -> int:
     """Layers that only copy."""
-    return sum(c.func.attrs.kernel.startswith("generic.copy") for c in made.lowered.calls)
+    return sum(layer.func.attrs.kernel.startswith("generic.copy") for layer in made.layers)
 
 
 @needs_gcc
@@ -98,7 +98,7 @@ def test_parts_that_cannot_be_views_are_copied() -> None:
     y = g.pool(x)
     model = g.b.build([x], [g.concat([y, x]), g.concat([y, y]), g.slice(g.pool(y), 0, 1)])
     made = run(model)
-    assert copies(made) == 3, [c.func.attrs.kernel for c in made.lowered.calls]
+    assert copies(made) == 3, [layer.func.attrs.kernel for layer in made.layers]
 
 
 @needs_gcc
