@@ -83,8 +83,8 @@ def convert_pool(ctx: ConvertContext, op: OperatorView, *, name: str, dtypes: Se
         unsupported(ctx, op, "pooling needs four dimensions")
     lo, hi = 0, 0
     if not is_float(data.dtype):
-        require_quant(ctx, op, data)
-        require_same_quant(ctx, op, data, out)
+        if require_quant(ctx, op, data, may_be_zero=True)[0]:  # codes of a scale of 0 are moved as they are
+            require_same_quant(ctx, op, data, out)
         lo, hi = fused_range(ctx, op, out)
     kernel = (op.option("filter_height"), op.option("filter_width"))
     strides = (op.option("stride_h"), op.option("stride_w"))

@@ -1,6 +1,7 @@
 """equal, less, ...: comparisons of two tensors with broadcasting; bool.
 
-Codes of different quantisations are brought to one scale first: rescale((x - zp) << 8) by their own scale, double rounding.
+Codes of different quantisations are brought to one scale first: rescale((x - zp) << 8) by their own scale, double rounding;
+int16 only for EQUAL and NOT_EQUAL (and by TFLM, for GREATER): LESS and the like of LiteRT compare int16 codes as they are.
 Oracles: `reference_ops::BroadcastComparison4DSlowImpl`, `ComparisonWithScaling` with the parameters of `comparisons.cc`.
 """
 
@@ -85,6 +86,11 @@ def _rescale(ctx: ConvertContext, op: OperatorView, type_: TensorType) -> Rescal
     return Rescale(zp, *quantize_multiplier(real_multiplier(op.opcode, type_.dtype, (scale,), oracle=ctx.oracle)))
 
 
+def _compares_codes(ctx: ConvertContext, op: OperatorView, type_: TensorType) -> bool:
+    """Whether the reference compares int16 codes as they are, whatever their scales: LiteRT does, but for equality."""
+    return type_.dtype == "int16" and ctx.oracle == "litert" and op.opcode not in ("EQUAL", "NOT_EQUAL")
+
+
 def _register(name: str, symbol: str, opcode: str) -> None:
     function = getattr(np, name)
 
@@ -111,7 +117,7 @@ def _register(name: str, symbol: str, opcode: str) -> None:
         for type_ in types:
             require_dtype(ctx, op, type_, DTYPES)
         rescale = None
-        if not is_plain(*types):
+        if not is_plain(*types) and not _compares_codes(ctx, op, types[0]):
             first, second = (_rescale(ctx, op, t) for t in types)
             rescale = first, second
         return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], CompareAttrs(rescale), span=ctx.span(op))

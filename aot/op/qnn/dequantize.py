@@ -63,7 +63,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         return _constant(ctx, op, x)
     require_dtype(ctx, op, data, DTYPES)
     require_dtype(ctx, op, ctx.output_type(op), ("float32",), what="a result")
-    return call("qnn.dequantize", [x], DequantizeAttrs(*require_quant(ctx, op, data)), span=ctx.span(op))
+    return call("qnn.dequantize", [x], DequantizeAttrs(*require_quant(ctx, op, data, may_be_zero=True)), span=ctx.span(op))
 
 
 def _constant(ctx: ConvertContext, op: OperatorView, x: Constant) -> Constant:
@@ -74,7 +74,7 @@ def _constant(ctx: ConvertContext, op: OperatorView, x: Constant) -> Constant:
         return const(x.data.astype(np.float32), span=ctx.span(op))
     quant, shape = x.type.quant, x.type.shape
     if quant is None or not quant.is_per_channel:
-        attrs = DequantizeAttrs(*require_quant(ctx, op, x.type))
+        attrs = DequantizeAttrs(*require_quant(ctx, op, x.type, may_be_zero=True))
         return const(evaluate(x.data, attrs=attrs, out_type=x.type.with_dtype("float32")), span=ctx.span(op))
     require_dtype(ctx, op, x.type, ("int4", "int8", "uint8"), what="data with a scale a channel")
     axis = quant.axis

@@ -77,7 +77,7 @@ def _convert(ctx: ConvertContext, op: OperatorView, *, left_shift: int) -> Relay
         return convert_l2(ctx, op)
     require_dtype(ctx, op, data, {"int8"})
     require_dtype(ctx, op, out, {"int8"}, what="a result")
-    _, zp = require_quant(ctx, op, data)
+    _, zp = require_quant(ctx, op, data, may_be_zero=True)
     if require_quant(ctx, op, out, what="the result") != (2.0**-OUTPUT_BITS, 0):
         unsupported(ctx, op, "the result must have scale 1/128 and zero point 0 (128 for uint8)", code="E1225")
     require_rows(ctx, op, data, most=MAX_DEPTH)

@@ -95,7 +95,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         return _float_prelu(x, slope, ctx, op)
     found = codes_of(ctx, op)
     require_dtype(ctx, op, alpha, {"int8"}, what="an alpha")
-    scale_alpha, alpha_zp = require_quant(ctx, op, alpha, what="alpha")
+    scale_alpha, alpha_zp = require_quant(ctx, op, alpha, what="alpha", may_be_zero=True)
     positive = quantize_multiplier(found.ratio())
     negative = quantize_multiplier(found.ratio(scale_alpha))
     lo, hi = int_range(found.dtype)

@@ -84,14 +84,14 @@ def convert_softmax16(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """qnn.softmax16 with the integers of SoftmaxPrepare (called by the converter of SOFTMAX)."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, out, {"int16"}, what="a result")
-    scale, zp = require_quant(ctx, op, data)
+    scale, zp = require_quant(ctx, op, data, may_be_zero=True)
     out_scale, out_zp = require_quant(ctx, op, out, what="the result")
     if zp or out_zp or abs(out_scale * 32768 - 1) > 0.001:
         unsupported(ctx, op, "the result must have scale 1/32768, and no tensor a zero point", code="E1225")
     require_rows(ctx, op, data, most=MAX_DEPTH)
     beta = float(np.float32(op.option("beta")))
     real = real_multiplier(op.opcode, "int16", (scale, beta), (10.0 / 65535.0,), oracle=ctx.oracle)
-    if not 0 < real < 2.0**14:
+    if not (0 < real < 2.0**14 or scale == 0):
         unsupported(ctx, op, f"beta {op.option('beta')} with scale {scale} is not supported", code="E1122")
     attrs = Softmax16Attrs(*quantize_multiplier(real), "float64" if ctx.oracle == "litert" else "float32")
     return call("qnn.softmax16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))

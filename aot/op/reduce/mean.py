@@ -107,7 +107,7 @@ def convert_quantized(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, data, CODES)
     require_dtype(ctx, op, out, (data.dtype,), what="a result")
-    scale_in, zp_in = require_quant(ctx, op, data)
+    scale_in, zp_in = require_quant(ctx, op, data, may_be_zero=True)
     scale, zp = require_quant(ctx, op, out, what="the result")
     axes = constant_axes(ctx, op, 1, len(data.shape))
     count = prod(data.shape[a] for a in axes)

@@ -107,7 +107,7 @@ def convert_prod(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """qnn.prod."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, out, (data.dtype,), what="a result")
-    scale_in, zp_in = require_quant(ctx, op, data)
+    scale_in, zp_in = require_quant(ctx, op, data, may_be_zero=True)
     scale, zp = require_quant(ctx, op, out, what="the result")
     if data.dtype == "int16" and (zp_in or zp):
         unsupported(ctx, op, "int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")

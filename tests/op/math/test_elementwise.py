@@ -12,6 +12,7 @@ from hypothesis import given
 from aot.testing import Quant
 from tests.op._differential import EVERY_PAIR, FAST, SLOW, check, scales
 from tests.op._one_op import Spec, draw_array, one_op
+from tests.op.math.test_compare import COMPARISONS
 
 SHAPES = st.sampled_from(
     [((2, 3), (2, 3)), ((4, 1, 3), (5, 1)), ((1,), (2, 3, 2, 2)), ((3, 2), ()), ((2, 1, 2), (2, 3, 1)), ((7,), (7,))]
@@ -21,7 +22,6 @@ VERSION = {"ADD": 4, "SUB": 5, "MUL": 5}
 ARITHMETIC = ["ADD", "SUB", "MUL"]
 FLOATS = [*ARITHMETIC, "DIV", "FLOOR_DIV", "FLOOR_MOD", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE"]
 INTEGERS = ["ADD", "SUB", "MUL", "DIV", "FLOOR_DIV", "FLOOR_MOD", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE"]
-COMPARISONS = ["EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"]
 
 
 def quant(dtype: str) -> st.SearchStrategy[Quant]:
@@ -142,14 +142,6 @@ def test_powers(exponent: float) -> None:
     for shape in ((), (1, 1), (2, 1)):
         operands = [Spec(base.shape, "float32"), Spec(shape, "float32", None, np.full(shape, exponent, np.float32))]
         check(one_op("POW", operands, [Spec(base.shape, "float32")]), [base], host=exponent == 3 and shape == ())
-
-
-@pytest.mark.parametrize("opcode", COMPARISONS)
-def test_compared_codes(opcode: str) -> None:
-    """Codes of two quantisations, among them equal ones."""
-    for a, b in ((Quant(0.05, -3), Quant(0.031, 17)), (Quant(0.05, 4), Quant(0.05, 4))):
-        model = one_op(opcode, [Spec((1, 64), "int8", a), Spec((64, 1), "int8", b)], [Spec((64, 64), "bool")], version=2)
-        check(model, [np.arange(-32, 32, dtype=np.int8).reshape(1, 64), np.arange(-40, 24, dtype=np.int8).reshape(64, 1)])
 
 
 def test_on_host() -> None:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from aot.errors import AotError
-from aot.testing import ModelBuilder
+from aot.testing import ModelBuilder, Quant
 from tests.op._differential import check, main_of
+from tests.op._one_op import Spec, const, one_op
 
 
 def network(dtype: str, name: str) -> bytes:
@@ -39,6 +40,40 @@ CASES = [
 def test_zeros_of_scale_0(name: str, dtype: str) -> None:
     x = np.arange(1, 9, dtype=dtype).reshape(2, 4)
     check(network(dtype, name), [x], host=name == "FULLY_CONNECTED")
+
+
+SHAPE = (1, 2, 2, 4)
+RESULT = {
+    "DEQUANTIZE": Spec(SHAPE, "float32"),
+    "SOFTMAX": Spec(SHAPE, "int16", Quant(1 / 32768, 0)),
+    "L2_NORMALIZATION": Spec(SHAPE, "int8", Quant(1 / 128, 0)),
+}
+POOL = {"padding": "VALID", "stride_w": 1, "stride_h": 1, "filter_width": 1, "filter_height": 1}
+ALONE = [
+    *(
+        (n, d)
+        for n in ("DEQUANTIZE", "MEAN", "REDUCE_PROD", "AVERAGE_POOL_2D", "MAX_POOL_2D", "RSQRT")
+        for d in ("int8", "int16")
+    ),
+    ("SOFTMAX", "int16"),
+    ("L2_NORMALIZATION", "int8"),
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), ALONE)
+def test_nothing_but_zeros(name: str, dtype: str) -> None:
+    """An operator on the constant alone."""
+    zeros = Spec(SHAPE, dtype, Quant(0.0, 0), np.zeros(SHAPE, dtype))
+    reduces, options = name in ("MEAN", "REDUCE_PROD"), dict(POOL) if "POOL" in name else {}
+    result = RESULT.get(name, Spec(SHAPE[:3] if reduces else SHAPE, dtype, Quant(0.01, 0)))
+    options |= {"keep_dims": False} if reduces else {"beta": 1.0} if name == "SOFTMAX" else {}
+    version = 1 if name == "RSQRT" else 2
+    check(one_op(name, [zeros, *([const([3])] if reduces else [])], [result], version=version, **options), [])
+
+
+def test_slopes_of_zero() -> None:
+    x, slopes = Spec((2, 4), "int8", Quant(0.01, 3)), Spec((4,), "int8", Quant(0.0, 0), np.zeros(4, np.int8))
+    check(one_op("PRELU", [x, slopes], [Spec((2, 4), "int8", Quant(0.02, -1))]))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16"])
