@@ -7,7 +7,7 @@ lead nowhere: dynamic programming over downsets, which is exact.  Where there ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 STATES = 5_000
@@ -15,6 +15,9 @@ STATES = 5_000
 
 BEAM = 32
 """States that the beam search keeps."""
+
+_State = tuple[int, int, tuple[int, ...]]
+"""Peak, bytes alive, and the order that led there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,13 @@ class _Graph:
         self.readers: dict[int, int] = {}
         writer = {t: k for k, w in enumerate(work) for t in w.writes}
         self.needs = [0] * len(work)
+        self.followers = [0] * len(work)
         for k, reads in enumerate(self.reads):
             for t in reads:
                 self.readers[t] = self.readers.get(t, 0) | 1 << k
                 if t in writer:
                     self.needs[k] |= 1 << writer[t]
+                    self.followers[writer[t]] |= 1 << k
         self.kept = frozenset(outputs)
         touched = {t for w in work for t in (*w.reads, *w.writes)}
         self.start = sum(sizes[t] for t in set(inputs) if t in touched or t in self.kept)
@@ -96,8 +101,25 @@ class _Graph:
         """What some operator needs alone, in any order."""
         return max([self.start, *(made + sum(self.sizes[t] for t in r) for made, r in zip(self.made, self.reads, strict=True))])
 
-    def ready(self, done: int) -> list[int]:
-        return [k for k in range(len(self.work)) if not done >> k & 1 and self.needs[k] & ~done == 0]
+    def first(self) -> int:
+        """The operators that may run first, as a set of bits."""
+        return sum(1 << k for k, needs in enumerate(self.needs) if not needs)
+
+    def ready_after(self, k: int, now: int, ready: int) -> int:
+        """The operators that may run next once `now` have run, operator k last, which was in `ready`."""
+        ready &= ~(1 << k)
+        for follower in elements(self.followers[k]):
+            if self.needs[follower] & ~now == 0:
+                ready |= 1 << follower
+        return ready
+
+
+def elements(bits: int) -> Iterator[int]:
+    """The numbers of a set of bits, rising."""
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low
 
 
 class _Search:
@@ -112,9 +134,9 @@ class _Search:
         graph, full = self.graph, (1 << len(self.graph.work)) - 1
         dead: set[int] = set()
         path: list[int] = []
-        stack = [(0, graph.start, self.choices(0, graph.start, limit))]
+        stack = [(0, graph.start, graph.first(), self.choices(0, graph.start, graph.first(), limit))]
         while stack and self.states <= STATES:
-            done, live, options = stack[-1]
+            done, live, ready, options = stack[-1]
             if done == full:
                 return path
             if not options:
@@ -130,13 +152,14 @@ class _Search:
             self.states += 1
             _, left = graph.after(k, done, live)
             path.append(k)
-            stack.append((now, left, self.choices(now, left, limit)))
+            ready = graph.ready_after(k, now, ready)
+            stack.append((now, left, ready, self.choices(now, left, ready, limit)))
         return None
 
-    def choices(self, done: int, live: int, limit: int) -> list[int]:
+    def choices(self, done: int, live: int, ready: int, limit: int) -> list[int]:
         """Operators to try; one alone where it leaves no more bytes alive than before, since nothing is better than to run it."""
         fitting = []
-        for k in self.graph.ready(done):
+        for k in elements(ready):
             peak, left = self.graph.after(k, done, live)
             if peak < limit:
                 if left <= live:
@@ -147,15 +170,24 @@ class _Search:
 
 def _beam(graph: _Graph, limit: int) -> list[int] | None:
     """An order with a peak below `limit`, from the states with the least peak and the fewest live bytes at each length."""
-    states: dict[int, tuple[int, int, tuple[int, ...]]] = {0: (graph.start, graph.start, ())}
+    states: dict[int, _State] = {0: (graph.start, graph.start, ())}
+    ready = {0: graph.first()}
     for _ in graph.work:
-        following: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+        following: dict[int, _State] = {}
+        last: dict[int, tuple[int, int]] = {}
         for done, (peak, live, order) in states.items():
-            for k in graph.ready(done):
+            for k in elements(ready[done]):
                 top, left = graph.after(k, done, live)
-                entry = (max(peak, top), left, (*order, k))
+                highest = max(peak, top)
+                if highest >= limit:
+                    continue
                 now = done | 1 << k
-                if entry[0] < limit and (now not in following or entry < following[now]):
-                    following[now] = entry
+                known = following.get(now)
+                if known is None or (highest, left) <= known[:2]:
+                    entry = (highest, left, (*order, k))
+                    if known is None or entry < known:
+                        following[now] = entry
+                        last[now] = k, done
         states = dict(sorted(following.items(), key=lambda item: item[1])[:BEAM])
+        ready = {now: graph.ready_after(last[now][0], now, ready[last[now][1]]) for now in states}
     return list(next(iter(states.values()))[2]) if states else None

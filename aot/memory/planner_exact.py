@@ -17,7 +17,7 @@ so the same input gives the same plan.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from aot.memory.bounds import possible_savings
 from aot.memory.plan import BufferInfo, Conflict, align_up, forbidden_starts
@@ -134,66 +134,48 @@ class _Problem:
         return start
 
 
-@dataclass(slots=True)
 class _Search:
-    """Depth first over the orders of placement of one component.
+    """Depth first over the orders of placement of one component, whose buffers go by their index in `part`.
 
     `best` is a placement of `height` <= `limit` bytes once one was found; `exhausted`: nothing smaller exists.  A height of
     `target` is good enough.
     """
 
-    problem: _Problem
-    part: list[int]
-    target: int
-    limit: int
-    nodes: int
-    best: dict[int, int] | None = None
-    height: int = 0
-    exhausted: bool = False
-    budget: int = 0
-    cliques: list[tuple[list[int], list[Saving]]] = field(default_factory=list)
-    seen: dict[Hashable, int] = field(default_factory=dict)
-    bits: dict[tuple[int, int], int] = field(default_factory=dict)
-    near: dict[int, list[Neighbour]] = field(default_factory=dict)
-    rising: bool = True
+    def __init__(self, problem: _Problem, part: list[int], *, target: int, limit: int, nodes: int) -> None:
+        self.part, self.target, self.limit, self.budget = part, target, limit, nodes
+        self.nodes = 0
+        self.best: dict[int, int] | None = None
+        self.height = 0
+        self.exhausted = False
+        own = {i: k for k, i in enumerate(part)}
+        self.size = [problem.size[i] for i in part]
+        self.align = [problem.align[i] for i in part]
+        near = [[(own[j], low, high) for j, low, high in problem.neighbours[i] if j in own] for i in part]
+        self.near = [[(j, low, high, self.align[j], self.size[j]) for j, low, high in n] for n in near]
+        self.weight = [-size * len(n) for size, n in zip(self.size, near, strict=True)]
+        self.rising = all(low <= 0 <= high for n in near for _, low, high in n)
+        self.rising = self.rising and _acyclic({i: [j for j, _, high in n if high == 0] for i, n in enumerate(near)})
+        self.cliques = _cliques([problem.buffers[i] for i in part], problem.saving, own)
+        self.seen: dict[Hashable, int] = {}
+        self.bits: dict[tuple[int, int], int] = {}
 
     def run(self) -> None:
-        self.budget, self.nodes = self.nodes, 0
-        inside = set(self.part)
-        self.near = {i: [n for n in self.problem.neighbours[i] if n[0] in inside] for i in self.part}
-        self.rising = all(low <= 0 <= high for near in self.near.values() for _, low, high in near)
-        self.rising = self.rising and _acyclic({i: [j for j, _, high in near if high == 0] for i, near in self.near.items()})
-        self.cliques = self._cliques()
-        self.exhausted = self._visit({}, dict.fromkeys(self.part, 0), level=0, top=0)
+        self.exhausted = self._visit({}, dict.fromkeys(range(len(self.part)), 0), level=0, top=0, taken=0)
 
-    def _cliques(self) -> list[tuple[list[int], list[Saving]]]:
-        """The sets of buffers that are live together, without those that lie inside another one; each with its savings."""
-        buffers = self.problem.buffers
-        sets = {
-            frozenset(i for i in self.part if buffers[i].first <= step <= buffers[i].last)
-            for step in {buffers[i].first for i in self.part}
-        }
-        saving = self.problem.saving
-        return [
-            (sorted(s), [(x, y, n) for (x, y), n in saving.items() if x in s and y in s])
-            for s in sorted(sets, key=sorted)
-            if not any(s < t for t in sets)
-        ]
-
-    def _visit(self, placed: dict[int, int], lowest: dict[int, int], *, level: int, top: int, taken: int = 0) -> bool:
+    def _visit(self, placed: dict[int, int], lowest: dict[int, int], *, level: int, top: int, taken: int) -> bool:
         """Try everything below a state; False where the budget did not suffice.  `taken`: `placed` as a set of bits."""
         if top > self.limit or self.limit < self.target:
             return True
         if not lowest:
-            self.best, self.height, self.limit = dict(placed), top, top - 1
+            self.best = {self.part[i]: at for i, at in placed.items()}
+            self.height, self.limit = top, top - 1
             return True
         if self.nodes >= self.budget:
             return False
         self.nodes += 1
-        size = self.problem.size
         for i in self._next(lowest, level):
             placed[i] = at = lowest[i]
-            now, height = taken | self._bit(i, at), max(top, at + size[i])
+            now, height = taken | self._bit(i, at), max(top, at + self.size[i])
             left = self._after(i, placed, lowest=lowest, taken=now, top=height)
             complete = left is None or self._visit(placed, left, level=at, top=height, taken=now)
             del placed[i]
@@ -203,11 +185,12 @@ class _Search:
 
     def _next(self, lowest: dict[int, int], level: int) -> list[int]:
         """The buffers to place next, in the order in which they are tried."""
-        size, ready = self.problem.size, list(lowest)
+        size, weight = self.size, self.weight
+        ready = lowest.items()
         if self.rising:
-            ceiling = min([at + size[i] for i, at in lowest.items()])
-            ready = [i for i, at in lowest.items() if level <= at < ceiling]
-        return sorted(ready, key=lambda i: (lowest[i], -size[i] * len(self.near[i]), i))
+            ceiling = min([at + size[i] for i, at in ready])
+            return [i for _, _, i in sorted([(at, weight[i], i) for i, at in ready if level <= at < ceiling])]
+        return [i for _, _, i in sorted([(at, weight[i], i) for i, at in ready])]
 
     def _bit(self, i: int, at: int) -> int:
         """The bit that says that buffer i lies there: sets of placed buffers are compared as one number, which is much faster."""
@@ -233,32 +216,34 @@ class _Search:
 
     def _lowest_after(self, i: int, placed: dict[int, int], *, lowest: dict[int, int]) -> dict[int, int] | None:
         """`lowest` without buffer i, which was placed; None where a buffer would end above the limit."""
-        at, limit = placed[i], self.limit
-        size, align = self.problem.size, self.problem.align
+        at, limit, rising = placed[i], self.limit, self.rising
         left = lowest.copy()
         del left[i]
         pushed = []
-        for j, low, high in self.near[i]:
+        for j, low, high, align, size in self.near[i]:
             start = left.get(j)
-            if start is None or not (self.rising or at - high < start < at - low):
+            if start is None or not (rising or at - high < start < at - low):
                 continue
-            start = max(start, align_up(at - low, align[j]))
-            if start + size[j] > limit:
+            wanted = at - low
+            if align > 1:
+                wanted = align_up(wanted, align)
+            if wanted > start:
+                left[j] = start = wanted
+            if start + size > limit:
                 return None
-            left[j] = start
             pushed.append(j)
-        for j in () if self.rising else pushed:  # beyond buffer i another one may be in the way
+        for j in () if rising else pushed:  # beyond buffer i another one may be in the way
             left[j] = self._free_from(j, left[j], placed=placed)
-            if left[j] + size[j] > limit:
+            if left[j] + self.size[j] > limit:
                 return None
         return left
 
     def _free_from(self, j: int, start: int, *, placed: dict[int, int]) -> int:
         """The lowest place for buffer j from the aligned `start` on beside those that have one."""
-        align, before = self.problem.align[j], -1
+        align, before = self.align[j], -1
         while before != start:
             before = start
-            for k, low, high in self.near[j]:
+            for k, low, high, _, _ in self.near[j]:
                 at = placed.get(k)
                 if at is not None and low < start - at < high:
                     start = align_up(at + high, align)
@@ -266,9 +251,10 @@ class _Search:
 
     def _fits(self, left: dict[int, int], level: int) -> bool:
         """Whether what is left can still end at or below the limit, as far as sums of sizes tell."""
-        size, limit = self.problem.size, self.limit
-        if any((p if p > level else level) + size[j] > limit for j, p in left.items()):
-            return False
+        size, limit = self.size, self.limit
+        for j, p in left.items():
+            if (p if p > level else level) + size[j] > limit:
+                return False
         if not self.rising:
             return True
         for n, (clique, savings) in enumerate(self.cliques):
@@ -282,6 +268,22 @@ class _Search:
                     self.cliques.insert(0, self.cliques.pop(n))  # the next state most likely fails there too
                     return False
         return True
+
+
+def _cliques(
+    buffers: Sequence[BufferInfo], savings: Mapping[tuple[int, int], int], own: Mapping[int, int]
+) -> list[tuple[list[int], list[Saving]]]:  # fmt: skip
+    """The sets of buffers that are live together, without those that lie inside another one; each with its savings."""
+    sets = {
+        frozenset(k for k, b in enumerate(buffers) if b.first <= step <= b.last)
+        for step in {b.first for b in buffers}
+    }  # fmt: skip
+    saving = {(own[x], own[y]): n for (x, y), n in savings.items() if x in own and y in own}
+    return [
+        (sorted(s), [(x, y, n) for (x, y), n in saving.items() if x in s and y in s])
+        for s in sorted(sets, key=sorted)
+        if not any(s < t for t in sets)
+    ]
 
 
 def _acyclic(below: Mapping[int, Sequence[int]]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 _NUMPY = {
@@ -60,6 +62,7 @@ def itemsize(dtype: str) -> int:
     return _NUMPY[dtype].itemsize
 
 
+@cache
 def bits(dtype: str) -> int:
     """Width of one element in bits; bool counts as 8, as stored."""
     return 4 if dtype == "int4" else 8 * itemsize(dtype)
@@ -77,6 +80,7 @@ def is_signed(dtype: str) -> bool:
     return dtype.startswith("int")
 
 
+@cache
 def int_range(dtype: str) -> tuple[int, int]:
     """Smallest and largest value of an integer type (bool: 0 and 1)."""
     if dtype == "bool":

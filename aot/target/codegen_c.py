@@ -102,7 +102,8 @@ class Addresses(Protocol):
 
 def print_calls(func: PrimFunc, *, target: Target, addresses: Addresses) -> list[str]:
     """The statements of a main function, which are calls, a text each."""
-    return [_CallPrinter(func, target, addresses).call(stmt) for stmt in func.body]
+    printer = _CallPrinter(func, target, addresses)
+    return [printer.call(stmt) for stmt in func.body]
 
 
 def canonical(func: PrimFunc, target: Target) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from operator import is_
+from typing import Any
 
 from aot.tir.buffer import Buffer
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var, binop, cast, select
@@ -74,30 +76,34 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return ()
 
 
+_CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Imm: lambda _: (),
+    Var: lambda _: (),
+    BinOp: lambda e: (e.a, e.b),
+    Cast: lambda e: (e.value,),
+    Select: lambda e: (e.cond, e.then, e.orelse),
+    Load: lambda e: e.indices,
+    Call: lambda e: e.args,
+}
+"""By type, as `match` would try one class after the other in the innermost loop of every pass."""
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The operands of an expression."""
-    match expr:
-        case BinOp(a=a, b=b):
-            return (a, b)
-        case Cast(value=value):
-            return (value,)
-        case Select(cond=cond, then=then, orelse=orelse):
-            return (cond, then, orelse)
-        case Load(indices=indices):
-            return indices
-        case Call(args=args):
-            return args
-        case _:
-            return ()
+    return _CHILDREN[type(expr)](expr)
 
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:
     """`expr` and everything in it, outer before inner."""
-    stack = [expr]
+    if isinstance(expr, (Imm, Var)):
+        yield expr
+        return
+    stack: list[Expr] = [expr]
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(children(top)))
+        if not isinstance(top, (Imm, Var)):
+            stack.extend(reversed(_CHILDREN[type(top)](top)))
 
 
 def loads(expr: Expr) -> Iterator[Load]:
@@ -133,37 +139,51 @@ def map_children(expr: Expr, f: Callable[[Expr], Expr]) -> Expr:
             c, t, o = f(cond), f(then), f(orelse)
             return expr if c is cond and t is then and o is orelse else select(c, t, o)
         case Load(buffer, indices, dtype):
-            new = tuple(f(i) for i in indices)
+            new = tuple([f(i) for i in indices])
             return expr if _same(new, indices) else Load(buffer, new, dtype)
         case Call(intrin, args):
-            new = tuple(f(a) for a in args)
+            new = tuple([f(a) for a in args])
             return expr if _same(new, args) else Call(intrin, new)
         case _:
             raise TypeError(f"not an expression: {expr!r}")
 
 
 def map_expressions(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
-    """`stmt` with `f` applied to the expressions that it holds itself; nested bodies are left alone."""
+    """`stmt` with `f` applied to the expressions that it holds itself; nested bodies are left alone.
+
+    The same object where nothing changed.
+    """
     match stmt:
+        case Store(buffer, indices, value, dtype):
+            places, v = tuple([f(i) for i in indices]), f(value)
+            return stmt if v is value and _same(places, indices) else Store(buffer, places, v, dtype)
+        case Let(var, value):
+            v = f(value)
+            return stmt if v is value else Let(var, v)
         case For(start=start, stop=stop):
-            return replace(stmt, start=f(start), stop=f(stop))
-        case Store(indices=indices, value=value):
-            return replace(stmt, indices=tuple(f(i) for i in indices), value=f(value))
-        case Let(value=value):
-            return replace(stmt, value=f(value))
-        case If(cond=cond):
-            return replace(stmt, cond=f(cond))
+            a, b = f(start), f(stop)
+            return stmt if a is start and b is stop else replace(stmt, start=a, stop=b)
+        case If(cond, then, orelse):
+            c = f(cond)
+            return stmt if c is cond else If(c, then, orelse)
         case Block(operands=operands) | CallPrim(operands=operands):
-            new = tuple(replace(o, index=f(o.index)) if isinstance(o, Region) else f(o) for o in operands)
-            return replace(stmt, operands=new)
+            new = tuple([_map_operand(o, f) for o in operands])
+            return stmt if all(map(is_, new, operands)) else replace(stmt, operands=new)
         case Allocate():
             return stmt
         case _:
             raise TypeError(f"not a statement: {stmt!r}")
 
 
+def _map_operand(operand: Region | Expr, f: Callable[[Expr], Expr]) -> Region | Expr:
+    if not isinstance(operand, Region):
+        return f(operand)
+    index = f(operand.index)
+    return operand if index is operand.index else replace(operand, index=index)
+
+
 def _same(new: tuple[Expr, ...], old: tuple[Expr, ...]) -> bool:
-    return all(a is b for a, b in zip(new, old, strict=True))
+    return all(map(is_, new, old))
 
 
 class Cloner:
