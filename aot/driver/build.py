@@ -14,6 +14,7 @@ from aot.driver.byoc import library_files, with_partitions
 from aot.driver.options import OPTS, Options
 from aot.driver.plugins import load_installed
 from aot.driver.reading import NamedBytes, read_named
+from aot.errors import Problem, UnsupportedError
 from aot.executor.artifact import Artifact
 from aot.executor.codegen.emit import LoweredOutput, emit
 from aot.executor.codegen.metadata import BuildInfo
@@ -32,7 +33,7 @@ from aot.frontend.macs import nominal_macs, nominal_shapes
 from aot.frontend.specialize import specialize
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
-from aot.relay.expr import Function
+from aot.relay.expr import Function, all_functions
 from aot.relay.transform import pipeline as relay_pipeline
 from aot.support.names import model_identifier
 from aot.support.text import printable
@@ -78,6 +79,8 @@ def compile_model(
         module = relay_pipeline(context.opt_level)(module)
     main = module["main"]
     assert isinstance(main, Function)
+    if len(all_functions(main)) > 1:
+        raise UnsupportedError(Problem("E1201", "branches and loops are not compiled yet", name))
     bounds = memory_bounds(main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
     info = BuildInfo(
         model_sha256=hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else "",

@@ -10,7 +10,7 @@ variable of the declared type, so that one run names everything that is wrong wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NoReturn
@@ -21,6 +21,7 @@ from aot import op as operators
 from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend import check
 from aot.frontend.check_ops import needs_elements
+from aot.frontend.list_write import convert_list_write, list_writes
 from aot.frontend.problems import Problems, error_of
 from aot.frontend.sparse import SparsityError, to_dense
 from aot.frontend.view import (
@@ -100,11 +101,16 @@ class _Unknowable(Exception):  # noqa: N818 - not an error of the model
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Where a subgraph is inlined: the span that its nodes get, the walk's stand-ins, and what may still be inlined ([0])."""
+    """Where a subgraph is run: the span of the operator, the walk's stand-ins, and how many operators may still come ([0]).
+
+    Nodes of a subgraph that is inlined get the operator's span; those of a function (`apart`) tell their own names.
+    """
 
     span: Span
     stand_ins: set[int]
     budget: list[int]
+    functions: dict[Hashable, Function]
+    apart: bool = False
 
 
 class GraphWalk:
@@ -117,10 +123,13 @@ class GraphWalk:
         self._problems = problems
         self._site = site
         self._budget = site.budget if site is not None else [MAX_INLINED]
+        self._functions: dict[Hashable, Function] = site.functions if site is not None else {}
+        self._list_writes = list_writes(self.graph)
         self._values: dict[int, Expr] = {}
         self._stand_ins: set[int] = site.stand_ins if site is not None else set()
         self._params: list[Var] = []
         self._unshaped: set[int] = set()
+        self._kept: list[Expr] = []
         self._bytes = 0
         self.failed = False
         if site is None:
@@ -143,15 +152,24 @@ class GraphWalk:
 
     def span(self, op: OperatorView) -> Span:
         """Where results of this operator come from; inside of an inlined subgraph, the operator that runs it."""
-        if self._site is not None:
+        return self.result_span(op, 0)
+
+    def result_span(self, op: OperatorView, i: int) -> Span:
+        """Where result i comes from."""
+        if self._site is not None and not self._site.apart:
             return self._site.span
-        first = op.outputs[0] if op.outputs else -1
-        return Span(op.index, op.opcode, self.graph.tensors[first].name if first >= 0 else "", first)
+        index = op.outputs[i] if i < len(op.outputs) else -1
+        name = self.graph.tensors[index].name if index >= 0 else ""
+        return Span(op.index, op.opcode, name, index) if self._site is None else Span(self._site.span.op_index, op.opcode, name)
 
     def input(self, op: OperatorView, i: int) -> Expr | None:
         """Operand i; None where the operator leaves it out."""
         index = op.input(i)
         return None if index == ABSENT else self._value(op, index)
+
+    def tensor(self, op: OperatorView, index: int) -> Expr:
+        """The value of a tensor of the graph by its index."""
+        return self._value(op, index)
 
     def constant(self, op: OperatorView, i: int) -> Array:
         """The value of operand i, which must be known at compile time: a constant, or computed from constants and shapes."""
@@ -185,20 +203,58 @@ class GraphWalk:
 
     def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
         """The outputs of another subgraph on the operands of `op` (its structure has been checked)."""
-        site = _Site(self.span(op), self._stand_ins, self._budget)
+        args: list[Expr] = []
+        for i in range(len(op.inputs)):
+            self.input_type(op, i)  # refuses operands that are left out
+            value = self.input(op, i)
+            assert value is not None
+            args.append(value)
+        inner = self._inner(op, subgraph, args, apart=self._site is not None and self._site.apart)
+        for index, value in zip(inner.graph.inputs, args, strict=True):
+            inner._values[index] = value
+        return self._walked(op, inner)
+
+    def subgraph(self, op: OperatorView, index: int, args: Sequence[Expr], *, known: frozenset[int]) -> Function:
+        """Another subgraph as a function of `args`; one that is run twice on the same types and constants is one function."""
+        key = (index, tuple(id(a) if i in known else (a.type, id(a) in self._stand_ins) for i, a in enumerate(args)))
+        if key not in self._functions:
+            inner = self._inner(op, index, args, apart=True)
+            params = []
+            for i, (tensor, arg) in enumerate(zip(inner.graph.inputs, args, strict=True)):
+                view = inner.graph.tensors[tensor]
+                param = Var(view.name or f"arg{i}", _tensor_type(view, shape=tensor_type(arg).shape), Span(name=view.name))
+                params.append(param)
+                inner._values[tensor] = arg if i in known else param
+            self._kept += args  # so that their ids stay their own
+            results = self._walked(op, inner)
+            if not results:
+                self._refuse(op, "E1117", f"subgraph {index} has no outputs")
+            body = results[0] if len(results) == 1 else make_tuple(results)
+            self._functions[key] = Function(tuple(params), body, {"name": inner.graph.name})
+        return self._functions[key]
+
+    def handed_on(self, index: int) -> frozenset[int]:
+        """The numbers of a subgraph's inputs that are its outputs of the same number."""
+        graph = self.view.subgraphs[index]
+        return frozenset(i for i, (a, b) in enumerate(zip(graph.inputs, graph.outputs, strict=False)) if a == b)
+
+    def _inner(self, op: OperatorView, subgraph: int, args: Sequence[Expr], *, apart: bool) -> GraphWalk:
+        """The walk of another subgraph on operands that suit it."""
+        site = _Site(self.span(op), self._stand_ins, self._budget, self._functions, apart)
         inner = GraphWalk(self.view, subgraph, oracle=self._oracle, problems=self._problems, site=site)
         self._budget[0] -= len(inner.graph.operators)
         if self._budget[0] < 0:
             self._refuse(op, "E1222", f"the subgraphs that are run have more than {MAX_INLINED} operators together")
-        if len(inner.graph.inputs) != len(op.inputs):
-            self._refuse(op, "E1117", f"{len(op.inputs)} inputs for a subgraph of {len(inner.graph.inputs)}")
-        for i, index in enumerate(inner.graph.inputs):
-            given, wanted = self.input_type(op, i), inner.graph.tensors[index]
+        if len(inner.graph.inputs) != len(args):
+            self._refuse(op, "E1117", f"{len(args)} inputs for a subgraph of {len(inner.graph.inputs)}")
+        for i, (index, arg) in enumerate(zip(inner.graph.inputs, args, strict=True)):
+            given, wanted = tensor_type(arg), inner.graph.tensors[index]
             if given.dtype != wanted.dtype or (given.shape != wanted.shape and not wanted.is_open):
                 self._refuse(op, "E1121", f"operand {i} is {given}, the subgraph takes {wanted.dtype}{list(wanted.shape)}")
-            value = self.input(op, i)
-            assert value is not None, "input_type refuses operands that are left out"
-            inner._values[index] = value
+        return inner
+
+    def _walked(self, op: OperatorView, inner: GraphWalk) -> list[Expr]:
+        """What the walk of another subgraph gives for its outputs."""
         inner._bytes = self._bytes
         inner.visit_all()
         self._bytes = inner._bytes
@@ -215,6 +271,8 @@ class GraphWalk:
 
     def visit(self, op: OperatorView) -> None:
         """Convert one operator; its results, or stand-ins for them, become values."""
+        if op.index in self._list_writes.parts:
+            return  # the operator that joins them says it all
         unshaped = not self._unshaped.isdisjoint(op.inputs)
         if unshaped:
             self._unshaped.update(op.outputs)
@@ -257,7 +315,8 @@ class GraphWalk:
             return None
         try:
             self._check_operands(op)
-            found = converter(self, op)
+            write = self._list_writes.writes.get(op.index)
+            found = converter(self, op) if write is None else convert_list_write(self, op, write)
         except TypeRuleError as error:
             if error.__cause__ is not None:  # the rule's fault, not the model's
                 self._refuse(op, "E1124", f"the converter does not understand it ({error.message})")
@@ -356,7 +415,9 @@ class GraphWalk:
             if tensor.data is None:
                 self._refuse(op, "E1204", f"{tensor.where} has no value")
             data = tensor.data if tensor.sparsity is None else self._dense(op, tensor, tensor.sparsity)
-            span = Span(name=tensor.name, tensor=index) if self._site is None else self._site.span
+            span = Span(name=tensor.name, tensor=index)
+            if self._site is not None:
+                span = Span(name=tensor.name) if self._site.apart else self._site.span
             type_ = self._type(op, tensor)
             self._values[index] = const(np.asarray(data), quant=type_.quant, dtype=type_.dtype, span=span)
         return self._values[index]

@@ -30,6 +30,7 @@ class Dialect:
     expression, None of what is none of this IR.
     `input_types` and `evaluate` are there where a function can be run on arrays alone; `run(module, name, seed)` where it takes
     the module: the results of one of its functions on operands drawn with the seed, None where it cannot run on such.
+    `map_inner(function, rule)` applies a rule to the functions inside of one (branches and bodies of loops), innermost first.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Dialect:
     to_full_text: Callable[[Mapping[str, BaseFunc]], str] | None = None
     from_text: Callable[[str], Mapping[str, BaseFunc]] | None = None
     run: Callable[[Any, str, int], list[Array] | None] | None = None
+    map_inner: Callable[[Any, Callable[[Any], Any]], Any] | None = None
 
 
 _DIALECTS: dict[str, Dialect] = {}

@@ -352,11 +352,16 @@ def _per_function(name: str, *, opt_level: int, required: bool) -> Callable[[Cal
 
 
 def _over_functions(name: str, rule: Callable[[Any, PassContext], Any]) -> Transform:
-    """`rule` on each function of one IR."""
+    """`rule` on each function of one IR, the branches and bodies of loops inside it first."""
 
     def transform(module: IRModule, context: PassContext) -> IRModule:
-        kind = dialect(name).func_class
-        functions = {k: rule(f, context) if isinstance(f, kind) else f for k, f in module.functions.items()}
+        kind = dialect(name)
+
+        def new(func: Any) -> Any:
+            inner = kind.map_inner(func, lambda f: rule(f, context)) if kind.map_inner is not None else func
+            return rule(inner, context)
+
+        functions = {k: new(f) if isinstance(f, kind.func_class) else f for k, f in module.functions.items()}
         return replace(module, functions=functions)
 
     return transform

@@ -12,7 +12,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import TensorType
-from aot.relay.expr import Expr
+from aot.relay.expr import Expr, Function
 from aot.support.caller import call_place
 from aot.support.dtype import known_dtypes
 
@@ -31,6 +31,9 @@ class ConvertContext(Protocol):
     def input(self, op: OperatorView, i: int) -> Expr | None:
         """Operand i as a relay expression; None where the operator leaves it out."""
 
+    def tensor(self, op: OperatorView, index: int) -> Expr:
+        """The value of a tensor of the graph by its index."""
+
     def constant(self, op: OperatorView, i: int) -> Array:
         """Operand i, which must be known at compile time (E1204 otherwise)."""
 
@@ -45,8 +48,17 @@ class ConvertContext(Protocol):
 
     def span(self, op: OperatorView) -> Span: ...
 
+    def result_span(self, op: OperatorView, i: int) -> Span:
+        """Where result i of an operator with several results comes from."""
+
     def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
         """The outputs of subgraph number `subgraph` of the file on the operands of `op`."""
+
+    def subgraph(self, op: OperatorView, index: int, args: Sequence[Expr], *, known: frozenset[int]) -> Function:
+        """Subgraph number `index` as a function of `args`; those in `known` are constants, which it has inside."""
+
+    def handed_on(self, index: int) -> frozenset[int]:
+        """The numbers i of a subgraph's inputs that are its output i as they are."""
 
 
 class ForwardingContext:
@@ -66,6 +78,9 @@ class ForwardingContext:
     def input(self, op: OperatorView, i: int) -> Expr | None:
         return self._ctx.input(op, i)
 
+    def tensor(self, op: OperatorView, index: int) -> Expr:
+        return self._ctx.tensor(op, index)
+
     def constant(self, op: OperatorView, i: int) -> Array:
         return self._ctx.constant(op, i)
 
@@ -81,8 +96,17 @@ class ForwardingContext:
     def span(self, op: OperatorView) -> Span:
         return self._ctx.span(op)
 
+    def result_span(self, op: OperatorView, i: int) -> Span:
+        return self._ctx.result_span(op, i)
+
     def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
         return self._ctx.inline(op, subgraph)
+
+    def subgraph(self, op: OperatorView, index: int, args: Sequence[Expr], *, known: frozenset[int]) -> Function:
+        return self._ctx.subgraph(op, index, args, known=known)
+
+    def handed_on(self, index: int) -> frozenset[int]:
+        return self._ctx.handed_on(index)
 
 
 Converter = Callable[[ConvertContext, OperatorView], Expr | Sequence[Expr]]

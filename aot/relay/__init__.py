@@ -12,19 +12,23 @@ from aot.ir.dialect import Dialect, register_dialect
 from aot.relay import analysis
 from aot.relay.analysis.variables import free_vars
 from aot.relay.construct import Constructor, Namespace, constructor
+from aot.relay.control import if_then_else, while_loop
 from aot.relay.dataflow_pattern import is_constant, is_expr, is_op, is_tuple, is_tuple_get_item, is_var, wildcard
 from aot.relay.expr import (
     Call,
     Constant,
     Expr,
     Function,
+    If,
     Tuple,
     TupleGetItem,
     Var,
+    While,
     call,
     const,
     get_item,
     make_tuple,
+    map_inner_functions,
     var,
 )
 from aot.relay.functor import ExprMutator, ExprVisitor
@@ -40,14 +44,17 @@ __all__ = [
     "ExprMutator",
     "ExprVisitor",
     "Function",
+    "If",
     "Tuple",
     "TupleGetItem",
     "Var",
+    "While",
     "analysis",
     "call",
     "const",
     "evaluate",
     "get_item",
+    "if_then_else",
     "image",
     "is_constant",
     "is_expr",
@@ -60,6 +67,7 @@ __all__ = [
     "qnn",
     "var",
     "vision",
+    "while_loop",
     "wildcard",
 ]
 
@@ -91,5 +99,6 @@ register_dialect(
         from_expr=_from_expr,
         to_full_text=print_functions,
         from_text=parse_functions,
+        map_inner=map_inner_functions,
     )
 )

@@ -1,4 +1,4 @@
-"""The graph IR: a Relay of static data flow.
+"""The graph IR: a Relay of data flow, with branches and loops over closed functions.
 
 Nodes are immutable, compared by identity, and always typed: `call` runs the operator's type rule at once.
 """
@@ -6,7 +6,7 @@ Nodes are immutable, compared by identity, and always typed: `call` runs the ope
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,36 @@ class TupleGetItem:
     span: Span = NO_SPAN
 
 
-Expr = Var | Constant | Call | Tuple | TupleGetItem
+@dataclass(frozen=True, slots=True, eq=False)
+class If:
+    """`then_branch` applied to `args` where `cond`, one bool, holds; else `else_branch` applied to them.
+
+    Only the branch that is taken runs.  Both are closed functions of the same types.
+    """
+
+    cond: Expr
+    args: tuple[Expr, ...]
+    then_branch: Function
+    else_branch: Function
+    type: Type
+    span: Span = NO_SPAN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class While:
+    """`args` are the loop variables' first values; `while cond(variables): variables = body(variables)`; yields the last ones.
+
+    `cond` and `body` are closed functions; `cond` yields one bool, `body` as many tensors as there are variables, of their types.
+    """
+
+    args: tuple[Expr, ...]
+    cond: Function
+    body: Function
+    type: Type
+    span: Span = NO_SPAN
+
+
+Expr = Var | Constant | Call | Tuple | TupleGetItem | If | While
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,8 +250,10 @@ def tensor_type(expr: Expr) -> TensorType:
 def operands(expr: Expr) -> tuple[Expr, ...]:
     """The expressions that `expr` reads directly."""
     match expr:
-        case Call():
+        case Call() | While():
             return expr.args
+        case If():
+            return (expr.cond, *expr.args)
         case Tuple():
             return expr.fields
         case TupleGetItem():
@@ -264,8 +295,71 @@ def with_operands(expr: Expr, new: Sequence[Expr]) -> Expr:
             return make_tuple(new, span=expr.span)
         case TupleGetItem():
             return get_item(new[0], expr.index, span=expr.span)
+        case If():
+            return replace(expr, cond=new[0], args=tuple(new[1:]))
+        case While():
+            return replace(expr, args=tuple(new))
         case _:
             raise TypeError(type(expr))
+
+
+def inner_functions(expr: Expr) -> tuple[Function, ...]:
+    """The functions that control flow runs: both branches, or condition and body."""
+    match expr:
+        case If():
+            return expr.then_branch, expr.else_branch
+        case While():
+            return expr.cond, expr.body
+        case _:
+            return ()
+
+
+def with_inner_functions(expr: Expr, new: Sequence[Function]) -> Expr:
+    """`expr` with other branches, or another condition and body, of the same types (same node where they are the same)."""
+    if all(a is b for a, b in zip(inner_functions(expr), new, strict=True)):
+        return expr
+    match expr:
+        case If():
+            return replace(expr, then_branch=new[0], else_branch=new[1])
+        case While():
+            return replace(expr, cond=new[0], body=new[1])
+        case _:
+            raise TypeError(type(expr))
+
+
+def map_inner_functions(func: Function, rule: Callable[[Function], Function]) -> Function:
+    """`func` with `rule` applied to every function that its control flow runs, innermost first; one that is shared stays so."""
+    done: dict[int, tuple[Function, Function]] = {}
+
+    def new(inner: Function) -> Function:
+        if id(inner) not in done:
+            done[id(inner)] = inner, rule(visit(inner))
+        return done[id(inner)][1]
+
+    def visit(outer: Function) -> Function:
+        if not any(inner_functions(e) for e in post_order(outer.body)):
+            return outer
+        return rewrite(outer, lambda e: with_inner_functions(e, [new(f) for f in inner_functions(e)]))
+
+    return visit(func)
+
+
+def all_functions(func: Function) -> list[Function]:
+    """`func` and every function that its control flow runs, each once, outer before inner."""
+    found: dict[int, Function] = {}
+    waiting = [func]
+    while waiting:
+        outer = waiting.pop(0)
+        if id(outer) not in found:
+            found[id(outer)] = outer
+            waiting += [f for e in post_order(outer.body) for f in inner_functions(e)]
+    return list(found.values())
+
+
+def result_types(func: Function) -> tuple[TensorType, ...]:
+    """The types of a function's results, one or the fields of its tuple."""
+    type_ = func.body.type
+    return type_.fields if isinstance(type_, TupleType) else (type_,)
 
 
 def rewrite(func: Function, rule: Callable[[Expr], Expr]) -> Function:

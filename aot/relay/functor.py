@@ -9,7 +9,22 @@ from typing import Any
 
 from aot.errors import Problem, UsageError
 from aot.ir.op import Op
-from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order, with_operands
+from aot.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Tuple,
+    TupleGetItem,
+    Var,
+    While,
+    inner_functions,
+    operands,
+    post_order,
+    with_inner_functions,
+    with_operands,
+)
 from aot.support.caller import call_place
 
 
@@ -44,6 +59,13 @@ class ExprVisitor:
                     self.visit_tuple(expr)
                 case TupleGetItem():
                     self.visit_tuple_getitem(expr)
+                case If() | While():
+                    for inner in inner_functions(expr):
+                        self.visit_function(inner)
+                    if isinstance(expr, If):
+                        self.visit_if(expr)
+                    else:
+                        self.visit_while(expr)
 
     def visit_var(self, var: Var) -> None:
         """A parameter."""
@@ -60,8 +82,14 @@ class ExprVisitor:
     def visit_tuple_getitem(self, item: TupleGetItem) -> None:
         """A field of a tuple."""
 
+    def visit_if(self, branch: If) -> None:
+        """A branch; its functions have been visited."""
+
+    def visit_while(self, loop: While) -> None:
+        """A loop; its functions have been visited."""
+
     def visit_function(self, func: Function) -> None:
-        """A function that is called; by default its body is visited."""
+        """A function that is called, a branch, or a loop's condition or body; by default its body is visited."""
         self.visit(func)
 
 
@@ -99,6 +127,12 @@ class ExprMutator:
                 return self.visit_tuple(expr)
             case TupleGetItem():
                 return self.visit_tuple_getitem(expr)
+            case If() | While():
+                inner = with_inner_functions(expr, [self.visit_function(f) for f in inner_functions(expr)])
+                if isinstance(inner, If):
+                    return self.visit_if(inner)
+                assert isinstance(inner, While)
+                return self.visit_while(inner)
             case _:
                 raise TypeError(type(expr))
 
@@ -116,6 +150,12 @@ class ExprMutator:
 
     def visit_tuple_getitem(self, item: TupleGetItem) -> Expr:
         return item
+
+    def visit_if(self, branch: If) -> Expr:
+        return branch
+
+    def visit_while(self, loop: While) -> Expr:
+        return loop
 
     def visit_function(self, func: Function) -> Function:
         """A function with its body rewritten; the parameters stay."""

@@ -13,10 +13,13 @@ import numpy as np
 from aot.errors import internal
 from aot.ir.op import F_EVALUATE, Array, Op
 from aot.ir.type import TensorType, TupleType, Type
-from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
+from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, operands, post_order
 from aot.support.dtype import numpy_dtype
 
 Value = Array | tuple[Array, ...]
+MOST_ITERATIONS = 1_000_000
+"""Iterations after which a loop counts as one without an end."""
+
 Observer = Callable[[Expr, Value], None]
 
 
@@ -90,6 +93,24 @@ def _step(expr: Expr, arguments: list[Any], env: dict[int, Value], observe: Obse
             return _run(func, arguments, observe)
         case Call():
             return call_op(expr, arguments)
+        case If():
+            return _run(expr.then_branch if _holds(arguments[0]) else expr.else_branch, arguments[1:], observe)
+        case While():
+            return _loop(expr, arguments, observe)
+
+
+def _loop(expr: While, variables: list[Any], observe: Observer | None) -> Value:
+    count = 0
+    while _holds(_run(expr.cond, variables, observe)):
+        if count == MOST_ITERATIONS:
+            raise ValueError(f"{expr.span}: a loop has not ended after {MOST_ITERATIONS} iterations")
+        count += 1
+        variables = _outputs(_run(expr.body, variables, observe))
+    return tuple(variables) if isinstance(expr.type, TupleType) else variables[0]
+
+
+def _holds(value: Value) -> bool:
+    return bool(np.asarray(value).reshape(()))
 
 
 def _bind(func: Function, inputs: Sequence[Any], env: dict[int, Value]) -> None:

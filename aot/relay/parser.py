@@ -17,14 +17,17 @@ from aot.ir.op import TypeRuleError, op_info
 from aot.ir.span import NO_SPAN
 from aot.ir.type import TensorType, TupleType
 from aot.relay.construct import make_attrs
-from aot.relay.expr import Call, Constant, Expr, Function, Var, call, get_item, make_tuple, tensor_type_of
+from aot.relay.expr import Call, Constant, Expr, Function, If, Var, While, call, get_item, make_tuple, tensor_type_of
 from aot.relay.metadata import HEAD, classes_of, decode, from_text, to_text
-from aot.relay.printer import print_func
+from aot.relay.printer import ROLES, print_func
 
 _HEAD = re.compile(r"def @(\S+?)\((.*)\) -> .* \{$")
 _LINE = re.compile(r"(%\d+) = ([\w.]+)\((.*)\)$")
 _TUPLE = re.compile(r"(%\d+) = (\(.*\))$")
 _FUNCTION = re.compile(r"(%\d+) = fn ?(\S*)\((.*)\) -> .* \{$")
+_CONTROL = re.compile(r"(%\d+) = (if|while)\((.*)\) \{$")
+_ROLE = re.compile(r"(\w+) = fn \((.*)\) -> .* \{$")
+_SAME = re.compile(r"(\w+) = @(\S+)$")
 _END = re.compile(r"\}(?:\((.*)\))?$")
 _TYPE = re.compile(r"(\w+)\[([\d, ]*)\]")
 _CONST = re.compile(r"const\[(.+): (\w+\[[\d, ]*\]), (\w+)\]$")
@@ -56,6 +59,7 @@ class _Parser:
         self._lines = [line.split("  // ")[0].strip() for line in text.splitlines()]
         self._record = record
         self._at = 0
+        self._inner: dict[str, Function] = {}
 
     def functions(self) -> Iterator[tuple[str, Function]]:
         while (line := self._next(end=True)) is not None:
@@ -111,6 +115,8 @@ class _Parser:
             func, arguments = self._function(place, match[3])
             args = tuple(self._atom(a, path, names) for a in _split(arguments))
             made: Expr = Call(func, args, None, func.body.type, self._noted(f"{place}/call", "span", NO_SPAN))
+        elif (match := _CONTROL.match(line)) is not None:
+            made = self._control(match, f"{path}/{match[1]}", path, names)
         elif (match := _LINE.match(line)) is not None:
             made = self._call(match, f"{path}/{match[1]}", path, names)
         elif (match := _TUPLE.match(line)) is not None:
@@ -119,6 +125,30 @@ class _Parser:
             return self._atom(line, path, names)
         names[match[1]] = made
         return made
+
+    def _control(self, match: re.Match[str], place: str, path: str, names: dict[str, Expr]) -> Expr:
+        """A branch or loop after its head, up to the brace behind its functions."""
+        args = tuple(self._atom(a, path, names) for a in _split(match[3]))
+        first, second = (self._role(role, f"{place}/{role}") for role in ROLES[match[2]])
+        if self._next() != "}":
+            self._fail("}")
+        span = self._noted(place, "span", NO_SPAN)
+        if match[2] == "while":
+            return While(args, first, second, second.body.type, span)
+        if not args:
+            self._fail("a condition")
+        return If(args[0], args[1:], first, second, first.body.type, span)
+
+    def _role(self, role: str, place: str) -> Function:
+        """`then = fn (...) -> type {` with its lines, or `then = @place` of one that was read before."""
+        line = self._next() or ""
+        if (match := _ROLE.match(line)) is not None and match[1] == role:
+            self._inner[place] = self._function(place, match[2])[0]
+            return self._inner[place]
+        match = _SAME.match(line)
+        if match is None or match[1] != role or match[2] not in self._inner:
+            self._fail(f"{role} = fn (...) -> type {{")
+        return self._inner[match[2]]
 
     def _call(self, match: re.Match[str], place: str, path: str, names: dict[str, Expr]) -> Expr:
         info = op_info(match[2])

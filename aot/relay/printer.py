@@ -16,10 +16,26 @@ import numpy as np
 from aot.ir.module import IRModule
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import QuantParams
-from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
+from aot.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Tuple,
+    TupleGetItem,
+    Var,
+    While,
+    inner_functions,
+    operands,
+    post_order,
+)
 from aot.relay.metadata import encode
 from aot.support.names import NameSupply
 from aot.support.text import TextBuilder, printable
+
+ROLES = {"if": ("then", "else"), "while": ("cond", "body")}
+"""The functions of control flow, in the order of `inner_functions`."""
 
 _COMMENT_COLUMN = 80
 _LONG = 8
@@ -40,8 +56,11 @@ def print_func(func: Function, name: str = "main", record: dict[str, Any] | None
 class _Printer:
     """Prints one function; a fused function inside it gets a printer of its own."""
 
-    def __init__(self, func: Function, path: str = "main", record: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, func: Function, path: str = "main", record: dict[str, Any] | None = None, known: dict[int, str] | None = None
+    ) -> None:  # fmt: skip
         self._func = func
+        self._known: dict[int, str] = {} if known is None else known  # functions inside -> where they were printed
         self._path = path
         self._record = record
         self._names: dict[int, str] = {}
@@ -74,9 +93,28 @@ class _Printer:
             case Call():
                 self._note(f"/{name}", span=expr.span, type=expr.type, attrs=_long_attrs(expr.attrs))
                 text.line(_commented(f"{name} = {expr.op}({', '.join([*arguments, *_attrs(expr.attrs)])})", expr))
+            case If() | While():
+                self._control(text, expr, name, arguments)
             case _:
                 self._note(f"/{name}", span=expr.span)
                 text.line(_commented(f"{name} = ({', '.join(arguments)})", expr))
+
+    def _control(self, text: TextBuilder, expr: If | While, name: str, arguments: list[str]) -> None:
+        """`%3 = if (%2, %x) {` with a function for each branch, `%3 = while (%0, %1) {` with condition and body; then `}`.
+
+        A function that was printed before is named by its place: `fn @main/%1/body`.
+        """
+        self._note(f"/{name}", span=expr.span)
+        word = "if" if isinstance(expr, If) else "while"
+        text.line(_commented(f"{name} = {word}({', '.join(arguments)}) {{", expr))
+        with text.indented():
+            for role, inner in zip(ROLES[word], inner_functions(expr), strict=True):
+                path = f"{self._path}/{name}/{role}"
+                if self._known.setdefault(id(inner), path) != path:
+                    text.line(f"{role} = @{self._known[id(inner)]}")
+                else:
+                    _Printer(inner, path, self._record, self._known).function(text, f"{role} = fn ")
+        text.line("}")
 
     def _atom(self, expr: Expr) -> str:
         if id(expr) in self._names:

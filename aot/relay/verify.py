@@ -7,7 +7,20 @@ from collections.abc import Iterator
 from aot.errors import InternalError, Problem
 from aot.ir.op import F_INFER_TYPE, F_IS_VIEW, Op, TypeRuleError
 from aot.ir.type import TensorType, TupleType, Type
-from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, post_order
+from aot.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Tuple,
+    TupleGetItem,
+    Var,
+    While,
+    inner_functions,
+    post_order,
+    result_types,
+)
 from aot.relay.printer import print_func
 from aot.support.dtype import numpy_dtype
 
@@ -16,9 +29,9 @@ def verify(func: Function, name: str = "main") -> None:
     """Raise InternalError E9003 with all faults; the function's text is attached as a note.
 
     Checked: every variable is a parameter of its own function (so fused functions are closed), parameters are distinct,
-    every type follows from the operands' by the operator's rule, calls of functions fit their parameters, constants' arrays
-    fit their types, fused functions hold operators only, tuples do not nest, and either all calls know their operator in the
-    model or none does.
+    every type follows from the operands' by the operator's rule, calls of functions fit their parameters, branches and loops
+    fit their operands, constants' arrays fit their types, fused functions hold operators only, tuples do not nest, and either
+    all calls know their operator in the model or none does.
     """
     problems = [Problem("E9003", message, f"@{name}" + (f", {span}" if span else "")) for message, span in _faults(func)]
     if problems:
@@ -39,6 +52,8 @@ def _faults(func: Function) -> Iterator[tuple[str, str]]:
     for expr in order:
         if isinstance(expr, Call) and isinstance(expr.op, Function):
             yield from _group_faults(expr.op)
+        for inner in inner_functions(expr):
+            yield from _faults(inner)
 
 
 def _node_faults(expr: Expr, bound: set[int]) -> Iterator[str]:
@@ -56,6 +71,10 @@ def _node_faults(expr: Expr, bound: set[int]) -> Iterator[str]:
             yield from _field_faults(expr)
         case Call(op=Function() as func):
             yield from _application_faults(expr, func)
+        case If():
+            yield from _if_faults(expr)
+        case While():
+            yield from _while_faults(expr)
         case Call():
             yield from _rule_faults(expr)
 
@@ -89,14 +108,45 @@ def _same_bytes(a: Type, b: Type) -> bool:
 
 
 def _application_faults(expr: Call, func: Function) -> Iterator[str]:
-    if len(func.params) != len(expr.args):
-        yield f"{len(expr.args)} arguments for {len(func.params)} parameters"
-        return
-    for param, arg in zip(func.params, expr.args, strict=True):
-        if not same_type(param.type, arg.type):
-            yield f"the parameter {param.name} of type {param.type} is given {arg.type}"
+    yield from _parameter_faults(func, expr.args)
     if not same_type(func.body.type, expr.type):
         yield f"the function yields {func.body.type}, but the call has type {expr.type}"
+
+
+def _if_faults(expr: If) -> Iterator[str]:
+    if not is_condition(expr.cond.type):
+        yield f"the condition of a branch has type {expr.cond.type}, not that of one bool"
+    for branch in (expr.then_branch, expr.else_branch):
+        yield from _parameter_faults(branch, expr.args)
+        if not same_type(branch.body.type, expr.type):
+            yield f"a branch yields {branch.body.type}, but the whole has type {expr.type}"
+
+
+def _while_faults(expr: While) -> Iterator[str]:
+    yield from _parameter_faults(expr.cond, expr.args)
+    yield from _parameter_faults(expr.body, expr.args)
+    if not is_condition(expr.cond.body.type):
+        yield f"the condition of a loop yields {expr.cond.body.type}, not one bool"
+    variables = [a.type for a in expr.args]
+    results = result_types(expr.body)
+    if len(results) != len(variables) or not all(map(same_type, results, variables)):
+        yield f"a loop's body yields {expr.body.body.type} for variables of {', '.join(map(str, variables))}"
+    if not same_type(expr.body.body.type, expr.type):
+        yield f"a loop's body yields {expr.body.body.type}, but the loop has type {expr.type}"
+
+
+def is_condition(type_: Type) -> bool:
+    """Whether a value of this type decides a branch or a loop: one element of bool."""
+    return isinstance(type_, TensorType) and type_.dtype == "bool" and type_.size == 1
+
+
+def _parameter_faults(func: Function, args: tuple[Expr, ...]) -> Iterator[str]:
+    if len(func.params) != len(args):
+        yield f"{len(args)} arguments for {len(func.params)} parameters"
+        return
+    for param, arg in zip(func.params, args, strict=True):
+        if not same_type(param.type, arg.type):
+            yield f"the parameter {param.name} of type {param.type} is given {arg.type}"
 
 
 def _group_faults(func: Function) -> Iterator[tuple[str, str]]:
@@ -108,7 +158,7 @@ def _group_faults(func: Function) -> Iterator[tuple[str, str]]:
         if id(param) not in used:
             yield f"the parameter {param.name} of {name} is not used", ""
     for expr in post_order(func.body):
-        if isinstance(expr, Call) and isinstance(expr.op, Function):
+        if (isinstance(expr, Call) and isinstance(expr.op, Function)) or inner_functions(expr):
             yield f"the primitive function {name} calls another function", str(expr.span)
             return
     for message, span in _faults(func):

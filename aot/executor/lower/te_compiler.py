@@ -19,7 +19,7 @@ from aot.executor.select.flash_budget import choose_kernels, selected_kernels
 from aot.executor.select.selection import Candidate
 from aot.ir.op import F_IS_VIEW, Array, Op
 from aot.ir.type import TensorType, TupleType
-from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, post_order
+from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, post_order
 from aot.support.names import NameSupply, c_identifier
 from aot.target.target import Target
 from aot.topi.strategy import Lowered
@@ -138,7 +138,7 @@ class _Compiler:
                 return tuple(self._one(f) for f in expr.fields)
             case TupleGetItem():
                 return (self._refs[id(expr.value)][expr.index],)
-            case Var() | Call():
+            case Var() | Call() | If() | While():
                 raise internal(f"{expr} is not bound or not fused", where=str(expr.span))
 
     def _one(self, expr: Expr) -> TensorRef:

@@ -20,9 +20,11 @@ from aot.relay.transform.partition import (
     register_pattern_table,
 )
 from aot.relay.transform.remove_constant_channels import remove_constant_channels
+from aot.relay.transform.simplify_control_flow import simplify_control_flow
 
 _PIPELINE = (
     infer_type,
+    simplify_control_flow,
     fold_constant,
     canonicalize,
     eliminate_common_subexpr,
@@ -49,6 +51,7 @@ __all__ = [
     "pipeline",
     "register_pattern_table",
     "remove_constant_channels",
+    "simplify_control_flow",
 ]
 
 

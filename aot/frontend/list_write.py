@@ -1,0 +1,123 @@
+"""Writing one row of a list: how the converter spells TensorListSetItem in the loops of recurrent networks.
+
+    CONCATENATION(SLICE(list, [0, 0..], [t, -1..]), row, SLICE(list, [t + 1, 0..], [-1, -1..])), axis 0
+
+The slices have sizes that only the run knows, the whole has the list's; it is the list with row t replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView, SubgraphView
+from aot.op.convert import ConvertContext
+from aot.op.tensor.concatenate import ConcatenateAttrs
+from aot.op.tensor.dynamic_update_slice import DynamicUpdateSliceAttrs
+from aot.op.tensor.reshape import ReshapeAttrs
+from aot.relay.expr import Expr, call, const, tensor_type
+
+Part = int | tuple[int]
+"""An element of a vector: its value, or (tensor,) that holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListWrite:
+    """Tensors of one write: the list, the row's number, and the place of the row among the joining operator's operands."""
+
+    data: int
+    position: int
+    row: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ListWrites:
+    """`writes` by the operator that joins the parts; `parts` are the slices, which are not computed."""
+
+    writes: Mapping[int, ListWrite]
+    parts: frozenset[int]
+
+
+def list_writes(graph: SubgraphView) -> ListWrites:
+    """All writes of a graph whose slices nothing else reads."""
+    finder = _Finder(graph)
+    writes: dict[int, ListWrite] = {}
+    parts: set[int] = set()
+    for op in graph.operators:
+        found = finder.write(op) if op.opcode == "CONCATENATION" else None
+        if found is not None:
+            writes[op.index] = found
+            parts |= {finder.made_by[op.inputs[0]].index, finder.made_by[op.inputs[2]].index}
+    return ListWrites(writes, frozenset(parts))
+
+
+class _Finder:
+    def __init__(self, graph: SubgraphView) -> None:
+        self.graph = graph
+        self.made_by = {i: op for op in graph.operators for i in op.outputs}
+        self.readers: dict[int, int] = {}
+        for op in graph.operators:
+            for i in op.inputs:
+                self.readers[i] = self.readers.get(i, 0) + 1
+        for i in graph.outputs:
+            self.readers[i] = self.readers.get(i, 0) + 1
+
+    def write(self, op: OperatorView) -> ListWrite | None:
+        if len(op.inputs) != 3 or op.option("axis") != 0 or op.option("fused_activation_function") != "NONE":
+            return None
+        before, after = (self._slice(op.inputs[i]) for i in (0, 2))
+        if before is None or after is None or before[0] != after[0]:
+            return None
+        rank = len(before[1])
+        whole: list[Part] = [-1] * rank
+        zeros: list[Part] = [0] * rank
+        length, begin = before[2], after[1]
+        if before[1] != zeros or after[2] != whole or length[1:] != whole[1:] or begin[1:] != zeros[1:]:
+            return None
+        if isinstance(length[0], int) or isinstance(begin[0], int) or not self._is_next(begin[0][0], length[0][0]):
+            return None
+        return ListWrite(before[0], length[0][0])
+
+    def _slice(self, index: int) -> tuple[int, list[Part], list[Part]] | None:
+        """(data, begin, size) of a slice that is read once."""
+        op = self.made_by.get(index)
+        if op is None or op.opcode != "SLICE" or len(op.inputs) != 3 or self.readers.get(index) != 1:
+            return None
+        begin, size = self._vector(op.inputs[1]), self._vector(op.inputs[2])
+        return (op.inputs[0], begin, size) if begin and size and len(begin) == len(size) else None
+
+    def _vector(self, index: int, depth: int = 4) -> list[Part]:
+        """The elements of a vector of integers, joined from constants and single numbers; empty where it is none."""
+        tensor = self.graph.tensors[index] if index >= 0 else None
+        if tensor is None or tensor.dtype not in ("int32", "int64") or not depth:
+            return []
+        if tensor.data is not None:
+            return [int(v) for v in np.asarray(tensor.data).reshape(-1)]
+        op = self.made_by.get(index)
+        if op is not None and op.opcode in ("CONCATENATION", "PACK") and op.option("axis") == 0:
+            parts = [self._vector(i, depth - 1) for i in op.inputs]
+            return [p for part in parts for p in part] if all(parts) else []
+        if op is not None and op.opcode in ("RESHAPE", "EXPAND_DIMS") and tensor.extent == 1:
+            return self._vector(op.inputs[0], depth - 1)
+        return [(index,)] if tensor.extent == 1 and -1 not in tensor.shape_signature else []
+
+    def _is_next(self, index: int, position: int) -> bool:
+        """Whether tensor `index` is one more than tensor `position`."""
+        op = self.made_by.get(index)
+        if op is None or op.opcode != "ADD" or op.option("fused_activation_function") != "NONE" or position not in op.inputs:
+            return False
+        other = self.graph.tensors[op.inputs[1 if op.inputs[0] == position else 0]]
+        return other.data is not None and other.extent == 1 and int(np.asarray(other.data).reshape(())) == 1
+
+
+def convert_list_write(ctx: ConvertContext, op: OperatorView, write: ListWrite) -> Expr:
+    """dynamic_update_slice of the list by the row."""
+    data, row = ctx.tensor(op, write.data), ctx.tensor(op, op.inputs[write.row])
+    span, type_ = ctx.span(op), tensor_type(data)
+    at = ctx.tensor(op, write.position)
+    first = call("reshape", [at], ReshapeAttrs((1,)), span=span)
+    rest = const(np.zeros(len(type_.shape) - 1, tensor_type(at).dtype), span=span)
+    start = call("concatenate", [first, rest], ConcatenateAttrs(0), span=span) if len(type_.shape) > 1 else first
+    return call("dynamic_update_slice", [data, row, start], DynamicUpdateSliceAttrs(), span=span)

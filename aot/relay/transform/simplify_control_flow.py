@@ -1,0 +1,163 @@
+"""Branches that are decided, loops that end at once, and loop variables that do not vary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from aot.ir.transform import PassContext, function_pass
+from aot.ir.type import TensorType
+from aot.relay.analysis.trip_count import constant_value, live_variables, results_of, trip_count
+from aot.relay.expr import (
+    Constant,
+    Expr,
+    Function,
+    If,
+    Tuple,
+    TupleGetItem,
+    While,
+    get_item,
+    make_tuple,
+    operands,
+    post_order,
+    with_operands,
+)
+
+MOST_COPIES = 1
+"""Iterations up to which a loop is written out: once is never worse, as nothing is left of the loop."""
+
+
+@function_pass(opt_level=1)
+def simplify_control_flow(func: Function, _context: PassContext) -> Function:
+    """Rewrite branches and loops by these laws, until none applies.
+
+    In and out: any function with the same results.
+    1. A branch whose condition is constant is the function that it takes.
+    2. A loop of no iteration is its first values; one of MOST_COPIES iterations is its body, written out.
+    3. A loop variable that the body hands on unchanged, and that begins as a constant, is that constant inside.
+    4. A loop variable that neither decides, nor is read outside, nor is needed for one that is, goes.
+    Not done: moving what does not vary out of a loop.
+    """
+    while True:
+        new = _sweep(func)
+        if new is func:
+            return func
+        func = new
+
+
+def _sweep(func: Function) -> Function:
+    """One sweep over the nodes, operands first; `func` itself where nothing changes."""
+    order = post_order(func.body)
+    if not any(isinstance(e, If | While) for e in order):
+        return func
+    used = _used_fields(func, order)
+    done: dict[int, Expr] = {}
+    for expr in order:
+        new = with_operands(expr, [done[id(o)] for o in operands(expr)])
+        match new:
+            case If():
+                done[id(expr)] = _branch(new)
+            case While():
+                done[id(expr)] = _loop(new, used.get(id(expr), set()))
+            case TupleGetItem(value=Tuple(fields=fields)):
+                done[id(expr)] = fields[new.index]
+            case _:
+                done[id(expr)] = new
+    body = done[id(func.body)]
+    return func if body is func.body else Function(func.params, body, func.attrs)
+
+
+def _used_fields(func: Function, order: Sequence[Expr]) -> dict[int, set[int]]:
+    """For each loop (by id) the variables whose last values are read; all of them where the tuple is used as a whole."""
+    used: dict[int, set[int]] = {}
+    for expr in order:
+        for o in operands(expr):
+            if isinstance(o, While):
+                whole = set(range(len(o.args)))
+                used.setdefault(id(o), set()).update({expr.index} if isinstance(expr, TupleGetItem) else whole)
+    if isinstance(func.body, While):
+        used[id(func.body)] = set(range(len(func.body.args)))
+    return used
+
+
+def _branch(expr: If) -> Expr:
+    """Law 1."""
+    value = constant_value(expr.cond)
+    if value is None:
+        return expr
+    return inlined(expr.then_branch if value.reshape(()) else expr.else_branch, expr.args)
+
+
+def _loop(expr: While, used: set[int]) -> Expr:
+    """Laws 2 to 4."""
+    count = trip_count(expr)
+    if count is not None and count <= MOST_COPIES:
+        values: Sequence[Expr] = expr.args
+        for _ in range(count):
+            body = inlined(expr.body, values)
+            values = (body,) if isinstance(body.type, TensorType) else _fields(body)
+        return values[0] if isinstance(expr.type, TensorType) else make_tuple(values, span=expr.span)
+    return _without_dead(_with_constants(expr), used)
+
+
+def _with_constants(expr: While) -> While:
+    """Law 3; the variable itself stays, and is dead then, unless its value is read."""
+    results = results_of(expr.body)
+    known = {
+        i: a for i, a in enumerate(expr.args) if isinstance(a, Constant) and results[i] is expr.body.params[i]
+    }  # fmt: skip
+    cond = _bound(expr.cond, known)
+    body = _bound(expr.body, known, keep=True)
+    return expr if cond is expr.cond and body is expr.body else replace(expr, cond=cond, body=body)
+
+
+def _bound(func: Function, known: Mapping[int, Constant], *, keep: bool = False) -> Function:
+    """`func` with constants for some parameters; with `keep` results that are parameters stay as they are."""
+    table: dict[int, Expr] = {id(func.params[i]): value for i, value in known.items()}
+    results = results_of(func)
+    if not any(id(e) in table for e in _readers(func, results, keep=keep)):
+        return func
+    new = [r if keep and id(r) in table else _substituted(r, table) for r in results]
+    return replace(func, body=new[0] if isinstance(func.body.type, TensorType) else make_tuple(new, span=func.body.span))
+
+
+def _readers(func: Function, results: Sequence[Expr], *, keep: bool) -> list[Expr]:
+    """The nodes that results depend on, apart from parameters that are handed on."""
+    handed_on = {id(p) for p in func.params} if keep else set()
+    return [e for r in results if id(r) not in handed_on for e in post_order(r)]
+
+
+def _without_dead(expr: While, used: set[int]) -> Expr:
+    """Law 4: a tuple of the remaining variables' values, in which those that are gone are their first values."""
+    live = live_variables(expr, used) or [0]
+    if len(live) == len(expr.args):
+        return expr
+    results = results_of(expr.body)
+    new = [results[i] for i in live]
+    body = Function(tuple(expr.body.params[i] for i in live), new[0] if len(new) == 1 else make_tuple(new), expr.body.attrs)
+    cond = Function(tuple(expr.cond.params[i] for i in live), expr.cond.body, expr.cond.attrs)
+    smaller = While(tuple(expr.args[i] for i in live), cond, body, body.body.type, expr.span)
+    fields: list[Expr] = list(expr.args)
+    for k, i in enumerate(live):
+        fields[i] = smaller if len(live) == 1 else get_item(smaller, k, span=expr.span)
+    return make_tuple(fields, span=expr.span)
+
+
+def _fields(expr: Expr) -> tuple[Expr, ...]:
+    if isinstance(expr, Tuple):
+        return expr.fields
+    assert not isinstance(expr.type, TensorType)
+    return tuple(get_item(expr, i, span=expr.span) for i in range(len(expr.type.fields)))
+
+
+def inlined(func: Function, args: Sequence[Expr]) -> Expr:
+    """The body of a function over arguments in the place of its parameters."""
+    return _substituted(func.body, {id(p): a for p, a in zip(func.params, args, strict=True)})
+
+
+def _substituted(root: Expr, table: Mapping[int, Expr]) -> Expr:
+    done = dict(table)
+    for expr in post_order(root):
+        if id(expr) not in done:
+            done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
+    return done[id(root)]
