@@ -40,8 +40,7 @@ _TABLE = {
         " UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_SUM"
     ),
     "It stands for a part of the graph that a delegate took over; use the model from before that step.": "DELEGATE",
-    "The Signal operators of TFLM's audio front end are not supported yet: they are stateful, and TFLM is their only\n"
-    "reference. Compute the features in C, before the model.": "CUSTOM:Signal",
+    "Of TFLM's audio front end the operators that keep a state are not supported yet.": "CUSTOM:Signal",
 }
 
 _NEEDS = {name: text for text, names in _TABLE.items() for name in names.split()}

@@ -157,7 +157,7 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, *
     limits = np.iinfo(dtype)
     values = rng.integers(limits.min, limits.max, shape, np.dtype(dtype), endpoint=True)
     if extreme:
-        values = np.where(rng.random(shape) < 0.7, rng.choice([limits.min, limits.max], shape), values)
+        values = np.where(rng.random(shape) < 0.7, rng.choice(np.array([limits.min, limits.max], dtype), shape), values)
     return np.asarray(values, dtype)
 
 

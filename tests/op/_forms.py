@@ -9,6 +9,7 @@ import numpy as np
 
 from aot.testing import ModelBuilder, Quant, Sparsity
 from tests.op._one_op import Spec, const, moving, one_op, same_quant
+from tests.op.signal._models import FORMS as SIGNAL_FORMS
 
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32")
 Form = Callable[[str], bytes]
@@ -182,6 +183,7 @@ FORMS: dict[str, Form] = {
     "TRANSPOSE": move("TRANSPOSE", SHAPE, (4, 2), operands=[const([1, 0])]),
     "UNPACK": move("UNPACK", SHAPE, (4,), (4,), num=2, axis=0),
     "ZEROS_LIKE": move("ZEROS_LIKE", SHAPE, SHAPE),
+    **SIGNAL_FORMS,
 }
 """Operators of one data type; STABLEHLO_COMPOSITE and the custom one are left out."""
 

@@ -1,0 +1,90 @@
+"""signal.energy: SignalEnergy of TFLM: the square of the magnitude of each bin from `start` to `end`.
+
+Bins outside are 0; TFLM leaves them as they are.  Oracle: TFLM's `signal/src/energy.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.custom import CustomOptions
+from aot.op.common.move import tensors_of
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import Tensor, compute
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, imm, logical_and, select
+
+ORACLES = ("tflm",)
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyAttrs:
+    """The first bin, and one more than the last."""
+
+    start: int
+    end: int
+
+
+def infer_type(types: Sequence[Type], attrs: EnergyAttrs) -> Type:
+    """int16 [2 * bins]: pairs -> uint32 [bins]."""
+    (data,) = tensors_of(types, 1)
+    if data.dtype != "int16" or len(data.shape) != 1 or data.shape[0] % 2 or not 0 <= attrs.start <= attrs.end:
+        raise TypeRuleError(f"energy of {data}")
+    if attrs.end > data.shape[0] // 2:
+        raise TypeRuleError(f"energy of bins {attrs.start} to {attrs.end} of {data}")
+    return TensorType((data.shape[0] // 2,), "uint32")
+
+
+def evaluate(data: Array, *, attrs: EnergyAttrs, out_type: TensorType) -> Array:
+    wide = data.astype(np.int64).reshape(-1, 2)
+    energy = (wide * wide).sum(axis=1).astype(np.uint32)
+    inside = (np.arange(len(energy)) >= attrs.start) & (np.arange(len(energy)) < attrs.end)
+    return np.where(inside, energy, np.uint32(0))
+
+
+def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: EnergyAttrs, out_type: TensorType) -> Tensor:
+    (data,) = args
+
+    def rule(b: IRBuilder, i: Expr) -> Expr:
+        real, imaginary = (cast("int32", data.at(b, (i * 2 + part,))) for part in (0, 1))
+        energy = cast("uint32", real * real) + cast("uint32", imaginary * imaginary)
+        inside = logical_and(i >= attrs.start, i < attrs.end)
+        return energy if (attrs.start, attrs.end) == (0, out_type.size) else select(inside, energy, imm(0, "uint32"))
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("CUSTOM:SignalEnergy", "int16", "signal.energy", oracle="TFLM")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """signal.energy."""
+    data = ctx.input_type(op, 0)
+    require_dtype(ctx, op, data, {"int16"})
+    if len(data.shape) != 1 or data.shape[0] % 2:
+        unsupported(ctx, op, f"{data} holds no pairs of real and imaginary part", code="E1207")
+    options = CustomOptions(ctx, op)
+    start = options.integer("start_index", 0, data.shape[0] // 2)
+    attrs = EnergyAttrs(start, options.integer("end_index", start, data.shape[0] // 2))
+    return call("signal.energy", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+
+
+register_op(
+    "signal.energy",
+    1,
+    arguments=[("data", "int16 [2 * bins]", "pairs of real and imaginary part")],
+    attrs_type=EnergyAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="SignalEnergy of TFLM; int16 to uint32",
+)
+F_TE.set("signal.energy", te_rule)

@@ -1,0 +1,1 @@
+"""Generic kernels of signal processing."""
