@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(DrawnCases(config), "drawn-cases")
+    os.environ.setdefault("AOT_NO_CACHE", "1")  # a test compiles what it tests, also in the processes that it starts
 
 
 @pytest.fixture

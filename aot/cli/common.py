@@ -25,13 +25,17 @@ _UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A compilation as the command line asks for it; `target` is a core's name, `data` the model with the chosen shapes."""
+    """A compilation as the command line asks for it; `target` is a core's name, `data` the model with the chosen shapes.
+
+    `cached`: an earlier compilation may be taken from the cache, and this one kept there.
+    """
 
     source: NamedBytes
     data: bytes
     name: str
     target: str
     options: Options
+    cached: bool = True
 
     @property
     def path(self) -> Path:
@@ -76,7 +80,7 @@ def request(model: Path | NamedBytes, options: CompileOptions, *, target: str, b
     chosen = build_options(options, pools=board.pools if board is not None else ())
     source = model if isinstance(model, NamedBytes) else read_named(model)
     data = specialize(source.data, chosen.choice)
-    return Request(source, data, model_name(source.path, options.name), target, chosen)
+    return Request(source, data, model_name(source.path, options.name), target, chosen, not options.no_cache)
 
 
 def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Options:
@@ -136,10 +140,23 @@ def model_choice(given: CompileOptions) -> Choice:
 
 
 def compile_model(wanted: Request) -> Artifact:
-    """Run the compiler."""
-    from aot.driver.build import build
+    """The artifact, from the cache where an earlier run left it there, else from the compiler.
 
-    return build(wanted.source, target=wanted.target, name=wanted.name, options=wanted.options)
+    What plug-ins or passes of the caller's own may have changed is not kept.
+    """
+    from aot.driver import model_cache
+    from aot.driver.plugins import any_loaded
+    from aot.ir.transform import PassContext
+
+    def run() -> Artifact:
+        from aot.driver.build import build
+
+        return build(wanted.source, target=wanted.target, name=wanted.name, options=wanted.options)
+
+    if not wanted.cached or model_cache.is_off() or any_loaded() or wanted.options.byoc or PassContext.current() != PassContext():
+        return run()
+    key = model_cache.key_of(wanted.source.data, wanted.path.name, wanted.name, wanted.target, wanted.options)
+    return model_cache.kept(key, run)
 
 
 def operator_count(data: bytes) -> int:

@@ -62,6 +62,7 @@ ByocPath = Annotated[
 Plugins = Annotated[
     list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="Run a plug-in first (docs/plugins.md); may be repeated.")
 ]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile anew, whatever an earlier run left in the cache.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output folder that an earlier run of aot wrote.")]
 ForceOverBudget = Annotated[
     bool, typer.Option("--force-over-budget", help="Write the files though --ram-budget or --flash-budget is exceeded.")
@@ -117,6 +118,7 @@ class CompileOptions:
     plugin: Plugins = None
     byoc: Byoc = None
     byoc_path: ByocPath = None
+    no_cache: NoCache = False
 
 
 def load_plugins(files: Sequence[Path] = ()) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from aot import op as operators
 from aot import topi
@@ -89,7 +91,7 @@ def compile_model(
         opt=options.opt,
         macs_nominal=nominal_macs(data) if isinstance(data, bytes) else None,
         bounds=bounds,
-        options={k: v for k, v in asdict(options).items() if k != "byoc_path" and (k != "byoc" or v)},
+        options=_plain({k: v for k, v in asdict(options).items() if k != "byoc_path" and (k != "byoc" or v)}),
         input_values=values,
     )
     plans = plans_of(main, cpu, name=name, options=options, bound=bounds.liveness)
@@ -132,6 +134,12 @@ def lower(func: Function, target: str | Target = "cortex-m4", *, name: str = "ke
     _load()
     cpu = find_target(target) if isinstance(target, str) else target
     return optimize(lower_group(func, cpu, name).func)
+
+
+def _plain(options: dict[str, Any]) -> dict[str, Any]:
+    """As JSON has it: lists for tuples."""
+    plain: dict[str, Any] = json.loads(json.dumps(options))
+    return plain
 
 
 def _load() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from aot.driver.byoc import check_byoc
 from aot.driver.oracles import oracles
 from aot.errors import Problem, UsageError
 from aot.executor.plan.storage_map import Io
@@ -50,7 +49,10 @@ class Options:
         )
         self._check_types()
         check_pooling(self.pooling)
-        check_byoc(self.byoc, self.byoc_path)
+        if self.byoc or self.byoc_path is not None:
+            from aot.driver.byoc import check_byoc  # loads all operators, which few compilations need for this
+
+            check_byoc(self.byoc, self.byoc_path)
         if self.share_workspace and self.pooling.pools:
             raise UsageError(Problem("E5017", "--share-workspace cannot be combined with --pool"))
         if self.feed_rows and self.pooling.pools:

@@ -22,6 +22,11 @@ _LOADED: dict[str, str] = {}
 """What has been loaded: entry point's name or file's path -> the error it ended with, empty for none."""
 
 
+def any_loaded() -> bool:
+    """Whether a plug-in may have changed what the compiler does."""
+    return bool(_LOADED)
+
+
 def load_installed() -> tuple[str, ...]:
     """Load the plug-ins of installed packages, each once in a process; their names.
 

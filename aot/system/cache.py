@@ -60,6 +60,6 @@ def _fault(folder: Path) -> str:
 def _private() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="aot-cache-"))
     Finalize(None, shutil.rmtree, (folder, True), exitpriority=0)  # in worker processes, too, where atexit does nothing
-    for kind in ("build", "host"):
+    for kind in ("build", "host", "models"):
         (folder / kind).mkdir(mode=0o700)
     return folder

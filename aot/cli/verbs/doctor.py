@@ -99,7 +99,16 @@ def _show(out: Output, findings: Sequence[Finding]) -> None:
         out.line(f" {mark}  {f.name:<22} {f.version or f'for {f.purpose}; get it: {f.get}'}")
     missing = [f for f in findings if f.needed and not f.ok]
     out.line()
+    kept = _cache()
+    out.line(f"compiled models kept: {kept['entries']}, {int(kept['bytes']) / (1 << 20):.1f} MiB, in {kept['folder']}")
     out.line(f"{len(missing)} missing" if missing else "ready: check, compile, build, run and verify all work here")
+
+
+def _cache() -> dict[str, str | int]:
+    from aot.driver.model_cache import LIMIT, usage
+
+    folder, count, size = usage()
+    return {"folder": str(folder), "entries": count, "bytes": size, "limit": LIMIT}
 
 
 def command(*, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
@@ -108,6 +117,6 @@ def command(*, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
     findings = examine()
     ok = all(f.ok for f in findings if f.needed)
     _show(out, findings)
-    out.result({"ok": ok, "findings": [{**asdict(f), "ok": f.ok} for f in findings]})
+    out.result({"ok": ok, "findings": [{**asdict(f), "ok": f.ok} for f in findings], "cache": _cache()})
     if not ok:
         raise typer.Exit(EXIT_TOOLCHAIN)

@@ -1,0 +1,144 @@
+"""Compiled models on disk, so that the same model with the same options is compiled once: data only, nothing of it is run.
+
+An entry is the artifact as JSON, packed, behind the hash of its bytes; its name is the hash of all that the result depends on:
+the model, its name, the core, the options, and the compiler's own files.  What does not match its hash is no entry.  Entries are
+written beside and moved into place, so processes may share the folder; the least recently used go where it grows too large.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aot.executor.artifact import Artifact
+from aot.system.cache import cache_folder
+
+if TYPE_CHECKING:
+    from aot.driver.options import Options
+
+KIND = "models"
+"""The folder's name in the cache."""
+
+LIMIT = 256 << 20
+"""Bytes that all entries may have together."""
+
+LARGEST = 64 << 20
+"""Bytes that an entry may have unpacked."""
+
+_HASH = 32
+
+
+def is_off() -> bool:
+    """Whether $AOT_NO_CACHE says that nothing is to be kept."""
+    return os.environ.get("AOT_NO_CACHE", "") not in ("", "0")
+
+
+def key_of(model: bytes, file_name: str, name: str, target: str, options: Options) -> str:
+    """The name of the entry: a hash of all that the artifact depends on."""
+    parts = (compiler_fingerprint(), file_name, name, target, json.dumps(asdict(options), sort_keys=True, default=str))
+    head = json.dumps(parts).encode()
+    return hashlib.sha256(hashlib.sha256(head).digest() + hashlib.sha256(model).digest()).hexdigest()
+
+
+@cache
+def compiler_fingerprint() -> str:
+    """Changes when a file of the package does (by its size and time), or the Python that runs it."""
+    root = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256(f"{root} {platform.python_version()}".encode())
+    for path, size, when in sorted(_files(root)):
+        digest.update(f"{path} {size} {when}\n".encode())
+    return digest.hexdigest()
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                if entry.name != "__pycache__":
+                    yield from _files(Path(entry.path))
+            elif not entry.name.endswith(".pyc"):
+                found = entry.stat()
+                yield entry.path, found.st_size, found.st_mtime_ns
+
+
+def kept(key: str, compile_it: Callable[[], Artifact]) -> Artifact:
+    """The entry `key`, or what `compile_it` returns, which becomes the entry.  A folder that fails is as good as none."""
+    path = cache_folder(KIND) / key
+    found = _read(path)
+    if found is not None:
+        with suppress(OSError):
+            os.utime(path)
+        return found
+    artifact = compile_it()
+    with suppress(OSError):
+        _write(path, artifact)
+    return artifact
+
+
+def usage() -> tuple[Path, int, int]:
+    """The folder, the number of its entries and their bytes."""
+    folder = cache_folder(KIND)
+    sizes = [size for _, size, _ in _entries(folder)]
+    return folder, len(sizes), sum(sizes)
+
+
+def _read(path: Path) -> Artifact | None:
+    try:
+        packed = path.read_bytes()
+        if hashlib.sha256(packed[_HASH:]).digest() != packed[:_HASH]:
+            return None
+        unpack = zlib.decompressobj()
+        text = unpack.decompress(packed[_HASH:], LARGEST)
+        data = json.loads(text) if unpack.eof else None
+        return Artifact(data["name"], data["files"], data["metadata"], data["graph"]) if data else None
+    except (OSError, ValueError, KeyError, TypeError, zlib.error):
+        return None
+
+
+def _write(path: Path, artifact: Artifact) -> None:
+    data = {"name": artifact.name, "files": dict(artifact.files), "metadata": artifact.metadata, "graph": artifact.graph}
+    text = json.dumps(data).encode()
+    if len(text) > LARGEST or json.loads(text) != data:
+        return  # something that JSON would change, such as a tuple: compiled anew each time
+    packed = zlib.compress(text, 1)
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(hashlib.sha256(packed).digest() + packed)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    _shrink(path.parent)
+
+
+def _shrink(folder: Path) -> None:
+    """Remove what was not used for the longest time, until the rest is within the limit."""
+    entries = sorted(_entries(folder))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in entries:
+        if total <= LIMIT:
+            return
+        Path(path).unlink(missing_ok=True)
+        total -= size
+
+
+def _entries(folder: Path) -> list[tuple[int, int, str]]:
+    """(time of last use, bytes, path) of each file."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                about = entry.stat(follow_symlinks=False)
+                found.append((about.st_mtime_ns, about.st_size, entry.path))
+    return found
