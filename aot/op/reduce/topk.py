@@ -1,4 +1,5 @@
-"""topk: TOPK_V2 of TFLite: positions of the k largest elements of each row, equal ones in order; their values are a `take`.
+"""topk: TOPK_V2 of TFLite: positions of the k largest elements of each row, equal ones in order, a NaN
+behind all numbers; their values are a `take`.
 
 Oracle: `kernels/topk_v2.cc`.
 """
@@ -19,7 +20,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.tensor.take import TakeAttrs
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.support.dtype import numpy_dtype
+from aot.support.dtype import is_float, numpy_dtype
 
 DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")
 
@@ -43,7 +44,12 @@ def infer_type(types: Sequence[Type], attrs: TopKAttrs) -> Type:
 def evaluate(data: Array, *, attrs: TopKAttrs, out_type: TensorType) -> Array:
     # a stable sort of the reversed row, read backwards, has equal elements in order
     n = data.shape[-1]
-    order = n - 1 - np.argsort(data[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    row = data[..., ::-1]
+    order = np.argsort(row, axis=-1, kind="stable")[..., ::-1]
+    if is_float(str(data.dtype)):  # numpy has sorted a NaN behind all numbers, so it comes first here
+        behind = np.take_along_axis(np.isnan(row), order, -1)
+        order = np.take_along_axis(order, np.argsort(behind, axis=-1, kind="stable"), -1)
+    order = n - 1 - order
     return np.ascontiguousarray(order[..., : attrs.k]).astype(numpy_dtype(attrs.dtype))
 
 
@@ -70,5 +76,5 @@ register_op(
     pattern=OpPattern.OPAQUE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="TOPK_V2; constant k",
+    doc="TOPK_V2; constant k; a NaN is behind all numbers",
 )

@@ -6,6 +6,7 @@ from math import prod
 
 from aot.op.qnn.add_n import tir_sum_code
 from aot.relay.expr import tensor_type
+from aot.support.dtype import is_float
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
@@ -43,7 +44,12 @@ def lower_topk(group: Group, _target: Target, name: str) -> Lowered:
                 with b.else_():
                     found = b.let("found", cast("int32", out[first + place]))
                     own, other = data[base + candidate[0]], data[base + found]
-                    ahead = binop("||", own > other, logical_and(equal(own, other), candidate[0] < found))
+                    ahead, same = own > other, equal(own, other)
+                    if is_float(data.dtype):  # a NaN, which is not equal to itself, is behind all numbers
+                        own_nan, other_nan = binop("!=", own, own), binop("!=", other, other)
+                        ahead = binop("||", ahead, logical_and(other_nan, equal(own, own)))
+                        same = binop("||", same, logical_and(own_nan, other_nan))
+                    ahead = binop("||", ahead, logical_and(same, candidate[0] < found))
                     with b.if_(ahead):
                         b.store(out, first + place, candidate[0])
                         b.store(candidate, 0, found)

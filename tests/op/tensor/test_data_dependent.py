@@ -86,6 +86,15 @@ def test_on_host() -> None:
         check(model, [indices, draw_array(0, (3, 2), dtype)], host=True)
 
 
+def test_the_largest_with_nan() -> None:
+    """Behind all numbers, in the order in which they stand."""
+    nan, inf = float("nan"), float("inf")
+    rows = np.array([[nan, 3, 3, nan, -inf], [nan, nan, nan, nan, nan], [1, nan, inf, -0.0, 0.0]], np.float32)
+    for k in (1, 3, 5):
+        model = one_op("TOPK_V2", [Spec((3, 5), "float32"), const(k)], [Spec((3, k), "float32"), Spec((3, k), "int32")])
+        check(model, [rows], host=True)
+
+
 def test_updates_outside_are_left_out() -> None:
     """The reference stops with an error; here no access may leave the tensor."""
     model = one_op("SCATTER_ND", [Spec((4, 1), "int64"), Spec((4,), "float32"), const([3])], [Spec((3,), "float32")])
