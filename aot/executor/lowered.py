@@ -59,6 +59,16 @@ class CallLowered:
         return self.shared or self.func
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """A persistent tensor: `old` is the value before a run, `new` the one after it (`old` itself where nothing changes it)."""
+
+    name: str
+    initial: Array
+    old: TensorRef
+    new: TensorRef
+
+
 @dataclass(frozen=True, slots=True)
 class LoweredModule(IRModule):
     """A whole model: PrimFuncs by name, and as its main the calls of them in their order.
@@ -76,6 +86,7 @@ class LoweredModule(IRModule):
     values: Mapping[TensorRef, Array] = field(default_factory=dict)
     offsets: Mapping[TensorRef, int] = field(default_factory=dict)
     pooling: Pooling = ONE_POOL
+    states: tuple[State, ...] = ()
 
     def prim_func(self, name: str) -> PrimFunc:
         """The function of that name."""
@@ -140,7 +151,7 @@ def check_lowered(lowered: LoweredModule) -> None:
 
 
 def _faults(lowered: LoweredModule) -> Iterator[str]:
-    known = set(lowered.inputs) | set(lowered.values)
+    known = {*lowered.inputs, *lowered.values, *(s.old for s in lowered.states)}
     filled: dict[TensorRef, int] = {}  # bytes that layers have written of a tensor of which they write parts
     for i, call in enumerate(lowered.calls):
         where = f"layer {i} ({call.func})"
@@ -157,7 +168,7 @@ def _faults(lowered: LoweredModule) -> Iterator[str]:
                 if filled[root] == root.type.nbytes:
                     known.add(root)
         yield from (f"{where}: {fault}" for fault in _call_faults(lowered, call))
-    for tensor in lowered.outputs:
+    for tensor in (*lowered.outputs, *(s.new for s in lowered.states)):
         if lowered.root(tensor) not in known:
             yield f"output {tensor.name} is never written"
 

@@ -8,6 +8,7 @@ from aot.frontend.problems import Problems
 from aot.frontend.view import SubgraphView, parse
 from aot.relay.analysis.input_ranges import input_ranges
 from aot.relay.expr import Function
+from aot.relay.state import input_vars
 from aot.support.dtype import int_range
 
 _ONLY_POSITIVE = {"RSQRT": 1, "SQRT": 0, "LOG": 1}
@@ -19,7 +20,8 @@ def input_values(model: bytes, main: Function) -> dict[int, dict[str, Any]]:
 
     `main` is the relay function of the model's first graph, before any pass.
     """
-    found: dict[int, dict[str, Any]] = {i: {"range": list(limits)} for i, limits in input_ranges(main).items()}
+    count = len(input_vars(main))  # what follows are states
+    found: dict[int, dict[str, Any]] = {i: {"range": list(limits)} for i, limits in input_ranges(main).items() if i < count}
     view = parse(model, Problems())
     return found if view is None or not view.subgraphs else _by_operators(view.subgraphs[0]) | found
 

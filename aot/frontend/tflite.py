@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend import check
 from aot.frontend.check_ops import needs_elements
 from aot.frontend.list_write import convert_list_write, list_writes
+from aot.frontend.persistent import Persistent
 from aot.frontend.problems import Problems, error_of
 from aot.frontend.sparse import SparsityError, to_dense
 from aot.frontend.view import (
@@ -42,6 +44,7 @@ from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import NotAMultiplierError
 from aot.op.convert import CONVERTERS
 from aot.relay.expr import Call, Constant, Expr, Function, Var, const, make_tuple, post_order, tensor_type
+from aot.relay.state import STATE, StateTensor, Variable, constant_of
 from aot.support.dtype import numpy_dtype
 
 
@@ -110,6 +113,7 @@ class _Site:
     stand_ins: set[int]
     budget: list[int]
     functions: dict[Hashable, Function]
+    persistent: Persistent
     apart: bool = False
 
 
@@ -125,6 +129,7 @@ class GraphWalk:
         self._budget = site.budget if site is not None else [MAX_INLINED]
         self._functions: dict[Hashable, Function] = site.functions if site is not None else {}
         self._list_writes = list_writes(self.graph)
+        self.persistent = site.persistent if site is not None else Persistent(view)
         self._values: dict[int, Expr] = {}
         self._stand_ins: set[int] = site.stand_ins if site is not None else set()
         self._params: list[Var] = []
@@ -240,7 +245,7 @@ class GraphWalk:
 
     def _inner(self, op: OperatorView, subgraph: int, args: Sequence[Expr], *, apart: bool) -> GraphWalk:
         """The walk of another subgraph on operands that suit it."""
-        site = _Site(self.span(op), self._stand_ins, self._budget, self._functions, apart)
+        site = _Site(self.span(op), self._stand_ins, self._budget, self._functions, self.persistent, apart)
         inner = GraphWalk(self.view, subgraph, oracle=self._oracle, problems=self._problems, site=site)
         self._budget[0] -= len(inner.graph.operators)
         if self._budget[0] < 0:
@@ -261,6 +266,44 @@ class GraphWalk:
         if inner.failed:
             raise _Unknowable
         return [inner._value(op, index) for index in inner.graph.outputs]
+
+    def variable(self, op: OperatorView, i: int, type_: TensorType | None = None) -> Variable:
+        """The persistent tensor behind operand i: a tensor that is_variable, or what the handle of a resource stands for."""
+        index = op.input(i)
+        if index == ABSENT:
+            self._refuse(op, "E1205", f"operand {i} is missing")
+        tensor = self.graph.tensors[index]
+        if tensor.is_variable:
+            return self.persistent.declare((self.graph.index, index), tensor.name, self._type(op, tensor))
+        name = self.persistent.name_of(_evaluate(self._value(op, index))) if tensor.dtype in ("resource", "int32") else None
+        if name is None:
+            self._refuse(op, "E1150", f"operand {i}, {tensor.where}, is no handle of a variable that is known at compile time")
+        found = self.persistent.resource(name, type_, op.where)
+        if self.persistent.initializing or not self.persistent.is_constant(name):
+            if self._site is not None and self._site.apart:
+                self._refuse(op, "E1154", f"the variable '{found.param.name}' changes, and is used inside of IF or WHILE")
+            return found
+        found.is_read = True
+        return Variable(found.param, found.initial, constant_of(found, span=self.span(op)))
+
+    def own_variable(self, op: OperatorView, name: str, initial: Array, quant: QuantParams | None = None) -> Variable:
+        """A persistent tensor that belongs to the operator and is no tensor of the file."""
+        type_ = TensorType(initial.shape, str(initial.dtype), quant)
+        return self.persistent.declare((self.graph.index, op.index, name), name, type_, initial)
+
+    def resource_id(self, name: str) -> int:
+        """The number of a resource, which is the value of its handles."""
+        return self.persistent.resource_id(name)
+
+    def initialize(self, op: OperatorView, subgraph: int) -> None:
+        """Let a subgraph say with what values variables begin (E1153 where one is in use already, or the value is not known)."""
+        if not self.persistent.begin(subgraph):
+            return
+        inner = self._inner(op, subgraph, (), apart=False)
+        with self.persistent.beginning(op.where, partial(_evaluate, most=MAX_TENSOR_BYTES)):
+            inner.visit_all()
+            if inner.failed:
+                raise _Unknowable
 
     # The walk.
 
@@ -297,14 +340,19 @@ class GraphWalk:
                 outputs.append(self._value(None, index))
             except AotError as error:
                 self._problems.extend(error.problems)
-        if self._problems or not outputs:
+        kept = self.persistent.kept()
+        if self._problems or not (outputs or kept):
             return None
         spans = tuple(Span(name=graph.tensors[i].name, tensor=i) for i in graph.outputs)
         types = tuple(
             _tensor_type(graph.tensors[i], shape=tensor_type(e).shape) for i, e in zip(graph.outputs, outputs, strict=True)
         )
-        body = outputs[0] if len(outputs) == 1 else make_tuple(outputs)
-        return Function(tuple(self._params), body, {"outputs": spans, "output_types": types})
+        results = [*outputs, *(v.value for v in kept)]
+        body = results[0] if len(results) == 1 else make_tuple(results)
+        attrs: dict[str, Any] = {"outputs": spans, "output_types": types}
+        if kept:
+            attrs[STATE] = tuple(StateTensor(v.param.name, v.initial) for v in kept)
+        return Function((*self._params, *(v.param for v in kept)), body, attrs)
 
     def _results(self, op: OperatorView) -> Sequence[Expr] | None:
         converter = CONVERTERS.get(op.kind)
@@ -398,6 +446,8 @@ class GraphWalk:
     def _parameter(self, tensor: TensorView) -> Var:
         span = Span(name=tensor.name, tensor=tensor.index)
         try:
+            if tensor.dtype == "resource":
+                self._refuse(None, "E1218", f"{tensor.where}: a resource cannot be an input of the model")
             type_ = self._type(None, tensor)
         except AotError as error:
             self._problems.extend(error.problems)
@@ -432,7 +482,7 @@ class GraphWalk:
 
     def _type(self, op: OperatorView | None, tensor: TensorView) -> TensorType:
         try:
-            numpy_dtype(tensor.dtype)
+            numpy_dtype(_dtype(tensor))
         except KeyError:
             self._refuse(op, "E1218", f"{tensor.where}: tensors of type {tensor.dtype} are not supported")
         if tensor.quant is not None and tensor.quant.block is not None:
@@ -457,15 +507,20 @@ def _quant(quant: QuantView | None) -> QuantParams | None:
 
 def _tensor_type(tensor: TensorView, *, shape: tuple[int, ...] | None = None) -> TensorType:
     """The declared type, with another shape where one is given."""
-    return TensorType(tensor.shape if shape is None else shape, tensor.dtype, _quant(tensor.quant))
+    return TensorType(tensor.shape if shape is None else shape, _dtype(tensor), _quant(tensor.quant))
+
+
+def _dtype(tensor: TensorView) -> str:
+    """The element type; handles of resources are numbers."""
+    return "int32" if tensor.dtype == "resource" else tensor.dtype
 
 
 _MAX_FOLDED = 1 << 16
 """Elements; an operand that decides a shape or an axis is small, larger ones are left to fold_constant."""
 
 
-def _evaluate(expr: Expr) -> Array | None:
-    """The value of an expression over constants only; None where it depends on an input or is large."""
+def _evaluate(expr: Expr, *, most: int = _MAX_FOLDED) -> Array | None:
+    """The value of an expression over constants only; None where it depends on an input or has more than `most` elements."""
     if isinstance(expr, Constant):
         return np.asarray(expr.data)
     values: dict[int, Array] = {}
@@ -473,7 +528,7 @@ def _evaluate(expr: Expr) -> Array | None:
         match node:
             case Constant():
                 values[id(node)] = np.asarray(node.data)
-            case Call(op=Op(name=name), type=TensorType() as type_) if prod(type_.shape) <= _MAX_FOLDED:
+            case Call(op=Op(name=name), type=TensorType() as type_) if prod(type_.shape) <= most:
                 args = [values[id(a)] for a in node.args]
                 values[id(node)] = np.asarray(F_EVALUATE.get(name)(*args, attrs=node.attrs, out_type=type_))
             case _:

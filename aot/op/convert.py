@@ -11,8 +11,9 @@ from aot.frontend.check import CONVERTED_CUSTOM
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.ir.span import Span
-from aot.ir.type import TensorType
+from aot.ir.type import QuantParams, TensorType
 from aot.relay.expr import Expr, Function
+from aot.relay.state import Variable
 from aot.support.caller import call_place
 from aot.support.dtype import known_dtypes
 
@@ -59,6 +60,21 @@ class ConvertContext(Protocol):
 
     def handed_on(self, index: int) -> frozenset[int]:
         """The numbers i of a subgraph's inputs that are its output i as they are."""
+
+    def variable(self, op: OperatorView, i: int, type_: TensorType | None = None) -> Variable:
+        """The persistent tensor behind operand i: a tensor that is_variable, or what the handle of a resource stands for.
+
+        `type_` is that of a resource that nothing has named before.
+        """
+
+    def own_variable(self, op: OperatorView, name: str, initial: Array, quant: QuantParams | None = None) -> Variable:
+        """A persistent tensor that belongs to the operator and is no tensor of the file."""
+
+    def resource_id(self, name: str) -> int:
+        """The number of a resource, which is the value of its handles."""
+
+    def initialize(self, op: OperatorView, subgraph: int) -> None:
+        """Let a subgraph, which runs once before everything else, say with what values variables begin."""
 
 
 class ForwardingContext:
@@ -107,6 +123,18 @@ class ForwardingContext:
 
     def handed_on(self, index: int) -> frozenset[int]:
         return self._ctx.handed_on(index)
+
+    def variable(self, op: OperatorView, i: int, type_: TensorType | None = None) -> Variable:
+        return self._ctx.variable(op, i, type_)
+
+    def own_variable(self, op: OperatorView, name: str, initial: Array, quant: QuantParams | None = None) -> Variable:
+        return self._ctx.own_variable(op, name, initial, quant)
+
+    def resource_id(self, name: str) -> int:
+        return self._ctx.resource_id(name)
+
+    def initialize(self, op: OperatorView, subgraph: int) -> None:
+        self._ctx.initialize(op, subgraph)
 
 
 Converter = Callable[[ConvertContext, OperatorView], Expr | Sequence[Expr]]

@@ -18,11 +18,12 @@ import numpy as np
 from aot.errors import Problem, UsageError
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType, TupleType
+from aot.relay.state import StateTensor
 from aot.support.dtype import known_dtypes
 
 HEAD = "#[metadata]\n"
 
-_CLASSES: dict[str, type] = {c.__name__: c for c in (Span, QuantParams, TensorType, TupleType)}
+_CLASSES: dict[str, type] = {c.__name__: c for c in (Span, QuantParams, TensorType, TupleType, StateTensor)}
 
 
 def encode(value: Any) -> Any:

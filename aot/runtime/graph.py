@@ -63,6 +63,28 @@ class GraphModule:
         self._inputs = [self._graph["nodes"][i] for i in self._graph["arg_nodes"]]
         self._done = False
         self._times: list[LayerTime] = []
+        self._name, self._state = artifact.name, artifact.metadata.get("state")
+        self._own_state = artifact.metadata["io"] != "user"
+        self.reset()
+
+    def reset(self) -> None:
+        """Back to the initial state, for models that keep one."""
+        self._ran = False
+        if self._state is None:
+            return
+        memory = _aligned(self._state["size"])
+        function = getattr(self._library, f"{self._name}_reset")
+        function.restype = None
+        if self._own_state:
+            function()
+            own = (ctypes.c_uint8 * memory.size).from_address(self._address(f"{self._name}_state"))
+            memory[:] = np.ctypeslib.as_array(own)
+        else:
+            function(ctypes.c_void_p(memory.ctypes.data))
+        for (old, _), row in zip(self._graph["states"], self._state["tensors"], strict=True):
+            raw = memory[row["offset"] : row["offset"] + row["size"]]
+            view = self._view(old)
+            view[...] = raw.view(view.dtype).reshape(view.shape)
 
     @property
     def graph(self) -> Mapping[str, Any]:
@@ -100,6 +122,8 @@ class GraphModule:
         if arrays:
             self.set_input(**arrays)
         self._times = []
+        if self._ran:
+            self._step()
         for node in self._kernels:
             arguments = self._arguments(node)
             function = getattr(self._library, node["function"])
@@ -107,7 +131,14 @@ class GraphModule:
             start = perf_counter()
             function(*arguments)
             self._times.append(LayerTime(node["layer"], node["name"], perf_counter() - start))
-        self._done = True
+        self._done = self._ran = True
+
+    def _step(self) -> None:
+        """What the last run made of the state is what the next one finds; until then its tensors can be looked at."""
+        pairs = self._graph.get("states", ())
+        values = [self._view(new).copy() for _, new in pairs]
+        for (old, _), value in zip(pairs, values, strict=True):
+            self._view(old)[...] = value
 
     def get_output(self, index: int = 0) -> Array:
         """A copy of output `index` of the last run."""

@@ -45,6 +45,7 @@ class HostModel:
         self._run = getattr(self._lib, f"{name}_run")
         self._run.restype = ctypes.c_int32
         self._reset = getattr(self._lib, f"{name}_reset", None)
+        self._state = self.new_state() if metadata["io"] == "user" and self._reset is not None else None
 
     def run(self, inputs: Sequence[Array], *, on_layer: OnLayer | None = None) -> list[Array]:
         """One inference on one array an input, of its shape and dtype (E5022 otherwise); returns one array an output."""
@@ -54,7 +55,7 @@ class HostModel:
         given = [_checked(row, array) for row, array in zip(rows, inputs, strict=True)]
         results = [_aligned(row) for row in self.metadata["outputs"]]
         with_probe = self._probe(on_layer)
-        status = int(self._run(_pointers(given), _pointers(results)))
+        status = int(self._run(_pointers(given), _pointers(results if self._state is None else [*results, self._state])))
         del with_probe
         if status != 0:
             raise internal(f"{self.metadata['name']}_run returned {status}")
@@ -63,7 +64,14 @@ class HostModel:
     def reset(self) -> None:
         """Back to the initial state, for models that keep one."""
         if self._reset is not None:
-            self._reset()
+            self._reset(*(() if self._state is None else (ctypes.c_void_p(self._state.ctypes.data),)))
+
+    def new_state(self) -> Array:
+        """Memory for the state of one stream, at its start; for models with `--io user` that keep one."""
+        state = _aligned({"shape": [self.metadata["state"]["size"]], "dtype": "uint8"})
+        if self._reset is not None:
+            self._reset(ctypes.c_void_p(state.ctypes.data))
+        return state
 
     def _probe(self, on_layer: OnLayer | None) -> object:
         """Set the probe; the result must stay alive as long as it is set."""

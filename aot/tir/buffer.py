@@ -9,7 +9,7 @@ from typing import Literal
 from aot.support.dtype import itemsize
 from aot.tir.expr import Expr, IntoExpr, Load, as_expr
 
-Scope = Literal["param", "const", "arena", "local"]
+Scope = Literal["param", "const", "arena", "state", "local"]
 
 UNKNOWN_EXTENT = -1
 """The only extent of a parameter of a merged function, whose callers hand in buffers of different sizes."""
@@ -17,7 +17,8 @@ UNKNOWN_EXTENT = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffer:
-    """`param`: a tensor handed in; `const`: a packed stream in flash; `arena`: planned scratch; `local`: registers.
+    """`param`: a tensor handed in; `const`: a packed stream in flash; `arena`: planned scratch; `state`: memory that keeps its
+    contents from call to call; `local`: registers.
 
     A local buffer has constant indices once loops are unrolled and prints as C scalars, unless `indexed` asks for a small
     C array.  `align` is in bytes.

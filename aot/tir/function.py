@@ -47,7 +47,8 @@ class PrimFunc:
     """A loop nest over buffers.
 
     `inputs` are read, `outputs` written, `consts` are packed streams in flash, `scratch` is planned memory without contents
-    before or after the call, `scalars` are parameters that are numbers (from merging kernels that differ in numbers only).
+    before or after the call, `state` memory that keeps its contents from call to call, `scalars` are parameters that are numbers
+    (from merging kernels that differ in numbers only).
     """
 
     name: str
@@ -58,11 +59,12 @@ class PrimFunc:
     scratch: tuple[Buffer, ...] = ()
     scalars: tuple[Var, ...] = ()
     attrs: FuncAttrs = field(default_factory=FuncAttrs)
+    state: tuple[Buffer, ...] = ()
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         """All buffer parameters in the order of the C signature."""
-        return self.inputs + self.outputs + self.consts + self.scratch
+        return self.inputs + self.outputs + self.consts + self.scratch + self.state
 
     @property
     def params(self) -> tuple[Buffer | Var, ...]:

@@ -106,7 +106,8 @@ Scalars = Mapping[str, int | float]
 def run(func: PrimFunc, buffers: Mapping[str, Array], scalars: Scalars | None = None, *, poison: int = 0xA5) -> None:
     """Run one PrimFunc on numpy arrays by buffer name; outputs are written in place, arrays may share memory.
 
-    Inputs, outputs and consts must be given, C-contiguous and of the buffer's size in bytes; scratch is made here unless given.
+    Inputs, outputs, consts and state must be given, C-contiguous and of the buffer's size in bytes; scratch is made here unless
+    given.
     """
     run_module(func, {}, buffers, scalars, poison=poison)
 
@@ -128,7 +129,7 @@ def run_module(
             array = np.full(buffer.nbytes, poison, np.uint8)
         if array is None:
             raise ValueError(f"{main.name}: no array for buffer {buffer.name}")
-        operands.append(_bytes_of(array, buffer, writable=buffer in main.outputs or buffer in main.scratch))
+        operands.append(_bytes_of(array, buffer, writable=buffer not in main.inputs and buffer not in main.consts))
     for var in main.scalars:
         operands.append((scalars or {})[var.name])
     compiled(main).call(operands, {name: compiled(f) for name, f in funcs.items()}, on_call)

@@ -25,7 +25,7 @@ def print_func(func: PrimFunc, name: str = "") -> str:
     remark = f"  // {func.attrs.kernel}" if func.attrs.kernel else ""
     out.line(f"prim_func @{name or func.name}({', '.join(params)}){results} {{{remark}")
     with out.indented():
-        for scope, buffers in (("const", func.consts), ("arena", func.scratch)):
+        for scope, buffers in (("const", func.consts), ("arena", func.scratch), ("state", func.state)):
             for b in buffers:
                 out.line(f"{scope} {names.buffer(b)}: {_type(b)} align {b.align}")
         _body(func.body, out, names)

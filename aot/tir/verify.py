@@ -17,15 +17,15 @@ from aot.tir.printer import print_stmt
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
 
 _BITWISE = frozenset({"<<", ">>", "&", "|", "^", "%"})
-_SCOPES = {"inputs": "param", "outputs": "param", "consts": "const", "scratch": "arena"}
+_SCOPES = {"inputs": "param", "outputs": "param", "consts": "const", "scratch": "arena", "state": "state"}
 
 
 def verify(func: PrimFunc, *, funcs: Mapping[str, PrimFunc] | None = None, unrolled: bool = False) -> None:
     """Raise InternalError E9003 for the first fault, with the statement and the heads of what it lies in.
 
     Checked: each variable and local buffer is defined once and used only where it holds; types agree; the number of indices;
-    stores go to outputs, scratch and locals; indices that are outside for certain; operands of blocks, and of calls where `funcs`
-    is given.  With `unrolled`, local buffers must have constant indices.
+    stores go to outputs, scratch, state and locals; indices that are outside for certain; operands of blocks, and of calls where
+    `funcs` is given.  With `unrolled`, local buffers must have constant indices.
     """
     _Verifier(func, funcs, unrolled).run()
 
@@ -42,7 +42,7 @@ class _Verifier:
         self._ranges: dict[Var, Interval] = {}
         self._certain: set[Var] = set()
         self._conditions = 0
-        self._writable = {*func.outputs, *func.scratch}
+        self._writable = {*func.outputs, *func.scratch, *func.state}
 
     def run(self) -> None:
         func = self._func

@@ -40,11 +40,11 @@ def test_every_other_operator_says_what_it_would_take() -> None:
 def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
     from aot.cli.verbs.explain import command
 
-    command("call_once")
+    command("lsh_projection")
     command("CUSTOM:SignalPCAN")
     command("Mul")
     text = capsys.readouterr().out
-    assert "CALL_ONCE: an operator that is not supported" in text
+    assert "LSH_PROJECTION: an operator that is not supported" in text
     assert "MUL: an operator that is supported\n\nTypes: int8, uint8, int16, int32" in text
     with pytest.raises(UsageError, match="E5008"):
         command("MULL")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aot.testing import ModelBuilder, Quant, Sparsity
+from aot.testing.state import assign, handle, initialize, read
 from tests.op._one_op import Spec, const, moving, one_op, same_quant
 from tests.op.signal._models import FORMS as SIGNAL_FORMS
 
@@ -97,7 +98,19 @@ LAYERS: dict[str, Callable[[str, str], bytes]] = {
 }
 """Operators of data and weights."""
 
+def stateful(dtype: str) -> bytes:
+    """A variable that shows each input one run later."""
+    b = ModelBuilder()
+    main = b.subgraphs[0]
+    initialize(b, {"v": np.zeros(SHAPE, dtype)})
+    x, v = b.tensor("x", SHAPE, dtype), handle(main, "v")
+    y = read(main, v, SHAPE, dtype)
+    assign(main, v, x)
+    return b.build([x], [y])
+
+
 FORMS: dict[str, Form] = {
+    **{n: stateful for n in ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE")},
     **{n: unary(n) for n in ("ABS", "CEIL", "COS", "ELU", "FLOOR", "GELU", "HARD_SWISH", "LEAKY_RELU", "LOG", "LOGICAL_NOT")},
     **{
         n: unary(n)

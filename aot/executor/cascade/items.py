@@ -72,6 +72,7 @@ class Items:
         self.parts = [Part(f, c.inputs, c.outputs, row_form(f)) for c, f in zip(lowered.calls, functions, strict=True)]
         self._lives = {t: life for t, life in _lives(lowered).items() if t is not fed}
         self._fed = fed
+        self._outside = {s.old for s in lowered.states}
         self._readers = [i for i, c in enumerate(lowered.calls) if fed is not None and fed in map(lowered.root, c.inputs)]
         self._wholes: dict[tuple[int, int], int] = {}
         self._rows: dict[tuple[int, int, tuple[bool, ...]], tuple[Candidate, ...]] = {}
@@ -125,6 +126,7 @@ class Items:
 
     def _others(self, first: int, last: int, own: set[TensorRef]) -> int:
         """Bytes of other tensors that live while layers first .. last run."""
+        own = own | self._outside
         return sum(-(-t.type.nbytes // 4) * 4 for t, (a, b) in self._lives.items() if a <= last and b >= first and t not in own)
 
     @property
@@ -303,15 +305,15 @@ def _overhead(chain: StripePlan) -> int:
 def _lives(lowered: LoweredModule) -> dict[TensorRef, tuple[int, int]]:
     """First and last call of each tensor that takes memory."""
     end = len(lowered.calls)
-    lives = {t: (-1, -1) for t in lowered.inputs}
+    lives = {t: (-1, -1) for t in lowered.inputs} | {s.old: (-1, end) for s in lowered.states}
     for i, call in enumerate(lowered.calls):
         for t in call.outputs:
             lives[t] = (i, i)
         for t in (*call.inputs, *call.outputs):
             root = lowered.root(t)
             if root in lives:
-                lives[root] = lives[root][0], i
-    for t in lowered.outputs:
+                lives[root] = lives[root][0], max(i, lives[root][1])
+    for t in (*lowered.outputs, *(s.new for s in lowered.states)):
         root = lowered.root(t)
         if root in lives:
             lives[root] = lives[root][0], end

@@ -12,8 +12,11 @@ import jinja2
 
 from aot.executor.codegen.c_names import Names
 from aot.executor.codegen.lower_main import Main
+from aot.executor.codegen.state_init import StateInit
 from aot.executor.lowered import LoweredModule
-from aot.executor.plan.storage_map import StorageInfo, StorageMap
+from aot.executor.plan.state_plan import STATE_ALIGN
+from aot.executor.plan.storage_info import StorageInfo
+from aot.executor.plan.storage_map import StorageMap
 from aot.ir.type import TensorType
 from aot.support.dtype import ctype, itemsize
 from aot.support.text import commas
@@ -55,6 +58,7 @@ class Program:
     arrays: Sequence[Param]
     names: Names
     main: Main
+    init: StateInit
 
     def address(self, region: Region) -> str:
         """The C expression of a region's first byte; void * in the workspace."""
@@ -63,6 +67,8 @@ class Program:
         offset = int(region.index.value) * itemsize(region.dtype)
         if base is buffers.workspace:
             return self._at(offset)
+        if base is buffers.state:
+            return f"STATE({offset})"
         text, const = base.name, "const "
         if base in buffers.inputs:
             text = f"in->{self.names.inputs[buffers.inputs.index(base)]}"
@@ -74,7 +80,7 @@ class Program:
         """The same as an argument of the region's type."""
         buffers, base, text = self.main.buffers, region.buffer, self.address(region)
         plain = ctype(region.dtype) == ctype(base.dtype) and not text.startswith("(")
-        if base is buffers.workspace or plain:
+        if base is buffers.workspace or base is buffers.state or plain:
             return text
         return f"(void *){text}" if base in buffers.outputs else f"(const void *){text}"
 
@@ -139,8 +145,24 @@ def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
         "layers": len(metadata["layers"]),
         "inputs": inputs,
         "outputs": outputs,
-        "memcpy": layout.io == "arena" or bool(layout.copies),
+        "memcpy": layout.io == "arena" or bool(layout.copies) or any(s.array for s in program.init.steps),
+        "state": _state(program),
         "bools": any(row["ctype"] == "bool" for row in inputs + outputs),
+    }
+
+
+def _state(program: Program) -> dict[str, Any] | None:
+    """What the templates say of the persistent tensors; None where there are none."""
+    if not program.lowered.states:
+        return None
+    return {
+        "size": program.layout.state_size,
+        "text": commas(program.layout.state_size),
+        "align": STATE_ALIGN,
+        "zero": program.init.is_zero,
+        "steps": program.init.steps,
+        "fills": any(not s.array for s in program.init.steps),
+        "count": len(program.lowered.states),
     }
 
 

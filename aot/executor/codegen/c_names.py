@@ -17,9 +17,12 @@ class Names:
 
     @staticmethod
     def of(lowered: LoweredModule) -> Names:
-        return Names(_unique(lowered.inputs, "input"), _unique(lowered.outputs, "output"))
+        taken = ("state",) if lowered.states else ()  # the field for the persistent tensors, with `--io user`
+        return Names(_unique(lowered.inputs, "input"), _unique(lowered.outputs, "output", taken))
 
 
-def _unique(tensors: tuple[TensorRef, ...], default: str) -> tuple[str, ...]:
+def _unique(tensors: tuple[TensorRef, ...], default: str, taken: tuple[str, ...] = ()) -> tuple[str, ...]:
     supply = NameSupply()
+    for name in taken:
+        supply.fresh(name)
     return tuple(supply.fresh(c_identifier(t.name[:60], default=default)) for t in tensors)

@@ -16,10 +16,12 @@ from aot.executor.codegen.link import function_table, named_functions
 from aot.executor.codegen.lower_main import Main, aot_lower_main
 from aot.executor.codegen.metadata import BuildInfo, make_metadata
 from aot.executor.codegen.params import merge_constants
+from aot.executor.codegen.state_init import StateInit, state_init
 from aot.executor.lowered import LoweredModule, TensorRef
 from aot.executor.plan.accesses import place_constants
 from aot.executor.plan.planned import Planned, plan_lowered
-from aot.executor.plan.storage_map import Io, StorageInfo, StorageMap
+from aot.executor.plan.storage_info import StorageInfo
+from aot.executor.plan.storage_map import Io, StorageMap
 from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.ir.transform import Pass
@@ -41,15 +43,26 @@ class LoweredOutput:
     arrays: tuple[Param, ...]
     main: Main
     artifact: Artifact
+    init: StateInit
 
-    def interpret(self, inputs: Sequence[Array], *, on_call: OnCall | None = None) -> list[Array]:
-        """Run the main function in the TIR interpreter on one array an input, of its shape and dtype."""
+    def initial_state(self) -> Array:
+        """The bytes of the persistent tensors before the first run."""
+        return self.init.image.copy()
+
+    def interpret(
+        self, inputs: Sequence[Array], *, state: Array | None = None, on_call: OnCall | None = None
+    ) -> list[Array]:  # fmt: skip
+        """Run the main function in the TIR interpreter on one array an input, of its shape and dtype.
+
+        `state` holds the persistent tensors, which the run changes; without it the run is the first one.
+        """
         main, table = self.main.run, {**BUILTINS, **function_table(self.functions)}
         buffers: dict[str, Array] = {a.name: a.data for a in self.arrays}
         given = [np.ascontiguousarray(array) for array in inputs]
         buffers |= {b.name: a for b, a in zip(main.inputs, given, strict=True)}
         outputs = [np.empty(b.shape, numpy_dtype(b.dtype)) for b in main.outputs]
         buffers |= {b.name: o for b, o in zip(main.outputs, outputs, strict=True)}
+        buffers |= {b.name: self.initial_state() if state is None else state for b in main.state}
         feeding = self.main.feeding
         if feeding is None:
             run_module(main, table, buffers, on_call=on_call)
@@ -90,16 +103,19 @@ def emit(planned: Planned, *, target: Target, info: BuildInfo) -> LoweredOutput:
         )
         for i, call in enumerate(lowered.calls)
     )
-    layout = replace(layout, copies=tuple((_array_place(p, tensors), k) for p, k in layout.copies))
+    backs = tuple(replace(b, source=_array_place(b.source, tensors)) for b in layout.write_backs)
+    layout = replace(layout, copies=tuple((_array_place(p, tensors), k) for p, k in layout.copies), write_backs=backs)
     kernels = function_table(functions)
+    init = state_init(lowered, layout)
+    arrays = (*arrays, *init.arrays)
     main = aot_lower_main(lowered, layout=layout, layers=layers, arrays=arrays, functions=kernels)
     _show(IRModule(kernels, lowered.name), main)
     c_names = Names.of(lowered)
     metadata = make_metadata(lowered, layout=layout, layers=layers, arrays=arrays, names=c_names, target=target, info=info)
-    program = Program(lowered, layout, layers, functions, arrays, c_names, main)
+    program = Program(lowered, layout, layers, functions, arrays, c_names, main, init)
     files = interface_files(program, target=target, metadata=metadata)
     artifact = Artifact(lowered.name, files, metadata, make_graph(lowered, layers, arrays=arrays, tensors=tensors))
-    return LoweredOutput(lowered, layout, layers, functions, arrays, main, artifact)
+    return LoweredOutput(lowered, layout, layers, functions, arrays, main, artifact, init)
 
 
 def _show(kernels: IRModule, main: Main) -> None:
@@ -111,7 +127,8 @@ def _show(kernels: IRModule, main: Main) -> None:
 
 def _place(lowered: LoweredModule, layout: StorageMap, tensor: TensorRef, tensors: Sequence[int]) -> StorageInfo:
     root, offset = lowered.place_in_root(tensor)
-    return replace(_array_place(layout.places[root], tensors), offset=offset)
+    place = _array_place(layout.places[root], tensors)
+    return replace(place, offset=place.offset + offset)
 
 
 def _array_place(place: StorageInfo, tensors: Sequence[int]) -> StorageInfo:

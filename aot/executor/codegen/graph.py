@@ -19,6 +19,8 @@ def make_graph(
 ) -> dict[str, Any]:
     """Nodes in the order of execution, tensors, and storage: one for each tensor that is not a view of another.
 
+    `states` are pairs: the tensor of a persistent value before a run, and the one that it is afterwards.
+
     The plan of the workspace is not in it, so that a run of the graph is an independent check of that plan.  `tensors` are the
     numbers of the constant tensors' arrays.
     """
@@ -50,6 +52,7 @@ def make_graph(
         "nodes": nodes,
         "arg_nodes": list(range(len(lowered.inputs))),
         "heads": [table.number(t) for t in lowered.outputs],
+        **({"states": [[table.number(s.old), table.number(s.new)] for s in lowered.states]} if lowered.states else {}),
         "tensors": table.rows,
         "storage": table.sizes,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aot.executor.lowered import CallLowered
-from aot.executor.plan.storage_map import StorageInfo
+from aot.executor.plan.storage_info import StorageInfo
 from aot.tir.function import PrimFunc
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from aot.errors import internal
 from aot.executor.codegen.layer import Layer
 from aot.executor.lowered import LoweredModule
-from aot.executor.plan.storage_map import StorageInfo, StorageMap
+from aot.executor.plan.state_plan import STATE_ALIGN
+from aot.executor.plan.storage_info import StorageInfo
+from aot.executor.plan.storage_map import StorageMap
 from aot.support.dtype import itemsize
 from aot.target.source_module import Param
 from aot.tir.buffer import Buffer
@@ -27,6 +29,7 @@ class MainBuffers:
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     arrays: tuple[Buffer, ...]
+    state: Buffer | None = None
     row: Buffer | None = None
 
 
@@ -71,7 +74,9 @@ def aot_lower_main(
         tuple(Buffer(f"input_{i}", t.type.shape, t.type.dtype) for i, t in enumerate(lowered.inputs)),
         tuple(Buffer(f"output_{i}", t.type.shape, t.type.dtype) for i, t in enumerate(lowered.outputs)),
         tuple(Buffer(a.name, (a.data.size,), a.dtype, "const", a.align) for a in arrays),
+        Buffer("state", (layout.state_size,), "uint8", "state", STATE_ALIGN) if lowered.states else None,
     )
+    state = () if buffers.state is None else (buffers.state,)
     body: list[Stmt] = []
     if layout.io == "arena":
         for i, tensor in enumerate(lowered.inputs):
@@ -82,9 +87,11 @@ def aot_lower_main(
     if layout.io == "arena":
         for k, slot in enumerate(layout.output_slots):
             body += _copy(buffers, layout, slot, StorageInfo("output", index=k), size=lowered.outputs[k].type.nbytes)
+    for back in layout.write_backs:
+        body += _copy(buffers, layout, back.source, back.target, size=back.size, name=MOVE)
     run = PrimFunc(
         f"{lowered.name}_run", buffers.inputs, buffers.outputs, tuple(body), buffers.arrays, (buffers.workspace,), (),
-        FuncAttrs("main", macs=sum(layer.func.attrs.macs for layer in layers)),
+        FuncAttrs("main", macs=sum(layer.func.attrs.macs for layer in layers)), state,
     )  # fmt: skip
     return _with_feeding(Main(buffers, run), layers, functions)
 
@@ -106,7 +113,8 @@ def _with_feeding(main: Main, layers: Sequence[Layer], functions: Mapping[str, P
         number,
     )
     take = PrimFunc(
-        "take", (row,), (), (CallPrim(name, operands),), main.buffers.arrays, (main.buffers.workspace,), (number,)
+        "take", (row,), (), (CallPrim(name, operands),), main.buffers.arrays, (main.buffers.workspace,), (number,),
+        state=main.run.state,
     )  # fmt: skip
     end = replace(main.run, name="end", inputs=(), body=main.run.body[1:])
     return Main(replace(main.buffers, row=row), main.run, Feeding(take, end, feed[1], feed[2], type_.shape[1]))
@@ -121,6 +129,9 @@ def _base(buffers: MainBuffers, layout: StorageMap, place: StorageInfo) -> tuple
             return buffers.inputs[place.index], place.offset
         case "output":
             return buffers.outputs[place.index], place.offset
+        case "state":
+            assert buffers.state is not None
+            return buffers.state, place.offset
         case "const":
             return buffers.arrays[place.index], place.offset
 

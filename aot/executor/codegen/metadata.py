@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aot.executor.codegen.c_names import Names
 from aot.executor.lowered import LoweredModule, TensorRef
 from aot.executor.plan.bounds import Bounds
+from aot.executor.plan.state_plan import STATE_ALIGN
 from aot.executor.plan.storage_map import StorageMap
 from aot.ir.type import TensorType
 from aot.memory.bounds import liveness_bound
@@ -73,6 +74,7 @@ def make_metadata(
         ],
         "outputs": _tensors(lowered.outputs, names.outputs, [layout.aligns[lowered.root(t)] for t in lowered.outputs]),
         "workspace": _workspace(layout, info.bounds),
+        **_state(lowered, layout),
         "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(lowered, arrays)},
         "macs": sum(layer.func.attrs.macs for layer in layers),
         "macs_nominal": info.macs_nominal,
@@ -87,6 +89,27 @@ def _feed(layers: Sequence[Layer]) -> dict[str, Any]:
         return {}
     type_ = call.inputs[0].type
     return {"feed": {"rows": type_.shape[1], "row_size": type_.nbytes // type_.shape[1]}}
+
+
+def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
+    """`state`: the persistent tensors, and the bytes of them that a run writes and those that it moves only to keep them."""
+    if not lowered.states:
+        return {}
+    rows = []
+    for state, offset in zip(lowered.states, layout.states, strict=True):
+        type_ = state.old.type
+        row = {"name": printable(state.name, limit=200), "offset": offset, "size": type_.nbytes, "shape": list(type_.shape)}
+        rows.append(row | {"dtype": type_.dtype} | _quant(type_))
+    return {
+        "stateful": True,
+        "state": {
+            "size": layout.state_size,
+            "align": STATE_ALIGN,
+            "bytes_written": sum(s.old.type.nbytes for s in lowered.states if s.new is not s.old),
+            "bytes_moved": sum(back.size for back in layout.write_backs),
+            "tensors": rows,
+        },
+    }
 
 
 def _constant_pools(lowered: LoweredModule, arrays: Sequence[Param]) -> list[dict[str, Any]]:

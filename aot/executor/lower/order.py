@@ -9,6 +9,7 @@ from aot.ir.op import Op
 from aot.ir.type import TensorType, TupleType
 from aot.memory.order import Work, lowest_peak_order
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
+from aot.relay.state import state_vars
 
 
 def execution_order(func: Function) -> list[Expr]:
@@ -26,6 +27,7 @@ def _lowest_peak(func: Function, order: Sequence[Expr], layers: Sequence[Call]) 
     """The layers in the order that needs the least memory."""
     tensors: dict[int, tuple[int, ...]] = {}
     sizes: list[int] = []
+    kept = {id(v) for v in state_vars(func)}  # has memory of its own
     for e in (*func.params, *order):
         if id(e) in tensors:
             continue
@@ -38,6 +40,8 @@ def _lowest_peak(func: Function, order: Sequence[Expr], layers: Sequence[Call]) 
                 tensors[id(e)] = tuple(t for f in e.fields for t in tensors[id(f)])
             case Call(op=Op()):
                 tensors[id(e)] = tensors[id(e.args[0])]
+            case Var() if id(e) in kept:
+                tensors[id(e)] = ()
             case Var() | Call():
                 types = e.type.fields if isinstance(e.type, TupleType) else (e.type,)
                 tensors[id(e)] = tuple(range(len(sizes), len(sizes) + len(types)))

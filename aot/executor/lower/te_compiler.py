@@ -12,7 +12,7 @@ from aot.executor.cascade.search import Limits, use_cascades
 from aot.executor.lower.candidates import candidates, repeated_weights
 from aot.executor.lower.draft import Draft, Known
 from aot.executor.lower.order import execution_order, op_indices
-from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
+from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
 from aot.executor.policy import MOST_SLOWDOWN
 from aot.executor.select.config import SelectionConfig
 from aot.executor.select.flash_budget import choose_kernels, selected_kernels
@@ -20,6 +20,7 @@ from aot.executor.select.selection import Candidate
 from aot.ir.op import F_IS_VIEW, Array, Op
 from aot.ir.type import TensorType, TupleType
 from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, post_order
+from aot.relay.state import input_vars, state_of, state_vars
 from aot.support.names import NameSupply, c_identifier
 from aot.target.target import Target
 from aot.topi.strategy import Lowered
@@ -98,11 +99,15 @@ class _Compiler:
     def draft(self) -> Draft:
         for var in self._func.params:
             self._refs[id(var)] = (self._ref(var, var.type, var.name),)
-        inputs = tuple(self._refs[id(v)][0] for v in self._func.params)
+        inputs = tuple(self._refs[id(v)][0] for v in input_vars(self._func))
         for expr in execution_order(self._func):
             if id(expr) not in self._refs:
                 self._refs[id(expr)] = self._visit(expr)
-        outputs = self._refs[id(self._func.body)]
+        kept = state_of(self._func)
+        results = self._refs[id(self._func.body)]
+        outputs, news = results[: len(results) - len(kept)], results[len(results) - len(kept) :]
+        olds = [self._one(v) for v in state_vars(self._func)]
+        states = tuple(State(s.name, s.initial, old, new) for s, old, new in zip(kept, olds, news, strict=True))
         lowered = LoweredModule(
             {name: found.func for name, found in self._prim_funcs.items()},
             self._name,
@@ -112,6 +117,7 @@ class _Compiler:
             calls=tuple(self._calls),
             views=self._views,
             values=self._values,
+            states=states,
         )
         return Draft(lowered, tuple(self._functions), tuple(map(tuple, self._candidates)))
 

@@ -11,6 +11,7 @@ from aot.ir.op import F_IS_VIEW, Op
 from aot.ir.type import TensorType, TupleType, Type
 from aot.memory.streaming import Read, RowGraph, RowOp, RowTensor, fed_by_rows, streaming_bound, whole_tensor_bound
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from aot.relay.state import input_vars, state_vars
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,15 @@ class _Graph:
     def graph(self, io: str) -> RowGraph:
         for var in self.main.params:
             self.refs[id(var)] = (self.tensor(var, var.type),)
-        inputs = tuple(t for v in self.main.params for t in self.refs[id(v)] if t is not None)
+        inputs = tuple(t for v in input_vars(self.main) for t in self.refs[id(v)] if t is not None)
+        states = {t: None for v in state_vars(self.main) for t in self.refs[id(v)] if t is not None}
         for expr in execution_order(self.main):
             if id(expr) not in self.refs:
                 self.refs[id(expr)] = self.visit(expr)
         outputs = tuple(dict.fromkeys(t for t in self.refs[id(self.main.body)] if t is not None))
-        outside = set(inputs) | set(outputs) if io == "user" else set[int]()
+        outside = {*inputs, *outputs, *states} if io == "user" else set(states)
         tensors = tuple(replace(t, row_bytes=0) if i in outside else t for i, t in enumerate(self.tensors))
-        return RowGraph(tensors, tuple(self.ops), inputs, outputs)
+        return RowGraph(tensors, tuple(self.ops), (*inputs, *states), outputs)
 
     def tensor(self, expr: Expr, type_: TensorType) -> int:
         shape = type_.shape

@@ -18,7 +18,8 @@ def in_place_results(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
     The operand is used for the last time by that call and is neither a constant nor a result of the model.
     """
     last = {lowered.root(t): i for i, call in enumerate(lowered.calls) for t in call.inputs}
-    kept = {lowered.root(t) for t in (*lowered.outputs, *lowered.values)}
+    lasting = (t for s in lowered.states for t in (s.old, s.new))
+    kept = {lowered.root(t) for t in (*lowered.outputs, *lowered.values, *lasting)}
     found: dict[TensorRef, TensorRef] = {}
     for i, call in enumerate(lowered.calls):
         free = {lowered.root(t) for t in call.inputs if last[lowered.root(t)] == i} - kept

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.executor.plan.accesses import count_accesses
 from aot.executor.plan.distances import Operand, call_distances
 from aot.executor.plan.in_place import in_place_results, merge_alignments
+from aot.executor.plan.state_plan import WriteBack, state_offsets, write_backs
+from aot.executor.plan.storage_info import StorageInfo
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
 from aot.memory.plan import BufferInfo, Kind, MemoryPlan
 from aot.memory.planner import plan
@@ -23,23 +25,11 @@ Io = Literal["arena", "user"]
 
 
 @dataclass(frozen=True, slots=True)
-class StorageInfo:
-    """`workspace`: `key` names a planned storage; `input`, `output`: the caller's tensor `index`; `const`: constant `index`.
-
-    `offset` in bytes from its start.
-    """
-
-    where: Literal["workspace", "input", "output", "const"]
-    key: str = ""
-    index: int = 0
-    offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class StorageMap:
     """`places` by root tensor; `scratch` names of each call's scratch storages; `output_slots` the place of each result.
 
-    `copies`: results that the layers do not leave in their slot, as (place, output index), done after the last layer.
+    `copies`: results that the layers do not leave in their slot, as (place, output index), done after the last layer.  Persistent
+    tensors lie in an array of `state_size` bytes, each at its offset in `states`; `write_backs` are done after the copies.
     """
 
     io: Io
@@ -51,8 +41,12 @@ class StorageMap:
     buffers: tuple[BufferInfo, ...]
     plan: MemoryPlan
     pools: tuple[UsedPool, ...] = ()
+    states: tuple[int, ...] = ()
+    state_size: int = 0
+    write_backs: tuple[WriteBack, ...] = ()
 
     def offset(self, place: StorageInfo) -> int:
+        """The byte of the plan, or of the array of persistent tensors."""
         return self.plan.offset.get(place.key, 0) + place.offset
 
 
@@ -66,6 +60,8 @@ class _Builder:
         self.storages: list[Storage] = []
         self.places: dict[TensorRef, StorageInfo] = {}
         self.over = over
+        self.states: tuple[int, ...] = ()
+        self.state_size = 0
         self.aligns = merge_alignments(alignments(lowered), over)
 
     def reserve(self, name: str, size: int, *, align: int, kind: Kind) -> str:
@@ -84,6 +80,9 @@ class _Builder:
             self.places[tensor] = StorageInfo("input", index=i) if outside else self.planned(tensor, "input")
         for i, tensor in enumerate(self.lowered.values):
             self.places[tensor] = StorageInfo("const", index=i)
+        self.states, self.state_size = state_offsets(self.lowered, self.aligns)
+        for state, offset in zip(self.lowered.states, self.states, strict=True):
+            self.places[state.old] = StorageInfo("state", offset=offset)
 
     def direct_outputs(self) -> dict[TensorRef, int]:
         """Tensors that layers can write where the result is wanted: each for the first output that asks for it."""
@@ -125,6 +124,20 @@ class _Builder:
             copies.append((there, k))
         return slots, copies
 
+    def write_backs(self) -> tuple[WriteBack, ...]:
+        """How new values of persistent tensors get to where the next run finds them."""
+
+        def keep(size: int) -> StorageInfo:
+            return StorageInfo("workspace", self.reserve("state:copy", size, align=1, kind="scratch"))
+
+        wanted = []
+        for state, offset in zip(self.lowered.states, self.states, strict=True):
+            root, start = self.lowered.place_in_root(state.new)
+            place = self.places[root]
+            source = replace(place, offset=place.offset + start)
+            wanted.append(WriteBack(source, StorageInfo("state", offset=offset), state.old.type.nbytes))
+        return write_backs(wanted, keep)
+
     def scratch(self) -> tuple[tuple[str, ...], ...]:
         return tuple(
             tuple(
@@ -138,6 +151,7 @@ class _Builder:
 def alignments(lowered: LoweredModule) -> dict[TensorRef, int]:
     """What each root tensor's users need, at least its element's size; in bytes."""
     tensors = [*lowered.inputs, *lowered.values, *lowered.outputs, *(t for c in lowered.calls for t in c.outputs)]
+    tensors += [t for s in lowered.states for t in (s.old, s.new)]
     tensors += lowered.views.values()
     table: dict[TensorRef, int] = {}
     for tensor in tensors:
@@ -170,8 +184,9 @@ def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]
     direct = builder.direct_outputs()
     builder.results(direct)
     slots, copies = builder.copies(direct)
+    backs = builder.write_backs()
     scratch = builder.scratch()
-    program = _program(builder, slots=slots, copies=copies, scratch=scratch)
+    program = _program(builder, slots=slots, copies=copies, backs=backs, scratch=scratch)
     buffers = liveness(program)
     clashes = program_conflicts(program, buffers)
     pools: tuple[UsedPool, ...] = ()
@@ -185,13 +200,19 @@ def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]
     verify_plan(program, memory_plan)
     verify_pools(buffers, memory_plan, pools)
     return StorageMap(
-        io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan, pools
+        io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan, pools,
+        builder.states, builder.state_size, backs,
     )  # fmt: skip
 
 
 def _program(
-    builder: _Builder, *, slots: list[StorageInfo], copies: list[tuple[StorageInfo, int]], scratch: tuple[tuple[str, ...], ...]
-) -> StorageTrace:  # fmt: skip
+    builder: _Builder,
+    *,
+    slots: list[StorageInfo],
+    copies: list[tuple[StorageInfo, int]],
+    backs: Sequence[WriteBack],
+    scratch: tuple[tuple[str, ...], ...],
+) -> StorageTrace:
     """The lowered module as the planner sees it: only what lies in the workspace."""
     lowered, places = builder.lowered, builder.places
 
@@ -215,9 +236,11 @@ def _program(
         return Step(reads + there, writes + scratch, call_distances(lowered.kernel(call), operands, funcs))
 
     steps = tuple(map(step, lowered.calls, scratch))
-    moves = tuple((place.key, slots[k].key) for place, k in copies if slots[k].where == "workspace")
-    leaving = tuple((place.key, place.key) for place, k in copies if slots[k].where != "workspace" and place.key)
+    moves = [(place.key, slots[k].key) for place, k in copies if slots[k].where == "workspace"]
+    moves += [(back.source.key, back.target.key) for back in backs if back.target.where == "workspace"]
+    leaving = [place.key for place, k in copies if slots[k].where != "workspace" and place.key]
+    leaving += [back.source.key for back in backs if back.source.key]
     outputs = tuple(dict.fromkeys(s.key for s in slots if s.where == "workspace"))
     return StorageTrace(
-        tuple(builder.storages), steps, keys(lowered.inputs), (*outputs, *(key for key, _ in leaving)), {}, moves
+        tuple(builder.storages), steps, keys(lowered.inputs), (*outputs, *leaving), {}, tuple(moves)
     )  # fmt: skip

@@ -114,11 +114,17 @@ def graph(model: bytes, oracle: str) -> Reference:
     """Our interpreter of the unoptimised graph: `evaluate` of every operator in numpy, no pass run before."""
     from aot.frontend.tflite import from_tflite
     from aot.relay.expr import Function
-    from aot.relay.interpreter import evaluate, evaluate_all
+    from aot.relay.stateful import StatefulFunction
 
     main = from_tflite(model, oracle=oracle)["main"]
     assert isinstance(main, Function)
-    return Reference(OWN, lambda sets: [evaluate(main, s) for s in sets], lambda inputs: evaluate_all(main, inputs)[1])
+
+    def outputs(sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        """From the start of the state on."""
+        running = StatefulFunction(main)
+        return [running.run(s) for s in sets]
+
+    return Reference(OWN, outputs, lambda inputs: StatefulFunction(main).run_all(inputs)[1])
 
 
 def find_reference(model: bytes, oracle: str, *, outputs: int) -> Reference:

@@ -1,0 +1,65 @@
+"""Initial values of persistent tensors: runs of one byte are filled, everything else is copied from flash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.executor.lowered import LoweredModule
+from aot.executor.plan.storage_map import StorageMap
+from aot.ir.op import Array
+from aot.target.source_module import Param
+
+
+@dataclass(frozen=True, slots=True)
+class InitStep:
+    """`size` bytes of the state from `offset` on: all `fill`, or those of the constant `array`."""
+
+    offset: int
+    size: int
+    fill: int = 0
+    array: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StateInit:
+    """The steps of a reset, the constants that they copy, and the bytes that come out."""
+
+    steps: tuple[InitStep, ...]
+    arrays: tuple[Param, ...]
+    image: Array
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether memory that the start-up code clears needs no reset."""
+        return not self.image.any()
+
+
+def state_init(lowered: LoweredModule, layout: StorageMap) -> StateInit:
+    """How the array of persistent tensors gets its initial values; gaps between them belong to the fill before."""
+    image = np.zeros(layout.state_size, np.uint8)
+    steps: list[InitStep] = []
+    arrays: list[Param] = []
+    for offset, k in sorted((offset, k) for k, offset in enumerate(layout.states)):
+        data = np.ascontiguousarray(lowered.states[k].initial).reshape(-1)
+        raw = data.view(np.uint8)
+        image[offset : offset + raw.size] = raw
+        if not raw.size:
+            continue
+        if (raw == raw[0]).all():
+            steps = _filled(steps, InitStep(offset, raw.size, int(raw[0])))
+            continue
+        name = f"{lowered.name}_state_{k}"
+        note = f"initial value of the state {lowered.states[k].name}"
+        arrays.append(Param(name, lowered.states[k].old.type.dtype, data, max(4, data.itemsize), note))
+        steps.append(InitStep(offset, raw.size, array=name))
+    return StateInit(tuple(steps), tuple(arrays), image)
+
+
+def _filled(steps: list[InitStep], new: InitStep) -> list[InitStep]:
+    """The steps with one more fill, joined with the one before where both write the same byte."""
+    last = steps[-1] if steps else None
+    if last is None or last.array or last.fill != new.fill:
+        return [*steps, new]
+    return [*steps[:-1], InitStep(last.offset, new.offset + new.size - last.offset, last.fill)]

@@ -1,0 +1,20 @@
+"""A place in memory, as the executor names it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class StorageInfo:
+    """`workspace`: `key` names a planned storage; `input`, `output`: the caller's tensor `index`; `const`: constant `index`;
+    `state`: the array of persistent tensors.
+
+    `offset` in bytes from its start.
+    """
+
+    where: Literal["workspace", "input", "output", "const", "state"]
+    key: str = ""
+    index: int = 0
+    offset: int = 0

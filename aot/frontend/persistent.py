@@ -1,0 +1,149 @@
+"""What a model keeps from run to run, while its file is converted: one record for all subgraphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from aot.errors import Problem, UnsupportedError
+from aot.frontend.check import called_subgraphs
+from aot.frontend.view import ModelView, SubgraphView
+from aot.ir.op import Array
+from aot.ir.type import TensorType
+from aot.relay.expr import Expr
+from aot.relay.state import Variable, Variables, constant_of
+from aot.support.dtype import numpy_dtype
+
+
+class Persistent:
+    """The variables of a model, by the tensor that is_variable or the resource's name, and who changes them.
+
+    `initializing`: a subgraph of CALL_ONCE is being walked, and what it assigns is a value at the start.
+    """
+
+    def __init__(self, view: ModelView) -> None:
+        self.variables = Variables()
+        self.initializing = False
+        self._initialized: set[int] = set()
+        self._ids: dict[str, int] = {}
+        self._view = view
+        self._changed = changed_resources(view)
+        self._entries = {0, *(s.subgraph for s in view.signatures)}
+
+    def resource_id(self, name: str) -> int:
+        """The number of a resource, by which its handles are known."""
+        return self._ids.setdefault(name, len(self._ids))
+
+    def name_of(self, handle: Array | None) -> str | None:
+        """The resource that the value of a handle stands for."""
+        found = [name for name, number in self._ids.items() if handle is not None and handle.size == 1 and number == handle]
+        return found[0] if found else None
+
+    def begin(self, subgraph: int) -> bool:
+        """Whether a subgraph of CALL_ONCE has yet to be walked: each runs once, however many operators ask for it."""
+        if subgraph in self._initialized:
+            return False
+        self._initialized.add(subgraph)
+        return True
+
+    def resource(self, name: str, type_: TensorType | None, where: str) -> Variable:
+        """The variable of that name; of `type_` and zeros where nothing has named it before (E1152 without a type)."""
+        found = self.variables.known.get(name)
+        if found is None and type_ is None:
+            message = f"the variable '{label(name)}' is read before anything says what shape it has"
+            raise UnsupportedError(Problem("E1152", message, where))
+        return found or self.declare(name, label(name), type_ or TensorType((), "float32"))
+
+    def declare(self, key: object, name: str, type_: TensorType, initial: Array | None = None) -> Variable:
+        """The variable of that key, with zeros where no value is given."""
+        is_new = key not in self.variables.known
+        found = self.variables.declare(key, name or "state", type_, zeros(type_) if initial is None else initial)
+        if is_new and self.initializing:
+            found.value = constant_of(found)
+        return found
+
+    @contextmanager
+    def beginning(self, where: str, evaluate: Callable[[Expr], Array | None]) -> Iterator[None]:
+        """While a subgraph of CALL_ONCE is walked: variables are constants, and what they are afterwards is how they begin.
+
+        E1153 where one that is assigned is in use already, or its value is not known.
+        """
+        if self.initializing:
+            yield
+            return
+        known = self.variables.known
+        before = {key: (v.value, v.is_read, v.is_assigned) for key, v in known.items()}
+        begun = {key: constant_of(v) for key, v in known.items()}
+        self.variables.restore(dict(begun))
+        self.initializing = True
+        try:
+            yield
+        finally:
+            self.initializing = False
+            given = {key: v.value for key, v in known.items() if v.is_assigned and v.value is not begun.get(key)}
+            for key, v in known.items():
+                v.value, v.is_read, v.is_assigned = before.get(key, (v.param, False, False))
+        for key, expr in given.items():
+            variable, value = known[key], evaluate(expr)
+            if variable.is_read or variable.is_assigned or value is None:
+                why = "gets a value at the start that is not known at compile time" if value is None else "is used before"
+                raise UnsupportedError(Problem("E1153", f"the variable '{variable.param.name}' {why}", where))
+            variable.initial = np.asarray(value)
+
+    def is_constant(self, name: str) -> bool:
+        """Whether no graph but those of CALL_ONCE assigns the resource."""
+        return self._changed is not None and name not in self._changed
+
+    def kept(self) -> tuple[Variable, ...]:
+        """The variables that live on: read by this graph and assigned by some; all of them where signatures share them."""
+        shared = len(self._entries) > 1
+        known = self.variables.known.items()
+        return tuple(v for key, v in known if not self.is_constant(str(key)) and (v.is_read or (shared and v.is_assigned)))
+
+
+def label(name: str) -> str:
+    """A resource's name without an empty container."""
+    return name.partition("/")[2] or name
+
+
+def zeros(type_: TensorType) -> Array:
+    """What variables hold before anything is assigned: zeros, of int8 values the zero point, as both references have it."""
+    zero = type_.quant.zero_point[0] if type_.quant is not None and type_.dtype == "int8" else 0
+    return np.full(type_.shape, zero, numpy_dtype(type_.dtype))
+
+
+def changed_resources(view: ModelView) -> frozenset[str] | None:
+    """Names of the resources that graphs other than those of CALL_ONCE assign; None where a handle comes from elsewhere."""
+    found: set[str] = set()
+    for index in _running(view):
+        graph = view.subgraphs[index]
+        handles = _handles(graph)
+        for op in graph.operators:
+            if op.opcode == "ASSIGN_VARIABLE" and op.inputs:
+                if op.inputs[0] not in handles:
+                    return None
+                found.add(handles[op.inputs[0]])
+    return frozenset(found)
+
+
+def _handles(graph: SubgraphView) -> dict[int, str]:
+    """Tensor -> name of the resource that it stands for."""
+    named = [op for op in graph.operators if op.opcode == "VAR_HANDLE" and op.outputs]
+    return {op.outputs[0]: f"{op.option('container')}/{op.option('shared_name')}" for op in named}
+
+
+def _running(view: ModelView) -> set[int]:
+    """Subgraphs that run each time: the entries and what they call, other than by CALL_ONCE."""
+    waiting = [0, *(s.subgraph for s in view.signatures)]
+    found: set[int] = set()
+    while waiting:
+        index = waiting.pop()
+        if index in found or not 0 <= index < len(view.subgraphs):
+            continue
+        found.add(index)
+        for op in view.subgraphs[index].operators:
+            if op.opcode != "CALL_ONCE":
+                waiting += called_subgraphs(op)
+    return found

@@ -1,0 +1,1 @@
+"""State: variables that one run leaves for the next."""
