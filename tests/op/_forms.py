@@ -98,6 +98,7 @@ LAYERS: dict[str, Callable[[str, str], bytes]] = {
 }
 """Operators of data and weights."""
 
+
 def stateful(dtype: str) -> bytes:
     """A variable that shows each input one run later."""
     b = ModelBuilder()
