@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Iterator
+from platform import machine
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from aot.report.measure.faults import known_fault
 from aot.runtime.module import load
 from aot.support.dtype import numpy_dtype
 from aot.testing import HAVE_LITERT, reference_sets
+from aot.testing.reference import input_details, reference_tensors
 from tests.converter.models import ARCHIVE, KINDS, names, read
 from tests.scale import cases
 
@@ -29,8 +32,8 @@ HIGHEST_INDEX = 5
 """Words and categories of the inputs, as in make.py."""
 
 NO_MULTIPLIER = frozenset({"gru_stacked.int16x8.tflite", "gru_unrolled.int16x8.tflite", "images_in_time.int16x8.tflite"})
-"""The converter gives weights a scale of infinity where a state of zeros is all that it saw, and loses their values; what the
-reference makes of that is undefined.  Refused (E1111).
+"""The converter gives weights a scale of infinity where the first step's state is a constant of zeros, and loses their
+values; what the reference makes of that is undefined.  Refused: `aot explain E1111` tells all of it, the test below shows it.
 """
 
 
@@ -91,6 +94,35 @@ def test_the_archive() -> None:
     view = parse(read("transformer.int8.tflite"), Problems())
     assert view is not None
     assert [view.subgraphs[0].tensors[i].shape_signature[0] for i in view.subgraphs[0].inputs] == [-1]
+
+
+def recurrent_weights(name: str) -> Iterator[tuple[int, int, np.ndarray]]:
+    """(operator, its result, weights) of each FULLY_CONNECTED whose weights have no finite scale in the 16x8 file."""
+    view = parse(read(name), Problems())
+    assert view is not None
+    graph = view.subgraphs[0]
+    for i, op in enumerate(graph.operators):
+        weights = graph.tensors[op.inputs[1]] if op.opcode == "FULLY_CONNECTED" else None
+        if weights is not None and weights.quant is not None and not np.isfinite(weights.quant.scales).all():
+            assert weights.data is not None
+            yield i, op.outputs[0], weights.data
+
+
+@pytest.mark.parametrize("name", sorted(NO_MULTIPLIER))
+def test_weights_that_the_converter_lost(name: str) -> None:
+    """Zeros in 16x8 which are none in float32; where the first steps' layers have the sum 0, x86 makes -32768 of it."""
+    found = list(recurrent_weights(name))
+    assert len(found) >= 3
+    assert not any(weights.any() for *_, weights in found)
+    view = parse(read(name.replace("int16x8", "float32")), Problems())
+    assert view is not None
+    same = [t.data for t in view.subgraphs[0].tensors if t.data is not None and t.shape == found[0][2].shape]
+    assert same
+    assert all(np.abs(data).max() > 0.5 for data in same)
+    assert {p.code for p in check_model(read(name))} == {"E1111"}
+    if HAVE_LITERT and machine() == "x86_64":
+        tensors = reference_tensors(read(name), [np.zeros(s, d) for s, d in input_details(read(name))])
+        assert all((tensors[result] == -32768).all() for _, result, _ in found)
 
 
 QUICK = ("dense_of_sequences.int8", "dilated_2d.int8_float_io", "tcn.int16x8", "convnext.float32", "batch_in_the_graph.float32")
