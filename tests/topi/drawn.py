@@ -47,7 +47,9 @@ class Case:
 
 
 def target_of(impl: OpImplementation) -> Target:
-    """The core that the kernel is for: a Cortex-M3 for the one that SMLAL alone makes, else a Cortex-M4."""
+    """The core that the kernel is for: a Cortex-M55 for vectors, a Cortex-M3 for the one that SMLAL alone makes, else an M4."""
+    if impl.name.startswith("arm_mve."):
+        return find_target("cortex-m55")
     return find_target("cortex-m3" if impl.name == "arm_dsp.depthwise_chain" else "cortex-m4")
 
 
@@ -109,6 +111,8 @@ def random_layer(rng: np.random.Generator, name: str, *, seed: int) -> Layer:
         ends=bool(rng.random() < 0.1), spread=(20.0, 200.0, 200.0, 2000.0, 1e5)[int(rng.integers(5))], stored=stored_by(name),
     )  # fmt: skip
     depth, channels = pick(rng, 1, 2, 3, 4, 5, 7, 8, 12, 17, 33), pick(rng, 1, 2, 3, 4, 5, 7, 9, 17)
+    if impl.name.startswith("arm_mve.") and rng.random() < 0.5:  # around vectors of 16 bytes, and far strides
+        depth, channels = pick(rng, 15, 16, 16, 24, 31, 32, 48, 64), pick(rng, 4, 8, 12, 16, 31, 128, 133)
     if kind == "dense":
         depth *= pick(rng, 1, 4)
         return replace(layer, data=(pick(rng, 1, 1, 2, 3), depth), weight=(channels, depth))
@@ -187,6 +191,8 @@ def awkward_layers(name: str) -> Iterator[Layer]:
             pads = (reach, reach, reach, reach)
         zp, out_zp = ((-128, -128), (127, -128), (-128, 127), (127, 127))[n % 4 if n % 8 < 4 else 3 - n % 4]
         channels = (33, 1, 7, 3, 17, 5)[n % 6]
+        if impl.name == "arm_mve.conv2d_direct" and n % 4 < 2:
+            depth = 16 * (1 + n % 3)  # rows of whole vectors
         weight = (1, k, k, depth) if kind == "dw" else (channels, k, k, depth)
         layer = Layer(
             kind, (1, size, size, depth), weight, (stride, stride), pads, (dilation, dilation), zp, out_zp,

@@ -1,0 +1,161 @@
+"""Requantisation of four accumulators in a vector, step by step as TensorFlow Lite does it.
+
+VQRDMULH is gemmlowp's SaturatingRoundingDoublingHighMul.  VRSHL by a negative number rounds halves up, where its
+RoundingDivideByPOT rounds them away from zero: so 1 is subtracted from negative values in front of it, except where those are
+clamped to the zero point anyway.  Rounded once, a product is (VQDMULH(a, m) + 2^(s-1)) >> s: both steps round down, so that
+only the last one counts; that wants s >= 1, which the accumulator's own shift to the left brings about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.op.qnn.requantize import RequantizeAttrs
+from aot.support.dtype import int_range
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, clamp
+from aot.topi.intrin.common import REQUANTIZE_DOUBLE, REQUANTIZE_SINGLE
+
+LANES = 4
+"""Accumulators of a vector."""
+MAX_SHIFT = 31
+
+
+@dataclass(frozen=True, slots=True)
+class RequantForm:
+    """What the instructions of a layer depend on.
+
+    `left`: some accumulators are shifted to the left first; `ties`: 0, or by how many instructions the halves of negative values
+    are moved (2 where all shifts are at least 1, else 3).
+    """
+
+    rounding: str
+    zero_point: int
+    lo: int
+    hi: int
+    left: bool
+    ties: int
+
+    @property
+    def setup(self) -> list[str]:
+        """Instructions in front of all blocks: the zero point in q7, the bounds in q5 and q6 where they are not those of int8."""
+        lines: list[str] = []
+        for register, value, width in self._splats():
+            lines += [f"mvn r0, #{-1 - value}" if value < 0 else f"mov r0, #{value}", f"vdup.{width} {register}, r0"]
+        return lines
+
+    def _splats(self) -> list[tuple[str, int, int]]:
+        low, high = int_range("int8")
+        found = [("q7", self.zero_point, 16)] if self.zero_point else []
+        found += [("q5", self.lo, 8)] if self.lo > low else []
+        return found + ([("q6", self.hi, 8)] if self.hi < high else [])
+
+    @property
+    def field_bytes(self) -> int:
+        """Of the numbers of a channel: bias and multiplier as words, shifts as bytes."""
+        return 9 + self.left
+
+    def vectors(self, stream: str) -> list[str]:
+        """q0 and q1 with the accumulators of the same four channels to q0 with 16-bit results, those of q1 in the top halves.
+
+        The numbers are read from register `stream` on; q2 to q4 are overwritten.
+        """
+        lines = [f"vldrw.u32 q2, [{stream}], #16", f"vldrw.u32 q3, [{stream}], #16", *_both("vadd.i32", "q2")]
+        if self.left:
+            lines += [f"vldrb.s32 q2, [{stream}, #4]", *_both("vshl.s32", "q2")]
+        lines += [f"vldrb.s32 q4, [{stream}], #{8 if self.left else 4}", *_both(self.multiply, "q3")]
+        return [*lines, *self.shift(("q0", "q1"), "q2", "q4"), *self.narrow]
+
+    @property
+    def multiply(self) -> str:
+        return "vqrdmulh.s32" if self.rounding == "double" else "vqdmulh.s32"
+
+    def shift(self, vectors: Sequence[str], spare: str, amounts: str) -> list[str]:
+        """The products in `vectors` shifted by the vector `amounts` (negative numbers)."""
+        lines: list[str] = []
+        for q in vectors:
+            if self.ties == 2:
+                lines += [f"vshr.s32 {spare}, {q}, #31", f"vadd.i32 {q}, {q}, {spare}"]
+            elif self.ties == 3:
+                lines += [f"vand {spare}, {q}, {amounts}", f"vshr.s32 {spare}, {spare}, #31", f"vadd.i32 {q}, {q}, {spare}"]
+        return lines + [f"vrshl.s32 {q}, {q}, {amounts}" for q in vectors]
+
+    @property
+    def narrow(self) -> list[str]:
+        """q0 and q1 to the bytes 0 and 2 of the words of q0."""
+        return ["vqmovnb.s32 q0, q0", "vqmovnt.s32 q0, q1", *self.bytes("q0")]
+
+    def bytes(self, register: str) -> list[str]:
+        """Eight 16-bit results to the even bytes of a vector, with zero point and bounds."""
+        lines = [f"vqadd.s16 {register}, {register}, q7"] if self.zero_point else []
+        lines.append(f"vqmovnb.s16 {register}, {register}")
+        names = {name for name, *_ in self._splats()}
+        lines += [f"vmax.s8 {register}, {register}, q5"] if "q5" in names else []
+        return lines + ([f"vmin.s8 {register}, {register}, q6"] if "q6" in names else [])
+
+    def meaning(self, b: IRBuilder, acc: Expr, numbers: tuple[Expr, Expr, Expr]) -> Expr:
+        """The result of an accumulator; `numbers`: bias, multiplier, shift."""
+        bias, multiplier, shift = numbers
+        step = REQUANTIZE_DOUBLE if self.rounding == "double" else REQUANTIZE_SINGLE
+        total = b.let("total", cast("int32", cast("uint32", acc) + cast("uint32", bias)))
+        return clamp(step(total, multiplier, shift) + self.zero_point, self.lo, self.hi)
+
+
+def _both(instruction: str, operand: str) -> list[str]:
+    return [f"{instruction} {q}, {q}, {operand}" for q in ("q0", "q1")]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorRequant:
+    """The form, and the numbers of each channel: int64 arrays, `right` negative, shifts to the left in front of the product."""
+
+    form: RequantForm
+    multiplier: Array
+    right: Array
+    left: Array
+
+    def pack(self, bias: Array, first: int, count: int) -> Array:
+        """The numbers of `count` channels as int8: biases, multipliers, shifts, perhaps those to the left; 0 behind the last."""
+
+        def piece(values: Array, dtype: str) -> Array:
+            part = values[first : first + count].astype(dtype)
+            return np.pad(part, (0, count - part.size)).view(np.int8)
+
+        parts = [piece(bias, "<i4"), piece(self.multiplier, "<i4"), piece(self.right, "<i1")]
+        return np.concatenate([*parts, *([piece(self.left, "<i1")] if self.form.left else [])])
+
+    def numbers(self, params: Buffer, start: Expr, j: int, *, count: int) -> tuple[Expr, Expr, Expr]:
+        """Bias, multiplier and shift of channel j of `count` whose numbers `pack` put at byte `start` (a multiple of four)."""
+        return channel_numbers(self.form, params, start, j, count=count)
+
+
+def channel_numbers(form: RequantForm, params: Buffer, start: Expr, j: int, *, count: int) -> tuple[Expr, Expr, Expr]:
+    """Bias, multiplier and shift of channel j of `count` whose numbers begin at byte `start` of `params` (a multiple of four)."""
+    words = [params.load("int32", start // 4 + (i * count + j)) for i in range(2)]
+    shift: Expr = cast("int32", params.load("int8", start + (8 * count + j)))
+    if form.left:
+        shift = shift + cast("int32", params.load("int8", start + (9 * count + j)))
+    return words[0], words[1], shift
+
+
+def plan_vectors(attrs: RequantizeAttrs, low: Array, high: Array) -> VectorRequant | None:
+    """The form for accumulators of channel c in [low[c], high[c]]; None for other roundings than the reference kernels' two."""
+    if attrs.dtype != "int8" or attrs.rounding == "away" or attrs.fraction:
+        return None
+    multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape)
+    shift = np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape)
+    double = attrs.rounding == "double"
+    left = np.maximum(shift, 0) if double else np.maximum(1 + shift, 0)
+    right = shift - left
+    magnitude = np.maximum(np.abs(low), np.abs(high))
+    if (right < -MAX_SHIFT).any() or (left > MAX_SHIFT).any() or ((magnitude << left) >= 1 << 31).any():
+        return None
+    rounded = double and attrs.lo < attrs.zero_point and bool((low < 0).any()) and bool((right < 0).any())
+    ties = (2 if (right < 0).all() else 3) if rounded else 0
+    form = RequantForm(attrs.rounding, attrs.zero_point, attrs.lo, attrs.hi, bool(left.any()), ties)
+    return VectorRequant(form, multiplier, right, left)

@@ -1,0 +1,58 @@
+"""Where results go: straight to the output, or through scratch memory and the tail of the layer."""
+
+from __future__ import annotations
+
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, cast, imm
+from aot.tir.stmt import Region
+from aot.topi.arm_dsp.tail import Factors, residual_factors
+from aot.topi.arm_mve.intrin_add import add, add_instructions
+from aot.topi.layer.fused import FusedLayer
+from aot.topi.layer.io import LayerIo
+
+EACH = 12
+"""Instructions of a call of the tail for an element where it has no vectors."""
+
+
+class Results:
+    """`size` consecutive results at a time: a block writes them to `place`, then `finish` runs the tail, if there is one."""
+
+    def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int) -> None:
+        self._b, self._io, self._layer, self._size = b, io, layer, size
+        self._factors: Factors | None = None
+        self._buffer: Buffer | None = None
+        if layer.tail:
+            self._factors = residual_factors(layer, target) if len(io.operands) == 1 else None
+            self._buffer = b.scratch("results", (size,), "int8")
+
+    def place(self, first: Expr) -> Region:
+        """Where the results from element `first` of the output on are to be written."""
+        return region(self._io.out, first) if self._buffer is None else region(self._buffer)
+
+    def finish(self, first: Expr, count: Expr | None = None) -> None:
+        """Run the tail over the first `count` of them (all, where there is none)."""
+        b, io, f = self._b, self._io, self._factors
+        number = imm(self._size) if count is None else count
+        if self._buffer is None:
+            return
+        if f is not None:
+            numbers = (imm(f.a), imm(f.b), imm(f.bias), number)
+            b.block(add(f.shift), self._buffer, region(io.operands[0], first), region(io.out, first), *numbers)
+            return
+        with b.for_("i", number) as i:
+            value = b.let("result", cast("int32", self._buffer.load("int8", i)))
+            io.store((first + i,), value)
+
+    @property
+    def instructions(self) -> int:
+        """Of the tail of `size` results."""
+        if self._factors is not None:
+            return add_instructions(self._size) + 4
+        return EACH * len(self._layer.tail) * self._size
+
+    @property
+    def code(self) -> int:
+        """Bytes."""
+        return 0 if self._buffer is None else 60 if self._factors is not None else 120
