@@ -45,13 +45,15 @@ class Lowered:
 
     `func.inputs` follow the order of the group's parameters, `func.outputs` the fields of its result.  `instructions`
     and `code` are the kernel author's estimates of one call's instructions and of the code's bytes, by which kernels
-    compete (0: unknown).
+    compete (0: unknown).  `cycles` is stated by kernels of which there is a form with fewer instructions and one with fewer
+    cycles: with `--opt speed` only the best of them by cycles is in the running.
     """
 
     func: PrimFunc
     constants: Mapping[str, Array] = field(default_factory=dict)
     instructions: int = 0
     code: int = 0
+    cycles: int = 0
 
 
 Accepts = Callable[[Group, Target], bool]

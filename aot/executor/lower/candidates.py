@@ -58,7 +58,16 @@ def candidates(
             lowered = impl.lower(group, target, name)
             known.lowered[key] = func, _candidate(lowered, code_key(lowered.func), weights, keyed=keyed)
         found.append(known.lowered[key][1])
+    if policy.opt == "speed":
+        return _fewest_cycles(found)
     return _packed(found) if policy.opt == "size" else found
+
+
+def _fewest_cycles(found: list[Candidate]) -> list[Candidate]:
+    """Of those that state cycles the best one by these, and all others."""
+    timed = [c for c in found if c.lowered.cycles]
+    best = min(timed, key=lambda c: c.lowered.cycles, default=None)
+    return [c for c in found if c is best or not c.lowered.cycles]
 
 
 def _is_left_out(impl: OpImplementation, policy: SelectionConfig, group: Group) -> bool:

@@ -1,0 +1,89 @@
+"""Convolutions and fully connected layers of float32: two neighbouring pixels by eight channels, straight from the image.
+
+No scratch but that of a tail.  Weights take four bytes each in flash, [channels / 8][taps][8], with the block's bias in front.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from aot.ir.op import Array
+from aot.target.target import Target
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr
+from aot.tir.function import FuncAttrs
+from aot.tir.intrin import TensorIntrin
+from aot.tir.stmt import Region
+from aot.topi.arm_fpu.intrin import DotForm, dot
+from aot.topi.arm_fpu.layer import FloatLayer, match_float_layer
+from aot.topi.arm_fpu.window import UNROLL, WindowKernel, unroll_of
+from aot.topi.layer.fused import describe
+from aot.topi.strategy import Group, Lowered, register_planned
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A layer with weights [O, KH, KW, I]; `dilated`: the columns of its windows are apart."""
+
+    layer: FloatLayer
+    dilated: bool
+
+
+def plan(group: Group, target: Target, operator: str) -> Plan | None:
+    """One group of channels; depthwise layers of one channel; windows that are dilated in one row only."""
+    layer = match_float_layer(group, operator) if target.has("vfp") else None
+    if layer is None:
+        return None
+    if operator == "nn.depthwise_conv2d_float":
+        if layer.depth > 1:
+            return None
+        layer = replace(layer, weight=layer.weight[0].transpose(2, 0, 1)[..., None])
+    if layer.weight.ndim == 2:
+        layer = replace(layer, weight=layer.weight[:, None, None, :])
+    dilated = layer.columns.dilation > 1 and layer.columns.taps > 1
+    if layer.weight.shape[3] != layer.depth or (dilated and layer.rows.taps > 1):
+        return None
+    return Plan(layer, dilated)
+
+
+def lower(group: Group, _target: Target, name: str, found: Plan, *, form: str) -> Lowered:
+    b, layer = IRBuilder(name), found.layer
+    kernel = _Kernel(b, group, layer, inner=layer.depth, fused=form == "vmla", dilated=found.dilated)
+    kernel.emit()
+    word = "dense" if layer.rows.out == layer.columns.out == 1 else "conv2d"
+    func = b.finish(FuncAttrs(kernel=describe(f"arm_fpu.{word}_{form}", unroll=UNROLL), span=layer.span, macs=layer.macs))
+    instructions, cycles = kernel.instructions()
+    return Lowered(func, kernel.io.constants, instructions, kernel.code(), cycles)
+
+
+class _Kernel(WindowKernel):
+    """Every channel of a result reads all channels of the data."""
+
+    def matrix(self) -> Array:
+        found: Array = self.layer.weight.reshape(self.layer.channels, -1).T
+        return found
+
+    def form(self, pixels: int, count: int) -> DotForm:
+        run, varies = self.run, pixels == 1 and self.run_varies
+        unroll = max(u for u in range(1, UNROLL + 1) if self.layer.depth % u == 0) if varies else unroll_of(run)
+        loop = varies or run > unroll + UNROLL
+        rest = 0 if varies else run % unroll if loop else run - unroll
+        return DotForm(pixels, count, self.fused, unroll, rest, loop, self.runs > 1, self.clamp)
+
+    def intrin(self, form: DotForm) -> TensorIntrin:
+        return dot(form)
+
+    def data(self, start: Expr, channel: Expr, form: DotForm) -> list[Region]:
+        return [region(self.io.data, start + p * self.layer.columns.stride * self.layer.depth) for p in range(form.pixels)]
+
+    def gap(self, taps: Expr) -> Expr:
+        rows, columns, depth = self.layer.rows, self.layer.columns, self.layer.depth
+        return (columns.dilation if self._dilated else rows.dilation * columns.size) * depth - taps
+
+
+for _operator in ("nn.conv2d_float", "nn.dense_float", "nn.depthwise_conv2d_float"):
+    _name = _operator.removeprefix("nn.").removesuffix("_float").removeprefix("depthwise_")
+    for _form, _plevel in (("vmla", 30), ("vmul", 29)):
+        _plan, _lower = partial(plan, operator=_operator), partial(lower, form=_form)
+        register_planned(f"arm_fpu.{_name}_{_form}", _operator, _plan, _lower, plevel=_plevel)

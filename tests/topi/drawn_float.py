@@ -1,0 +1,114 @@
+"""Random float32 layers for the kernels of arm_fpu: awkward sizes, numbers that overflow, zeros of both signs, all tails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from aot.executor.lower.groups import group_of
+from aot.ir.op import Array
+from aot.ir.type import TensorType
+from aot.op.common.float_layer import FLOAT_ACTIVATIONS, Bounds, FloatWindowAttrs
+from aot.op.math.arithmetic import BinaryAttrs
+from aot.op.math.unary import UnaryAttrs
+from aot.op.qnn.quantize import QuantizeAttrs
+from aot.relay.expr import Constant, Expr, Function, Var, call
+from aot.relay.interpreter import evaluate
+from aot.target.target import find_target
+from aot.topi.strategy import OpImplementation, implementations
+from tests.topi.drawn import Case, pick
+
+KERNELS = {
+    f"{anchor.removeprefix('nn.')} {impl.name}": (anchor, impl)
+    for anchor in ("nn.conv2d_float", "nn.depthwise_conv2d_float", "nn.dense_float")
+    for impl in implementations(anchor)
+    if impl.anchor != "*"
+}
+"""Every kernel of the three operators, "operator kernel" -> (operator, kernel)."""
+
+TAILS = ("", "", "", "", "sigmoid", "add", "scale", "quantize")
+
+
+def random_cases(name: str, seed: int) -> Iterator[Case]:
+    """Endless random layers of a kernel; those without NaN, whose sign differs between cores."""
+    anchor, impl = KERNELS[name]
+    rng = np.random.default_rng(seed)
+    while True:
+        case = _case(impl, rng, anchor)
+        if case is not None and not np.isnan(case.expected.astype(np.float32)).any():
+            yield case
+
+
+def _case(impl: OpImplementation, rng: np.random.Generator, anchor: str) -> Case | None:
+    func = _function(rng, anchor)
+    group, target = group_of(func), find_target("cortex-m4")
+    if not impl.accepts(group, target):
+        return None
+    inputs = [_numbers(rng, v.type.shape) for v in func.params]
+    if rng.random() < 0.2:
+        inputs[0] = np.where(rng.random(inputs[0].shape) < 0.2, np.float32(1e38), inputs[0]).astype(np.float32)
+    if rng.random() < 0.05:
+        inputs[0].reshape(-1)[int(rng.integers(inputs[0].size))] = np.inf
+    (expected,) = evaluate(func, inputs)
+    tail = [str(f.op) for f in group.followers]
+    text = f"{impl.name}: {func.params[0].type} {group.anchor.args[1].type} {group.anchor.attrs} {tail}"
+    return Case(text, impl.lower(group, target, "kernel"), inputs, expected)
+
+
+def _numbers(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Numbers of all sizes, zeros of both signs among them."""
+    values = rng.standard_normal(shape) * 2.0 ** rng.integers(-8, 3, shape)
+    zeros = np.where(rng.random(shape) < 0.5, 0.0, -0.0)
+    return np.asarray(np.where(rng.random(shape) < 0.1, zeros, values), np.float32)
+
+
+def _constant(rng: np.random.Generator, shape: tuple[int, ...]) -> Constant:
+    return Constant(_numbers(rng, shape), TensorType(shape, "float32"))
+
+
+def _function(rng: np.random.Generator, anchor: str) -> Function:
+    names = list(FLOAT_ACTIVATIONS)
+    lo, hi = (None, None) if rng.random() < 0.1 else FLOAT_ACTIVATIONS[names[int(rng.integers(len(names)))]]
+    depth, channels = pick(rng, 1, 2, 3, 4, 5, 8, 12, 17), pick(rng, 1, 2, 3, 4, 5, 7, 8, 9, 16, 19)
+    attrs: Any = Bounds(lo, hi)
+    if anchor == "nn.dense_float":
+        depth *= pick(rng, 1, 1, 3, 11)
+        x, weight = Var("x", TensorType((pick(rng, 1, 1, 1, 2, 3, 5), depth), "float32")), (channels, depth)
+    else:
+        depthwise = anchor.startswith("nn.depthwise")
+        kernel = (pick(rng, 1, 1, 2, 3, 5), pick(rng, 1, 1, 2, 3, 5, 9))
+        dilation = (pick(rng, 1, 1, 1, 2), pick(rng, 1, 1, 1, 2, 3))
+        strides = (pick(rng, 1, 1, 2, 3), pick(rng, 1, 1, 2, 3))
+        size, pads = [], []
+        for k, d in zip(kernel, dilation, strict=True):
+            reach = (k - 1) * d
+            before, after = int(rng.integers(0, reach + 1)), int(rng.integers(0, reach + 1))
+            size.append(max(1, reach + 1 - before - after) + pick(rng, 0, 1, 2, 3, 6))
+            pads.append((before, after))
+        padding = (pads[0][0], pads[1][0], pads[0][1], pads[1][1])
+        multiplier = pick(rng, 1, 1, 1, 2) if depth > 1 else pick(rng, 1, 3, 8)
+        attrs = FloatWindowAttrs(strides, padding, dilation, lo, hi)
+        x = Var("x", TensorType((pick(rng, 1, 1, 2), size[0], size[1], depth), "float32"))
+        weight = (1, *kernel, depth * multiplier) if depthwise else (channels, *kernel, depth)
+        channels = weight[3] if depthwise else channels
+    bias = [_constant(rng, (channels,))] if rng.random() < 0.8 else []
+    return _with_tail(rng, (x,), call(anchor, [x, _constant(rng, weight), *bias], attrs))
+
+
+def _with_tail(rng: np.random.Generator, params: tuple[Var, ...], body: Expr) -> Function:
+    assert isinstance(body.type, TensorType)
+    shape = body.type.shape
+    match TAILS[int(rng.integers(len(TAILS)))]:
+        case "sigmoid":
+            body = call("sigmoid", [body], UnaryAttrs())
+        case "add":
+            params = (*params, Var("y", TensorType(shape, "float32")))
+            body = call("add", [params[1], body], BinaryAttrs())
+        case "scale":
+            body = call("multiply", [body, _constant(rng, shape[-1:])], BinaryAttrs())
+            body = call("add", [body, _constant(rng, (1,) * (len(shape) - 1) + shape[-1:])], BinaryAttrs())
+        case "quantize":
+            body = call("qnn.quantize", [body], QuantizeAttrs(0.05, 3, -128, 127))
+    return Function(params, body, {"Primitive": 1})
