@@ -100,7 +100,8 @@ class Persistent:
         """The variables that live on: read by this graph and assigned by some; all of them where signatures share them."""
         shared = len(self._entries) > 1
         known = self.variables.known.items()
-        return tuple(v for key, v in known if not self.is_constant(str(key)) and (v.is_read or (shared and v.is_assigned)))
+        changing = [v for key, v in known if not (isinstance(key, str) and self.is_constant(key))]
+        return tuple(v for v in changing if v.is_read or (shared and v.is_assigned))
 
 
 def label(name: str) -> str:

@@ -201,6 +201,12 @@ class GraphWalk:
         found = self._type(op, self._result(op, i))
         return TensorType((), found.dtype, found.quant)
 
+    def intermediate_type(self, op: OperatorView, i: int) -> TensorType:
+        """The declared type of intermediate tensor i, which holds only quantisation parameters."""
+        if i >= len(op.intermediates) or op.intermediates[i] == ABSENT:
+            self._refuse(op, "E1205", f"intermediate tensor {i} is missing")
+        return self._type(op, self.graph.tensors[op.intermediates[i]])
+
     def output_shape(self, op: OperatorView, i: int = 0) -> tuple[int, ...] | None:
         """The declared shape of result i where the file means it, else None; for what the operands leave open."""
         tensor = self._result(op, i)

@@ -45,6 +45,8 @@ LITERT: dict[tuple[str, str], Precision] = {
     # elementwise.cc SetAbsOutputMultiplier; SetRsqrtOutputMultiplier: 1.0 / (sqrt(in) * out), the product of floats
     ("ABS", "*"): _S,
     ("RSQRT", "*"): _P,
+    # svdf.cc Prepare: floats, which become a double at the end
+    ("SVDF", "*"): _S,
     # quantize.cc Prepare, reduce.cc PrepareMeanOrSum and PrepareProd, comparisons.cc ComparisonQuantized (a scale by itself)
     **{(name, "*"): _D for name in ("QUANTIZE", "MEAN", "SUM", "REDUCE_PROD")},
     **{(name, "*"): _D for name in ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")},

@@ -44,6 +44,9 @@ class ConvertContext(Protocol):
     def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
         """The declared element type and quantisation of result i, without dimensions: those follow from the operands."""
 
+    def intermediate_type(self, op: OperatorView, i: int) -> TensorType:
+        """The declared type of the operator's intermediate tensor i, which holds only quantisation parameters."""
+
     def output_shape(self, op: OperatorView, i: int = 0) -> tuple[int, ...] | None:
         """The declared shape of result i where the file means it, else None; for what the operands leave open."""
 
@@ -105,6 +108,9 @@ class ForwardingContext:
 
     def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
         return self._ctx.output_type(op, i)
+
+    def intermediate_type(self, op: OperatorView, i: int) -> TensorType:
+        return self._ctx.intermediate_type(op, i)
 
     def output_shape(self, op: OperatorView, i: int = 0) -> tuple[int, ...] | None:
         return self._ctx.output_shape(op, i)

@@ -30,6 +30,7 @@ from aot.testing.reference import (
     reference_sets,
     reference_tensors,
     tflm_reference,
+    tflm_sets,
 )
 
 __all__ = [
@@ -63,5 +64,6 @@ __all__ = [
     "resize_nearest_model",
     "softmax_model",
     "tflm_reference",
+    "tflm_sets",
     "transpose_model",
 ]

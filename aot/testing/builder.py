@@ -81,6 +81,7 @@ class _Operator:
     options: dict[str, OptionValue]
     table: str | None
     custom_options: bytes
+    intermediates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,19 +161,21 @@ class Subgraph:
         *,
         version: int | None = None,
         table: str | None = None,
+        intermediates: Sequence[int] = (),
         **options: OptionValue,
     ) -> int:
         """Add builtin operator `name` ("CONV_2D") and return its index.
 
         -1 among `inputs` stands for an optional tensor that is left out.  `options` are the fields of the
-        schema's option table in snake case; `table` overrides which table.
+        schema's option table in snake case; `table` overrides which table.  `intermediates` are tensors whose quantisation
+        an LSTM refers to.
         """
         code = enumerator("BuiltinOperator", name)
         entry = self.model.code(code, version=version or OPERATOR_VERSION.get(name, 1))
         table = table or options_name(name)
         if options and table is None:
             raise TypeError(f"{name} has no options")
-        self.operators.append(_Operator(entry, tuple(inputs), tuple(outputs), options, table, b""))
+        self.operators.append(_Operator(entry, tuple(inputs), tuple(outputs), options, table, b"", tuple(intermediates)))
         return len(self.operators) - 1
 
     def custom_op(self, name: str, inputs: Sequence[int], outputs: Sequence[int], *, custom_options: bytes = b"") -> int:
@@ -337,6 +340,7 @@ def _write_tensor(fb: flatbuffers.Builder, tensor: _Tensor) -> int:
 
 def _write_operator(fb: flatbuffers.Builder, op: _Operator) -> int:
     inputs, outputs = int_vector(fb, op.inputs), int_vector(fb, op.outputs)
+    intermediates = int_vector(fb, op.intermediates) if op.intermediates else None
     options = option_table(fb, op.table, op.options) if op.table else None
     custom = aligned_bytes(fb, op.custom_options) if op.custom_options else None
     tflite.OperatorStart(fb)
@@ -351,6 +355,8 @@ def _write_operator(fb: flatbuffers.Builder, op: _Operator) -> int:
         tflite.OperatorAddBuiltinOptions(fb, options)
     if custom is not None:
         tflite.OperatorAddCustomOptions(fb, custom)
+    if intermediates is not None:
+        tflite.OperatorAddIntermediates(fb, intermediates)
     return int(tflite.OperatorEnd(fb))
 
 

@@ -88,14 +88,22 @@ def input_details(model: bytes) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
 
 def tflm_reference(model: bytes, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Outputs of TensorFlow Lite Micro's interpreter (for `--oracle tflm`)."""
+    return tflm_sets(model, [inputs])[0]
+
+
+def tflm_sets(model: bytes, sets: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
+    """Outputs of TensorFlow Lite Micro for each set of inputs, in one interpreter without a reset between."""
     if not HAVE_TFLM:
         _skip("tflite-micro is not installed: no TFLM reference to compare with")
     import tflite
     from tflite_micro.python.tflite_micro import runtime
 
     interpreter = runtime.Interpreter.from_bytes(model, arena_size=4 << 20)  # by default it estimates, at times too little
-    for index, value in enumerate(inputs):
-        interpreter.set_input(value, index)
-    interpreter.invoke()
     count = tflite.Model.GetRootAs(model, 0).Subgraphs(0).OutputsLength()
-    return [interpreter.get_output(index) for index in range(count)]
+    results = []
+    for inputs in sets:
+        for index, value in enumerate(inputs):
+            interpreter.set_input(value, index)
+        interpreter.invoke()
+        results.append([interpreter.get_output(index) for index in range(count)])
+    return results

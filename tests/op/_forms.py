@@ -10,6 +10,7 @@ import numpy as np
 from aot.testing import ModelBuilder, Quant, Sparsity
 from aot.testing.state import assign, handle, initialize, read
 from tests.op._one_op import Spec, const, moving, one_op, same_quant
+from tests.op._svdf_models import Svdf, svdf_model
 from tests.op.signal._models import FORMS as SIGNAL_FORMS
 
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32")
@@ -85,6 +86,12 @@ def sparse(dtype: str) -> bytes:
     return b.build([], [y])
 
 
+def svdf(dtype: str, weights: str) -> bytes:
+    """Two units of two filters with a memory of three."""
+    kind = {"int8*int8": "int8", "float32*int8": "hybrid", "float32*float32": "float32"}.get(f"{dtype}*{weights}")
+    return svdf_model(Svdf(kind)) if kind else window("SVDF", weight=(4, 4), shape=(2, 4), result=(2, 4))(dtype, weights)
+
+
 _STEPS = {"stride_h": 1, "stride_w": 1, "padding": "SAME"}
 _POOL = {**_STEPS, "filter_height": 2, "filter_width": 2}
 
@@ -94,6 +101,7 @@ LAYERS: dict[str, Callable[[str, str], bytes]] = {
         "DEPTHWISE_CONV_2D", weight=(1, 1, 1, 4), shape=IMAGE, result=IMAGE, depth_multiplier=1, **_STEPS
     ),
     "FULLY_CONNECTED": window("FULLY_CONNECTED", weight=(4, 4), shape=(2, 4), result=(2, 4)),
+    "SVDF": svdf,
     "TRANSPOSE_CONV": window("TRANSPOSE_CONV", weight=(4, 1, 1, 4), shape=IMAGE, result=IMAGE, first=[const(IMAGE)], **_STEPS),
 }
 """Operators of data and weights."""

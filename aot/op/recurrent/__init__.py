@@ -1,0 +1,1 @@
+"""Operators that keep a state from one run to the next: SVDF, LSTM, RNN."""
