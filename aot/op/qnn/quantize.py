@@ -16,7 +16,13 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.numerics.fixed_point import named, quantize_multiplier, requantize, tir_requantize
+from aot.numerics.fixed_point import (
+    named,
+    quantize_multiplier,
+    requantize,
+    tir_multiply_by_quantized_multiplier,
+    tir_requantize,
+)
 from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import Clamped, require_dtype, require_quant
 from aot.op.convert import ConvertContext, from_tflite, operand
@@ -116,12 +122,15 @@ def infer_requantize8(types: Sequence[Type], attrs: Requantize8Attrs) -> Type:
 
 
 def evaluate_requantize8(data: Array, *, attrs: Requantize8Attrs, out_type: TensorType) -> Array:
-    centred = data.astype(np.int64) - attrs.input_zp
+    centred = (data.astype(np.int64) - attrs.input_zp).astype(np.int32)  # one of int32 wraps
     result = requantize(centred, attrs.multiplier, attrs.shift, zero_point=attrs.zero_point, lo=attrs.lo, hi=attrs.hi)
     return result.astype(attrs.dtype)
 
 
 def te_requantize8(_ctx: TeContext, args: Sequence[Tensor], attrs: Requantize8Attrs, out_type: TensorType) -> Tensor:
+    if args[0].dtype == "int32":
+        return _te_requantize32(args[0], attrs, out_type)
+
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         centred = named(b, "x", cast("int32", args[0].at(b, i)) - attrs.input_zp)
         if (attrs.multiplier, attrs.shift) == (1 << 30, 1):  # equal scales: nothing to round
@@ -136,6 +145,20 @@ def te_requantize8(_ctx: TeContext, args: Sequence[Tensor], attrs: Requantize8At
             hi=attrs.hi,
         )
         return cast(attrs.dtype, value)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def _te_requantize32(data: Tensor, attrs: Requantize8Attrs, out_type: TensorType) -> Tensor:
+    """Of int32, which fills the accumulator: differences wrap, and the clamp comes before the zero point is added."""
+    zp = attrs.zero_point
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        x = data.at(b, i)
+        if attrs.input_zp:
+            x = cast("int32", cast("uint32", x) - imm(attrs.input_zp % (1 << 32), "uint32"))
+        scaled = tir_multiply_by_quantized_multiplier(b, named(b, "x", x), attrs.multiplier, attrs.shift)
+        return cast(attrs.dtype, clamp(scaled, attrs.lo - zp, attrs.hi - zp) + zp)
 
     return compute(out_type.shape, out_type.dtype, rule)
 

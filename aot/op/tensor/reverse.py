@@ -1,7 +1,8 @@
 """reverse and reverse_sequence: REVERSE_V2 and REVERSE_SEQUENCE of TFLite; pure movement of data.
 
 reverse turns whole dimensions round; reverse_sequence turns the first lengths[n] elements of one dimension round, n being the
-index in another.  Lengths beyond the dimension count as its extent (the reference refuses them).
+index in another.  Lengths beyond the dimension count as its extent, negative ones as 0, so that no data can make the device reach
+anything else.  (The reference checks the first length alone; it writes outside its tensor where another one is too large.)
 Oracles: `reference_ops::Reverse`, `ReverseSequence`.
 """
 

@@ -55,6 +55,19 @@ def test_from_float_often(y: Quant, seed: int) -> None:
     from_float(y, seed)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+@pytest.mark.parametrize("scales", [(0.5, 0.5), (0.5, 0.25), (0.01, 0.5), (3.0, 0.002)])
+@pytest.mark.parametrize("zero_point", [0, -7, 1 << 30])
+def test_the_ends_of_int32(dtype: str, scales: tuple[float, float], zero_point: int) -> None:
+    """Differences and left shifts wrap there, equal scales included, and no sum overflows."""
+    end = (1 << 31) - 1
+    x = np.array([-end - 1, -end, -end + 6, -(1 << 30), -1000, -1, 0, 1, 12, 1 << 30, end - 7, end - 1, end] * 20, np.int64)[:256]
+    check(
+        model("int32", dtype, Quant(scales[0], zero_point), Quant(scales[1], 7 if dtype == "int8" else 0)),
+        [x.astype(np.int32).reshape(1, 256)],
+    )
+
+
 def test_beyond_int32_saturates() -> None:
     """The reference is undefined here, so this is our own word; NaN gives the zero point, within the clamp."""
     x = np.array([[np.inf, -np.inf, 1e30, -1e30, np.nan]], np.float32)
