@@ -64,7 +64,7 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
     weights = layer.weight.reshape(layer.channels, -1)
-    stream = pack(weights, layer.bias, plan.requant, tile.window, channels=CHANNELS)
+    stream = pack(weights, tile.window, lambda c: plan.requant.pack(layer.bias, range(c, c + CHANNELS)), channels=CHANNELS)
     kernel = _Pairs(b, io, plan, params=region(io.constant("params", stream, "int8", align=8)))
     kernel.pairs(rows)
     kind = "_direct" * (plan.direct is not None)

@@ -71,6 +71,13 @@ class RequantForm:
         lines += [f"vldrb.s32 q4, [{stream}], #{8 if self.left else 4}", *_both(self.multiply, "q3")]
         return [*lines, *self.shift(("q0", "q1"), "q2", "q4"), *self.narrow]
 
+    def vector(self, stream: str, q: str) -> list[str]:
+        """One vector of accumulators to 32-bit results, its own numbers read from register `stream` on."""
+        lines = [f"vldrw.u32 q2, [{stream}], #16", f"vldrw.u32 q3, [{stream}], #16", f"vadd.i32 {q}, {q}, q2"]
+        lines += [f"vldrb.s32 q2, [{stream}, #4]", f"vshl.s32 {q}, {q}, q2"] if self.left else []
+        lines += [f"vldrb.s32 q4, [{stream}], #{8 if self.left else 4}", f"{self.multiply} {q}, {q}, q3"]
+        return [*lines, *self.shift((q,), "q2", "q4")]
+
     @property
     def multiply(self) -> str:
         return "vqrdmulh.s32" if self.rounding == "double" else "vqdmulh.s32"
@@ -119,19 +126,15 @@ class VectorRequant:
     right: Array
     left: Array
 
-    def pack(self, bias: Array, first: int, count: int) -> Array:
-        """The numbers of `count` channels as int8: biases, multipliers, shifts, perhaps those to the left; 0 behind the last."""
+    def pack(self, bias: Array, channels: Sequence[int]) -> Array:
+        """The numbers of `channels` as bytes: biases, multipliers, shifts, perhaps those to the left, 0 for no channel."""
 
         def piece(values: Array, dtype: str) -> Array:
-            part = values[first : first + count].astype(dtype)
-            return np.pad(part, (0, count - part.size)).view(np.int8)
+            known = [int(values[c]) if c < values.size else 0 for c in channels]
+            return np.array(known, np.int64).astype(dtype).view(np.int8)
 
         parts = [piece(bias, "<i4"), piece(self.multiplier, "<i4"), piece(self.right, "<i1")]
         return np.concatenate([*parts, *([piece(self.left, "<i1")] if self.form.left else [])])
-
-    def numbers(self, params: Buffer, start: Expr, j: int, *, count: int) -> tuple[Expr, Expr, Expr]:
-        """Bias, multiplier and shift of channel j of `count` whose numbers `pack` put at byte `start` (a multiple of four)."""
-        return channel_numbers(self.form, params, start, j, count=count)
 
 
 def channel_numbers(form: RequantForm, params: Buffer, start: Expr, j: int, *, count: int) -> tuple[Expr, Expr, Expr]:

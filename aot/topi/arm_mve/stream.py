@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from aot.ir.op import Array
-from aot.topi.arm_mve.requant import RequantForm, VectorRequant
+from aot.topi.arm_mve.requant import RequantForm
 
 VECTOR = 16
 """Bytes of a vector."""
@@ -45,10 +46,14 @@ def block_bytes(window: Window, form: RequantForm, channels: int) -> int:
     return channels * (window.size + form.field_bytes)
 
 
-def pack(weights: Array, bias: Array, requant: VectorRequant, window: Window, *, channels: int) -> Array:
+Numbers = Callable[[int], Array]
+"""first channel of a block -> the bytes of its numbers"""
+
+
+def pack(weights: Array, window: Window, numbers: Numbers, *, channels: int) -> Array:
     """The stream as int8: by blocks of `channels`, of each vector of the window the weights of one channel after the other.
 
-    `weights` are [O, K], K in the order of the window.  The bias, multipliers and shifts of the block follow.
+    `weights` are [O, K], K in the order of the window.  The `numbers` of the block follow.
     """
     count = weights.shape[0]
     padded = np.pad(weights, ((0, -count % channels), (0, 0))).astype(np.int8)
@@ -60,5 +65,5 @@ def pack(weights: Array, bias: Array, requant: VectorRequant, window: Window, *,
             for size in window.pieces:
                 parts.append(np.ascontiguousarray(block[:, row, at : at + size]).reshape(-1))
                 at += size
-        parts.append(requant.pack(bias, first, channels))
+        parts.append(numbers(first))
     return np.concatenate(parts)

@@ -1,0 +1,1 @@
+"""Depthwise convolution by VMLADAV: the taps of an output lie side by side."""

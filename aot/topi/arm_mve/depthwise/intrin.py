@@ -1,0 +1,277 @@
+"""Lines of a depthwise convolution, and their data taken apart by channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from aot.tir.buffer import UNKNOWN_EXTENT
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import cast
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.arm_dsp.depthwise.intrin import add_immediate
+from aot.topi.arm_mve.depthwise.plan import LANES, Lines
+from aot.topi.arm_mve.stream import VECTOR
+from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
+
+_NEAR = 127
+_TOGETHER = 3
+"""Taps across whose data are taken apart in one loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Taking apart: `taps` across from data `tap_step` bytes apart, of `count` positions `step` bytes apart and `lanes` channels.
+
+    In the result taps are one byte apart, positions `across` bytes, channels `pitch`.
+    """
+
+    taps: int
+    tap_step: int
+    count: int
+    step: int
+    lanes: int
+    across: int
+    pitch: int
+
+
+@cache
+def take_apart(part: Part) -> TensorIntrin:
+    """to[l * pitch + i * across + r] = data[r * tap_step + i * step + l] for l < lanes, i < count, r < taps.
+
+    Operands: data, to int8, apart from each other.
+    """
+    b = IRBuilder(f"take_apart_{part.taps}x{part.count}x{part.lanes}")
+    data = b.input("data", (UNKNOWN_EXTENT,), "int8")
+    to = b.output("to", (UNKNOWN_EXTENT,), "int8")
+    with b.for_("r", part.taps) as r, b.for_("i", part.count) as i, b.for_("l", part.lanes) as lane:
+        b.store(to, lane * part.pitch + i * part.across + r, data[r * part.tap_step + i * part.step + lane])
+    return TensorIntrin(f"arm_mve.{b.name}", b.finish(), lambda ops: _emit_apart(ops, part), requires="mve")
+
+
+def _emit_apart(operands: Mapping[str, COperand], part: Part) -> BlockText:
+    return AsmBlock(
+        [
+            f'register const void *aot_s __asm("r1") = {operands["data"].pointer};',
+            f'register void *aot_d __asm("r4") = {operands["to"].pointer};',
+        ],
+        apart_text(part),
+        outs=['"+r"(aot_s)', '"+r"(aot_d)'],
+        clobbers=["r0", "r2", "r3", "r5", "r6", "r8", "lr", "q0", "q1", "q2"],
+    ).emit()
+
+
+def apart_text(part: Part) -> list[str | Repeat]:
+    """r1 to r3 read, r4 to r6 write; q2 the offsets of the channels, q1 those of a position."""
+    lines: list[str | Repeat] = ["mov r0, #0", "vidup.u16 q2, r0, #1", f"movw r0, #{part.pitch}", "vmul.i16 q2, q2, r0"]
+    lines += [f"mov r0, #{part.lanes}", "vctp.16 r0"] if part.lanes < LANES else []
+    lines.append(f"mov r8, #{part.across}")
+    for first in range(0, part.taps, _TOGETHER):
+        count = min(_TOGETHER, part.taps - first)
+        last = first + count == part.taps
+        lines += _taps(part, count, last=last)
+    return lines
+
+
+def _taps(part: Part, taps: int, *, last: bool) -> list[str | Repeat]:
+    """So many taps of all positions; the pointers end at the next taps where these are not the `last`."""
+    lines: list[str | Repeat] = ["vmov q1, q2"]
+    for r in range(1, taps):
+        lines += [*far("r0", f"r{1 + r}", f"r{r}", part.tap_step), f"add r{4 + r}, r{3 + r}, #1"]
+    near = part.step <= _NEAR
+    masked = part.lanes < LANES
+    step: list[str | Repeat] = []
+    for r in range(taps):
+        place = f"[r{1 + r}], #{part.step}" if near and part.step else f"[r{1 + r}]"
+        step += ["vpstt", f"vldrbt.u16 q0, {place}"] if masked else [f"vldrb.u16 q0, {place}"]
+        step.append(f"vstrb{'t' * masked}.16 q0, [r{4 + r}, q1]")
+        step += [] if near else far("r0", f"r{1 + r}", f"r{1 + r}", part.step)
+    step.append("vadd.i16 q1, q1, r8")
+    unroll = min(4, part.count)
+    turns, rest = divmod(part.count, unroll)
+    if turns > 1:
+        lines += [f"movw lr, #{turns}", "dls lr, lr", "1:", Repeat(unroll, step), "le lr, 1b", Repeat(rest, step)]
+    else:
+        lines.append(Repeat(part.count, step))
+    if not last:
+        lines += far("r0", "r1", f"r{taps}", part.tap_step - part.count * part.step)
+        lines.append(f"add r4, r{3 + taps}, #1")
+    return lines
+
+
+def far(spare: str, register: str, base: str, value: int) -> list[str]:
+    """register = base + value, any constant."""
+    if abs(value) < 4096:
+        return [f"{'addw' if value >= 0 else 'subw'} {register}, {base}, #{abs(value)}"]
+    load = [f"movw {spare}, #{abs(value) & 0xFFFF}"] + ([f"movt {spare}, #{abs(value) >> 16}"] if abs(value) > 0xFFFF else [])
+    return [*load, f"{'add' if value >= 0 else 'sub'} {register}, {base}, {spare}"]
+
+
+def apart_instructions(part: Part) -> int:
+    """Executed by one block."""
+    total = count_instructions(apart_text(part)) + 2
+    for first in range(0, part.taps, _TOGETHER):
+        taps = min(_TOGETHER, part.taps - first)
+        each = taps * (2 + (part.lanes < LANES) + (len(far("r0", "r1", "r1", part.step)) if part.step > _NEAR else 0)) + 1
+        turns = part.count // min(4, part.count) if part.count else 0
+        total += (turns - 1) * (4 * each + 1) if turns > 1 else 0
+    return total
+
+
+@cache
+def convolve(lines: Lines, channels: int) -> TensorIntrin:
+    """`band` lines of outputs of so many channels; the meaning is the sum of the taps, requantised.
+
+    Operands: taps int8, as `take_apart` leaves them; params int8 (aligned to 4 bytes), a record a channel; out int8, the first
+    output of the first channel.
+    """
+    b = IRBuilder(f"convolve_{lines.across.taps}x{lines.along.taps}_s{lines.along.stride}")
+    taps = b.input("taps", (UNKNOWN_EXTENT,), "int8")
+    params = b.input("params", (UNKNOWN_EXTENT,), "int8", align=4)
+    out = b.output("out", (UNKNOWN_EXTENT,), "int8")
+    lead = (lines.shared - 1) * lines.shift
+    with b.for_("c", channels) as c, b.for_("y", lines.band) as y, b.for_("i", lines.along.out) as i:
+        acc = b.local("acc", (1,), "int32", init=0)
+        start = b.let("start", c * lines.pitch + y * lines.line + i * lines.shift)
+        weights = b.let("weights", c * lines.record + lead)
+        with b.for_("k", lines.taps) as k:
+            product = cast("int32", taps[start + k]) * cast("int32", params.load("int8", weights + k))
+            b.store(acc, 0, acc[0] + product)
+        fields = b.let("fields", (c * lines.record + lines.weights) // 4)
+        numbers = tuple(params.load("int32", fields + n) for n in range(3))
+        result = lines.form.meaning(b, acc[0], (numbers[0], numbers[1], numbers[2]))
+        b.store(out, c + y * lines.across.out_step + i * lines.along.out_step, result)
+    return TensorIntrin(f"arm_mve.{b.name}", b.finish(), lambda ops: _emit_convolve(ops, lines, channels), requires="mve")
+
+
+def _emit_convolve(operands: Mapping[str, COperand], lines: Lines, channels: int) -> BlockText:
+    loop = channels > 1
+    start = operands["params"].pointer
+    return AsmBlock(
+        [
+            *([f"const void *const aot_end = (const uint8_t *){start} + {channels * lines.record};"] if loop else []),
+            f'register const void *aot_x __asm("r1") = {operands["taps"].pointer};',
+            f'register const void *aot_p __asm("r8") = {start};',
+            f'register void *aot_o __asm("r12") = {operands["out"].pointer};',
+        ],
+        convolve_text(lines, loop=loop),
+        outs=['"+r"(aot_x)', '"+r"(aot_p)', '"+r"(aot_o)'],
+        ins=['[end] "m"(aot_end)'] if loop else [],
+        clobbers=["r0", "r2", "r3", "r4", "r5", "r6", "r7", "r9", "r10", "r11", "lr", *(f"q{i}" for i in range(8))],
+    ).emit()
+
+
+_ORDER = [0, 4, 1, 5, 2, 6, 3, 7]
+"""The output in each 16-bit lane of two vectors of four that VQMOVNB and VQMOVNT have joined."""
+
+
+def convolve_text(lines: Lines, *, loop: bool) -> list[str | Repeat]:
+    """q0 data, q1 to q4 weights, q5 the places of eight outputs, q6 and q7 accumulators.
+
+    r1 taps, r3 outputs, r5 bias, r7 multiplier, r9 shift, r8 stream, r10 lines, r11 zero point, r12 the channel's outputs.
+    """
+    rest = lines.along.out % LANES
+    text: list[str | Repeat] = ["mov r0, #0", "vidup.u16 q5, r0, #1", "vshr.u16 q6, q5, #1", "vmov.i16 q7, #1"]
+    text += ["vand q5, q5, q7", "vshl.i16 q5, q5, #2", "vadd.i16 q5, q5, q6"]
+    text += [f"movw r0, #{lines.along.out_step}", "vmul.i16 q5, q5, r0"]
+    zero_point = lines.form.zero_point
+    if zero_point:
+        text.append(f"mvn r11, #{-1 - zero_point}" if zero_point < 0 else f"mov r11, #{zero_point}")
+    if rest:
+        mask = sum(3 << (2 * lane) for lane, output in enumerate(_ORDER) if output < rest)
+        text += [f"movw r0, #{mask}", "vmsr p0, r0"]
+    many = lines.band > 1
+    body: list[str | Repeat] = [*_load_channel(lines), "mov r3, r12", *([f"movw r10, #{lines.band}", "3:"] * many)]
+    body += [*_line(lines), *(["subs r10, r10, #1", "bne.w 3b"] * many)]
+    if not loop:
+        return [*text, *body]
+    return [*text, "1:", *body, "ldr r0, %[end]", "add r12, r12, #1", "cmp r8, r0", "bne.w 1b"]
+
+
+def _load_channel(lines: Lines) -> list[str]:
+    loads = []
+    if lines.vectors > 1:
+        loads = [f"vldrb.u8 q{1 + v}, [r8, #{VECTOR * v}]" for v in range(lines.vectors)]
+    else:
+        loads = [f"vldrb.u8 q{1 + n}, [r8, #{(lines.shared - 1 - n) * lines.shift}]" for n in range(lines.shared)]
+    at = lines.weights
+    return [*loads, f"ldrd r5, r7, [r8, #{at}]", f"ldr r9, [r8, #{at + 8}]", *add_immediate("r8", lines.record)]
+
+
+def _line(lines: Lines) -> list[str | Repeat]:
+    """A line of one channel; the pointers end at the next one."""
+    whole, rest = divmod(lines.along.out, LANES)
+    moved = LANES * lines.along.out_step
+    text: list[str | Repeat] = []
+    eight = [*_eight(lines, LANES), *far("r0", "r3", "r3", moved)]
+    if whole > 1:
+        text += [f"movw lr, #{whole}", "dls lr, lr", "2:", *eight, "le lr, 2b"]
+    elif whole:
+        text += eight
+    text += _eight(lines, rest) if rest else []
+    left = lines.line - lines.along.out * lines.shift
+    text += far("r0", "r1", "r1", left) if left else []
+    return [*text, *far("r0", "r3", "r3", lines.across.out_step - whole * moved)]
+
+
+def _eight(lines: Lines, count: int) -> list[str]:
+    """Up to eight outputs."""
+    text: list[str] = []
+    for first in range(0, count, 4):
+        outputs = min(4, count - first)
+        text += _sums(lines, first, outputs, total=count)
+        q = f"q{6 + first // 4}"
+        text += [f"vmov {q}[2], {q}[0], r0, r4"] + ([f"vmov {q}[3], {q}[1], r2, r6"] if outputs > 1 else [])
+    return text + _results(lines, count)
+
+
+def _sums(lines: Lines, before: int, outputs: int, *, total: int) -> list[str]:
+    """Outputs from `before` on to r0, r2, r4, r6; one load serves up to `shared` of the `total` that are stored together."""
+    text: list[str] = []
+    for j in range(outputs):
+        acc, number = f"r{2 * j}", before + j
+        if lines.vectors > 1:
+            text += [f"vldrb.u8 q0, [r1], #{lines.shift}", f"vmladav.s8 {acc}, q0, q1"]
+            for v in range(1, lines.vectors):
+                text += [f"vldrb.u8 q0, [r1, #{VECTOR * v - lines.shift}]", f"vmladava.s8 {acc}, q0, q{1 + v}"]
+            continue
+        place = number % lines.shared
+        if place == 0:
+            text.append(f"vldrb.u8 q0, [r1], #{min(lines.shared, total - number) * lines.shift}")
+        text.append(f"vmladav.s8 {acc}, q0, q{1 + place}")
+    return text
+
+
+def _results(lines: Lines, count: int) -> list[str]:
+    """q6 and q7 requantised and stored."""
+    form = lines.form
+    vectors = ["q6", "q7"][: 1 + (count > 4)]
+    text = [f"vadd.i32 {q}, {q}, r5" for q in vectors] + [f"{form.multiply} {q}, {q}, r7" for q in vectors]
+    for q in vectors if form.ties else ():
+        text += [f"vshr.s32 q0, {q}, #31", f"vadd.i32 {q}, {q}, q0"]
+    text += [f"vrshl.s32 {q}, r9" for q in vectors] + ["vqmovnb.s32 q6, q6"] + ["vqmovnt.s32 q6, q7"] * (count > 4)
+    text += ["vqadd.s16 q6, q6, r11"] * bool(form.zero_point) + ["vqmovnb.s16 q6, q6"]
+    for bound, op, usual in ((form.lo, "vmax", -128), (form.hi, "vmin", 127)):
+        if bound != usual:
+            text += [f"mvn r0, #{-1 - bound}" if bound < 0 else f"mov r0, #{bound}", "vdup.8 q0, r0", f"{op}.s8 q6, q6, q0"]
+    return text + (["vstrb.16 q6, [r3, q5]"] if count == LANES else ["vpst", "vstrbt.16 q6, [r3, q5]"])
+
+
+def convolve_instructions(lines: Lines, channels: int) -> int:
+    """Executed by one block."""
+    line = count_instructions(_line(lines))
+    whole = lines.along.out // LANES
+    line += (
+        (whole - 1) * (len(_eight(lines, LANES)) + len(far("r0", "r3", "r3", LANES * lines.along.out_step)) + 1)
+        if whole > 1
+        else 0
+    )
+    band = lines.band * (line + 2 * (lines.band > 1)) + (lines.band > 1)
+    head = count_instructions(convolve_text(lines, loop=False)) - count_instructions(_load_channel(lines))
+    head -= 1 + count_instructions(_line(lines)) + 3 * (lines.band > 1)
+    return head + channels * (band + len(_load_channel(lines)) + 1 + 4 * (channels > 1)) + 6
+
+
+def code_bytes(lines: Lines, part: Part) -> int:
+    return 4 * (count_instructions(convolve_text(lines, loop=True)) + count_instructions(apart_text(part)))
