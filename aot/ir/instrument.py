@@ -172,6 +172,8 @@ def random_inputs(types: Sequence[TensorType], *, seed: int = 0) -> list[Array]:
 
 def _random(rng: np.random.Generator, wanted: TensorType) -> Array:
     dtype = numpy_dtype(wanted.dtype)
+    if wanted.dtype == "complex64":
+        return rng.standard_normal((*wanted.shape, 2)).astype(np.float32).view(dtype).reshape(wanted.shape)
     if is_float(wanted.dtype):
         return rng.standard_normal(wanted.shape).astype(dtype)
     low, high = int_range(wanted.dtype)

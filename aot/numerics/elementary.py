@@ -119,5 +119,8 @@ def _two(name: str, meaning: Callable[[Array, Array], Array], header: str) -> In
     return Intrin(name, ("float32", "float32"), "float32", f"{name}({{0}}, {{1}})", py, header=header)
 
 
+SQRT_DOUBLE = Intrin("sqrt", ("float64",), "float64", "sqrt({0})", lambda x: _guarded(math.sqrt, x), header="aot/libm.h")
+LOG_DOUBLE = Intrin("log", ("float64",), "float64", "log({0})", lambda x: _guarded(math.log, x), header="aot/libm.h")
+
 POW = _two("aot_powf", powf, "aot/math.h")
 ATAN2 = _two("aot_atan2f", atan2f, "aot/math_float.h")

@@ -19,9 +19,6 @@ _RANDOM = "Its results are random by definition, so nothing can be verified. Pas
 _STABLEHLO = (
     "StableHLO operators stand in files for other runtimes. Convert the model again for TensorFlow Lite's builtin operators."
 )
-_FREQUENCY = (
-    "Needed: complex numbers (as pairs of float32) and an FFT kernel. Until then compute the spectrum in C, before the model."
-)
 _TABLE = {
     _STATE: "LSTM RNN UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN BIDIRECTIONAL_SEQUENCE_LSTM"
     " BIDIRECTIONAL_SEQUENCE_RNN",
@@ -29,7 +26,6 @@ _TABLE = {
     _SHAPE: "WHERE UNIQUE SEGMENT_SUM NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5",
     _STRINGS: "HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_LOOKUP HASHTABLE_SIZE LSH_PROJECTION SKIP_GRAM",
     _RANDOM: "RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR",
-    _FREQUENCY: "RFFT2D REAL IMAG COMPLEX_ABS",
     "Needed: three-dimensional windows in the convolution's loop nest. Rank-5 images are rare on such devices; a sequence of\n"
     "CONV_2D over the frames says the same.": "CONV_3D CONV_3D_TRANSPOSE",
     "Needed: one file in aot/op with its meaning. Convert without sparsity.": (

@@ -20,6 +20,7 @@ _NUMPY = {
     "float16": np.dtype(np.float16),
     "float32": np.dtype(np.float32),
     "float64": np.dtype(np.float64),
+    "complex64": np.dtype(np.complex64),
 }
 
 _C = {
@@ -34,6 +35,7 @@ _C = {
     "uint64": "uint64_t",
     "float32": "float",
     "float64": "double",
+    "complex64": "float",
 }
 
 
@@ -52,8 +54,13 @@ def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
     return _NUMPY[dtype]
 
 
+def stored(shape: tuple[int, ...], dtype: str) -> tuple[tuple[int, ...], str]:
+    """Shape and type of the numbers that memory holds of a tensor: a complex number is a pair of float32, real part first."""
+    return ((*shape, 2), "float32") if dtype == "complex64" else (shape, dtype)
+
+
 def ctype(dtype: str) -> str:
-    """The C99 type of one element."""
+    """The C99 type of one element; of a complex one, of each of its two parts."""
     return _C[dtype]
 
 

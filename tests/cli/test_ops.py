@@ -15,7 +15,7 @@ from aot.frontend.tflite import check_model, from_tflite
 from aot.op._missing import needs_of
 from aot.op.convert import CONVERTERS, SUPPORT
 from aot.relay.expr import Call, post_order
-from tests.op._forms import DTYPES, FORMS, LAYERS, OTHER_FORMS
+from tests.op._forms import COMPLEX, DTYPES, FORMS, LAYERS, OTHER_FORMS
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 HELPERS = {"reshape", "clip", "relu", "nn.bias_add", "qnn.requantize", "qnn.requantize8"}
@@ -67,6 +67,7 @@ def test_types_are_those_that_are_accepted() -> None:
     for name in (*FORMS, *LAYERS):
         types = pairs if name in LAYERS else of_weights if name in ("DENSIFY", "DEQUANTIZE") else DTYPES
         types = (*types[:-1], "uint64", types[-1]) if name.startswith("CUSTOM:") else types
+        types = (*types, "complex64") if name in COMPLEX else types
         models = {t: FORMS[name](t) if name in FORMS else LAYERS[name](*t.split("*")) for t in types}
         accepted = [t for t, model in models.items() if not check_model(model)]
         assert tuple(accepted) == SUPPORT[name].types, name

@@ -152,6 +152,9 @@ def random_sets(func: Function, *, seed: int = 0, count: int = 4) -> list[list[A
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, *, extreme: bool) -> Array:
     if dtype == "float32":
         return np.asarray(rng.normal(size=shape) * (100 if extreme else 3), np.float32)
+    if dtype == "complex64":
+        parts = random_array(rng, (*shape, 2), "float32", extreme=extreme)
+        return np.ascontiguousarray(parts).view(np.complex64).reshape(shape)
     if dtype == "bool":
         return np.asarray(rng.random(shape) < (0.9 if extreme else 0.5))
     limits = np.iinfo(dtype)

@@ -14,6 +14,8 @@ from tests.op._svdf_models import Svdf, svdf_model
 from tests.op.signal._models import FORMS as SIGNAL_FORMS
 
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32")
+COMPLEX = ("COMPLEX_ABS", "REAL", "IMAG", "RESHAPE", "EXPAND_DIMS", "SQUEEZE")
+"""Operators that take complex64."""
 Form = Callable[[str], bytes]
 SHAPE = (2, 4)
 IMAGE = (1, 4, 4, 4)
@@ -205,6 +207,10 @@ FORMS: dict[str, Form] = {
     "TRANSPOSE": move("TRANSPOSE", SHAPE, (4, 2), operands=[const([1, 0])]),
     "UNPACK": move("UNPACK", SHAPE, (4,), (4,), num=2, axis=0),
     "ZEROS_LIKE": move("ZEROS_LIKE", SHAPE, SHAPE),
+    "COMPLEX_ABS": lambda d: one_op("COMPLEX_ABS", [Spec(SHAPE, d)], [Spec(SHAPE, "float32")]),
+    "REAL": lambda d: one_op("REAL", [Spec(SHAPE, d)], [Spec(SHAPE, "float32")]),
+    "IMAG": lambda d: one_op("IMAG", [Spec(SHAPE, d)], [Spec(SHAPE, "float32")]),
+    "RFFT2D": lambda d: one_op("RFFT2D", [Spec(SHAPE, d), const([1, 4])], [Spec((1, 3), "complex64")]),
     **SIGNAL_FORMS,
 }
 """Operators of one data type; STABLEHLO_COMPOSITE and the custom one are left out."""

@@ -60,7 +60,7 @@ class LoweredOutput:
         buffers: dict[str, Array] = {a.name: a.data for a in self.arrays}
         given = [np.ascontiguousarray(array) for array in inputs]
         buffers |= {b.name: a for b, a in zip(main.inputs, given, strict=True)}
-        outputs = [np.empty(b.shape, numpy_dtype(b.dtype)) for b in main.outputs]
+        outputs = [np.empty(t.type.shape, numpy_dtype(t.type.dtype)) for t in self.lowered.outputs]
         buffers |= {b.name: o for b, o in zip(main.outputs, outputs, strict=True)}
         buffers |= {b.name: self.initial_state() if state is None else state for b in main.state}
         feeding = self.main.feeding

@@ -11,7 +11,7 @@ from aot.executor.lowered import LoweredModule
 from aot.executor.plan.state_plan import STATE_ALIGN
 from aot.executor.plan.storage_info import StorageInfo
 from aot.executor.plan.storage_map import StorageMap
-from aot.support.dtype import itemsize
+from aot.support.dtype import itemsize, stored
 from aot.target.source_module import Param
 from aot.tir.buffer import Buffer
 from aot.tir.builtin import COPY, MOVE
@@ -71,8 +71,8 @@ def aot_lower_main(
     """
     buffers = MainBuffers(
         Buffer("workspace", (layout.plan.size,), "uint8", "arena", 16),
-        tuple(Buffer(f"input_{i}", t.type.shape, t.type.dtype) for i, t in enumerate(lowered.inputs)),
-        tuple(Buffer(f"output_{i}", t.type.shape, t.type.dtype) for i, t in enumerate(lowered.outputs)),
+        tuple(Buffer(f"input_{i}", *stored(t.type.shape, t.type.dtype)) for i, t in enumerate(lowered.inputs)),
+        tuple(Buffer(f"output_{i}", *stored(t.type.shape, t.type.dtype)) for i, t in enumerate(lowered.outputs)),
         tuple(Buffer(a.name, (a.data.size,), a.dtype, "const", a.align) for a in arrays),
         Buffer("state", (layout.state_size,), "uint8", "state", STATE_ALIGN) if lowered.states else None,
     )

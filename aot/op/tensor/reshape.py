@@ -58,9 +58,9 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ReshapeAttrs, out_ty
     return compute(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("RESHAPE", EVERY, "reshape")
-@from_tflite("EXPAND_DIMS", EVERY, "reshape")
-@from_tflite("SQUEEZE", EVERY, "reshape")
+@from_tflite("RESHAPE", f"{EVERY} complex64", "reshape")
+@from_tflite("EXPAND_DIMS", f"{EVERY} complex64", "reshape")
+@from_tflite("SQUEEZE", f"{EVERY} complex64", "reshape")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """reshape to dimensions that follow from the operand and from constants."""
     shape = _NEW_SHAPES[op.opcode](ctx, op, ctx.input_type(op, 0).shape)

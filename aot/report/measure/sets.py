@@ -41,6 +41,8 @@ def _byte_ramp(count: int) -> Array:
 
 
 def _first(dtype: str, count: int) -> Array:
+    if dtype == "complex64":
+        return _first("float32", 2 * count).view(np.complex64)
     ramp = _byte_ramp(count)
     if is_float(dtype):
         return (ramp.astype(np.float32) / np.float32(128)).astype(numpy_dtype(dtype))
@@ -52,6 +54,8 @@ def _first(dtype: str, count: int) -> Array:
 
 
 def _random(dtype: str, count: int, *, seed: int) -> Array:
+    if dtype == "complex64":
+        return _random("float32", 2 * count, seed=seed).view(np.complex64)
     rng = np.random.default_rng(seed)
     if is_float(dtype):
         return rng.standard_normal(count).astype(numpy_dtype(dtype))
@@ -158,7 +162,8 @@ def lossless(array: Array, info: TensorInfo, what: str) -> Array:
     dtype = numpy_dtype(info["dtype"])
     if array.dtype == dtype:
         return array
-    if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and dtype.kind != "f"):
+    kinds = "biufc" if dtype.kind == "c" else "biuf"
+    if array.dtype.kind not in kinds or (array.dtype.kind == "f" and dtype.kind not in "fc"):
         wanted = f"the model has {info['dtype']}{list(info['shape'])}"
         raise UsageError(Problem("E5012", f"{what} is {array.dtype}{list(array.shape)}, {wanted}"))
     with np.errstate(all="ignore"):

@@ -65,6 +65,8 @@ def plan_movement(group: Group) -> Movement | None:
     """The movement that a group is, or None."""
     if not isinstance(group.result.type, TensorType) or group.result.type.size == 0:
         return None
+    if group.result.type.dtype == "complex64":
+        return None  # elements here are one number each
     if not any(_is_movement(e) for e in post_order(group.result)):
         return None
     core, epilogue = _peel(group.result)

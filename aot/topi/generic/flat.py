@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.relay.expr import Constant, tensor_type
+from aot.support.dtype import numpy_dtype, stored
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
@@ -38,15 +40,20 @@ class FlatKernel:
 def flat_kernel(group: Group, name: str) -> FlatKernel:
     """Declare the buffers of a group that is one call."""
     b = IRBuilder(name)
-    buffers = {id(v): b.input("data", (v.type.size,), v.type.dtype) for v in group.params}
-    out = tensor_type(group.result)
-    result = b.output("out", (out.size,), out.dtype)
+    buffers = {id(v): b.input("data", *_flat(v.type)) for v in group.params}
+    result = b.output("out", *_flat(tensor_type(group.result)))
     constants: dict[str, Array] = {}
     for arg in group.anchor.args:
         if isinstance(arg, Constant) and id(arg) not in buffers:
-            buffer = buffers[id(arg)] = b.const("table", (arg.type.size,), arg.type.dtype)
-            constants[buffer.name] = arg.data.reshape(-1)
+            buffer = buffers[id(arg)] = b.const("table", *_flat(arg.type))
+            constants[buffer.name] = arg.data.reshape(-1).view(numpy_dtype(buffer.dtype))
     return FlatKernel(b, tuple(buffers[id(a)] for a in group.anchor.args), result, constants, group)
+
+
+def _flat(type_: TensorType) -> tuple[tuple[int], str]:
+    """Numbers of a tensor, a complex one being two, and their type."""
+    shape, dtype = stored(type_.shape, type_.dtype)
+    return (prod(shape),), dtype
 
 
 def accepts_alone(group: Group, _target: Target) -> bool:

@@ -17,7 +17,9 @@ from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 def accepts(group: Group, _target: Target) -> bool:
     calls = [e for e in post_order(group.result) if isinstance(e, Call)]
-    return isinstance(group.result.type, TensorType) and all(isinstance(c.op, Op) and c.op.name in F_TE for c in calls)
+    if not isinstance(group.result.type, TensorType) or any(v.type.dtype == "complex64" for v in group.params):
+        return False  # an element of a tensor expression is one number
+    return all(isinstance(c.op, Op) and c.op.name in F_TE for c in calls)
 
 
 def lower(group: Group, _target: Target, name: str) -> Lowered:

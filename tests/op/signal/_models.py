@@ -109,5 +109,17 @@ FORMS: dict[str, Callable[[str], bytes]] = {
     "CUSTOM:SignalFilterBankLog": _kind(
         "SignalFilterBankLog", [_ROW], [Spec((8,), "int16")], output_scale=1600, input_correction_bits=3
     ),
+    "CUSTOM:AudioSpectrogram": _kind(
+        "AudioSpectrogram", [Spec((8, 1))], [Spec((1, 3, 3), "float32")], window_size=4, stride=2, magnitude_squared=True
+    ),
+    "CUSTOM:Mfcc": _kind(
+        "Mfcc",
+        [Spec((1, 2, 9)), Spec((1,), "int32", None, np.array([8000], np.int32))],
+        [Spec((1, 2, 3), "float32")],
+        lower_frequency_limit=20,
+        upper_frequency_limit=4000,
+        filterbank_channel_count=5,
+        dct_coefficient_count=3,
+    ),
 }
 """As tests/op/_forms.py has them."""
