@@ -153,6 +153,10 @@ def check_lowered(lowered: LoweredModule) -> None:
 def _faults(lowered: LoweredModule) -> Iterator[str]:
     known = {*lowered.inputs, *lowered.values, *(s.old for s in lowered.states)}
     filled: dict[TensorRef, int] = {}  # bytes that layers have written of a tensor of which they write parts
+    for state in lowered.states:
+        root = lowered.root(state.old)
+        if root is not state.old:
+            filled[root] = filled.get(root, 0) + state.old.type.nbytes
     for i, call in enumerate(lowered.calls):
         where = f"layer {i} ({call.func})"
         for tensor in call.inputs:

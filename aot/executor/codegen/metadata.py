@@ -106,10 +106,17 @@ def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
             "size": layout.state_size,
             "align": STATE_ALIGN,
             "bytes_written": sum(s.old.type.nbytes for s in lowered.states if s.new is not s.old),
-            "bytes_moved": sum(back.size for back in layout.write_backs),
+            "bytes_moved": sum(back.size for back in layout.write_backs) + _copied(lowered),
             "tensors": rows,
         },
     }
+
+
+def _copied(lowered: LoweredModule) -> int:
+    """Bytes of persistent tensors that layers do nothing but copy."""
+    roots = {lowered.root(s.old) for s in lowered.states}
+    moves = ((call, move) for call in lowered.calls for move in lowered.kernel(call).attrs.moves)
+    return sum(move.size for call, move in moves if lowered.root(call.inputs[move.operand]) in roots)
 
 
 def _constant_pools(lowered: LoweredModule, arrays: Sequence[Param]) -> list[dict[str, Any]]:

@@ -33,11 +33,12 @@ def with_aliases(lowered: LoweredModule, *, slices: bool = True, parts: bool = T
         if alias is None and parts and len(moves) > 1:
             alias = _parts(lowered, call, moves)
         if alias is not None:
-            lowered = _without(lowered, call, alias)
+            lowered = without_call(lowered, call, alias)
     return lowered
 
 
-def _without(lowered: LoweredModule, call: CallLowered, alias: Alias) -> LoweredModule:
+def without_call(lowered: LoweredModule, call: CallLowered, alias: Alias) -> LoweredModule:
+    """The module without a call whose work the views of `alias` do."""
     return replace(
         lowered.with_calls([c for c in lowered.calls if c is not call]),
         views={**lowered.views, **{t: root for t, (root, _) in alias.items()}},
@@ -48,10 +49,10 @@ def _without(lowered: LoweredModule, call: CallLowered, alias: Alias) -> Lowered
 def _slice(lowered: LoweredModule, call: CallLowered, move: Move) -> Alias | None:
     """The result as a view of the operand; a result of the model stays a tensor of its own."""
     (result,) = call.outputs
-    if move.size != result.type.nbytes or _is_output(lowered, result):
+    if move.size != result.type.nbytes or is_output(lowered, result):
         return None
     _, start = lowered.place_in_root(call.inputs[move.operand])
-    return {result: (call.inputs[move.operand], move.source)} if _fits(lowered, result, start + move.source) else None
+    return {result: (call.inputs[move.operand], move.source)} if fits_offset(lowered, result, start + move.source) else None
 
 
 def _parts(lowered: LoweredModule, call: CallLowered, moves: Sequence[Move]) -> Alias | None:
@@ -59,24 +60,26 @@ def _parts(lowered: LoweredModule, call: CallLowered, moves: Sequence[Move]) -> 
     (result,) = call.outputs
     alias: Alias = {}
     made = {t for c in lowered.calls for t in c.outputs} | {lowered.root(t) for c in lowered.calls for t in c.outputs}
+    made -= {lowered.root(s.old) for s in lowered.states}  # has a place of its own
     end = 0
     for move in moves:
         root, start = lowered.place_in_root(call.inputs[move.operand])
         whole = start == 0 and move.source == 0 and move.size == root.type.nbytes
         if not whole or root not in made or root in alias or move.target != end:
             return None
-        if _is_output(lowered, root) or not _fits(lowered, root, move.target):
+        if is_output(lowered, root) or not fits_offset(lowered, root, move.target):
             return None
         alias[root] = (result, move.target)
         end += move.size
     return alias if end == result.type.nbytes else None
 
 
-def _is_output(lowered: LoweredModule, root: TensorRef) -> bool:
+def is_output(lowered: LoweredModule, root: TensorRef) -> bool:
+    """Whether the model returns the tensor."""
     return any(lowered.root(t) is root for t in lowered.outputs)
 
 
-def _fits(lowered: LoweredModule, tensor: TensorRef, offset: int) -> bool:
+def fits_offset(lowered: LoweredModule, tensor: TensorRef, offset: int) -> bool:
     """Whether an offset suits all that read or write the tensor or a view of it."""
     needed = itemsize(tensor.type.dtype)
     for call in lowered.calls:

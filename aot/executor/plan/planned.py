@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from aot.executor.lowered import LoweredModule, check_lowered
 from aot.executor.plan.aliases import with_aliases
+from aot.executor.plan.state_windows import with_windows
 from aot.executor.plan.storage_map import Io, StorageMap, make_layout
 from aot.memory.bounds import liveness_bound
 
@@ -34,6 +35,9 @@ def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False) -> Plan
     A tensor that is made part by part has to be there earlier.
     """
     check_lowered(lowered)
+    if lowered.states:
+        lowered = with_windows(lowered)
+        check_lowered(lowered)
     best, layout = lowered, make_layout(lowered, io)
     limit = layout.plan.size if tight else max(layout.plan.size, liveness_bound(layout.buffers))
     for kind in ({"slices": True, "parts": True}, {"slices": True, "parts": False}, {"slices": False, "parts": True}):

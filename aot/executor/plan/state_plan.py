@@ -1,7 +1,7 @@
 """Where the persistent tensors of a model lie, and how they get their new values.
 
-They have an array of their own beside the workspace, as they live from run to run.  New values are written back after the last
-layer, so that a run that ends before has changed nothing.
+They have an array of their own beside the workspace, as they live from run to run.  A new value is written where the old one
+lies as soon as nothing reads that any more, or else copied there after the last layer.
 """
 
 from __future__ import annotations
@@ -9,12 +9,55 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from aot.executor.lowered import LoweredModule, TensorRef
+from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.executor.plan.storage_info import StorageInfo
 from aot.memory.plan import align_up
+from aot.tir.analysis.in_place import in_place_pairs
+from aot.tir.analysis.overlap import safe_distances
 
 STATE_ALIGN = 16
 """Of the array, in bytes."""
+
+
+def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
+    """New value -> old value whose memory it takes at once: nothing reads the old value afterwards.
+
+    Both are whole tensors.  The layer that writes the new one may read the old one where its kernel is proven to be done with
+    each byte before it writes there.
+    """
+    found: dict[TensorRef, TensorRef] = {}
+    lasting = [lowered.root(t) for t in (*lowered.outputs, *(s.new for s in lowered.states))]
+    for state in lowered.states:
+        old, new = state.old, state.new
+        whole = lowered.root(old) is old and lowered.is_whole(new) and lowered.root(new).type.nbytes == old.type.nbytes
+        root = lowered.root(new)
+        if not whole or root is old or old in lasting or lasting.count(root) > 1:
+            continue
+        writes = [i for i, c in enumerate(lowered.calls) if root in map(lowered.root, c.outputs)]
+        reads = [i for i, c in enumerate(lowered.calls) if old in map(lowered.root, c.inputs)]
+        if not writes or any(i > writes[0] for i in reads):
+            continue
+        if writes[0] not in reads or (len(writes) == 1 and _is_proven(lowered, lowered.calls[writes[0]], old=old, new=root)):
+            found[root] = old
+    return found
+
+
+def _is_proven(lowered: LoweredModule, call: CallLowered, *, old: TensorRef, new: TensorRef) -> bool:
+    """Whether a call is done with each byte of `old` before it writes that byte of `new`, where the two lie in one place."""
+    func = lowered.kernel(call)
+    places = [lowered.place_in_root(t) for t in call.outputs]
+    outs = [b for b, (root, _) in zip(func.outputs, places, strict=True) if root is new]
+    if func.attrs.distances is not None or len(outs) != 1 or outs[0].nbytes != new.type.nbytes:
+        return False
+    known, pairs = safe_distances(func, lowered.prim_funcs), in_place_pairs(func)
+    for buffer, tensor in zip(func.inputs, call.inputs, strict=True):
+        root, offset = lowered.place_in_root(tensor)
+        if root is not old or (offset == 0 and (buffer, outs[0]) in pairs):
+            continue
+        distance = known.get((buffer, outs[0]))
+        if distance is None or (offset < distance.up and -offset < distance.down):
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +69,14 @@ class WriteBack:
     size: int
 
 
-def state_offsets(lowered: LoweredModule, aligns: Mapping[TensorRef, int]) -> tuple[tuple[int, ...], int]:
-    """Where each persistent tensor begins, and the bytes of all; those of the largest alignment come first."""
-    order = sorted(range(len(lowered.states)), key=lambda k: (-aligns[lowered.states[k].old], k))
-    offsets, end = dict[int, int](), 0
-    for k in order:
-        tensor = lowered.states[k].old
-        offsets[k] = align_up(end, aligns[tensor])
-        end = offsets[k] + tensor.type.nbytes
-    return tuple(offsets[k] for k in range(len(lowered.states))), end
+def state_offsets(lowered: LoweredModule, aligns: Mapping[TensorRef, int]) -> tuple[dict[TensorRef, int], int]:
+    """Where each tensor that owns bytes of the state begins, and the bytes of all; those of the largest alignment come first."""
+    roots = list(dict.fromkeys(lowered.root(s.old) for s in lowered.states))
+    offsets, end = dict[TensorRef, int](), 0
+    for root in sorted(roots, key=lambda r: -aligns[r]):
+        offsets[root] = align_up(end, aligns[root])
+        end = offsets[root] + root.type.nbytes
+    return offsets, end
 
 
 def write_backs(wanted: Sequence[WriteBack], reserve: Callable[[int], StorageInfo]) -> tuple[WriteBack, ...]:

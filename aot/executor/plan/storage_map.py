@@ -10,7 +10,7 @@ from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.executor.plan.accesses import count_accesses
 from aot.executor.plan.distances import Operand, call_distances
 from aot.executor.plan.in_place import in_place_results, merge_alignments
-from aot.executor.plan.state_plan import WriteBack, state_offsets, write_backs
+from aot.executor.plan.state_plan import WriteBack, in_place_states, state_offsets, write_backs
 from aot.executor.plan.storage_info import StorageInfo
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
 from aot.memory.plan import BufferInfo, Kind, MemoryPlan
@@ -61,8 +61,9 @@ class _Builder:
         self.places: dict[TensorRef, StorageInfo] = {}
         self.over = over
         self.states: tuple[int, ...] = ()
+        self.renewed = in_place_states(lowered)
         self.state_size = 0
-        self.aligns = merge_alignments(alignments(lowered), over)
+        self.aligns = merge_alignments(alignments(lowered), {**over, **self.renewed})
 
     def reserve(self, name: str, size: int, *, align: int, kind: Kind) -> str:
         key = self.names.fresh(printable(name) or kind)
@@ -80,9 +81,10 @@ class _Builder:
             self.places[tensor] = StorageInfo("input", index=i) if outside else self.planned(tensor, "input")
         for i, tensor in enumerate(self.lowered.values):
             self.places[tensor] = StorageInfo("const", index=i)
-        self.states, self.state_size = state_offsets(self.lowered, self.aligns)
-        for state, offset in zip(self.lowered.states, self.states, strict=True):
-            self.places[state.old] = StorageInfo("state", offset=offset)
+        slots, self.state_size = state_offsets(self.lowered, self.aligns)
+        self.places |= {root: StorageInfo("state", offset=offset) for root, offset in slots.items()}
+        found = map(self.lowered.place_in_root, (s.old for s in self.lowered.states))
+        self.states = tuple(slots[root] + offset for root, offset in found)
 
     def direct_outputs(self) -> dict[TensorRef, int]:
         """Tensors that layers can write where the result is wanted: each for the first output that asks for it."""
@@ -98,7 +100,9 @@ class _Builder:
             for tensor in map(self.lowered.root, call.outputs):
                 if tensor in self.places:
                     continue  # parts of one tensor
-                if tensor in direct and self.io == "user":
+                if tensor in self.renewed:
+                    self.places[tensor] = self.places[self.renewed[tensor]]
+                elif tensor in direct and self.io == "user":
                     self.places[tensor] = StorageInfo("output", index=direct[tensor])
                 elif tensor in self.over and self.places[self.over[tensor]].where == "workspace":
                     self.places[tensor] = self.places[self.over[tensor]]

@@ -1,0 +1,104 @@
+"""Sliding windows: a state, with what is new behind it, lies in one place, and moves on at the end of a run.
+
+A streaming layer joins the rows that it kept with those that came in (CONCATENATION), reads the whole, and keeps the last rows of
+it (a slice).  As three tensors the kept rows are copied twice a run.  Here the state's memory is as long as the whole: the kept
+rows are where the last run left them, new rows are written behind them by whoever makes them, and after the last layer the rows
+that stay are moved to the front.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
+from aot.executor.plan.aliases import fits_offset, is_output, moves_of, without_call
+from aot.tir.buffer import Buffer
+from aot.tir.expr import Imm, Load, Var
+from aot.tir.function import FuncAttrs, Move, PrimFunc
+from aot.tir.stmt import For, Store
+
+
+def with_windows(lowered: LoweredModule) -> LoweredModule:
+    """The module where states are the front of the tensor that they are joined into, as far as its layers allow it."""
+    for state in lowered.states:
+        trial = _sliced(lowered, state)
+        makers = [c for c in trial.calls if c.outputs == (trial.root(state.new),)]
+        if len(makers) == 1 and len(moves_of(trial.kernel(makers[0]))) > 1:
+            lowered = _joined(trial, makers[0], state) or lowered
+    return lowered
+
+
+def _sliced(lowered: LoweredModule, state: State) -> LoweredModule:
+    """The new value as a view of what it is a slice of."""
+    maker = next((c for c in lowered.calls if c.outputs == (state.new,)), None)
+    moves = () if maker is None else moves_of(lowered.kernel(maker))
+    if maker is None or len(moves) != 1 or moves[0].size != state.new.type.nbytes or is_output(lowered, state.new):
+        return lowered
+    source = maker.inputs[moves[0].operand]
+    _, start = lowered.place_in_root(source)
+    if not fits_offset(lowered, state.new, start + moves[0].source):
+        return lowered
+    return without_call(lowered, maker, {state.new: (source, moves[0].source)})
+
+
+def _joined(lowered: LoweredModule, call: CallLowered, state: State) -> LoweredModule | None:
+    """Without the call that joins the state with other tensors: those become parts of the result, or are copied there."""
+    (result,) = call.outputs
+    if is_output(lowered, result) or state.old in lowered.views:
+        return None
+    alias: dict[TensorRef, tuple[TensorRef, int]] = {}
+    copies: list[tuple[TensorRef, Move]] = []
+    end = 0
+    for move in moves_of(lowered.kernel(call)):
+        operand = call.inputs[move.operand]
+        if move.target != end or move.source or move.size != operand.type.nbytes:
+            return None
+        end += move.size
+        part = _part(lowered, operand, state, alias, move)
+        if part is None:
+            copies.append((operand, move))
+        else:
+            alias[part] = (result, move.target)
+    if end != result.type.nbytes or alias.get(state.old) != (result, 0):
+        return None
+    lowered = _with_copies(lowered, call, copies)
+    return without_call(lowered, call, alias)
+
+
+def _part(
+    lowered: LoweredModule, operand: TensorRef, state: State, alias: dict[TensorRef, tuple[TensorRef, int]], move: Move
+) -> TensorRef | None:
+    """The tensor that can lie inside of the result: the state itself in front, or all of what a layer makes."""
+    root = lowered.root(operand)
+    if root in alias or root.type.nbytes != move.size or is_output(lowered, root):
+        return None
+    if root is state.old:
+        return root if move.target == 0 else None
+    made = any(root in c.outputs for c in lowered.calls)
+    kept = any(lowered.root(t) is root for s in lowered.states for t in (s.old, s.new))
+    return root if made and not kept and fits_offset(lowered, root, move.target) else None
+
+
+def _with_copies(lowered: LoweredModule, call: CallLowered, copies: list[tuple[TensorRef, Move]]) -> LoweredModule:
+    """With a call in front of `call` for each operand that has to be copied into its result."""
+    (result,) = call.outputs
+    functions, views, offsets, made = dict(lowered.functions), dict(lowered.views), dict(lowered.offsets), []
+    for operand, move in copies:
+        func = _copy(move, lowered.place_in_root(operand)[1])
+        functions.setdefault(func.name, func)
+        part = TensorRef(f"{operand.name}_kept", operand.type)
+        views[part], offsets[part] = result, move.target
+        made.append(CallLowered(func.name, (operand,), (part,), span=call.span, ops=call.ops))
+    at = lowered.calls.index(call)
+    calls = (*lowered.calls[:at], *made, *lowered.calls[at:])
+    return replace(lowered, functions=functions, views=views, offsets=offsets, calls=calls)
+
+
+def _copy(move: Move, offset: int) -> PrimFunc:
+    """A kernel that copies a move's bytes, which begin `offset` bytes into their tensor; as words where they lie as such."""
+    unit = 4 if not (move.size | move.target | offset) % 4 else 1
+    word = "int32" if unit == 4 else "int8"
+    source, target = (Buffer(name, (move.size,), "int8", align=unit) for name in ("data", "result"))
+    i = Var("i")
+    body = For(i, Imm(0), Imm(move.size // unit), (Store(target, (i,), Load(source, (i,), word), word),))
+    return PrimFunc(f"keep_{move.size}_{word}", (source,), (target,), (body,), attrs=FuncAttrs("generic.copy"))
