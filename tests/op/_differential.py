@@ -23,6 +23,7 @@ from aot import topi
 from aot.executor.lower.candidates import lower_group
 from aot.frontend.tflite import from_tflite
 from aot.ir.op import Op
+from aot.ir.type import TensorType, TupleType
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order, tensor_type
 from aot.relay.interpreter import call_op, evaluate
 from aot.relay.transform import pipeline
@@ -204,16 +205,21 @@ def _value(expr: Expr, args: list[Any], kernels: Kernels, runner: RunKernel, giv
             return _run_kernel(expr, args, kernels[id(expr)], runner)
 
 
-def _run_kernel(expr: Call, args: Sequence[Array], lowered: Lowered, runner: RunKernel) -> Array:
-    func, type_ = lowered.func, tensor_type(expr)
-    out = np.full(type_.nbytes, 0x55, np.uint8).view(numpy_dtype(type_.dtype)).reshape(type_.shape)
+def _run_kernel(expr: Call, args: Sequence[Array], lowered: Lowered, runner: RunKernel) -> Array | tuple[Array, ...]:
+    func = lowered.func
+    types = expr.type.fields if isinstance(expr.type, TupleType) else (tensor_type(expr),)
+    results = tuple(_unwritten(t) for t in types if isinstance(t, TensorType))
     buffers = {name: np.ascontiguousarray(a) for name, a in lowered.constants.items()}
     buffers |= {b.name: np.full(b.nbytes, 0xA5, np.uint8) for b in func.scratch}
     for buffer, value in zip(func.inputs, args, strict=True):
         buffers[buffer.name] = np.ascontiguousarray(value)
-    buffers[func.outputs[0].name] = out
+    buffers |= {buffer.name: out for buffer, out in zip(func.outputs, results, strict=True)}
     runner(id(expr), lowered, buffers)
-    return out
+    return results if isinstance(expr.type, TupleType) else results[0]
+
+
+def _unwritten(type_: TensorType) -> Array:
+    return np.full(type_.nbytes, 0x55, np.uint8).view(numpy_dtype(type_.dtype)).reshape(type_.shape)
 
 
 def compile_host(kernels: Kernels, folder: Path) -> ctypes.CDLL:

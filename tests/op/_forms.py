@@ -9,6 +9,7 @@ import numpy as np
 
 from aot.testing import ModelBuilder, Quant, Sparsity
 from aot.testing.state import assign, handle, initialize, read
+from tests.op._lstm_models import Lstm, lstm_model
 from tests.op._one_op import Spec, const, moving, one_op, same_quant
 from tests.op._svdf_models import Svdf, svdf_model
 from tests.op.signal._models import FORMS as SIGNAL_FORMS
@@ -94,6 +95,13 @@ def svdf(dtype: str, weights: str) -> bytes:
     return svdf_model(Svdf(kind)) if kind else window("SVDF", weight=(4, 4), shape=(2, 4), result=(2, 4))(dtype, weights)
 
 
+def lstm(op: str, dtype: str, weights: str) -> bytes:
+    """One without anything optional."""
+    kinds = ("int8", "int16") if weights == "int8" else ()
+    other = window(op, weight=(4, 4), shape=(2, 4), result=(2, 4))
+    return lstm_model(Lstm(op, dtype)) if dtype in kinds else other(dtype, weights)
+
+
 _STEPS = {"stride_h": 1, "stride_w": 1, "padding": "SAME"}
 _POOL = {**_STEPS, "filter_height": 2, "filter_width": 2}
 
@@ -103,8 +111,10 @@ LAYERS: dict[str, Callable[[str, str], bytes]] = {
         "DEPTHWISE_CONV_2D", weight=(1, 1, 1, 4), shape=IMAGE, result=IMAGE, depth_multiplier=1, **_STEPS
     ),
     "FULLY_CONNECTED": window("FULLY_CONNECTED", weight=(4, 4), shape=(2, 4), result=(2, 4)),
+    "LSTM": lambda d, w: lstm("LSTM", d, w),
     "SVDF": svdf,
     "TRANSPOSE_CONV": window("TRANSPOSE_CONV", weight=(4, 1, 1, 4), shape=IMAGE, result=IMAGE, first=[const(IMAGE)], **_STEPS),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": lambda d, w: lstm("UNIDIRECTIONAL_SEQUENCE_LSTM", d, w),
 }
 """Operators of data and weights."""
 

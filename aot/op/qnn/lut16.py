@@ -145,23 +145,28 @@ def evaluate_sigmoid16(data: Array, *, attrs: Sigmoid16Attrs, out_type: TensorTy
 
 def te_sigmoid16(ctx: TeContext, args: Sequence[Tensor], attrs: Sigmoid16Attrs, out_type: TensorType) -> Tensor:
     table = ctx.constant("sigmoid", sigmoid_table())
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        return tir_sigmoid16(b, cast("int32", args[0].at(b, i)), table, attrs)
+
+    return compute(out_type.shape, out_type.dtype, rule)
+
+
+def tir_sigmoid16(b: IRBuilder, x: Expr, table: Tensor, attrs: Sigmoid16Attrs) -> Expr:
+    """The function of an int32 expression within int16, int16; `table` is `sigmoid_table`."""
     half = 1 << (attrs.shift - 1) if attrs.shift else 0
     bits = 9 if attrs.function == "logistic" else 8
     largest = 0x7FFF << 10 if bits == 9 else 0xFFFF << 8
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        argument = b.let("argument", (cast("int32", args[0].at(b, i)) * attrs.multiplier + half) >> attrs.shift)
-        size = b.let("size", select(argument < 0, imm(0) - argument, argument))
-        index = b.let("index", minimum(size >> bits, 254))
-        left = b.let("left", cast("int32", table.at(b, (index,))))
-        slope = cast("int32", table.at(b, (index + 1,))) - left
-        inside = left * (1 << bits) + (size & ((1 << bits) - 1)) * slope
-        value = b.let("value", select((size >> bits) >= 255, imm(largest), inside))
-        if bits == 9:
-            return cast("int16", select(argument >= 0, value + 512, imm((1 << 25) + 511) - value) >> 10)
-        return cast("int16", select(argument >= 0, value - (1 << 23) + 128, imm((1 << 23) + 127) - value) >> 8)
-
-    return compute(out_type.shape, out_type.dtype, rule)
+    argument = b.let("argument", (x * attrs.multiplier + half) >> attrs.shift)
+    size = b.let("size", select(argument < 0, imm(0) - argument, argument))
+    index = b.let("index", minimum(size >> bits, 254))
+    left = b.let("left", cast("int32", table.at(b, (index,))))
+    slope = cast("int32", table.at(b, (index + 1,))) - left
+    inside = left * (1 << bits) + (size & ((1 << bits) - 1)) * slope
+    value = b.let("value", select((size >> bits) >= 255, imm(largest), inside))
+    if bits == 9:
+        return cast("int16", select(argument >= 0, value + 512, imm((1 << 25) + 511) - value) >> 10)
+    return cast("int16", select(argument >= 0, value - (1 << 23) + 128, imm((1 << 23) + 127) - value) >> 8)
 
 
 def sigmoid_scaling(scale: float, shifts: tuple[int, ...]) -> tuple[int, int]:

@@ -1,0 +1,276 @@
+"""qnn.lstm step by step: all gates of a step, then the cells, then the outputs.
+
+Scratch: the gates of one step, two bytes each, and the hidden values where there is a projection.  The states are written in
+place of the results: what a step reads of the outputs it has read before it writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from aot.ir.type import TupleType
+from aot.numerics.fixed16 import SIGMOID16, TANH16
+from aot.numerics.fixed_point import (
+    tir_multiply_by_quantized_multiplier,
+    tir_multiply_wide,
+    tir_rounding_divide_by_pot,
+)
+from aot.numerics.inv_sqrt import tir_inverse_sqrt
+from aot.op.common.sequence import Sequences
+from aot.op.qnn.lut16 import sigmoid_table, tir_sigmoid16
+from aot.op.recurrent.lstm_integer import LstmAttrs, Scale, peephole_of, table_attrs
+from aot.op.te_rule import TeContext
+from aot.relay.expr import Constant, tensor_type
+from aot.support.dtype import int_range
+from aot.target.target import Target
+from aot.te.tensor import Tensor
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, clamp, imm, select
+from aot.tir.function import FuncAttrs
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """`rows`: batches of one step, `outer`: how often the sequence is walked; one of them is 1."""
+
+    steps: int
+    rows: int
+    outer: int
+    depth: int
+    cells: int
+    outputs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where the data and results of one step, and the states of its rows, begin."""
+
+    data: Expr
+    result: Expr
+    output: Expr
+    cell: Expr
+
+
+class LstmKernel:
+    """The kernel under construction."""
+
+    def __init__(self, group: Group, name: str) -> None:
+        self.b = IRBuilder(name)
+        self.attrs: LstmAttrs = group.anchor.attrs
+        self.ctx = TeContext(self.b)
+        buffers = {id(v): self.b.input("data", (v.type.size,), v.type.dtype) for v in group.params}
+        args = group.anchor.args
+        for arg in args:
+            if isinstance(arg, Constant) and id(arg) not in buffers:
+                buffers[id(arg)] = self.b.const("weight", (arg.type.size,), arg.type.dtype)
+                self.ctx.constants[buffers[id(arg)].name] = arg.data.reshape(-1)
+        self.data, self.first_output, self.first_cell, *self.weights = (buffers[id(a)] for a in args)
+        assert isinstance(group.anchor.type, TupleType)
+        types = group.anchor.type.fields
+        self.out, self.output, self.cell = (self.b.output("out", (prod(t.shape),), t.dtype) for t in types)
+        self.sizes = _sizes(group, self.attrs)
+        self.gates = self.b.scratch("gates", (self.attrs.gates * self.sizes.rows * self.sizes.cells,), "int16")
+        self.table: Tensor | None = self.ctx.constant("sigmoid", sigmoid_table()) if self.attrs.activation == "table" else None
+        self.span = group.anchor.span
+
+    # ---- the sequence
+
+    def lower(self) -> Lowered:
+        b, s = self.b, self.sizes
+        for source, target in ((self.first_output, self.output), (self.first_cell, self.cell)):
+            with b.for_("i", target.size) as i:
+                b.store(target, i, source[i])
+        self._loop("batch", s.outer, lambda batch: self._loop("t", s.steps, lambda t: self._step(batch, t)))
+        attrs = FuncAttrs(kernel="generic.lstm", span=self.span, macs=self.macs())
+        return Lowered(b.finish(attrs), dict(self.ctx.constants))
+
+    def macs(self) -> int:
+        s, attrs = self.sizes, self.attrs
+        step = attrs.gates * s.cells * (s.depth + s.outputs) + (s.outputs * s.cells if attrs.projection_scale else 0)
+        return s.steps * s.rows * s.outer * step
+
+    def _loop(self, name: str, extent: int, body: Callable[[Expr], None]) -> None:
+        if extent == 1:
+            body(imm(0))
+            return
+        with self.b.for_(name, extent) as var:
+            body(var)
+
+    def _step(self, batch: Expr, t: Expr) -> None:
+        s = self.sizes
+        place = self.b.let("place", batch * s.steps + t)
+        step = Step(place * (s.rows * s.depth), place * (s.rows * s.outputs), batch * s.outputs, batch * s.cells)
+        self._loop("row", s.rows, lambda row: self.sums(row, step))
+        cell_gate = self.attrs.cell_gate
+        for gate in range(self.attrs.gates - 1):
+            self._refine(gate, step)
+        with self.b.for_("i", s.rows * s.cells) as i:
+            self._cell(i, step, cell_gate)
+        self._refine(self.attrs.gates - 1, step)
+        self._outputs(step)
+
+    # ---- gates
+
+    def sums(self, row: Expr, step: Step) -> None:
+        """The gates of a row before their functions: both products of matrices."""
+        for gate in range(self.attrs.gates):
+            with self.b.for_("n", self.sizes.cells) as n:
+                self._sum(gate, n, row, step)
+
+    def _sum(self, gate: int, n: Expr, row: Expr, step: Step) -> None:
+        b, s, attrs = self.b, self.sizes, self.attrs
+        weight, recurrent, bias, recurrent_bias = self.weights[:4]
+        index = b.let("index", n + gate * s.cells)
+        value = self._dot(bias[index], (weight, index * s.depth), (self.data, step.data + row * s.depth), s.depth)
+        first = b.let("first", _saturated(self._scaled(value, attrs.input_scales[gate])))
+        last = (self.output, step.output + row * s.outputs)
+        value = self._dot(recurrent_bias[index], (recurrent, index * s.outputs), last, s.outputs)
+        share = self._scaled(value, attrs.recurrent_scales[gate])
+        total = first + (_saturated(share) if attrs.is_tflm else share)
+        b.store(self.gates, self.gate(gate, row * s.cells + n), _saturated(total))
+
+    def gate(self, gate: int, i: Expr) -> Expr:
+        """Where value i of a gate is."""
+        return i + gate * self.sizes.rows * self.sizes.cells
+
+    def _dot(self, bias: Expr, weight: tuple[Buffer, Expr], data: tuple[Buffer, Expr], depth: int) -> Expr:
+        b = self.b
+        acc = b.local("acc", (1,), bias.dtype, init=bias)
+        row, column = b.let("row", weight[1]), b.let("column", data[1])
+        with b.for_("k", depth) as k:
+            product = cast("int32", weight[0][row + k]) * cast("int32", data[0][column + k])
+            b.store(acc, 0, acc[0] + cast(bias.dtype, product))
+        return acc[0]
+
+    def _scaled(self, value: Expr, scale: Scale) -> Expr:
+        value = self.b.let("value", value)
+        if value.dtype == "int64":
+            return tir_multiply_wide(self.b, value, *scale, reduced=True)
+        return tir_multiply_by_quantized_multiplier(self.b, value, *scale)
+
+    def _refine(self, gate: int, step: Step) -> None:
+        """Peephole and layer normalisation of a gate."""
+        if self.attrs.peephole_scales and gate != self.attrs.cell_gate:
+            self._loop("row", self.sizes.rows, lambda row: self._peephole(gate, row, step))
+        if self.attrs.norm:
+            self._loop("row", self.sizes.rows, lambda row: self._normalize(gate, row))
+
+    def _peephole(self, gate: int, row: Expr, step: Step) -> None:
+        """As in the reference of as many cells as there are outputs, rows without a gap."""
+        b, s = self.b, self.sizes
+        number = peephole_of(self.attrs, gate)
+        with b.for_("n", s.outputs) as n:
+            i = b.let("i", row * s.outputs + n)
+            share = cast("int32", self.weights[4][n + number * s.cells]) * cast("int32", self.cell[step.cell + i])
+            scaled = self._scaled(share, self.attrs.peephole_scales[number])
+            b.store(self.gates, self.gate(gate, i), _saturated(cast("int32", self.gates[self.gate(gate, i)]) + scaled))
+
+    def _normalize(self, gate: int, row: Expr) -> None:
+        b, cells = self.b, self.sizes.cells
+        weight, bias = self.weights[5:7] if self.attrs.peephole_scales else self.weights[4:6]
+        multiplier, shift, least = self.attrs.norm[gate]
+        base = b.let("base", self.gate(gate, row * cells))
+        total, squares = b.local("total", (1,), "int32", init=0), b.local("squares", (1,), "int64", init=0)
+        with b.for_("n", cells) as n:
+            x = b.let("x", cast("int32", self.gates[base + n]))
+            b.store(total, 0, total[0] + x)
+            b.store(squares, 0, squares[0] + cast("int64", x * x))
+        mean = b.let("mean", cast("int32", cast("int64", total[0]) * 1024 / cells))
+        spread = squares[0] * ((1 << 20) // cells) - cast("int64", mean) * cast("int64", mean)
+        variance = b.let("variance", cast("int32", spread / (1 << 20)))
+        inverse, exponent = tir_inverse_sqrt(b, select(variance < 1, imm(least), variance))
+        with b.for_("n", cells) as n:
+            shifted = cast("int32", self.gates[base + n]) * 1024 - mean
+            scaled = tir_multiply_by_quantized_multiplier(b, shifted, inverse, exponent)
+            index = n + gate * cells
+            value = b.let("value", cast("int64", scaled) * cast("int64", weight[index]) + cast("int64", bias[index]))
+            half = select(value > 0, imm(512, "int64"), imm(-512, "int64"))
+            narrow = b.let("narrow", cast("int32", (value + half) / 1024))
+            b.store(self.gates, base + n, _saturated(tir_multiply_by_quantized_multiplier(b, narrow, multiplier, shift + 12)))
+
+    # ---- functions, cells, outputs
+
+    def _function(self, name: str, x: Expr, bits: int = 3) -> Expr:
+        """Sigmoid or tanh of an int32 expression."""
+        if self.table is not None:
+            return cast("int32", tir_sigmoid16(self.b, x, self.table, table_attrs(name, bits)))
+        return SIGMOID16(x) if name == "logistic" else TANH16(x, imm(bits))
+
+    def _gate(self, gate: int, i: Expr) -> Expr:
+        name = "tanh" if gate == self.attrs.cell_gate else "logistic"
+        return self.b.let("gate", self._function(name, cast("int32", self.gates[self.gate(gate, i)])))
+
+    def _product(self, x: Expr, y: Expr, scale: Scale) -> Expr:
+        multiplier, shift = scale
+        value = self.b.let("product", x * y)
+        if multiplier:
+            return tir_multiply_by_quantized_multiplier(self.b, value, multiplier, shift)
+        return tir_rounding_divide_by_pot(self.b, value, shift)
+
+    def _cell(self, i: Expr, step: Step, cell_gate: int) -> None:
+        b, attrs = self.b, self.attrs
+        place = b.let("place", step.cell + i)
+        forget, update = self._gate(cell_gate - 1, i), self._gate(cell_gate, i)
+        entry = self._gate(0, i) if attrs.gates == 4 else imm(32767) - forget
+        kept = b.let("kept", self._product(forget, cast("int32", self.cell[place]), attrs.forget_scale))
+        value = _saturated(kept + self._product(entry, update, attrs.update_scale))
+        b.store(self.cell, place, clamp(value, -attrs.cell_clip, attrs.cell_clip) if attrs.cell_clip else value)
+
+    def _hidden(self, i: Expr, step: Step, dtype: str) -> Expr:
+        attrs = self.attrs
+        cell = self._function("tanh", cast("int32", self.cell[step.cell + i]), attrs.cell_bits)
+        value = self._product(self._gate(attrs.gates - 1, i), cell, attrs.hidden_scale)
+        return clamp(value + attrs.hidden_zp, *int_range(dtype))
+
+    def _outputs(self, step: Step) -> None:
+        b, s = self.b, self.sizes
+        if self.attrs.projection_scale is not None:
+            self._project(step)
+            return
+        with b.for_("i", s.rows * s.outputs) as i:
+            value = b.let("value", self._hidden(i, step, self.out.dtype))
+            b.store(self.output, step.output + i, value)
+            b.store(self.out, step.result + i, value)
+
+    def _project(self, step: Step) -> None:
+        b, s, attrs = self.b, self.sizes, self.attrs
+        assert attrs.projection_scale is not None
+        hidden = b.scratch("hidden", (s.rows * s.cells,), "int8", align=1)
+        with b.for_("i", s.rows * s.cells) as i:
+            b.store(hidden, i, self._hidden(i, step, "int8"))
+        matrix, bias = self.weights[-2:]
+        low, high = int_range(self.out.dtype)
+        with b.for_("row", s.rows) as row, b.for_("o", s.outputs) as o:
+            value = self._dot(bias[o], (matrix, o * s.cells), (hidden, row * s.cells), s.cells)
+            value = clamp(self._scaled(value, attrs.projection_scale) + attrs.output_zp, low, high)
+            clip = attrs.projection_clip
+            value = b.let("value", clamp(value, -clip, clip) if clip else value)
+            b.store(self.output, step.output + (row * s.outputs + o), value)
+            b.store(self.out, step.result + (row * s.outputs + o), value)
+
+
+def _saturated(x: Expr) -> Expr:
+    return clamp(x, -32768, 32767)
+
+
+def _sizes(group: Group, attrs: LstmAttrs) -> Sizes:
+    data, output, cell = (tensor_type(a) for a in group.anchor.args[:3])
+    sequence = Sequences(data.shape, time_major=attrs.time_major)
+    rows, outer = (sequence.batch, 1) if attrs.time_major else (1, sequence.batch)
+    return Sizes(sequence.steps, rows, outer, sequence.depth, cell.shape[1], output.shape[1])
+
+
+def accepts(group: Group, _target: Target) -> bool:
+    """One call, whose weights are constants."""
+    return not group.followers and all(isinstance(a, Constant) for a in group.anchor.args[3:])
+
+
+def lower(group: Group, _target: Target, name: str) -> Lowered:
+    return LstmKernel(group, name).lower()
+
+
+register_impl(OpImplementation("generic.lstm", "qnn.lstm", accepts, lower))

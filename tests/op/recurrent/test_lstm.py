@@ -1,0 +1,127 @@
+"""LSTM on integers over several runs, in LiteRT's and in TFLM's arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from aot.errors import AotError
+from aot.numerics.fixed16 import sigmoid16, tanh16
+from tests.op._differential import FAST, SEEDS, SLOW, main_of
+from tests.op._lstm_models import Lstm, lstm_model
+from tests.op._steps import check_steps, random_steps
+
+RUNS = 3
+SEQUENCE, STEP = "UNIDIRECTIONAL_SEQUENCE_LSTM", "LSTM"
+
+
+@st.composite
+def lstms(draw: st.DrawFn, op: str) -> Lstm:
+    cells, projection = draw(st.integers(1, 12)), draw(st.booleans())
+    return Lstm(
+        op,
+        steps=draw(st.integers(1, 4)),
+        batch=draw(st.integers(1, 3)),
+        depth=draw(st.integers(1, 12)),
+        cells=cells,
+        outputs=draw(st.integers(1, cells)),
+        time_major=draw(st.booleans()),
+        cifg=draw(st.booleans()),
+        peephole=draw(st.booleans()),
+        norm=draw(st.booleans()),
+        projection=projection,
+        projection_bias=draw(st.booleans()),
+        cell_power=draw(st.integers(-15, -9)),
+        cell_clip=draw(st.sampled_from([0.0, 0.7])),
+        projection_clip=draw(st.sampled_from([0.0, 0.3])),
+        seed=draw(SEEDS),
+    )
+
+
+@st.composite
+def plain(draw: st.DrawFn) -> Lstm:
+    """What TFLM has too, and int16."""
+    lstm = draw(lstms(SEQUENCE))
+    features = {"cifg": False, "peephole": False, "norm": False, "projection": False}
+    return replace(lstm, dtype=draw(st.sampled_from(["int8", "int16"])), **features)
+
+
+def check(lstm: Lstm, *, oracle: str = "litert", host: bool = False) -> None:
+    model = lstm_model(lstm)
+    check_steps(model, random_steps(model, seed=lstm.seed, number=RUNS), oracle=oracle, host=host)
+
+
+def run(op: str, examples: Any) -> None:
+    @given(lstms(op))
+    @examples
+    def test(lstm: Lstm) -> None:
+        check(lstm)
+
+    test()
+
+
+def run_tflm(examples: Any) -> None:
+    @given(plain())
+    @examples
+    def test(lstm: Lstm) -> None:
+        check(lstm, oracle="tflm")
+
+    test()
+
+
+@pytest.mark.parametrize("op", [SEQUENCE, STEP])
+def test_random(op: str) -> None:
+    run(op, FAST)
+
+
+def test_random_tflm() -> None:
+    run_tflm(FAST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", [SEQUENCE, STEP])
+def test_random_often(op: str) -> None:
+    run(op, SLOW)
+
+
+@pytest.mark.slow
+def test_random_tflm_often() -> None:
+    run_tflm(SLOW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("time_major", [True, False])
+def test_on_host(time_major: bool) -> None:
+    lstm = Lstm(steps=3, batch=2, depth=9, cells=17, time_major=time_major, seed=3)
+    check(lstm, host=True)
+    check(replace(lstm, cifg=True, peephole=True, norm=True, projection=True, outputs=5, cell_clip=0.5), host=True)
+    check(lstm, oracle="tflm", host=True)
+    check(replace(lstm, dtype="int16"), oracle="tflm", host=True)
+
+
+def test_functions_are_near_the_real_ones() -> None:
+    x = np.arange(-32768, 32768).astype(np.int16)
+    real = x.astype(np.float64)
+    assert np.abs(sigmoid16(x) / 32768 - 1 / (1 + np.exp(-real / 4096))).max() < 4e-4
+    for bits in range(7):
+        assert np.abs(tanh16(x, bits) / 32768 - np.tanh(real / 2 ** (15 - bits))).max() < 4e-4
+
+
+@pytest.mark.parametrize(
+    ("change", "oracle", "code"),
+    [
+        ({"cifg": True}, "tflm", "E1203"),
+        ({"activation": "RELU"}, "tflm", "E1203"),
+        ({"cell_power": -20}, "litert", "E1226"),
+        ({"dtype": "int16", "peephole": True}, "litert", "E1203"),
+        ({"op": "LSTM", "dtype": "int16"}, "litert", "E1202"),
+    ],
+)
+def test_refused(change: dict[str, Any], oracle: str, code: str) -> None:
+    with pytest.raises(AotError, match=code):
+        main_of(lstm_model(replace(Lstm(), **change)), oracle=oracle)
