@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -21,20 +21,20 @@ from aot.executor.artifact import Artifact
 from aot.executor.codegen.emit import LoweredOutput, emit
 from aot.executor.codegen.metadata import BuildInfo
 from aot.executor.lower.candidates import lower_group
-from aot.executor.lower.draft import Known
-from aot.executor.lower.groups import cut_groups
-from aot.executor.lower.optimize import Optimized, optimize_functions
-from aot.executor.lower.share_functions import share_functions
-from aot.executor.lower.te_compiler import compile_main
+from aot.executor.lower.draft import FusedModule
+from aot.executor.lower.optimize import Optimized
+from aot.executor.pipeline import lower_and_plan, lower_main, with_groups
 from aot.executor.plan.bounds import memory_bounds
-from aot.executor.plan.planned import Planned, plan_lowered
+from aot.executor.plan.planned import Planned
 from aot.executor.policy import Attempt, Plans
-from aot.executor.select.config import SelectionConfig
+from aot.executor.select.config import PlanConfig, SelectionConfig
+from aot.executor.select.select_kernels import NothingFits
 from aot.frontend.input_values import input_values
 from aot.frontend.macs import nominal_macs, nominal_shapes
 from aot.frontend.specialize import specialize
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
+from aot.ir.transform import PassContext
 from aot.relay.expr import Function, all_functions
 from aot.relay.transform import pipeline as relay_pipeline
 from aot.support.names import model_identifier
@@ -94,39 +94,45 @@ def compile_model(
         options=_plain({k: v for k, v in asdict(options).items() if k != "byoc_path" and (k != "byoc" or v)}),
         input_values=values,
     )
-    plans = plans_of(main, cpu, name=name, options=options, bound=bounds.liveness)
+    fused = fused_module(main, cpu, name=name, options=options)
+    plans = plans_of(fused, bound=bounds.liveness)
     budget, opt = options.ram_budget, options.opt
-    planned = plans.usual(opt) if budget is None else plans.within(budget, opt)
-    made = emit(planned, target=cpu, info=info)
+    planned = shown(fused, plans.usual(opt) if budget is None else plans.within(budget, opt))
+    made = emit(lower_main(planned), info=info)
     files = library_files(options.byoc_path) if options.byoc else {}
     return replace(made, artifact=replace(made.artifact, files={**made.artifact.files, **files})) if files else made
 
 
-def plans_of(main: Function, cpu: Target, *, name: str, options: Options, bound: int) -> Plans:
-    """What the fused graph may become; of `options`, neither `opt` nor `ram_budget` counts.  `bound` as in Plans."""
-    made = _attempts(cut_groups(main, cpu), cpu, name=name, options=options)
-    return Plans(made, bound, OPTS, fed=options.feed_rows, pooled=bool(options.pooling.pools))
+def fused_module(main: Function, cpu: Target, *, name: str, options: Options) -> FusedModule:
+    """The fused graph as the executor takes it; of `options`, neither `opt` nor `ram_budget` counts yet."""
+    config = SelectionConfig(kernels=options.kernels, flash_budget=options.flash_budget, feed_rows=options.feed_rows)
+    planning = PlanConfig(options.io, options.pooling)
+    return with_groups(FusedModule({"main": main}, name, target=cpu, config=config, planning=planning))
 
 
-def _attempts(main: Function, cpu: Target, *, name: str, options: Options) -> Callable[[Attempt], Planned | None]:
-    """From the fused graph to a plan, each attempt once."""
-    known = Known()
+def plans_of(fused: FusedModule, *, bound: int) -> Plans:
+    """What the fused graph may become; `bound` as in Plans.  Each attempt is made once, and no instrument sees it."""
     optimized: Optimized = {}
 
     @cache
     def made(attempt: Attempt) -> Planned | None:
-        policy = SelectionConfig(
-            attempt.opt, options.kernels, options.flash_budget, attempt.ram_budget, options.feed_rows, attempt.whole_limit
-        )
-        draft = compile_main(main, cpu, name=name, policy=policy, known=known)
-        if draft is None:
-            return None
-        lowered = optimize_functions(draft, optimized)
-        if attempt.opt != "speed":  # where speed counts, numbers stay constants
-            lowered = share_functions(lowered)
-        return plan_lowered(replace(lowered, pooling=options.pooling), options.io, tight=attempt.tight)
+        with replace(PassContext.current(), instruments=()), suppress(NothingFits):
+            return lower_and_plan(_for_attempt(fused, attempt), optimized)
+        return None
 
-    return made
+    return Plans(made, bound, OPTS, fed=fused.config.feed_rows, pooled=bool(fused.planning.pooling.pools))
+
+
+def _for_attempt(fused: FusedModule, attempt: Attempt) -> FusedModule:
+    config = replace(fused.config, opt=attempt.opt, ram_budget=attempt.ram_budget, whole_limit=attempt.whole_limit)
+    return replace(fused, config=config, planning=replace(fused.planning, tight=attempt.tight))
+
+
+def shown(fused: FusedModule, planned: Planned) -> Planned:
+    """The plan that was chosen, made once more where instruments want to see how."""
+    if not PassContext.current().instruments:
+        return planned
+    return lower_and_plan(replace(fused, config=planned.config, planning=planned.planning), {})
 
 
 def lower(func: Function, target: str | Target = "cortex-m4", *, name: str = "kernel") -> PrimFunc:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aot.driver.oracles import oracles
 from aot.errors import Problem, UsageError
-from aot.executor.plan.storage_map import Io
+from aot.executor.select.config import Io
 from aot.frontend.specialize import FIRST_GRAPH, Choice
 from aot.memory.pools import ONE_POOL, Pooling, check_pooling
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from aot.errors import internal
+from aot.executor.select.config import PlanConfig, SelectionConfig
 from aot.executor.select.selection import Candidate
 from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
-from aot.memory.pools import ONE_POOL, Pooling
+from aot.support.dtype import itemsize
+from aot.support.names import NameSupply
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builtin import COPY
+from aot.tir.expr import Imm
 from aot.tir.function import PrimFunc
+from aot.tir.stmt import CallPrim, Region, Stmt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +82,8 @@ class LoweredModule(IRModule):
     `constants` gives each constant of a function by buffer name (packed bytes or elements).
     `views` maps a tensor to the one whose bytes it shows (reshape), from byte `offsets` of it on (0 where there is none).
     Layers may write such views, which then fill the tensor that they are parts of.  `values` holds the tensors whose values are
-    known and which a layer reads or the model returns as they are.
+    known and which a layer reads or the model returns as they are.  `target`, `config` and `planning` say what for, and how the
+    rest is done.
     """
 
     inputs: tuple[TensorRef, ...] = ()
@@ -85,8 +92,10 @@ class LoweredModule(IRModule):
     views: Mapping[TensorRef, TensorRef] = field(default_factory=dict)
     values: Mapping[TensorRef, Array] = field(default_factory=dict)
     offsets: Mapping[TensorRef, int] = field(default_factory=dict)
-    pooling: Pooling = ONE_POOL
     states: tuple[State, ...] = ()
+    target: Target | None = None
+    config: SelectionConfig = field(default_factory=SelectionConfig)
+    planning: PlanConfig = field(default_factory=PlanConfig)
 
     def prim_func(self, name: str) -> PrimFunc:
         """The function of that name."""
@@ -102,6 +111,11 @@ class LoweredModule(IRModule):
     def kernel(self, call: CallLowered) -> PrimFunc:
         """The layer's own function."""
         return self.prim_func(call.func)
+
+    def shown(self) -> IRModule:
+        """The module with its main as a PrimFunc, one buffer a tensor."""
+        main, constants = main_of(self)
+        return IRModule({main.name: main, **self.functions}, self.name, {**self.constants, main.name: constants})
 
     def with_calls(self, calls: Sequence[CallLowered]) -> LoweredModule:
         """The module with other calls of its functions, and without those that none of them needs."""
@@ -144,64 +158,69 @@ class LoweredModule(IRModule):
         return tensor is other
 
 
-def check_lowered(lowered: LoweredModule) -> None:
-    """Raise E9001 unless each tensor is written once, before it is read, and calls fit their functions."""
-    for problem in _faults(lowered):
-        raise internal(problem, where=lowered.name)
+def main_of(lowered: LoweredModule) -> tuple[PrimFunc, dict[str, Array]]:
+    """The calls of a lowered module as a PrimFunc before memory is planned, and its constants by buffer name.
 
+    Each tensor that is no view has a buffer of its own, inputs and outputs their own besides; an operand is a region of it.
+    """
+    supply = NameSupply()
+    inputs = {t: Buffer(supply.fresh(f"input_{i}"), t.type.shape, t.type.dtype) for i, t in enumerate(lowered.inputs)}
+    outputs = [Buffer(supply.fresh(f"output_{i}"), t.type.shape, t.type.dtype) for i, t in enumerate(lowered.outputs)]
+    constants: dict[str, Array] = {}
+    known = dict(inputs)
+    for tensor, data in lowered.values.items():
+        known[tensor] = Buffer(supply.fresh(tensor.name), tensor.type.shape, tensor.type.dtype, "const", ALIGN)
+        constants[known[tensor].name] = data
+    state = [
+        Buffer(supply.fresh(f"state_{k}"), s.old.type.shape, s.old.type.dtype, "state", ALIGN)
+        for k, s in enumerate(lowered.states)
+    ]
+    known |= {s.old: buffer for s, buffer in zip(lowered.states, state, strict=True)}
+    scratch: list[Buffer] = []
 
-def _faults(lowered: LoweredModule) -> Iterator[str]:
-    known = {*lowered.inputs, *lowered.values, *(s.old for s in lowered.states)}
-    filled: dict[TensorRef, int] = {}  # bytes that layers have written of a tensor of which they write parts
-    for state in lowered.states:
-        root = lowered.root(state.old)
-        if root is not state.old:
-            filled[root] = filled.get(root, 0) + state.old.type.nbytes
+    def own(name: str, shape: tuple[int, ...], dtype: str) -> Buffer:
+        scratch.append(Buffer(supply.fresh(name), shape, dtype, "arena", ALIGN))
+        return scratch[-1]
+
+    def region(tensor: TensorRef, dtype: str) -> Region:
+        root, offset = lowered.place_in_root(tensor)
+        if root not in known:
+            known[root] = own(root.name, root.type.shape, root.type.dtype)
+        return Region(known[root], Imm(offset // itemsize(dtype)), dtype)
+
+    parts = [(s.old, b) for s, b in zip(lowered.states, state, strict=True) if lowered.root(s.old) is not s.old]
+    body: list[Stmt] = [_copy(_start(b), region(t, "uint8"), b.nbytes) for t, b in parts]
+    params: list[Buffer] = []
     for i, call in enumerate(lowered.calls):
-        where = f"layer {i} ({call.func})"
-        for tensor in call.inputs:
-            if not _is_known(lowered, tensor, known):
-                yield f"{where} reads {tensor.name} before it is written"
-        for tensor in call.outputs:
-            root = lowered.root(tensor)
-            if tensor in known or root in known:
-                yield f"{where} writes {tensor.name} again"
-            known.add(tensor)
-            if root is not tensor:
-                filled[root] = filled.get(root, 0) + tensor.type.nbytes
-                if filled[root] == root.type.nbytes:
-                    known.add(root)
-        yield from (f"{where}: {fault}" for fault in _call_faults(lowered, call))
-    for tensor in (*lowered.outputs, *(s.new for s in lowered.states)):
-        if lowered.root(tensor) not in known:
-            yield f"output {tensor.name} is never written"
+        func = lowered.kernel(call)
+        tensors = zip((*call.inputs, *call.outputs), (*func.inputs, *func.outputs), strict=True)
+        operands = [region(t, b.dtype) for t, b in tensors]
+        for b in func.consts:
+            params.append(Buffer(supply.fresh(f"{call.func}_{b.name}"), b.shape, b.dtype, "const", b.align))
+            constants[params[-1].name] = lowered.constants[call.func][b.name]
+            operands.append(Region(params[-1], Imm(0), b.dtype))
+        operands += [Region(own(f"{call.func}_{b.name}", b.shape, b.dtype), Imm(0), b.dtype) for b in func.scratch]
+        scalars = zip(call.scalars, lowered.prim_func(call.emitted).scalars, strict=True)
+        body.append(CallPrim(call.emitted, (*operands, *(Imm(v, var.dtype) for v, var in scalars)), i))
+    for tensor, out in zip(lowered.outputs, outputs, strict=True):
+        body.append(_copy(region(tensor, "uint8"), _start(out), out.nbytes))
+    kept = [own(f"new_{b.name}", b.shape, b.dtype) for b in state]  # all new values before any of the old ones goes
+    body += [_copy(region(s.new, "uint8"), _start(b), b.nbytes) for s, b in zip(lowered.states, kept, strict=True)]
+    body += [_copy(_start(b), _start(s), b.nbytes) for b, s in zip(kept, state, strict=True)]
+    consts = (*(known[t] for t in lowered.values), *params)
+    main = PrimFunc(
+        f"{lowered.name}_run", tuple(inputs.values()), tuple(outputs), tuple(body), consts, tuple(scratch), state=tuple(state)
+    )  # fmt: skip
+    return main, constants
 
 
-def _is_known(lowered: LoweredModule, tensor: TensorRef, known: set[TensorRef]) -> bool:
-    """Whether a tensor, or one that it is a view of, has its value."""
-    while tensor not in known and tensor in lowered.views:
-        tensor = lowered.views[tensor]
-    return tensor in known
+def _start(buffer: Buffer) -> Region:
+    return Region(buffer, Imm(0), "uint8")
 
 
-def _call_faults(lowered: LoweredModule, call: CallLowered) -> Iterator[str]:
-    missing = [name for name in (*call.callees, call.func, call.emitted) if name not in lowered.functions]
-    if missing:
-        yield f"the module has no function {missing[0]}"
-        return
-    func = lowered.kernel(call)
-    if (
-        len(func.inputs) != len(call.inputs)
-        or len(func.outputs) != len(call.outputs)
-        or len(lowered.prim_func(call.emitted).scalars) != len(call.scalars)
-    ):
-        yield "the number of operands differs from the function's"
-        return
-    for buffer, tensor in zip(func.inputs + func.outputs, call.inputs + call.outputs, strict=True):
-        if buffer.nbytes != tensor.type.nbytes:
-            yield f"{tensor.name} has {tensor.type.nbytes} bytes, buffer {buffer.name} {buffer.nbytes}"
-    constants = lowered.constants.get(call.func, {})
-    for buffer in func.consts:
-        data = constants.get(buffer.name)
-        if data is None or data.nbytes != buffer.nbytes:
-            yield f"constant {buffer.name} needs {buffer.nbytes} bytes, {'none' if data is None else data.nbytes} given"
+def _copy(source: Region, target: Region, size: int) -> CallPrim:
+    return CallPrim(COPY, (source, target, Imm(size, "uint32")))
+
+
+ALIGN = 16
+"""Of a tensor's own buffer, in bytes."""

@@ -29,7 +29,7 @@ DESCENT = 6
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One way to compile: `opt`, `ram_budget` (0: as small as can be) and `whole_limit` as in te_compiler.Policy.
+    """One way to compile: `opt`, `ram_budget` (0: as small as can be) and `whole_limit` as in SelectionConfig.
 
     `tight`: views take the place of copies only where the plan does not grow by them.
     """

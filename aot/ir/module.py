@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from aot.errors import Problem, UsageError
+from aot.errors import InternalError, Problem, UsageError
 from aot.ir.dialect import BaseFunc, dialect, dialect_of, function_of
 from aot.ir.op import Array
 from aot.support.caller import call_place
@@ -66,10 +66,25 @@ class IRModule:
 
         UsageError E5131 where a function belongs to an IR whose text is not parsed.
         """
+        functions = self.shown().functions
         if metadata:
-            return full_text(self.functions)
-        names = sorted(self.functions, key=lambda n: (n != "main", n))
-        return "\n".join(dialect_of(self.functions[n]).to_text(self.functions[n], n).rstrip("\n") + "\n" for n in names)
+            return full_text(functions)
+        names = sorted(functions, key=lambda n: (n != "main", n))
+        return "\n".join(dialect_of(functions[n]).to_text(functions[n], n).rstrip("\n") + "\n" for n in names)
 
     def __str__(self) -> str:
         return self.astext()
+
+    def shown(self) -> IRModule:
+        """The module as instruments see it: all of it as functions by name."""
+        return self
+
+
+M = TypeVar("M", bound=IRModule)
+
+
+def of_phase(module: IRModule, phase: type[M], taker: str) -> M:
+    """`module`, which the pass `taker` takes in one phase of the compiler only (E9104)."""
+    if not isinstance(module, phase):
+        raise InternalError(Problem("E9104", f"{taker} takes a {phase.__name__}, not a {type(module).__name__}", module.name))
+    return module

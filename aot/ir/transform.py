@@ -177,7 +177,7 @@ def is_pass(name: str) -> bool:
     The compiler's own lie in packages above this one, which are imported by name when a name is not known yet.
     """
     if pass_name(name) not in _PASSES:
-        for package in ("aot.relay.transform", "aot.tir.transform"):
+        for package in ("aot.relay.transform", "aot.tir.transform", "aot.executor.pipeline"):
             importlib.import_module(package)
     return pass_name(name) in _PASSES
 
@@ -217,8 +217,9 @@ class Pass:
 
     def __call__(self, module: IRModule) -> IRModule:
         context = PassContext.current()
+        seen = module.shown() if context.instruments else module
         for instrument in context.instruments:
-            instrument.before(module, self)
+            instrument.before(seen, self)
         try:
             result = self.transform(module, context)
         except Exception as error:
@@ -226,8 +227,9 @@ class Pass:
             raise
         if not isinstance(result, IRModule):
             raise UsageError(Problem("E5035", f'the pass "{self.name}" returned a {type(result).__name__}, not an IRModule'))
+        seen = result.shown() if context.instruments else result
         for instrument in context.instruments:
-            instrument.after(result, self)
+            instrument.after(seen, self)
         return result
 
 

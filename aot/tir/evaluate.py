@@ -11,6 +11,7 @@ from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.support.dtype import int_range, is_float, numpy_dtype
 from aot.tir.buffer import Buffer
+from aot.tir.builtin import BUILTINS
 from aot.tir.function import PrimFunc
 from aot.tir.interpreter import run_module
 
@@ -27,7 +28,7 @@ def run_drawn(module: IRModule, name: str, seed: int) -> list[Array] | None:
     assert isinstance(func, PrimFunc)
     if not all(b.is_sized for b in func.buffers):
         return None
-    funcs = {n: f for n, f in module.functions.items() if isinstance(f, PrimFunc)}
+    funcs = BUILTINS | {n: f for n, f in module.functions.items() if isinstance(f, PrimFunc)}
     for span in SPANS:
         try:
             return _run(func, funcs, module.constants.get(name, {}), rng=np.random.default_rng(seed), span=span)
@@ -41,6 +42,7 @@ def _run(
 ) -> list[Array]:  # fmt: skip
     buffers = {b.name: _drawn(b, rng, span) for b in (*func.inputs, *func.outputs, *func.consts)}
     buffers |= {b.name: np.ascontiguousarray(constants[b.name]) for b in func.consts if b.name in constants}
+    buffers |= {b.name: np.zeros(b.shape, numpy_dtype(b.dtype)) for b in func.state}
     scalars = {v.name: int(rng.integers(0, 8)) if span is None else span for v in func.scalars}
     run_module(func, funcs, buffers, scalars)
     return [buffers[b.name].reshape(-1).view(np.uint8) for b in func.outputs]

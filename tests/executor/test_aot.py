@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from aot.errors import InternalError, UsageError
+from aot.executor.check import check_lowered
 from aot.executor.codegen.emit import LoweredOutput, compile_lowered
 from aot.executor.codegen.metadata import BuildInfo
-from aot.executor.lowered import CallLowered, LoweredModule, check_lowered
+from aot.executor.lowered import CallLowered, LoweredModule
 from aot.runtime.module import load
 from aot.target.target import find_target
 from tests.c_tools import INCLUDE, command, compile_all, shared_library

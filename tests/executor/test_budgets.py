@@ -8,7 +8,7 @@ import pytest
 
 from aot import op as operators
 from aot import topi
-from aot.driver.build import compile_model, plans_of
+from aot.driver.build import compile_model, fused_module, plans_of
 from aot.driver.options import OPTS, Options
 from aot.executor.plan.bounds import memory_bounds
 from aot.executor.policy import Plans
@@ -40,7 +40,8 @@ def plans(module: IRModule, options: Options | None = None) -> Plans:
     main = pipeline(2)(module)["main"]
     assert isinstance(main, Function)
     bound = memory_bounds(main, {}).liveness
-    return plans_of(main, find_target("cortex-m4"), name="net", options=options or Options(), bound=bound)
+    fused = fused_module(main, find_target("cortex-m4"), name="net", options=options or Options())
+    return plans_of(fused, bound=bound)
 
 
 def check(found: Plans, wanted: list[tuple[str, int]]) -> list[str]:

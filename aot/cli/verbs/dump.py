@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,15 +66,6 @@ def new_folder(folder: Path) -> Path:
     return folder
 
 
-def modules_by_pass(steps: Sequence[tuple[Pass, IRModule]]) -> dict[str, IRModule]:
-    """What each pass left, by its name in the order of the last run; kernels that are tried later join those that were there."""
-    found: dict[str, IRModule] = {}
-    for step, module in steps:
-        before = found.pop(step.name, None)
-        found[step.name] = replace(module, functions={**(before.functions if before else {}), **module.functions})
-    return found
-
-
 def pick(modules: Mapping[str, IRModule], after: str | None, form: str | None) -> tuple[str, str]:
     """(pass, text) of the module that the pass left, or of the last one with functions of the form asked for (E5009)."""
     if after is not None and after not in modules:
@@ -108,10 +98,12 @@ def command(
     from aot.ir.transform import Instrument, PassContext, get_pass
 
     class Record(Instrument):
-        """Keeps every module that a pass returns."""
+        """Keeps what each pass returned, by its name in the order of the last run."""
 
         def after(self, module: IRModule, running: Pass) -> None:
-            steps.append((running, module))
+            ran.append(running.name)
+            modules.pop(running.name, None)
+            modules[running.name] = module
 
     if form not in (None, "relay", "tir", "c"):
         raise UsageError(Problem("E5009", f"--format {form}: choose one of relay, tir, c"))
@@ -120,15 +112,15 @@ def command(
     out = Output(json=as_json)
     files = None if folder is None else DumpIR(new_folder(folder))
     stop = None if stop_after is None else Stop(get_pass(stop_after).name)
-    steps: list[tuple[Pass, IRModule]] = []
+    ran: list[str] = []
+    modules: dict[str, IRModule] = {}
     wanted = request(model, options, target=choose_target(target, find_board(board) if board else None))
     artifact = None
     with PassContext(instruments=[i for i in (Record(), files, stop) if i is not None]), suppress(Stopped):
         artifact = compile_model(wanted)
     if artifact is not None and stop_after is not None:
         raise UsageError(Problem("E5009", f"--stop-after {stop_after}: the pass did not run"))
-    modules = modules_by_pass(steps)
-    names = list(dict.fromkeys(step.name for step, _ in steps))
+    names = list(dict.fromkeys(ran))
     if list_passes:
         out.line("\n".join(names))
         out.result({"passes": names})

@@ -57,7 +57,7 @@ class Main:
     feeding: Feeding | None = None
 
 
-def aot_lower_main(
+def main_functions(
     lowered: LoweredModule,
     *,
     layout: StorageMap,

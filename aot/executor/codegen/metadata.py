@@ -122,7 +122,7 @@ def _copied(lowered: LoweredModule) -> int:
 def _constant_pools(lowered: LoweredModule, arrays: Sequence[Param]) -> list[dict[str, Any]]:
     """The pools in flash with the arrays that lie there."""
     rows = []
-    for p in lowered.pooling.constants:
+    for p in lowered.planning.pooling.constants:
         inside = [a for a in arrays if a.section == f".rodata.aot_pool_{p.name}"]
         row = {"name": p.name, "size": p.size, "address": p.address, "speed": p.speed, "arrays": [a.name for a in inside]}
         rows.append(row | {"used": sum(a.data.nbytes + a.align - 1 for a in inside)})

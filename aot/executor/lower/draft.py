@@ -7,27 +7,49 @@ from dataclasses import dataclass, field
 
 from aot.executor.cascade.items import Items
 from aot.executor.lowered import LoweredModule
+from aot.executor.select.config import PlanConfig, SelectionConfig
 from aot.executor.select.selection import Candidate
+from aot.ir.module import IRModule
 from aot.relay.expr import Function
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """The calls of a model in their order, with the group and all kernels of each."""
-
-    lowered: LoweredModule
-    functions: tuple[Function, ...]
-    found: tuple[Sequence[Candidate], ...]
+from aot.target.target import Target
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was made for one model and target, and is kept for the next policy with the same `kernels`.
+    """What was made for one model and target, and is kept for the next config with the same `kernels`.
 
     `lowered` by id of the group's function, name of the implementation and key of its code: the function (its id stays its own),
-    the candidate.  `drafts` and `items` by what of the policy they depend on.
+    the candidate.  `drafts` and `items` by what of the config they depend on.
     """
 
     lowered: dict[tuple[int, str, str], tuple[Function, Candidate]] = field(default_factory=dict)
     drafts: dict[Hashable, Draft] = field(default_factory=dict)
     items: dict[Hashable, Items] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedModule(IRModule):
+    """A relay main whose calls are those of fused functions, and what it is to be lowered for."""
+
+    target: Target
+    config: SelectionConfig = field(default_factory=SelectionConfig)
+    planning: PlanConfig = field(default_factory=PlanConfig)
+    known: Known = field(default_factory=Known)
+
+    @property
+    def main(self) -> Function:
+        func = self["main"]
+        assert isinstance(func, Function)
+        return func
+
+
+@dataclass(frozen=True, slots=True)
+class Draft(LoweredModule):
+    """The calls of a model in their order with the preferred kernel of each; `groups` and `found`: the fused functions of the
+    calls, and all their kernels.
+    """
+
+    groups: tuple[Function, ...] = ()
+    found: tuple[Sequence[Candidate], ...] = ()
+    key: Hashable = None
+    known: Known = field(default_factory=Known)

@@ -39,7 +39,7 @@ def accepting(group: Group, target: Target) -> list[OpImplementation]:
     return [i for i in implementations(name) if i.accepts(group, target)]
 
 
-def cut_groups(func: Function, target: Target) -> Function:
+def with_cut_groups(func: Function, target: Target) -> Function:
     """The fused main function with those groups cut for which no kernel is made, though there is one for less of them.
 
     Such a group is a layer (LAYERS) with followers that its kernels cannot take along (say an operand that is a constant); the

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aot.executor.lowered import CallLowered, LoweredModule
+from aot.ir.module import IRModule, of_phase
+from aot.ir.transform import PassContext, module_pass
 from aot.support.names import NameSupply
 from aot.tir.expr import Imm
 from aot.tir.function import PrimFunc
@@ -15,8 +17,15 @@ from aot.tir.functor import Callees, has_calls, with_callees
 from aot.tir.transform import merge_functions
 
 
-def share_functions(lowered: LoweredModule) -> LoweredModule:
-    """The module with merged functions; the calls give the numbers as scalars.  A cascade's row kernels count as layers."""
+@module_pass()
+def share_functions(module: IRModule, _context: PassContext) -> IRModule:
+    """Merged functions beside the layers' own; the calls give the numbers as scalars.  A cascade's row kernels count as layers.
+
+    In and out: a LoweredModule after the passes over loop nests.  Where speed counts, numbers stay constants.
+    """
+    lowered = of_phase(module, LoweredModule, "share_functions")
+    if lowered.config.opt == "speed":
+        return lowered
     calls = list(lowered.calls)
     functions = lowered.prim_funcs
     supply = NameSupply(functions)

@@ -2,88 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
-from aot.errors import Problem, UsageError, internal
-from aot.executor.cascade.items import Items
-from aot.executor.cascade.search import Limits, use_cascades
+from aot.errors import internal
 from aot.executor.lower.candidates import candidates, repeated_weights
-from aot.executor.lower.draft import Draft, Known
+from aot.executor.lower.draft import Draft, FusedModule
 from aot.executor.lower.order import execution_order, op_indices
-from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
-from aot.executor.policy import MOST_SLOWDOWN
-from aot.executor.select.config import SelectionConfig
-from aot.executor.select.flash_budget import choose_kernels, selected_kernels
+from aot.executor.lowered import CallLowered, State, TensorRef
 from aot.executor.select.selection import Candidate
+from aot.ir.module import IRModule, of_phase
 from aot.ir.op import F_IS_VIEW, Array, Op
+from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType, TupleType
 from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, post_order
 from aot.relay.state import input_vars, state_of, state_vars
 from aot.support.names import NameSupply, c_identifier
-from aot.target.target import Target
 from aot.topi.strategy import Lowered
 
 
-def compile_main(
-    func: Function, target: Target, *, name: str, policy: SelectionConfig | None = None, known: Known | None = None
-) -> LoweredModule | None:
-    """Lower every fused call of `func` (the main function after cut_groups) in an order of execution, and choose the kernels.
+@module_pass(required=True)
+def lower_te(module: IRModule, _context: PassContext) -> IRModule:
+    """Lower every fused call of main in an order of execution: all kernels that accept it, the preferred one in the module.
 
-    `known` keeps what was made for the next policy.  None where nothing fits the RAM budget.
+    In: a FusedModule after cut_groups.  Out: a Draft.
     """
-    policy, known = policy or SelectionConfig(), Known() if known is None else known
-    key = (policy.opt if policy.opt in ("speed", "size") else "", policy.limits_ram)
+    fused = of_phase(module, FusedModule, "lower_te")
+    config, known = fused.config, fused.known
+    key = (config.opt if config.opt in ("speed", "size") else "", config.limits_ram)
     if key not in known.drafts:
-        known.drafts[key] = _Compiler(func, target, name, policy, known).draft()
-    draft = known.drafts[key]
-    if policy.feed_rows and len(draft.lowered.inputs) != 1:
-        raise UsageError(Problem("E5054", f"{len(draft.lowered.inputs)} inputs; only a single one can be fed by rows", name))
-    lowered, found = draft.lowered, list(draft.found)
-    if policy.cascades or policy.whole_limit is not None:
-        if (key, policy.feed_rows) not in known.items:
-            lower = partial(_lower_rows, target=target, policy=policy, known=known)
-            fed = lowered.inputs[0] if policy.feed_rows else None
-            known.items[key, policy.feed_rows] = Items(lowered, draft.functions, found, lower=lower, fed=fed)
-        items = known.items[key, policy.feed_rows].again()
-        if policy.whole_limit is not None:
-            found = [_within(items, i, layer, policy) for i, layer in enumerate(found)]
-        else:
-            cascaded = use_cascades(lowered, items, _limits(draft, policy))
-            if cascaded is None:
-                return None
-            lowered, found = cascaded
-    return choose_kernels(lowered, found, policy)
-
-
-def _lower_rows(func: Function, name: str, *, target: Target, policy: SelectionConfig, known: Known) -> list[Candidate]:
-    return candidates(func, target, name, policy, keyed=False, known=known)
-
-
-def _within(items: Items, i: int, layer: Sequence[Candidate], policy: SelectionConfig) -> Sequence[Candidate]:
-    """The kernels of layer i that run within `whole_limit`; where none does: all of them, for `ram` the one of least scratch."""
-    assert policy.whole_limit is not None
-    item = items.whole(i, policy.whole_limit)
-    if item is not None:
-        return item.kernels
-    return layer if policy.opt != "ram" else (min(layer, key=lambda c: (c.scratch, c.instructions)),)
-
-
-def _limits(draft: Draft, policy: SelectionConfig) -> Limits:
-    """What the search for cascades may take."""
-    if policy.ram_budget is not None:
-        return Limits(policy.ram_budget or None)
-    usual = selected_kernels(draft.found, replace(policy, opt="balanced") if policy.opt == "ram" else policy)
-    most = int(MOST_SLOWDOWN * sum(c[k].instructions for c, k in zip(draft.found, usual, strict=True)))
-    return Limits(None, most, small=policy.opt == "ram")
+        known.drafts[key] = replace(_Compiler(fused).draft(), key=key)
+    return replace(known.drafts[key], config=config, planning=fused.planning)
 
 
 class _Compiler:
     """Gives tensors names and turns nodes into layer calls."""
 
-    def __init__(self, func: Function, target: Target, name: str, policy: SelectionConfig, known: Known) -> None:
-        self._func, self._target, self._name, self._policy, self._known = func, target, name, policy, known
+    def __init__(self, module: FusedModule) -> None:
+        self._module, self._func = module, module.main
         self._names = NameSupply()
         self._refs: dict[int, tuple[TensorRef, ...]] = {}
         self._views: dict[TensorRef, TensorRef] = {}
@@ -93,8 +48,8 @@ class _Compiler:
         self._global_vars = NameSupply()
         self._functions: list[Function] = []
         self._candidates: list[list[Candidate]] = []
-        self._repeated = repeated_weights(func)
-        self._computed_by = _last_calls(func)
+        self._repeated = repeated_weights(self._func)
+        self._computed_by = _last_calls(self._func)
 
     def draft(self) -> Draft:
         for var in self._func.params:
@@ -108,9 +63,9 @@ class _Compiler:
         outputs, news = results[: len(results) - len(kept)], results[len(results) - len(kept) :]
         olds = [self._one(v) for v in state_vars(self._func)]
         states = tuple(State(s.name, s.initial, old, new) for s, old, new in zip(kept, olds, news, strict=True))
-        lowered = LoweredModule(
+        return Draft(
             {name: found.func for name, found in self._prim_funcs.items()},
-            self._name,
+            self._module.name,
             {name: found.constants for name, found in self._prim_funcs.items()},
             inputs=inputs,
             outputs=outputs,
@@ -118,8 +73,11 @@ class _Compiler:
             views=self._views,
             values=self._values,
             states=states,
+            target=self._module.target,
+            groups=tuple(self._functions),
+            found=tuple(map(tuple, self._candidates)),
+            known=self._module.known,
         )
-        return Draft(lowered, tuple(self._functions), tuple(map(tuple, self._candidates)))
 
     def _ref(self, expr: Expr, type_: TensorType, name: str) -> TensorRef:
         tensor = expr.span.tensor
@@ -155,7 +113,8 @@ class _Compiler:
         func = call.op
         assert isinstance(func, Function)
         name = c_identifier(str(func.attrs.get("name", "layer")))
-        found = candidates(func, self._target, name, self._policy, repeated=self._repeated, known=self._known)
+        fused = self._module
+        found = candidates(func, fused.target, name, fused.config, repeated=self._repeated, known=fused.known)
         self._candidates.append(found)
         self._functions.append(func)
         global_var = self._global_vars.fresh(name)

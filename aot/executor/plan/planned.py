@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from aot.executor.lowered import LoweredModule, check_lowered
+from aot.executor.check import check_lowered
+from aot.executor.lowered import LoweredModule
 from aot.executor.plan.aliases import with_aliases
 from aot.executor.plan.state_windows import with_windows
-from aot.executor.plan.storage_map import Io, StorageMap, make_layout
+from aot.executor.plan.storage_map import StorageMap, make_layout
+from aot.executor.select.config import Io
+from aot.ir.module import IRModule, of_phase
+from aot.ir.transform import PassContext, module_pass
 from aot.memory.bounds import liveness_bound
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned(LoweredModule):
     """A lowered module with the memory plan that was made for it."""
 
-    lowered: LoweredModule
     layout: StorageMap
 
     @property
@@ -23,10 +26,15 @@ class Planned:
         """Bytes of the workspace."""
         return self.layout.plan.size
 
-    @property
-    def estimate(self) -> int:
-        """Instructions of one run, as far as the kernels state them."""
-        return self.lowered.estimate
+
+@module_pass(required=True)
+def plan_memory(module: IRModule, _context: PassContext) -> IRModule:
+    """The place of every tensor, by liveness and safe distances; copies become views.
+
+    In: a LoweredModule.  Out: a Planned, whose plan the verifier accepts (E9005).
+    """
+    lowered = of_phase(module, LoweredModule, "plan_memory")
+    return plan_lowered(lowered, lowered.planning.io, tight=lowered.planning.tight)
 
 
 def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False) -> Planned:
@@ -48,4 +56,4 @@ def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False) -> Plan
         planned = make_layout(trial, io)
         if planned.plan.size <= limit:
             best, layout = trial, planned
-    return Planned(best, layout)
+    return Planned(**{f.name: getattr(best, f.name) for f in fields(LoweredModule)}, layout=layout)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.executor.plan.accesses import count_accesses
@@ -12,6 +11,7 @@ from aot.executor.plan.distances import Operand, call_distances
 from aot.executor.plan.in_place import in_place_results, merge_alignments
 from aot.executor.plan.state_plan import WriteBack, in_place_states, state_offsets, write_backs
 from aot.executor.plan.storage_info import StorageInfo
+from aot.executor.select.config import Io
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
 from aot.memory.plan import BufferInfo, Kind, MemoryPlan
 from aot.memory.planner import plan
@@ -20,8 +20,6 @@ from aot.memory.verify import verify_plan
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
 from aot.support.text import printable
-
-Io = Literal["arena", "user"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +173,7 @@ def make_layout(lowered: LoweredModule, io: Io) -> StorageMap:
     Where kernels may write exactly over an operand, the plan with these tensors in one place is tried first, and without where
     that is not proven to be the smallest.
     """
-    over = {} if lowered.pooling.pools else in_place_results(lowered)
+    over = {} if lowered.planning.pooling.pools else in_place_results(lowered)
     layout = _lay_out(lowered, io, over)
     if over and not layout.plan.optimal:
         layout = min(layout, _lay_out(lowered, io, {}), key=lambda x: x.plan.size)
@@ -194,10 +192,10 @@ def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]
     buffers = liveness(program)
     clashes = program_conflicts(program, buffers)
     pools: tuple[UsedPool, ...] = ()
-    if lowered.pooling.pools:
+    if lowered.planning.pooling.pools:
         keys = {t: place.key for t, place in builder.places.items() if place.where == "workspace"}
         memory_plan, pools = plan_pools(
-            buffers, clashes, lowered.pooling, accesses=count_accesses(lowered, keys, scratch)
+            buffers, clashes, lowered.planning.pooling, accesses=count_accesses(lowered, keys, scratch)
         )  # fmt: skip
     else:
         memory_plan = plan(buffers, clashes)

@@ -1,8 +1,13 @@
-"""How kernels are chosen: what to favour, and the limits."""
+"""How kernels are chosen and memory is planned: what to favour, and the limits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+from aot.memory.pools import ONE_POOL, Pooling
+
+Io = Literal["arena", "user"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,5 +33,17 @@ class SelectionConfig:
 
     @property
     def limits_ram(self) -> bool:
-        """Whether kernels that are made for their scratch memory are in the running; a row of a cascade needs little anyway."""
+        """Whether kernels that are made for their scratch memory are considered; a row of a cascade needs little anyway."""
         return self.ram_budget is not None or self.whole_limit is not None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanConfig:
+    """How memory is planned: inputs and outputs in the workspace ("arena") or the caller's ("user"), and the pools.
+
+    `tight`: views take the place of copies only where the plan does not grow by them.
+    """
+
+    io: Io = "arena"
+    pooling: Pooling = ONE_POOL
+    tight: bool = False

@@ -14,7 +14,7 @@ from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.executor.codegen.emit import LoweredOutput
 from aot.executor.plan.planned import plan_lowered
-from aot.executor.plan.storage_map import Io
+from aot.executor.select.config import Io
 from aot.memory.bounds import liveness_bound
 from aot.runtime.module import load
 from aot.testing import ModelBuilder, reference_sets
@@ -125,7 +125,7 @@ def test_memory_decides(monkeypatch: pytest.MonkeyPatch) -> None:
         plain = compile_model(model, target="host")
     for tight, limit in ((False, liveness_bound(plain.layout.buffers)), (True, plain.layout.plan.size)):
         planned = plan_lowered(plain.lowered, "arena", tight=tight)
-        assert len(planned.lowered.calls) < len(plain.lowered.calls)
+        assert len(planned.calls) < len(plain.lowered.calls)
         assert planned.size <= limit
 
 
