@@ -23,7 +23,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm
 
@@ -50,7 +50,7 @@ def evaluate(data: Array, *, attrs: NegateAttrs, out_type: TensorType) -> Array:
     return clamp_array(attrs.zero_point - (data.astype(np.int64) - attrs.input_zp), -128, 127, out_type.dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: NegateAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: NegateAttrs, out_type: TensorType) -> TensorFn:
     """One element as an expression over elements of the operands, in int32 without overflow.
 
     Reductions append loops with `aot.te.tensor.sum`; tables in flash come from `ctx.constant`.  An operand may be the result of
@@ -61,7 +61,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: NegateAttrs, out_typ
         value = imm(attrs.zero_point + attrs.input_zp) - cast("int32", args[0].at(b, i))
         return cast("int8", clamp(value, -128, 127))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("TEMPLATE_NEGATE", "int8", "template.negate")

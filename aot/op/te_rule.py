@@ -8,7 +8,7 @@ from typing import Any
 from aot.ir.attr_map import AttrMap
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.te.tensor import Tensor, placeholder
+from aot.te.tensor import TensorFn, elements_of
 from aot.tir.builder import IRBuilder
 
 
@@ -19,14 +19,14 @@ class TeContext:
         self.builder = builder
         self.constants: dict[str, Array] = {}
 
-    def constant(self, name: str, data: Array) -> Tensor:
+    def constant(self, name: str, data: Array) -> TensorFn:
         """A table in flash, as a tensor."""
         buffer = self.builder.const(name, tuple(map(int, data.shape)), str(data.dtype), align=4)
         self.constants[buffer.name] = data
-        return placeholder(buffer)
+        return elements_of(buffer)
 
 
-TeRule = Callable[[TeContext, Sequence[Tensor], Any, TensorType], Tensor]
+TeRule = Callable[[TeContext, Sequence[TensorFn], Any, TensorType], TensorFn]
 """(context, argument tensors, attrs, result type) -> result tensor"""
 
 F_TE: AttrMap[TeRule] = AttrMap("FTe")

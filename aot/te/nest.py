@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aot.te.tensor import Tensor
+from aot.te.tensor import TensorFn
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
@@ -13,7 +13,7 @@ from aot.tir.function import FuncAttrs, PrimFunc
 _NAMES = {1: ("c",), 2: ("m", "c"), 3: ("h", "w", "c"), 4: ("n", "h", "w", "c")}
 
 
-def emit_nest(b: IRBuilder, out: Buffer, tensor: Tensor) -> None:
+def emit_nest(b: IRBuilder, out: Buffer, tensor: TensorFn) -> None:
     """Append loops over `out.shape` that store each element of `tensor`; an axis of extent 1 gets no loop.
 
     `out` may differ from `tensor` in shape only by having the same number of elements in one flat axis.
@@ -38,7 +38,7 @@ def emit_nest(b: IRBuilder, out: Buffer, tensor: Tensor) -> None:
     nest(())
 
 
-def emit_flat(b: IRBuilder, out: Buffer, tensor: Tensor, *, unroll: int = 4) -> None:
+def emit_flat(b: IRBuilder, out: Buffer, tensor: TensorFn, *, unroll: int = 4) -> None:
     """Append one loop that stores the elements of a tensor with one axis, `unroll` at a time, and what is left after it.
 
     The values of a turn are computed before any of them is stored, so that loads do not wait for stores.
@@ -77,7 +77,7 @@ def _row_major(shape: Sequence[int], indices: Sequence[Expr]) -> Expr:
     return flat
 
 
-def create_prim_func(b: IRBuilder, outputs: Sequence[tuple[Buffer, Tensor]], attrs: FuncAttrs | None = None) -> PrimFunc:
+def create_prim_func(b: IRBuilder, outputs: Sequence[tuple[Buffer, TensorFn]], attrs: FuncAttrs | None = None) -> PrimFunc:
     """The PrimFunc of builder `b` that computes each (output buffer, tensor), one nest after the other."""
     for out, tensor in outputs:
         emit_nest(b, out, tensor)

@@ -1,4 +1,4 @@
-"""Tensor expressions: a tensor is a function of its indices.
+"""Rules of operators: a tensor as a function of its indices (TensorFn; te.Tensor, of the schedules, is an expression).
 
 `at(b, indices)` returns the scalar expression of one element.  Element-wise rules only build an expression; reductions append
 their loop to the builder `b` and return the accumulator, so a reduction composes with anything that follows it.
@@ -17,7 +17,7 @@ At = Callable[[IRBuilder, tuple[Expr, ...]], Expr]
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class TensorFn:
     """Shape, element type and the rule that gives element `indices`."""
 
     shape: tuple[int, ...]
@@ -34,14 +34,14 @@ class IterVar:
     stop: Expr
 
 
-def placeholder(buffer: Buffer) -> Tensor:
+def elements_of(buffer: Buffer) -> TensorFn:
     """The elements of a buffer."""
-    return Tensor(buffer.shape, buffer.dtype, lambda _b, i: buffer[i])
+    return TensorFn(buffer.shape, buffer.dtype, lambda _b, i: buffer[i])
 
 
-def compute(shape: Sequence[int], dtype: str, rule: Callable[..., Expr]) -> Tensor:
+def tensor_fn(shape: Sequence[int], dtype: str, rule: Callable[..., Expr]) -> TensorFn:
     """A tensor by an element-wise rule: `rule(b, *indices)`."""
-    return Tensor(tuple(shape), dtype, lambda b, i: rule(b, *i))
+    return TensorFn(tuple(shape), dtype, lambda b, i: rule(b, *i))
 
 
 def reduce_axis(stop: IntoExpr, *, start: IntoExpr = 0, name: str = "r") -> IterVar:

@@ -16,7 +16,7 @@ from aot.ir import IRModule
 from aot.ir.op import Array, Op, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.te_rule import F_TE, TeContext
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
 
@@ -41,13 +41,13 @@ def evaluate(data: Array, *, attrs: ShiftAttrs, out_type: TensorType) -> Array:
     return (data >> attrs.bits).astype(out_type.dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ShiftAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: ShiftAttrs, out_type: TensorType) -> TensorFn:
     """One element, from which kernels are made."""
 
     def rule(_b: IRBuilder, *i: Expr) -> Expr:
         return cast("int8", cast("int32", args[0].at(_b, i)) >> attrs.bits)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from aot.support.dtype import int_range, is_float, numpy_dtype
 from aot.te.nest import create_prim_func
-from aot.te.tensor import compute, placeholder, reduce_axis
+from aot.te.tensor import elements_of, reduce_axis, tensor_fn
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, logical_and, select
@@ -21,8 +21,8 @@ Array = np.ndarray[Any, Any]
 def conv(h: int = 5, w: int = 4, *, channels: int = 3, out: int = 6, pad: int = -3) -> PrimFunc:
     """A 3x3 convolution, padded, from te: selects, reductions, products."""
     b = IRBuilder("conv")
-    x = placeholder(b.input("x", (1, h, w, channels), "int8"))
-    k = placeholder(b.input("k", (out, 3, 3, channels), "int8"))
+    x = elements_of(b.input("x", (1, h, w, channels), "int8"))
+    k = elements_of(b.input("k", (out, 3, 3, channels), "int8"))
     y = b.output("y", (1, h, w, out), "int32")
 
     def rule(b: IRBuilder, n: Expr, i: Expr, j: Expr, o: Expr) -> Expr:
@@ -33,7 +33,7 @@ def conv(h: int = 5, w: int = 4, *, channels: int = 3, out: int = 6, pad: int = 
 
         return te_sum(b, [reduce_axis(3, name="p"), reduce_axis(3, name="q"), reduce_axis(channels, name="r")], term)
 
-    return create_prim_func(b, [(y, compute((1, h, w, out), "int32", rule))])
+    return create_prim_func(b, [(y, tensor_fn((1, h, w, out), "int32", rule))])
 
 
 def blocked_dense(m: int = 4, n: int = 6, k: int = 8) -> PrimFunc:

@@ -9,7 +9,7 @@ import numpy as np
 from aot.ir.op import TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.op.common.check import Clamped
-from aot.te.tensor import Tensor
+from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
 
@@ -48,7 +48,7 @@ def broadcast_type(a: TensorType, b: TensorType, dtype: str, quant: QuantParams 
     return TensorType(broadcast_shape(a, b), dtype, quant)
 
 
-def broadcast_at(b: IRBuilder, data: Tensor, indices: tuple[Expr, ...]) -> Expr:
+def broadcast_at(b: IRBuilder, data: TensorFn, indices: tuple[Expr, ...]) -> Expr:
     """The element of `data` that belongs to element `indices` of the broadcast result."""
     own = indices[len(indices) - len(data.shape) :]
     return data.at(b, tuple(imm(0) if extent == 1 else i for extent, i in zip(data.shape, own, strict=True)))

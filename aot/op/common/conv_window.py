@@ -8,7 +8,7 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.te.tensor import Tensor
+from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, logical_and, select
 
@@ -43,7 +43,7 @@ def window(x: Array, ky: int, kx: int, *, attrs: Any, height: int, width: int) -
 
 def tap_value(
     b: IRBuilder,
-    data: Tensor,
+    data: TensorFn,
     position: tuple[Expr, Expr, Expr, Expr],
     *,
     tap: tuple[Expr, Expr],

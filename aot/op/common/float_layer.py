@@ -19,7 +19,7 @@ from aot.op.common.window import Padding, Window, explicit_padding, inside, outp
 from aot.op.convert import ConvertContext, operand, unsupported
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import IterVar, Tensor, compute, reduce_axis
+from aot.te.tensor import IterVar, TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm, logical_and, select
@@ -163,7 +163,7 @@ def tir_layer(
     axes: Sequence[IterVar],
     product: Callable[..., Expr],
     *,
-    bias: Sequence[Tensor],
+    bias: Sequence[TensorFn],
     channel: Expr,
     attrs: FloatWindowAttrs | Bounds,
 ) -> Expr:
@@ -183,8 +183,8 @@ Product = Callable[..., Expr]
 
 
 def te_window(
-    args: Sequence[Tensor], product: Product, *, attrs: FloatWindowAttrs, out_type: TensorType, depth: int | None = None
-) -> Tensor:  # fmt: skip
+    args: Sequence[TensorFn], product: Product, *, attrs: FloatWindowAttrs, out_type: TensorType, depth: int | None = None
+) -> TensorFn:  # fmt: skip
     """A convolution of (data, weight [?, KH, KW, ?], bias) over the taps and, with `depth`, so many channels a group."""
     data, weight, *bias = args
 
@@ -197,7 +197,7 @@ def te_window(
             axes.append(reduce_axis(depth, name="i"))
         return tir_layer(b, axes, partial(product, b, (n, y, x, o)), bias=bias, channel=o, attrs=attrs)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def _tap_axis(b: IRBuilder, position: Expr, *, axis: int, size: int, kernel: int, attrs: FloatWindowAttrs) -> IterVar:
@@ -211,7 +211,7 @@ def _tap_axis(b: IRBuilder, position: Expr, *, axis: int, size: int, kernel: int
 
 
 def tap(
-    b: IRBuilder, data: Tensor, position: tuple[Expr, Expr, Expr, Expr], *, at: tuple[Expr, Expr], attrs: FloatWindowAttrs
+    b: IRBuilder, data: TensorFn, position: tuple[Expr, Expr, Expr, Expr], *, at: tuple[Expr, Expr], attrs: FloatWindowAttrs
 ) -> Expr:  # fmt: skip
     """The data at output position (n, y, x, channel) under tap `at`; 0 outside the image."""
     n, y, x, channel = position

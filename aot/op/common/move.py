@@ -12,7 +12,7 @@ from aot.op.convert import EVERY, ConvertContext, unsupported
 from aot.op.tensor.reshape import ReshapeAttrs
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call, tensor_type
-from aot.te.tensor import Tensor
+from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm
 
@@ -57,7 +57,7 @@ def tensors_of(types: Sequence[Type], count: int) -> list[TensorType]:
     return found
 
 
-def broadcast_index(data: Tensor, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def broadcast_index(data: TensorFn, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The element of `data` that belongs to element `indices` of a result it is broadcast to."""
     own = indices[len(indices) - len(data.shape) :]
     return tuple(imm(0) if extent == 1 else i for extent, i in zip(data.shape, own, strict=True))

@@ -30,7 +30,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, call
 from aot.relay.expr import Expr as RelayExpr
 from aot.support.dtype import int_range, is_float, itemsize
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, minimum, select
 
@@ -263,7 +263,7 @@ def _register(name: str, binary: Binary) -> None:
             result = np.where(result > (hi := np.asarray(attrs.hi, result.dtype)), hi, result)
         return result.astype(a.dtype).reshape(out_type.shape)
 
-    def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: BinaryAttrs, out_type: TensorType) -> Tensor:
+    def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: BinaryAttrs, out_type: TensorType) -> TensorFn:
         def rule(b: IRBuilder, *i: Expr) -> Expr:
             value = binary.rule(b, broadcast_at(b, args[0], i), broadcast_at(b, args[1], i))
             for bound, op in ((attrs.lo, "<"), (attrs.hi, ">")):
@@ -273,7 +273,7 @@ def _register(name: str, binary: Binary) -> None:
                     value = select(binop(op, value, limit), limit, value)
             return value
 
-        return compute(out_type.shape, out_type.dtype, rule)
+        return tensor_fn(out_type.shape, out_type.dtype, rule)
 
     register_op(
         name,

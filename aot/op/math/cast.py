@@ -22,7 +22,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dtype import int_range, is_float, numpy_dtype
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, select
 
@@ -62,7 +62,7 @@ def evaluate(data: Array, *, attrs: CastAttrs, out_type: TensorType) -> Array:
     return np.where((data >= high) | np.isnan(data), dtype.type(largest), result).astype(dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: CastAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: CastAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -76,7 +76,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: CastAttrs, out_type:
         inside = select(value < imm(high, data.dtype), cast(attrs.dtype, value), imm(largest, attrs.dtype))
         return select(value <= imm(low, data.dtype), imm(smallest, attrs.dtype), inside)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("CAST", EVERY, "cast")

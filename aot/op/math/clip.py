@@ -14,7 +14,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.te_rule import F_TE, TeContext
 from aot.support.dtype import int_range, is_int
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, clamp
 
@@ -42,11 +42,11 @@ def evaluate(data: Array, *, attrs: ClipAttrs, out_type: TensorType) -> Array:
     return np.clip(data, attrs.lo, attrs.hi).astype(out_type.dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ClipAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: ClipAttrs, out_type: TensorType) -> TensorFn:
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         return clamp(args[0].at(b, i), attrs.lo, attrs.hi)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 register_op(

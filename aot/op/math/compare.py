@@ -30,7 +30,7 @@ from aot.op.math.arithmetic import is_plain
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast
 
@@ -99,7 +99,7 @@ def _register(name: str, symbol: str, opcode: str) -> None:
             a, b = _scaled(a, attrs.rescale[0]), _scaled(b, attrs.rescale[1])
         return np.asarray(function(a, b)).reshape(out_type.shape)
 
-    def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: CompareAttrs, out_type: TensorType) -> Tensor:
+    def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: CompareAttrs, out_type: TensorType) -> TensorFn:
         def rule(b: IRBuilder, *i: Expr) -> Expr:
             x, y = broadcast_at(b, args[0], i), broadcast_at(b, args[1], i)
             if attrs.rescale is not None:
@@ -108,7 +108,7 @@ def _register(name: str, symbol: str, opcode: str) -> None:
                 x, y = cast("int32", x), cast("int32", y)
             return binop(symbol, x, y)
 
-        return compute(out_type.shape, "bool", rule)
+        return tensor_fn(out_type.shape, "bool", rule)
 
     @from_tflite(opcode, " ".join(DTYPES), name)
     @legacy_uint8

@@ -19,7 +19,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 
@@ -47,7 +47,7 @@ def evaluate(cond: Array, a: Array, b: Array, *, attrs: SelectAttrs, out_type: T
     return np.where(cond, a, b)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: SelectAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: SelectAttrs, out_type: TensorType) -> TensorFn:
     cond, x, y = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -59,7 +59,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: SelectAttrs, out_typ
             b.store(value, 0, y.at(b, broadcast_index(y, i)))
         return value[0]
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("SELECT", EVERY, "select")

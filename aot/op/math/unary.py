@@ -23,7 +23,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dtype import is_float
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, select
 
@@ -221,11 +221,11 @@ def _register(name: str, unary: Unary) -> None:
         with np.errstate(all="ignore"):
             return np.asarray(unary.evaluate(data, attrs)).astype(out_type.dtype)
 
-    def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: UnaryAttrs, out_type: TensorType) -> Tensor:
+    def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: UnaryAttrs, out_type: TensorType) -> TensorFn:
         def rule(b: IRBuilder, *i: Expr) -> Expr:
             return unary.rule(b, named(b, "x", args[0].at(b, i)), attrs)
 
-        return compute(out_type.shape, out_type.dtype, rule)
+        return tensor_fn(out_type.shape, out_type.dtype, rule)
 
     register_op(
         name,

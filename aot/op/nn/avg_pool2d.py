@@ -21,7 +21,7 @@ from aot.op.convert import ConvertContext, from_tflite
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.support.dtype import is_float
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, as_expr, cast, clamp, imm, select
@@ -43,7 +43,7 @@ def evaluate(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:
     return clamp_array(mean, attrs.lo, attrs.hi, out_type.dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PoolAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: PoolAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
 
     def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
@@ -61,7 +61,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PoolAttrs, out_type:
         mean = select(acc > 0, acc + half, acc - half) / n_window
         return cast(out_type.dtype, clamp(mean, attrs.lo, attrs.hi))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("AVERAGE_POOL_2D", "int8 uint8 int16 float32", "nn.avg_pool2d")

@@ -24,7 +24,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.op.tensor.reshape import ReshapeAttrs
 from aot.relay.expr import Constant, Expr, call, const
 from aot.support.dtype import int_range, is_float
-from aot.te.tensor import Tensor, compute, reduce_axis, wrapping
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as TirExpr
@@ -83,11 +83,11 @@ def _float_product(a: Array, b: Array, attrs: BatchMatmulAttrs, out_type: Tensor
     return total
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: BatchMatmulAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: BatchMatmulAttrs, out_type: TensorType) -> TensorFn:
     a, b_side = args
     wide = wrapping(attrs.acc_dtype)
 
-    def element(b: IRBuilder, data: Tensor, index: tuple[TirExpr, ...], *, zero_point: int) -> TirExpr:
+    def element(b: IRBuilder, data: TensorFn, index: tuple[TirExpr, ...], *, zero_point: int) -> TirExpr:
         """One factor; `index` is that of the result's batch, then row and column of the matrix as stored."""
         own = index[len(index) - len(data.shape) :]
         lead = tuple(imm(0) if n == 1 else i for n, i in zip(data.shape[:-2], own[:-2], strict=True))
@@ -106,7 +106,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: BatchMatmulAttrs, ou
         zero = 0.0 if is_float(attrs.acc_dtype) else 0
         return cast(attrs.acc_dtype, te_sum(b, [reduce_axis(depth, name="k")], term, init=zero, dtype=wide))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 _KINDS = (("int8", "int8", "int8"), ("int16", "int16", "int16"), ("int16", "int8", "int16"))

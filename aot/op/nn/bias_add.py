@@ -10,7 +10,7 @@ import numpy as np
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.te_rule import F_TE, TeContext
-from aot.te.tensor import Tensor, compute, wrapping
+from aot.te.tensor import TensorFn, tensor_fn, wrapping
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
 
@@ -29,14 +29,14 @@ def evaluate(data: Array, bias: Array, *, attrs: Any, out_type: TensorType) -> A
     return (data.astype(np.int64) + bias).astype(data.dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], _attrs: Any, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], _attrs: Any, out_type: TensorType) -> TensorFn:
     data, bias = args
     dtype, wide = out_type.dtype, wrapping(out_type.dtype)
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         return cast(dtype, cast(wide, data.at(b, i)) + cast(wide, bias.at(b, i[-1:])))
 
-    return compute(out_type.shape, dtype, rule)
+    return tensor_fn(out_type.shape, dtype, rule)
 
 
 register_op(

@@ -28,7 +28,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.op.tensor.concatenate import ConcatenateAttrs
 from aot.op.tensor.strided_slice import slice_of
 from aot.relay.expr import Constant, Expr, call, const
-from aot.te.tensor import Tensor, compute, reduce_axis, wrapping
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as TirExpr
@@ -72,7 +72,7 @@ def evaluate(data: Array, weight: Array, *, attrs: Conv2DAttrs, out_type: Tensor
     return acc.astype(np.int64).astype(out_type.dtype).reshape(out_type.shape)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv2DAttrs, out_type: TensorType) -> TensorFn:
     data, weight = args
     wide = wrapping(attrs.acc_dtype)
     _, kh, kw, channels = weight.shape
@@ -86,7 +86,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DAttrs, out_typ
         axes = [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx"), reduce_axis(channels, name="i")]
         return cast(attrs.acc_dtype, te_sum(b, axes, term, dtype=wide))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite(

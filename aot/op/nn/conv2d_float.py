@@ -17,7 +17,7 @@ from aot.op.common.float_layer import FloatWindowAttrs, convert_window, np_layer
 from aot.op.convert import ConvertContext
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
-from aot.te.tensor import Tensor
+from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 
@@ -42,7 +42,7 @@ def evaluate(data: Array, weight: Array, *bias: Array, attrs: FloatWindowAttrs, 
     return np_layer(products, bias, attrs=attrs, out_type=out_type)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: FloatWindowAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: FloatWindowAttrs, out_type: TensorType) -> TensorFn:
     data, weight, *_ = args
     channels, _, _, depth = weight.shape
     each = channels * depth // data.shape[3]  # output channels of a group

@@ -25,7 +25,7 @@ from aot.op.nn.conv2d_transpose_float import NAME as FLOAT
 from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr, call
-from aot.te.tensor import Tensor, compute, reduce_axis, wrapping
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as TirExpr
@@ -70,7 +70,7 @@ def evaluate(data: Array, weight: Array, *, attrs: Conv2DTransposeAttrs, out_typ
     return result.astype(np.int64).astype(out_type.dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DTransposeAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv2DTransposeAttrs, out_type: TensorType) -> TensorFn:
     data, weight = args
     wide = wrapping(attrs.acc_dtype)
     window = TransposedWindow(data.shape[1:3], weight.shape[1:3], attrs.strides, attrs.padding)
@@ -92,7 +92,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Conv2DTransposeAttrs
         ]
         return cast(attrs.acc_dtype, te_sum(b, axes, term, dtype=wide))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 _ORDER = (2, 1, 3)

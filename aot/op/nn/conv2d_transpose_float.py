@@ -17,7 +17,7 @@ from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import Bounds, layer_types, np_layer, tir_layer
 from aot.op.common.window import TransposedWindow
 from aot.op.te_rule import F_TE, TeContext
-from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 
@@ -61,7 +61,7 @@ def evaluate(data: Array, weight: Array, *bias: Array, attrs: FloatTransposeAttr
     return np_layer(products, bias, attrs=attrs.clamp, out_type=out_type)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: FloatTransposeAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: FloatTransposeAttrs, out_type: TensorType) -> TensorFn:
     data, weight, *bias = args
     window = TransposedWindow(data.shape[1:3], weight.shape[1:3], attrs.strides, attrs.padding)
     sy, sx = attrs.strides
@@ -81,7 +81,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: FloatTransposeAttrs,
         ]
         return tir_layer(b, axes, product, bias=bias, channel=o, attrs=attrs.clamp)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 register_op(

@@ -24,7 +24,7 @@ from aot.op.nn.dense_float import convert_float, dense_shapes
 from aot.op.qnn.hybrid import convert_hybrid, is_hybrid_layer
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr, call
-from aot.te.tensor import Tensor, compute, reduce_axis, wrapping
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as TirExpr
@@ -57,7 +57,7 @@ def evaluate(data: Array, weight: Array, *, attrs: DenseAttrs, out_type: TensorT
     return result
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DenseAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DenseAttrs, out_type: TensorType) -> TensorFn:
     data, weight = args
     wide = wrapping(attrs.acc_dtype)
 
@@ -68,7 +68,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DenseAttrs, out_type
 
         return cast(attrs.acc_dtype, te_sum(b, [reduce_axis(weight.shape[1], name="k")], term, dtype=wide))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite(

@@ -18,7 +18,7 @@ from aot.op.convert import ConvertContext, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 
@@ -38,14 +38,14 @@ def evaluate(data: Array, weight: Array, *bias: Array, attrs: Bounds, out_type: 
     return np_layer(products, bias, attrs=attrs, out_type=out_type)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: Bounds, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: Bounds, out_type: TensorType) -> TensorFn:
     data, weight, *bias = args
 
     def rule(b: IRBuilder, m: Expr, o: Expr) -> Expr:
         axes = [reduce_axis(weight.shape[1], name="k")]
         return tir_layer(b, axes, lambda k: data.at(b, (m, k)) * weight.at(b, (o, k)), bias=bias, channel=o, attrs=attrs)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def convert_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:

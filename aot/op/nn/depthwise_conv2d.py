@@ -24,7 +24,7 @@ from aot.op.nn.depthwise_conv2d_float import convert_float
 from aot.op.qnn.hybrid import convert_hybrid, is_hybrid_layer
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr, call
-from aot.te.tensor import Tensor, compute, reduce_axis, wrapping
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as TirExpr
@@ -69,7 +69,7 @@ def evaluate(data: Array, weight: Array, *, attrs: DepthwiseConv2DAttrs, out_typ
     return acc.astype(np.int64).astype(out_type.dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DepthwiseConv2DAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DepthwiseConv2DAttrs, out_type: TensorType) -> TensorFn:
     data, weight = args
     wide = wrapping(attrs.acc_dtype)
     _, kh, kw, _ = weight.shape
@@ -82,7 +82,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DepthwiseConv2DAttrs
 
         return cast(attrs.acc_dtype, te_sum(b, [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx")], term, dtype=wide))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite(

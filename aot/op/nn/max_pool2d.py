@@ -18,7 +18,7 @@ from aot.op.convert import ConvertContext, from_tflite
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.support.dtype import int_range, is_float
-from aot.te.tensor import Tensor, compute, reduce
+from aot.te.tensor import TensorFn, reduce, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, maximum, select
 
@@ -39,7 +39,7 @@ def evaluate(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:
     return result if is_float(out_type.dtype) else np.clip(result, attrs.lo, attrs.hi).astype(data.dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PoolAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: PoolAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
     dtype = "float32" if is_float(out_type.dtype) else "int32"
 
@@ -57,7 +57,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PoolAttrs, out_type:
         low, high = int_range(out_type.dtype)
         return cast(out_type.dtype, best if (attrs.lo, attrs.hi) == (low, high) else clamp(best, attrs.lo, attrs.hi))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("MAX_POOL_2D", "int8 uint8 int16 float32", "nn.max_pool2d")

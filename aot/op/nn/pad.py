@@ -20,7 +20,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dtype import is_float
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, logical_and
 
@@ -50,7 +50,7 @@ def evaluate(data: Array, *, attrs: PadAttrs, out_type: TensorType) -> Array:
     return np.pad(data, attrs.pad_width, constant_values=attrs.pad_value)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PadAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: PadAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -72,7 +72,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PadAttrs, out_type: 
             b.store(value, 0, data.at(b, tuple(source)))
         return value[0]
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def _convert(ctx: ConvertContext, op: OperatorView, value: int | float) -> RelayExpr:

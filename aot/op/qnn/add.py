@@ -42,7 +42,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dtype import int_range
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp
 
@@ -146,7 +146,7 @@ def _tir_rescaled(b: IRBuilder, value: Expr, attrs: AddAttrs, side: int) -> Expr
     return tir_multiply_by_quantized_multiplier(b, centred * (1 << attrs.left_shift), multiplier, shift)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: AddAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: AddAttrs, out_type: TensorType) -> TensorFn:
     form = linear_form(attrs) if out_type.dtype == "int8" else None
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -159,7 +159,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: AddAttrs, out_type: 
         scaled = tir_multiply_by_quantized_multiplier(b, total, attrs.output_multiplier, attrs.output_shift)
         return cast(out_type.dtype, clamp(scaled + attrs.zero_point, attrs.lo, attrs.hi))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def _through_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:

@@ -26,7 +26,7 @@ from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
 
@@ -71,12 +71,12 @@ def tir_sum_code(b: IRBuilder, total: Expr, attrs: AddNAttrs) -> Expr:
     return cast("int8", tir_requantize(b, scaled, multiplier=multiplier, shift=shift, zero_point=zp, lo=-128, hi=127))
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: AddNAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: AddNAttrs, out_type: TensorType) -> TensorFn:
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         codes = reduce(lambda x, y: x + y, [cast("int32", t.at(b, i)) for t in args])
         return tir_sum_code(b, codes - attrs.input_zp * (len(args) + 1), attrs)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def sum_attrs(ctx: ConvertContext, op: OperatorView) -> AddNAttrs:

@@ -19,7 +19,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, call, const
 from aot.relay.expr import Expr as RelayExpr
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 
@@ -46,12 +46,12 @@ def evaluate(data: Array, *, attrs: DequantizeAttrs, out_type: TensorType) -> Ar
     return (attrs.scale * (data.astype(np.float64) - attrs.zero_point)).astype(np.float32)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DequantizeAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DequantizeAttrs, out_type: TensorType) -> TensorFn:
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         centred = cast("int32", args[0].at(b, i)) - attrs.zero_point
         return cast("float32", centred) * imm(attrs.scale, "float32")
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("DEQUANTIZE", "int4 int8 uint8 int16 float16", "qnn.dequantize")

@@ -36,7 +36,7 @@ from aot.op.math.arithmetic import convert_plain, is_plain
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, equal, imm, maximum, select
 
@@ -118,7 +118,7 @@ def _tir_quotient(b: IRBuilder, x: Expr, y: Expr, *, attrs: DivideAttrs, bits: i
     return result if attrs.inverts_zero else select(equal(y, 0), imm(0), result)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DivideAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DivideAttrs, out_type: TensorType) -> TensorFn:
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         x, y = (
             named(b, name, cast("int32", broadcast_at(b, t, i)) - zp)
@@ -127,7 +127,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DivideAttrs, out_typ
         value = _tir_quotient(b, x, y, attrs=attrs, bits=BITS[out_type.dtype])
         return cast(out_type.dtype, clamp(value + attrs.zero_point, attrs.lo, attrs.hi))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("DIV", "int8 uint8 int16 int32 float32", "divide qnn.divide", oracle="LiteRT, or TFLM with `--oracle tflm`")

@@ -25,7 +25,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.qnn.quantize import tir_nearest
 from aot.op.te_rule import F_TE, TeContext
-from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import max as te_max
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, clamp, imm, maximum, minimum, select
@@ -58,7 +58,7 @@ def evaluate_range(data: Array, *, attrs: None, out_type: TensorType) -> Array:
     return np.asarray(ends + zero, np.float32)  # -0 is no end of a range
 
 
-def te_range(_ctx: TeContext, args: Sequence[Tensor], _attrs: None, out_type: TensorType) -> Tensor:
+def te_range(_ctx: TeContext, args: Sequence[TensorFn], _attrs: None, out_type: TensorType) -> TensorFn:
     (data,) = args
 
     def rule(b: IRBuilder, batch: Expr, side: Expr) -> Expr:
@@ -69,7 +69,7 @@ def te_range(_ctx: TeContext, args: Sequence[Tensor], _attrs: None, out_type: Te
         zero = imm(0.0, "float32")
         return te_max(b, [reduce_axis(extent, name="r") for extent in data.shape[1:]], term, init=zero, dtype="float32")
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 # ---- qnn.dynamic_params
@@ -107,7 +107,7 @@ def _asymmetric(below: np.float32, above: np.float32) -> tuple[float, float, flo
         return float(np.float32(scale)), float(np.float32(1) / np.float32(scale)), float(zero_point)
 
 
-def te_params(_ctx: TeContext, args: Sequence[Tensor], attrs: DynamicQuantizeAttrs, out_type: TensorType) -> Tensor:
+def te_params(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicQuantizeAttrs, out_type: TensorType) -> TensorFn:
     (ends,) = args
 
     def rule(b: IRBuilder, batch: Expr, which: Expr) -> Expr:
@@ -116,7 +116,7 @@ def te_params(_ctx: TeContext, args: Sequence[Tensor], attrs: DynamicQuantizeAtt
         scale, factor, zero_point = found
         return select(binop("==", which, 0), scale, select(binop("==", which, 1), factor, zero_point))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def _tir_symmetric(b: IRBuilder, below: Expr, above: Expr) -> tuple[Expr, Expr, Expr]:
@@ -173,7 +173,7 @@ def evaluate_quantize(data: Array, params: Array, *, attrs: DynamicQuantizeAttrs
     return np.asarray(np.clip(nearest, low - zero_point, 127 - zero_point), out_type.dtype).reshape(data.shape)
 
 
-def te_quantize(_ctx: TeContext, args: Sequence[Tensor], attrs: DynamicQuantizeAttrs, out_type: TensorType) -> Tensor:
+def te_quantize(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicQuantizeAttrs, out_type: TensorType) -> TensorFn:
     data, params = args
     each = prod(data.shape[1:])
 
@@ -189,7 +189,7 @@ def te_quantize(_ctx: TeContext, args: Sequence[Tensor], attrs: DynamicQuantizeA
         zero_point = b.let("zp", cast("int32", params.at(b, (i[0], imm(2)))))
         return cast(out_type.dtype, maximum(imm(-128) - zero_point, minimum(code, imm(127) - zero_point)))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def _rounded(b: IRBuilder, value: Expr, position: Expr, each: int) -> Expr:

@@ -25,7 +25,7 @@ from aot.op.qnn.dynamic_quantize import PARAMS, QUANTIZE, RANGE, DynamicQuantize
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, call, const
 from aot.relay.expr import Expr as RelayExpr
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, select
 
@@ -67,7 +67,7 @@ def evaluate(acc: Array, params: Array, scales: Array, *bias: Array, attrs: Hybr
     return np.asarray(value, np.float32)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: HybridOutputAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: HybridOutputAttrs, out_type: TensorType) -> TensorFn:
     acc, params, scales, *bias = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -83,7 +83,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: HybridOutputAttrs, o
                 value = select(value < limit if below else value > limit, limit, value)
         return value
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 # ---- conversion

@@ -16,7 +16,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import NotAMultiplierError, round_half_away
 from aot.op.te_rule import F_TE, TeContext
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
 
@@ -60,14 +60,14 @@ def evaluate(data: Array, *, attrs: LutAttrs, out_type: TensorType) -> Array:
     return np.asarray(table[data.astype(np.int64) + 128])
 
 
-def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: LutAttrs, out_type: TensorType) -> Tensor:
+def te_rule(ctx: TeContext, args: Sequence[TensorFn], attrs: LutAttrs, out_type: TensorType) -> TensorFn:
     # in the order of the codes' bits, so that a byte indexes it as it is
     table = ctx.constant("table", np.roll(np.asarray(attrs.table, np.int8), 128))
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         return table.at(b, (cast("int32", cast("uint8", args[0].at(b, i))),))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------

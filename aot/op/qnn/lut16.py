@@ -17,7 +17,7 @@ import numpy as np
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.op.te_rule import F_TE, TeContext
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, minimum, select
 
@@ -63,7 +63,7 @@ def look_up(x: Array, table: Array) -> Array:
     return np.asarray((t[index] + ((slope * (wide & 127) + 64) >> 7)).astype(np.int16))
 
 
-def tir_look_up(b: IRBuilder, x: Expr, table: Tensor) -> Expr:
+def tir_look_up(b: IRBuilder, x: Expr, table: TensorFn) -> Expr:
     """The same of an int32 expression within int16; an int32 expression within int16."""
     x = b.let("x", x)
     index = b.let("index", (x >> 7) + STEPS // 2)
@@ -76,13 +76,13 @@ def evaluate_lut16(data: Array, *, attrs: Lut16Attrs, out_type: TensorType) -> A
     return look_up(data, np.asarray(attrs.table))
 
 
-def te_lut16(ctx: TeContext, args: Sequence[Tensor], attrs: Lut16Attrs, out_type: TensorType) -> Tensor:
+def te_lut16(ctx: TeContext, args: Sequence[TensorFn], attrs: Lut16Attrs, out_type: TensorType) -> TensorFn:
     table = ctx.constant("table", np.asarray(attrs.table, np.int16))
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         return cast("int16", tir_look_up(b, cast("int32", args[0].at(b, i)), table))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def _round(x: Array) -> Array:
@@ -143,16 +143,16 @@ def evaluate_sigmoid16(data: Array, *, attrs: Sigmoid16Attrs, out_type: TensorTy
     return (np.where(argument >= 0, value - (1 << 23) + 128, (1 << 23) - value + 127) >> 8).astype(np.int16)
 
 
-def te_sigmoid16(ctx: TeContext, args: Sequence[Tensor], attrs: Sigmoid16Attrs, out_type: TensorType) -> Tensor:
+def te_sigmoid16(ctx: TeContext, args: Sequence[TensorFn], attrs: Sigmoid16Attrs, out_type: TensorType) -> TensorFn:
     table = ctx.constant("sigmoid", sigmoid_table())
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         return tir_sigmoid16(b, cast("int32", args[0].at(b, i)), table, attrs)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
-def tir_sigmoid16(b: IRBuilder, x: Expr, table: Tensor, attrs: Sigmoid16Attrs) -> Expr:
+def tir_sigmoid16(b: IRBuilder, x: Expr, table: TensorFn, attrs: Sigmoid16Attrs) -> Expr:
     """The function of an int32 expression within int16, int16; `table` is `sigmoid_table`."""
     half = 1 << (attrs.shift - 1) if attrs.shift else 0
     bits = 9 if attrs.function == "logistic" else 8

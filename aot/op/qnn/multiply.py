@@ -23,7 +23,7 @@ from aot.op.math.arithmetic import convert_plain, is_plain
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
 
@@ -42,7 +42,7 @@ def evaluate(a: Array, b: Array, *, attrs: RescaledAttrs, out_type: TensorType) 
     return scaled.astype(out_type.dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: RescaledAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: RescaledAttrs, out_type: TensorType) -> TensorFn:
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         x, y = (cast("int32", broadcast_at(b, t, i)) - zp for t, zp in zip(args, attrs.input_zp, strict=True))
         value = tir_requantize(
@@ -56,7 +56,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: RescaledAttrs, out_t
         )
         return cast(out_type.dtype, value)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite(

@@ -36,7 +36,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call, const
 from aot.support.dtype import int_range
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, select
 
@@ -72,7 +72,7 @@ def evaluate(data: Array, alpha: Array, *, attrs: PreluAttrs, out_type: TensorTy
     return clamp_array(np.where(x >= 0, above, below) + attrs.zero_point, attrs.lo, attrs.hi, out_type.dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PreluAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: PreluAttrs, out_type: TensorType) -> TensorFn:
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         x = named(b, "x", cast("int32", args[0].at(b, i)) - attrs.input_zp)
         slope = cast("int32", broadcast_at(b, args[1], i)) - attrs.alpha_zp
@@ -81,7 +81,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: PreluAttrs, out_type
         below = tir_multiply_by_quantized_multiplier(b, product, *attrs.negative)
         return cast(out_type.dtype, clamp(above + below + attrs.zero_point, attrs.lo, attrs.hi))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("PRELU", "int8 uint8 int16 float32", "greater_equal multiply qnn.prelu select")

@@ -30,7 +30,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dtype import int_range
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, cast, clamp, imm, select
 
@@ -103,14 +103,14 @@ def _within(low: Imm, high: Imm) -> Imm:
     return imm(min(max(0.0, float(low.value)), float(high.value)), "float32")
 
 
-def te_quantize(_ctx: TeContext, args: Sequence[Tensor], attrs: QuantizeAttrs, out_type: TensorType) -> Tensor:
+def te_quantize(_ctx: TeContext, args: Sequence[TensorFn], attrs: QuantizeAttrs, out_type: TensorType) -> TensorFn:
     scale, limits = imm(attrs.scale, "float32"), (attrs.lo, attrs.hi)
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         code = tir_quantize(b, args[0].at(b, i), scale=scale, zero_point=attrs.zero_point, limits=limits)
         return cast(attrs.dtype, code)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def infer_requantize8(types: Sequence[Type], attrs: Requantize8Attrs) -> Type:
@@ -127,7 +127,7 @@ def evaluate_requantize8(data: Array, *, attrs: Requantize8Attrs, out_type: Tens
     return result.astype(attrs.dtype)
 
 
-def te_requantize8(_ctx: TeContext, args: Sequence[Tensor], attrs: Requantize8Attrs, out_type: TensorType) -> Tensor:
+def te_requantize8(_ctx: TeContext, args: Sequence[TensorFn], attrs: Requantize8Attrs, out_type: TensorType) -> TensorFn:
     if args[0].dtype == "int32":
         return _te_requantize32(args[0], attrs, out_type)
 
@@ -146,10 +146,10 @@ def te_requantize8(_ctx: TeContext, args: Sequence[Tensor], attrs: Requantize8At
         )
         return cast(attrs.dtype, value)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
-def _te_requantize32(data: Tensor, attrs: Requantize8Attrs, out_type: TensorType) -> Tensor:
+def _te_requantize32(data: TensorFn, attrs: Requantize8Attrs, out_type: TensorType) -> TensorFn:
     """Of int32, which fills the accumulator: differences wrap, and the clamp comes before the zero point is added."""
     zp = attrs.zero_point
 
@@ -160,7 +160,7 @@ def _te_requantize32(data: Tensor, attrs: Requantize8Attrs, out_type: TensorType
         scaled = tir_multiply_by_quantized_multiplier(b, named(b, "x", x), attrs.multiplier, attrs.shift)
         return cast(attrs.dtype, clamp(scaled, attrs.lo - zp, attrs.hi - zp) + zp)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("QUANTIZE", "int8 uint8 int16 int32 float32", "qnn.quantize")

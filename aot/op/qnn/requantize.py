@@ -31,7 +31,7 @@ from aot.numerics.fixed_point import (
 from aot.op.common.check import Clamped
 from aot.op.te_rule import F_TE, TeContext
 from aot.support.dtype import int_range
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp
 
@@ -87,7 +87,7 @@ def evaluate(data: Array, *, attrs: RequantizeAttrs, out_type: TensorType) -> Ar
     return np.clip(scaled.astype(np.int64) + attrs.zero_point, attrs.lo, attrs.hi).astype(attrs.dtype)
 
 
-def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: RequantizeAttrs, out_type: TensorType) -> Tensor:
+def te_rule(ctx: TeContext, args: Sequence[TensorFn], attrs: RequantizeAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
     if attrs.per_channel:
         multipliers = ctx.constant("multiplier", np.asarray(attrs.multiplier, np.int32))
@@ -108,7 +108,7 @@ def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: RequantizeAttrs, out_
             scaled = tir_multiply_by_quantized_multiplier(b, acc, multiplier, shift, rounding=attrs.rounding)
         return cast(attrs.dtype, clamp(scaled + attrs.zero_point, attrs.lo, attrs.hi))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 register_op(

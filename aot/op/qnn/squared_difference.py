@@ -32,7 +32,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dtype import int_range
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
 
@@ -71,7 +71,7 @@ def evaluate(a: Array, b: Array, *, attrs: SquaredDifferenceAttrs, out_type: Ten
     return scaled.astype(out_type.dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: SquaredDifferenceAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: SquaredDifferenceAttrs, out_type: TensorType) -> TensorFn:
     factor = 1 << LEFT_SHIFT[out_type.dtype]
     lo, hi = int_range(out_type.dtype)
 
@@ -92,7 +92,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: SquaredDifferenceAtt
         )
         return cast(out_type.dtype, value)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite(

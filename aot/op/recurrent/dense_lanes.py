@@ -14,7 +14,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.lanes import np_lane_sum, tir_lane_sum
 from aot.op.te_rule import F_TE, TeContext
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 
@@ -34,13 +34,13 @@ def evaluate(data: Array, weight: Array, *, attrs: Any, out_type: TensorType) ->
         return np.float32(0) + np_lane_sum(weight[None] * data[:, None, :])
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], _attrs: Any, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], _attrs: Any, out_type: TensorType) -> TensorFn:
     data, weight = args
 
     def rule(b: IRBuilder, m: Expr, o: Expr) -> Expr:
         return tir_lane_sum(b, weight.shape[1], lambda k: weight.at(b, (o, k)) * data.at(b, (m, k)))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 register_op(

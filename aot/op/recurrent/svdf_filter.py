@@ -20,7 +20,7 @@ from aot.ir.type import TensorType, Type
 from aot.op.common.lanes import np_lane_sum, tir_lane_sum
 from aot.op.common.move import tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, logical_and, select
@@ -62,7 +62,7 @@ def evaluate_memory(state: Array, feature: Array, *, attrs: SvdfMemoryAttrs, out
     return np.concatenate([filters[..., 1:], newest[..., None]], axis=-1).reshape(state.shape)
 
 
-def te_memory(_ctx: TeContext, args: Sequence[Tensor], attrs: SvdfMemoryAttrs, out_type: TensorType) -> Tensor:
+def te_memory(_ctx: TeContext, args: Sequence[TensorFn], attrs: SvdfMemoryAttrs, out_type: TensorType) -> TensorFn:
     state, feature = args
     depth = state.shape[1] // feature.shape[1]
 
@@ -73,7 +73,7 @@ def te_memory(_ctx: TeContext, args: Sequence[Tensor], attrs: SvdfMemoryAttrs, o
         older = logical_and(place % depth < depth - 1, place < state.shape[1] - 1)
         return select(older, state.at(b, (batch, place + 1)), newest)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 # ---- nn.svdf_time
@@ -100,7 +100,7 @@ def evaluate_time(state: Array, weight: Array, *, attrs: SvdfTimeAttrs, out_type
     return np.asarray(products.sum(-1).reshape(units).sum(-1).astype(np.int32))
 
 
-def te_time(_ctx: TeContext, args: Sequence[Tensor], attrs: SvdfTimeAttrs, out_type: TensorType) -> Tensor:
+def te_time(_ctx: TeContext, args: Sequence[TensorFn], attrs: SvdfTimeAttrs, out_type: TensorType) -> TensorFn:
     state, weight = args
     depth = weight.shape[1]
 
@@ -120,7 +120,7 @@ def te_time(_ctx: TeContext, args: Sequence[Tensor], attrs: SvdfTimeAttrs, out_t
 
         return tir_lane_sum(b, attrs.rank, filtered)
 
-    return compute(out_type.shape, out_type.dtype, floating if out_type.dtype == "float32" else exact)
+    return tensor_fn(out_type.shape, out_type.dtype, floating if out_type.dtype == "float32" else exact)
 
 
 register_op(

@@ -26,7 +26,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dtype import is_float, numpy_dtype
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, equal, imm, logical_and
 
@@ -70,7 +70,7 @@ def _first_extreme(data: Array, attrs: ArgReduceAttrs) -> Array:
     return np.asarray(found)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ArgReduceAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: ArgReduceAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
     axis = attrs.axis
 
@@ -90,7 +90,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ArgReduceAttrs, out_
                 b.store(where, 0, k)
         return where[0]
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("ARG_MAX", " ".join(DTYPES), "argmax")

@@ -33,7 +33,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dtype import bits, int_range
-from aot.te.tensor import Tensor, compute, reduce_axis
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
@@ -71,7 +71,7 @@ def evaluate(data: Array, *, attrs: MeanAttrs, out_type: TensorType) -> Array:
     return clamp_array(scaled + attrs.zero_point, attrs.lo, attrs.hi, out_type.dtype).reshape(out_type.shape)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: MeanAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: MeanAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
     count = prod(data.shape[a] for a in attrs.axes)
 
@@ -92,7 +92,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: MeanAttrs, out_type:
         )
         return cast(out_type.dtype, value)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def mean_multiplier(real: float, count: int) -> tuple[int, int]:

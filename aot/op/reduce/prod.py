@@ -33,7 +33,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dtype import int_range
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, equal, logical_and
 
@@ -78,7 +78,7 @@ def evaluate(data: Array, *, attrs: ProdAttrs, out_type: TensorType) -> Array:
     return clamp_array(result, *int_range(out_type.dtype), out_type.dtype).reshape(out_type.shape)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ProdAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: ProdAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
 
     def rescaled(b: IRBuilder, x: Expr) -> Expr:
@@ -100,7 +100,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ProdAttrs, out_type:
         result = rescaled(b, cast("int64", product[0])) + attrs.zero_point
         return cast(out_type.dtype, clamp(result, *int_range(out_type.dtype)))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def convert_prod(ctx: ConvertContext, op: OperatorView) -> RelayExpr:

@@ -27,7 +27,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dtype import int_range, is_float
-from aot.te.tensor import Tensor, compute, reduce, reduce_axis
+from aot.te.tensor import TensorFn, reduce, reduce_axis, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, maximum, minimum
 
@@ -123,7 +123,7 @@ def _combine(kind: str, acc: Expr, value: Expr) -> Expr:
             return acc + value
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ReduceAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: ReduceAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
     kind, wide = attrs.kind, _accumulator(attrs.kind, data.dtype)
     count = prod(data.shape[a] for a in attrs.axes)
@@ -141,7 +141,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ReduceAttrs, out_typ
             return total / imm(float(count), wide)
         return cast(out_type.dtype, cast("int64", total) / count)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:

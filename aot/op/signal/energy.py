@@ -20,7 +20,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, logical_and, select
 
@@ -52,7 +52,7 @@ def evaluate(data: Array, *, attrs: EnergyAttrs, out_type: TensorType) -> Array:
     return np.where(inside, energy, np.uint32(0))
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: EnergyAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: EnergyAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
 
     def rule(b: IRBuilder, i: Expr) -> Expr:
@@ -61,7 +61,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: EnergyAttrs, out_typ
         inside = logical_and(i >= attrs.start, i < attrs.end)
         return energy if (attrs.start, attrs.end) == (0, out_type.size) else select(inside, energy, imm(0, "uint32"))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("CUSTOM:SignalEnergy", "int16", "signal.energy", oracle="TFLM")

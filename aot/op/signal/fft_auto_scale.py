@@ -19,7 +19,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm
 
@@ -61,14 +61,14 @@ def evaluate_scale_up(data: Array, bits: Array, *, attrs: None, out_type: Tensor
     return (data.astype(np.int32) << (int(bits) & 15)).astype(np.int16)
 
 
-def te_scale_up(_ctx: TeContext, args: Sequence[Tensor], attrs: None, out_type: TensorType) -> Tensor:
+def te_scale_up(_ctx: TeContext, args: Sequence[TensorFn], attrs: None, out_type: TensorType) -> TensorFn:
     data, bits = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         factor = binop("<<", imm(1), bits.at(b, ()) & 15)
         return cast("int16", cast("int32", data.at(b, i)) * factor)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("CUSTOM:SignalFftAutoScale", "int16", "signal.scale_bits signal.scale_up", oracle="TFLM")

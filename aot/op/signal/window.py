@@ -20,7 +20,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp
 
@@ -46,14 +46,14 @@ def evaluate(data: Array, window: Array, *, attrs: WindowAttrs, out_type: Tensor
     return np.asarray(np.clip((data.astype(np.int32) * window) >> attrs.shift, -32768, 32767), np.int16)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: WindowAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: WindowAttrs, out_type: TensorType) -> TensorFn:
     data, window = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         product = cast("int32", data.at(b, i)) * cast("int32", window.at(b, i[-1:]))
         return cast("int16", clamp(product >> attrs.shift, -32768, 32767))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("CUSTOM:SignalWindow", "int16", "signal.window", oracle="TFLM")

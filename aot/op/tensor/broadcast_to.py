@@ -19,7 +19,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsuppor
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 
@@ -54,11 +54,11 @@ def evaluate_broadcast_to(data: Array, *, attrs: BroadcastToAttrs, out_type: Ten
     return np.ascontiguousarray(np.broadcast_to(data, attrs.shape))
 
 
-def te_broadcast_to(_ctx: TeContext, args: Sequence[Tensor], attrs: BroadcastToAttrs, out_type: TensorType) -> Tensor:
+def te_broadcast_to(_ctx: TeContext, args: Sequence[TensorFn], attrs: BroadcastToAttrs, out_type: TensorType) -> TensorFn:
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         return args[0].at(b, broadcast_index(args[0], i))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def infer_tile(types: Sequence[Type], attrs: TileAttrs) -> Type:
@@ -73,13 +73,13 @@ def evaluate_tile(data: Array, *, attrs: TileAttrs, out_type: TensorType) -> Arr
     return np.tile(data, attrs.reps)
 
 
-def te_tile(_ctx: TeContext, args: Sequence[Tensor], attrs: TileAttrs, out_type: TensorType) -> Tensor:
+def te_tile(_ctx: TeContext, args: Sequence[TensorFn], attrs: TileAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         return data.at(b, tuple(x if r == 1 else x % n for x, n, r in zip(i, data.shape, attrs.reps, strict=True)))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("BROADCAST_TO", EVERY, "broadcast_to")

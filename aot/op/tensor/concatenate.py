@@ -23,7 +23,7 @@ from aot.op.qnn.quantize import Requantize8Attrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 
@@ -57,14 +57,14 @@ def evaluate(*tensors: Array, attrs: ConcatenateAttrs, out_type: TensorType) -> 
     return np.concatenate(tensors, axis=attrs.axis)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ConcatenateAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: ConcatenateAttrs, out_type: TensorType) -> TensorFn:
     axis = attrs.axis
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         # branches and not selects: what `at` appends must not run outside its tensor
         value = b.local("value", (1,), out_type.dtype)
 
-        def choose(tensors: Sequence[Tensor], begin: int) -> None:
+        def choose(tensors: Sequence[TensorFn], begin: int) -> None:
             first, rest = tensors[0], tensors[1:]
             index = (*i[:axis], i[axis] - begin, *i[axis + 1 :])
             if not rest:
@@ -79,7 +79,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ConcatenateAttrs, ou
         choose([t for t in args if t.shape[axis]], 0)
         return value[0]
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def scaled_codes(data: tuple[float, int], out: tuple[float, int]) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, imm, logical_and
 
@@ -46,7 +46,7 @@ def evaluate(data: Array, update: Array, start: Array, *, attrs: DynamicUpdateSl
     return out
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DynamicUpdateSliceAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicUpdateSliceAttrs, out_type: TensorType) -> TensorFn:
     data, update, start = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -67,7 +67,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: DynamicUpdateSliceAt
             b.store(value, 0, data.at(b, i))
         return value[0]
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("DYNAMIC_UPDATE_SLICE", EVERY, "dynamic_update_slice")

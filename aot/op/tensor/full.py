@@ -19,7 +19,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsuppor
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
 
@@ -43,11 +43,11 @@ def evaluate(value: Array, *, attrs: FullAttrs, out_type: TensorType) -> Array:
     return np.full(attrs.shape, value[0])
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: FullAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: FullAttrs, out_type: TensorType) -> TensorFn:
     def rule(b: IRBuilder, *_: Expr) -> Expr:
         return args[0].at(b, (imm(0),))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("FILL", EVERY, "full")

@@ -21,7 +21,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsuppor
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm, select
 
@@ -54,7 +54,7 @@ def evaluate(data: Array, *, attrs: MirrorPadAttrs, out_type: TensorType) -> Arr
     return np.pad(data, attrs.pad_width, mode="symmetric" if attrs.symmetric else "reflect")
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: MirrorPadAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: MirrorPadAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -69,7 +69,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: MirrorPadAttrs, out_
             source.append(named(b, "source", position))
         return data.at(b, tuple(source))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("MIRROR_PAD", EVERY, "mirror_pad")

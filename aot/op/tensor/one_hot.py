@@ -19,7 +19,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsuppor
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, equal, imm, select
 
@@ -46,7 +46,7 @@ def evaluate(indices: Array, on: Array, off: Array, *, attrs: OneHotAttrs, out_t
     return np.asarray(np.where(np.expand_dims(indices, attrs.axis) == positions, on[0], off[0]))
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: OneHotAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: OneHotAttrs, out_type: TensorType) -> TensorFn:
     indices, on, off = args
     axis = attrs.axis
 
@@ -55,7 +55,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: OneHotAttrs, out_typ
         values = (t.at(b, (imm(0),)) for t in (on, off))
         return select(equal(index, cast(indices.dtype, i[axis])), *values)
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("ONE_HOT", EVERY, "one_hot")

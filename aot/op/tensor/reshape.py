@@ -16,7 +16,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsuppor
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
 
@@ -42,7 +42,7 @@ def evaluate(data: Array, *, attrs: ReshapeAttrs, out_type: TensorType) -> Array
     return data.reshape(attrs.newshape)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ReshapeAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: ReshapeAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -55,7 +55,7 @@ def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: ReshapeAttrs, out_ty
             flat = flat / extent
         return data.at(b, tuple(reversed([*source, flat])) if data.shape else ())
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("RESHAPE", f"{EVERY} complex64", "reshape")

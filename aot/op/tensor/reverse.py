@@ -22,7 +22,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsuppor
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, select
 
@@ -54,12 +54,12 @@ def evaluate_reverse(data: Array, *, attrs: ReverseAttrs, out_type: TensorType) 
     return np.ascontiguousarray(np.flip(data, attrs.axes))
 
 
-def te_reverse(_ctx: TeContext, args: Sequence[Tensor], attrs: ReverseAttrs, out_type: TensorType) -> Tensor:
+def te_reverse(_ctx: TeContext, args: Sequence[TensorFn], attrs: ReverseAttrs, out_type: TensorType) -> TensorFn:
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         sizes = zip(i, out_type.shape, strict=True)
         return args[0].at(b, tuple(imm(n - 1) - x if k in attrs.axes else x for k, (x, n) in enumerate(sizes)))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def infer_reverse_sequence(types: Sequence[Type], attrs: ReverseSequenceAttrs) -> Type:
@@ -80,7 +80,7 @@ def evaluate_reverse_sequence(data: Array, lengths: Array, *, attrs: ReverseSequ
     return out
 
 
-def te_reverse_sequence(_ctx: TeContext, args: Sequence[Tensor], attrs: ReverseSequenceAttrs, out_type: TensorType) -> Tensor:
+def te_reverse_sequence(_ctx: TeContext, args: Sequence[TensorFn], attrs: ReverseSequenceAttrs, out_type: TensorType) -> TensorFn:
     data, lengths = args
     axis = attrs.seq_axis
 
@@ -89,7 +89,7 @@ def te_reverse_sequence(_ctx: TeContext, args: Sequence[Tensor], attrs: ReverseS
         source = b.let("source", select(i[axis] < length, length - 1 - i[axis], i[axis]))
         return data.at(b, (*i[:axis], source, *i[axis + 1 :]))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("REVERSE_V2", EVERY, "reverse")

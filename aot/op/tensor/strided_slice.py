@@ -21,7 +21,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsuppor
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call, tensor_type
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 
@@ -56,11 +56,11 @@ def evaluate(data: Array, *, attrs: StridedSliceAttrs, out_type: TensorType) -> 
     return np.ascontiguousarray(data[slices]).reshape(out_type.shape)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: StridedSliceAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: StridedSliceAttrs, out_type: TensorType) -> TensorFn:
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         return args[0].at(b, tuple(x * s + o for x, s, o in zip(i, attrs.strides, attrs.begin, strict=True)))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def sliced(ctx: ConvertContext, op: OperatorView, positions: Sequence[range]) -> RelayExpr:

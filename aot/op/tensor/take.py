@@ -22,7 +22,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsuppor
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, call
 from aot.relay.expr import Expr as RelayExpr
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
 
@@ -63,7 +63,7 @@ def evaluate_take(data: Array, indices: Array, *, attrs: TakeAttrs, out_type: Te
     return np.stack(parts).reshape(out_type.shape)
 
 
-def te_take(_ctx: TeContext, args: Sequence[Tensor], attrs: TakeAttrs, out_type: TensorType) -> Tensor:
+def te_take(_ctx: TeContext, args: Sequence[TensorFn], attrs: TakeAttrs, out_type: TensorType) -> TensorFn:
     data, indices = args
     batch, axis = attrs.batch_dims, attrs.axis
     inner = len(indices.shape) - batch
@@ -72,7 +72,7 @@ def te_take(_ctx: TeContext, args: Sequence[Tensor], attrs: TakeAttrs, out_type:
         index = indices.at(b, (*i[:batch], *i[axis : axis + inner]))
         return data.at(b, (*i[:axis], clamped_index(b, index, data.shape[axis]), *i[axis + inner :]))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def infer_gather_nd(types: Sequence[Type], attrs: GatherNdAttrs) -> Type:
@@ -90,7 +90,7 @@ def evaluate_gather_nd(data: Array, indices: Array, *, attrs: GatherNdAttrs, out
     return np.ascontiguousarray(data[tuple(positions)]).reshape(out_type.shape)
 
 
-def te_gather_nd(_ctx: TeContext, args: Sequence[Tensor], attrs: GatherNdAttrs, out_type: TensorType) -> Tensor:
+def te_gather_nd(_ctx: TeContext, args: Sequence[TensorFn], attrs: GatherNdAttrs, out_type: TensorType) -> TensorFn:
     data, indices = args
     outer = len(indices.shape) - 1
 
@@ -99,7 +99,7 @@ def te_gather_nd(_ctx: TeContext, args: Sequence[Tensor], attrs: GatherNdAttrs, 
         position = [clamped_index(b, n, extent) for n, extent in zip(numbers, data.shape, strict=False)]
         return data.at(b, (*position, *i[outer:]))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def check_constant_indices(ctx: ConvertContext, op: OperatorView, i: int, extents: Sequence[int]) -> None:

@@ -19,7 +19,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsuppor
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 
@@ -45,13 +45,13 @@ def evaluate(data: Array, *, attrs: TransposeAttrs, out_type: TensorType) -> Arr
     return np.ascontiguousarray(np.transpose(data, attrs.axes))
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: TransposeAttrs, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: TransposeAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         return data.at(b, tuple(i[attrs.axes.index(axis)] for axis in range(len(data.shape))))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("TRANSPOSE", EVERY, "transpose")

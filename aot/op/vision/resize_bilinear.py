@@ -23,7 +23,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, select
 
@@ -91,7 +91,7 @@ def _fits_int32(attrs: ResizeBilinearAttrs, largest: int) -> bool:
     return largest * sums[0] * sums[1] + ONE * ONE < 1 << 31
 
 
-def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: ResizeBilinearAttrs, out_type: TensorType) -> Tensor:
+def te_rule(ctx: TeContext, args: Sequence[TensorFn], attrs: ResizeBilinearAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
     fixed = out_type.dtype in FIXED_POINT
     largest = 1 << (7 if out_type.dtype == "int8" else 15)
@@ -118,10 +118,10 @@ def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: ResizeBilinearAttrs, 
         half = ONE * ONE // 2
         return cast(out_type.dtype, (total + select(total > 0, imm(half, wide), imm(-half, wide))) / (ONE * ONE))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
-def _tables(ctx: TeContext, line: Line, name: str, *, fixed: bool) -> list[Tensor]:
+def _tables(ctx: TeContext, line: Line, name: str, *, fixed: bool) -> list[TensorFn]:
     """Positions and weights of an axis, in flash."""
     weight_type = np.int16 if fixed else np.float32
     columns = ((line.lower, np.int16), (line.upper, np.int16), (line.lower_weight, weight_type), (line.upper_weight, weight_type))

@@ -21,7 +21,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsuppor
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
 
@@ -76,7 +76,7 @@ def _position(ctx: TeContext, index: Expr, table: tuple[int, ...], size: int) ->
     return cast("int32", ctx.constant("positions", np.asarray(table, np.int16)).at(ctx.builder, (index,)))
 
 
-def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: ResizeNearestAttrs, out_type: TensorType) -> Tensor:
+def te_rule(ctx: TeContext, args: Sequence[TensorFn], attrs: ResizeNearestAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
 
     def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
@@ -84,7 +84,7 @@ def te_rule(ctx: TeContext, args: Sequence[Tensor], attrs: ResizeNearestAttrs, o
         column = _position(ctx, x, attrs.columns, data.shape[2])
         return data.at(b, (n, row, column, c))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("RESIZE_NEAREST_NEIGHBOR", EVERY, "image.resize_nearest")

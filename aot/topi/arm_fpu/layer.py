@@ -17,7 +17,7 @@ from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Var, tensor_type
-from aot.te.tensor import Tensor, placeholder
+from aot.te.tensor import TensorFn, elements_of
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr
@@ -167,14 +167,14 @@ class FloatIo:
     def __init__(self, b: IRBuilder, group: Group, layer: FloatLayer, *, run: int) -> None:
         """`run`: the largest number of results that a kernel's turn yields."""
         self._b, self._layer, self._ctx = b, layer, TeContext(b)
-        self._tensors: dict[int, Tensor] = {}
+        self._tensors: dict[int, TensorFn] = {}
         self._shape = (layer.out_type.size // layer.channels, layer.channels)
         data: Buffer | None = None
         for var in group.params:
             if var is layer.data and data is None:
                 data = b.input("data", (prod(var.type.shape),), "float32", align=4)
             else:
-                self._tensors[id(var)] = placeholder(b.input("operand", self._shape, var.type.dtype))
+                self._tensors[id(var)] = elements_of(b.input("operand", self._shape, var.type.dtype))
         assert data is not None
         self.data = data
         self.out = b.output("out", (layer.out_type.size,), layer.out_type.dtype, align=4)
@@ -208,7 +208,7 @@ class FloatIo:
         b, layer, results = self._b, self._layer, self.results
         for p in range(pixels):
             with b.for_("j", count) as j:
-                current = Tensor(self._shape, "float32", lambda _b, _i, at=p * count + j: results[at])  # type: ignore[misc]
+                current = TensorFn(self._shape, "float32", lambda _b, _i, at=p * count + j: results[at])  # type: ignore[misc]
                 done = {id(layer.anchor): current}
                 for call in layer.tail:
                     type_ = tensor_type(call)

@@ -20,7 +20,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Expr, Var, post_order, tensor_type
 from aot.support.dtype import is_float, itemsize
 from aot.target.target import Target
-from aot.te.tensor import Tensor, placeholder
+from aot.te.tensor import TensorFn, elements_of
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as Scalar
@@ -178,7 +178,7 @@ class _Kernel:
             self._buffers[id(var)] = self._b.input("data", (size,), var.type.dtype, align=align)
         result = tensor_type(group.result)
         self._out = self._b.output("out", (result.size,), result.dtype, align=self._units.get(0, 1))
-        self._tensors: dict[int, Tensor] = {}
+        self._tensors: dict[int, TensorFn] = {}
         self._values = [self._source_tensor(s) for s in movement.sources]
         self._value: Scalar = imm(0)
         self._final = self._epilogue()
@@ -242,12 +242,12 @@ class _Kernel:
 
     # ---- values
 
-    def _node_tensor(self, node: Expr) -> Tensor:
+    def _node_tensor(self, node: Expr) -> TensorFn:
         """An element-wise expression over whole tensors, with one flat index."""
         if id(node) not in self._tensors:
             match node:
                 case Var():
-                    self._tensors[id(node)] = placeholder(self._buffers[id(node)])
+                    self._tensors[id(node)] = elements_of(self._buffers[id(node)])
                 case Constant():
                     self._tensors[id(node)] = self._ctx.constant("table", node.data.reshape(-1))
                 case Call():
@@ -256,11 +256,11 @@ class _Kernel:
                     raise TypeError(type(node))
         return self._tensors[id(node)]
 
-    def _apply(self, call: Call, args: list[Tensor]) -> Tensor:
+    def _apply(self, call: Call, args: list[TensorFn]) -> TensorFn:
         type_ = tensor_type(call)
         return F_TE.get(str(call.op))(self._ctx, args, call.attrs, TensorType((type_.size,), type_.dtype, type_.quant))
 
-    def _source_tensor(self, source: _Source) -> Tensor:
+    def _source_tensor(self, source: _Source) -> TensorFn:
         if not isinstance(source.node, Call) or _is_elementwise_only(source.node):
             return self._node_tensor(source.node)
         argument = tensor_type(source.node.args[0])
@@ -268,15 +268,15 @@ class _Kernel:
             inner = self._source_tensor(self._movement.sources[source.of - 1])
         else:
             value = imm(float(source.fill) if is_float(argument.dtype) else source.fill, argument.dtype)
-            inner = Tensor((argument.size,), argument.dtype, lambda _b, _i: value)
+            inner = TensorFn((argument.size,), argument.dtype, lambda _b, _i: value)
         return self._apply(source.node, [inner])
 
-    def _epilogue(self) -> Tensor:
+    def _epilogue(self) -> TensorFn:
         """The result of the epilogue at an index of the output, computed from `self._value`."""
         core = self._movement.epilogue[0] if self._movement.epilogue else None
         inner = next(a for a in core.args if isinstance(a, Call)) if core is not None else self._group.result
         type_ = tensor_type(inner)
-        current = Tensor((type_.size,), type_.dtype, lambda _b, _i: self._value)
+        current = TensorFn((type_.size,), type_.dtype, lambda _b, _i: self._value)
         for call in self._movement.epilogue:
             args = [current if isinstance(a, Call) else self._node_tensor(a) for a in call.args]
             current = self._apply(call, args)

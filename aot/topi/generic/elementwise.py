@@ -15,7 +15,7 @@ from aot.relay.expr import Call, Constant, post_order, tensor_type
 from aot.support.dtype import is_float
 from aot.target.target import Target
 from aot.te.nest import emit_flat
-from aot.te.tensor import Tensor, placeholder
+from aot.te.tensor import TensorFn, elements_of
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
@@ -51,7 +51,7 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     ctx = TeContext(b)
     result = tensor_type(group.result)
     size = prod(result.shape)
-    tensors: dict[int, Tensor] = {id(v): placeholder(b.input("data", (size,), v.type.dtype)) for v in group.params}
+    tensors: dict[int, TensorFn] = {id(v): elements_of(b.input("data", (size,), v.type.dtype)) for v in group.params}
     out = b.output("out", (size,), result.dtype)
     calls = []
     for expr in post_order(group.result):
@@ -72,7 +72,7 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     return Lowered(func, dict(ctx.constants), size * each + 4 * size // unroll + 12, 4 * each * unroll + 24)
 
 
-def _compute(ctx: TeContext, call: Call, tensors: dict[int, Tensor], size: int) -> Tensor:
+def _compute(ctx: TeContext, call: Call, tensors: dict[int, TensorFn], size: int) -> TensorFn:
     """The te rule of one call on flat tensors."""
     type_ = tensor_type(call)
     flat = TensorType((size,), type_.dtype, type_.quant)

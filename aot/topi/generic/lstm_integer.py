@@ -25,7 +25,7 @@ from aot.op.te_rule import TeContext
 from aot.relay.expr import Constant, tensor_type
 from aot.support.dtype import int_range
 from aot.target.target import Target
-from aot.te.tensor import Tensor
+from aot.te.tensor import TensorFn
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, select
@@ -74,7 +74,7 @@ class LstmKernel:
         self.out, self.output, self.cell = (self.b.output("out", (prod(t.shape),), t.dtype) for t in types)
         self.sizes = _sizes(group, self.attrs)
         self.gates = self.b.scratch("gates", (self.attrs.gates * self.sizes.rows * self.sizes.cells,), "int16")
-        self.table: Tensor | None = self.ctx.constant("sigmoid", sigmoid_table()) if self.attrs.activation == "table" else None
+        self.table: TensorFn | None = self.ctx.constant("sigmoid", sigmoid_table()) if self.attrs.activation == "table" else None
         self.span = group.anchor.span
 
     # ---- the sequence

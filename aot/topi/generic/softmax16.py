@@ -11,7 +11,7 @@ from aot.op.qnn.softmax16 import exp_table, reciprocal_table
 from aot.op.te_rule import TeContext
 from aot.relay.expr import Var
 from aot.target.target import Target
-from aot.te.tensor import Tensor
+from aot.te.tensor import TensorFn
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, maximum
@@ -61,13 +61,13 @@ class _Row:
             self.b.store(best, 0, maximum(best[0], cast("int32", self.data[base + c])))
         return self.b.let("top", best[0])
 
-    def exp(self, index: Expr, top: Expr, table: Tensor) -> Expr:
+    def exp(self, index: Expr, top: Expr, table: TensorFn) -> Expr:
         b = self.b
         difference = b.let("difference", cast("int32", self.data[index]) - top)
         scaled = tir_multiply_by_quantized_multiplier(b, difference, self.multiplier, self.shift)
         return b.let("exp", tir_look_up(b, clamp(scaled + 32767, -32768, 32767), table))
 
-    def reciprocal(self, total: Expr, table: Tensor) -> tuple[Expr, Expr]:
+    def reciprocal(self, total: Expr, table: TensorFn) -> tuple[Expr, Expr]:
         """Q0.15 reciprocal of the sum's mantissa, and the final right shift, in [14, 30] for a sum in [2^14, 2^31)."""
         b = self.b
         x = b.local("mantissa", (1,), "uint32")

@@ -9,7 +9,7 @@ from aot.relay.analysis.cost import LAYERS, layer_cost
 from aot.relay.expr import Call, Constant, Var, post_order
 from aot.target.target import Target
 from aot.te.nest import emit_nest
-from aot.te.tensor import Tensor, placeholder
+from aot.te.tensor import TensorFn, elements_of
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
@@ -25,7 +25,7 @@ def accepts(group: Group, _target: Target) -> bool:
 def lower(group: Group, _target: Target, name: str) -> Lowered:
     b = IRBuilder(name)
     ctx = TeContext(b)
-    tensors: dict[int, Tensor] = {id(v): placeholder(b.input("data", v.type.shape, v.type.dtype)) for v in group.params}
+    tensors: dict[int, TensorFn] = {id(v): elements_of(b.input("data", v.type.shape, v.type.dtype)) for v in group.params}
     result_type = group.result.type
     assert isinstance(result_type, TensorType)
     out = b.output("out", result_type.shape, result_type.dtype)

@@ -20,7 +20,7 @@ from aot.op.qnn.requantize import RequantizeAttrs, evaluate
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Var, tensor_type
 from aot.support.dtype import int_range
-from aot.te.tensor import Tensor
+from aot.te.tensor import TensorFn
 from aot.tir.expr import Expr
 from aot.topi.strategy import Group
 
@@ -185,12 +185,12 @@ def tail_accepts(layer: FusedLayer) -> bool:
     return True
 
 
-def tail_epilogue(layer: FusedLayer, ctx: TeContext, shape: tuple[int, ...], operands: dict[int, Tensor]) -> Epilogue:
+def tail_epilogue(layer: FusedLayer, ctx: TeContext, shape: tuple[int, ...], operands: dict[int, TensorFn]) -> Epilogue:
     """Compose the tail's te rules; `shape` is the output's shape as the kernel indexes it, `operands` the other Vars by id."""
 
     def epilogue(value: Expr, indices: tuple[Expr, ...]) -> Expr:
-        current = Tensor(shape, layer.requant.dtype, lambda _b, _i: value)
-        results: dict[int, Tensor] = {}
+        current = TensorFn(shape, layer.requant.dtype, lambda _b, _i: value)
+        results: dict[int, TensorFn] = {}
         for call in layer.tail:
             assert isinstance(call.op, Op)
             args = [operands.get(id(a)) or results.get(id(a)) or current for a in call.args]

@@ -7,7 +7,7 @@ from math import prod
 
 from aot.ir.op import Array
 from aot.op.te_rule import TeContext
-from aot.te.tensor import placeholder
+from aot.te.tensor import elements_of
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
@@ -57,7 +57,7 @@ def open_io(
             data = b.input("data", data_shape, var.type.dtype, align=data_align)
         else:
             buffers.append(b.input("operand", out_shape, var.type.dtype))
-            operands[id(var)] = placeholder(buffers[-1])
+            operands[id(var)] = elements_of(buffers[-1])
     assert data is not None
     ctx = TeContext(b)
     out = b.output("out", out_shape, layer.out_type.dtype)

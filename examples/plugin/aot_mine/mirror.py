@@ -14,7 +14,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
-from aot.te.tensor import Tensor, compute
+from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 
@@ -32,13 +32,13 @@ def evaluate(data: Array, *, attrs: None, out_type: TensorType) -> Array:
     return (-1 - data.astype(np.int32)).astype(np.int8)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[Tensor], attrs: None, out_type: TensorType) -> Tensor:
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: None, out_type: TensorType) -> TensorFn:
     """One element, for fusing with others and for any core."""
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         return cast("int8", imm(-1) - cast("int32", args[0].at(b, i)))
 
-    return compute(out_type.shape, out_type.dtype, rule)
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 @from_tflite("CUSTOM:Mine", "int8", "mine.mirror")

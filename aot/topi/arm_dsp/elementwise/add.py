@@ -8,7 +8,7 @@ from aot.ir.type import TensorType
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, Var, tensor_type
 from aot.target.target import Target
-from aot.te.tensor import placeholder
+from aot.te.tensor import elements_of
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import imm
 from aot.tir.function import FuncAttrs
@@ -49,7 +49,7 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     x, y = (data[id(a)] for a in anchor.args)
     b.block(add_4(factors.shift), x, y, out, imm(factors.a), imm(factors.b), imm(factors.bias), imm(whole))
     flat = TensorType((size,), "int8", result.quant)
-    rest = F_TE.get("qnn.add")(ctx, [placeholder(x), placeholder(y)], anchor.attrs, flat)
+    rest = F_TE.get("qnn.add")(ctx, [elements_of(x), elements_of(y)], anchor.attrs, flat)
     for i in range(whole, size):
         b.store(out, i, rest.at(b, (imm(i),)))
     func = b.finish(FuncAttrs(kernel="arm_dsp.add", span=anchor.span))

@@ -12,7 +12,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Var, tensor_type
 from aot.support.dtype import int_range
 from aot.target.target import Target
-from aot.te.tensor import placeholder
+from aot.te.tensor import elements_of
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import imm
 from aot.tir.function import FuncAttrs
@@ -55,7 +55,7 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
             assert_never(attrs)
     b.block(block, x, out, imm(attrs.scale, "float32"), imm(whole))
     flat = TensorType((size,), result.dtype, result.quant)
-    rest = F_TE.get(str(anchor.op))(TeContext(b), [placeholder(x)], attrs, flat)
+    rest = F_TE.get(str(anchor.op))(TeContext(b), [elements_of(x)], attrs, flat)
     for i in range(whole, size):
         b.store(out, i, rest.at(b, (imm(i),)))
     func = b.finish(FuncAttrs(kernel=kernel, span=anchor.span))
