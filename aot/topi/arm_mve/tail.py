@@ -8,7 +8,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.tail import Factors, residual_factors
-from aot.topi.arm_mve.intrin_add import add, add_instructions
+from aot.topi.arm_mve.elementwise.intrin_add import add, add_instructions
 from aot.topi.layer.fused import FusedLayer
 from aot.topi.layer.io import LayerIo
 

@@ -85,7 +85,7 @@ class AsmBlock:
     @property
     def registers(self) -> int:
         """Core registers that the block occupies at once."""
-        return sum(kind == "r" for kind in self._constraints()) + sum(bool(_CORE.match(c)) for c in self.clobbers)
+        return sum(kind in ("r", "l") for kind in self._constraints()) + sum(bool(_CORE.match(c)) for c in self.clobbers)
 
     @property
     def fpu(self) -> bool:

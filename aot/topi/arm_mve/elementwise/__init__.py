@@ -1,0 +1,1 @@
+"""ADD, MUL and DEQUANTIZE by vectors."""
