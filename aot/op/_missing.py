@@ -35,7 +35,6 @@ _TABLE = {
         " UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_SUM"
     ),
     "It stands for a part of the graph that a delegate took over; use the model from before that step.": "DELEGATE",
-    "Of TFLM's audio front end the operators that keep a state are not supported yet.": "CUSTOM:Signal",
 }
 
 _NEEDS = {name: text for text, names in _TABLE.items() for name in names.split()}
@@ -48,8 +47,6 @@ _UNKNOWN = (
 
 def needs_of(opcode: str) -> str | None:
     """What an unsupported operator would take; None for a name that is not TensorFlow Lite's."""
-    if opcode.startswith("CUSTOM:Signal"):
-        return _NEEDS["CUSTOM:Signal"]
     if opcode.startswith("CUSTOM"):
         return _UNKNOWN
     return _NEEDS.get(opcode) or (_STABLEHLO if opcode.startswith("STABLEHLO_") else None)

@@ -83,6 +83,36 @@ def log(n: int, scale: int, bits: int) -> bytes:
     return custom("SignalFilterBankLog", [given], [found], output_scale=scale, input_correction_bits=bits)
 
 
+def delay(shape: tuple[int, ...], length: int) -> bytes:
+    return custom("SignalDelay", [Spec(shape, "int16")], [Spec(shape, "int16")], delay_length=length)
+
+
+def framer(shape: tuple[int, ...], size: int, step: int, *, prefill: bool) -> bytes:
+    frames = Spec((*shape[:-1], shape[-1] // step, size), "int16")
+    options = {"frame_size": size, "frame_step": step, "prefill": prefill}
+    return custom("SignalFramer", [Spec(shape, "int16")], [frames, Spec((), "bool")], **options)
+
+
+def overlap_add(dtype: str, shape: tuple[int, ...], step: int) -> bytes:
+    result = Spec((*shape[:-2], shape[-2] * step), dtype)
+    return custom("SignalOverlapAdd", [Spec(shape, dtype)], [result], T=TENSOR_TYPE[dtype], frame_step=step)
+
+
+def stacker(channels: int, left: int, right: int, step: int) -> bytes:
+    frames = Spec((channels * (left + right + 1),), "int16")
+    options = {"stacker_left_context": left, "stacker_right_context": right, "stacker_step": step}
+    given = Spec((channels,), "int16")
+    return custom("SignalStacker", [given], [frames, Spec((), "bool")], num_channels=channels, **options)
+
+
+def subtraction(n: int, *, clamping: bool, smoothing_bits: int = 10, **factors: int) -> bytes:
+    channels = Spec((n,), "uint32")
+    options = {"smoothing": 409, "one_minus_smoothing": 15975, "alternate_smoothing": 983, "alternate_one_minus_smoothing": 15401}
+    options |= {"min_signal_remaining": 819, "smoothing_bits": smoothing_bits, "spectral_subtraction_bits": 14} | factors
+    name = "SignalFilterBankSpectralSubtraction"
+    return custom(name, [channels], [channels, channels], num_channels=n, clamping=clamping, **options)
+
+
 def _kind(name: str, places: Sequence[Spec], results: Sequence[Spec], **options: Any) -> Callable[[str], bytes]:
     """A model for each element type of the first operand; results of type "" have it too."""
 
@@ -108,6 +138,34 @@ FORMS: dict[str, Callable[[str], bytes]] = {
     "CUSTOM:SignalPCAN": _kind("SignalPCAN", [_ROW, _CHANNELS, Spec((125,), "int16", None, _TABLE)], [_CHANNELS], snr_shift=6),
     "CUSTOM:SignalFilterBankLog": _kind(
         "SignalFilterBankLog", [_ROW], [Spec((8,), "int16")], output_scale=1600, input_correction_bits=3
+    ),
+    "CUSTOM:SignalDelay": _kind("SignalDelay", [_ROW], [_ROW], delay_length=3),
+    "CUSTOM:SignalFramer": _kind(
+        "SignalFramer", [_ROW], [Spec((2, 6), ""), Spec((), "bool")], frame_size=6, frame_step=4, prefill=False
+    ),
+    "CUSTOM:SignalOverlapAdd": _kind("SignalOverlapAdd", [Spec((2, 6), "")], [Spec((8,), "")], frame_step=4),
+    "CUSTOM:SignalStacker": _kind(
+        "SignalStacker",
+        [_ROW],
+        [Spec((32,), ""), Spec((), "bool")],
+        num_channels=8,
+        stacker_left_context=2,
+        stacker_right_context=1,
+        stacker_step=2,
+    ),
+    "CUSTOM:SignalFilterBankSpectralSubtraction": lambda dtype: custom(
+        "SignalFilterBankSpectralSubtraction",
+        [Spec((8,), dtype)],
+        [_CHANNELS, _CHANNELS],
+        num_channels=8,
+        clamping=True,
+        smoothing=409,
+        one_minus_smoothing=15975,
+        alternate_smoothing=983,
+        alternate_one_minus_smoothing=15401,
+        min_signal_remaining=819,
+        smoothing_bits=10,
+        spectral_subtraction_bits=14,
     ),
     "CUSTOM:AudioSpectrogram": _kind(
         "AudioSpectrogram", [Spec((8, 1))], [Spec((1, 3, 3), "float32")], window_size=4, stride=2, magnitude_squared=True
