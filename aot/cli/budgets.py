@@ -20,9 +20,11 @@ def over_budget(metadata: Mapping[str, Any], *, code_bytes: int = 0, constant_by
 
     options, name = metadata["options"], str(metadata["name"])
     problems = []
-    size, most = int(metadata["workspace"]["size"]), options.get("ram_budget")
+    state = int(metadata.get("state", {}).get("size", 0))
+    size, most = int(metadata["workspace"]["size"]) + state, options.get("ram_budget")
     if most is not None and size > most:
-        text = f"the workspace takes {size:,} B, --ram-budget is {most:,} B: nothing smaller was found"
+        what = f"workspace and state ({state:,} B) take" if state else "the workspace takes"
+        text = f"{what} {size:,} B, --ram-budget is {most:,} B: nothing smaller was found"
         problems.append(Problem("E2021", "; ".join([text, *peak_of(metadata)]), name))
     constants, most = metadata["constants"]["size"] if constant_bytes is None else constant_bytes, options.get("flash_budget")
     if most is not None and constants + code_bytes > most:

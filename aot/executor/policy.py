@@ -65,6 +65,7 @@ class Plans:
     def within(self, budget: int, opt: str) -> Planned:
         """The plan of a mode that has a budget for RAM, in bytes."""
         usual = self.usual(opt)
+        budget -= usual.layout.state_size  # which is the same in every plan
         if usual.size <= budget:
             return usual
         limit = budget

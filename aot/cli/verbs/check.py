@@ -80,5 +80,5 @@ def command(
         "inputs": [{k: t.get(k) for k in keys} for t in meta["inputs"]],
         "outputs": [{k: t.get(k) for k in keys} for t in meta["outputs"]],
         "macs": meta["macs"], "workspace_bytes": meta["workspace"]["size"], "constant_bytes": meta["constants"]["size"],
-        "fit": price(found, tries.asked), "boards": boards,
+        **({"state_bytes": meta["state"]["size"]} if "state" in meta else {}), "fit": price(found, tries.asked), "boards": boards,
     })  # fmt: skip

@@ -242,8 +242,9 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
     if report["flash"] is not None:
         groups = ", ".join(f"{k} {v:,}" for k, v in report["flash"]["groups"].items() if v)
         out.row("flash", f"{report['flash']['bytes']:,} B: {groups}")
+        state = f"variables {ram['state']:,} B, " if ram["state"] else ""
         stack = f"stack {totals['stack']:,} B measured, {totals['stack_bound']:,} B bound"
-        out.row("RAM", f"{kib(totals['ram'])}: workspace {ram['workspace']['bytes']:,} B, {stack}, heap 0 B")
+        out.row("RAM", f"{kib(totals['ram'])}: workspace {ram['workspace']['bytes']:,} B, {state}{stack}, heap 0 B")
     else:
         out.row("RAM", f"workspace {ram['workspace']['bytes']:,} B")
     if report["memory"]:

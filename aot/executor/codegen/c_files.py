@@ -145,7 +145,7 @@ def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
         "layers": len(metadata["layers"]),
         "inputs": inputs,
         "outputs": outputs,
-        "memcpy": layout.io == "arena" or bool(layout.copies) or any(s.array for s in program.init.steps),
+        "memcpy": layout.io == "arena" or bool(layout.copies or layout.write_backs) or any(s.array for s in program.init.steps),
         "state": _state(program),
         "bools": any(row["ctype"] == "bool" for row in inputs + outputs),
     }
@@ -155,11 +155,13 @@ def _state(program: Program) -> dict[str, Any] | None:
     """What the templates say of the persistent tensors; None where there are none."""
     if not program.lowered.states:
         return None
+    pool = program.layout.state_pool
     return {
         "size": program.layout.state_size,
         "text": commas(program.layout.state_size),
         "align": STATE_ALIGN,
         "zero": program.init.is_zero,
+        "section": ".bss.aot_state" if pool is None else f".bss.aot_pool_{pool.name}",
         "steps": program.init.steps,
         "fills": any(not s.array for s in program.init.steps),
         "count": len(program.lowered.states),

@@ -95,7 +95,7 @@ def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
     """`state`: the persistent tensors, and the bytes of them that a run writes and those that it moves only to keep them."""
     if not lowered.states:
         return {}
-    rows = []
+    rows, pool = [], layout.state_pool
     for state, offset in zip(lowered.states, layout.states, strict=True):
         type_ = state.old.type
         row = {"name": printable(state.name, limit=200), "offset": offset, "size": type_.nbytes, "shape": list(type_.shape)}
@@ -105,6 +105,7 @@ def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
         "state": {
             "size": layout.state_size,
             "align": STATE_ALIGN,
+            "pool": None if pool is None else {"name": pool.name, "size": pool.size, "address": pool.address},
             "bytes_written": sum(s.old.type.nbytes for s in lowered.states if s.new is not s.old),
             "bytes_moved": sum(back.size for back in layout.write_backs) + _copied(lowered),
             "tensors": rows,

@@ -9,14 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from aot.errors import Problem, TargetError
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.executor.plan.storage_info import StorageInfo
 from aot.memory.plan import align_up
+from aot.memory.pools import Pooling
+from aot.support.pool import Pool
 from aot.tir.analysis.in_place import in_place_pairs
 from aot.tir.analysis.overlap import safe_distances
 
 STATE_ALIGN = 16
 """Of the array, in bytes."""
+
+STATE_PIN = "state"
+"""What `--pin` calls the array."""
 
 
 def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
@@ -58,6 +64,23 @@ def _is_proven(lowered: LoweredModule, call: CallLowered, *, old: TensorRef, new
         if distance is None or (offset < distance.up and -offset < distance.down):
             return False
     return True
+
+
+def without_state(pooling: Pooling, size: int) -> tuple[Pooling, Pool | None]:
+    """The pools as the workspace may use them, and the one that `--pin state=POOL` gives the state, if any.
+
+    E2013 where the pool has no room for `size` bytes.
+    """
+    name = dict(pooling.pins).get(STATE_PIN) if size else None
+    pool = next((p for p in pooling.pools if p.name == name), None)
+    if pool is None:
+        return pooling, None
+    left = pool.size - align_up(size, STATE_ALIGN)
+    if left < 0:
+        raise TargetError(Problem("E2013", f"the state of {size:,} bytes does not fit into pool {pool.name} of {pool.size:,}"))
+    pools = tuple(replace(p, size=left) if p is pool else p for p in pooling.pools)
+    pins = tuple(pin for pin in pooling.pins if pin[0] != STATE_PIN)
+    return replace(pooling, pools=tuple(p for p in pools if p.size), pins=pins), pool
 
 
 @dataclass(frozen=True, slots=True)

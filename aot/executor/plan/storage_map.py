@@ -9,7 +9,7 @@ from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.executor.plan.accesses import count_accesses
 from aot.executor.plan.distances import Operand, call_distances
 from aot.executor.plan.in_place import in_place_results, merge_alignments
-from aot.executor.plan.state_plan import WriteBack, in_place_states, state_offsets, write_backs
+from aot.executor.plan.state_plan import WriteBack, in_place_states, state_offsets, without_state, write_backs
 from aot.executor.plan.storage_info import StorageInfo
 from aot.executor.select.config import Io
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
@@ -19,6 +19,7 @@ from aot.memory.pools import UsedPool, plan_pools, verify_pools
 from aot.memory.verify import verify_plan
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
+from aot.support.pool import Pool
 from aot.support.text import printable
 
 
@@ -42,6 +43,7 @@ class StorageMap:
     states: tuple[int, ...] = ()
     state_size: int = 0
     write_backs: tuple[WriteBack, ...] = ()
+    state_pool: Pool | None = None
 
     def offset(self, place: StorageInfo) -> int:
         """The byte of the plan, or of the array of persistent tensors."""
@@ -192,10 +194,11 @@ def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]
     buffers = liveness(program)
     clashes = program_conflicts(program, buffers)
     pools: tuple[UsedPool, ...] = ()
+    pooling, state_pool = without_state(lowered.planning.pooling, builder.state_size)
     if lowered.planning.pooling.pools:
         keys = {t: place.key for t, place in builder.places.items() if place.where == "workspace"}
         memory_plan, pools = plan_pools(
-            buffers, clashes, lowered.planning.pooling, accesses=count_accesses(lowered, keys, scratch)
+            buffers, clashes, pooling, accesses=count_accesses(lowered, keys, scratch)
         )  # fmt: skip
     else:
         memory_plan = plan(buffers, clashes)
@@ -203,7 +206,7 @@ def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]
     verify_pools(buffers, memory_plan, pools)
     return StorageMap(
         io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan, pools,
-        builder.states, builder.state_size, backs,
+        builder.states, builder.state_size, backs, state_pool,
     )  # fmt: skip
 
 

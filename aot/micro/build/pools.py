@@ -17,6 +17,13 @@ Row = dict[str, Any]
 def pool_rows(metadata: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str]]:
     """The pools that a model uses, as the metadata has them, with their kind: bss or rodata."""
     workspace, constants = metadata["workspace"].get("pools") or (), metadata["constants"].get("pools") or ()
+    state = metadata.get("state", {})
+    kept = state.get("pool")
+    if kept is not None:  # shares its pool with buffers of the workspace, or has it alone
+        used = -(-int(state["size"]) // 16) * 16
+        inside = [p for p in workspace if p["name"] == kept["name"]]
+        whole = {**kept, "used": used + sum(int(p["used"]) for p in inside)}
+        workspace = [*(p for p in workspace if p not in inside), whole]
     return [(p, "bss") for p in workspace] + [(p, "rodata") for p in constants]
 
 

@@ -132,9 +132,11 @@ def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
     sizes = [int(t["size"]) for t in tensors] + ([int(metadata["feed"]["row_size"])] if metadata.get("feed") else [])
     buffers = sum(-(-size // 16) * 16 for size in sizes)
     harness = _HARNESS_RAM + 8 * len(metadata["layers"])
-    fixed = board.stack + buffers + harness
+    state = metadata.get("state", {})
+    kept = 0 if state.get("pool") else -(-int(state.get("size", 0)) // 16) * 16
+    fixed = board.stack + buffers + harness + kept
     if fixed > free[board.data]:
-        stack = f"the stack has {board.stack:,} of them ([run] stack in board.toml)"
+        stack = f"the stack has {board.stack:,} of them ([run] stack in board.toml)" + (f", the state {kept:,}" if kept else "")
         problems.append(_too_large("E2010", "stack, I/O buffers and harness", fixed, [board.region(board.data)], stack))
     free[board.data] -= fixed
     workspace = _place(_unplaced(metadata["workspace"]), board.workspace, free)

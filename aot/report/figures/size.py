@@ -36,10 +36,16 @@ def plan_of(metadata: Metadata) -> str:
     parts = [f"workspace {_bytes(size)} ({verdict})", f"whole tensors {_bytes(workspace['liveness_bound'])}"]
     if workspace["streaming_bound"] is not None:
         parts.append(f"rows {_bytes(workspace['streaming_bound'])}")
+    parts += _state(metadata)
     budget = metadata.get("options", {}).get("ram_budget")
-    if budget is not None and size > budget:
+    if budget is not None and size + metadata.get("state", {}).get("size", 0) > budget:
         parts.append(f"over --ram-budget {_bytes(budget)}: nothing smaller was found")
     return " · ".join(parts)
+
+
+def _state(metadata: Metadata) -> list[str]:
+    """`state 1,368 B`, for models that have one."""
+    return [f"state {_bytes(metadata['state']['size'])}"] if "state" in metadata else []
 
 
 def flash_of(metadata: Metadata, *, code_bytes: int | None = None, constant_bytes: int | None = None) -> str:
@@ -56,10 +62,11 @@ def flash_of(metadata: Metadata, *, code_bytes: int | None = None, constant_byte
 def ram_of(
     metadata: Metadata, *, touched: int | None = None, stack_bytes: int | None = None, stack_bound: int | None = None
 ) -> str:
-    """`workspace … planned, … touched · stack … measured, … bound · heap 0 B`; what is None is left out."""
+    """`workspace … planned, … touched · state … · stack … measured, … bound · heap 0 B`; what is None is left out."""
     parts = [f"workspace {_bytes(metadata['workspace']['size'])} planned"]
     if touched is not None:
         parts[0] += f", {_bytes(touched)} touched"
+    parts += _state(metadata)
     stack = [f"{_bytes(n)} {what}" for n, what in ((stack_bytes, "measured"), (stack_bound, "bound")) if n is not None]
     if stack:
         parts.append(f"stack {', '.join(stack)}")
@@ -103,6 +110,7 @@ def compile_report(metadata: Metadata) -> dict[str, Any]:
         "name": metadata["name"],
         "workspace_bytes": metadata["workspace"]["size"],
         "workspace_liveness_bound": metadata["workspace"]["liveness_bound"],
+        **({"state_bytes": metadata["state"]["size"]} if "state" in metadata else {}),
         "constant_bytes": metadata["constants"]["size"],
         "heap_bytes": 0,
         "macs": metadata["macs"],

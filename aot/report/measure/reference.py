@@ -69,9 +69,14 @@ def litert(model: bytes) -> Reference | None:
     if have is None:
         return None
     try:
-        interpreter = _litert_interpreter(model, preserve=False)
+        fresh = [_litert_interpreter(model, preserve=False)]
     except (ImportError, RuntimeError, ValueError):  # ImportError: half installed, or built for another machine
         return None
+
+    def outputs(sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        """All sets in one interpreter that has not run before: resource variables have no other reset."""
+        interpreter = fresh.pop() if fresh else _litert_interpreter(model, preserve=False)
+        return [_litert_run(interpreter, s) for s in sets]
 
     def tensors(inputs: Sequence[Array]) -> dict[int, Array]:
         keeping = _litert_interpreter(model, preserve=True)
@@ -84,9 +89,7 @@ def litert(model: bytes) -> Reference | None:
                 continue
         return found
 
-    return Reference(
-        f"ai-edge-litert {have} reference kernels", lambda sets: [_litert_run(interpreter, s) for s in sets], tensors
-    )
+    return Reference(f"ai-edge-litert {have} reference kernels", outputs, tensors)
 
 
 def tflm(model: bytes, output_count: int) -> Reference | None:
@@ -97,17 +100,22 @@ def tflm(model: bytes, output_count: int) -> Reference | None:
     try:
         from tflite_micro.python.tflite_micro import runtime
 
-        interpreter = runtime.Interpreter.from_bytes(model)
+        fresh = [runtime.Interpreter.from_bytes(model)]
     except (ImportError, RuntimeError, ValueError):  # ImportError: half installed, or built for another machine
         return None
 
-    def run(inputs: Sequence[Array]) -> list[Array]:
+    def run(interpreter: Any, inputs: Sequence[Array]) -> list[Array]:
         for i, value in enumerate(inputs):
             interpreter.set_input(value, i)
         interpreter.invoke()
         return [interpreter.get_output(i) for i in range(output_count)]
 
-    return Reference(f"tflite-micro {have}", lambda sets: [run(s) for s in sets])
+    def outputs(sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        """All sets in one interpreter that has not run before."""
+        interpreter = fresh.pop() if fresh else runtime.Interpreter.from_bytes(model)
+        return [run(interpreter, s) for s in sets]
+
+    return Reference(f"tflite-micro {have}", outputs)
 
 
 def graph(model: bytes, oracle: str) -> Reference:
