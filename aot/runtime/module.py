@@ -47,15 +47,21 @@ class HostModel:
         self._reset = getattr(self._lib, f"{name}_reset", None)
         self._state = self.new_state() if metadata["io"] == "user" and self._reset is not None else None
 
-    def run(self, inputs: Sequence[Array], *, on_layer: OnLayer | None = None) -> list[Array]:
-        """One inference on one array an input, of its shape and dtype (E5022 otherwise); returns one array an output."""
+    def run(self, inputs: Sequence[Array], *, state: Array | None = None, on_layer: OnLayer | None = None) -> list[Array]:
+        """One inference on one array an input, of its shape and dtype (E5022 otherwise); returns one array an output.
+
+        `state` is that of another stream than the model's own one (`new_state`; E5022 where the model takes none).
+        """
+        if state is not None and (self._state is None or state.nbytes != self._state.nbytes):
+            raise UsageError(Problem("E5022", f"{self.metadata['name']} takes no such state: compile with io='user'"))
+        kept = self._state if state is None else state
         rows = self.metadata["inputs"]
         if len(inputs) != len(rows):
             raise UsageError(Problem("E5022", f"{len(inputs)} inputs given, {self.metadata['name']} has {len(rows)}"))
         given = [_checked(row, array) for row, array in zip(rows, inputs, strict=True)]
         results = [_aligned(row) for row in self.metadata["outputs"]]
         with_probe = self._probe(on_layer)
-        status = int(self._run(_pointers(given), _pointers(results if self._state is None else [*results, self._state])))
+        status = int(self._run(_pointers(given), _pointers(results if kept is None else [*results, kept])))
         del with_probe
         if status != 0:
             raise internal(f"{self.metadata['name']}_run returned {status}")

@@ -1,0 +1,25 @@
+"""Drawn networks with variables: relay, the TIR interpreter, the graph executor, C and the reference agree over time."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from aot.testing.stateful_nets import draw_network
+from tests.op.state.test_variable import check
+
+DRAWN = 300 if os.environ.get("AOT_FULL") else 40
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_some_networks(seed: int) -> None:
+    model, steps = draw_network(seed)
+    check(model, steps, io="user" if seed % 3 == 0 else "arena")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4, 4 + DRAWN))
+def test_drawn_networks(seed: int) -> None:
+    model, steps = draw_network(seed)
+    check(model, steps, io="user" if seed % 3 == 0 else "arena", opt=("balanced", "ram", "speed", "size")[seed % 4])
