@@ -64,7 +64,7 @@ class _Net:
         rows, a = self.any_value()
         _, c = self.any_value(rows)
         name = str(self.rng.choice(["MAXIMUM", "MINIMUM"] if self.dtype == "int8" else ["ADD", "MAXIMUM", "SUB"]))
-        options = {"fused_activation_function": "NONE"} if name in ("ADD", "SUB") else {}
+        options: dict[str, Any] = {"fused_activation_function": "NONE"} if name in ("ADD", "SUB") else {}
         self.b.op(name, [a, c], [self.tensor(rows)], **options)
 
     def slide(self) -> None:
