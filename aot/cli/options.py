@@ -29,7 +29,8 @@ FlashBudget = Annotated[
     str | None, typer.Option("--flash-budget", metavar="SIZE", help="Most flash for constants and code, such as 96KiB.")
 ]
 RamBudget = Annotated[
-    str | None, typer.Option("--ram-budget", metavar="SIZE", help="Most workspace, such as 20KiB; with the fewest instructions.")
+    str | None,
+    typer.Option("--ram-budget", metavar="SIZE", help="Most workspace and state, such as 20KiB; with the fewest instructions."),
 ]
 Shapes = Annotated[
     list[str] | None, typer.Option("--shape", metavar="NAME=N,N,..", help="Fix an input's dynamic dimensions; may be repeated.")
@@ -47,7 +48,8 @@ ConstPools = Annotated[
     typer.Option("--const-pool", metavar="NAME=SIZE@ADDRESS:SPEED", help="A memory for the constants; may be repeated."),
 ]
 Pins = Annotated[
-    list[str] | None, typer.Option("--pin", metavar="TENSOR=POOL", help="Where a tensor is to lie; may be repeated.")
+    list[str] | None,
+    typer.Option("--pin", metavar="TENSOR=POOL", help="Where a tensor, or the state, is to lie; may be repeated."),
 ]
 FeedRows = Annotated[
     bool, typer.Option("--feed-rows", help="The input comes row by row (NAME_feed_row) and is not in the workspace.")
