@@ -1,10 +1,10 @@
-"""erfc and tanh of float32 as Eigen computes them without fused multiplications; the reference's GELU uses them.
+"""erfc, tanh and logistic of float32 as Eigen computes them without fused multiplications; of the reference's GELU and LSTM.
 
-Eigen takes vectors of four elements, and those that are left over one by one.  For these its erfc has the exponential of the C
-library instead of its own; tanh is the same.
+Eigen takes vectors of four elements, and those that are left over one by one.  For these its erfc and logistic have the
+exponential of the C library instead of its own; tanh is the same.
 
 Methods and coefficients: Eigen, `SpecialFunctionsImpl.h` (`generic_fast_erfc`), `GenericPacketMathTrig.h` (`ptanh_float`),
-`GenericPacketMathFunctions.h` (`pexp_float`).  `crt/include/aot/math_float.h` is the same in C.
+`GenericPacketMathFunctions.h` (`pexp_float`), `UnaryFunctors.h`.  `crt/include/aot/math_float.h` is the same in C.
 """
 
 from __future__ import annotations
@@ -92,3 +92,29 @@ def tanhf(x: Array) -> Array:
     with np.errstate(all="ignore"):
         x2 = x * x
         return np.asarray(((x2 * x) * _polynomial(_TANH, x2) + x) / _polynomial(_TANH_DIVISOR, x2), _F)
+
+
+_LOGISTIC_MOST = _F(16.6355324)
+_LOGISTIC_EVEN = (4.1898667812347412109375e-2, 0.49999141693115234375)
+_LOGISTIC_ODD = (8.33471305668354034423828125e-3, 0.16666877269744873046875)
+
+
+def logisticf(x: Array) -> Array:
+    """1 / (1 + e^-x) of float32 values, float32, as for vectors of four: e^(x / 2), squared."""
+    x = np.asarray(x, _F)
+    with np.errstate(all="ignore"):
+        half = np.minimum(np.maximum(x, _F(-104)), _LOGISTIC_MOST) * _F(0.5)
+        m = np.floor(half * _F(1.44269504088896341) + _F(0.5))
+        r = m * _F(2.12194440e-4) + (m * _F(-0.693359375) + half)
+        r2 = r * r
+        p = r2 * (r * _polynomial(_LOGISTIC_ODD, r2) + _polynomial(_LOGISTIC_EVEN, r2)) + (r + _F(1))
+        e = np.ldexp(p, m.astype(np.int32))
+        e = e * e
+        return np.asarray(np.where(x < -104, _F(0), e / (_F(1) + e)), _F)
+
+
+def scalar_logisticf(x: Array) -> Array:
+    """The same as for single elements."""
+    with np.errstate(all="ignore"):
+        e = expf(np.minimum(np.asarray(x, _F), _LOGISTIC_MOST))
+        return np.asarray(e / (_F(1) + e), _F)

@@ -69,12 +69,14 @@ IN_FLOAT32: dict[str, Callable[[Array], Array]] = {
     "eigen_erfc": eigen.erfcf,
     "eigen_scalar_erfc": eigen.scalar_erfcf,
     "eigen_tanh": eigen.tanhf,
+    "eigen_logistic": eigen.logisticf,
+    "eigen_scalar_logistic": eigen.scalar_logisticf,
 }
 """Functions of our own, bit for bit."""
 
 _HEADERS = {
     "math.h": ("exp", "log", "sin", "cos"),
-    "math_float.h": ("expm1", "tanh", "eigen_erfc", "eigen_scalar_erfc", "eigen_tanh"),
+    "math_float.h": ("expm1", "tanh", "eigen_erfc", "eigen_scalar_erfc", "eigen_tanh", "eigen_logistic", "eigen_scalar_logistic"),
 }
 """Header of crt -> the functions that it has as aot_<name>f; erfc is used for tables only."""
 

@@ -30,7 +30,7 @@ from tests.op._one_op import Spec, one_op
 LIBM = ("exp", "log", "sin", "cos", "expm1", "tanh")
 """Those that are the GNU C library's, from 2.28 up to 2.40."""
 TWO = {"pow": powf, "atan2": atan2f}
-EIGEN = ("eigen_erfc", "eigen_scalar_erfc", "eigen_tanh")
+EIGEN = ("eigen_erfc", "eigen_scalar_erfc", "eigen_tanh", "eigen_logistic", "eigen_scalar_logistic")
 OPERATORS = ("EXP", "LOG", "SIN", "COS", "TANH", "LOGISTIC", "ELU", "GELU")
 STEP = 1 if os.environ.get("AOT_FULL") == "1" else 2003
 """Every float, or one in so many."""

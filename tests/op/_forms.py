@@ -97,7 +97,7 @@ def svdf(dtype: str, weights: str) -> bytes:
 
 def lstm(op: str, dtype: str, weights: str) -> bytes:
     """One without anything optional."""
-    kinds = ("int8", "int16") if weights == "int8" else ()
+    kinds = {"int8": ("int8", "int16"), "float32": ("float32",)}.get(weights, ())
     other = window(op, weight=(4, 4), shape=(2, 4), result=(2, 4))
     return lstm_model(Lstm(op, dtype)) if dtype in kinds else other(dtype, weights)
 

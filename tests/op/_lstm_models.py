@@ -50,7 +50,7 @@ class Lstm:
 
 def lstm_model(lstm: Lstm) -> bytes:
     b = ModelBuilder()
-    parts = _Integers(b, lstm)
+    parts = _Floats(b, lstm) if lstm.dtype == "float32" else _Integers(b, lstm)
     x, weights = parts.data(), parts.gates()
     projection = parts.projection()
     states = parts.states()
@@ -124,3 +124,24 @@ class _Integers:
         found = [self.b.tensor(f"gate{g}", (0,), "int16", scale=s, zero_point=0) for g, s in enumerate(scales)]
         scale, zp = (self.output_scale * 0.9, -self.zps[0]) if self.lstm.projection else (self.output_scale, self.zps[1])
         return [*found, self.b.tensor("hidden", (0,), "int8", scale=scale, zero_point=zp)]
+
+
+class _Floats(_Integers):
+    """The same tensors as float32."""
+
+    def constant(self, shape: tuple[int, ...], dtype: str, scales: tuple[float, float], most: int) -> int:
+        self.count += 1
+        return self.b.tensor(f"c{self.count}", shape, "float32", data=self.rng.normal(size=shape).astype(np.float32))
+
+    def data(self) -> int:
+        return self.b.tensor("x", self.lstm.shape(self.lstm.depth), "float32")
+
+    def states(self) -> list[int]:
+        shapes = {"h": (self.lstm.batch, self.lstm.results), "c": (self.lstm.batch, self.lstm.cells)}
+        return [self.b.tensor(name, shape, "float32", is_variable=True) for name, shape in shapes.items()]
+
+    def result(self) -> int:
+        return self.b.tensor("y", self.lstm.shape(self.lstm.results), "float32")
+
+    def intermediates(self) -> list[int]:
+        return []

@@ -50,5 +50,55 @@ def tir_lane_sum(b: IRBuilder, size: int, term: Callable[[Expr], Expr], start: E
     return total[0]
 
 
-def zero() -> Expr:
-    return imm(0.0, "float32")
+# ---- Eigen's order of a matrix times a vector
+
+_QUAD = 4
+"""Vectors that a matrix of one row is added up in."""
+
+
+def _quads(size: int, *, single: bool) -> int:
+    """How many vectors of partial sums there are."""
+    return min(_QUAD, size // LANES) if single else min(1, size // LANES)
+
+
+def np_eigen_sum(terms: Array, *, single: bool) -> Array:
+    """The sum along the last axis as Eigen's product of a matrix and a vector has it: (s0 + s2) + (s1 + s3), then what is left.
+
+    `single`: the matrix has one row, which is added up in up to four such vectors.
+    """
+    size = terms.shape[-1]
+    whole, count = size - size % LANES, _quads(size, single=single)
+    with np.errstate(all="ignore"):
+        vectors = [np.zeros((*terms.shape[:-1], LANES), np.float32) for _ in range(max(count, 1))]
+        for k in range(0, whole, LANES):
+            place = k // LANES % count
+            vectors[place] = vectors[place] + terms[..., k : k + LANES]
+        for place in range(count - 1, 0, -1):
+            vectors[place - 1] = vectors[place - 1] + vectors[place]
+        s = vectors[0]
+        total = (s[..., 0] + s[..., 2]) + (s[..., 1] + s[..., 3])
+        for k in range(whole, size):
+            total = total + terms[..., k]
+    return np.asarray(total, np.float32)
+
+
+def tir_eigen_sum(b: IRBuilder, size: int, term: Callable[[Expr], Expr], *, single: bool) -> Expr:
+    """The same as statements."""
+    whole, count = size - size % LANES, _quads(size, single=single)
+    total = b.local("total", (1,), "float32", init=0.0)
+    if count:
+        lanes = b.local("lane", (count * LANES,), "float32", init=0.0)
+        step = count * LANES
+        even = whole - whole % step
+        with b.for_("k", even, step=step) as k:
+            for lane in range(step):
+                b.store(lanes, lane, lanes[lane] + term(k + lane))
+        for rest in range(whole - even):
+            b.store(lanes, rest, lanes[rest] + term(imm(even + rest)))
+        for lane in range((count - 1) * LANES - 1, -1, -1):
+            b.store(lanes, lane, lanes[lane] + lanes[lane + LANES])
+        b.store(total, 0, (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]))
+    if size > whole:
+        with b.for_("k", size, start=whole) as k:
+            b.store(total, 0, total[0] + term(k))
+    return total[0]

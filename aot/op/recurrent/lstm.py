@@ -5,18 +5,24 @@ from __future__ import annotations
 from aot.frontend.view import OperatorView
 from aot.op.common.check import require_dtype
 from aot.op.convert import ConvertContext, from_tflite
+from aot.op.recurrent.lstm_convert_float import convert_float
 from aot.op.recurrent.lstm_convert_integer import convert_integer
 from aot.op.recurrent.lstm_operands import lstm_operands
 from aot.relay.expr import Expr
 
 
-@from_tflite("UNIDIRECTIONAL_SEQUENCE_LSTM", "int8*int8 int16*int8", "qnn.lstm", oracle="LiteRT, or TFLM with `--oracle tflm`")
+@from_tflite(
+    "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    "int8*int8 int16*int8 float32*float32",
+    "qnn.lstm nn.lstm",
+    oracle="LiteRT, or TFLM with `--oracle tflm`",
+)
 def convert_sequence(ctx: ConvertContext, op: OperatorView) -> Expr:
     """A sequence [T, B, I], or [B, T, I] if it is not time-major."""
     return _convert(ctx, op, time_major=bool(op.option("time_major")))
 
 
-@from_tflite("LSTM", "int8*int8", "qnn.lstm")
+@from_tflite("LSTM", "int8*int8 float32*float32", "qnn.lstm nn.lstm")
 def convert_step(ctx: ConvertContext, op: OperatorView) -> Expr:
     """One step [B, I]."""
     return _convert(ctx, op, time_major=True)
@@ -24,5 +30,8 @@ def convert_step(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 def _convert(ctx: ConvertContext, op: OperatorView, *, time_major: bool) -> Expr:
     data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, {"int8"} if op.opcode == "LSTM" else {"int8", "int16"})
-    return convert_integer(ctx, op, lstm_operands(ctx, op), time_major=time_major)
+    lstm = lstm_operands(ctx, op)
+    if data.dtype == "float32":
+        return convert_float(ctx, op, lstm, time_major=time_major)
+    require_dtype(ctx, op, data, {"int8", "float32"} if op.opcode == "LSTM" else {"int8", "int16", "float32"})
+    return convert_integer(ctx, op, lstm, time_major=time_major)

@@ -1,7 +1,7 @@
 /* Functions that the reference computes in steps of float32, here with the same steps: the same bits wherever expressions are
  * not contracted.  expm1, tanh and atan2 are fdlibm's (`s_expm1.c`, ... in the float versions of Ian Lance Taylor), which the
- * GNU C library has up to 2.40; erfc and tanh of GELU are Eigen's (`SpecialFunctionsImpl.h`, `GenericPacketMathTrig.h`,
- * `GenericPacketMathFunctions.h`).  Methods and coefficients are from there.
+ * GNU C library has up to 2.40; erfc and tanh of GELU, tanh and logistic of LSTM are Eigen's (`SpecialFunctionsImpl.h`,
+ * `GenericPacketMathTrig.h`, `GenericPacketMathFunctions.h`, `UnaryFunctors.h`).  Methods and coefficients are from there.
  */
 #ifndef AOT_MATH_FLOAT_H
 #define AOT_MATH_FLOAT_H
@@ -232,5 +232,23 @@ AOT_MATH float aot_eigen_tanhf(float x) {
   d = d * x2 + 4.673548340e-1f;
   d = d * x2 + 1.0f;
   return ((x2 * x) * p + x) / d;
+}
+
+/* 1 / (1 + e^-x), as Eigen computes it for the elements of a vector: e^(x / 2), squared. */
+AOT_MATH float aot_eigen_logisticf(float x) {
+  const float half = (x < -104.0f ? -104.0f : x > 16.6355324f ? 16.6355324f : x) * 0.5f;
+  const float scaled = half * 1.44269504088896341f + 0.5f;
+  const int32_t whole = (int32_t)scaled, exponent = whole - ((float)whole > scaled ? 1 : 0); /* the floor */
+  const float m = (float)exponent, r = m * 2.12194440e-4f + (m * -0.693359375f + half), r2 = r * r;
+  const float even = r2 * 4.1898667812347412109375e-2f + 0.49999141693115234375f;
+  const float odd = r2 * 8.33471305668354034423828125e-3f + 0.16666877269744873046875f;
+  const float root = (r2 * (r * odd + even) + (r + 1.0f)) * aot_power_of_2(exponent), e = root * root;
+  return x < -104.0f ? 0.0f : e / (1.0f + e);
+}
+
+/* 1 / (1 + e^-x), as Eigen computes it for a single element, where it takes the exponential of the C library. */
+AOT_MATH float aot_eigen_scalar_logisticf(float x) {
+  const float e = aot_expf(x > 16.6355324f ? 16.6355324f : x);
+  return e / (1.0f + e);
 }
 #endif

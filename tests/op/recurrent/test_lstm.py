@@ -1,4 +1,4 @@
-"""LSTM on integers over several runs, in LiteRT's and in TFLM's arithmetic."""
+"""LSTM over several runs: on integers in LiteRT's and in TFLM's arithmetic, on float32."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.op._differential import FAST, SEEDS, SLOW, main_of
 from tests.op._lstm_models import Lstm, lstm_model
 from tests.op._steps import check_steps, random_steps
 
-RUNS = 3
+RUNS = 2
 SEQUENCE, STEP = "UNIDIRECTIONAL_SEQUENCE_LSTM", "LSTM"
 
 
@@ -44,6 +44,16 @@ def lstms(draw: st.DrawFn, op: str) -> Lstm:
 
 
 @st.composite
+def floats(draw: st.DrawFn, op: str) -> Lstm:
+    """With the time first, or as single steps, of one batch."""
+    lstm = draw(lstms(op))
+    one = op == STEP or lstm.time_major
+    activation = draw(st.sampled_from(["TANH", "TANH", "RELU", "RELU6", "RELU_N1_TO_1"]))
+    depth = draw(st.integers(1, 40))
+    return replace(lstm, dtype="float32", depth=depth, batch=1 if one else lstm.batch, activation=activation)
+
+
+@st.composite
 def plain(draw: st.DrawFn) -> Lstm:
     """What TFLM has too, and int16."""
     lstm = draw(lstms(SEQUENCE))
@@ -65,6 +75,15 @@ def run(op: str, examples: Any) -> None:
     test()
 
 
+def run_float(op: str, examples: Any) -> None:
+    @given(floats(op))
+    @examples
+    def test(lstm: Lstm) -> None:
+        check(lstm)
+
+    test()
+
+
 def run_tflm(examples: Any) -> None:
     @given(plain())
     @examples
@@ -77,6 +96,17 @@ def run_tflm(examples: Any) -> None:
 @pytest.mark.parametrize("op", [SEQUENCE, STEP])
 def test_random(op: str) -> None:
     run(op, FAST)
+
+
+@pytest.mark.parametrize("op", [SEQUENCE, STEP])
+def test_random_float(op: str) -> None:
+    run_float(op, FAST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", [SEQUENCE, STEP])
+def test_random_float_often(op: str) -> None:
+    run_float(op, SLOW)
 
 
 def test_random_tflm() -> None:
@@ -102,6 +132,9 @@ def test_on_host(time_major: bool) -> None:
     check(replace(lstm, cifg=True, peephole=True, norm=True, projection=True, outputs=5, cell_clip=0.5), host=True)
     check(lstm, oracle="tflm", host=True)
     check(replace(lstm, dtype="int16"), oracle="tflm", host=True)
+    real = replace(lstm, dtype="float32", batch=1 if time_major else 2)
+    check(real, host=True)
+    check(replace(real, cifg=True, peephole=True, norm=True, projection=True, outputs=5, cell_clip=0.5), host=True)
 
 
 def test_functions_are_near_the_real_ones() -> None:
@@ -120,6 +153,8 @@ def test_functions_are_near_the_real_ones() -> None:
         ({"cell_power": -20}, "litert", "E1226"),
         ({"dtype": "int16", "peephole": True}, "litert", "E1203"),
         ({"op": "LSTM", "dtype": "int16"}, "litert", "E1202"),
+        ({"dtype": "float32", "batch": 2}, "litert", "E1203"),
+        ({"dtype": "float32", "activation": "SIGN_BIT"}, "litert", "E1203"),
     ],
 )
 def test_refused(change: dict[str, Any], oracle: str, code: str) -> None:
