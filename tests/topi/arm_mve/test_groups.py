@@ -1,4 +1,7 @@
-"""ADD, MUL and DEQUANTIZE by vectors against the operators' meaning: drawn numbers and shapes, operands repeated or constant."""
+"""ADD, MUL, DEQUANTIZE and pools by vectors against the operators' meaning: drawn numbers and shapes.
+
+Operands of ADD and MUL may be repeated or constant; windows may leave the image, and channels fill vectors or not.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ import pytest
 
 from aot.ir.type import TensorType
 from aot.op.common.binary import RescaledAttrs
+from aot.op.common.pool import PoolAttrs
 from aot.op.qnn.add import AddAttrs
 from aot.op.qnn.dequantize import DequantizeAttrs
+from aot.op.reduce.mean import MeanAttrs, mean_multiplier
 from aot.relay.expr import Expr, Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from tests.topi.batch import Batch
@@ -21,7 +26,7 @@ from tests.topi.drawn import Case
 from tests.topi.groups import data_of, lowered, run_lowered
 from tests.topi.intrin.test_intrin import needs_board, needs_host
 
-KINDS = ("add", "multiply", "dequantize")
+KINDS = ("add", "multiply", "dequantize", "max_pool", "avg_pool", "mean")
 DRAWN = 2000 if os.environ.get("AOT_FULL") == "1" else 30
 BATCH = 50
 
@@ -39,6 +44,8 @@ def shapes(rng: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def draw(kind: str, rng: np.random.Generator) -> tuple[tuple[Var, ...], Expr]:
     """A group of one operator."""
+    if kind in ("max_pool", "avg_pool", "mean"):
+        return draw_pool(kind, rng)
     own, other = shapes(rng)
     if kind == "dequantize":
         x = Var("x", TensorType(own, ("int8", "uint8")[pick(rng, 0, 1)]))
@@ -59,11 +66,31 @@ def draw(kind: str, rng: np.random.Generator) -> tuple[tuple[Var, ...], Expr]:
     return params, call("qnn.add", operands, attrs)
 
 
+def draw_pool(kind: str, rng: np.random.Generator) -> tuple[tuple[Var, ...], Expr]:
+    shape = (pick(rng, 1, 2), *(int(n) for n in rng.integers(1, 10, 2)), pick(rng, 8, 9, 15, 16, 17, 31, 40, 130))
+    clip = (-128, 127) if rng.random() < 0.5 else (int(rng.integers(-128, 0)), int(rng.integers(0, 128)))
+    if kind == "mean":
+        x = Var("x", TensorType(shape, "int8"))
+        multiplier, shift = mean_multiplier(float(rng.random() * 2 + 0.1), shape[1] * shape[2])
+        zp = pick(rng, -128, 0, 11, 127)
+        return (x,), call("mean", [x], MeanAttrs((1, 2), False, zp, multiplier, shift, pick(rng, -128, -5, 127), *clip))
+    unsigned = kind == "max_pool" and rng.random() < 0.3
+    window = (int(rng.integers(1, shape[1] + 1)), int(rng.integers(1, shape[2] + 1)))
+    pads = (0, 0, 0, 0) if kind == "avg_pool" or rng.random() < 0.5 else (*(w - 1 for w in window), window[0] // 2, 0)
+    attrs = PoolAttrs(
+        window, (pick(rng, 1, 2, 3), pick(rng, 1, 2)), pads, *((clip[0] + 128, clip[1] + 128) if unsigned else clip)
+    )
+    x = Var("x", TensorType(shape, "uint8" if unsigned else "int8"))
+    return (x,), call(f"nn.{kind}2d", [x], attrs)
+
+
 def cases(kind: str, seed: int) -> Iterator[Case]:
     rng = np.random.default_rng(seed)
     for n in range(1 << 30):
         params, body = draw(kind, rng)
-        low = lowered(f"arm_mve.{kind}", params, body, cpu="cortex-m55")
+        low = lowered(
+            "arm_mve.pool" if kind in ("max_pool", "avg_pool", "mean") else f"arm_mve.{kind}", params, body, cpu="cortex-m55"
+        )
         if low is None:
             continue
         inputs = [data_of(v, seed + n + i) for i, v in enumerate(params)]
