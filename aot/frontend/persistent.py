@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,9 +13,18 @@ from aot.frontend.check import called_subgraphs
 from aot.frontend.view import ModelView, SubgraphView
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.relay.expr import Expr
+from aot.relay.expr import Expr, Function, Var, make_tuple
 from aot.relay.state import Variable, Variables, constant_of
 from aot.support.dtype import numpy_dtype
+
+Frame = dict[object, Variable]
+"""The variables that a subgraph which becomes a function has met, with values of its own."""
+
+
+def inside(outer: Variable) -> Variable:
+    """The same variable for a function, which gets its value as a parameter."""
+    param = Var(outer.param.name, outer.type)
+    return Variable(param, outer.initial, param)
 
 
 class Persistent:
@@ -25,12 +35,20 @@ class Persistent:
 
     def __init__(self, view: ModelView) -> None:
         self.variables = Variables()
+        self.frames: list[Frame] = []
         self.initializing = False
         self._initialized: set[int] = set()
         self._ids: dict[str, int] = {}
         self._view = view
         self._changed = changed_resources(view)
         self._entries = {0, *(s.subgraph for s in view.signatures)}
+
+    def here(self, key: object) -> Variable:
+        """A variable as the function that is being made sees it: there it begins as a parameter."""
+        outer = self.variables.known[key]
+        if not self.frames:
+            return outer
+        return self.frames[-1].setdefault(key, inside(outer))
 
     def resource_id(self, name: str) -> int:
         """The number of a resource, by which its handles are known."""
@@ -148,3 +166,25 @@ def _running(view: ModelView) -> set[int]:
             if op.opcode != "CALL_ONCE":
                 waiting += called_subgraphs(op)
     return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A subgraph that has been walked to become a function: its parameters, its results, and the variables that it met."""
+
+    name: str
+    params: tuple[Var, ...]
+    results: tuple[Expr, ...]
+    frame: Frame
+    made: dict[object, Function] = field(default_factory=dict)
+
+    def function(self, variables: tuple[Variable, ...], returned: tuple[Variable, ...]) -> Function | None:
+        """The function of these variables besides its own parameters, which returns some of them; None without any result."""
+        results = (*self.results, *(v.value for v in returned))
+        if not results:
+            return None
+        key = (tuple(v.param.name if v not in self.frame.values() else id(v) for v in variables), len(returned))
+        if key not in self.made:
+            body = results[0] if len(results) == 1 else make_tuple(results)
+            self.made[key] = Function((*self.params, *(v.param for v in variables)), body, {"name": self.name})
+        return self.made[key]

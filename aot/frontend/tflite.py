@@ -23,7 +23,7 @@ from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend import check
 from aot.frontend.check_ops import needs_elements
 from aot.frontend.list_write import convert_list_write, list_writes
-from aot.frontend.persistent import Persistent
+from aot.frontend.persistent import Part, Persistent, inside
 from aot.frontend.problems import Problems, error_of
 from aot.frontend.sparse import SparsityError, to_dense
 from aot.frontend.view import (
@@ -112,7 +112,7 @@ class _Site:
     span: Span
     stand_ins: set[int]
     budget: list[int]
-    functions: dict[Hashable, Function]
+    functions: dict[Hashable, Part]
     persistent: Persistent
     apart: bool = False
 
@@ -127,7 +127,7 @@ class GraphWalk:
         self._problems = problems
         self._site = site
         self._budget = site.budget if site is not None else [MAX_INLINED]
-        self._functions: dict[Hashable, Function] = site.functions if site is not None else {}
+        self._functions: dict[Hashable, Part] = site.functions if site is not None else {}
         self._list_writes = list_writes(self.graph)
         self.persistent = site.persistent if site is not None else Persistent(view)
         self._values: dict[int, Expr] = {}
@@ -225,8 +225,31 @@ class GraphWalk:
             inner._values[index] = value
         return self._walked(op, inner)
 
-    def subgraph(self, op: OperatorView, index: int, args: Sequence[Expr], *, known: frozenset[int]) -> Function:
-        """Another subgraph as a function of `args`; one that is run twice on the same types and constants is one function."""
+    def subgraphs(
+        self, op: OperatorView, indices: Sequence[int], args: Sequence[Expr], *, known: frozenset[int], loop: bool = False
+    ) -> tuple[list[Function], list[Variable]]:
+        """Other subgraphs as functions of `args` and of the variables that any of them reads or assigns, which are returned.
+
+        Those that are assigned come first, and are further results; of a loop all are, and only its last function has results.
+        """
+        parts = [self._subgraph(op, index, args, known=known) for index in indices]
+        assigned = {k: None for p in parts for k, v in p.frame.items() if v.is_assigned}
+        keys = [*assigned, *dict.fromkeys(k for p in parts for k in p.frame if k not in assigned)]
+        if loop and any(v.is_assigned for p in parts[:-1] for v in p.frame.values()):
+            self._refuse(op, "E1154", "the condition of a loop assigns a variable")
+        variables = [self.persistent.here(k) for k in keys]
+        functions: list[Function] = []
+        for p in parts:
+            own = [p.frame.get(k) or inside(v) for k, v in zip(keys, variables, strict=True)]
+            returned = own[: 0 if loop and p is not parts[-1] else None if loop else len(assigned)]
+            function = p.function(tuple(own), tuple(returned))
+            if function is None:
+                self._refuse(op, "E1163", "it has no results, and its subgraphs assign no variable")
+            functions.append(function)
+        return functions, variables
+
+    def _subgraph(self, op: OperatorView, index: int, args: Sequence[Expr], *, known: frozenset[int]) -> Part:
+        """A subgraph walked on `args`; one that is run twice on the same types and constants is walked once."""
         key = (index, tuple(id(a) if i in known else (a.type, id(a) in self._stand_ins) for i, a in enumerate(args)))
         if key not in self._functions:
             inner = self._inner(op, index, args, apart=True)
@@ -237,11 +260,12 @@ class GraphWalk:
                 params.append(param)
                 inner._values[tensor] = arg if i in known else param
             self._kept += args  # so that their ids stay their own
-            results = self._walked(op, inner)
-            if not results:
-                self._refuse(op, "E1117", f"subgraph {index} has no outputs")
-            body = results[0] if len(results) == 1 else make_tuple(results)
-            self._functions[key] = Function(tuple(params), body, {"name": inner.graph.name})
+            self.persistent.frames.append({})
+            try:
+                results = self._walked(op, inner)
+            finally:
+                frame = self.persistent.frames.pop()
+            self._functions[key] = Part(inner.graph.name, tuple(params), tuple(results), frame)
         return self._functions[key]
 
     def handed_on(self, index: int) -> frozenset[int]:
@@ -280,22 +304,26 @@ class GraphWalk:
             self._refuse(op, "E1205", f"operand {i} is missing")
         tensor = self.graph.tensors[index]
         if tensor.is_variable:
-            return self.persistent.declare((self.graph.index, index), tensor.name, self._type(op, tensor))
+            key = (self.graph.index, index)
+            self.persistent.declare(key, tensor.name, self._type(op, tensor))
+            return self.persistent.here(key)
         name = self.persistent.name_of(_evaluate(self._value(op, index))) if tensor.dtype in ("resource", "int32") else None
         if name is None:
             self._refuse(op, "E1150", f"operand {i}, {tensor.where}, is no handle of a variable that is known at compile time")
         found = self.persistent.resource(name, type_, op.where)
-        if self.persistent.initializing or not self.persistent.is_constant(name):
-            if self._site is not None and self._site.apart:
-                self._refuse(op, "E1154", f"the variable '{found.param.name}' changes, and is used inside of IF or WHILE")
+        if self.persistent.initializing:
             return found
+        if not self.persistent.is_constant(name):
+            return self.persistent.here(name)
         found.is_read = True
         return Variable(found.param, found.initial, constant_of(found, span=self.span(op)))
 
     def own_variable(self, op: OperatorView, name: str, initial: Array, quant: QuantParams | None = None) -> Variable:
         """A persistent tensor that belongs to the operator and is no tensor of the file."""
         type_ = TensorType(initial.shape, str(initial.dtype), quant)
-        return self.persistent.declare((self.graph.index, op.index, name), name, type_, initial)
+        key = (self.graph.index, op.index, name)
+        self.persistent.declare(key, name, type_, initial)
+        return self.persistent.here(key)
 
     def resource_id(self, name: str) -> int:
         """The number of a resource, which is the value of its handles."""

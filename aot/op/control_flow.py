@@ -1,5 +1,6 @@
 """IF and WHILE: subgraphs that run under a condition, as relay.If and relay.While over functions.
 
+A variable that a subgraph uses is one more operand, and where it is assigned one more result.
 Constants that go into a subgraph are constants inside; of a loop, those that its body hands on unchanged.
 Oracle: `kernels/if.cc`, `kernels/while.cc`, which copy tensors into the subgraph and out of it byte by byte.
 """
@@ -13,25 +14,24 @@ from aot.ir.type import TensorType
 from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.relay.control import if_then_else, while_loop
 from aot.relay.expr import Constant, Expr, get_item, result_types
+from aot.relay.state import Variable
 
 
 @from_tflite("IF", EVERY, "")
 def convert_if(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
     """The branch's results; operand 0 is the condition."""
-    if not op.outputs:
-        unsupported(ctx, op, "it has no result, so it can only change a state", code="E1163")
     cond = operand(ctx, op, 0)
     args = [operand(ctx, op, i) for i in range(1, len(op.inputs))]
     known = frozenset(i for i, a in enumerate(args) if isinstance(a, Constant))
-    branches = [
-        ctx.subgraph(op, op.option(f"{which}_subgraph_index"), args, known=known) for which in ("then", "else")
-    ]  # fmt: skip
+    indices = [op.option(f"{which}_subgraph_index") for which in ("then", "else")]
+    branches, variables = ctx.subgraphs(op, indices, args, known=known)
     shapes = [[t.shape for t in result_types(b)] for b in branches]
     if shapes[0] != shapes[1] and len(shapes[0]) == len(shapes[1]):
         i = next(i for i, (a, b) in enumerate(zip(*shapes, strict=True)) if a != b)
         message = f"result {i} has shape {list(shapes[0][i])} in one branch and {list(shapes[1][i])} in the other"
         unsupported(ctx, op, message, code="E1162")
-    return _results(ctx, op, if_then_else(cond, args, *branches, span=ctx.span(op)))
+    args += [v.read() for v in variables]
+    return _results(ctx, op, if_then_else(cond, args, *branches, span=ctx.span(op)), variables)
 
 
 @from_tflite("WHILE", EVERY, "")
@@ -40,17 +40,22 @@ def convert_while(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
     args = [operand(ctx, op, i) for i in range(len(op.inputs))]
     inner = op.option("body_subgraph_index")
     known = frozenset(i for i in ctx.handed_on(inner) if i < len(args) and isinstance(args[i], Constant))
-    cond = ctx.subgraph(op, op.option("cond_subgraph_index"), args, known=known)
-    body = ctx.subgraph(op, inner, args, known=known)
+    indices = [op.option("cond_subgraph_index"), inner]
+    (cond, body), variables = ctx.subgraphs(op, indices, args, known=known, loop=True)
     for i, (result, arg) in enumerate(zip(result_types(body), args, strict=False)):
         if isinstance(arg.type, TensorType) and arg.type.dtype == result.dtype and arg.type.shape != result.shape:
             shapes = f"{list(arg.type.shape)} before the loop and {list(result.shape)} after an iteration"
             unsupported(ctx, op, f"loop variable {i} has shape {shapes}", code="E1161")
-    return _results(ctx, op, while_loop(args, cond, body, span=ctx.span(op)))
+    args += [v.read() for v in variables]
+    return _results(ctx, op, while_loop(args, cond, body, span=ctx.span(op)), variables)
 
 
-def _results(ctx: ConvertContext, op: OperatorView, whole: Expr) -> Sequence[Expr]:
-    """A node for each result, with its own tensor of the file as origin."""
+def _results(ctx: ConvertContext, op: OperatorView, whole: Expr, variables: Sequence[Variable]) -> Sequence[Expr]:
+    """A node for each result, with its own tensor of the file as origin; what follows the file's results goes to variables."""
     if isinstance(whole.type, TensorType):
-        return (whole,)
-    return [get_item(whole, i, span=ctx.result_span(op, i)) for i in range(len(whole.type.fields))]
+        results: list[Expr] = [whole]
+    else:
+        results = [get_item(whole, i, span=ctx.result_span(op, i)) for i in range(len(whole.type.fields))]
+    for variable, value in zip(variables, results[len(op.outputs) :], strict=False):
+        variable.assign(value)
+    return results[: len(op.outputs)]

@@ -58,8 +58,13 @@ class ConvertContext(Protocol):
     def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
         """The outputs of subgraph number `subgraph` of the file on the operands of `op`."""
 
-    def subgraph(self, op: OperatorView, index: int, args: Sequence[Expr], *, known: frozenset[int]) -> Function:
-        """Subgraph number `index` as a function of `args`; those in `known` are constants, which it has inside."""
+    def subgraphs(
+        self, op: OperatorView, indices: Sequence[int], args: Sequence[Expr], *, known: frozenset[int], loop: bool = False
+    ) -> tuple[list[Function], list[Variable]]:
+        """Subgraphs as functions of `args` and of the variables that any of them uses; args in `known` are constants inside.
+
+        Of the variables those that change are further results, of a loop all of them.
+        """
 
     def handed_on(self, index: int) -> frozenset[int]:
         """The numbers i of a subgraph's inputs that are its output i as they are."""
@@ -124,8 +129,10 @@ class ForwardingContext:
     def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
         return self._ctx.inline(op, subgraph)
 
-    def subgraph(self, op: OperatorView, index: int, args: Sequence[Expr], *, known: frozenset[int]) -> Function:
-        return self._ctx.subgraph(op, index, args, known=known)
+    def subgraphs(
+        self, op: OperatorView, indices: Sequence[int], args: Sequence[Expr], *, known: frozenset[int], loop: bool = False
+    ) -> tuple[list[Function], list[Variable]]:
+        return self._ctx.subgraphs(op, indices, args, known=known, loop=loop)
 
     def handed_on(self, index: int) -> frozenset[int]:
         return self._ctx.handed_on(index)

@@ -1,0 +1,99 @@
+"""Variables inside of IF and WHILE: branches and loops take them as operands and return what they assign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aot.frontend.tflite import check_model, from_tflite
+from aot.relay.expr import Function
+from aot.relay.stateful import StatefulFunction
+from aot.relay.verify import verify
+from aot.testing import ModelBuilder
+from aot.testing.builder import Subgraph
+from aot.testing.reference import reference_sets
+from aot.testing.state import assign, handle, initialize, read
+from tests.op.state.test_variable import same
+
+Array = np.ndarray[Any, Any]
+SHAPE = (3,)
+
+
+def binary(graph: Subgraph, name: str, a: int, c: int) -> int:
+    result = graph.tensor(f"{name}_{len(graph.tensors)}", SHAPE, "float32")
+    graph.op(name, [a, c], [result], fused_activation_function="NONE")
+    return result
+
+
+def branches(*, results: bool = True) -> bytes:
+    """Where the flag is set v = v + x, else w = v * x (and v stays); both are shown after it."""
+    b = ModelBuilder()
+    main = b.subgraphs[0]
+    initialize(b, {"v": np.ones(SHAPE, np.float32), "w": np.zeros(SHAPE, np.float32)})
+    flag, x = b.tensor("flag", (1,), "bool"), b.tensor("x", SHAPE, "float32")
+    for name, op in (("then", "ADD"), ("else", "MUL")):
+        graph = b.subgraph(name)
+        y = graph.tensor("y", SHAPE, "float32")
+        value = binary(graph, op, read(graph, handle(graph, "v"), SHAPE, "float32"), y)
+        assign(graph, handle(graph, "v" if op == "ADD" else "w"), value)
+        graph.inputs, graph.outputs = (y,), (value,) if results else ()
+    made = [b.tensor("z", SHAPE, "float32")] if results else []
+    b.op("IF", [flag, x], made, then_subgraph_index=2, else_subgraph_index=3)
+    shown = [read(main, handle(main, n), SHAPE, "float32") for n in ("v", "w")]
+    return b.build([flag, x], [*made, *shown])
+
+
+def loop() -> bytes:
+    """Four times v = v + x, with x handed on; v is shown."""
+    b = ModelBuilder()
+    main = b.subgraphs[0]
+    initialize(b, {"v": np.zeros(SHAPE, np.float32)})
+    x = b.tensor("x", SHAPE, "float32")
+    start = b.tensor("start", (1,), "int32", data=np.zeros(1, np.int32))
+    cond, body = b.subgraph("cond"), b.subgraph("body")
+    i, _ = cond.inputs = (cond.tensor("i", (1,), "int32"), cond.tensor("x", SHAPE, "float32"))
+    cond.outputs = (cond.tensor("go", (1,), "bool"),)
+    cond.op("LESS", [i, cond.tensor("four", (1,), "int32", data=np.array([4], np.int32))], [*cond.outputs])
+    i, y = body.inputs = (body.tensor("i", (1,), "int32"), body.tensor("x", SHAPE, "float32"))
+    v, following = handle(body, "v"), body.tensor("next", (1,), "int32")
+    one = body.tensor("one", (1,), "int32", data=np.ones(1, np.int32))
+    body.op("ADD", [i, one], [following], fused_activation_function="NONE")
+    assign(body, v, binary(body, "ADD", read(body, v, SHAPE, "float32"), y))
+    body.outputs = (following, y)
+    results = [b.tensor("n", (1,), "int32"), b.tensor("same", SHAPE, "float32")]
+    b.op("WHILE", [start, x], results, cond_subgraph_index=2, body_subgraph_index=3)
+    return b.build([x], [results[0], read(main, handle(main, "v"), SHAPE, "float32")])
+
+
+def check(model: bytes, steps: list[list[Array]]) -> None:
+    main = from_tflite(model)["main"]
+    assert isinstance(main, Function)
+    verify(main)
+    relay, expected = StatefulFunction(main), reference_sets(model, steps)
+    assert same([relay.run(s) for s in steps], expected)
+
+
+@pytest.mark.parametrize("results", [True, False])
+def test_branches(*, results: bool) -> None:
+    rng = np.random.default_rng(2)
+    flags = [True, True, False, True, False, False]
+    steps: list[list[Array]] = [[np.array([f]), rng.standard_normal(SHAPE).astype(np.float32)] for f in flags]
+    check(branches(results=results), steps)
+
+
+def test_loop() -> None:
+    rng = np.random.default_rng(2)
+    check(loop(), [[rng.standard_normal(SHAPE).astype(np.float32)] for _ in range(4)])
+
+
+def test_a_branch_without_effect() -> None:
+    b = ModelBuilder()
+    flag, x, y = b.tensor("flag", (1,), "bool"), b.tensor("x", SHAPE, "float32"), b.tensor("y", SHAPE, "float32")
+    for name in ("then", "else"):
+        graph = b.subgraph(name)
+        graph.inputs, graph.outputs = (graph.tensor("y", SHAPE, "float32"),), ()
+    b.op("IF", [flag, x], [], then_subgraph_index=1, else_subgraph_index=2)
+    b.op("NEG", [x], [y])
+    assert [p.code for p in check_model(b.build([flag, x], [y]))] == ["E1163"]
