@@ -42,7 +42,7 @@ from aot.ir.op import F_EVALUATE, Array, Op, TypeRuleError
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import NotAMultiplierError
-from aot.op.convert import CONVERTERS
+from aot.op.convert import CONVERTERS, Blocks
 from aot.relay.expr import Call, Constant, Expr, Function, Var, const, make_tuple, post_order, tensor_type
 from aot.relay.state import STATE, StateTensor, Variable, constant_of
 from aot.support.dtype import numpy_dtype
@@ -154,6 +154,18 @@ class GraphWalk:
     def is_legacy(self) -> bool:
         """The file's own types."""
         return False
+
+    def blocks(self, op: OperatorView, i: int) -> Blocks | None:
+        """How operand i is quantised in blocks; None where it is not (E1220 for kinds that no operator takes)."""
+        tensor = self.graph.tensors[op.input(i)] if op.input(i) != ABSENT else None
+        block = tensor.quant.block if tensor is not None and tensor.quant is not None else None
+        if tensor is None or block is None:
+            return None
+        scales = self.graph.tensors[block.scales].data if block.scales != ABSENT else None
+        size, width = block.block_size, tensor.shape[-1] if tensor.shape else 0
+        if block.kind != "blockwise" or scales is None or size < 1 or width % size or scales.size * size != prod(tensor.shape):
+            self._refuse(op, "E1220", f"{tensor.where}: this {block.kind} quantisation is not supported")
+        return Blocks(size, np.asarray(scales, np.float32).reshape(-1, width // size))
 
     def span(self, op: OperatorView) -> Span:
         """Where results of this operator come from; inside of an inlined subgraph, the operator that runs it."""
@@ -519,7 +531,7 @@ class GraphWalk:
             numpy_dtype(_dtype(tensor))
         except KeyError:
             self._refuse(op, "E1218", f"{tensor.where}: tensors of type {tensor.dtype} are not supported")
-        if tensor.quant is not None and tensor.quant.block is not None:
+        if tensor.quant is not None and tensor.quant.block is not None and (op is None or op.opcode != "FULLY_CONNECTED"):
             self._refuse(op, "E1220", f"{tensor.where}: {tensor.quant.block.kind} quantisation is not supported")
         value = self._values.get(tensor.index)
         shape = value.type.shape if value is not None and isinstance(value.type, TensorType) else None

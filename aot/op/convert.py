@@ -18,6 +18,14 @@ from aot.support.caller import call_place
 from aot.support.dtype import known_dtypes
 
 
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Weights [O, K] with a scale for each block of `size` along K: float32 [O, K / size]."""
+
+    size: int
+    scales: Array
+
+
 class ConvertContext(Protocol):
     """What a converter may ask of the graph walk."""
 
@@ -49,6 +57,9 @@ class ConvertContext(Protocol):
 
     def output_shape(self, op: OperatorView, i: int = 0) -> tuple[int, ...] | None:
         """The declared shape of result i where the file means it, else None; for what the operands leave open."""
+
+    def blocks(self, op: OperatorView, i: int) -> Blocks | None:
+        """How operand i is quantised in blocks; None where it is not."""
 
     def span(self, op: OperatorView) -> Span: ...
 
@@ -119,6 +130,9 @@ class ForwardingContext:
 
     def output_shape(self, op: OperatorView, i: int = 0) -> tuple[int, ...] | None:
         return self._ctx.output_shape(op, i)
+
+    def blocks(self, op: OperatorView, i: int) -> Blocks | None:
+        return self._ctx.blocks(op, i)
 
     def span(self, op: OperatorView) -> Span:
         return self._ctx.span(op)

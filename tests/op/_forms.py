@@ -9,6 +9,7 @@ import numpy as np
 
 from aot.testing import ModelBuilder, Quant, Sparsity
 from aot.testing.state import assign, handle, initialize, read
+from tests.op._blockwise import blockwise
 from tests.op._lstm_models import Lstm, lstm_model
 from tests.op._one_op import Spec, const, moving, one_op, same_quant
 from tests.op._svdf_models import Svdf, svdf_model
@@ -225,5 +226,8 @@ FORMS: dict[str, Form] = {
 }
 """Operators of one data type; STABLEHLO_COMPOSITE and the custom one are left out."""
 
-OTHER_FORMS: dict[str, Form] = {"GELU": unary("GELU", shape=(1, 5))}
-"""A second model of operators that become another one of the graph for other shapes."""
+OTHER_FORMS: dict[str, Form] = {
+    "GELU": unary("GELU", shape=(1, 5)),
+    "FULLY_CONNECTED": lambda _types: blockwise(1, 4, 1, size=32, seed=0),
+}
+"""A second model of operators that become another one of the graph for other shapes or quantisations."""

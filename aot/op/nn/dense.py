@@ -20,6 +20,7 @@ from aot.op.common.move import reshaped
 from aot.op.common.quantized_layer import check_quantized_layer, finish_layer, layer_weights
 from aot.op.common.uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.nn.dense_blockwise import convert_blockwise
 from aot.op.nn.dense_float import convert_float, dense_shapes
 from aot.op.qnn.hybrid import convert_hybrid, is_hybrid_layer
 from aot.op.te_rule import F_TE, TeContext
@@ -74,12 +75,15 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DenseAttrs, out_ty
 @from_tflite(
     "FULLY_CONNECTED",
     "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*int4 float32*int8 float32*float32",
-    "nn.dense nn.dense_float qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range qnn.hybrid_output",
+    "nn.dense nn.dense_float qnn.dense_blockwise qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range qnn.hybrid_output",
     oracle="LiteRT, or TFLM with `--oracle tflm`",
 )
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """reshape to rows, dense + bias_add + requantize (+ clip), reshape to the output's shape."""
+    blocks = ctx.blocks(op, 1)
+    if blocks is not None:
+        return convert_blockwise(ctx, op, blocks)
     if is_float_layer(ctx, op):
         return convert_float(ctx, op)
     if is_hybrid_layer(ctx, op):

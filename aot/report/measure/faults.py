@@ -16,7 +16,7 @@ import numpy as np
 from aot.frontend.extract import NotAloneError, extract
 from aot.frontend.flexbuffer import read_map
 from aot.frontend.problems import Problems
-from aot.frontend.view import ModelView, OperatorView, parse
+from aot.frontend.view import ABSENT, ModelView, OperatorView, parse
 from aot.ir.op import Array
 from aot.report.measure.compare import compare_sets, difference
 from aot.report.measure.reference import graph, tflm
@@ -26,7 +26,7 @@ from aot.report.measure.reference import graph, tflm
 class KnownFault:
     """`opcode` on data of one of `dtypes` is wrong in the reference kernels of `engine`, in these `versions`.
 
-    `what` is wrong, `example` shows it in one line, `source` tells where it comes from.
+    `what` is wrong, `example` shows it in one line, `source` tells where it comes from.  `blockwise`: with a scale a block only.
     """
 
     opcode: str
@@ -36,6 +36,7 @@ class KnownFault:
     what: str
     example: str
     source: str
+    blockwise: bool = False
 
 
 KNOWN_FAULTS: tuple[KnownFault, ...] = (
@@ -48,13 +49,23 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
         "eight times -128 of scale 1 are -1, not -128",
         "tflite/kernels/reduce.cc, QuantizedMeanOrSum of kReference: GetTensorData<uint8_t> for every type",
     ),
+    KnownFault(
+        "FULLY_CONNECTED",
+        ("float32",),
+        "litert",
+        "ai-edge-litert 2.1 to 2.3",
+        "the reference kernel takes one scale for weights that have one a block, and finds 0",
+        "every result is 0, or the bias; LiteRT's own kernels without delegates give what is meant",
+        "tflite/kernels/fully_connected.cc, EvalQuantized of kReference: EvalBlockwise4Bit is for the other kernels only",
+        blockwise=True,
+    ),
 )
 
 
-def known_fault(opcode: str, dtype: str, *, oracle: str) -> KnownFault | None:
-    """The entry of an operator on data of `dtype`."""
-    found = (f for f in KNOWN_FAULTS if f.opcode == opcode and dtype in f.dtypes and f.engine == oracle)
-    return next(found, None)
+def known_fault(opcode: str, dtype: str, *, oracle: str, blockwise: bool = False) -> KnownFault | None:
+    """The entry of an operator on data of `dtype`; `blockwise`: one of its operands has a scale a block."""
+    here = (f for f in KNOWN_FAULTS if f.opcode == opcode and dtype in f.dtypes and f.engine == oracle)
+    return next((f for f in here if blockwise or not f.blockwise), None)
 
 
 def explain_difference(
@@ -73,7 +84,9 @@ def explain_difference(
     if view is None or len(first.get("ops", ())) != 1:
         return None
     op = view.subgraphs[0].operators[first["ops"][0]]
-    fault = known_fault(op.opcode, view.subgraphs[0].tensors[op.inputs[0]].dtype, oracle=oracle)
+    operands = [view.subgraphs[0].tensors[t] for t in op.inputs if t != ABSENT]
+    blockwise = any(t.quant is not None and t.quant.block is not None for t in operands)
+    fault = known_fault(op.opcode, operands[0].dtype, oracle=oracle, blockwise=blockwise)
     if fault is None:
         return None
     own = graph(model, oracle)
