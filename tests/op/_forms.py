@@ -98,9 +98,10 @@ def svdf(dtype: str, weights: str) -> bytes:
 
 def lstm(op: str, dtype: str, weights: str) -> bytes:
     """One without anything optional."""
-    kinds = {"int8": ("int8", "int16"), "float32": ("float32",)}.get(weights, ())
+    kinds = {"int8": ("int8", "int16", "float32"), "float32": ("float32",)}.get(weights, ())
+    dtype, given = ("hybrid" if (dtype, weights) == ("float32", "int8") else dtype), dtype
     other = window(op, weight=(4, 4), shape=(2, 4), result=(2, 4))
-    return lstm_model(Lstm(op, dtype)) if dtype in kinds else other(dtype, weights)
+    return lstm_model(Lstm(op, dtype)) if given in kinds else other(given, weights)
 
 
 _STEPS = {"stride_h": 1, "stride_w": 1, "padding": "SAME"}

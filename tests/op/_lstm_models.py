@@ -31,6 +31,7 @@ class Lstm:
     cell_clip: float = 0.0
     projection_clip: float = 0.0
     activation: str = "TANH"
+    asymmetric: bool = False
     seed: int = 0
 
     @property
@@ -45,12 +46,14 @@ class Lstm:
     def options(self) -> dict[str, Any]:
         major = {} if self.op == "LSTM" else {"time_major": self.time_major}
         clips = {"cell_clip": self.cell_clip, "proj_clip": self.projection_clip}
-        return {"fused_activation_function": self.activation, **clips, **major}
+        asymmetric = {"asymmetric_quantize_inputs": self.asymmetric} if self.dtype == "hybrid" else {}
+        return {"fused_activation_function": self.activation, **clips, **major, **asymmetric}
 
 
 def lstm_model(lstm: Lstm) -> bytes:
     b = ModelBuilder()
-    parts = _Floats(b, lstm) if lstm.dtype == "float32" else _Integers(b, lstm)
+    kinds = {"float32": _Floats, "hybrid": _Hybrid}
+    parts = kinds.get(lstm.dtype, _Integers)(b, lstm)
     x, weights = parts.data(), parts.gates()
     projection = parts.projection()
     states = parts.states()
@@ -145,3 +148,19 @@ class _Floats(_Integers):
 
     def intermediates(self) -> list[int]:
         return []
+
+
+class _Hybrid(_Floats):
+    """Float32 data and biases, int8 matrices and peepholes."""
+
+    def constant(self, shape: tuple[int, ...], dtype: str, scales: tuple[float, float], most: int) -> int:
+        is_matrix = dtype == "int8" or (dtype == "int16" and not self.in_norms)
+        if not is_matrix:
+            return super().constant(shape, dtype, scales, most)
+        return _Integers.constant(self, shape, "int8", (0.002, 0.02), 127)
+
+    in_norms = False
+
+    def norms(self) -> list[int]:
+        self.in_norms = True
+        return super().norms()

@@ -13,7 +13,7 @@ from aot.relay.expr import Expr
 
 @from_tflite(
     "UNIDIRECTIONAL_SEQUENCE_LSTM",
-    "int8*int8 int16*int8 float32*float32",
+    "int8*int8 int16*int8 float32*int8 float32*float32",
     "qnn.lstm nn.lstm",
     oracle="LiteRT, or TFLM with `--oracle tflm`",
 )
@@ -22,7 +22,7 @@ def convert_sequence(ctx: ConvertContext, op: OperatorView) -> Expr:
     return _convert(ctx, op, time_major=bool(op.option("time_major")))
 
 
-@from_tflite("LSTM", "int8*int8 float32*float32", "qnn.lstm nn.lstm")
+@from_tflite("LSTM", "int8*int8 float32*int8 float32*float32", "qnn.lstm nn.lstm")
 def convert_step(ctx: ConvertContext, op: OperatorView) -> Expr:
     """One step [B, I]."""
     return _convert(ctx, op, time_major=True)

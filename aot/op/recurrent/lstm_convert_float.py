@@ -1,4 +1,4 @@
-"""A float32 LSTM."""
+"""A float32 LSTM, and a hybrid one: float32 data, int8 weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array
-from aot.op.common.check import require_dtype
+from aot.op.common.check import require_dtype, require_quant
 from aot.op.common.move import reshaped
 from aot.op.convert import ConvertContext, operand, unsupported
 from aot.op.recurrent.lstm_float import NAME, LstmFloatAttrs
@@ -40,11 +40,17 @@ def convert_float(
     attrs = _attrs(ctx, op, lstm, time_major=major, backward=backward, auxiliary=auxiliary is not None)
     operands = [reshaped(operand(ctx, op, lstm.data), shape, span)]
     operands += [reshaped(v.read(), (batch, v.type.size // batch), span) for v in (output, cell)]
-    operands += [const(_joined(ctx, op, p)) for p in (lstm.weights, lstm.recurrent, lstm.biases)]
+    matrix = "int8" if attrs.scales else "float32"
+    operands += [const(_joined(ctx, op, p, matrix)) for p in (lstm.weights, lstm.recurrent)]
+    operands.append(const(_joined(ctx, op, lstm.biases)))
     if auxiliary is not None:
-        operands += [auxiliary, const(_joined(ctx, op, lstm.auxiliary))]
-    operands += [const(_joined(ctx, op, p)) for p in (lstm.peepholes, lstm.norms) if p]
-    operands += [const(_joined(ctx, op, [p])) for p in (lstm.projection, lstm.projection_bias) if p is not None]
+        operands += [auxiliary, const(_joined(ctx, op, lstm.auxiliary, matrix))]
+    if lstm.peepholes:
+        operands.append(const(np.concatenate([_peephole(ctx, op, p, matrix) for p in lstm.peepholes])))
+    if lstm.norms:
+        operands.append(const(_joined(ctx, op, lstm.norms)))
+    operands += [const(_joined(ctx, op, [p], matrix)) for p in [lstm.projection] if p is not None]
+    operands += [const(_joined(ctx, op, [p])) for p in [lstm.projection_bias] if p is not None]
     made = call(NAME, operands, attrs, span=span)
     for i, variable in ((1, output), (2, cell)):
         variable.assign(reshaped(get_item(made, i, span=span), variable.type.shape, span))
@@ -69,10 +75,29 @@ def _attrs(
         float(np.float32(op.option("cell_clip"))),
         float(np.float32(op.option("proj_clip"))),
         activation,
+        _scales(ctx, op, lstm) if ctx.input_type(op, lstm.weights[-1]).dtype == "int8" else (),
+        bool(op.option("asymmetric_quantize_inputs")),
     )
 
 
-def _joined(ctx: ConvertContext, op: OperatorView, positions: Sequence[int]) -> Array:
+def _scales(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Those of each int8 matrix."""
+    matrices = {"input": lstm.weights, "recurrent": lstm.recurrent, "auxiliary_weight": lstm.auxiliary}
+    matrices["projection"] = () if lstm.projection is None else (lstm.projection,)
+    return tuple((name, tuple(_scale(ctx, op, p) for p in positions)) for name, positions in matrices.items() if positions)
+
+
+def _scale(ctx: ConvertContext, op: OperatorView, position: int) -> float:
+    return float(np.float32(require_quant(ctx, op, ctx.input_type(op, position), what=f"operand {position}")[0]))
+
+
+def _joined(ctx: ConvertContext, op: OperatorView, positions: Sequence[int], dtype: str = "float32") -> Array:
     for p in positions:
-        require_dtype(ctx, op, ctx.input_type(op, p), {"float32"}, what=f"operand {p}")
+        require_dtype(ctx, op, ctx.input_type(op, p), {dtype}, what=f"operand {p}")
     return np.concatenate([ctx.constant(op, p) for p in positions])
+
+
+def _peephole(ctx: ConvertContext, op: OperatorView, position: int, dtype: str) -> Array:
+    """Of int8 the float32 values that the reference makes of it."""
+    weight = _joined(ctx, op, [position], dtype)
+    return weight if dtype == "float32" else np.float32(_scale(ctx, op, position)) * weight.astype(np.float32)

@@ -8,9 +8,12 @@ gate, CIFG, it is 1 - forget):
   c    = cell gate * input gate + forget * c, clipped
   h    = output gate * tanh(c), or a projection of that, clipped
 
-Matrix products are in Eigen's order (`aot.op.common.lanes`).  The sigmoid of a gate is that of Eigen's vectors of four, but for
-what lies before and behind them in the reference's scratch memory, where gates follow one another.
-Oracle: `EvalFloat` of `lstm_eval.cc`.
+Matrix products are in Eigen's order (`aot.op.common.lanes`).  Hybrid, the matrices are int8 and vectors are quantised as they
+come (`aot.op.qnn.dynamic_quantize`): a product is float(integer sum) * (vector's scale * matrix's scale).
+
+The sigmoid of a gate is that of Eigen's vectors of four, but for what lies before and behind them in the reference's scratch
+memory, where gates follow one another.
+Oracles: `EvalFloat`, `EvalHybrid` of `lstm_eval.cc`.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from aot.ir.type import TensorType, TupleType, Type
 from aot.numerics.elementary import apply
 from aot.op.common.lanes import LANES, np_eigen_sum
 from aot.op.common.sequence import Sequences
+from aot.op.qnn.dynamic_quantize import DynamicQuantizeAttrs, evaluate_params, evaluate_quantize, evaluate_range
 
 NAME = "nn.lstm"
 _F = np.float32
@@ -32,7 +36,10 @@ _F = np.float32
 
 @dataclass(frozen=True, slots=True)
 class LstmFloatAttrs:
-    """Which optional operands there are; `backward`: from the last step to the first.  Clips are 0 where there is none."""
+    """Which optional operands there are; `backward`: from the last step to the first.  Clips are 0 where there is none.
+
+    `scales`: of hybrid ones, whose matrices are int8, by the names of the matrices; `asymmetric`: how vectors are quantised then.
+    """
 
     time_major: bool
     gates: int = 4
@@ -45,6 +52,12 @@ class LstmFloatAttrs:
     cell_clip: float = 0.0
     projection_clip: float = 0.0
     activation: str = "TANH"
+    scales: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    asymmetric: bool = False
+
+    def scale(self, name: str, gate: int = 0) -> float:
+        """Of an integer matrix, gate by gate."""
+        return dict(self.scales)[name][gate]
 
     @property
     def cell_gate(self) -> int:
@@ -69,7 +82,8 @@ class LstmFloatAttrs:
 
 def infer_type(types: Sequence[Type], attrs: LstmFloatAttrs) -> Type:
     """data [T, B, I] (or [B, T, I]), output [B, O], cell [B, N], weights -> (outputs [T, B, O], output, cell)."""
-    found = [t for t in types if isinstance(t, TensorType) and t.dtype == "float32"]
+    matrices = ("int8", "float32") if attrs.scales else ("float32",)
+    found = [t for t in types if isinstance(t, TensorType) and t.dtype in matrices]
     if len(found) != len(types) or len(found) != 3 + len(attrs.names()) or len(found[0].shape) != 3:
         raise TypeRuleError(f"{NAME} does not take {', '.join(map(str, types))}")
     data, output, cell, weight, recurrent, bias, *_ = found
@@ -90,6 +104,20 @@ def product(matrix: Array, x: Array) -> Array:
     """matrix * x in Eigen's order."""
     with np.errstate(all="ignore"):
         return np_eigen_sum(matrix * x, single=len(matrix) == 1)
+
+
+def quantized(x: Array, *, asymmetric: bool) -> tuple[Array, np.float32]:
+    """A vector as integers without zero point, and its scale."""
+    attrs, row = DynamicQuantizeAttrs(asymmetric), x[None]
+    ends = evaluate_range(row, attrs=None, out_type=TensorType((1, 2), "float32"))
+    params = evaluate_params(ends, attrs=attrs, out_type=TensorType((1, 3), "float32"))
+    integers = evaluate_quantize(row, params, attrs=attrs, out_type=TensorType(row.shape, integer_type(asymmetric)))
+    return integers[0], _F(params[0, 0])
+
+
+def integer_type(asymmetric: bool) -> str:
+    """What quantised vectors are kept in."""
+    return "int16" if asymmetric else "int8"
 
 
 def activated(x: Array, activation: str) -> Array:
@@ -141,18 +169,27 @@ class _Row:
             hidden = self._gate(attrs.gates - 1, x, y, h, c) * activated(c, attrs.activation)
             if not attrs.projection:
                 return hidden, c
-            value = product(operands["projection"], hidden) + operands.get("projection_bias", _F(0))
+            value = self._times("projection", slice(None), 0, hidden) + operands.get("projection_bias", _F(0))
             return _clipped(value, attrs.projection_clip), c
+
+    def _times(self, name: str, part: slice, gate: int, x: Array) -> Array:
+        """The rows `part` of a matrix times a vector."""
+        matrix = self.operands[name][part]
+        if not self.attrs.scales:
+            return product(matrix, x)
+        integers, scale = quantized(x, asymmetric=self.attrs.asymmetric)
+        sums = matrix.astype(np.int64) @ integers.astype(np.int64)
+        return np.asarray(sums.astype(np.float32) * (scale * _F(self.attrs.scale(name, gate))))
 
     def _gate(self, gate: int, x: Array, y: Array, h: Array, c: Array) -> Array:
         attrs, operands = self.attrs, self.operands
         n = len(c)
         part = slice(gate * n, (gate + 1) * n)
         bias = operands["bias"][part]
-        value = product(operands["input"][part], x) + (_F(0) if attrs.norm else bias)
+        value = self._times("input", part, gate, x) + (_F(0) if attrs.norm else bias)
         if attrs.auxiliary:
-            value = product(operands["auxiliary_weight"][part], y) + value
-        value = product(operands["recurrent"][part], h) + value
+            value = self._times("auxiliary_weight", part, gate, y) + value
+        value = self._times("recurrent", part, gate, h) + value
         if attrs.peephole and gate != attrs.cell_gate:
             own = attrs.peephole_of(gate) * n
             value = value + operands["peephole"][own : own + n] * c
@@ -189,8 +226,8 @@ register_op(
         ("data", "float32 [T, B, I]", "the sequence; [B, T, I] if not time-major"),
         ("output", "float32 [B, O]", "of the last step"),
         ("cell", "float32 [B, N]", "of the last step"),
-        ("input_weight", "float32 [G * N, I]", "gate by gate"),
-        ("recurrent_weight", "float32 [G * N, O]", "gate by gate"),
+        ("input_weight", "float32, int8 [G * N, I]", "gate by gate"),
+        ("recurrent_weight", "float32, int8 [G * N, O]", "gate by gate"),
         ("bias", "float32 [G * N]", "gate by gate"),
         ("*others", "float32", "auxiliary data and weights; peepholes; layer normalisation; projection and its bias"),
     ],
@@ -198,5 +235,5 @@ register_op(
     pattern=OpPattern.OPAQUE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="UNIDIRECTIONAL_SEQUENCE_LSTM, LSTM; float32",
+    doc="UNIDIRECTIONAL_SEQUENCE_LSTM, LSTM; float32, hybrid",
 )

@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aot.ir.type import TupleType
+from aot.ir.type import TensorType, TupleType
 from aot.numerics.elementary import MATH
 from aot.op.common.lanes import LANES, tir_eigen_sum
 from aot.op.common.sequence import Sequences
-from aot.op.recurrent.lstm_float import LstmFloatAttrs
+from aot.op.qnn.dynamic_quantize import DynamicQuantizeAttrs, te_params, te_quantize, te_range
+from aot.op.recurrent.lstm_float import LstmFloatAttrs, integer_type
+from aot.op.te_rule import TeContext
 from aot.relay.expr import Constant, tensor_type
 from aot.target.target import Target
+from aot.te.tensor import TensorFn
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, imm, logical_and, minimum, select
+from aot.tir.expr import Expr, Imm, cast, imm, logical_and, minimum, select
 from aot.tir.function import FuncAttrs
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
@@ -42,9 +45,12 @@ class LstmFloatKernel:
         self.attrs: LstmFloatAttrs = group.anchor.attrs
         args, self.constants = group.anchor.args, {}
         buffers = {id(v): self.b.input("data", (v.type.size,), "float32") for v in group.params}
+        self.ctx = TeContext(self.b)
+        self.vectors: dict[str, tuple[Buffer, Expr]] = {}
+        self.integers: dict[str, Buffer] = {}
         for arg in args:
             if isinstance(arg, Constant) and id(arg) not in buffers:
-                buffers[id(arg)] = self.b.const("weight", (arg.type.size,), "float32")
+                buffers[id(arg)] = self.b.const("weight", (arg.type.size,), arg.type.dtype)
                 self.constants[buffers[id(arg)].name] = arg.data.reshape(-1)
         self.data, self.first_output, self.first_cell, *others = (buffers[id(a)] for a in args)
         self.operands = dict(zip(self.attrs.names(), others, strict=True))
@@ -86,6 +92,7 @@ class LstmFloatKernel:
         place = b.let("place", at * sizes.batch + batch if attrs.time_major else batch * sizes.steps + at)
         firsts = (place * sizes.depth, place * self.extra, place * self.outputs, batch * self.outputs, batch * self.cells)
         step = Step(batch, *firsts)
+        self._prepare(step)
         for gate in range(attrs.gates - 1):
             self._gate(gate, step)
         with b.for_("n", self.cells) as n:
@@ -126,9 +133,47 @@ class LstmFloatKernel:
         lead = b.let("lead", minimum((imm(LANES) - before % LANES) % LANES, imm(n)))
         return lead, b.let("last", lead + (imm(n) - lead) / LANES * LANES)
 
-    def _product(self, name: str, row: Expr, data: tuple[Buffer, Expr], depth: int, rows: int) -> Expr:
+    def _prepare(self, step: Step) -> None:
+        """Hybrid ones' vectors of a step as integers."""
+        if self.attrs.scales:
+            self._quantize("input", self.data, step.data, self.sizes.depth)
+            self._quantize("recurrent", self.output, step.output, self.outputs)
+            if self.attrs.auxiliary:
+                self._quantize("auxiliary_weight", self.operands["auxiliary"], step.auxiliary, self.extra)
+
+    def _quantize(self, name: str, data: Buffer, first: Expr, depth: int) -> None:
+        """A vector as integers in scratch memory, and its scale: what matrix `name` is multiplied with."""
+        b, attrs = self.b, DynamicQuantizeAttrs(self.attrs.asymmetric)
+        row = TensorType((1, depth), integer_type(self.attrs.asymmetric))
+        vector = TensorFn((1, depth), "float32", lambda _b, i: data[first + i[1]])
+        found = b.local("ends", (2,), "float32")
+        span = te_range(self.ctx, [vector], None, TensorType((1, 2), "float32"))
+        for i in range(2):
+            b.store(found, i, span.at(b, (imm(0), imm(i))))
+        ends = TensorFn((1, 2), "float32", lambda _b, i: found[i[1]])
+        made = te_params(self.ctx, [ends], attrs, TensorType((1, 3), "float32"))
+        values = [b.let("param", made.at(b, (imm(0), imm(i)))) for i in range(3)]
+        params = TensorFn((1, 3), "float32", lambda _b, i: values[_constant(i[1])])
+        integers = te_quantize(self.ctx, [vector, params], attrs, row)
+        target = self.integers.get(name)
+        if target is None:
+            target = self.integers[name] = b.scratch("integers", (depth,), row.dtype)
+        with b.for_("k", depth) as k:
+            b.store(target, k, integers.at(b, (imm(0), k)))
+        self.vectors[name] = target, values[0]
+
+    def _integer_product(self, name: str, gate: int, base: Expr, depth: int) -> Expr:
+        b, (integers, scale) = self.b, self.vectors[name]
+        acc = b.local("acc", (1,), "int32", init=0)
+        with b.for_("k", depth) as k:
+            b.store(acc, 0, acc[0] + cast("int32", self.operands[name][base + k]) * cast("int32", integers[k]))
+        return cast("float32", acc[0]) * (scale * imm(self.attrs.scale(name, gate), "float32"))
+
+    def _product(self, name: str, row: Expr, data: tuple[Buffer, Expr], depth: int, *, rows: int, gate: int = 0) -> Expr:
         """A row of a matrix times a vector."""
         base = self.b.let("row", row * depth)
+        if self.attrs.scales:
+            return self._integer_product(name, gate, base, depth)
         column = self.b.let("column", data[1])
         matrix = self.operands[name]
         return tir_eigen_sum(self.b, depth, lambda k: matrix[base + k] * data[0][column + k], single=rows == 1)
@@ -138,11 +183,14 @@ class LstmFloatKernel:
         b, attrs, operands = self.b, self.attrs, self.operands
         index = b.let("index", n + gate * self.cells)
         bias = imm(0.0, "float32") if attrs.norm else operands["bias"][index]
-        value: Expr = b.let("sum", self._product("input", index, (self.data, step.data), self.sizes.depth, self.cells) + bias)
+        value: Expr = b.let(
+            "sum", self._product("input", index, (self.data, step.data), self.sizes.depth, rows=self.cells, gate=gate) + bias
+        )
         if attrs.auxiliary:
             data = (operands["auxiliary"], step.auxiliary)
-            value = b.let("sum", self._product("auxiliary_weight", index, data, self.extra, self.cells) + value)
-        value = self._product("recurrent", index, (self.output, step.output), self.outputs, self.cells) + value
+            value = b.let("sum", self._product("auxiliary_weight", index, data, self.extra, rows=self.cells, gate=gate) + value)
+        last = (self.output, step.output)
+        value = self._product("recurrent", index, last, self.outputs, rows=self.cells, gate=gate) + value
         if attrs.peephole and gate != attrs.cell_gate:
             total = b.let("sum", value)
             value = total + operands["peephole"][n + attrs.peephole_of(gate) * self.cells] * self.cell[step.cell + n]
@@ -201,8 +249,10 @@ class LstmFloatKernel:
         hidden = b.scratch("hidden", (self.cells,), "float32")
         with b.for_("n", self.cells) as n:
             b.store(hidden, n, self._hidden(n, step))
+        if attrs.scales:
+            self._quantize("projection", hidden, imm(0), self.cells)
         with b.for_("o", self.outputs) as o:
-            value = self._product("projection", o, (hidden, imm(0)), self.cells, self.outputs)
+            value = self._product("projection", o, (hidden, imm(0)), self.cells, rows=self.outputs)
             value = value + (self.operands["projection_bias"][o] if attrs.projection_bias else imm(0.0, "float32"))
             self._keep(o, _clipped(b.let("value", value), attrs.projection_clip), step)
 
@@ -210,6 +260,11 @@ class LstmFloatKernel:
         value = self.b.let("value", value)
         self.b.store(self.output, step.output + o, value)
         self.b.store(self.out, step.result + o, value)
+
+
+def _constant(index: Expr) -> int:
+    assert isinstance(index, Imm)
+    return int(index.value)
 
 
 def _bounded(x: Expr, low: float, high: float) -> Expr:

@@ -50,7 +50,9 @@ def floats(draw: st.DrawFn, op: str) -> Lstm:
     one = op == STEP or lstm.time_major
     activation = draw(st.sampled_from(["TANH", "TANH", "RELU", "RELU6", "RELU_N1_TO_1"]))
     depth = draw(st.integers(1, 40))
-    return replace(lstm, dtype="float32", depth=depth, batch=1 if one else lstm.batch, activation=activation)
+    dtype = draw(st.sampled_from(["float32", "hybrid"]))
+    lstm = replace(lstm, dtype=dtype, depth=depth, batch=1 if one else lstm.batch, activation=activation)
+    return replace(lstm, asymmetric=draw(st.booleans()))
 
 
 @st.composite
@@ -135,6 +137,10 @@ def test_on_host(time_major: bool) -> None:
     real = replace(lstm, dtype="float32", batch=1 if time_major else 2)
     check(real, host=True)
     check(replace(real, cifg=True, peephole=True, norm=True, projection=True, outputs=5, cell_clip=0.5), host=True)
+    for asymmetric in (False, True):
+        hybrid = replace(real, dtype="hybrid", asymmetric=asymmetric)
+        check(hybrid, host=True)
+        check(replace(hybrid, peephole=True, norm=True, projection=True, outputs=5), host=True)
 
 
 def test_functions_are_near_the_real_ones() -> None:
