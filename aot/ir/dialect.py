@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -26,8 +26,8 @@ class Dialect:
     """One kind of function: its class, printer and verifier.
 
     `to_text(function, name)` prints; `verify(function, name)` raises InternalError where the function is not well-formed.
-    `to_full_text(functions)` prints functions so that `from_text` parses them back.  `from_expr` makes a function of an
-    expression, None of what is none of this IR.
+    `to_full_text(module)` prints functions so that `from_text(text, name)` parses the module back, where `reads(text)` says that
+    it is this IR's.  `from_expr` makes a function of an expression, None of what is none of this IR.
     `input_types` and `evaluate` are there where a function can be run on arrays alone; `run(module, name, seed)` where it takes
     the module: the results of one of its functions on operands drawn with the seed, None where it cannot run on such.
     `map_inner(function, rule)` applies a rule to the functions inside of one (branches and bodies of loops), innermost first.
@@ -40,8 +40,9 @@ class Dialect:
     input_types: Callable[[Any], list[TensorType]] | None = None
     evaluate: Evaluate | None = None
     from_expr: Callable[[Any], BaseFunc | None] | None = None
-    to_full_text: Callable[[Mapping[str, BaseFunc]], str] | None = None
-    from_text: Callable[[str], Mapping[str, BaseFunc]] | None = None
+    to_full_text: Callable[[Any], str] | None = None
+    from_text: Callable[[str, str], Any] | None = None
+    reads: Callable[[str], bool] | None = None
     run: Callable[[Any, str, int], list[Array] | None] | None = None
     map_inner: Callable[[Any, Callable[[Any], Any]], Any] | None = None
 
@@ -55,6 +56,11 @@ def register_dialect(new: Dialect) -> Dialect:
         raise ValueError(f"dialect {new.name} is registered twice")
     _DIALECTS[new.name] = new
     return new
+
+
+def dialect_of_text(text: str) -> Dialect | None:
+    """The IR whose text this is, by its first function."""
+    return next((d for d in _DIALECTS.values() if d.reads is not None and d.reads(text)), None)
 
 
 def dialect(name: str) -> Dialect:

@@ -7,31 +7,32 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from aot.errors import InternalError, Problem, UsageError
-from aot.ir.dialect import BaseFunc, dialect, dialect_of, function_of
+from aot.ir.dialect import BaseFunc, dialect, dialect_of, dialect_of_text, function_of
 from aot.ir.op import Array
 from aot.support.caller import call_place
 
 __all__ = ["BaseFunc", "IRModule"]
 
 
-def full_text(functions: Mapping[str, BaseFunc]) -> str:
+def full_text(module: IRModule) -> str:
     """Functions of one IR, in their order, as text that is parsed back."""
-    kinds = {dialect_of(f).name: dialect_of(f) for f in functions.values()}
+    kinds = {dialect_of(f).name: dialect_of(f) for f in module.functions.values()}
     printer = next(iter(kinds.values())).to_full_text if len(kinds) == 1 else None
     if printer is None:
         raise UsageError(
             Problem("E5131", f"text of {' and '.join(sorted(kinds)) or 'no function'} is not parsed back", call_place())
         )
-    return printer(functions)
+    return printer(module)
 
 
 def parse(text: str, *, name: str = "model") -> IRModule:
     """The module of a text that `IRModule.astext(metadata=True)` printed, perhaps edited since; E5130, E5131: what is wrong."""
     if not isinstance(text, str):
         raise UsageError(Problem("E5130", f"parse takes a text, not a {type(text).__name__}", call_place()))
-    reader = dialect("relay").from_text
+    reader = (dialect_of_text(text) or dialect("relay")).from_text
     assert reader is not None
-    return IRModule(reader(text), name)
+    module: IRModule = reader(text, name)
+    return module
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,10 @@ class IRModule:
 
         UsageError E5131 where a function belongs to an IR whose text is not parsed.
         """
-        functions = self.shown().functions
+        shown = self.shown()
+        functions = shown.functions
         if metadata:
-            return full_text(functions)
+            return full_text(shown)
         names = sorted(functions, key=lambda n: (n != "main", n))
         return "\n".join(dialect_of(functions[n]).to_text(functions[n], n).rstrip("\n") + "\n" for n in names)
 

@@ -33,7 +33,7 @@ from aot.relay.expr import (
 )
 from aot.relay.functor import ExprMutator, ExprVisitor
 from aot.relay.interpreter import evaluate
-from aot.relay.parser import parse_functions, print_functions
+from aot.relay.parser import parse_module, print_module
 from aot.relay.printer import print_func
 from aot.relay.verify import verify
 
@@ -97,8 +97,8 @@ register_dialect(
         input_types=lambda func: [p.type for p in func.params],
         evaluate=evaluate,
         from_expr=_from_expr,
-        to_full_text=print_functions,
-        from_text=parse_functions,
+        to_full_text=print_module,
+        from_text=parse_module,
         map_inner=map_inner_functions,
     )
 )

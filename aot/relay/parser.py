@@ -12,14 +12,17 @@ from dataclasses import fields, replace
 from typing import Any, NoReturn
 
 from aot.errors import Problem, UsageError
-from aot.ir.dialect import BaseFunc
+from aot.ir.metadata import HEAD, classes_of, decode, from_text, register_class, to_text
+from aot.ir.module import IRModule
 from aot.ir.op import TypeRuleError, op_info
 from aot.ir.span import NO_SPAN
 from aot.ir.type import TensorType, TupleType
 from aot.relay.construct import make_attrs
 from aot.relay.expr import Call, Constant, Expr, Function, If, Var, While, call, get_item, make_tuple, tensor_type_of
-from aot.relay.metadata import HEAD, classes_of, decode, from_text, to_text
 from aot.relay.printer import ROLES, print_func
+from aot.relay.state import StateTensor
+
+register_class(StateTensor)
 
 _HEAD = re.compile(r"def @(\S+?)\((.*)\) -> .* \{$")
 _LINE = re.compile(r"(%\d+) = ([\w.]+)\((.*)\)$")
@@ -33,15 +36,15 @@ _TYPE = re.compile(r"(\w+)\[([\d, ]*)\]")
 _CONST = re.compile(r"const\[(.+): (\w+\[[\d, ]*\]), (\w+)\]$")
 
 
-def print_functions(functions: Mapping[str, BaseFunc]) -> str:
+def print_module(module: IRModule) -> str:
     """Relay functions and, behind them, what their text leaves out."""
     record: dict[str, Any] = {}
-    texts = [print_func(f, name, record) for name, f in functions.items() if isinstance(f, Function)]
+    texts = [print_func(f, name, record) for name, f in module.functions.items() if isinstance(f, Function)]
     return "\n".join(texts) + to_text(record)
 
 
-def parse_functions(text: str) -> dict[str, Function]:
-    """The functions of a text by name (E5130, E5131)."""
+def parse_module(text: str, name: str) -> IRModule:
+    """The module of a text (E5130, E5131)."""
     body, head, metadata = text.partition(HEAD)
     if not head:
         raise UsageError(Problem("E5131", "the text has no section #[metadata]"))
@@ -49,7 +52,7 @@ def parse_functions(text: str) -> dict[str, Function]:
     found = dict(parser.functions())
     if not found:
         raise UsageError(Problem("E5130", "the text has no function; one begins with def @main("))
-    return found
+    return IRModule(found, name)
 
 
 class _Parser:

@@ -13,6 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
+from aot.ir.metadata import encode
 from aot.ir.module import IRModule
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import QuantParams
@@ -30,7 +31,6 @@ from aot.relay.expr import (
     operands,
     post_order,
 )
-from aot.relay.metadata import encode
 from aot.support.names import NameSupply
 from aot.support.text import TextBuilder, printable
 
@@ -47,7 +47,7 @@ def print_module(module: IRModule) -> str:
 
 
 def print_func(func: Function, name: str = "main", record: dict[str, Any] | None = None) -> str:
-    """`def @main(%x: int8[1, 4]) -> int8[1, 4] { ... }`; `record` takes what the text leaves out (aot.relay.metadata)."""
+    """`def @main(%x: int8[1, 4]) -> int8[1, 4] { ... }`; `record` takes what the text leaves out (aot.ir.metadata)."""
     text = TextBuilder()
     _Printer(func, name, record).function(text, f"def @{name}")
     return text.text()

@@ -26,6 +26,9 @@ class Intrin:
     header: str = "aot/kernel.h"
     requires: str = ""
 
+    def __post_init__(self) -> None:
+        INTRINSICS.setdefault(self.name, []).append(self)
+
     def __call__(self, *values: IntoExpr) -> Call:
         if len(values) != len(self.args):
             raise TypeError(f"{self.name} takes {len(self.args)} arguments, not {len(values)}")
@@ -36,6 +39,10 @@ class Intrin:
                 raise TypeError(f"{self.name}: an argument is {expr.dtype}, not {dtype}")
             args.append(expr)
         return Call(self, tuple(args))
+
+
+INTRINSICS: dict[str, list[Intrin]] = {}
+"""Scalar intrinsics by name, filled where they are declared: what a parsed text may call.  Names tell them apart by arguments."""
 
 
 @dataclass(frozen=True, slots=True)

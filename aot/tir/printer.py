@@ -1,4 +1,4 @@
-"""Text of loop nests, for dumps, errors and golden tests; stable, and never parsed."""
+"""Text of loop nests, for dumps, errors and golden tests; stable, and parsed back by aot.tir.parser."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
 
-_PRECEDENCE = {
+PRECEDENCE = {
     "*": 10, "/": 10, "%": 10, "+": 9, "-": 9, "<<": 8, ">>": 8, "<": 7, "<=": 7, ">": 7, ">=": 7, "==": 6, "!=": 6,
     "&": 5, "^": 4, "|": 3, "&&": 2, "||": 1,
 }  # fmt: skip
 """C's, so that the text reads as the code that comes out."""
 
 
-def print_func(func: PrimFunc, name: str = "") -> str:
+def print_func(func: PrimFunc, name: str = "", *, keyword: str = "prim_func") -> str:
     """The whole function, under `name` where one is given."""
     names = _Names()
     out = TextBuilder()
-    params = [f"{names.buffer(b)}: {_type(b)}" for b in (*func.inputs, *func.outputs)]
+    params = [f"{names.buffer(b)}: {_type(b)}{_align(b)}" for b in (*func.inputs, *func.outputs)]
     params += [f"{names.var(v)}: {v.dtype}" for v in func.scalars]
     results = f" -> {', '.join(names.buffer(b) for b in func.outputs)}" if func.outputs else ""
     remark = f"  // {func.attrs.kernel}" if func.attrs.kernel else ""
-    out.line(f"prim_func @{name or func.name}({', '.join(params)}){results} {{{remark}")
+    out.line(f"{keyword} @{name or func.name}({', '.join(params)}){results} {{{remark}")
     with out.indented():
         for scope, buffers in (("const", func.consts), ("arena", func.scratch), ("state", func.state)):
             for b in buffers:
@@ -69,6 +69,10 @@ def _type(buffer: Buffer) -> str:
     return f"{buffer.dtype}[{', '.join(map(str, buffer.shape))}]"
 
 
+def _align(buffer: Buffer) -> str:
+    return f" align {buffer.align}" if buffer.align != 1 else ""
+
+
 def _body(body: tuple[Stmt, ...], out: TextBuilder, names: _Names) -> None:
     for stmt in body:
         _statement(stmt, out, names)
@@ -79,7 +83,8 @@ def _statement(stmt: Stmt, out: TextBuilder, names: _Names) -> None:
         case For(var, start, stop, body, step, kind):
             by = "" if step == 1 else f" step {step}"
             how = "" if kind == "serial" else f" {kind}"
-            out.line(f"for {names.var(var)} in {_expr(start, names)}..{_expr(stop, names)}{by}{how} {{")
+            kind_of = "" if var.dtype == "int32" else f": {var.dtype}"
+            out.line(f"for {names.var(var)}{kind_of} in {_expr(start, names)}..{_expr(stop, names)}{by}{how} {{")
             with out.indented():
                 _body(body, out, names)
             out.line("}")
@@ -88,7 +93,8 @@ def _statement(stmt: Stmt, out: TextBuilder, names: _Names) -> None:
         case Let(var, value):
             out.line(f"let {names.var(var)}: {var.dtype} = {_expr(value, names)}")
         case Allocate(buffer):
-            out.line(f"local {names.buffer(buffer)}: {_type(buffer)}")
+            indexed = "indexed " if buffer.indexed else ""
+            out.line(f"local {indexed}{names.buffer(buffer)}: {_type(buffer)}{_align(buffer)}")
         case If(cond, then, orelse):
             out.line(f"if {_expr(cond, names)} {{")
             with out.indented():
@@ -129,9 +135,11 @@ def _expr(expr: Expr, names: _Names, outer: int = 0) -> str:
         case BinOp("min" | "max" as op, a, b):
             return f"{op}({_expr(a, names)}, {_expr(b, names)})"
         case BinOp(op, a, b):
-            level = _PRECEDENCE.get(op, 0)  # a fault is shown too
+            level = PRECEDENCE.get(op, 0)  # a fault is shown too
             text = f"{_expr(a, names, level)} {op} {_expr(b, names, level + 1)}"
             return f"({text})" if level < outer else text
+        case Cast(dtype, Imm(value, of)):  # int8(3) is a number, this is none yet
+            return f"{dtype}({_typed(value, of)})"
         case Cast(dtype, value):
             return f"{dtype}({_expr(value, names)})"
         case Select(cond, then, orelse):
@@ -148,5 +156,13 @@ def _literal(value: int | float, dtype: str) -> str:
     """int32 and float32 are plain numbers, other types carry their name."""
     if dtype == "bool":
         return "true" if value else "false"
-    text = repr(float(value)) if dtype.startswith("float") else str(int(value))
+    text = _number(value, dtype)
     return text if dtype in ("int32", "float32") else f"{dtype}({text})"
+
+
+def _typed(value: int | float, dtype: str) -> str:
+    return _literal(value, dtype) if dtype == "bool" else f"{dtype}({_number(value, dtype)})"
+
+
+def _number(value: int | float, dtype: str) -> str:
+    return repr(float(value)) if dtype.startswith("float") else str(int(value))

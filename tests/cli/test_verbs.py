@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aot.ir import parse
 from tests.cli.helper import Cli
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -153,6 +154,12 @@ def test_dump_stops(cli: Cli) -> None:
     assert text != cli("dump", SMALL, "--format", "tir").out
     assert "E5030" in cli("dump", SMALL, "--stop-after", "nothing").err
     assert "E5009" in cli("dump", SMALL, "--stop-after", "fuse_ops", "--format", "c").err
+
+
+def test_dump_is_read_back(cli: Cli) -> None:
+    for after in ("fuse_ops", "select_kernels", "aot_lower_main"):
+        text = cli("dump", SMALL, "--after", after, "--metadata").out
+        assert parse(text).astext(metadata=True) == text
 
 
 def test_dump_all(cli: Cli) -> None:

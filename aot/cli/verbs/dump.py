@@ -36,6 +36,9 @@ AllFolder = Annotated[
     Path | None,
     typer.Option("--all", metavar="DIR", help="A file for the module before the first pass and after each.", show_default=False),
 ]
+MetadataFlag = Annotated[
+    bool, typer.Option("--metadata", help="With what the text leaves out behind it, so that aot.ir.parse reads it back.")
+]
 ListFlag = Annotated[bool, typer.Option("--list", help="Only the names of the passes, in the order in which they run.")]
 
 
@@ -86,6 +89,7 @@ def command(
     stop_after: StopAfter = None,
     folder: AllFolder = None,
     list_passes: ListFlag = False,
+    metadata: MetadataFlag = False,
     target: TargetName = None,
     board: BoardName = None,
     options: CompileOptions,
@@ -133,5 +137,7 @@ def command(
         shown, text = "codegen_c", "\n".join(f"/* {file} */\n{content}" for file, content in artifact.files.items())
     else:
         shown, text = pick(modules, after, form)
+        if metadata:
+            text = modules[shown].astext(metadata=True)
     out.line(text.rstrip("\n"))
     out.result({"model": wanted.name, "after": shown, "format": form, "text": text})

@@ -1,7 +1,8 @@
-"""What the text of a graph leaves out, as JSON behind it: data of constants, long attributes, quantisation, origins.
+"""What the text of a module leaves out, as JSON behind it: data of constants, long attributes, quantisation, origins.
 
-A text with this section is parsed back to the same graph (aot.relay.parser).  Keys are places of the text: `main/%3` is line %3
-of @main, `main/const:w` its constant w, `main/%3/%0` a line of a fused function.
+A text with this section is parsed back to the same module (aot.relay.parser, aot.tir.parser).  Keys are places of the text: in a
+graph `main/%3` is line %3 of @main, `main/const:w` its constant w, `main/%3/%0` a line of a fused function; of loop nests, the
+function or the intrinsic.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ import numpy as np
 from aot.errors import Problem, UsageError
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType, TupleType
-from aot.relay.state import StateTensor
 from aot.support.dtype import known_dtypes
 
 HEAD = "#[metadata]\n"
 
-_CLASSES: dict[str, type] = {c.__name__: c for c in (Span, QuantParams, TensorType, TupleType, StateTensor)}
+_CLASSES: dict[str, type] = {c.__name__: c for c in (Span, QuantParams, TensorType, TupleType)}
+
+
+def register_class(kind: type) -> None:
+    """Let values of a dataclass of a room above be decoded, under its name."""
+    _CLASSES[kind.__name__] = kind
 
 
 def encode(value: Any) -> Any:

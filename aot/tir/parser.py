@@ -1,0 +1,461 @@
+"""Text of loop nests back to PrimFuncs: what aot.tir.text prints, edited or not.
+
+A statement is known by its first word, so that a new kind of statement is one more entry of STATEMENTS.  Expressions are built as
+they are written, nothing is folded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from aot.errors import InternalError, Problem, UsageError
+from aot.ir.metadata import HEAD, classes_of, decode, from_text
+from aot.ir.module import IRModule
+from aot.support.dtype import is_dtype, is_float
+from aot.tir.buffer import Buffer, Scope
+from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
+from aot.tir.function import FuncAttrs, PrimFunc
+from aot.tir.intrin import INTRINSICS, BlockText, COperand, TensorIntrin
+from aot.tir.printer import PRECEDENCE
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
+from aot.tir.verify import verify
+
+T = TypeVar("T", Var, Buffer)
+
+_TOKEN = re.compile(r"\s*(\.\.|->|<<|>>|<=|>=|==|!=|&&|\|\||\d+(?:\.\d+)?(?:e[+-]?\d+)?|@?[A-Za-z_]\w*(?:\.\w+)*|[^\s\w])")
+_REMARK = re.compile(r"  // (?:layer (\d+))?.*$")
+_HEAD = re.compile(r"(prim_func|intrin)\b")
+
+
+def is_tir(text: str) -> bool:
+    """Whether a text begins with a function of this IR."""
+    return _HEAD.match(text.lstrip()) is not None
+
+
+def parse_module(text: str, name: str) -> IRModule:
+    """The module of a text (E5130, E5131); its functions are verified."""
+    body, head, metadata = text.partition(HEAD)
+    if not head:
+        raise UsageError(Problem("E5131", "the text has no section #[metadata]"))
+    return _Module(body, from_text(metadata)).parse(name)
+
+
+class _Module:
+    """Functions and intrinsics of a text; each may use the intrinsics above it."""
+
+    def __init__(self, text: str, record: Mapping[str, Any]) -> None:
+        self._lines = text.splitlines()
+        self._record = record
+        self._intrins: dict[str, TensorIntrin] = {}
+
+    def parse(self, name: str) -> IRModule:
+        functions: dict[str, PrimFunc] = {}
+        constants: dict[str, Mapping[str, np.ndarray[Any, Any]]] = {}
+        at = 0
+        while at < len(self._lines):
+            if not self._lines[at].strip():
+                at += 1
+                continue
+            reader = FunctionParser(self._lines, at, self._intrins)
+            kind, key, func = reader.function()
+            at = reader.at
+            entry = self._entry(f"@{key}" if kind == "prim_func" else f"intrin {key}")
+            func = self._with_notes(func, entry, kind)
+            try:
+                verify(func)
+            except InternalError as error:
+                raise UsageError(*(Problem("E5130", p.message, f"@{key}") for p in error.problems)) from None
+            if kind == "intrin":
+                self._intrins[key] = _intrin(key, func, entry)
+            else:
+                functions[key] = func
+                known = decode(entry.get("constants", {"map": []}))
+                if known:
+                    constants[key] = known
+        return IRModule(functions, name, constants)
+
+    def _entry(self, place: str) -> dict[str, Any]:
+        entry = self._record.get(place, {})
+        if not isinstance(entry, dict):
+            raise UsageError(Problem("E5131", f"the metadata of {place} are damaged"))
+        return entry
+
+    def _with_notes(self, func: PrimFunc, entry: Mapping[str, Any], kind: str) -> PrimFunc:
+        name = decode(entry.get("name" if kind == "prim_func" else "desc", func.name))
+        attrs = decode(entry["attrs"], classes_of(FuncAttrs)) if "attrs" in entry else FuncAttrs()
+        if not isinstance(attrs, FuncAttrs) or not isinstance(name, str):
+            raise UsageError(Problem("E5131", f"the metadata of {func.name} are damaged"))
+        return replace(func, name=name, attrs=attrs)
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedBlock:
+    """The C text of a parsed block, by the kinds of its operands."""
+
+    name: str
+    forms: Mapping[str, Sequence[Any]]
+
+    def __call__(self, operands: Mapping[str, COperand]) -> BlockText:
+        kinds = [_kind(o) for o in operands.values()]
+        general = " ".join("value" if kind.startswith("=") else kind for kind in kinds)
+        found = self.forms.get(" ".join(kinds), self.forms.get(general))
+        if found is None:
+            raise UsageError(Problem("E5131", f"the metadata of {self.name} have no C text for operands of kinds {general}"))
+        text, registers, fpu = found
+        for name, operand in operands.items():
+            text = text.replace(f"@{{{name}.value}}", operand.value).replace(f"@{{{name}.pointer}}", operand.pointer)
+            for k, scalar in enumerate(operand.scalars):
+                text = text.replace(f"@{{{name}.{k}}}", scalar)
+        return BlockText(text, registers, fpu)
+
+
+def _kind(operand: COperand) -> str:
+    if operand.value:
+        return f"={operand.value}" if operand.value.isdigit() else "value"
+    return "pointer" if operand.pointer else str(len(operand.scalars))
+
+
+def _intrin(name: str, desc: PrimFunc, entry: Mapping[str, Any]) -> TensorIntrin:
+    try:
+        emit = PrintedBlock(name, dict(entry["forms"]))
+        return TensorIntrin(name, desc, emit, str(entry["requires"]), str(entry["header"]), bool(entry["ordered"]))
+    except (KeyError, TypeError, ValueError):
+        raise UsageError(Problem("E5131", f"the metadata of the intrinsic {name} are damaged or missing")) from None
+
+
+class FunctionParser:
+    """Reads one function from line `at` on; `at` is then the line behind it."""
+
+    def __init__(self, lines: Sequence[str], at: int, intrins: Mapping[str, TensorIntrin]) -> None:
+        self.at = at
+        self._lines = lines
+        self._intrins = intrins
+        self._names: dict[str, Var | Buffer] = {}
+        self._tokens: list[str] = []
+        self._next = 0
+        self._layer = -1
+
+    # ---- lines and tokens
+
+    def line(self) -> None:
+        """Go on to the next line that is not empty."""
+        while self.at < len(self._lines) and not self._lines[self.at].strip():
+            self.at += 1
+        if self.at == len(self._lines):
+            self.fail("}")
+        text = self._lines[self.at]
+        remark = _REMARK.search(text)
+        self._layer = int(remark[1]) if remark is not None and remark[1] else -1
+        self._tokens, self._next = _TOKEN.findall(text[: remark.start()] if remark is not None else text), 0
+        self.at += 1
+
+    def fail(self, expected: str) -> NoReturn:
+        """E5130 with the line, and what should be in it."""
+        line = self._lines[min(self.at, len(self._lines)) - 1].strip() if self._lines else ""
+        found = " ".join(self._tokens[self._next : self._next + 3])
+        near = f" before '{found}'" if found else ""
+        raise UsageError(Problem("E5130", f"{line[:80]!r}: {expected} is expected{near}", f"line {self.at}"))
+
+    def peek(self) -> str:
+        """The next token, empty at the end of the line."""
+        return self._tokens[self._next] if self._next < len(self._tokens) else ""
+
+    def take(self, token: str = "") -> str:
+        """The next token, which has to be `token` where one is named."""
+        found = self.peek()
+        if not found or (token and found != token):
+            self.fail(f"'{token}'" if token else "more")
+        self._next += 1
+        return found
+
+    def accept(self, token: str) -> bool:
+        """Take a token where it is the next one."""
+        if self.peek() != token:
+            return False
+        self._next += 1
+        return True
+
+    def number(self) -> int:
+        """A whole number."""
+        sign = -1 if self.accept("-") else 1
+        if not self.peek().isdigit():
+            self.fail("a whole number")
+        return sign * int(self.take())
+
+    def dtype(self) -> str:
+        """The name of an element type."""
+        if not is_dtype(self.peek()):
+            self.fail("an element type")
+        return self.take()
+
+    def listed(self, rule: Callable[[], Any], end: str) -> list[Any]:
+        """What `rule` reads, between commas, up to and with `end`."""
+        found: list[Any] = []
+        while not self.accept(end):
+            if found:
+                self.take(",")
+            found.append(rule())
+        return found
+
+    # ---- functions
+
+    def function(self) -> tuple[str, str, PrimFunc]:
+        """(keyword, name, function); attributes are not in the text."""
+        self.line()
+        keyword = self.take()
+        if keyword not in ("prim_func", "intrin") or not self.peek().startswith("@"):
+            self.fail("prim_func @name(")
+        name = self.take()[1:]
+        self.take("(")
+        params = self.listed(self._param, ")")
+        results = [self.take()] if self.accept("->") else []
+        while results and self.accept(","):
+            results.append(self.take())
+        self.take("{")
+        outputs = [self._names.get(r) for r in results]
+        inputs = [p for p in params if isinstance(p, Buffer) and p not in outputs]
+        if not all(isinstance(o, Buffer) for o in outputs):
+            self.fail("the name of a buffer as result")
+        held: dict[str, list[Buffer]] = {"const": [], "arena": [], "state": []}
+        self.line()
+        while self.peek() in held:
+            scope: Any = self.take()
+            held[scope].append(self._buffer(scope))
+            self.line()
+        body = self._body_from_here()
+        func = PrimFunc(
+            name, tuple(inputs), tuple(o for o in outputs if isinstance(o, Buffer)), body, tuple(held["const"]),
+            tuple(held["arena"]), tuple(p for p in params if isinstance(p, Var)), state=tuple(held["state"]),
+        )  # fmt: skip
+        return keyword, name, func
+
+    def _param(self) -> Var | Buffer:
+        text = self.take()
+        self.take(":")
+        dtype = self.dtype()
+        return self._shaped(text, dtype, "param") if self.peek() == "[" else self.define(text, Var(_own(text), dtype))
+
+    def _buffer(self, scope: Scope, *, indexed: bool = False) -> Buffer:
+        text = self.take()
+        self.take(":")
+        return self._shaped(text, self.dtype(), scope, indexed=indexed)
+
+    def _shaped(self, text: str, dtype: str, scope: Scope, *, indexed: bool = False) -> Buffer:
+        self.take("[")
+        shape = tuple(self.listed(self.number, "]"))
+        align = self.number() if self.accept("align") else 1
+        return self.define(text, Buffer(_own(text), shape, dtype, scope, align, indexed))
+
+    def define(self, text: str, item: T) -> T:
+        """Enter what the text calls by a new name."""
+        if text in self._names:
+            self.fail("a name that is new")
+        self._names[text] = item
+        return item
+
+    # ---- statements
+
+    def body(self) -> tuple[Stmt, ...]:
+        """The statements up to the line that begins with }, which is then the current one behind the brace."""
+        if self.peek():
+            self.fail("the end of the line")
+        self.line()
+        return self._body_from_here()
+
+    def _body_from_here(self) -> tuple[Stmt, ...]:
+        found: list[Stmt] = []
+        while not self.accept("}"):
+            rule = STATEMENTS.get(self.peek())
+            if rule is not None and self._tokens[self._next + 1 : self._next + 2] not in (["["], ["="]):
+                self.take()
+                found.append(rule(self))
+            else:
+                found.append(self._store())
+            if self.peek():
+                self.fail("the end of the line")
+            self.line()
+        return tuple(found)
+
+    def _store(self) -> Store:
+        buffer, dtype = self.typed_buffer(self.take())
+        self.take("[")
+        indices = tuple(self.listed(self.expr, "]"))
+        self.take("=")
+        return Store(buffer, indices, self.expr(), dtype)
+
+    def for_(self) -> For:
+        """`for i in 0..4 step 2 unroll {`"""
+        text = self.take()
+        var = Var(_own(text), self.dtype() if self.accept(":") else "int32")
+        self.take("in")
+        start = self.expr()
+        self.take("..")
+        stop = self.expr()
+        step = self.number() if self.accept("step") else 1
+        kind: Any = self.take() if self.peek() in ("unroll", "serial") else "serial"
+        self.take("{")
+        self.define(text, var)
+        return For(var, start, stop, self.body(), step, kind)
+
+    def let(self) -> Let:
+        """`let x: int32 = a + 1`"""
+        text = self.take()
+        self.take(":")
+        dtype = self.dtype()
+        self.take("=")
+        value = self.expr()
+        return Let(self.define(text, Var(_own(text), dtype)), value)
+
+    def local(self) -> Allocate:
+        """`local acc: int32[4]`"""
+        return Allocate(self._buffer("local", indexed=self.accept("indexed")))
+
+    def if_(self) -> If:
+        """`if a < b {` ... `} else {` ... `}`"""
+        cond = self.expr()
+        self.take("{")
+        then = self.body()
+        orelse: tuple[Stmt, ...] = ()
+        if self.accept("else"):
+            self.take("{")
+            orelse = self.body()
+        return If(cond, then, orelse)
+
+    def block(self) -> Block:
+        """`block arm_dsp.dot(x[4 ..], 3)`"""
+        name = self.take()
+        if name not in self._intrins:
+            self.fail(f"an intrinsic that the text has above, not {name},")
+        self.take("(")
+        return Block(self._intrins[name], tuple(self.listed(self.operand, ")")))
+
+    def call(self) -> CallPrim:
+        """`call @kernel(x[0 ..], y[0 ..])  // layer 0`"""
+        layer, name = self._layer, self.take()
+        if not name.startswith("@"):
+            self.fail("@name")
+        self.take("(")
+        return CallPrim(name[1:], tuple(self.listed(self.operand, ")")), layer)
+
+    def operand(self) -> Region | Expr:
+        """A region `x[4 ..]`, or an expression."""
+        start = self._next
+        if self._is_buffer(self.peek()):
+            buffer, dtype = self.typed_buffer(self.take())
+            self.take("[")
+            index = self.expr()
+            if self.accept(".."):
+                self.take("]")
+                return Region(buffer, index, dtype)
+        self._next = start
+        return self.expr()
+
+    # ---- expressions
+
+    def expr(self, level: int = 0) -> Expr:
+        """An expression whose operators bind at least as strongly as `level`."""
+        left = self._primary()
+        while PRECEDENCE.get(self.peek(), -1) >= max(level, 1):
+            op = self.take()
+            left = BinOp(op, left, self.expr(PRECEDENCE[op] + 1))
+        return left
+
+    def _primary(self) -> Expr:
+        if self.accept("("):
+            inner = self.expr()
+            self.take(")")
+            return inner
+        token = self.peek()
+        if token == "-" or token[:1].isdigit() or token in ("inf", "nan"):
+            return self._literal()
+        if token in ("true", "false"):
+            return Imm(int(self.take() == "true"), "bool")
+        if self._tokens[self._next + 1 : self._next + 2] == ["("]:
+            return self._function()
+        item = self._names.get(token)
+        if isinstance(item, Var):
+            self.take()
+            return item
+        if not self._is_buffer(token):
+            self.fail("a name that is known")
+        buffer, dtype = self.typed_buffer(self.take())
+        self.take("[")
+        return Load(buffer, tuple(self.listed(self.expr, "]")), dtype)
+
+    def _literal(self, dtype: str = "") -> Imm:
+        sign = "-" if self.accept("-") else ""
+        text = self.take()
+        if not text[:1].isdigit() and text not in ("inf", "nan"):
+            self.fail("a number")
+        if text.isdigit() and not is_float(dtype or "int32"):
+            return Imm(int(sign + text), dtype or "int32")
+        return Imm(float(sign + text), dtype or "float32")
+
+    def _function(self) -> Expr:
+        name = self.take()
+        self.take("(")
+        if is_dtype(name):
+            if (self.peek() == "-" or self.peek()[:1].isdigit() or self.peek() in ("inf", "nan")) and self._ends_after_number():
+                made: Expr = self._literal(name)
+                self.take(")")
+                return made
+            value = self.expr()
+            self.take(")")
+            return Cast(name, value)
+        args = self.listed(self.expr, ")")
+        if name in ("min", "max") and len(args) == 2:
+            return BinOp(name, args[0], args[1])
+        if name == "select" and len(args) == 3:
+            return Select(args[0], args[1], args[2])
+        kinds = tuple(a.dtype for a in args)
+        intrin = next((i for i in _intrinsics(name) if i.args == kinds), None)
+        if intrin is None:
+            self.fail(f"an intrinsic that takes {', '.join(kinds) or 'nothing'}, not {name},")
+        return Call(intrin, tuple(args))
+
+    def _ends_after_number(self) -> bool:
+        return self._tokens[self._next + (2 if self.peek() == "-" else 1)] == ")"
+
+    def _is_buffer(self, text: str) -> bool:
+        return isinstance(self._names.get(text), Buffer) or isinstance(self._names.get(text.rpartition(".")[0]), Buffer)
+
+    def typed_buffer(self, text: str) -> tuple[Buffer, str]:
+        """The buffer of `x` or `x.int32`, and the type of the access."""
+        item = self._names.get(text)
+        if isinstance(item, Buffer):
+            return item, item.dtype
+        name, _, dtype = text.rpartition(".")
+        item = self._names.get(name)
+        if not isinstance(item, Buffer) or not is_dtype(dtype):
+            self.fail("the name of a buffer")
+        return item, dtype
+
+
+STATEMENTS: dict[str, Callable[[FunctionParser], Stmt]] = {
+    "for": FunctionParser.for_,
+    "let": FunctionParser.let,
+    "local": FunctionParser.local,
+    "if": FunctionParser.if_,
+    "block": FunctionParser.block,
+    "call": FunctionParser.call,
+}
+"""First word of a statement -> what reads the rest; a line that begins otherwise is a store."""
+
+
+def _own(text: str) -> str:
+    """A name without the number that tells it apart."""
+    name, _, number = text.rpartition(".")
+    return name if name and number.isdigit() else text
+
+
+def _intrinsics(name: str) -> Sequence[Any]:
+    """The scalar intrinsics of that name; those of kernels lie in rooms above, which are imported when one is not known yet."""
+    if name not in INTRINSICS:
+        importlib.import_module("aot.topi").load_all()
+    return INTRINSICS.get(name, ())
