@@ -15,6 +15,7 @@ from aot.ir.op import Array
 from aot.ir.type import per_tensor
 from aot.op.qnn.add import AddAttrs
 from aot.op.qnn.dequantize import DequantizeAttrs
+from aot.op.qnn.lut import LutAttrs
 from aot.relay.expr import Function, Var, call, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.target.target import Target, find_target
@@ -33,7 +34,7 @@ KERNELS = {
 }
 """Every kernel of the three operators: "kind name" -> (kind of layer, kernel)."""
 
-TAILS = ("", "", "", "", "", "", "", "", "add", "dequantize")
+TAILS = ("", "", "", "", "", "", "", "", "add", "dequantize", "table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,15 @@ def target_of(impl: OpImplementation) -> Target:
 
 
 def make_case(impl: OpImplementation, layer: Layer, *, tail: str = "") -> Case | None:
-    """None where the kernel does not take the layer; `tail` may be add or dequantize."""
+    """None where the kernel does not take the layer; `tail` may be add, dequantize or table."""
     func = build(layer)
     if tail == "add":
         func = with_residual(func, layer)
     elif tail == "dequantize":
         func = Function(func.params, call("qnn.dequantize", [func.body], DequantizeAttrs(0.0625, layer.out_zp)), {"Primitive": 1})
+    elif tail == "table":
+        codes = np.random.default_rng(layer.seed + 3).integers(-128, 128, 256)
+        func = Function(func.params, call("qnn.lut", [func.body], LutAttrs(tuple(map(int, codes)))), {"Primitive": 1})
     group, target = group_of(func), target_of(impl)
     if not impl.accepts(group, target):
         return None

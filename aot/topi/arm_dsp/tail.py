@@ -20,7 +20,7 @@ from aot.tir.expr import Expr, cast, imm
 from aot.topi.arm_dsp.elementwise.intrin_add import FACTOR_LIMIT, LANES, add_4
 from aot.topi.arm_dsp.elementwise.intrin_quantize import LANES as DEQUANTIZE_LANES
 from aot.topi.arm_dsp.elementwise.intrin_quantize import dequantize_8
-from aot.topi.layer.fused import TAIL_INSTRUCTIONS, FusedLayer
+from aot.topi.layer.fused import TAIL_INSTRUCTIONS, FusedLayer, table_of
 from aot.topi.layer.io import LayerIo
 
 INSTRUCTIONS = 6
@@ -114,8 +114,8 @@ class TailRun:
 
 
 def tail_run(b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int) -> TailRun | None:
-    """None for layers without a tail; `size` as of TailRun."""
-    if not layer.tail:
+    """None for layers without a tail, or whose tail is a table, which takes one load a result; `size` as of TailRun."""
+    if not layer.tail or table_of(layer) is not None:
         return None
     attrs = layer.tail[0].attrs
     plan: Factors | DequantizeAttrs | None = residual_factors(layer, target) if len(io.operands) == 1 else None

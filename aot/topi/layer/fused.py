@@ -157,13 +157,29 @@ def settle_constant_channels(
     return constant, settled, 4 * (ends[0] - requant.zero_point)
 
 
+def table_of(layer: FusedLayer) -> Array | None:
+    """The table, int8[256] by code, that is all of a layer's tail; None for other tails."""
+    if len(layer.tail) != 1 or not _is(layer.tail[0], "qnn.lut") or layer.requant.dtype != "int8":
+        return None
+    return np.asarray(layer.tail[0].attrs.table, np.int8)
+
+
 TAIL_INSTRUCTIONS = 9
 """Of an element-wise call of the tail, for each element (a residual ADD)."""
 
 
+TABLE_INSTRUCTIONS = 2
+"""Of a tail that is a table, for each element."""
+
+
+def tail_each(layer: FusedLayer) -> int:
+    """What the tail adds to the estimate of one element."""
+    return TAIL_INSTRUCTIONS * len(layer.tail) if table_of(layer) is None else TABLE_INSTRUCTIONS
+
+
 def tail_instructions(layer: FusedLayer) -> int:
     """What the tail adds to the estimate of one call."""
-    return TAIL_INSTRUCTIONS * len(layer.tail) * prod(layer.out_type.shape)
+    return tail_each(layer) * prod(layer.out_type.shape)
 
 
 Epilogue = Callable[[Expr, tuple[Expr, ...]], Expr]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -11,7 +12,8 @@ from aot.te.tensor import elements_of
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
-from aot.topi.layer.fused import Epilogue, FusedLayer, tail_epilogue
+from aot.topi.intrin.lookup import lookup
+from aot.topi.layer.fused import Epilogue, FusedLayer, table_of, tail_epilogue
 from aot.topi.strategy import Group
 
 
@@ -27,11 +29,33 @@ class LayerIo:
     ctx: TeContext
     epilogue: Epilogue | None
     operands: tuple[Buffer, ...] = ()
+    table: Buffer | None = None
+    """That of a tail which is one."""
 
     def store(self, indices: tuple[Expr, ...], value: Expr) -> None:
-        if self.epilogue is not None:
-            value = self.epilogue(value, indices)  # requantised, so within int8: no conversion needed
-        self.ctx.builder.store(self.out, indices, value)
+        self.ctx.builder.store(self.out, indices, self.finished([indices], [value])[0])
+
+    def store_all(self, places: Sequence[tuple[Expr, ...]], values: Iterable[Expr]) -> None:
+        """As `store` of each; a table is looked up for all values at once, which takes its address once."""
+        if self.table is not None:
+            values = self.finished(places, list(values))
+            for indices, value in zip(places, values, strict=True):
+                self.ctx.builder.store(self.out, indices, value)
+            return
+        for indices, value in zip(places, values, strict=True):
+            self.store(indices, value)
+
+    def finished(self, places: Sequence[tuple[Expr, ...]], values: Sequence[Expr]) -> list[Expr]:
+        """What the tail makes of requantised values, within int8, at indices of the result."""
+        if self.table is not None:
+            codes = self.ctx.builder.local("code", (len(values),), "int32")
+            for i, value in enumerate(values):
+                self.ctx.builder.store(codes, i, value)
+            self.ctx.builder.block(lookup(len(values)), self.table, codes)
+            return [codes[i] for i in range(len(values))]
+        if self.epilogue is None:
+            return list(values)
+        return [self.epilogue(value, indices) for indices, value in zip(places, values, strict=True)]
 
     def constant(self, name: str, data: Array, dtype: str, *, align: int = 4) -> Buffer:
         """A packed stream of the layer."""
@@ -61,6 +85,11 @@ def open_io(
     assert data is not None
     ctx = TeContext(b)
     out = b.output("out", out_shape, layer.out_type.dtype)
+    codes = table_of(layer)
+    if codes is not None:
+        table = b.const("table", (codes.size,), "int8")
+        ctx.constants[table.name] = codes
+        return LayerIo(data, out, ctx, None, (), table)
     epilogue = tail_epilogue(layer, ctx, out_shape, operands) if layer.tail else None
     return LayerIo(data, out, ctx, epilogue, tuple(buffers))
 

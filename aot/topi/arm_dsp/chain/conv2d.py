@@ -34,7 +34,7 @@ from aot.topi.arm_dsp.chain.intrin import (
 )
 from aot.topi.arm_dsp.tail import TailRun, tail_run
 from aot.topi.arm_dsp.w8.window import Origin, first_pixel, window_at
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_each
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
 from aot.topi.layer.threshold import plan_uniform
@@ -144,7 +144,8 @@ def lower(group: Group, target: Target, name: str, *, config: ChainConfig) -> Lo
     unroll = stream.config.tap_loop(stream.segments.length).unroll
     kernel = describe("arm_dsp.conv2d_chain", segments=stream.segments.count, unroll=unroll)
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
-    tail = 0 if run is None else run.instructions * len(layer.tail) * -(-rows // PIXELS) * PIXELS * layer.channels
+    each = run.instructions * len(layer.tail) if run is not None else tail_each(layer)
+    tail = each * -(-rows // PIXELS) * PIXELS * layer.channels
     return Lowered(func, io.constants, instructions=_estimate(layer, stream, rows) + tail, code=_code(layer, stream, run))
 
 
@@ -259,13 +260,13 @@ def store_block(
     for j in range(count):
         bias = b.let("bias", stream.number(params, n, 0, j))
         fields = tuple(f if not isinstance(f, Load) else b.let("field", f) for f in stream.fields(params, n, j))
-        for p in range(PIXELS):
-            value = stream.requant.emit_scaled(b, bias + lanes[j][p] * stream.scale, fields)
-            index = at + (p * stream.channels + j)
-            if place.run is not None:
+        values = (stream.requant.emit_scaled(b, bias + lanes[j][p] * stream.scale, fields) for p in range(PIXELS))
+        places = [at + (p * stream.channels + j) for p in range(PIXELS)]
+        if place.run is None:
+            io.store_all([(index,) for index in places], values)
+        else:
+            for index, value in zip(places, values, strict=True):
                 place.run.store(index, value)
-            else:
-                io.store((index,), value)
 
 
 class _Source:

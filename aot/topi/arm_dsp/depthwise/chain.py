@@ -122,7 +122,7 @@ def _oriented(layer: FusedLayer, scaled: tuple[Numbers, int], rows: Axis, column
 def _plan(group: Group, target: Target) -> _Plan | None:
     """Cores without DSP only: with it, strips by SMLAD take fewer instructions."""
     layer = match_layer(group)
-    if layer is None or target.has("dsp") or not is_supported(layer, target, feature="thumb2"):
+    if layer is None or layer.tail or target.has("dsp") or not is_supported(layer, target, feature="thumb2"):
         return None
     options = ((plan_numbers(layer, target, packed=True, scale=s), s) for s in SCALES)
     numbers, scale = next(((n, s) for n, s in options if n is not None), (None, 0))

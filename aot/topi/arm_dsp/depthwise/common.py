@@ -29,6 +29,7 @@ from aot.topi.arm_dsp.depthwise.planes import (
     plain_layer,
     plan_numbers,
     stream,
+    table_regions,
     unpack_stream,
     unpacked_words,
 )
@@ -141,6 +142,7 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     steps = (rows.data_step, columns.data_step, rows.out_step, columns.out_step)
     header[: len(HEADER)] = (*values, *steps, plan.band, layer.attrs.pad_value, *plan.inside)
     params = io.constant("params", np.concatenate([header, data.reshape(-1)]), "int32")
+    table = table_regions(io)
     height = (plan.band - 1) * rows.stride + rows.reach
     plane = b.scratch("plane", (height * PITCH,), "int16")
     unpacked = None if tiling.layout.resident else b.scratch("weights", (unpacked_words(tiling, plan.numbers),), "int32")
@@ -159,15 +161,15 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
         if plan.is_small:
             size = (n["out_height"], n["out_width"])
             tiles.copy_image(io.data, c)
-            tiles.compute(io.out, c, weights, size=size)
+            tiles.compute(io.out, c, (weights, *table), size=size)
         else:
-            _tiled(b, plan, tiles, io=io, channel=c, weights=weights)
+            _tiled(b, plan, tiles, io=io, channel=c, weights=(weights, *table))
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.depthwise_common"), span=layer.span, macs=layer.macs))
     code = sum(code_bytes(plan.strip(w)) for w in WIDTHS) + (640 if plan.is_small else 1000)
     return Lowered(func, io.constants, instructions=layer.channels * plan.cost() + 60, code=code)
 
 
-def _tiled(b: IRBuilder, plan: _Plan, tiles: _Tiles, *, io: LayerIo, channel: Expr, weights: Region) -> None:
+def _tiled(b: IRBuilder, plan: _Plan, tiles: _Tiles, *, io: LayerIo, channel: Expr, weights: tuple[Region, ...]) -> None:
     """All tiles of one channel."""
     n = tiles.numbers
     with b.for_("first", (n["out_height"] + n["band"] - 1) // n["band"]) as band:
@@ -228,14 +230,14 @@ class _Tiles:
         with b.for_("p", right, start=whole) as p:
             b.store(self._plane, at + p, data.load("int8", start + p * step))
 
-    def compute(self, out: Buffer, start: Expr, weights: Region, *, size: tuple[Expr, Expr]) -> None:
+    def compute(self, out: Buffer, start: Expr, weights: tuple[Region, ...], *, size: tuple[Expr, Expr]) -> None:
         b, n, stride = self._b, self.numbers, self._plan.tiling.columns.stride
         steps = (size[0], n["out_column"], n["out_row"])
         bounds = [imm(0), b.let("fours", (size[1] >> 2) * 4), b.let("twos", (size[1] >> 1) * 2), size[1]]
         for i, width in enumerate(WIDTHS):
             block = dw_strip(self._plan.strip(width))
             with b.for_("j", bounds[i + 1], start=bounds[i], step=width) as j:
-                b.block(block, region(self._plane, j * stride), weights, region(out, start + j * n["out_column"]), *steps)
+                b.block(block, region(self._plane, j * stride), *weights, region(out, start + j * n["out_column"]), *steps)
 
 
 register_planned("arm_dsp.depthwise_common", "nn.depthwise_conv2d", _plan, _lower, plevel=26)

@@ -16,7 +16,7 @@ from aot.tir.stmt import Region
 from aot.topi.arm_dsp.depthwise.common_plane import HEADER, Plane, PlanePlan, fits, with_header
 from aot.topi.arm_dsp.depthwise.intrin import code_bytes, dw_strip, instructions
 from aot.topi.arm_dsp.depthwise.plan import Layout, Strip
-from aot.topi.arm_dsp.depthwise.planes import Numbers, StripPlan, axes, orient, plain_layer, plan_numbers, stream
+from aot.topi.arm_dsp.depthwise.planes import Numbers, StripPlan, axes, orient, plain_layer, plan_numbers, stream, table_regions
 from aot.topi.layer.fused import describe
 from aot.topi.layer.io import LayerIo, open_flat
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -73,28 +73,31 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     data = stream(layer, plan.numbers, plan.tiling)
     assert data.shape[1] == RECORD
     params = io.constant("params", with_header(plan.plane, (), data), "int32")
+    table = table_regions(io)
     plane = Plane(b, params, size=plan.plane.size)
     with b.for_("c", plane.n["channels"]) as c:
         weights = region(params, b.let("w", c * RECORD + len(HEADER)))
         with b.for_("band", plane.n["bands"]) as band:
             y, count = plane.copy(io.data, c, band, kernel_rows=imm(3), pitch=imm(PITCH))
-            _compute(b, plan, plane, io=io, weights=weights, out=c + y * plane.n["out_row"], count=count)
+            _compute(b, plan, plane, io=io, weights=(weights, *table), out=c + y * plane.n["out_row"], count=count)
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.depthwise_3x3_common"), span=layer.span, macs=layer.macs))
     code = 700 + sum(code_bytes(plan.strip(stride)) for stride in (1, 2))
     return Lowered(func, io.constants, instructions=plan.instructions(), code=code)
 
 
-def _compute(b: IRBuilder, plan: _Plan, plane: Plane, *, io: LayerIo, weights: Region, out: Expr, count: Expr) -> None:
+def _compute(
+    b: IRBuilder, plan: _Plan, plane: Plane, *, io: LayerIo, weights: tuple[Region, ...], out: Expr, count: Expr
+) -> None:
     """All strips of a band; the last one of an odd width stores its second result under its first."""
     n = plane.n
     start = b.let("o", out)
     with b.if_(equal(n["stride"], 1)), b.for_("x", n["out_width"], step=2) as x:
         step = b.let("step", select(n["out_width"] - x > 1, n["channels"], imm(0)))
         target = region(io.out, start + x * n["channels"])
-        b.block(dw_strip(plan.strip(1)), region(plane.buffer, x), weights, target, count, step, n["out_row"])
+        b.block(dw_strip(plan.strip(1)), region(plane.buffer, x), *weights, target, count, step, n["out_row"])
     with b.else_(), b.for_("x", n["out_width"]) as x:
         target = region(io.out, start + x * n["channels"])
-        b.block(dw_strip(plan.strip(2)), region(plane.buffer, x * 2), weights, target, count, n["channels"], n["out_row"])
+        b.block(dw_strip(plan.strip(2)), region(plane.buffer, x * 2), *weights, target, count, n["channels"], n["out_row"])
 
 
 register_planned("arm_dsp.depthwise_3x3_common", "nn.depthwise_conv2d", _plan, _lower, plevel=25)

@@ -84,7 +84,7 @@ class _Plan:
 
 def _plan(group: Group, target: Target) -> _Plan | None:
     layer = plain_layer(group, target)
-    if layer is None:
+    if layer is None or layer.tail:
         return None
     rows, columns = axes(layer)
     words = row_words(columns.taps)

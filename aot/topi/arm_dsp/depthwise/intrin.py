@@ -20,19 +20,24 @@ from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions, count
 from aot.topi.intrin.dsp import SMMLA, SMMLAR
 from aot.topi.layer.requant import sign_term
 
+TABLE = 256
+"""Bytes of a table."""
+
 
 @lru_cache(maxsize=256)
 def dw_strip(strip: Strip) -> TensorIntrin:
     """out[y, x] = clamp((hi(acc * multiplier) + constant) >> shift), acc = bias + sum of plane * weight, over a strip.
 
     Operands: plane int16 (aligned to 4 bytes) from the strip's first pixel on; params int32, a channel's stream; out
-    int8 from the strip's first result on; where shared, also the rows, and the steps of the result in bytes.
+    int8 from the strip's first result on; where shared, also the rows, and the steps of the result in bytes.  With a table it
+    comes before `out`: int8[256] by code, -128 first.
     """
     b = IRBuilder("dw_strip")
     layout, (sy, sx) = strip.layout, strip.stride
     written = (strip.rows - 1) * strip.row_step + (strip.outputs - 1) * strip.column_step + 1
     plane = b.input("plane", (UNKNOWN_EXTENT if strip.shared else strip.plane_size,), "int16", align=4)
     params = b.input("params", (UNKNOWN_EXTENT if strip.shared else strip.stream_words,), "int32", align=4)
+    table = b.input("table", (TABLE,), "int8") if strip.rounding.table else None
     out = b.output("out", (UNKNOWN_EXTENT if strip.shared else written,), "int8")
     scalars = tuple(Var(n) for n in ("rows", "column_step", "row_step")) if strip.shared else ()
     rows, column_step, row_step = scalars or (imm(strip.rows), imm(strip.column_step), imm(strip.row_step))
@@ -57,7 +62,8 @@ def dw_strip(strip: Strip) -> TensorIntrin:
             for row in range(layout.kh):
                 for k in range(layout.kw):
                     tap(at + row * strip.dilation * strip.pitch, k, _weight(params, places[row][k], packed=strip.packed))
-        b.store(out, y * row_step + x * column_step, requantized(b, strip.rounding, acc[0], numbers))
+        result = requantized(b, strip.rounding, acc[0], numbers)
+        b.store(out, y * row_step + x * column_step, result if table is None else table[result + TABLE // 2])
     func = replace(b.finish(), scalars=scalars)
     return TensorIntrin(strip.name, func, lambda ops: _emit(ops, strip), requires="dsp")
 
@@ -92,6 +98,9 @@ def _emit(operands: Mapping[str, COperand], strip: Strip) -> BlockText:
         back = f"{operands['row_step'].value} - {emitter.moved} * aot_step"
         values.append(f"const int32_t aot_back = {back};")
     loads = ['[step] "m"(aot_step)', '[back] "m"(aot_back)'] * strip.shared
+    table = operands["table"].pointer if strip.rounding.table else ""
+    values += [f"const int8_t *const aot_table = {table} + {TABLE // 2};"] if table else []
+    loads += ['[table] "m"(aot_table)'] if table else []
     loads += ['[end] "m"(aot_end)'] * emitter.loop + [f'[{n}] "m"(aot_{n})' for n, _ in emitter.in_memory]
     line = 2 * strip.stride[0] * strip.pitch
     end = f"(const uint8_t *)aot_x + {operands['rows'].value + f' * {line}' if strip.shared else line * strip.rows}"
@@ -205,8 +214,11 @@ class _Emitter:
     def code_bytes(self) -> int:
         return 4 * count_instructions(self.text())
 
-    def clamped(self, accs: Sequence[str]) -> list[str]:
-        return clamp_lines(self.strip.rounding, accs)
+    def clamped(self, accs: Sequence[str], spare: str) -> list[str]:
+        lines = clamp_lines(self.strip.rounding, accs)
+        if not self.strip.rounding.table:
+            return lines
+        return [*lines, f"ldr {spare}, %[table]", *(f"ldrsb {a}, [{spare}, {a}]" for a in accs)]
 
     def high_multiply(self, accs: Sequence[str], multiplier: str, constant: str, spare: str) -> list[str]:
         rounding, lines = self.strip.rounding, []
@@ -342,7 +354,7 @@ class _Resident(_Emitter):
         if self.strip.rounding.shift < 0:
             shift, more = self._get(self.places[1], spare[1])
             lines += [*more, *(f"asr {a}, {a}, {shift}" for a in accs)]
-        return [*lines, *self.clamped(accs)]
+        return [*lines, *self.clamped(accs, spare[1])]
 
     def _get(self, place: str, register: str) -> tuple[str, list[str]]:
         if place.startswith("s"):
@@ -420,7 +432,7 @@ class _Streamed(_Emitter):
         lines += self.high_multiply(accs, multiplier, constant, spare)
         if strip.rounding.shift < 0:
             lines += [f"ldr {spare}, [r1], #4", *(f"asr {a}, {a}, {spare}" for a in accs)]
-        lines += [*self.clamped(accs), *add_immediate("r1", -4 * strip.stream_words)]
+        lines += [*self.clamped(accs, spare), *add_immediate("r1", -4 * strip.stream_words)]
         out = self.pixels[1] if self.out_in_memory else "r2"
         if self.out_in_memory:
             lines.append(f"ldr {out}, %[out]")

@@ -25,7 +25,7 @@ class RequantForm:
     """Requantisation of pre-scaled accumulators: high multiply plus constant, shift, clamp (see topi/requant.py).
 
     `shift` is -1 where each channel has its own, which then follows the constant in the stream.  `rounded` asks for
-    SMMLAR, `signed` adds the sign of the accumulator times 2^(prescale - 1).
+    SMMLAR, `signed` adds the sign of the accumulator times 2^(prescale - 1).  `table`: the result is what a table has for it.
     """
 
     shift: int
@@ -34,6 +34,7 @@ class RequantForm:
     lo: int
     hi: int
     prescale: int = 1
+    table: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +177,10 @@ class Strip:
     def name(self) -> str:
         parts = []
         for part in (self.layout, self.rounding, self):
-            values = [getattr(part, f.name) for f in fields(part)]
+            values = [getattr(part, f.name) for f in fields(part) if f.name != "table"]
             parts += [str(int(v)) for v in values if isinstance(v, int)]
         parts += [str(v) for v in self.stride]
-        return "arm_dsp.dw_strip_" + "_".join(parts).replace("-", "m")
+        return "arm_dsp.dw_strip_" + "_".join(parts).replace("-", "m") + "_table" * self.rounding.table
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from aot.tir.function import FuncAttrs
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.depthwise.intrin import code_bytes, dw_strip, instructions
 from aot.topi.arm_dsp.depthwise.plan import RESIDENT_WORDS, STREAMED_OUTPUTS, Layout, RequantForm, Strip, packed_words
-from aot.topi.layer.fused import FusedLayer, describe, match_layer
-from aot.topi.layer.io import open_flat
+from aot.topi.layer.fused import FusedLayer, describe, match_layer, table_of
+from aot.topi.layer.io import LayerIo, open_flat
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
 from aot.topi.layer.threshold import plan_uniform
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -123,15 +123,15 @@ def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int 
             continue
         requant = plan_high_multiply(attrs, low, high, target=target, prescale=p)
         if requant is not None and not requant.signed:
-            return Numbers(weight << p, bias << p, requant, _rounding(requant))
+            return Numbers(weight << p, bias << p, requant, _rounding(requant, layer))
     for limit in PACKED_SHIFTS:
         requant = plan_uniform(attrs, low, high, target=target, prescale=scale, limit=limit)
         if requant is not None:
-            return Numbers(weight << scale, bias << scale, requant, _rounding(requant))
+            return Numbers(weight << scale, bias << scale, requant, _rounding(requant, layer))
     for bits in (scale,) if packed else (1, scale):  # one bit is the cheapest, more allow left shifts
         requant = plan_high_multiply(attrs, low, high, target=target, prescale=bits)
         if requant is not None:
-            return Numbers(weight << bits, bias << bits, requant, _rounding(requant))
+            return Numbers(weight << bits, bias << bits, requant, _rounding(requant, layer))
     return None
 
 
@@ -147,11 +147,11 @@ def _without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
     return replace(layer.requant, **{n: tuple(map(int, v)) for n, v in numbers.items()}), used  # type: ignore[arg-type]
 
 
-def _rounding(requant: HighMultiply) -> RequantForm:
+def _rounding(requant: HighMultiply, layer: FusedLayer) -> RequantForm:
     shift = requant.fields[2]
     common = int(shift.values[0]) if shift.uniform else -1
     scale = int(requant.prescale[0]) if requant.signed else 1
-    return RequantForm(common, requant.rounded, requant.signed, requant.lo, requant.hi, scale)
+    return RequantForm(common, requant.rounded, requant.signed, requant.lo, requant.hi, scale, table_of(layer) is not None)
 
 
 def axes(layer: FusedLayer) -> tuple[Axis, Axis]:
@@ -243,8 +243,13 @@ def _channel_cost(tiling: StripPlan, rounding: RequantForm, target: Target) -> i
 
 
 def is_supported(layer: FusedLayer, target: Target, *, feature: str = "dsp") -> bool:
-    """int8 throughout, nothing fused after the requantisation, and a kernel small enough for straight-line code."""
-    if layer.tail or not target.has(feature) or 0 in layer.out_type.shape or prod(layer.weight.shape[:2]) > MAX_TAPS:
+    """int8 throughout, at most a table after the requantisation, and a kernel small enough for straight-line code."""
+    if (
+        (layer.tail and table_of(layer) is None)
+        or not target.has(feature)
+        or 0 in layer.out_type.shape
+        or prod(layer.weight.shape[:2]) > MAX_TAPS
+    ):
         return False
     return {layer.data_type.dtype, layer.requant.dtype, layer.out_type.dtype} == {"int8"} and bool(
         (np.abs(layer.weight) <= 128).all()
@@ -288,6 +293,7 @@ def _lower(group: Group, target: Target, name: str, plan: _Plan) -> Lowered:
     io = open_flat(b, group, layer)
     data = stream(layer, numbers, tiling)
     params = io.constant("params", data.reshape(-1), "int32")
+    table = table_regions(io)
     plane = b.scratch("plane", (tiling.band_rows * tiling.pitch + 2,), "int16")
     with b.for_("i", plane.size // 2) as i:
         pad = layer.attrs.pad_value & 0xFFFF
@@ -309,7 +315,7 @@ def _lower(group: Group, target: Target, name: str, plan: _Plan) -> Lowered:
                 if unpacked is not None:
                     unpack_stream(b, tiling, params, unpacked, at=channel * data.shape[1], words=data.shape[1])
                     weights = region(unpacked)
-                _compute(b, tiling, numbers, target, planes=(plane, io.out), weights=weights, out=target_at)
+                _compute(b, tiling, numbers, target, planes=(plane, io.out), weights=(weights, *table), out=target_at)
     form = describe(kernel, band=tiling.band, columns=max(n for _, n in tiling.strips))
     func = b.finish(FuncAttrs(kernel=form, span=layer.span, macs=layer.macs))
     cost = shape[0] * channels * multiplier * _channel_cost(tiling, numbers.rounding, target) + plane.size // 2 * 3
@@ -372,6 +378,11 @@ def stream(layer: FusedLayer, numbers: Numbers, tiling: StripPlan) -> Array:
         words = words[: len(layout.words)]
         columns = [*words, numbers.bias, *tail] if layout.resident else [numbers.bias, *words, *tail]
     return np.stack(columns, axis=1).astype(np.uint32).view(np.int32)
+
+
+def table_regions(io: LayerIo) -> tuple[Region, ...]:
+    """The operand of `dw_strip` for a layer whose tail is a table; none for others."""
+    return () if io.table is None else (region(io.table),)
 
 
 def unpacked_words(tiling: StripPlan, numbers: Numbers) -> int:
@@ -451,7 +462,7 @@ def _compute(
     target: Target,
     *,
     planes: tuple[Buffer, Buffer],
-    weights: Region,
+    weights: tuple[Region, ...],
     out: Expr,
 ) -> None:
     """All strips of one band with one filter; a loop over those of equal width."""
@@ -460,7 +471,7 @@ def _compute(
     for first, outputs, count in equal_runs(tiling.strips):
         block = dw_strip(strip_of(tiling, numbers.rounding, target, outputs=outputs))
         with strip_loop(b, first, count, step=outputs) as x:
-            b.block(block, region(plane, x * columns.stride), weights, region(result, start + x * columns.out_step))
+            b.block(block, region(plane, x * columns.stride), *weights, region(result, start + x * columns.out_step))
 
 
 @contextmanager

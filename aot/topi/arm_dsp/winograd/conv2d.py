@@ -38,7 +38,7 @@ from aot.topi.arm_dsp.winograd.intrin import (
 )
 from aot.topi.arm_dsp.winograd.plan import WinogradPlan, WinogradStream, is_winograd_shape, plan_winograd
 from aot.topi.intrin.dsp import SXTB16, SXTB16_ROR8
-from aot.topi.layer.fused import INT8, FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.layer.fused import INT8, FusedLayer, describe, match_layer, tail_accepts, tail_each
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
@@ -264,8 +264,7 @@ class _Kernel:
                 scaled = b.let("acc", cast("int32", value))
                 result = plan.requant.emit(b, scaled, (scales[lacking], *fields[1:]))
                 step = (y * width + x) * channels
-                if self.io.epilogue is not None:
-                    result = self.io.epilogue(result, (places[1] + step,))
+                (result,) = self.io.finished([(places[1] + step,)], [result])
                 b.store(self.io.out, (places[0] + step,), result)
 
     def instructions(self) -> int:
@@ -278,7 +277,7 @@ class _Kernel:
         transform = 308 if form is F2 else 868
         plan, requant = self._plan, self._plan.requant
         output = 3 + (plan.factor != 1) + 2 * requant.signed + (not requant.fields[2].uniform) + 2 * (not requant.saturates)
-        output += 9 * len(layer.tail)
+        output += tail_each(layer)
         tile = 42 if form is F2 else 208
         channel = 22 + self._stream.numbers + TILES * (tile + form.m**2 * output)
         product = form.positions * product_instructions(self._stream.pairs) + 20
