@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from aot.errors import Problem, UsageError
+from aot.micro.gdb_link import GdbLink, read_link
+from aot.micro.toml_table import TableReader
 from aot.support.data import data_folder
-from aot.support.names import name_fault
 from aot.support.pool import Pool
 from aot.support.text import printable
 
@@ -68,6 +69,7 @@ class Board:
     `tick` is the number of instructions per SysTick tick (None: the board cannot count).  `constants` and `workspace` are
     lists of regions in order of preference: the first with enough room is taken.  `stack` is in bytes, `timeout` in seconds.
     `pools` are the memories that the workspace is spread over (none: it is one array in a region of `workspace`).
+    `gdb` is how a board of kind gdb is reached; `machine` and `qemu_cpu` are empty there.
     """
 
     name: str
@@ -88,6 +90,12 @@ class Board:
     uart: Uart | None = None
     gpio: Gpio | None = None
     pools: tuple[Pool, ...] = ()
+    gdb: GdbLink | None = None
+
+    @property
+    def counts_cycles(self) -> bool:
+        """Whether its counter runs with the core's clock; else `tick` makes instructions of it."""
+        return self.gdb is not None and self.gdb.counter != ""
 
     @property
     def is_host(self) -> bool:
@@ -97,76 +105,7 @@ class Board:
         return next(m for m in self.memory if m.name == name)
 
 
-class _Reader:
-    """Reads one table of the file and notes every problem, so that all are reported at once."""
-
-    def __init__(self, table: Mapping[str, Any], where: str, problems: list[Problem]) -> None:
-        self.table = table
-        self.where = where
-        self.problems = problems
-        self.known: set[str] = set()
-
-    def note(self, message: str) -> None:
-        self.problems.append(Problem("E5021", message, self.where))
-
-    def take(self, key: str, kind: type, default: Any) -> Any:
-        """The value of `key`; a default of None means that the key is required."""
-        self.known.add(key)
-        value = self.table.get(key)
-        right = isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool)
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(max(min(value, 1 << 64), -1 << 64))
-        if value is not None and right:
-            return value
-        if value is not None:
-            self.note(f"{key} must be {kind.__name__}, not {type(value).__name__}")
-        elif default is None:
-            self.note(f"{key} is missing")
-        return kind() if default is None else default
-
-    def named(self, key: str, *, symbol: bool) -> str:
-        """A required name, as `aot.support.names.name_fault` wants it."""
-        name: str = self.take(key, str, None)
-        wrong = name_fault(name, symbol=symbol) if isinstance(self.table.get(key), str) else ""
-        if wrong:
-            self.note(f"{key} {name!r} {wrong}")
-        return name
-
-    def matching(self, key: str, rule: re.Pattern[str], what: str) -> str:
-        """A required string all of which `rule` matches."""
-        text: str = self.take(key, str, None)
-        if isinstance(self.table.get(key), str) and not rule.fullmatch(text):
-            self.note(f"{key} {text!r}: {what}")
-        return text
-
-    def below(self, key: str, limit: int, *, least: int = 0, step: int = 1) -> int:
-        """A required whole number from `least` to below `limit`, a multiple of `step`."""
-        value: int = self.take(key, int, None)
-        if isinstance(self.table.get(key), int) and (not least <= value < limit or value % step):
-            aligned = f", a multiple of {step}" if step > 1 else ""
-            self.note(
-                f"{key} must be {least:#x} to {limit - 1:#x}{aligned}" if limit > 256 else f"{key} must be {least} to {limit - 1}"
-            )
-        return value
-
-    def strings(self, key: str, *, required: bool) -> tuple[str, ...]:
-        values = self.take(key, list, None if required else [])
-        if not all(isinstance(v, str) for v in values):
-            self.note(f"{key} must be a list of strings")
-            return ()
-        return tuple(values)
-
-    def finish(self) -> None:
-        for key in sorted(set(self.table) - self.known):
-            self.note(f"unknown key {key!r}")
-
-
-def _sub(top: _Reader, key: str, path: str, *, required: bool) -> _Reader:
-    table = top.take(key, dict, None if required else {})
-    return _Reader(table, f"{path} [{key}]", top.problems)
-
-
-def _tick(table: _Reader) -> Fraction | None:
+def _tick(table: TableReader) -> Fraction | None:
     pair = table.take("instructions_per_tick", list, None)
     table.finish()
     if len(pair) != 2 or not all(isinstance(v, int) and 0 < v < 1 << 16 for v in pair):
@@ -178,7 +117,7 @@ def _tick(table: _Reader) -> Fraction | None:
     return tick
 
 
-def _uart(table: _Reader) -> Uart:
+def _uart(table: TableReader) -> Uart:
     port = Uart(table.take("kind", str, None), table.below("base", _WORDS, step=4), table.below("clock", _WORDS, least=1))
     table.finish()
     if port.kind not in UARTS:
@@ -186,7 +125,7 @@ def _uart(table: _Reader) -> Uart:
     return port
 
 
-def _gpio(table: _Reader) -> Gpio:
+def _gpio(table: TableReader) -> Gpio:
     port = Gpio(table.take("kind", str, None), table.below("base", _WORDS, step=4), table.below("pin", 8))
     table.finish()
     if port.kind not in GPIOS:
@@ -194,13 +133,13 @@ def _gpio(table: _Reader) -> Gpio:
     return port
 
 
-def _memories(top: _Reader, path: str) -> tuple[Memory, ...]:
+def _memories(top: TableReader, path: str) -> tuple[Memory, ...]:
     regions: list[Memory] = []
     for i, table in enumerate(top.take("memory", list, None)):
         if not isinstance(table, dict):
             top.note("memory must be written [[memory]]")
             continue
-        r = _Reader(table, f"{path} [[memory]] {i}", top.problems)
+        r = TableReader(table, f"{path} [[memory]] {i}", top.problems)
         name, access = r.named("name", symbol=True), r.take("access", str, None)
         region = Memory(name, access, r.take("origin", int, None), r.take("size", int, None))
         r.finish()
@@ -216,13 +155,13 @@ def _memories(top: _Reader, path: str) -> tuple[Memory, ...]:
     return tuple(regions)
 
 
-def _pools(top: _Reader, path: str, memory: Sequence[Memory]) -> tuple[Pool, ...]:
+def _pools(top: TableReader, path: str, memory: Sequence[Memory]) -> tuple[Pool, ...]:
     pools: list[Pool] = []
     for i, table in enumerate(top.take("pool", list, [])):
         if not isinstance(table, dict):
             top.note("pool must be written [[pool]]")
             continue
-        r = _Reader(table, f"{path} [[pool]] {i}", top.problems)
+        r = TableReader(table, f"{path} [[pool]] {i}", top.problems)
         name, size = r.take("name", str, None), r.take("size", int, None)
         address, speed = r.take("address", int, -1), r.take("speed", float, 1.0)
         r.finish()
@@ -237,7 +176,7 @@ def _pools(top: _Reader, path: str, memory: Sequence[Memory]) -> tuple[Pool, ...
     return tuple(pools)
 
 
-def _check_places(table: _Reader, memory: Sequence[Memory], places: Mapping[str, Sequence[str]]) -> None:
+def _check_places(table: TableReader, memory: Sequence[Memory], places: Mapping[str, Sequence[str]]) -> None:
     by_name = {m.name: m for m in memory}
     for key, names in places.items():
         if not names:
@@ -258,7 +197,7 @@ def _document(text: str, path: str) -> dict[str, Any]:
         raise UsageError(Problem("E5021", "not a board: its values are nested too deeply", path)) from None
 
 
-def _flags(top: _Reader) -> tuple[str, ...]:
+def _flags(top: TableReader) -> tuple[str, ...]:
     flags = top.strings("flags", required=True)
     for flag in flags:
         if not _FLAG.fullmatch(flag):
@@ -273,21 +212,22 @@ def parse_board(text: str, path: str) -> Board:
     """
     document = _document(text, path)
     problems: list[Problem] = []
-    top = _Reader(document, path, problems)
+    top = TableReader(document, path, problems)
     name = top.named("name", symbol=False)
     title = top.matching("title", _TITLE, "a line of at most 120 letters, digits, spaces and + & ' ( ) , . / : ; = @ # - _")
     kind, cpu = top.take("kind", str, None), top.named("cpu", symbol=False)
     flags = _flags(top)
     emulated = kind != "host"
-    if kind not in ("host", "qemu"):
-        top.note('kind must be "host" or "qemu"')
-    run = _sub(top, "run", path, required=True)
+    if kind not in ("host", "qemu", "gdb"):
+        top.note('kind must be "host", "qemu" or "gdb"')
+    run = top.sub("run", path, required=True)
     timeout = run.take("timeout_seconds", float, None)
     if "timeout_seconds" in run.table and not 0 < timeout <= MAX_TIMEOUT:
         run.note(f"timeout_seconds must be positive, and at most {MAX_TIMEOUT:.0f}")
     stack = run.take("stack", int, None if emulated else 0)
     run.finish()
     machine, qemu_cpu, tick = "", "", None
+    link: GdbLink | None = None
     uart: Uart | None = None
     gpio: Gpio | None = None
     pools: tuple[Pool, ...] = ()
@@ -296,15 +236,19 @@ def parse_board(text: str, path: str) -> Board:
     constants: tuple[str, ...] = ()
     workspace: tuple[str, ...] = ()
     if emulated:
-        qemu = _sub(top, "qemu", path, required=True)
-        machine, qemu_cpu = (qemu.matching(k, _MACHINE, "a name as QEMU has them") for k in ("machine", "cpu"))
-        qemu.finish()
-        tick = _tick(_sub(top, "systick", path, required=True))
-        uart = _uart(_sub(top, "uart", path, required=False)) if "uart" in document else None
-        gpio = _gpio(_sub(top, "gpio", path, required=False)) if "gpio" in document else None
+        if kind == "gdb":
+            link = read_link(top, path)
+        else:
+            qemu = top.sub("qemu", path, required=True)
+            machine, qemu_cpu = (qemu.matching(k, _MACHINE, "a name as QEMU has them") for k in ("machine", "cpu"))
+            qemu.finish()
+        cycles = link is not None and link.counter != ""
+        tick = Fraction(1) if cycles else _tick(top.sub("systick", path, required=True))
+        uart = _uart(top.sub("uart", path, required=False)) if "uart" in document else None
+        gpio = _gpio(top.sub("gpio", path, required=False)) if "gpio" in document else None
         memory = _memories(top, path)
         pools = _pools(top, path, memory)
-        place = _sub(top, "placement", path, required=True)
+        place = top.sub("placement", path, required=True)
         code, data = place.take("code", str, None), place.take("data", str, None)
         constants = place.strings("constants", required=True)
         workspace = place.strings("workspace", required=True)
@@ -318,7 +262,7 @@ def parse_board(text: str, path: str) -> Board:
     return Board(
         name=name, title=title, kind=kind, cpu=cpu, flags=flags, machine=machine, qemu_cpu=qemu_cpu, tick=tick,
         memory=memory, code=code, constants=constants, data=data, workspace=workspace, stack=stack, timeout=timeout,
-        uart=uart, gpio=gpio, pools=pools,
+        uart=uart, gpio=gpio, pools=pools, gdb=link,
     )  # fmt: skip
 
 

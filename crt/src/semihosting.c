@@ -15,7 +15,9 @@ enum {
 };
 #define APPLICATION_EXIT 0x20026u
 
-static int32_t call(int32_t operation, const void *parameters) {
+/* One place for all calls: a debugger that serves them needs one breakpoint, of the four that some cores have. */
+int32_t aot_semihosting_call(int32_t operation, const void *parameters);
+__attribute__((noinline)) int32_t aot_semihosting_call(int32_t operation, const void *parameters) {
   register int32_t r0 __asm__("r0") = operation;
   register const void *r1 __asm__("r1") = parameters;
   __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
@@ -24,43 +26,43 @@ static int32_t call(int32_t operation, const void *parameters) {
 
 static uint32_t address(const void *p) { return (uint32_t)(uintptr_t)p; }
 
-void aot_puts(const char *text) { (void)call(SYS_WRITE0, text); }
+void aot_puts(const char *text) { (void)aot_semihosting_call(SYS_WRITE0, text); }
 
 int32_t aot_open(const char *path, enum aot_open_mode mode) {
   uint32_t length = 0;
   while (path[length] != '\0') length++;
   const uint32_t block[3] = {address(path), (uint32_t)mode, length};
-  return call(SYS_OPEN, block);
+  return aot_semihosting_call(SYS_OPEN, block);
 }
 
 uint32_t aot_read(int32_t handle, void *buffer, uint32_t bytes) {
   const uint32_t block[3] = {(uint32_t)handle, address(buffer), bytes};
-  return (uint32_t)call(SYS_READ, block);
+  return (uint32_t)aot_semihosting_call(SYS_READ, block);
 }
 
 uint32_t aot_write(int32_t handle, const void *buffer, uint32_t bytes) {
   const uint32_t block[3] = {(uint32_t)handle, address(buffer), bytes};
-  return (uint32_t)call(SYS_WRITE, block);
+  return (uint32_t)aot_semihosting_call(SYS_WRITE, block);
 }
 
 int32_t aot_seek(int32_t handle, uint32_t position) {
   const uint32_t block[2] = {(uint32_t)handle, position};
-  return call(SYS_SEEK, block);
+  return aot_semihosting_call(SYS_SEEK, block);
 }
 
 int32_t aot_length(int32_t handle) {
   const uint32_t block[1] = {(uint32_t)handle};
-  return call(SYS_FLEN, block);
+  return aot_semihosting_call(SYS_FLEN, block);
 }
 
 int32_t aot_close(int32_t handle) {
   const uint32_t block[1] = {(uint32_t)handle};
-  return call(SYS_CLOSE, block);
+  return aot_semihosting_call(SYS_CLOSE, block);
 }
 
 void aot_exit(int32_t code) {
   const uint32_t block[2] = {APPLICATION_EXIT, (uint32_t)code};
-  (void)call(SYS_EXIT_EXTENDED, block);
+  (void)aot_semihosting_call(SYS_EXIT_EXTENDED, block);
   for (;;) {
   }
 }

@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 
+#define SCB_VTOR (*(volatile uint32_t *)0xE000ED08u)
 #define SCB_CCR (*(volatile uint32_t *)0xE000ED14u)
 #define SCB_CFSR (*(volatile uint32_t *)0xE000ED28u)
 #define SCB_BFAR (*(volatile uint32_t *)0xE000ED38u)
@@ -75,12 +76,13 @@ struct vector_table {
   aot_vector handlers[15];
 };
 
-__attribute__((section(".vectors"), used)) static const struct vector_table vectors = {
+__attribute__((section(".vectors"), used)) const struct vector_table aot_vectors = {
     aot_stack_top,
     {Reset_Handler, Fault_Handler, Fault_Handler, Fault_Handler, Fault_Handler, Fault_Handler, Fault_Handler, 0, 0, 0, Fault_Handler,
      Fault_Handler, 0, Fault_Handler, SysTick_Handler}};
 
 static void enable_units(void) {
+  SCB_VTOR = (uint32_t)(uintptr_t)&aot_vectors; /* code may begin behind a boot loader; M0 has no such register and ignores it */
 #if defined(__ARM_FP) || defined(__ARM_FEATURE_MVE)
   SCB_CPACR |= CPACR_FPU;
   __asm__ volatile("dsb\n\tisb" ::: "memory");

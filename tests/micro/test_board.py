@@ -50,7 +50,7 @@ def _m4() -> str:
     ("old", "new", "message"),
     [
         ('cpu = "cortex-m4"\nflags', "flags", "cpu is missing"),
-        ('kind = "qemu"', 'kind = "fpga"', 'kind must be "host" or "qemu"'),
+        ('kind = "qemu"', 'kind = "fpga"', 'kind must be "host", "qemu" or "gdb"'),
         ("[40, 1]", "[40]", "two positive integers"),
         ("[40, 1]", "[42, 1]", "that 7 does not divide"),
         ("[40, 1]", '"40"', "instructions_per_tick must be list, not str"),

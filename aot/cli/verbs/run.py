@@ -128,7 +128,7 @@ def _report(
     profile: bool,
 ) -> None:
     """Outputs, accuracy, instructions and, for a profile, the table of layers."""
-    from aot.report.figures.size import LAYER_HEADERS, layer_rows, time_of
+    from aot.report.figures.size import LAYER_HEADERS, cycles_of, layer_rows, time_of
 
     spent = {layer.index: layer.instructions for layer in result.layers}
     layers = [{**layer, "instructions": spent.get(layer["index"])} for layer in meta["layers"]] if profile else []
@@ -138,6 +138,8 @@ def _report(
         out.row("accuracy", f"{accuracy[0]}/{accuracy[1]} = {100 * accuracy[0] / accuracy[1]:.1f} %")
     if result.instructions is not None:
         out.row("time", time_of(result.instructions, meta["macs"], meta["macs_nominal"]))
+    if result.cycles is not None and place.gdb is not None:
+        out.row("time", cycles_of(result.cycles, meta["macs"], place.gdb.hz))
     out.row("board", f"{place.name}: {place.title}")
     if profile:
         out.table(LAYER_HEADERS, layer_rows(layers))
@@ -145,7 +147,7 @@ def _report(
         "model": name, "board": place.name, "samples": len(samples.sets),
         "outputs": _json_rows(result.outputs, meta["outputs"]),
         "accuracy": None if accuracy is None else accuracy[0] / accuracy[1], "instructions": result.instructions,
-        "macs": meta["macs"], "stack_bytes": result.stack_bytes, "layers": layers,
+        "cycles": result.cycles, "macs": meta["macs"], "stack_bytes": result.stack_bytes, "layers": layers,
     })  # fmt: skip
 
 

@@ -42,8 +42,8 @@ WARNINGS = (
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
 MODES = {"measure": 0, "profile": 1, "trace": 2, "poison": 3}
 HOST_ONLY = frozenset({"hosted.c"})
-BOARD_ONLY = frozenset({"startup.c", "semihosting.c", "systick.c", "memory.c"})
-HARNESS = frozenset({"startup.c", "semihosting.c", "systick.c", "harness.c", "hosted.c"})
+BOARD_ONLY = frozenset({"startup.c", "semihosting.c", "systick.c", "dwt.c", "memory.c"})
+HARNESS = frozenset({"startup.c", "semihosting.c", "systick.c", "dwt.c", "harness.c", "hosted.c"})
 """crt files that serve the measurement and are no part of what a product would link"""
 
 _HARNESS_RAM = 256
@@ -237,7 +237,8 @@ def _project_files(artifact: Artifact, board: Board, places: Places | None) -> d
     crt = data_folder("crt")
     for path in sorted(crt.glob("include/aot/*.h")):
         files[f"crt/include/aot/{path.name}"] = path.read_text(encoding="utf-8")
-    skip = BOARD_ONLY if board.is_host else HOST_ONLY
+    by_dwt = board.gdb is not None and board.gdb.counter == "dwt"
+    skip = BOARD_ONLY if board.is_host else HOST_ONLY | {"systick.c" if by_dwt else "dwt.c"}
     for path in sorted(crt.glob("src/*.c")):
         if path.name not in skip:
             files[f"crt/src/{path.name}"] = path.read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aot.errors import Problem, UsageError
 from aot.micro.board import Board
 from aot.micro.build import project as build
 from aot.micro.build.pools import pool_regions
@@ -109,5 +110,8 @@ def qemu_arguments(board: Board, console: Sequence[str]) -> list[str]:
     """All but the image; with -icount shift=0 one instruction takes one nanosecond."""
     if board.is_host:
         return []
+    if board.gdb is not None:
+        message = f"{board.name} is reached by a GDB server, and a project of this kind runs in an emulator; see aot build"
+        raise UsageError(Problem("E5300", message))
     machine = ["-M", board.machine, "-cpu", board.qemu_cpu, "-icount", "shift=0,sleep=off"]
     return [*machine, "-display", "none", "-monitor", "none", *console, "-kernel"]

@@ -15,26 +15,28 @@ import numpy as np
 from aot.errors import Problem, ToolchainError, UsageError
 from aot.micro.board import Board
 from aot.micro.build.project import Project
-from aot.micro.run import qemu
+from aot.micro.run import gdb, qemu
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class LayerResult:
-    """One layer of a profile (`instructions`) or of a trace (`output`, set 0)."""
+    """One layer of a profile (`instructions`, or `cycles` of a core's own counter) or of a trace (`output`, set 0)."""
 
     index: int
     instructions: int | None = None
     output: Array | None = None
+    cycles: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """The outputs of every set, and what the second inference of set 0 cost (None where the board cannot tell).
 
-    `outputs[set][i]` has the shape and dtype of output i.  `instructions`: executed by <name>_run, exact.  `stack_bytes`:
-    measured depth below the caller.  `workspace_touched`: bytes written; `workspace_extent`: from the first to the last of them.
+    `outputs[set][i]` has the shape and dtype of output i.  `instructions`: executed by <name>_run, exact.  `cycles`: of
+    the core's own counter, where the board has that instead.  `stack_bytes`: measured depth below the caller.
+    `workspace_touched`: bytes written; `workspace_extent`: from the first to the last of them.
     """
 
     outputs: list[list[Array]]
@@ -43,6 +45,7 @@ class RunResult:
     workspace_touched: int | None
     workspace_extent: int | None
     layers: tuple[LayerResult, ...] = ()
+    cycles: int | None = None
 
 
 def run(
@@ -63,7 +66,8 @@ def run(
     with tempfile.TemporaryDirectory(prefix="aot-run-") as name:
         folder = Path(name)
         (folder / "inputs.bin").write_bytes(data)
-        done = qemu.execute(project.board, elf, cwd=folder, timeout=project.board.timeout if timeout is None else timeout)
+        start = qemu.execute if project.board.gdb is None else gdb.execute
+        done = start(project.board, elf, cwd=folder, timeout=project.board.timeout if timeout is None else timeout)
         result = qemu.result_of(project.board, elf, done)
         outputs = decode_outputs(meta["outputs"], _bytes(folder / "outputs.bin"), result["sets"])
         trace = _read_trace(meta["layers"], _bytes(folder / "trace.bin")) if mode == "trace" else ()
@@ -82,19 +86,27 @@ def _bytes(path: Path) -> bytes:
 
 def _result(project: Project, result: Mapping[str, Any], outputs: list[list[Array]], trace: tuple[LayerResult, ...]) -> RunResult:
     tick = project.board.tick
-    counted = tick is not None and "units" in result
+    cycles = project.board.counts_cycles
+    counted = _count(result["units"], tick) if tick is not None and "units" in result else None
     if tick is not None and "loop" in result:
-        _check_tick(project.board, tick, result["loop"])
+        if cycles:
+            _check_counter(project.board, result["loop"])
+        else:
+            _check_tick(project.board, tick, result["loop"])
     layers = trace
     if tick is not None and "layers" in result:
         indices = [layer["index"] for layer in project.artifact.metadata["layers"]]
         if len(indices) != len(result["layers"]):
             raise ToolchainError(Problem("E3011", f"{len(result['layers'])} layers reported instead of {len(indices)}"))
-        layers = tuple(LayerResult(i, instructions=_count(u, tick)) for i, u in zip(indices, result["layers"], strict=True))
+        counts = [_count(u, tick) for u in result["layers"]]
+        layers = tuple(
+            LayerResult(i, cycles=n) if cycles else LayerResult(i, instructions=n) for i, n in zip(indices, counts, strict=True)
+        )
     measured = not project.board.is_host
     return RunResult(
         outputs=outputs,
-        instructions=_count(result["units"], tick) if counted and tick is not None else None,
+        instructions=None if cycles else counted,
+        cycles=counted if cycles else None,
         stack_bytes=result.get("stack") if measured else None,
         workspace_touched=result.get("touched"),
         workspace_extent=result.get("extent"),
@@ -106,6 +118,15 @@ CHECK_INSTRUCTIONS = 200_000
 """AOT_CHECK_INSTRUCTIONS of crt/include/aot/systick.h"""
 _CHECK_EXTRA = 16
 """Instructions around the loop that the counter may see, more than there are."""
+
+
+def _check_counter(board: Board, cycles: int) -> None:
+    """Raise UsageError E5024 where the core's counter stands still, or a loop takes fewer cycles than a core can."""
+    if cycles < CHECK_INSTRUCTIONS // 2:
+        assert board.gdb is not None
+        message = f"counter {board.gdb.counter}: a loop of {CHECK_INSTRUCTIONS:,} instructions took {cycles:,} cycles"
+        other = "; systick counts on every core" if board.gdb.counter == "dwt" else ""
+        raise UsageError(Problem("E5024", f"{message}: this core does not have it{other}", f"{board.name}/board.toml [cycles]"))
 
 
 def _check_tick(board: Board, tick: Fraction, units: int) -> None:

@@ -57,7 +57,7 @@ def make_report(
     flash = None if image is None else _flash(project)
     ram = _ram(project, result, image)
     counts = {layer.index: layer.instructions for layer in timed}
-    cycles = None if flash is None else _cycles(project, flash, sets.inputs[0], timeout=timeout)
+    cycles = None if flash is None or not project.board.machine else _cycles(project, flash, sets.inputs[0], timeout=timeout)
     verdict: dict[str, Any] = {
         "exact": comparison.exact,
         "accepted": comparison.exact,

@@ -81,6 +81,13 @@ def time_of(instructions: int, macs: int, nominal: int | None = None) -> str:
     return f"{commas(instructions)} instructions ({', '.join(parts)})"
 
 
+def cycles_of(cycles: int, macs: int, hz: int | None) -> str:
+    """`1,203,118 cycles (2,656,768 MAC, 0.45 cycles/MAC), 75.2 ms at 16 MHz` by the core's own counter."""
+    each = f", {cycles / macs:.2f} cycles/MAC" if macs else ""
+    took = f", {1000 * cycles / hz:.3g} ms at {hz / 1e6:g} MHz" if hz else ", clock not given ([clock] hz)"
+    return f"{commas(cycles)} cycles ({commas(macs)} MAC{each}){took}"
+
+
 def slowest_of(layers: Sequence[Mapping[str, Any]], *, count: int = 3) -> str:
     """`L5 DEPTHWISE_CONV_2D 31 % · …` of layers that have `instructions`; empty where none has."""
     timed = [layer for layer in layers if layer.get("instructions")]

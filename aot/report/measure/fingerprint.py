@@ -38,7 +38,7 @@ def fingerprint(project: Project, sets: Sets, outputs: Sequence[Sequence[Array]]
         "options": json.loads(json.dumps({k: meta[k] for k in ("oracle", "opt", "io")} | dict(meta["options"]))),
         "compiler": compiler(project.board).version,
         "flags": {"kernels": project.flags(f"{name}_kernels.c"), "main": project.flags(f"{name}.c")},
-        "emulator": None if project.board.is_host else find_tool("qemu-system-arm").version,
+        "emulator": find_tool("qemu-system-arm").version if project.board.machine else None,
         "inputs": {"origin": sets.origin, "sets": len(sets), "crc32": crc_of(sets.inputs)},
         "outputs": {"crc32": crc_of(outputs)},
     }

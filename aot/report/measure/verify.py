@@ -71,6 +71,8 @@ class Verification:
     heap_bytes: int | None
     poisoned_exact: bool | None = None
     known_fault: Mapping[str, Any] | None = None
+    cycles: int | None = None
+    clock_hz: int | None = None
     layers: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
     def to_json(self) -> dict[str, Any]:
@@ -175,7 +177,10 @@ def build_text(board: Board, facts: ImageFacts) -> str:
 
 def run_text(board: Board, sets: int) -> str:
     """How a verification ran, for the summary."""
-    how = "native program" if board.is_host else f"QEMU {board.machine}, exact instruction count"
+    if board.gdb is not None:
+        how = f"GDB server {board.gdb.server[0] if board.gdb.server else board.gdb.connect}"
+    else:
+        how = "native program" if board.is_host else f"QEMU {board.machine}, exact instruction count"
     return f"{how}, {sets} sets"
 
 
@@ -193,6 +198,7 @@ def summary(
     """All that is known of a run, without where it differs."""
     meta = artifact.metadata
     instructions = {layer.index: layer.instructions for layer in timed}
+    cycles = {layer.index: layer.cycles for layer in timed if layer.cycles is not None}
     return Verification(
         model=artifact.name,
         board=board.name,
@@ -208,6 +214,8 @@ def summary(
         divergence=None,
         fingerprint=fingerprint,
         instructions=result.instructions,
+        cycles=result.cycles,
+        clock_hz=board.gdb.hz if board.gdb is not None and result.cycles is not None and board.gdb.hz else None,
         macs=meta["macs"],
         macs_nominal=meta["macs_nominal"],
         code_bytes=facts.code_bytes,
@@ -221,5 +229,8 @@ def summary(
         stack_bytes=result.stack_bytes,
         stack_bound=facts.stack_bound,
         heap_bytes=facts.heap_bytes,
-        layers=[{**layer, "instructions": instructions.get(layer["index"])} for layer in meta["layers"]],
+        layers=[
+            {**layer, "instructions": instructions.get(layer["index"])} | ({"cycles": cycles[layer["index"]]} if cycles else {})
+            for layer in meta["layers"]
+        ],
     )

@@ -1,0 +1,251 @@
+"""Run an image on a board that a GDB server reaches: OpenOCD, pyOCD, J-Link, probe-rs, Renode, or QEMU's own stub.
+
+The image is the one that runs in QEMU: its semihosting calls all stop at one breakpoint, and are served here, so the server's own
+semihosting stays off and its dialect does not matter.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from aot.errors import Problem, ToolchainError, VerificationError
+from aot.micro.board import MAX_TIMEOUT, Board
+from aot.micro.gdb_link import GdbLink
+from aot.micro.run.gdb_load import bring_image
+from aot.micro.run.gdb_server import connected
+from aot.micro.run.qemu import Finished, function_at
+from aot.micro.run.rsp import ANSWER_SECONDS, Client, NoAnswerError, fault
+from aot.support.text import printable
+
+BKPT = b"\xab\xbe"
+"""BKPT 0xAB, the semihosting call."""
+R0, R1, SP, LR, PC, XPSR = 0, 1, 13, 14, 15, 25
+THUMB = 1 << 24
+CFSR = 0xE000ED28
+HFSR = 0xE000ED2C
+_MOST = 1 << 24
+"""Bytes that a call may read or write at once."""
+_FAULTS = (
+    (0x01, "instruction access"), (0x02, "data access"), (0x10, "stacking"), (0x100, "bus: instruction"), (0x200, "bus: data"),
+    (0x400, "bus: late data"), (0x10000, "undefined instruction"), (0x20000, "no Thumb state"), (0x80000, "no coprocessor"),
+    (0x100000, "stack limit"), (0x1000000, "unaligned"), (0x2000000, "division by zero"),
+)  # fmt: skip
+
+
+def execute(board: Board, elf: Path, *, cwd: Path, timeout: float) -> Finished:
+    """Bring `elf` to the board, run it, and serve its files from `cwd`.
+
+    Raises ToolchainError E3040 (no server), E3041 (its answers), E3042, E3043 (the image), E3010 (`timeout` seconds have passed),
+    VerificationError E4021 (the core stopped elsewhere).
+    """
+    link = board.gdb
+    assert link is not None, "a board of kind gdb has [gdb]"
+    with connected(board.name, link) as client, _answers():
+        for command in link.reset:
+            client.monitor(command)
+        client.describe()
+        client.ask(b"?")
+        bring_image(client, board, elf)
+        _set_clock(client, link)
+        _enter(client, elf)
+        return _Session(client, board, elf, cwd, time.monotonic() + min(timeout, MAX_TIMEOUT), timeout).run()
+
+
+@contextmanager
+def _answers() -> Iterator[None]:
+    try:
+        yield
+    except NoAnswerError:
+        raise fault(f"does not answer within {ANSWER_SECONDS:g} s") from None
+
+
+def _set_clock(client: Client, link: GdbLink) -> None:
+    for step in link.init:
+        old = client.word(step.address) if step.mask != 0xFFFFFFFF else 0
+        client.set_word(step.address, (old & ~step.mask) | (step.value & step.mask))
+
+
+def _enter(client: Client, elf: Path) -> None:
+    """Stack pointer and program counter as the core takes them from the vector table at reset."""
+    vectors = symbols(elf).get("aot_vectors")
+    if vectors is None:
+        raise ToolchainError(Problem("E3011", f"{elf.name} has no symbol aot_vectors: it is no image of aot's"))
+    stack, entry = struct.unpack("<2I", client.read(vectors, 8))
+    client.set_register(SP, stack)
+    client.set_register(PC, entry & ~1)
+    client.set_register(XPSR, THUMB)
+
+
+def symbols(elf: Path) -> dict[str, int]:
+    """Addresses by name."""
+    with elf.open("rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".symtab")
+        return {s.name: s["st_value"] for s in table.iter_symbols()} if isinstance(table, SymbolTableSection) else {}
+
+
+def call_spot(elf: Path) -> int:
+    """The address of the one semihosting call (E3011 where there is none)."""
+    start = symbols(elf).get("aot_semihosting_call", -1) & ~1
+    with elf.open("rb") as stream:
+        for section in ELFFile(stream).iter_sections():
+            first, data = section["sh_addr"], section.data() if section["sh_type"] == "SHT_PROGBITS" else b""
+            if first <= start < first + len(data):
+                code = data[start - first : start - first + 32]
+                found = next((i for i in range(0, len(code) - 1, 2) if code[i : i + 2] == BKPT), None)
+                if found is not None:
+                    return int(start + found)
+    raise ToolchainError(Problem("E3011", f"{elf.name} holds no semihosting call"))
+
+
+@dataclass(slots=True)
+class _Session:
+    """One run: `files` are those that the program has open, by handle; `text` is what it printed."""
+
+    client: Client
+    board: Board
+    elf: Path
+    cwd: Path
+    end: float
+    timeout: float
+    files: dict[int, BinaryIO] = field(default_factory=dict)
+    text: bytearray = field(default_factory=bytearray)
+
+    def run(self) -> Finished:
+        spot = call_spot(self.elf)
+        if not self.client.breakpoint(spot):
+            raise fault(f"sets no breakpoint at 0x{spot:08x}")
+        try:
+            while True:
+                self._go()
+                pc = self.client.register(PC)
+                if pc != spot:
+                    raise self._stopped(pc)
+                code = self._serve()
+                if code is not None:
+                    return Finished(code, self.text.decode("utf-8", "replace"))
+                self.client.set_register(PC, pc + 2)
+        finally:
+            for file in self.files.values():
+                file.close()
+
+    def _go(self) -> None:
+        """Continue until the core stops."""
+        self.client.send(b"c")
+        try:
+            reply = self.client.answer(seconds=max(self.end - time.monotonic(), 0.0))
+        except NoAnswerError:
+            raise self._late() from None
+        if reply[:1] not in (b"T", b"S"):
+            raise fault(f"reports no stop, but {printable(reply.decode('utf-8', 'replace')) or 'nothing'}")
+
+    def _late(self) -> ToolchainError:
+        """The error of a run that takes too long, with the place where it was."""
+        where = ""
+        with suppress(ToolchainError, NoAnswerError):
+            self.client.interrupt()
+            self.client.answer(seconds=ANSWER_SECONDS)
+            pc = self.client.register(PC)
+            where = f"; it was at 0x{pc:08x} in {function_at(self.elf, pc)}"
+        return ToolchainError(Problem("E3010", f"{self.board.name} did not finish within {self.timeout:g} s{where}"))
+
+    def _stopped(self, pc: int) -> VerificationError:
+        """The error of a stop that is no call."""
+        places = [f"pc 0x{pc:08x} in {function_at(self.elf, pc)}"]
+        with suppress(ToolchainError, NoAnswerError):
+            lr = self.client.register(LR)
+            places.append(f"lr 0x{lr:08x} in {function_at(self.elf, lr)}")
+            places.append(f"sp 0x{self.client.register(SP):08x}")
+            cfsr = self.client.word(CFSR)
+            named = [name for bit, name in _FAULTS if cfsr & bit]
+            places.append(f"cfsr 0x{cfsr:08x}" + (f" ({', '.join(named)})" if named else ""))
+            places.append(f"hfsr 0x{self.client.word(HFSR):08x}")
+        return VerificationError(Problem("E4021", f"{self.board.name}: the core stopped at {', '.join(places)}"))
+
+    # ---- semihosting (IHI 0203), as crt/src/semihosting.c calls it
+
+    def _serve(self) -> int | None:
+        """Do the call that r0 and r1 describe; the exit code where it is the last."""
+        operation, block = self.client.register(R0), self.client.register(R1)
+        if operation == 0x04:
+            self.text += self._string(block)
+            self.client.set_register(R0, 0)
+            return None
+        if operation == 0x20:
+            reason, code = struct.unpack("<Ii", self.client.read(block, 8))
+            return int(code) if reason == 0x20026 else -1
+        calls: dict[int, Callable[..., int]] = {
+            0x01: self._open, 0x02: self._close, 0x05: self._put, 0x06: self._get, 0x0A: self._seek, 0x0C: self._length,
+        }  # fmt: skip
+        if operation not in calls:
+            raise fault(f"stopped at a semihosting call {operation:#x} that no image of aot's makes")
+        count = {0x01: 3, 0x05: 3, 0x06: 3, 0x0A: 2}.get(operation, 1)
+        arguments = struct.unpack(f"<{count}I", self.client.read(block, 4 * count))
+        self.client.set_register(R0, calls[operation](*arguments))
+        return None
+
+    def _string(self, address: int) -> bytes:
+        text = bytearray()
+        while b"\0" not in text and len(text) < _MOST:
+            text += self.client.read(address + len(text), 32)
+        return bytes(text).split(b"\0")[0]
+
+    def _open(self, name: int, mode: int, length: int) -> int:
+        """Files of the run's own folder only."""
+        path = self.client.read(name, min(length, 255)).decode("utf-8", "replace")
+        if path != Path(path).name or path in ("", ".", ".."):
+            return -1
+        try:
+            file = (self.cwd / path).open("rb" if mode < 4 else "wb")
+        except OSError:
+            return -1
+        handle = max(self.files, default=0) + 1
+        self.files[handle] = file
+        return handle
+
+    def _close(self, handle: int) -> int:
+        file = self.files.pop(handle, None)
+        if file is None:
+            return -1
+        file.close()
+        return 0
+
+    def _put(self, handle: int, address: int, size: int) -> int:
+        file = self.files.get(handle)
+        if file is None or not file.writable() or size > _MOST:
+            return size
+        file.write(self.client.read(address, size) if size else b"")
+        return 0
+
+    def _get(self, handle: int, address: int, size: int) -> int:
+        file = self.files.get(handle)
+        if file is None or not file.readable() or size > _MOST:
+            return size
+        data = file.read(size)
+        self.client.write(address, data)
+        return size - len(data)
+
+    def _seek(self, handle: int, position: int) -> int:
+        file = self.files.get(handle)
+        if file is None:
+            return -1
+        file.seek(position)
+        return 0
+
+    def _length(self, handle: int) -> int:
+        file = self.files.get(handle)
+        if file is None:
+            return -1
+        here = file.tell()
+        size = file.seek(0, io.SEEK_END)
+        file.seek(here)
+        return size

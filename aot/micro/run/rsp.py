@@ -1,0 +1,299 @@
+"""A client of GDB's remote serial protocol: memory, registers, breakpoints, flash and monitor commands of any server.
+
+Packets are `$data#checksum`; see "GDB Remote Serial Protocol" in GDB's manual.  Servers differ in what they can do, so what is
+optional (X, acknowledgements, the size of packets, the memory map) is asked for or tried, with a plain way to fall back to.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from aot.errors import Problem, ToolchainError
+from aot.support.text import printable
+
+ANSWER_SECONDS = 20.0
+"""How long a server may take for an answer; erasing flash takes long, so those get more."""
+FLASH_SECONDS = 120.0
+LARGEST = 1 << 20
+"""Bytes that one packet may have, whatever the server sends."""
+LEAST_PACKET = 64
+_ESCAPED = b"$#}*"
+
+
+class NoAnswerError(Exception):
+    """Nothing came in time."""
+
+
+class ClosedError(ToolchainError):
+    """The server closed the connection, or broke it (E3041)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A piece of the memory map: `kind` is ram, rom or flash; `block` is what flash erases at once, in bytes."""
+
+    kind: str
+    start: int
+    size: int
+    block: int = 0
+
+
+def fault(message: str) -> ToolchainError:
+    return ToolchainError(Problem("E3041", f"the GDB server {message}"))
+
+
+class Client:
+    """One connection.  Methods raise ToolchainError E3041 for answers that make no sense, NoAnswerError where none comes."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self._stream = stream
+        self._buffer = bytearray()
+        self._acknowledge = True
+        self._binary = True
+        self.console = bytearray()
+        """What the server printed, as in answers to monitor commands."""
+        self.packet_size = 400
+        answer = self.ask(b"qSupported:hwbreak+;swbreak+;vContSupported+")
+        self.features = _features(answer)
+        size = self.features.get("PacketSize", "")
+        if re.fullmatch(r"[0-9a-fA-F]{1,8}", size):
+            self.packet_size = max(LEAST_PACKET, min(int(size, 16), LARGEST))
+        if self.features.get("QStartNoAckMode") == "+" and self.ask(b"QStartNoAckMode") == b"OK":
+            self._acknowledge = False
+
+    # ---- packets
+
+    def ask(self, packet: bytes, *, seconds: float = ANSWER_SECONDS) -> bytes:
+        """Send a packet and wait for its answer; empty where the server does not know it."""
+        self.send(packet)
+        return self.answer(seconds=seconds)
+
+    def must(self, packet: bytes, what: str, *, seconds: float = ANSWER_SECONDS) -> None:
+        """Ask, and raise E3041 unless the answer is OK."""
+        got = self.ask(packet, seconds=seconds)
+        if got != b"OK":
+            raise fault(f"refuses to {what}: {_shown(got)}")
+
+    def send(self, packet: bytes) -> None:
+        body = bytearray()
+        for byte in packet:
+            body += bytes((0x7D, byte ^ 0x20)) if byte in _ESCAPED else bytes((byte,))
+        self._write(b"$" + body + b"#%02x" % (sum(body) & 0xFF))
+
+    def answer(self, *, seconds: float) -> bytes:
+        """The next answer; console output on the way is kept in `console`."""
+        end = time.monotonic() + seconds
+        while True:
+            packet = self._packet(end)
+            if packet[:1] == b"O" and packet != b"OK":
+                self.console += _unhex(packet[1:])
+                continue
+            return packet
+
+    def interrupt(self) -> None:
+        """Ask the core to stop; a stop reply follows."""
+        self._write(b"\x03")
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._stream.settimeout(ANSWER_SECONDS)
+            self._stream.sendall(data)
+        except OSError as error:
+            raise ClosedError(*fault(f"closed the connection ({error.strerror or error})").problems) from None
+
+    def _packet(self, end: float) -> bytes:
+        while True:
+            start = self._buffer.find(b"$")
+            stop = self._buffer.find(b"#", start + 1) if start >= 0 else -1
+            if stop >= 0 and len(self._buffer) >= stop + 3:
+                body, check = bytes(self._buffer[start + 1 : stop]), bytes(self._buffer[stop + 1 : stop + 3])
+                del self._buffer[: stop + 3]
+                right = re.fullmatch(rb"[0-9a-fA-F]{2}", check) is not None and int(check, 16) == sum(body) & 0xFF
+                if self._acknowledge:
+                    self._write(b"+" if right else b"-")
+                if right or not self._acknowledge:
+                    return _expanded(body)
+                continue
+            if len(self._buffer) > LARGEST:
+                raise fault("sends what is no packet")
+            self._receive(end)
+
+    def _receive(self, end: float) -> None:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise NoAnswerError
+        try:
+            self._stream.settimeout(left)
+            data = self._stream.recv(1 << 16)
+        except TimeoutError:
+            raise NoAnswerError from None
+        except OSError as error:
+            raise ClosedError(*fault(f"broke the connection ({error.strerror or error})").problems) from None
+        if not data:
+            raise ClosedError(*fault("closed the connection").problems)
+        self._buffer += data
+
+    # ---- memory and registers
+
+    def read(self, address: int, size: int) -> bytes:
+        data = bytearray()
+        step = (self.packet_size - 8) // 2
+        while len(data) < size:
+            count = min(step, size - len(data))
+            got = self.ask(b"m%x,%x" % (address + len(data), count))
+            part = _unhex(got)
+            if not part or len(part) > count or _is_error(got):
+                raise fault(f"cannot read {count} bytes at 0x{address + len(data):08x}: {_shown(got)}")
+            data += part
+        return bytes(data)
+
+    def write(self, address: int, data: bytes) -> None:
+        done = 0
+        while done < len(data):
+            done += self._write_some(address + done, data[done:])
+
+    def _write_some(self, address: int, data: bytes) -> int:
+        room = self.packet_size - 32
+        if self._binary:
+            part = data[: fitting(data, room)]
+            got = self.ask(b"X%x,%x:" % (address, len(part)) + part)
+            if got:
+                if got != b"OK":
+                    raise fault(f"cannot write {len(part)} bytes at 0x{address:08x}: {_shown(got)}")
+                return len(part)
+            self._binary = False
+        part = data[: room // 2]
+        self.must(b"M%x,%x:" % (address, len(part)) + part.hex().encode(), f"write {len(part)} bytes at 0x{address:08x}")
+        return len(part)
+
+    def word(self, address: int) -> int:
+        return int(struct.unpack("<I", self.read(address, 4))[0])
+
+    def set_word(self, address: int, value: int) -> None:
+        self.write(address, struct.pack("<I", value & 0xFFFFFFFF))
+
+    def register(self, number: int) -> int:
+        got = _unhex(self.ask(b"p%x" % number))
+        if len(got) < 4:
+            raise fault(f"does not tell register {number}")
+        return int(struct.unpack("<I", got[:4])[0])
+
+    def set_register(self, number: int, value: int) -> None:
+        self.must(b"P%x=" % number + struct.pack("<I", value & 0xFFFFFFFF).hex().encode(), f"write register {number}")
+
+    # ---- what else there is
+
+    def breakpoint(self, address: int) -> bool:
+        """Set one at a Thumb instruction, in hardware where the server has that."""
+        return any(self.ask(b"Z%d,%x,2" % (kind, address)) == b"OK" for kind in (1, 0))
+
+    def monitor(self, command: str) -> None:
+        """A command of the server's own (E3041 with what it printed where it fails)."""
+        before = len(self.console)
+        got = self.ask(b"qRcmd," + command.encode().hex().encode(), seconds=FLASH_SECONDS)
+        if got not in (b"OK", b"") and not _is_error(got):
+            self.console += _unhex(got)
+            got = b"OK"
+        if got != b"OK":
+            said = printable(bytes(self.console[before:]).decode("utf-8", "replace").strip())
+            raise fault(f"refuses `monitor {printable(command)}`: {said or _shown(got)}")
+
+    def memory_map(self) -> list[Region]:
+        """The regions as the server knows them; none where it does not tell."""
+        if self.features.get("qXfer:memory-map:read") != "+":
+            return []
+        return parse_memory_map(self._object(b"memory-map"))
+
+    def describe(self) -> None:
+        """Ask for the registers' description: some servers tell registers only afterwards."""
+        if self.features.get("qXfer:features:read") == "+":
+            self._object(b"features", b"target.xml")
+
+    def _object(self, kind: bytes, name: bytes = b"") -> bytes:
+        data = bytearray()
+        while len(data) <= LARGEST:
+            got = self.ask(b"qXfer:%s:read:%s:%x,%x" % (kind, name, len(data), self.packet_size // 2))
+            if got[:1] not in (b"m", b"l"):
+                return b""
+            data += got[1:]
+            if got[:1] == b"l" or len(got) == 1:
+                break
+        return bytes(data)
+
+
+def parse_memory_map(text: bytes) -> list[Region]:
+    """The regions of a memory map's XML; none where it is malformed."""
+    if b"<!ENTITY" in text:
+        return []
+    try:
+        found = []
+        for memory in ElementTree.fromstring(text.decode("utf-8")).iter("memory"):
+            block = next((p.text for p in memory.iter("property") if p.get("name") == "blocksize"), None)
+            numbers = [int(n or "0", 0) for n in (memory.get("start"), memory.get("length"), block)]
+            found.append(Region(memory.get("type", "ram"), *numbers))
+        return found
+    except (ElementTree.ParseError, ValueError, TypeError):
+        return []
+
+
+def _features(answer: bytes) -> dict[str, str]:
+    found = {}
+    for part in answer.decode("ascii", "replace").split(";"):
+        name, equals, value = part.partition("=")
+        if equals:
+            found[name] = value
+        elif part:
+            found[part[:-1]] = part[-1]
+    return found
+
+
+def _expanded(body: bytes) -> bytes:
+    """Without escapes (} x) and run lengths (x * n)."""
+    out, i = bytearray(), 0
+    while i < len(body):
+        byte = body[i]
+        if byte == 0x7D and i + 1 < len(body):
+            out.append(body[i + 1] ^ 0x20)
+            i += 2
+        elif byte == 0x2A and out and i + 1 < len(body) and body[i + 1] >= 29:
+            out += bytes((out[-1],)) * (body[i + 1] - 29)
+            i += 2
+        else:
+            out.append(byte)
+            i += 1
+        if len(out) > LARGEST:
+            raise fault("sends a packet without end")
+    return bytes(out)
+
+
+def fitting(data: bytes, room: int) -> int:
+    """How many bytes of `data` fit into `room` when they are escaped; one at least."""
+    used = 0
+    for n, byte in enumerate(data):
+        used += 2 if byte in _ESCAPED else 1
+        if used > room:
+            return max(n, 1)
+    return len(data)
+
+
+def _unhex(text: bytes) -> bytes:
+    try:
+        return bytes.fromhex(text.decode("ascii"))
+    except ValueError:
+        return b""
+
+
+def _is_error(answer: bytes) -> bool:
+    return re.fullmatch(rb"E[0-9a-fA-F]{2}|E\..*", answer) is not None
+
+
+def _shown(answer: bytes) -> str:
+    return printable(answer.decode("utf-8", "replace")) if answer else "not supported"
