@@ -119,7 +119,10 @@ def _library_names(name: str) -> dict[str, str]:
 def _sources(artifact: Artifact) -> dict[str, str]:
     names = _library_names(artifact.name)
     files = {names[file]: text for file, text in artifact.files.items()}
-    files[f"codegen/host/include/tvmgen_{artifact.name}.h"] = render("tvmgen.h.j2", **model_values(artifact))
+    own_state = artifact.metadata["io"] == "user" and bool(artifact.metadata.get("stateful"))
+    files[f"codegen/host/include/tvmgen_{artifact.name}.h"] = render(
+        "tvmgen.h.j2", **model_values(artifact), state_field=own_state
+    )
     return files
 
 

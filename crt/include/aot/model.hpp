@@ -104,6 +104,8 @@ constexpr span<T> slot(T *data, std::size_t bytes) noexcept {
 #define AOT_OUTPUT(name, NAME, i) ::aot::detail::slot(name##_output_##i(), NAME##_OUTPUT_##i##_SIZE)
 #define AOT_INPUT_QUANTIZATION(NAME, i) ::aot::quantization{NAME##_INPUT_##i##_SCALE, NAME##_INPUT_##i##_ZERO_POINT}
 #define AOT_OUTPUT_QUANTIZATION(NAME, i) ::aot::quantization{NAME##_OUTPUT_##i##_SCALE, NAME##_OUTPUT_##i##_ZERO_POINT}
+// The next run of a model with state begins anew.
+#define AOT_RESET(name) name##_reset()
 // Runs the model on the slots of its workspace: AOT_OK or a negative aot_status.
 #define AOT_RUN(name)                                \
   ([]() noexcept {                                   \
