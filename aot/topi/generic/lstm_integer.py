@@ -58,17 +58,22 @@ class Step:
 class LstmKernel:
     """The kernel under construction."""
 
-    def __init__(self, group: Group, name: str) -> None:
+    kind = "generic.lstm"
+
+    def __init__(self, group: Group, name: str, *, packed: bool = False) -> None:
+        """`packed`: a derived class has its own form of both matrices and their biases."""
         self.b = IRBuilder(name)
         self.attrs: LstmAttrs = group.anchor.attrs
         self.ctx = TeContext(self.b)
         buffers = {id(v): self.b.input("data", (v.type.size,), v.type.dtype) for v in group.params}
         args = group.anchor.args
-        for arg in args:
+        for arg in args[7:] if packed else args:
             if isinstance(arg, Constant) and id(arg) not in buffers:
                 buffers[id(arg)] = self.b.const("weight", (arg.type.size,), arg.type.dtype)
                 self.ctx.constants[buffers[id(arg)].name] = arg.data.reshape(-1)
-        self.data, self.first_output, self.first_cell, *self.weights = (buffers[id(a)] for a in args)
+        self.data, self.first_output, self.first_cell = (buffers[id(a)] for a in args[:3])
+        self.matrices = [] if packed else [buffers[id(a)] for a in args[3:7]]
+        self.others = [buffers[id(a)] for a in args[7:]]
         assert isinstance(group.anchor.type, TupleType)
         types = group.anchor.type.fields
         self.out, self.output, self.cell = (self.b.output("out", (prod(t.shape),), t.dtype) for t in types)
@@ -85,8 +90,13 @@ class LstmKernel:
             with b.for_("i", target.size) as i:
                 b.store(target, i, source[i])
         self._loop("batch", s.outer, lambda batch: self._loop("t", s.steps, lambda t: self._step(batch, t)))
-        attrs = FuncAttrs(kernel="generic.lstm", span=self.span, macs=self.macs())
-        return Lowered(b.finish(attrs), dict(self.ctx.constants))
+        attrs = FuncAttrs(kernel=self.kind, span=self.span, macs=self.macs())
+        return Lowered(b.finish(attrs), dict(self.ctx.constants), instructions=self.instructions())
+
+    def instructions(self) -> int:
+        """Of one call, about (from counts under QEMU)."""
+        s = self.sizes
+        return 5 * self.macs() + 700 * s.steps * s.rows * s.outer * s.cells
 
     def macs(self) -> int:
         s, attrs = self.sizes, self.attrs
@@ -123,15 +133,18 @@ class LstmKernel:
 
     def _sum(self, gate: int, n: Expr, row: Expr, step: Step) -> None:
         b, s, attrs = self.b, self.sizes, self.attrs
-        weight, recurrent, bias, recurrent_bias = self.weights[:4]
+        weight, recurrent, bias, recurrent_bias = self.matrices
         index = b.let("index", n + gate * s.cells)
         value = self._dot(bias[index], (weight, index * s.depth), (self.data, step.data + row * s.depth), s.depth)
-        first = b.let("first", _saturated(self._scaled(value, attrs.input_scales[gate])))
+        first = b.let("first", saturated(self.scaled(value, attrs.input_scales[gate])))
         last = (self.output, step.output + row * s.outputs)
         value = self._dot(recurrent_bias[index], (recurrent, index * s.outputs), last, s.outputs)
-        share = self._scaled(value, attrs.recurrent_scales[gate])
-        total = first + (_saturated(share) if attrs.is_tflm else share)
-        b.store(self.gates, self.gate(gate, row * s.cells + n), _saturated(total))
+        self.add(gate, row * s.cells + n, first, self.scaled(value, attrs.recurrent_scales[gate]))
+
+    def add(self, gate: int, i: Expr, first: Expr, share: Expr) -> None:
+        """Store a gate's value before its function, which both products have a share in."""
+        total = first + (saturated(share) if self.attrs.is_tflm else share)
+        self.b.store(self.gates, self.gate(gate, i), saturated(total))
 
     def gate(self, gate: int, i: Expr) -> Expr:
         """Where value i of a gate is."""
@@ -146,7 +159,8 @@ class LstmKernel:
             b.store(acc, 0, acc[0] + cast(bias.dtype, product))
         return acc[0]
 
-    def _scaled(self, value: Expr, scale: Scale) -> Expr:
+    def scaled(self, value: Expr, scale: Scale) -> Expr:
+        """A sum of products in a gate's scale."""
         value = self.b.let("value", value)
         if value.dtype == "int64":
             return tir_multiply_wide(self.b, value, *scale, reduced=True)
@@ -165,13 +179,13 @@ class LstmKernel:
         number = peephole_of(self.attrs, gate)
         with b.for_("n", s.outputs) as n:
             i = b.let("i", row * s.outputs + n)
-            share = cast("int32", self.weights[4][n + number * s.cells]) * cast("int32", self.cell[step.cell + i])
-            scaled = self._scaled(share, self.attrs.peephole_scales[number])
-            b.store(self.gates, self.gate(gate, i), _saturated(cast("int32", self.gates[self.gate(gate, i)]) + scaled))
+            share = cast("int32", self.others[0][n + number * s.cells]) * cast("int32", self.cell[step.cell + i])
+            scaled = self.scaled(share, self.attrs.peephole_scales[number])
+            b.store(self.gates, self.gate(gate, i), saturated(cast("int32", self.gates[self.gate(gate, i)]) + scaled))
 
     def _normalize(self, gate: int, row: Expr) -> None:
         b, cells = self.b, self.sizes.cells
-        weight, bias = self.weights[5:7] if self.attrs.peephole_scales else self.weights[4:6]
+        weight, bias = self.others[1:3] if self.attrs.peephole_scales else self.others[:2]
         multiplier, shift, least = self.attrs.norm[gate]
         base = b.let("base", self.gate(gate, row * cells))
         total, squares = b.local("total", (1,), "int32", init=0), b.local("squares", (1,), "int64", init=0)
@@ -190,7 +204,7 @@ class LstmKernel:
             value = b.let("value", cast("int64", scaled) * cast("int64", weight[index]) + cast("int64", bias[index]))
             half = select(value > 0, imm(512, "int64"), imm(-512, "int64"))
             narrow = b.let("narrow", cast("int32", (value + half) / 1024))
-            b.store(self.gates, base + n, _saturated(tir_multiply_by_quantized_multiplier(b, narrow, multiplier, shift + 12)))
+            b.store(self.gates, base + n, saturated(tir_multiply_by_quantized_multiplier(b, narrow, multiplier, shift + 12)))
 
     # ---- functions, cells, outputs
 
@@ -217,7 +231,7 @@ class LstmKernel:
         forget, update = self._gate(cell_gate - 1, i), self._gate(cell_gate, i)
         entry = self._gate(0, i) if attrs.gates == 4 else imm(32767) - forget
         kept = b.let("kept", self._product(forget, cast("int32", self.cell[place]), attrs.forget_scale))
-        value = _saturated(kept + self._product(entry, update, attrs.update_scale))
+        value = saturated(kept + self._product(entry, update, attrs.update_scale))
         b.store(self.cell, place, clamp(value, -attrs.cell_clip, attrs.cell_clip) if attrs.cell_clip else value)
 
     def _hidden(self, i: Expr, step: Step, dtype: str) -> Expr:
@@ -242,18 +256,19 @@ class LstmKernel:
         hidden = b.scratch("hidden", (s.rows * s.cells,), "int8", align=1)
         with b.for_("i", s.rows * s.cells) as i:
             b.store(hidden, i, self._hidden(i, step, "int8"))
-        matrix, bias = self.weights[-2:]
+        matrix, bias = self.others[-2:]
         low, high = int_range(self.out.dtype)
         with b.for_("row", s.rows) as row, b.for_("o", s.outputs) as o:
             value = self._dot(bias[o], (matrix, o * s.cells), (hidden, row * s.cells), s.cells)
-            value = clamp(self._scaled(value, attrs.projection_scale) + attrs.output_zp, low, high)
+            value = clamp(self.scaled(value, attrs.projection_scale) + attrs.output_zp, low, high)
             clip = attrs.projection_clip
             value = b.let("value", clamp(value, -clip, clip) if clip else value)
             b.store(self.output, step.output + (row * s.outputs + o), value)
             b.store(self.out, step.result + (row * s.outputs + o), value)
 
 
-def _saturated(x: Expr) -> Expr:
+def saturated(x: Expr) -> Expr:
+    """Clamped to int16."""
     return clamp(x, -32768, 32767)
 
 
