@@ -108,6 +108,7 @@ def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Opt
         feed_rows=given.feed_rows,
         byoc=tuple(given.byoc or ()),
         byoc_path=given.byoc_path,
+        max_iterations=given.max_iterations,
     )
 
 

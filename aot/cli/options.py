@@ -61,6 +61,12 @@ Byoc = Annotated[
 ByocPath = Annotated[
     Path | None, typer.Option("--byoc-path", metavar="DIR", help="The folder of its library, which holds Include and Source.")
 ]
+MaxIterations = Annotated[
+    int,
+    typer.Option(
+        "--max-iterations", metavar="N", min=0, max=(1 << 32) - 1, help="Give up a WHILE that has not ended then; 0: never."
+    ),
+]
 Plugins = Annotated[
     list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="Run a plug-in first (docs/plugins.md); may be repeated.")
 ]
@@ -121,6 +127,7 @@ class CompileOptions:
     byoc: Byoc = None
     byoc_path: ByocPath = None
     no_cache: NoCache = False
+    max_iterations: MaxIterations = 1_000_000
 
 
 def load_plugins(files: Sequence[Path] = ()) -> None:

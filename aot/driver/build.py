@@ -16,7 +16,6 @@ from aot.driver.byoc import library_files, with_partitions
 from aot.driver.options import OPTS, Options
 from aot.driver.plugins import load_installed
 from aot.driver.reading import NamedBytes, read_named
-from aot.errors import Problem, UnsupportedError
 from aot.executor.artifact import Artifact
 from aot.executor.codegen.emit import LoweredOutput, emit
 from aot.executor.codegen.metadata import BuildInfo
@@ -35,13 +34,16 @@ from aot.frontend.specialize import specialize
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
-from aot.relay.expr import Function, all_functions
+from aot.relay.expr import Function
 from aot.relay.transform import pipeline as relay_pipeline
 from aot.support.names import model_identifier
 from aot.support.text import printable
 from aot.target.target import Target, find_target
 from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
+
+_TOLD_ELSEWHERE = frozenset({"byoc_path", "max_iterations"})
+"""Options that the metadata do not list: a path of this machine, and what stands beside the loops that it holds for."""
 
 
 def build(
@@ -81,8 +83,6 @@ def compile_model(
         module = relay_pipeline(context.opt_level)(module)
     main = module["main"]
     assert isinstance(main, Function)
-    if len(all_functions(main)) > 1:
-        raise UnsupportedError(Problem("E1201", "branches and loops are not compiled yet", name))
     bounds = memory_bounds(main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
     info = BuildInfo(
         model_sha256=hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else "",
@@ -91,14 +91,14 @@ def compile_model(
         opt=options.opt,
         macs_nominal=nominal_macs(data) if isinstance(data, bytes) else None,
         bounds=bounds,
-        options=_plain({k: v for k, v in asdict(options).items() if k != "byoc_path" and (k != "byoc" or v)}),
+        options=_plain({k: v for k, v in asdict(options).items() if k not in _TOLD_ELSEWHERE and (k != "byoc" or v)}),
         input_values=values,
     )
     fused = fused_module(main, cpu, name=name, options=options)
     plans = plans_of(fused, bound=bounds.liveness)
     budget, opt = options.ram_budget, options.opt
     planned = shown(fused, plans.usual(opt) if budget is None else plans.within(budget, opt))
-    made = emit(lower_main(planned), info=info)
+    made = emit(lower_main(replace(planned, max_iterations=options.max_iterations)), info=info)
     files = library_files(options.byoc_path) if options.byoc else {}
     return replace(made, artifact=replace(made.artifact, files={**made.artifact.files, **files})) if files else made
 

@@ -24,7 +24,8 @@ class Options:
     the shapes of its inputs.  With `share_workspace` the model uses the workspace that several models share
     (aot.executor.codegen.shared_workspace); `pooling` spreads it over several memories.  With `feed_rows` the input is not in the
     workspace but comes row by row.  `byoc` names external code generators, `cmsis-nn` or, of its patterns some,
-    `cmsis-nn=conv2d,add`; `byoc_path` is the folder of their library.
+    `cmsis-nn=conv2d,add`; `byoc_path` is the folder of their library.  `max_iterations` is the watchdog of loops that need not
+    end: after so many the run gives up (0: never).
     """
 
     oracle: str = "litert"
@@ -39,6 +40,7 @@ class Options:
     feed_rows: bool = False
     byoc: tuple[str, ...] = ()
     byoc_path: Path | None = None
+    max_iterations: int = 1_000_000
 
     def __post_init__(self) -> None:
         choices = (
@@ -69,6 +71,12 @@ class Options:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
                 raise UsageError(Problem("E5009", f"{name} is a number of bytes or None, not {value!r}"))
+        if (
+            not isinstance(self.max_iterations, int)
+            or isinstance(self.max_iterations, bool)
+            or not 0 <= self.max_iterations < 1 << 32
+        ):
+            raise UsageError(Problem("E5009", f"max_iterations is a number from 0 to 2^32 - 1, not {self.max_iterations!r}"))
         kinds = (("choice", Choice), ("pooling", Pooling), ("share_workspace", bool), ("feed_rows", bool), ("byoc", tuple))
         for name, kind in kinds:
             value = getattr(self, name)

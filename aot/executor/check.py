@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from aot.errors import InternalError, Problem
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
+from aot.memory.control import Nested, nested
 
 
 def check_lowered(lowered: LoweredModule) -> None:
@@ -22,24 +23,51 @@ def lowered_faults(lowered: LoweredModule) -> Iterator[str]:
         root = lowered.root(state.old)
         if root is not state.old:
             filled[root] = filled.get(root, 0) + state.old.type.nbytes
+    yield from _order_faults(lowered, nested(lowered.controls, len(lowered.calls)), known, filled)
     for i, call in enumerate(lowered.calls):
-        where = f"layer {i} ({call.func})"
-        for tensor in call.inputs:
-            if not _is_known(lowered, tensor, known):
-                yield f"{where} reads {tensor.name} before it is written"
-        for tensor in call.outputs:
-            root = lowered.root(tensor)
-            if tensor in known or root in known:
-                yield f"{where} writes {tensor.name} again"
-            known.add(tensor)
-            if root is not tensor:
-                filled[root] = filled.get(root, 0) + tensor.type.nbytes
-                if filled[root] == root.type.nbytes:
-                    known.add(root)
-        yield from (f"{where}: {fault}" for fault in _call_faults(lowered, call))
+        yield from (f"layer {i} ({call.func}): {fault}" for fault in _call_faults(lowered, call))
     for tensor in (*lowered.outputs, *(s.new for s in lowered.states)):
         if lowered.root(tensor) not in known:
             yield f"output {tensor.name} is never written"
+
+
+def _order_faults(
+    lowered: LoweredModule, items: Sequence[int | Nested], known: set[TensorRef], filled: dict[TensorRef, int]
+) -> Iterator[str]:  # fmt: skip
+    """Reads before writes, and second writes; `known` becomes what has its value afterwards, whichever way was taken."""
+    for item in items:
+        if isinstance(item, int):
+            yield from _call_order_faults(lowered, item, known, filled)
+            continue
+        is_loop = item.control.kind == "while"
+        other = set(known)
+        yield from _order_faults(lowered, item.first, known, filled)
+        condition = lowered.conditions[item.index]
+        if not _is_known(lowered, condition, known if is_loop else other):
+            yield f"the condition {condition.name} is read before it is written"
+        other = set(known) if is_loop else other
+        yield from _order_faults(lowered, item.second, other, filled)
+        if not is_loop:
+            known &= other
+
+
+def _call_order_faults(
+    lowered: LoweredModule, i: int, known: set[TensorRef], filled: dict[TensorRef, int]
+) -> Iterator[str]:  # fmt: skip
+    call = lowered.calls[i]
+    where = f"layer {i} ({call.func})"
+    for tensor in call.inputs:
+        if not _is_known(lowered, tensor, known):
+            yield f"{where} reads {tensor.name} before it is written"
+    for tensor in call.outputs:
+        root = lowered.root(tensor)
+        if (tensor in known or root in known) and root not in lowered.variables:
+            yield f"{where} writes {tensor.name} again"
+        known.add(tensor)
+        if root is not tensor:
+            filled[root] = filled.get(root, 0) + tensor.type.nbytes
+            if filled[root] == root.type.nbytes or (root in lowered.variables and lowered.is_whole(tensor)):
+                known.add(root)
 
 
 def _is_known(lowered: LoweredModule, tensor: TensorRef, known: set[TensorRef]) -> bool:

@@ -11,14 +11,15 @@ from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
+from aot.memory.control import Control, Nested, nested
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builtin import COPY
-from aot.tir.expr import Imm
+from aot.tir.expr import Expr, Imm, Load
 from aot.tir.function import PrimFunc
-from aot.tir.stmt import CallPrim, Region, Stmt
+from aot.tir.stmt import CallPrim, If, Region, Stmt, While
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,6 +85,10 @@ class LoweredModule(IRModule):
     Layers may write such views, which then fill the tensor that they are parts of.  `values` holds the tensors whose values are
     known and which a layer reads or the model returns as they are.  `target`, `config` and `planning` say what for, and how the
     rest is done.
+
+    `controls` are branches and loops over the calls, `conditions` the tensor of one bool that decides each.  `variables` are the
+    tensors that are written more than once: loop variables, and results of branches.  A loop whose iterations are not known is
+    given up after `max_iterations` (0: never).
     """
 
     inputs: tuple[TensorRef, ...] = ()
@@ -93,6 +98,10 @@ class LoweredModule(IRModule):
     values: Mapping[TensorRef, Array] = field(default_factory=dict)
     offsets: Mapping[TensorRef, int] = field(default_factory=dict)
     states: tuple[State, ...] = ()
+    controls: tuple[Control, ...] = ()
+    conditions: tuple[TensorRef, ...] = ()
+    variables: frozenset[TensorRef] = frozenset()
+    max_iterations: int = 0
     target: Target | None = None
     config: SelectionConfig = field(default_factory=SelectionConfig)
     planning: PlanConfig = field(default_factory=PlanConfig)
@@ -130,7 +139,19 @@ class LoweredModule(IRModule):
     @property
     def estimate(self) -> int:
         """Instructions of one run, as far as the kernels state them."""
-        return sum(call.estimate for call in self.calls)
+        return self._instructions(nested(self.controls, len(self.calls)))
+
+    def _instructions(self, items: Sequence[int | Nested]) -> int:
+        """Loops as often as they run, where that is known; of a branch the part that takes more."""
+        total = 0
+        for item in items:
+            if isinstance(item, int):
+                total += self.calls[item].estimate
+                continue
+            first, second = self._instructions(item.first), self._instructions(item.second)
+            trips = 1 if item.control.trips is None else item.control.trips
+            total += max(first, second) if item.control.kind == "if" else first * (trips + 1) + second * trips
+        return total
 
     def root(self, tensor: TensorRef) -> TensorRef:
         """The tensor that owns the bytes."""
@@ -191,6 +212,7 @@ def main_of(lowered: LoweredModule) -> tuple[PrimFunc, dict[str, Array]]:
     parts = [(s.old, b) for s, b in zip(lowered.states, state, strict=True) if lowered.root(s.old) is not s.old]
     body: list[Stmt] = [_copy(_start(b), region(t, "uint8"), b.nbytes) for t, b in parts]
     params: list[Buffer] = []
+    calls: list[CallPrim] = []
     for i, call in enumerate(lowered.calls):
         func = lowered.kernel(call)
         tensors = zip((*call.inputs, *call.outputs), (*func.inputs, *func.outputs), strict=True)
@@ -201,7 +223,9 @@ def main_of(lowered: LoweredModule) -> tuple[PrimFunc, dict[str, Array]]:
             operands.append(Region(params[-1], Imm(0), b.dtype))
         operands += [Region(own(f"{call.func}_{b.name}", b.shape, b.dtype), Imm(0), b.dtype) for b in func.scratch]
         scalars = zip(call.scalars, lowered.prim_func(call.emitted).scalars, strict=True)
-        body.append(CallPrim(call.emitted, (*operands, *(Imm(v, var.dtype) for v, var in scalars)), i))
+        calls.append(CallPrim(call.emitted, (*operands, *(Imm(v, var.dtype) for v, var in scalars)), i))
+    decided = [region(c, "bool") for c in lowered.conditions]
+    body += structured(lowered, calls, [Load(r.buffer, (r.index,), "bool") for r in decided])
     for tensor, out in zip(lowered.outputs, outputs, strict=True):
         body.append(_copy(region(tensor, "uint8"), _start(out), out.nbytes))
     kept = [own(f"new_{b.name}", b.shape, b.dtype) for b in state]  # all new values before any of the old ones goes
@@ -212,6 +236,21 @@ def main_of(lowered: LoweredModule) -> tuple[PrimFunc, dict[str, Array]]:
         f"{lowered.name}_run", tuple(inputs.values()), tuple(outputs), tuple(body), consts, tuple(scratch), state=tuple(state)
     )  # fmt: skip
     return main, constants
+
+
+def structured(lowered: LoweredModule, calls: Sequence[CallPrim], conditions: Sequence[Expr]) -> list[Stmt]:
+    """The calls of a module, by number, as statements with its branches and loops around them."""
+
+    def body(items: Sequence[int | Nested]) -> tuple[Stmt, ...]:
+        return tuple(calls[item] if isinstance(item, int) else control(item) for item in items)
+
+    def control(item: Nested) -> Stmt:
+        condition, first, second = conditions[item.index], body(item.first), body(item.second)
+        if item.control.kind == "if":
+            return If(condition, first, second)
+        return While(first, condition, second, lowered.max_iterations if item.control.trips is None else 0)
+
+    return list(body(nested(lowered.controls, len(calls))))
 
 
 def _start(buffer: Buffer) -> Region:

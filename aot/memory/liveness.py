@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from aot.memory.control import Control, spread_over_loops
 from aot.memory.plan import BufferInfo, Conflict, Kind, overlap_in_time
 
 
@@ -37,7 +38,8 @@ class StorageTrace:
 
     `inputs` hold values before the first step, `outputs` must hold theirs after the last one.  `views` maps another name to the
     storage whose bytes it stands for (possibly by way of other views).  `copies` happen after the last step, in order:
-    (from, to), where an empty `from` means memory outside of the plan.
+    (from, to), where an empty `from` means memory outside of the plan.  `controls` are branches and loops over the steps, and
+    `conditions` the storage of each one's condition ("": outside of the plan).
     """
 
     storages: tuple[Storage, ...]
@@ -46,6 +48,8 @@ class StorageTrace:
     outputs: tuple[str, ...] = ()
     views: Mapping[str, str] = field(default_factory=dict)
     copies: tuple[tuple[str, str], ...] = ()
+    controls: tuple[Control, ...] = ()
+    conditions: tuple[str, ...] = ()
 
 
 def liveness(program: StorageTrace) -> tuple[BufferInfo, ...]:
@@ -63,17 +67,20 @@ def liveness(program: StorageTrace) -> tuple[BufferInfo, ...]:
     for i, step in enumerate(program.steps):
         for name in step.reads + step.writes:
             touch(name, i)
+    for c, name in zip(program.controls, program.conditions, strict=True):
+        if name:
+            touch(name, c.first if c.kind == "if" else min(c.middle, c.last - 1))  # decided before that step, and after another
+            if c.kind == "while" and not any(name in program.steps[i].writes for i in range(c.first, c.middle)):
+                touch(name, c.first)  # computed before, and read again after each iteration
+                touch(name, c.last - 1)
     for source, target in program.copies:
         if source:
             touch(source, end)
         touch(target, end)
     for name in program.outputs:
         touch(name, end)
-    return tuple(
-        BufferInfo(s.name, s.size, s.align, min(touched[s.name]), max(touched[s.name]), s.kind)
-        for s in program.storages
-        if s.name in touched
-    )
+    spans = {name: spread_over_loops(set(steps), program.controls) for name, steps in touched.items()}
+    return tuple(BufferInfo(s.name, s.size, s.align, *spans[s.name], s.kind) for s in program.storages if s.name in spans)
 
 
 def program_conflicts(program: StorageTrace, buffers: Sequence[BufferInfo]) -> tuple[Conflict, ...]:

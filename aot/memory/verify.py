@@ -1,31 +1,31 @@
 """An independent check of a memory plan: the program is replayed on tagged bytes.
 
-It shares no code with liveness or planner.  Every storage that a step writes leaves its tag on the bytes of its interval; a read
-must find the tag of that storage's own last write on each byte.  So an overlap matters exactly if it destroys something that is
-still read.  While a step runs, it may destroy what it reads where it says so (`Step.distances`) and the plan keeps the distance.
+It shares no code with liveness or planner.  Every storage that a step writes leaves its name on the bytes of its interval; a read
+must find that name on each byte.  Both ways of a branch are replayed, and a loop until nothing new is found.  So an overlap
+matters exactly if it destroys something that is still read.  While a step runs, it may destroy what it reads where it says so
+(`Step.distances`) and the plan keeps the distance.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from aot.errors import InternalError, Problem
+from aot.memory.control import Nested, nested
 from aot.memory.liveness import Step, StorageTrace
 from aot.memory.plan import MemoryPlan
 
-Tag = tuple[str, int]
-
 
 class TaggedMemory:
-    """Bytes with one tag each, held as maximal runs: `starts[i]` begins the run that has `tags[i]`."""
+    """Bytes with the name of what they hold, as maximal runs: `starts[i]` begins the run that has `tags[i]`; None: nothing."""
 
-    def __init__(self, size: int) -> None:
-        self.starts = [0]
-        self.tags: list[Tag | None] = [None]
+    def __init__(self, size: int, starts: Sequence[int] = (0,), tags: Sequence[str | None] = (None,)) -> None:
+        self.starts = list(starts)
+        self.tags = list(tags)
         self.size = size
 
-    def write(self, start: int, stop: int, tag: Tag) -> None:
+    def write(self, start: int, stop: int, tag: str) -> None:
         if start >= stop:
             return
         after = self.tags[bisect_right(self.starts, stop) - 1]
@@ -35,12 +35,26 @@ class TaggedMemory:
             new_starts.append(stop)
             self.starts[low:high], self.tags[low:high] = new_starts, [*new_tags, after]
         else:
-            self.starts[low:high], self.tags[low:high] = new_starts, list[Tag | None](new_tags)
+            self.starts[low:high], self.tags[low:high] = new_starts, list[str | None](new_tags)
 
-    def read(self, start: int, stop: int) -> Iterator[Tag | None]:
+    def read(self, start: int, stop: int) -> Iterator[str | None]:
         """The tags of the runs that the interval touches."""
         if start < stop:
             yield from self.tags[bisect_right(self.starts, start) - 1 : bisect_left(self.starts, stop)]
+
+    def merged(self, other: TaggedMemory) -> TaggedMemory:
+        """What is certain where either of two histories may have happened: the bytes on which they agree."""
+        starts = sorted({*self.starts, *other.starts})
+        pairs = ((self.tags[bisect_right(self.starts, s) - 1], other.tags[bisect_right(other.starts, s) - 1]) for s in starts)
+        return TaggedMemory(self.size, starts, [a if a == b else None for a, b in pairs])
+
+    def same(self, other: TaggedMemory) -> bool:
+        """Whether both hold the same on every byte."""
+        return all(a == b for a, b in zip(self._bytes(other), other._bytes(self), strict=True))
+
+    def _bytes(self, other: TaggedMemory) -> list[str | None]:
+        starts = sorted({*self.starts, *other.starts})
+        return [self.tags[bisect_right(self.starts, s) - 1] for s in starts]
 
 
 def verify_plan(program: StorageTrace, plan: MemoryPlan) -> None:
@@ -53,6 +67,7 @@ def verify_plan(program: StorageTrace, plan: MemoryPlan) -> None:
 def _static_faults(program: StorageTrace, plan: MemoryPlan) -> Iterator[str]:
     used = set(program.inputs) | set(program.outputs)
     used |= {n for s in program.steps for n in s.reads + s.writes} | {n for pair in program.copies for n in pair if n}
+    used |= {name for name in program.conditions if name}
     used |= {program.views[n] for n in used & set(program.views)}
     for s in program.storages:
         if s.name not in plan.offset:
@@ -69,36 +84,77 @@ def _static_faults(program: StorageTrace, plan: MemoryPlan) -> Iterator[str]:
 def _replay_faults(program: StorageTrace, plan: MemoryPlan) -> Iterator[str]:
     replay = _Replay(program, plan)
     for name in program.inputs:
-        replay.write(name, -1)
+        replay.write(name)
     for name in program.inputs:
         yield from replay.faults(name, "entry")
-    scratch = {s.name for s in program.storages if s.kind == "scratch"}
-    for i, step in enumerate(program.steps):
-        for name in step.reads:
-            yield from replay.faults(name, f"step {i}")
-        # results last: where they may lie over scratch memory, it is they that must survive
-        for name in sorted(step.writes, key=lambda n: n not in scratch):
-            replay.write(name, i)
-        # what the step reads must survive all of its writes, as a kernel reads while it writes; and so must what it wrote
-        for name in (*step.reads, *step.writes):
-            yield from replay.faults(name, f"step {i}", spared=replay.may_destroy(name, step))
+    yield from dict.fromkeys(replay.items(nested(program.controls, len(program.steps))))
     for source, target in program.copies:
         if source:
             yield from replay.faults(source, "the end")
-        replay.write(target, len(program.steps))
+        replay.write(target)
     for name in program.outputs:
         yield from replay.faults(name, "the caller")
 
 
 class _Replay:
-    """The workspace while the program runs."""
+    """The workspace while the program runs; after a branch, and at the head of a loop, what is certain on every way there."""
 
     def __init__(self, program: StorageTrace, plan: MemoryPlan) -> None:
+        self.program = program
         self.views = program.views
         self.offset = plan.offset
         self.memory = TaggedMemory(max(plan.size, 1))
         self.size = {s.name: s.size for s in program.storages}
-        self.version: dict[str, int] = {}
+        self.scratch = {s.name for s in program.storages if s.kind == "scratch"}
+        self.written: frozenset[str] = frozenset()
+
+    def items(self, items: Sequence[int | Nested]) -> Iterator[str]:
+        for item in items:
+            if isinstance(item, int):
+                yield from self.step(item)
+            elif item.control.kind == "if":
+                yield from self.branch(item)
+            else:
+                yield from self.loop(item)
+
+    def branch(self, item: Nested) -> Iterator[str]:
+        yield from self.condition(item)
+        before = self.memory, self.written
+        self.memory = self.memory.merged(self.memory)
+        yield from self.items(item.first)
+        taken = self.memory, self.written
+        self.memory, self.written = before
+        yield from self.items(item.second)
+        self.memory, self.written = self.memory.merged(taken[0]), self.written & taken[1]
+
+    def loop(self, item: Nested) -> Iterator[str]:
+        while True:
+            head = self.memory.merged(self.memory), self.written
+            yield from self.items(item.first)
+            yield from self.condition(item)
+            end = self.memory.merged(self.memory), self.written
+            yield from self.items(item.second)
+            again = self.memory.merged(head[0]), self.written & head[1]
+            if again[0].same(head[0]) and again[1] == head[1]:
+                self.memory, self.written = end
+                return
+            self.memory, self.written = again
+
+    def condition(self, item: Nested) -> Iterator[str]:
+        name = self.program.conditions[item.index]
+        if name:
+            yield from self.faults(name, f"the condition of the {item.control.kind} at step {item.control.first}")
+
+    def step(self, i: int) -> Iterator[str]:
+        step = self.program.steps[i]
+        for name in step.reads:
+            yield from self.faults(name, f"step {i}")
+        # results last: where they may lie over scratch memory, it is they that must survive
+        for name in sorted(step.writes, key=lambda n: n not in self.scratch):
+            self.write(name)
+        # what the step reads must survive all of its writes, as a kernel reads while it writes; and so must what it wrote
+        for name in (*step.reads, *step.writes):
+            yield from self.faults(name, f"step {i}", spared=self.may_destroy(name, step))
 
     def place(self, name: str) -> tuple[str, int, int]:
         """Storage, first byte and end of a name."""
@@ -107,19 +163,18 @@ class _Replay:
             name, seen = self.views[name], seen + 1
         return name, self.offset[name], self.offset[name] + self.size[name]
 
-    def write(self, name: str, when: int) -> None:
+    def write(self, name: str) -> None:
         root, start, stop = self.place(name)
-        self.version[root] = when
-        self.memory.write(start, stop, (root, when))
+        self.written |= {root}
+        self.memory.write(start, stop, root)
 
     def faults(self, name: str, where: str, *, spared: frozenset[str] = frozenset()) -> Iterator[str]:
         """Whether the bytes of `name` are those of its last write; what a storage of `spared` overwrote counts as right."""
         root, start, stop = self.place(name)
-        if root not in self.version:
+        if root not in self.written:
             yield f"{where} reads {name}, which nothing has written"
             return
-        foreign = {t for t in self.memory.read(start, stop) if t != (root, self.version[root])}
-        names = {t[0] if t else "nothing" for t in foreign} - spared
+        names = {t or "nothing" for t in self.memory.read(start, stop) if t != root} - spared
         if names:
             yield f"{where} reads {name}, but part of it was overwritten by {', '.join(sorted(names))}"
 

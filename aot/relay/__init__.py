@@ -6,9 +6,11 @@ pattern (aot.relay.dataflow_pattern).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from aot.ir.dialect import Dialect, register_dialect
+from aot.ir.op import Array
 from aot.relay import analysis
 from aot.relay.analysis.variables import free_vars
 from aot.relay.construct import Constructor, Namespace, constructor
@@ -32,7 +34,7 @@ from aot.relay.expr import (
     var,
 )
 from aot.relay.functor import ExprMutator, ExprVisitor
-from aot.relay.interpreter import evaluate
+from aot.relay.interpreter import EndlessLoopError, evaluate
 from aot.relay.parser import parse_module, print_module
 from aot.relay.printer import print_func
 from aot.relay.verify import verify
@@ -88,6 +90,17 @@ def _from_expr(expr: Any) -> Function | None:
     return Function(tuple(free_vars(expr)), expr) if isinstance(expr, Expr) else None
 
 
+def _evaluate_drawn(func: Function, inputs: Sequence[Array]) -> list[Array]:
+    """For operands that were drawn, with which a loop may never end: no results then."""
+    try:
+        return evaluate(func, inputs, limit=MOST_DRAWN_ITERATIONS)
+    except EndlessLoopError:
+        return []
+
+
+MOST_DRAWN_ITERATIONS = 64
+"""Iterations of a loop on drawn operands."""
+
 register_dialect(
     Dialect(
         "relay",
@@ -95,7 +108,7 @@ register_dialect(
         to_text=lambda func, name: print_func(func, name),
         verify=verify,
         input_types=lambda func: [p.type for p in func.params],
-        evaluate=evaluate,
+        evaluate=_evaluate_drawn,
         from_expr=_from_expr,
         to_full_text=print_module,
         from_text=parse_module,

@@ -23,13 +23,18 @@ MOST_ITERATIONS = 1_000_000
 Observer = Callable[[Expr, Value], None]
 
 
-def evaluate(func: Function, inputs: Sequence[Array]) -> list[Array]:
+class EndlessLoopError(ValueError):
+    """A loop has run more often than it may."""
+
+
+def evaluate(func: Function, inputs: Sequence[Array], *, limit: int = MOST_ITERATIONS) -> list[Array]:
     """Run `func` on one array a parameter and return its outputs (one, or the fields of its tuple).
 
-    Raises ValueError where an array's shape or element type is not the parameter's.  A value is dropped after its last use,
+    Raises ValueError where an array's shape or element type is not the parameter's, EndlessLoopError where a loop has not ended
+    after `limit` iterations.  A value is dropped after its last use,
     so the memory needed is about that of the widest place of the graph.
     """
-    return _outputs(_run(func, inputs, None))
+    return _outputs(_run(func, inputs, None, limit))
 
 
 def evaluate_all(func: Function, inputs: Sequence[Array]) -> tuple[list[Array], dict[int, Array]]:
@@ -57,7 +62,7 @@ def call_op(expr: Call, arguments: Sequence[Value]) -> Value:
     return value
 
 
-def _run(func: Function, inputs: Sequence[Any], observe: Observer | None) -> Value:
+def _run(func: Function, inputs: Sequence[Any], observe: Observer | None, limit: int = MOST_ITERATIONS) -> Value:
     env: dict[int, Value] = {}
     _bind(func, inputs, env)
     order = post_order(func.body)
@@ -65,7 +70,7 @@ def _run(func: Function, inputs: Sequence[Any], observe: Observer | None) -> Val
     uses[id(func.body)] = uses.get(id(func.body), 0) + 1
     for expr in order:
         arguments = [env[id(o)] for o in operands(expr)]
-        value = _step(expr, arguments, env, observe)
+        value = _step(expr, arguments, env, observe, limit)
         env[id(expr)] = value
         if observe is not None:
             observe(expr, value)
@@ -76,7 +81,7 @@ def _run(func: Function, inputs: Sequence[Any], observe: Observer | None) -> Val
     return env[id(func.body)]
 
 
-def _step(expr: Expr, arguments: list[Any], env: dict[int, Value], observe: Observer | None) -> Value:
+def _step(expr: Expr, arguments: list[Any], env: dict[int, Value], observe: Observer | None, limit: int) -> Value:
     match expr:
         case Var():
             if id(expr) not in env:
@@ -94,18 +99,18 @@ def _step(expr: Expr, arguments: list[Any], env: dict[int, Value], observe: Obse
         case Call():
             return call_op(expr, arguments)
         case If():
-            return _run(expr.then_branch if _holds(arguments[0]) else expr.else_branch, arguments[1:], observe)
+            return _run(expr.then_branch if _holds(arguments[0]) else expr.else_branch, arguments[1:], observe, limit)
         case While():
-            return _loop(expr, arguments, observe)
+            return _loop(expr, arguments, observe, limit)
 
 
-def _loop(expr: While, variables: list[Any], observe: Observer | None) -> Value:
+def _loop(expr: While, variables: list[Any], observe: Observer | None, limit: int) -> Value:
     count = 0
-    while _holds(_run(expr.cond, variables, observe)):
-        if count == MOST_ITERATIONS:
-            raise ValueError(f"{expr.span}: a loop has not ended after {MOST_ITERATIONS} iterations")
+    while _holds(_run(expr.cond, variables, observe, limit)):
+        if count == limit:
+            raise EndlessLoopError(f"{expr.span}: a loop has not ended after {limit} iterations")
         count += 1
-        variables = _outputs(_run(expr.body, variables, observe))
+        variables = _outputs(_run(expr.body, variables, observe, limit))
     return tuple(variables) if isinstance(expr.type, TupleType) else variables[0]
 
 

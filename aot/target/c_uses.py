@@ -9,7 +9,7 @@ from aot.tir.buffer import Buffer, flat_index
 from aot.tir.expr import Call, Expr, Imm, Load, Var
 from aot.tir.function import PrimFunc
 from aot.tir.functor import walk_expr
-from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 
 @dataclass(slots=True)
@@ -96,6 +96,10 @@ class _Walker:
                     self.visit(then)
                     self.visit(orelse)
                     self._read(cond)
+                case While(test, cond, body):
+                    self.visit(body)
+                    self._read(cond)
+                    self.visit(test)
                 case Block() | CallPrim():
                     self._operands(stmt)
                 case Allocate():

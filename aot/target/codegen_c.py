@@ -8,7 +8,7 @@ multiplication or through an unsigned type, because C leaves it undefined for ne
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal, Protocol
 
@@ -26,7 +26,7 @@ from aot.tir.builtin import BUILTINS
 from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var, binop, cast, select
 from aot.tir.function import PrimFunc
 from aot.tir.intrin import EXTERNAL, BlockText, COperand, Intrin
-from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 Linkage = Literal["static", "extern"]
 
@@ -100,10 +100,9 @@ class Addresses(Protocol):
         """The same as an argument of the region's type."""
 
 
-def print_calls(func: PrimFunc, *, target: Target, addresses: Addresses) -> list[str]:
-    """The statements of a main function, which are calls, a text each."""
-    printer = _CallPrinter(func, target, addresses)
-    return [printer.call(stmt) for stmt in func.body]
+def print_calls(func: PrimFunc, *, target: Target, addresses: Addresses) -> Callable[[Stmt | Expr], str]:
+    """What prints the calls of a main function, one at a time, and what decides its branches and loops."""
+    return _CallPrinter(func, target, addresses).text_of
 
 
 def canonical(func: PrimFunc, target: Target) -> str:
@@ -207,6 +206,8 @@ class _Printer:
                 self._allocate(buffer, ())
             case If():
                 self._if(stmt, "if")
+            case While():
+                self._while(stmt)
             case Block():
                 self._block(stmt)
             case CallPrim(name, operands):
@@ -243,6 +244,18 @@ class _Printer:
             self.text.line("} else {")
             with self._scope():
                 self.body(stmt.orelse)
+        self.text.line("}")
+
+    def _while(self, loop: While) -> None:
+        if loop.limit:
+            raise internal("only a main function can give up a loop", where=self.func.name)
+        self.text.line("for (;;) {")
+        with self._scope():
+            self.body(loop.test)
+            self.text.line(f"if (!({self.expr(loop.cond)})) {{")
+            self.text.line("  break;")
+            self.text.line("}")
+            self.body(loop.body)
         self.text.line("}")
 
     def _allocate(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> int:
@@ -565,16 +578,18 @@ class _CallPrinter(_Printer):
         super().__init__(func, target, {})
         self._addresses = addresses
 
-    def call(self, stmt: Stmt) -> str:
-        """One statement; an error for what is no call."""
-        match stmt:
+    def text_of(self, item: Stmt | Expr) -> str:
+        """One call, or the bool that decides; an error for anything else."""
+        match item:
             case CallPrim(name, (Region() as source, Region() as to, Imm() as size)) if name in BUILTINS:
                 return f"{name}({self._addresses.address(to)}, {self._addresses.address(source)}, {self.expr(size)});"
             case CallPrim(name, operands):
                 args = [self._pointer(o) if isinstance(o, Region) else self.expr(o) for o in operands]
                 return wrap_call(f"{name}(", args, ");")
+            case Load(buffer, (index,), "bool"):  # as a byte, which may be read whatever lies there
+                return f"*(const uint8_t *){self._addresses.address(Region(buffer, index, 'bool'))}"
             case _:
-                raise internal(f"{type(stmt).__name__} is no call", where=self.func.name)
+                raise internal(f"{type(item).__name__} is no call", where=self.func.name)
 
     def _pointer(self, operand: Region) -> str:
         return self._addresses.pointer(operand)

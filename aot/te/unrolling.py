@@ -10,7 +10,7 @@ from aot.tir.expr import Imm, Load
 from aot.tir.function import PrimFunc
 from aot.tir.functor import accesses, bodies, walk
 from aot.tir.schedule import ScheduleError
-from aot.tir.stmt import For, If, Stmt, Store
+from aot.tir.stmt import For, If, Stmt, Store, While
 from aot.tir.transform.simplify import simplified
 from aot.tir.transform.unroll_loop import unroll
 
@@ -34,6 +34,8 @@ def _marked(stmt: Stmt, steps: int) -> Stmt:
             return auto_unrolled(stmt, steps)
         case If(then=then, orelse=orelse):
             return replace(stmt, then=tuple(_marked(s, steps) for s in then), orelse=tuple(_marked(s, steps) for s in orelse))
+        case While(test=test, body=body):
+            return replace(stmt, test=tuple(_marked(s, steps) for s in test), body=tuple(_marked(s, steps) for s in body))
         case _:
             return stmt
 

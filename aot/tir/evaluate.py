@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builtin import BUILTINS
 from aot.tir.function import PrimFunc
 from aot.tir.interpreter import run_module
+from aot.tir.stmt import For, If, Stmt, While
 
 SPANS: tuple[int | None, ...] = (None, 8, 0)
 """Largest drawn integers, tried in turn: all of the type; small ones where indices or sums go wrong; zeros."""
@@ -26,6 +28,7 @@ def run_drawn(module: IRModule, name: str, seed: int) -> list[Array] | None:
     """
     func = module.functions[name]
     assert isinstance(func, PrimFunc)
+    func = func.with_body(_bounded(func.body))
     if not all(b.is_sized for b in func.buffers):
         return None
     funcs = BUILTINS | {n: f for n, f in module.functions.items() if isinstance(f, PrimFunc)}
@@ -35,6 +38,25 @@ def run_drawn(module: IRModule, name: str, seed: int) -> list[Array] | None:
         except InternalError:
             continue
     return None
+
+
+MOST_ITERATIONS = 64
+"""Iterations of a While on drawn operands, with which it may never end."""
+
+
+def _bounded(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """`body` with a limit for each While."""
+    out: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case While(test=test, body=inner):
+                stmt = replace(stmt, test=_bounded(test), body=_bounded(inner), limit=MOST_ITERATIONS)
+            case For(body=inner):
+                stmt = replace(stmt, body=_bounded(inner))
+            case If(then=then, orelse=orelse):
+                stmt = replace(stmt, then=_bounded(then), orelse=_bounded(orelse))
+        out.append(stmt)
+    return tuple(out)
 
 
 def _run(

@@ -10,7 +10,7 @@ from typing import Any
 from aot.tir.buffer import Buffer
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var, binop, cast, select
 from aot.tir.function import PrimFunc
-from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 
 def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
@@ -42,6 +42,8 @@ def with_callees(func: PrimFunc, callees: Callees) -> PrimFunc:
                 return replace(s, body=tuple(map(stmt, body)))
             case If(then=then, orelse=orelse):
                 return replace(s, then=tuple(map(stmt, then)), orelse=tuple(map(stmt, orelse)))
+            case While(test=test, body=body):
+                return replace(s, test=tuple(map(stmt, test)), body=tuple(map(stmt, body)))
             case _:
                 return s
 
@@ -55,6 +57,8 @@ def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
             return (body,)
         case If(then=then, orelse=orelse):
             return (then, orelse)
+        case While(test=test, body=body):
+            return (test, body)
         case _:
             return ()
 
@@ -68,7 +72,7 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (*indices, value)
         case Let(value=value):
             return (value,)
-        case If(cond=cond):
+        case If(cond=cond) | While(cond=cond):
             return (cond,)
         case Block(operands=operands) | CallPrim(operands=operands):
             return tuple(o.index if isinstance(o, Region) else o for o in operands)
@@ -166,6 +170,9 @@ def map_expressions(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
         case If(cond, then, orelse):
             c = f(cond)
             return stmt if c is cond else If(c, then, orelse)
+        case While(cond=cond):
+            c = f(cond)
+            return stmt if c is cond else replace(stmt, cond=c)
         case Block(operands=operands) | CallPrim(operands=operands):
             new = tuple([_map_operand(o, f) for o in operands])
             return stmt if all(map(is_, new, operands)) else replace(stmt, operands=new)
@@ -208,6 +215,8 @@ class Cloner:
                 return replace(new, var=fresh, body=self.body(body))
             case If(then=then, orelse=orelse):
                 return replace(new, then=self.body(then), orelse=self.body(orelse))
+            case While(test=test, body=body):
+                return replace(new, test=self.body(test), body=self.body(body))
             case Let(var=var):
                 return replace(new, var=self._fresh(var))
             case Allocate(buffer=buffer):

@@ -187,6 +187,10 @@ def _overflow(value: int) -> int:
     raise FaultError(f"signed overflow: {value}")
 
 
+def _endless(limit: int) -> int:
+    raise FaultError(f"the loop has not ended after {limit} iterations")
+
+
 def _outside(index: int, extent: int) -> int:
     raise FaultError(f"index {index} is out of bounds for extent {extent}")
 
@@ -228,6 +232,7 @@ _HELPERS: Mapping[str, Any] = {
     "_call_prim": _call_prim,
     "_overflow": _overflow,
     "_outside": _outside,
+    "_endless": _endless,
     "_div": _div,
     "_mod": _mod,
     "_amount": _amount,

@@ -17,7 +17,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
 from aot.tir.functor import accesses, walk
-from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 _CODES = {
     "bool": "?",
@@ -142,6 +142,8 @@ class _Translator:
                     self._stmt = stmt
                     self._emit("else:")
                     self._nested(orelse)
+            case While():
+                self._while(stmt)
             case Block():
                 self._block(stmt)
             case CallPrim(name, operands, layer):
@@ -149,6 +151,21 @@ class _Translator:
                 self._emit(f"_call_prim({name!r}, {layer}, ({args}), funcs, on_call)")
             case _:
                 raise TypeError(f"not a statement: {stmt!r}")
+
+    def _while(self, loop: While) -> None:
+        count = self._temp()
+        self._emit(f"{count} = 0")
+        self._emit("while True:")
+        self._indent += 1
+        if loop.test:
+            self._body(loop.test)
+        self._stmt = loop
+        self._emit(f"if not {self._expr(loop.cond).text}: break")
+        if loop.limit:
+            self._emit(f"if {count} == {loop.limit}: _endless({loop.limit})")
+        self._emit(f"{count} += 1")
+        self._body(loop.body)
+        self._indent -= 1
 
     def _allocate(self, buffer: Buffer) -> None:
         name = f"l{len(self._memory)}"

@@ -6,7 +6,7 @@ from aot.support.text import TextBuilder
 from aot.tir.buffer import Buffer
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
-from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 PRECEDENCE = {
     "*": 10, "/": 10, "%": 10, "+": 9, "-": 9, "<<": 8, ">>": 8, "<": 7, "<=": 7, ">": 7, ">=": 7, "==": 6, "!=": 6,
@@ -103,6 +103,14 @@ def _statement(stmt: Stmt, out: TextBuilder, names: _Names) -> None:
                 out.line("} else {")
                 with out.indented():
                     _body(orelse, out, names)
+            out.line("}")
+        case While(test, cond, body, limit):
+            out.line(f"while{f' at most {limit}' if limit else ''} {{")
+            with out.indented():
+                _body(test, out, names)
+            out.line(f"}} holds {_expr(cond, names)} {{")
+            with out.indented():
+                _body(body, out, names)
             out.line("}")
         case Block(intrin, operands):
             out.line(f"block {intrin.name}({', '.join(_operand(o, names) for o in operands)})")

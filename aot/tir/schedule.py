@@ -18,7 +18,7 @@ from aot.errors import Problem, UsageError
 from aot.tir.expr import BinOp, Expr, Imm, Load, Var
 from aot.tir.function import PrimFunc
 from aot.tir.functor import Cloner, accesses, free_vars, loads, walk
-from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Stmt, Store
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Stmt, Store, While
 
 Tail = Literal["exact", "loop", "guard"]
 
@@ -176,6 +176,8 @@ def _replace(body: tuple[Stmt, ...], rule: Callable[[Stmt], tuple[Stmt, ...] | N
                 out.append(replace(stmt, body=_replace(inner, rule)))
             case If(then=then, orelse=orelse):
                 out.append(replace(stmt, then=_replace(then, rule), orelse=_replace(orelse, rule)))
+            case While(test=test, body=inner):
+                out.append(replace(stmt, test=_replace(test, rule), body=_replace(inner, rule)))
             case _:
                 out.append(stmt)
     return tuple(out)

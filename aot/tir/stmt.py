@@ -61,6 +61,20 @@ class If:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class While:
+    """`for (;;) { test; if (!cond) break; body }`: `test` may compute what `cond` reads.
+
+    With a `limit` above 0 a loop that wants to run its body more often gives up: the function ends there, and its caller is told
+    so (a main function returns AOT_ERROR_ITERATIONS; the interpreter raises an error).
+    """
+
+    test: tuple[Stmt, ...]
+    cond: Expr
+    body: tuple[Stmt, ...]
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Region:
     """A buffer from element `index` on (flat, in elements of `dtype`); a local buffer is always given whole (index 0)."""
 
@@ -89,4 +103,4 @@ class CallPrim:
     layer: int = -1
 
 
-Stmt = For | Store | Let | Allocate | If | Block | CallPrim
+Stmt = For | Store | Let | Allocate | If | While | Block | CallPrim

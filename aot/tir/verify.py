@@ -14,7 +14,7 @@ from aot.tir.function import PrimFunc
 from aot.tir.functor import children
 from aot.tir.intrin import TensorIntrin
 from aot.tir.printer import print_stmt
-from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 _BITWISE = frozenset({"<<", ">>", "&", "|", "^", "%"})
 _SCOPES = {"inputs": "param", "outputs": "param", "consts": "const", "scratch": "arena", "state": "state"}
@@ -107,6 +107,8 @@ class _Verifier:
                 self._writable.add(buffer)
             case If():
                 self._if(stmt)
+            case While():
+                self._while(stmt)
             case Block(intrin, operands):
                 self._block(intrin, operands)
             case CallPrim(name, operands):
@@ -140,6 +142,16 @@ class _Verifier:
         with self._conditional():
             self._body(stmt.then)
             self._body(stmt.orelse)
+
+    def _while(self, loop: While) -> None:
+        """What the test defines does not hold in the body, nor in the condition."""
+        self._require(loop.limit >= 0, f"a limit of {loop.limit} iterations")
+        with self._conditional():
+            self._body(loop.test)
+        self._expr(loop.cond)
+        self._require(loop.cond.dtype == "bool", f"the condition is {loop.cond.dtype}")
+        with self._conditional():
+            self._body(loop.body)
 
     def _writes(self, buffer: Buffer) -> None:
         self._require(buffer in self._writable, f"{buffer.name} of scope {buffer.scope} is not writable here")

@@ -29,7 +29,7 @@ static int32_t trace_file;
 static int32_t trace_failed;
 #endif
 #if AOT_MODE == AOT_MODE_PROFILE
-static uint32_t stamps;
+static uint64_t probed;
 #endif
 
 static void put_number(const char *label, uint64_t value) {
@@ -126,8 +126,11 @@ void aot_layer_hook(int32_t layer, const void *out, uint32_t bytes) {
   (void)out;
   (void)bytes;
 #if AOT_MODE == AOT_MODE_PROFILE
+  /* layers of loops run often, those of branches perhaps never; layer -1 begins */
   const uint64_t now = aot_counter();
-  if (stamps <= aot_model_layers) aot_model_stamps[stamps++] = now;
+  aot_model_units[layer + 1] += now - probed;
+  aot_model_runs[layer + 1]++;
+  probed = now;
 #endif
 #endif
 }
@@ -194,18 +197,32 @@ static void scan(struct touched *t, int32_t second_run) {
 #if AOT_MODE == AOT_MODE_PROFILE
 /* Two probes in a row: what a probe itself costs. */
 static uint64_t probe_cost(void) {
-  stamps = 0;
   aot_layer_hook(0, NULL, 0);
+  aot_model_units[1] = 0;
   aot_layer_hook(0, NULL, 0);
-  return aot_model_stamps[1] - aot_model_stamps[0];
+  return aot_model_units[1];
+}
+
+static void begin_layers(void) {
+  for (uint32_t i = 0; i <= aot_model_layers; i++) {
+    aot_model_units[i] = 0;
+    aot_model_runs[i] = 0;
+  }
+}
+
+static uint64_t probes(void) {
+  uint64_t count = 0;
+  for (uint32_t i = 0; i <= aot_model_layers; i++) count += aot_model_runs[i];
+  return count;
 }
 
 /* Rows are read while the first layer runs. */
 static void report_layers(uint64_t probe, uint64_t rows) {
   aot_puts(", \"layers\": [");
-  for (uint32_t i = 0; i + 1u < stamps; i++) {
-    const uint64_t spent = aot_model_stamps[i + 1u] - aot_model_stamps[i] - (i == 0u ? rows : 0u);
-    put_number(i == 0u ? "" : ", ", spent > probe ? spent - probe : 0u);
+  for (uint32_t i = 0; i < aot_model_layers; i++) {
+    const uint64_t spent = aot_model_units[i + 1u] - (i == 0u ? rows : 0u);
+    const uint64_t probed_units = probe * aot_model_runs[i + 1u];
+    put_number(i == 0u ? "" : ", ", spent > probed_units ? spent - probed_units : 0u);
   }
   aot_puts("]");
 }
@@ -260,13 +277,13 @@ static int32_t measure(struct measured *m) {
   const uint64_t overhead = aot_counter_overhead();
 #if AOT_MODE == AOT_MODE_PROFILE
   m->probe = probe_cost();
-  stamps = 0;
+  begin_layers();
 #endif
   paused = 0;
   rows_read = 0;
   const uint64_t before = aot_counter();
 #if AOT_MODE == AOT_MODE_PROFILE
-  aot_layer_hook(0, NULL, 0);
+  aot_layer_hook(-1, NULL, 0);
 #endif
   status = aot_model_run();
   m->units = aot_counter() - before - overhead;
@@ -274,7 +291,7 @@ static int32_t measure(struct measured *m) {
   m->units -= m->rows;
   aot_counter_stop();
 #if AOT_MODE == AOT_MODE_PROFILE
-  m->units -= m->probe * stamps;
+  m->units -= m->probe * probes();
 #endif
   if (status != 0) return fail_run(0, status);
   scan(&m->touched, 1);

@@ -40,7 +40,7 @@ def run_poisoned(module: HostModel, inputs: Sequence[np.ndarray], value: int) ->
     if not size:
         return module.run(inputs)
     memory = workspace_of(module)
-    dead = dead_intervals(workspace, len(module.metadata["layers"]))
+    dead = dead_intervals(workspace, len(module.metadata["layers"]), module.metadata.get("control", ()))
     memory[:] = value
 
     def after(layer: int, _output: bytes) -> None:

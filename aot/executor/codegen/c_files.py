@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,9 +24,10 @@ from aot.target.c_text import comment, float_literal
 from aot.target.codegen_c import print_calls
 from aot.target.source_module import NamedFunc, Param, internal_header, kernels_source, params_source
 from aot.target.target import Target
-from aot.tir.expr import Imm
+from aot.tir.expr import Expr, Imm
 from aot.tir.function import PrimFunc
-from aot.tir.stmt import CallPrim, Region
+from aot.tir.functor import walk
+from aot.tir.stmt import CallPrim, If, Region, Stmt, While
 from aot.version import __version__
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Program:
     names: Names
     main: Main
     init: StateInit
+    shared: bool = False
 
     def address(self, region: Region) -> str:
         """The C expression of a region's first byte; void * in the workspace."""
@@ -183,7 +185,8 @@ def _feed(program: Program, target: Target) -> dict[str, Any] | None:
     if feeding is None:
         return None
     row = feeding.take.inputs[0]
-    (text,) = print_calls(feeding.take, target=target, addresses=program)
+    (call,) = feeding.take.body
+    text = print_calls(feeding.take, target=target, addresses=program)(call)
     return {
         "first": feeding.first,
         "last": feeding.last,
@@ -201,20 +204,58 @@ def _feed(program: Program, target: Target) -> dict[str, Any] | None:
 def _lines(program: Program, func: PrimFunc, target: Target) -> list[str]:
     """The lines of a main function: copies, and calls of layers with a comment above and a probe below."""
     lines: list[str] = []
-    layers = [stmt for stmt in func.body if isinstance(stmt, CallPrim) and stmt.layer >= 0]
+    layers = [stmt for stmt in func.body if isinstance(stmt, If | While) or (isinstance(stmt, CallPrim) and stmt.layer >= 0)]
     begin = func.body.index(layers[0]) if layers else _copies_in(program) if func is program.main.run else 0
-    for k, (stmt, text) in enumerate(zip(func.body, print_calls(func, target=target, addresses=program), strict=True)):
+    printer = _MainPrinter(program, print_calls(func, target=target, addresses=program))
+    for k, stmt in enumerate(func.body):
         if k == begin + len(layers):
             lines.append("")
-        if isinstance(stmt, CallPrim) and stmt.layer >= 0:
-            call = program.layers[stmt.layer].call
-            shapes = f"{', '.join(str(t.type) for t in call.inputs)} -> {', '.join(str(t.type) for t in call.outputs)}"
-            what = comment(f"{call.span.opcode or program.layers[stmt.layer].func.name} {call.outputs[0].name[:60]}")
-            lines += ["", f"  /* {stmt.layer}: {what}  {shapes} */"]
-            lines += ["  " + text.replace("\n", "\n  "), f"  {_probe(program, stmt.layer)}"]
-        else:
-            lines.append(f"  {text}")
+        lines += [f"  {line}" if line else "" for line in printer.statement(stmt)]
     return lines if len(func.body) > begin + len(layers) else [*lines, ""]
+
+
+class _MainPrinter:
+    """The statements of a main function as lines; `text_of` prints calls and what decides branches and loops."""
+
+    def __init__(self, program: Program, text_of: Callable[[Stmt | Expr], str]) -> None:
+        self._program = program
+        self._text_of = text_of
+        self._loops = 0
+
+    def statement(self, stmt: Stmt) -> list[str]:
+        match stmt:
+            case CallPrim(layer=layer) if layer >= 0:
+                return self._layer(stmt, layer)
+            case If(cond, then, orelse):
+                lines = ["", f"if ({self._text_of(cond)} != 0u) {{", *self._body(then)]
+                return [*lines, *(["} else {", *self._body(orelse)] if orelse else []), "}"]
+            case While():
+                return self._while(stmt)
+            case _:
+                return self._text_of(stmt).splitlines()
+
+    def _body(self, body: Sequence[Stmt]) -> list[str]:
+        lines = [line for stmt in body for line in self.statement(stmt)]
+        return [f"  {line}" if line else "" for line in (lines[1:] if lines[:1] == [""] else lines)]
+
+    def _layer(self, stmt: CallPrim, number: int) -> list[str]:
+        layer = self._program.layers[number]
+        call = layer.call
+        shapes = f"{', '.join(str(t.type) for t in call.inputs)} -> {', '.join(str(t.type) for t in call.outputs)}"
+        what = comment(f"{call.span.opcode or layer.func.name} {call.outputs[0].name[:60]}")
+        return ["", f"/* {number}: {what}  {shapes} */", *self._text_of(stmt).splitlines(), _probe(self._program, number)]
+
+    def _while(self, loop: While) -> list[str]:
+        """A loop that stops in its middle; with a limit, its iterations are counted."""
+        head, give_up = "for (;;) {", list[str]()
+        if loop.limit:
+            turn = f"turn_{self._loops}"
+            self._loops += 1
+            head = f"for (uint32_t {turn} = 0;; ++{turn}) {{"
+            release = ["    aot_workspace_release();"] if self._program.shared else []
+            give_up = [f"  if ({turn} == {loop.limit}u) {{", *release, "    return AOT_ERROR_ITERATIONS;", "  }"]
+        leave = [f"  if ({self._text_of(loop.cond)} == 0u) {{", "    break;", "  }"]
+        return ["", head, *self._body(loop.test), *leave, *give_up, *self._body(loop.body), "}"]
 
 
 def _copies_in(program: Program) -> int:
@@ -224,7 +265,7 @@ def _copies_in(program: Program) -> int:
 
 def _probe(program: Program, index: int) -> str:
     """What a harness sees of a layer: the address and the bytes of its first result."""
-    call = next(s for s in program.main.run.body if isinstance(s, CallPrim) and s.layer == index)
+    call = next(s for s in walk(program.main.run.body) if isinstance(s, CallPrim) and s.layer == index)
     layer = program.layers[index]
     result = call.operands[len(layer.func.inputs)]
     assert isinstance(result, Region)

@@ -90,7 +90,8 @@ def emit(module: TirModule, *, info: BuildInfo) -> LoweredOutput:
     assert lowered.target is not None
     names = Names.of(lowered)
     metadata = make_metadata(lowered, layout=layout, layers=layers, arrays=arrays, names=names, target=lowered.target, info=info)
-    program = Program(lowered, layout, layers, module.kernels, arrays, names, module.main, module.init)
+    shared = bool(metadata["options"].get("share_workspace")) and layout.plan.size > 0
+    program = Program(lowered, layout, layers, module.kernels, arrays, names, module.main, module.init, shared)
     files = interface_files(program, target=lowered.target, metadata=metadata)
     artifact = Artifact(lowered.name, files, metadata, make_graph(lowered, layers, arrays=arrays, tensors=module.tensors))
     return LoweredOutput(lowered, layout, layers, module.kernels, arrays, module.main, artifact, module.init)

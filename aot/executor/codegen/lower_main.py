@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from aot.errors import internal
 from aot.executor.codegen.layer import Layer
-from aot.executor.lowered import LoweredModule
+from aot.executor.lowered import LoweredModule, structured
 from aot.executor.plan.state_plan import STATE_ALIGN
 from aot.executor.plan.storage_info import StorageInfo
 from aot.executor.plan.storage_map import StorageMap
@@ -15,7 +15,7 @@ from aot.support.dtype import itemsize, stored
 from aot.target.source_module import Param
 from aot.tir.buffer import Buffer
 from aot.tir.builtin import COPY, MOVE
-from aot.tir.expr import Expr, Imm, Var
+from aot.tir.expr import Expr, Imm, Load, Var
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.functor import walk
 from aot.tir.stmt import CallPrim, Region, Stmt
@@ -81,7 +81,8 @@ def main_functions(
     if layout.io == "arena":
         for i, tensor in enumerate(lowered.inputs):
             body += _copy(buffers, layout, StorageInfo("input", index=i), layout.places[tensor], size=tensor.type.nbytes)
-    body += [_call(buffers, layout, layer, i, functions[layer.function]) for i, layer in enumerate(layers)]
+    calls = [_call(buffers, layout, layer, i, functions[layer.function]) for i, layer in enumerate(layers)]
+    body += structured(lowered, calls, _conditions(buffers, layout))
     for place, k in layout.copies:
         body += _copy(buffers, layout, place, layout.output_slots[k], size=lowered.outputs[k].type.nbytes, name=MOVE)
     if layout.io == "arena":
@@ -147,6 +148,15 @@ def _copy(
         base, offset = _base(buffers, layout, place)
         regions.append(Region(base, Imm(offset), "uint8"))
     return [CallPrim(name, (*regions, Imm(size, "uint32")))]
+
+
+def _conditions(buffers: MainBuffers, layout: StorageMap) -> list[Expr]:
+    """What decides each branch and loop: the bool at its place."""
+    found: list[Expr] = []
+    for place in layout.conditions:
+        base, offset = _base(buffers, layout, place)
+        found.append(Load(base, (Imm(offset),), "bool"))
+    return found
 
 
 def _call(buffers: MainBuffers, layout: StorageMap, layer: Layer, index: int, called: PrimFunc) -> CallPrim:

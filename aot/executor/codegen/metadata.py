@@ -13,6 +13,7 @@ from aot.executor.plan.state_plan import STATE_ALIGN
 from aot.executor.plan.storage_map import StorageMap
 from aot.ir.type import TensorType
 from aot.memory.bounds import liveness_bound
+from aot.memory.control import runs
 from aot.support.dtype import ctype
 from aot.support.text import printable
 from aot.target.source_module import Param
@@ -76,10 +77,26 @@ def make_metadata(
         "workspace": _workspace(layout, info.bounds),
         **_state(lowered, layout),
         "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(lowered, arrays)},
-        "macs": sum(layer.func.attrs.macs for layer in layers),
+        "macs": sum(layer.func.attrs.macs * runs(lowered.controls, i) for i, layer in enumerate(layers)),
         "macs_nominal": info.macs_nominal,
         "layers": [_layer(i, layer, arrays) for i, layer in enumerate(layers)],
+        **_control(lowered),
     }
+
+
+def _control(lowered: LoweredModule) -> dict[str, Any]:
+    """`control`: branches and loops over the layers, those outside first; only where there are any.
+
+    Layers `first` to `middle` - 1 are the branch where the condition holds, or compute the condition of a loop; `middle` to
+    `last` are the other branch, or the loop's body.  A loop has `iterations`, or null and `max_iterations`.
+    """
+    rows: list[dict[str, Any]] = []
+    for c in lowered.controls:
+        row: dict[str, Any] = {"kind": c.kind, "first": c.first, "middle": c.middle, "last": c.last - 1}
+        if c.kind == "while":
+            row |= {"iterations": c.trips} | ({"max_iterations": lowered.max_iterations} if c.trips is None else {})
+        rows.append(row)
+    return {"control": rows} if rows else {}
 
 
 def _feed(layers: Sequence[Layer]) -> dict[str, Any]:

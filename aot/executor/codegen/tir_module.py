@@ -64,7 +64,12 @@ def aot_lower_main(module: IRModule, _context: PassContext) -> IRModule:
         for i, call in enumerate(planned.calls)
     )
     backs = tuple(replace(b, source=_array_place(b.source, tensors)) for b in layout.write_backs)
-    layout = replace(layout, copies=tuple((_array_place(p, tensors), k) for p, k in layout.copies), write_backs=backs)
+    layout = replace(
+        layout,
+        copies=tuple((_array_place(p, tensors), k) for p, k in layout.copies),
+        conditions=tuple(_array_place(p, tensors) for p in layout.conditions),
+        write_backs=backs,
+    )
     table = function_table(kernels)
     init = state_init(planned, layout)
     arrays = (*arrays, *init.arrays)

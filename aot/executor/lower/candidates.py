@@ -10,7 +10,7 @@ from aot.executor.lower.draft import Known
 from aot.executor.lower.groups import accepting, group_of
 from aot.executor.select.config import SelectionConfig
 from aot.executor.select.selection import Candidate, Stored, stored
-from aot.relay.expr import Call, Constant, Function, post_order
+from aot.relay.expr import Call, Constant, Function, all_functions, post_order
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
 from aot.tir.transform import flatten, sharing_key, simplified, structural_key
@@ -105,8 +105,9 @@ def _weights(group: Group) -> tuple[Stored, ...]:
 
 
 def repeated_weights(func: Function) -> frozenset[Hashable]:
-    """The keys of weights that several layers of the fused main function have."""
-    layers = [group_of(e.op) for e in post_order(func.body) if isinstance(e, Call) and isinstance(e.op, Function)]
+    """The keys of weights that several layers of the fused main function have, branches and loops included."""
+    nodes = [e for f in all_functions(func) for e in post_order(f.body)]
+    layers = [group_of(e.op) for e in nodes if isinstance(e, Call) and isinstance(e.op, Function)]
     count = Counter(w.key for group in layers for w in _weights(group)[:1])
     return frozenset(key for key, n in count.items() if n > 1)
 

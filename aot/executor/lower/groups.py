@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aot.errors import internal
 from aot.ir.op import T_OP_PATTERN, Op
 from aot.relay.analysis.cost import LAYERS
-from aot.relay.expr import Call, Expr, Function, operands, post_order, with_operands
+from aot.relay.expr import Call, Expr, Function, map_inner_functions, operands, post_order, with_operands
 from aot.relay.transform.fuse_ops import call_group
 from aot.target.target import Target
 from aot.topi.strategy import Group, OpImplementation, external_impl, implementations
@@ -46,6 +46,10 @@ def with_cut_groups(func: Function, target: Target) -> Function:
     generic path would run all of it, at many times the instructions.  The first part is the layer with as many followers as a
     kernel takes.  The rest is one group, or one for each call where kernels for single calls are better (by plevel).
     """
+    return _cut_all(map_inner_functions(func, lambda f: _cut_all(f, target)), target)
+
+
+def _cut_all(func: Function, target: Target) -> Function:
     done: dict[int, Expr] = {}
     for expr in post_order(func.body):
         done[id(expr)] = _cut(with_operands(expr, [done[id(o)] for o in operands(expr)]), target)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from aot.ir.op import Op
 from aot.ir.type import TensorType, TupleType
 from aot.memory.order import Work, lowest_peak_order
-from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order
+from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, operands, post_order
 from aot.relay.state import state_vars
 
 
@@ -16,14 +16,19 @@ def execution_order(func: Function) -> list[Expr]:
     """All nodes, operands before users: in the order of the file, unless another one has less memory alive at its peak."""
     nodes = post_order(func.body)
     order = _sorted(nodes, {id(e): _rank(e) for e in nodes})
-    layers = [e for e in order if isinstance(e, Call) and isinstance(e.op, Function)]
+    layers = [e for e in order if _is_layer(e)]
     best = _lowest_peak(func, order, layers)
     if best == layers:
         return order
     return _sorted(nodes, {id(e): -1 for e in nodes} | {id(e): i for i, e in enumerate(best)})
 
 
-def _lowest_peak(func: Function, order: Sequence[Expr], layers: Sequence[Call]) -> list[Call]:
+def _is_layer(expr: Expr) -> bool:
+    """What takes a place in the order: a fused call; a branch or loop, as one."""
+    return isinstance(expr, If | While) or (isinstance(expr, Call) and isinstance(expr.op, Function))
+
+
+def _lowest_peak(func: Function, order: Sequence[Expr], layers: Sequence[Expr]) -> list[Expr]:
     """The layers in the order that needs the least memory."""
     tensors: dict[int, tuple[int, ...]] = {}
     sizes: list[int] = []
@@ -42,11 +47,11 @@ def _lowest_peak(func: Function, order: Sequence[Expr], layers: Sequence[Call]) 
                 tensors[id(e)] = tensors[id(e.args[0])]
             case Var() if id(e) in kept:
                 tensors[id(e)] = ()
-            case Var() | Call():
+            case Var() | Call() | If() | While():
                 types = e.type.fields if isinstance(e.type, TupleType) else (e.type,)
                 tensors[id(e)] = tuple(range(len(sizes), len(sizes) + len(types)))
                 sizes += [t.nbytes if isinstance(t, TensorType) else 0 for t in types]
-    work = [Work(tuple(t for a in e.args for t in tensors[id(a)]), tensors[id(e)]) for e in layers]
+    work = [Work(tuple(t for a in operands(e) for t in tensors[id(a)]), tensors[id(e)]) for e in layers]
     inputs = [t for v in func.params for t in tensors[id(v)]]
     return [layers[k] for k in lowest_peak_order(work, sizes, inputs=inputs, outputs=tensors[id(func.body)])]
 
@@ -81,5 +86,5 @@ def op_indices(expr: Expr) -> Iterator[int]:
     if isinstance(expr, Call) and isinstance(expr.op, Function):
         for e in post_order(expr.op.body):
             yield from op_indices(e)
-    elif isinstance(expr, (Call, TupleGetItem)) and expr.span.op_index >= 0:
+    elif isinstance(expr, (Call, TupleGetItem, If, While)) and expr.span.op_index >= 0:
         yield expr.span.op_index

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from aot.errors import internal
+from aot.errors import Problem, UnsupportedError, internal
 from aot.executor.lower.candidates import candidates, repeated_weights
+from aot.executor.lower.control_flow import copying, handed_on
 from aot.executor.lower.draft import Draft, FusedModule
 from aot.executor.lower.order import execution_order, op_indices
 from aot.executor.lowered import CallLowered, State, TensorRef
 from aot.executor.select.selection import Candidate
 from aot.ir.module import IRModule, of_phase
 from aot.ir.op import F_IS_VIEW, Array, Op
+from aot.ir.span import Span
 from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType, TupleType
-from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, post_order
+from aot.memory.control import Control
+from aot.relay.analysis.trip_count import trip_count
+from aot.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Tuple,
+    TupleGetItem,
+    Var,
+    While,
+    post_order,
+    result_types,
+)
 from aot.relay.state import input_vars, state_of, state_vars
 from aot.support.names import NameSupply, c_identifier
 from aot.topi.strategy import Lowered
@@ -48,6 +65,10 @@ class _Compiler:
         self._global_vars = NameSupply()
         self._functions: list[Function] = []
         self._candidates: list[list[Candidate]] = []
+        self._controls: list[Control | None] = []
+        self._conditions: list[TensorRef | None] = []
+        self._variables: list[TensorRef] = []
+        self._copies: dict[tuple[int, str], Function] = {}
         self._repeated = repeated_weights(self._func)
         self._computed_by = _last_calls(self._func)
 
@@ -55,11 +76,8 @@ class _Compiler:
         for var in self._func.params:
             self._refs[id(var)] = (self._ref(var, var.type, var.name),)
         inputs = tuple(self._refs[id(v)][0] for v in input_vars(self._func))
-        for expr in execution_order(self._func):
-            if id(expr) not in self._refs:
-                self._refs[id(expr)] = self._visit(expr)
+        results = self._body(self._func)
         kept = state_of(self._func)
-        results = self._refs[id(self._func.body)]
         outputs, news = results[: len(results) - len(kept)], results[len(results) - len(kept) :]
         olds = [self._one(v) for v in state_vars(self._func)]
         states = tuple(State(s.name, s.initial, old, new) for s, old, new in zip(kept, olds, news, strict=True))
@@ -73,6 +91,9 @@ class _Compiler:
             views=self._views,
             values=self._values,
             states=states,
+            controls=tuple(c for c in self._controls if c is not None),
+            conditions=tuple(c for c in self._conditions if c is not None),
+            variables=frozenset(self._variables),
             target=self._module.target,
             groups=tuple(self._functions),
             found=tuple(map(tuple, self._candidates)),
@@ -102,35 +123,144 @@ class _Compiler:
                 return tuple(self._one(f) for f in expr.fields)
             case TupleGetItem():
                 return (self._refs[id(expr.value)][expr.index],)
-            case Var() | Call() | If() | While():
+            case If():
+                return self._branch(expr)
+            case While():
+                return self._loop(expr)
+            case Var() | Call():
                 raise internal(f"{expr} is not bound or not fused", where=str(expr.span))
 
     def _one(self, expr: Expr) -> TensorRef:
         (ref,) = self._refs[id(expr)]
         return ref
 
+    def _body(self, func: Function) -> tuple[TensorRef, ...]:
+        """All nodes of a function whose parameters are known; its results."""
+        for expr in execution_order(func):
+            if id(expr) not in self._refs:
+                self._refs[id(expr)] = self._visit(expr)
+        return self._refs[id(func.body)]
+
+    def _inner(self, func: Function, operands: Sequence[TensorRef]) -> tuple[TensorRef, ...]:
+        """The results of a branch, or of a loop's condition or body; a function that is run at several places is closed."""
+        outer, self._refs = self._refs, {id(p): (o,) for p, o in zip(func.params, operands, strict=True)}
+        results = self._body(func)
+        self._refs = outer
+        return results
+
+    def _branch(self, expr: If) -> tuple[TensorRef, ...]:
+        """Both branches one behind the other, each with copies of its results into tensors that they share.
+
+        What both hand on unchanged is not copied.
+        """
+        operands = [self._one(a) for a in expr.args]
+        same = [a if a == b else None for a, b in zip(*map(handed_on, (expr.then_branch, expr.else_branch)), strict=True)]
+        results = tuple(
+            self._variable(expr, type_) if k is None else operands[k]
+            for k, type_ in zip(same, result_types(expr.then_branch), strict=True)
+        )
+        number = self._begin(self._one(expr.cond))
+        first, middle = len(self._calls), 0
+        for branch in (expr.then_branch, expr.else_branch):
+            for source, target in zip(self._inner(branch, operands), results, strict=True):
+                if target in self._variables:
+                    self._copy(source, target, expr.span)
+            middle = middle or len(self._calls)
+        self._end(number, Control("if", first, middle, len(self._calls)))
+        return results
+
+    def _loop(self, expr: While) -> tuple[TensorRef, ...]:
+        """First values into the loop variables; the condition; the body, and copies of its results into the variables.
+
+        What the body hands on unchanged is no variable.  A result that is another variable is kept apart until all are read.
+        """
+        operands = [self._one(a) for a in expr.args]
+        fixed = [k == i for i, k in enumerate(handed_on(expr.body))]
+        variables = tuple(
+            o if f else self._variable(expr, o.type) for o, f in zip(operands, fixed, strict=True)
+        )  # fmt: skip
+        for source, target, f in zip(operands, variables, fixed, strict=True):
+            if not f:
+                self._copy(source, target, expr.span)
+        number = self._begin(None)
+        first = len(self._calls)
+        (condition,) = self._inner(expr.cond, variables)
+        middle = len(self._calls)
+        results = list(self._inner(expr.body, variables))
+        moving = [i for i, f in enumerate(fixed) if not f]
+        for i in moving:
+            if self._root(results[i]) in variables and not fixed[variables.index(self._root(results[i]))]:
+                kept = TensorRef(self._names.fresh(f"{results[i].name}_kept"), results[i].type)
+                self._copy(results[i], kept, expr.span)
+                results[i] = kept
+        for i in moving:
+            self._copy(results[i], variables[i], expr.span)
+        if first == len(self._calls):
+            raise UnsupportedError(
+                Problem("E1164", "the loop computes nothing, so it never ends, or never begins", str(expr.span))
+            )
+        self._conditions[number] = condition
+        self._end(number, Control("while", first, middle, len(self._calls), trip_count(expr)))
+        return variables
+
+    def _begin(self, condition: TensorRef | None) -> int:
+        """The number of a branch or loop, those outside before those inside."""
+        self._controls.append(None)
+        self._conditions.append(condition)
+        return len(self._controls) - 1
+
+    def _end(self, number: int, control: Control) -> None:
+        """Settle a branch or loop; one without layers does nothing."""
+        self._controls[number] = control
+        if control.first == control.last:
+            self._controls[number] = self._conditions[number] = None
+
+    def _variable(self, expr: Expr, type_: TensorType) -> TensorRef:
+        """A tensor that is written more than once."""
+        tensor = expr.span.tensor if isinstance(expr, If) and isinstance(expr.type, TensorType) else -1
+        ref = TensorRef(self._names.fresh(c_identifier(expr.span.name, default="variable")), type_, tensor)
+        self._variables.append(ref)
+        return ref
+
+    def _root(self, tensor: TensorRef) -> TensorRef:
+        while tensor in self._views:
+            tensor = self._views[tensor]
+        return tensor
+
+    def _copy(self, source: TensorRef, target: TensorRef, span: Span) -> None:
+        """A layer that copies a tensor."""
+        key = source.type.size, source.type.dtype
+        if key not in self._copies:
+            self._copies[key] = copying(*key)
+        func = self._copies[key]
+        found = self._candidates_of(func, "copy")
+        self._add(func, found, CallLowered(self._global_vars.fresh("copy"), (source,), (target,), span=span, ops=_ops(span)))
+
+    def _add(self, func: Function, found: list[Candidate], call: CallLowered) -> None:
+        self._candidates.append(found)
+        self._functions.append(func)
+        self._prim_funcs[call.func] = found[0].lowered
+        self._calls.append(call)
+
+    def _candidates_of(self, func: Function, name: str) -> list[Candidate]:
+        module = self._module
+        return candidates(func, module.target, name, module.config, repeated=self._repeated, known=module.known)
+
     def _layer(self, call: Call) -> tuple[TensorRef, ...]:
         func = call.op
         assert isinstance(func, Function)
         name = c_identifier(str(func.attrs.get("name", "layer")))
-        fused = self._module
-        found = candidates(func, fused.target, name, fused.config, repeated=self._repeated, known=fused.known)
-        self._candidates.append(found)
-        self._functions.append(func)
-        global_var = self._global_vars.fresh(name)
-        self._prim_funcs[global_var] = found[0].lowered
+        found = self._candidates_of(func, name)
         types = call.type.fields if isinstance(call.type, TupleType) else (call.type,)
         outputs = tuple(self._ref(call, t, call.span.name or "layer") for t in types)
-        self._calls.append(
-            CallLowered(
-                global_var,
-                tuple(self._one(a) for a in call.args),
-                outputs,
-                span=call.span,
-                ops=tuple(sorted(set(op_indices(call)))),
-            )
-        )
+        inputs = tuple(self._one(a) for a in call.args)
+        ops = tuple(sorted(set(op_indices(call))))
+        self._add(func, found, CallLowered(self._global_vars.fresh(name), inputs, outputs, span=call.span, ops=ops))
         return outputs
+
+
+def _ops(span: Span) -> tuple[int, ...]:
+    return (span.op_index,) if span.op_index >= 0 else ()
 
 
 def _last_calls(func: Function) -> dict[int, int]:

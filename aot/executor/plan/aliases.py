@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
+from aot.memory.control import without_step
 from aot.support.dtype import itemsize
 from aot.tir.function import Move, PrimFunc
 
@@ -38,9 +39,13 @@ def with_aliases(lowered: LoweredModule, *, slices: bool = True, parts: bool = T
 
 
 def without_call(lowered: LoweredModule, call: CallLowered, alias: Alias) -> LoweredModule:
-    """The module without a call whose work the views of `alias` do."""
+    """The module without a call whose work the views of `alias` do; as it is where a branch or loop does nothing else."""
+    controls = without_step(lowered.controls, lowered.calls.index(call))
+    if controls is None:
+        return lowered
     return replace(
         lowered.with_calls([c for c in lowered.calls if c is not call]),
+        controls=controls,
         views={**lowered.views, **{t: root for t, (root, _) in alias.items()}},
         offsets={**lowered.offsets, **{t: offset for t, (_, offset) in alias.items() if offset}},
     )
@@ -51,6 +56,8 @@ def _slice(lowered: LoweredModule, call: CallLowered, move: Move) -> Alias | Non
     (result,) = call.outputs
     if move.size != result.type.nbytes or is_output(lowered, result):
         return None
+    if {lowered.root(result), lowered.root(call.inputs[move.operand])} & lowered.variables:
+        return None  # its bytes change while the view is read
     _, start = lowered.place_in_root(call.inputs[move.operand])
     return {result: (call.inputs[move.operand], move.source)} if fits_offset(lowered, result, start + move.source) else None
 
@@ -58,6 +65,8 @@ def _slice(lowered: LoweredModule, call: CallLowered, move: Move) -> Alias | Non
 def _parts(lowered: LoweredModule, call: CallLowered, moves: Sequence[Move]) -> Alias | None:
     """All operands as views of the result; each has to be a whole tensor that a layer makes, and no other part."""
     (result,) = call.outputs
+    if lowered.root(result) in lowered.variables or {lowered.root(t) for t in call.inputs} & lowered.variables:
+        return None
     alias: Alias = {}
     made = {t for c in lowered.calls for t in c.outputs} | {lowered.root(t) for c in lowered.calls for t in c.outputs}
     made -= {lowered.root(s.old) for s in lowered.states}  # has a place of its own

@@ -10,7 +10,18 @@ from aot.executor.lower.order import execution_order
 from aot.ir.op import F_IS_VIEW, Op
 from aot.ir.type import TensorType, TupleType, Type
 from aot.memory.streaming import Read, RowGraph, RowOp, RowTensor, fed_by_rows, streaming_bound, whole_tensor_bound
-from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from aot.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Tuple,
+    TupleGetItem,
+    While,
+    inner_functions,
+    operands,
+)
 from aot.relay.state import input_vars, state_vars
 
 
@@ -86,7 +97,20 @@ class _Graph:
                 return tuple(t for f in expr.fields for t in self.refs[id(f)])
             case TupleGetItem():
                 return (self.refs[id(expr.value)][expr.index],)
+            case If() | While():
+                return self.control(expr)
         return ()
+
+    def control(self, expr: If | While) -> tuple[int, ...]:
+        """A branch or loop as one operator of whole tensors, which needs besides what its functions hold at their busiest."""
+        types: tuple[Type, ...] = expr.type.fields if isinstance(expr.type, TupleType) else (expr.type,)
+        outputs = tuple(self.tensor(expr, t) for t in types if isinstance(t, TensorType))
+        inside = max(whole_tensor_bound(_Graph(f, {}).graph("user")) for f in inner_functions(expr))
+        self.tensors.append(RowTensor("inside", 1, inside))
+        self.images.append(())
+        reads = [Read(t) for o in operands(expr) for t in self.refs[id(o)] if t is not None]
+        self.ops.append(RowOp(tuple(reads), (*outputs, len(self.tensors) - 1), row_local=False))
+        return outputs
 
     def layer(self, call: Call) -> tuple[int, ...]:
         func = call.op

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
+from aot.memory.control import loops_around
 from aot.tir.analysis.in_place import in_place_pairs
 from aot.tir.analysis.overlap import safe_distances
 
@@ -19,10 +20,14 @@ def in_place_results(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
     """
     last = {lowered.root(t): i for i, call in enumerate(lowered.calls) for t in call.inputs}
     lasting = (t for s in lowered.states for t in (s.old, s.new))
-    kept = {lowered.root(t) for t in (*lowered.outputs, *lowered.values, *lasting)}
+    kept = {lowered.root(t) for t in (*lowered.outputs, *lowered.values, *lasting, *lowered.conditions)} | lowered.variables
+    made = {lowered.root(t): loops_around(lowered.controls, i) for i, call in enumerate(lowered.calls) for t in call.outputs}
     found: dict[TensorRef, TensorRef] = {}
     for i, call in enumerate(lowered.calls):
         free = {lowered.root(t) for t in call.inputs if last[lowered.root(t)] == i} - kept
+        if lowered.controls:  # what was made before a loop is read again in the next iteration
+            free = {t for t in free if made.get(t, ()) == loops_around(lowered.controls, i)}
+            free = set() if {lowered.root(t) for t in call.outputs} & lowered.variables else free
         pair = _pair(lowered, call, free)
         if pair is not None:
             found[pair[0]] = pair[1]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from aot.executor.check import check_lowered
 from aot.executor.lowered import LoweredModule
 from aot.executor.plan.aliases import with_aliases
+from aot.executor.plan.coalesce import without_copies
 from aot.executor.plan.state_windows import with_windows
 from aot.executor.plan.storage_map import StorageMap, make_layout
 from aot.executor.select.config import Io
@@ -43,7 +44,8 @@ def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False) -> Plan
     A tensor that is made part by part has to be there earlier.
     """
     check_lowered(lowered)
-    if lowered.states:
+    lowered = without_copies(lowered)
+    if lowered.states and not lowered.controls:
         lowered = with_windows(lowered)
         check_lowered(lowered)
     best, layout = lowered, make_layout(lowered, io)

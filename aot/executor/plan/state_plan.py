@@ -37,7 +37,7 @@ def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
         old, new = state.old, state.new
         whole = lowered.root(old) is old and lowered.is_whole(new) and lowered.root(new).type.nbytes == old.type.nbytes
         root = lowered.root(new)
-        if not whole or root is old or old in lasting or lasting.count(root) > 1:
+        if root in lowered.variables or not whole or root is old or old in lasting or lasting.count(root) > 1:
             continue
         writes = [i for i, c in enumerate(lowered.calls) if root in map(lowered.root, c.outputs)]
         reads = [i for i, c in enumerate(lowered.calls) if old in map(lowered.root, c.inputs)]

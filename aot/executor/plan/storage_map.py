@@ -29,6 +29,7 @@ class StorageMap:
 
     `copies`: results that the layers do not leave in their slot, as (place, output index), done after the last layer.  Persistent
     tensors lie in an array of `state_size` bytes, each at its offset in `states`; `write_backs` are done after the copies.
+    `conditions`: the place of what decides each branch and loop.
     """
 
     io: Io
@@ -44,6 +45,7 @@ class StorageMap:
     state_size: int = 0
     write_backs: tuple[WriteBack, ...] = ()
     state_pool: Pool | None = None
+    conditions: tuple[StorageInfo, ...] = ()
 
     def offset(self, place: StorageInfo) -> int:
         """The byte of the plan, or of the array of persistent tensors."""
@@ -73,6 +75,12 @@ class _Builder:
     def planned(self, tensor: TensorRef, kind: Kind) -> StorageInfo:
         key = self.reserve(tensor.name, tensor.type.nbytes, align=self.aligns[tensor], kind=kind)
         return StorageInfo("workspace", key)
+
+    def place_of(self, tensor: TensorRef) -> StorageInfo:
+        """Where a tensor, or the part of another that it shows, has been put."""
+        root, start = self.lowered.place_in_root(tensor)
+        place = self.places[root]
+        return replace(place, offset=place.offset + start)
 
     def inputs(self) -> None:
         fed = {call.inputs[0] for call in self.lowered.calls if call.feed}
@@ -136,10 +144,7 @@ class _Builder:
 
         wanted = []
         for state, offset in zip(self.lowered.states, self.states, strict=True):
-            root, start = self.lowered.place_in_root(state.new)
-            place = self.places[root]
-            source = replace(place, offset=place.offset + start)
-            wanted.append(WriteBack(source, StorageInfo("state", offset=offset), state.old.type.nbytes))
+            wanted.append(WriteBack(self.place_of(state.new), StorageInfo("state", offset=offset), state.old.type.nbytes))
         return write_backs(wanted, keep)
 
     def scratch(self) -> tuple[tuple[str, ...], ...]:
@@ -206,7 +211,7 @@ def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]
     verify_pools(buffers, memory_plan, pools)
     return StorageMap(
         io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan, pools,
-        builder.states, builder.state_size, backs, state_pool,
+        builder.states, builder.state_size, backs, state_pool, tuple(map(builder.place_of, lowered.conditions)),
     )  # fmt: skip
 
 
@@ -225,12 +230,13 @@ def _program(
         return tuple(p.key for p in (places[lowered.root(t)] for t in tensors) if p.where == "workspace")
 
     begun: set[str] = set()
+    rewritten = {places[t].key for t in lowered.variables if t in places}
     funcs = lowered.prim_funcs
 
     def step(call: CallLowered, scratch: tuple[str, ...]) -> Step:
         # a tensor of which other parts are there already is read too, as it must survive; and nothing may lie over it
         reads, writes = keys(call.inputs), keys(call.outputs)
-        there = tuple(begun.intersection(writes))
+        there = tuple(begun.intersection(writes) - rewritten)
         begun.update(writes)
         operands = []
         for tensor in (*call.inputs, *call.outputs):
@@ -246,6 +252,8 @@ def _program(
     leaving = [place.key for place, k in copies if slots[k].where != "workspace" and place.key]
     leaving += [back.source.key for back in backs if back.source.key]
     outputs = tuple(dict.fromkeys(s.key for s in slots if s.where == "workspace"))
+    conditions = tuple("".join(keys((c,))) for c in lowered.conditions)
     return StorageTrace(
-        tuple(builder.storages), steps, keys(lowered.inputs), (*outputs, *leaving), {}, tuple(moves)
+        tuple(builder.storages), steps, keys(lowered.inputs), (*outputs, *leaving), {}, tuple(moves),
+        lowered.controls, conditions,
     )  # fmt: skip

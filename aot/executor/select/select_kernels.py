@@ -35,8 +35,10 @@ def select_kernels(module: IRModule, _context: PassContext) -> IRModule:
     config = draft.config
     if config.feed_rows and len(draft.inputs) != 1:
         raise UsageError(Problem("E5054", f"{len(draft.inputs)} inputs; only a single one can be fed by rows", draft.name))
+    if draft.controls and config.feed_rows:
+        raise UsageError(Problem("E5054", "a model with branches or loops cannot be fed by rows", draft.name))
     lowered, found = _without_candidates(draft), list(draft.found)
-    if config.cascades or config.whole_limit is not None:
+    if (config.cascades or config.whole_limit is not None) and not draft.controls:
         items = _items(draft, lowered)
         if config.whole_limit is not None:
             found = [_within(items, i, layer, config) for i, layer in enumerate(found)]
@@ -52,7 +54,8 @@ def _without_candidates(draft: Draft) -> LoweredModule:
     return LoweredModule(
         draft.functions, draft.name, draft.constants, inputs=draft.inputs, outputs=draft.outputs, calls=draft.calls,
         views=draft.views, values=draft.values, offsets=draft.offsets, target=draft.target, config=draft.config,
-        planning=draft.planning, states=draft.states,
+        planning=draft.planning, states=draft.states, controls=draft.controls, conditions=draft.conditions,
+        variables=draft.variables,
     )  # fmt: skip
 
 

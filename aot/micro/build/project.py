@@ -232,7 +232,7 @@ def _project_files(artifact: Artifact, board: Board, places: Places | None) -> d
     files["main.c"] = render(
         "harness_main.c.j2", name=artifact.name, inputs=meta["inputs"], outputs=meta["outputs"], layers=len(meta["layers"]),
         workspace=first_pool(meta["workspace"]), io=meta.get("io", "arena"), stateful=bool(meta.get("stateful", False)),
-        feed=meta.get("feed"), dead=dead_intervals(meta["workspace"], len(meta["layers"])),
+        feed=meta.get("feed"), dead=dead_intervals(meta["workspace"], len(meta["layers"]), meta.get("control", ())),
     )  # fmt: skip
     crt = data_folder("crt")
     for path in sorted(crt.glob("include/aot/*.h")):

@@ -31,7 +31,7 @@ from aot.tir.buffer import Buffer, flat_index
 from aot.tir.expr import LOGICAL, BinOp, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
 from aot.tir.functor import children, walk
-from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 LIMIT = 100_000
 """Instants that a loop nest is divided into at most."""
@@ -69,6 +69,8 @@ def safe_distances(func: PrimFunc, funcs: Mapping[str, PrimFunc] | None = None, 
     pairs = frozenset(p for p in watched if not type_based(*p))
     if any(not b.is_sized for p in pairs for b in p):
         return {}
+    if any(isinstance(s, While) for s in walk(func.body)):
+        return {}  # its iterations are not known, so nothing may overlap
     accesses = sum(1 for s in walk(func.body) if isinstance(s, (Store, Let, Block, CallPrim)))
     walker = _Walker(pairs, funcs or {}, max(64, min(limit, _WORK // max(1, accesses))))
     trace = _Trace(pairs)

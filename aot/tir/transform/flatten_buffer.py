@@ -9,7 +9,7 @@ from aot.tir.buffer import flat_index
 from aot.tir.expr import Expr, Load
 from aot.tir.function import PrimFunc
 from aot.tir.functor import map_children, map_expressions
-from aot.tir.stmt import For, If, Stmt, Store
+from aot.tir.stmt import For, If, Stmt, Store, While
 
 
 def flatten(func: PrimFunc) -> PrimFunc:
@@ -31,6 +31,8 @@ def _stmt(stmt: Stmt) -> Stmt:
             return replace(new, body=_body(body))
         case If(then=then, orelse=orelse):
             return replace(new, then=_body(then), orelse=_body(orelse))
+        case While(test=test, body=body):
+            return replace(new, test=_body(test), body=_body(body))
         case Store(buffer=buffer, indices=indices) if len(indices) != 1:
             return replace(new, indices=(flat_index(buffer, indices),))
         case _:

@@ -15,7 +15,7 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
 from aot.tir.functor import Cloner, accesses, free_vars, walk
-from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 Worth = Callable[[Sequence[PrimFunc], int], bool]
 """(functions of equal structure, number of scalar parameters that merging takes) -> whether to merge them"""
@@ -225,6 +225,11 @@ class _Key:
                 put(f"if {self._expr(cond)}")
                 self._body(then)
                 self._body(orelse)
+            case While(test, cond, body, limit):
+                put(f"while {limit}")
+                self._body(test)
+                put(f"holds {self._expr(cond)}")
+                self._body(body)
             case Block(intrin, operands):
                 put(f"block {intrin.name}({', '.join(map(self._operand, operands))})")
             case CallPrim(name, operands, layer):
@@ -308,6 +313,10 @@ class _Parametrise:
                 cond = self._expr(cond)
                 then = self._body(then)
                 return replace(stmt, cond=cond, then=then, orelse=self._body(orelse))
+            case While(test, cond, body):
+                test = self._body(test)
+                cond = self._expr(cond)
+                return replace(stmt, test=test, cond=cond, body=self._body(body))
             case Block(operands=operands) | CallPrim(operands=operands):
                 return replace(stmt, operands=tuple(self._operand(o) for o in operands))
             case _:

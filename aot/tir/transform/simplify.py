@@ -12,7 +12,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.expr import BinOp, Cast, Expr, Imm, Load, Select, Var, cast
 from aot.tir.function import PrimFunc
 from aot.tir.functor import accesses, expressions, map_children, map_expressions, walk, walk_expr
-from aot.tir.stmt import Allocate, For, If, Let, Region, Stmt, Store
+from aot.tir.stmt import Allocate, For, If, Let, Region, Stmt, Store, While
 
 
 def simplified(func: PrimFunc) -> PrimFunc:
@@ -52,6 +52,8 @@ class _Simplifier:
                     return self.body(then if cond.value else orelse)
                 new = replace(new, then=self.body(then), orelse=self.body(orelse))
                 return (new,) if new.then or new.orelse else ()
+            case While(test=test, body=inner):
+                return (replace(new, test=self.body(test), body=self.body(inner)),)
             case Let(var, value):
                 if isinstance(value, (Imm, Var)):
                     self._values[var] = value
@@ -205,6 +207,9 @@ def _drop(body: tuple[Stmt, ...], *, used: set[Var], dead: set[Buffer]) -> tuple
                 t, o = _drop(then, used=used, dead=dead), _drop(orelse, used=used, dead=dead)
                 if t or o:
                     out.append(stmt if t is then and o is orelse else replace(stmt, then=t, orelse=o))
+            case While(test=test, body=inner):
+                new, t = _drop(inner, used=used, dead=dead), _drop(test, used=used, dead=dead)
+                out.append(stmt if new is inner and t is test else replace(stmt, test=t, body=new))
             case _:
                 out.append(stmt)
     changed = len(out) != len(body) or any(a is not b for a, b in zip(out, body, strict=True))

@@ -9,7 +9,7 @@ from aot.ir.transform import PassContext, prim_func_pass
 from aot.tir.expr import Imm
 from aot.tir.function import PrimFunc
 from aot.tir.functor import Cloner
-from aot.tir.stmt import For, If, Stmt
+from aot.tir.stmt import For, If, Stmt, While
 
 
 def unroll(func: PrimFunc) -> PrimFunc:
@@ -30,6 +30,8 @@ def _body(body: tuple[Stmt, ...], *, where: str) -> tuple[Stmt, ...]:
                 out.append(replace(stmt, body=_body(inner, where=where)))
             case If(then=then, orelse=orelse):
                 out.append(replace(stmt, then=_body(then, where=where), orelse=_body(orelse, where=where)))
+            case While(test=test, body=inner):
+                out.append(replace(stmt, test=_body(test, where=where), body=_body(inner, where=where)))
             case _:
                 out.append(stmt)
     return tuple(out)

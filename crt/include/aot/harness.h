@@ -18,7 +18,8 @@ extern const uint32_t aot_model_inputs;
 extern const uint32_t aot_model_outputs;
 extern const uint32_t aot_model_layers;
 extern const uint32_t aot_model_workspace_bytes;
-extern uint64_t aot_model_stamps[]; /* aot_model_layers + 1 readings of the counter, profile mode only */
+extern uint64_t aot_model_units[]; /* of each layer, from [1] on, the counter's units of all its runs; profile mode only */
+extern uint32_t aot_model_runs[];  /* how often each layer has run */
 
 /* Bytes of the workspace that hold nothing after a layer, by the plan; poison mode only. Those of layer i are the entries
    aot_model_dead_first[i] up to aot_model_dead_first[i + 1]. */

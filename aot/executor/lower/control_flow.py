@@ -1,0 +1,23 @@
+"""What branches and loops need of the te compiler: copies as layers, and results that are parameters as they are."""
+
+from __future__ import annotations
+
+from aot.op.tensor.concatenate import ConcatenateAttrs
+from aot.relay.analysis.trip_count import results_of
+from aot.relay.expr import Function, call, var
+from aot.relay.transform.fuse_ops import call_group
+
+
+def copying(size: int, dtype: str) -> Function:
+    """A fused function whose result is its operand: the concatenation of one tensor, whose kernels say that they copy."""
+    data = var("data", (max(size, 1),), dtype=dtype)
+    made = call("concatenate", [data], ConcatenateAttrs(0))
+    func = call_group([made], {id(data): data}).op
+    assert isinstance(func, Function)
+    return func
+
+
+def handed_on(func: Function) -> list[int | None]:
+    """For each result the number of the parameter that it is, unchanged; None for one that is computed."""
+    numbers = {id(p): i for i, p in enumerate(func.params)}
+    return [numbers.get(id(r)) for r in results_of(func)]

@@ -1,0 +1,106 @@
+"""Copies into loop variables and results of branches that need not be made: the layer writes its result where it is wanted.
+
+By Chaitin's rule two tensors may share their bytes if neither is written while the other is still needed, apart from the copy
+between them; a layer that reads one for the last time and writes the other must be proven to work in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
+from aot.executor.plan.aliases import moves_of, without_call
+from aot.memory.control import Nested, nested
+from aot.tir.analysis.in_place import in_place_pairs
+from aot.tir.analysis.overlap import safe_distances
+
+Live = frozenset[TensorRef]
+
+
+def without_copies(lowered: LoweredModule) -> LoweredModule:
+    """The lowered module in which what is copied into a variable, where that is proven, is a view of the variable."""
+    if not lowered.controls:
+        return lowered
+    for call in lowered.calls:
+        if len(call.inputs) != 1 or len(moves_of(lowered.kernel(call))) != 1:
+            continue
+        source, target = lowered.root(call.inputs[0]), lowered.root(call.outputs[0])
+        if source is target and lowered.is_whole(call.inputs[0]) and lowered.is_whole(call.outputs[0]):
+            lowered = without_call(lowered, call, {})
+        elif _may_share(lowered, call):
+            lowered = without_call(lowered, call, {source: (target, 0)})
+    return lowered
+
+
+def _may_share(lowered: LoweredModule, copy: CallLowered) -> bool:
+    source, target = lowered.root(copy.inputs[0]), lowered.root(copy.outputs[0])
+    fixed = {*lowered.inputs, *lowered.values, *(lowered.root(s.old) for s in lowered.states)}
+    if target not in lowered.variables or source is target or {source, target} & fixed:
+        return False
+    if not (lowered.is_whole(copy.inputs[0]) and lowered.is_whole(copy.outputs[0]) and source.type.nbytes == target.type.nbytes):
+        return False
+    if _parts_are_written(lowered, source) or (_is_output(lowered, source) and _is_output(lowered, target)):
+        return False
+    live = live_after(lowered)
+    for i, call in enumerate(lowered.calls):
+        if call is copy:
+            continue
+        for written, other in ((source, target), (target, source)):
+            if any(lowered.root(t) is written for t in call.outputs):
+                if other in live[i]:
+                    return False
+                if any(lowered.root(t) is other for t in call.inputs) and not _works_in_place(lowered, call, other):
+                    return False
+    return True
+
+
+def _is_output(lowered: LoweredModule, root: TensorRef) -> bool:
+    return any(lowered.root(t) is root for t in lowered.outputs)
+
+
+def _parts_are_written(lowered: LoweredModule, root: TensorRef) -> bool:
+    return any(lowered.root(t) is root and not lowered.is_whole(t) for call in lowered.calls for t in call.outputs)
+
+
+def _works_in_place(lowered: LoweredModule, call: CallLowered, operand: TensorRef) -> bool:
+    """Whether the layer may write its only result exactly over an operand."""
+    func = lowered.kernel(call)
+    if func.attrs.distances is not None or len(call.outputs) != 1 or not lowered.is_whole(call.outputs[0]):
+        return False
+    (out,) = func.outputs
+    reads = [a for a, t in zip(func.inputs, call.inputs, strict=True) if lowered.root(t) is operand]
+    whole = all(lowered.is_whole(t) for t in call.inputs if lowered.root(t) is operand)
+    if len(reads) != 1 or not whole or reads[0].nbytes != out.nbytes:
+        return False
+    distance = safe_distances(func, lowered.prim_funcs).get((reads[0], out))
+    return (distance is not None and min(distance.up, distance.down) <= 0) or (reads[0], out) in in_place_pairs(func)
+
+
+def live_after(lowered: LoweredModule) -> list[Live]:
+    """For each call the tensors, by root, that are read after it on some way before they are written anew."""
+    after: list[Live] = [frozenset()] * len(lowered.calls)
+    end = frozenset(map(lowered.root, (*lowered.outputs, *(s.new for s in lowered.states))))
+    _before(lowered, nested(lowered.controls, len(lowered.calls)), end, after)
+    return after
+
+
+def _before(lowered: LoweredModule, items: Sequence[int | Nested], live: Live, after: list[Live]) -> Live:
+    """What is live before the items, if `live` is so behind them; `after` is filled in."""
+    for item in reversed(items):
+        if isinstance(item, int):
+            call = lowered.calls[item]
+            after[item] = live
+            live = live - {lowered.root(t) for t in call.outputs if lowered.is_whole(t)} | set(map(lowered.root, call.inputs))
+            continue
+        condition = {lowered.root(lowered.conditions[item.index])}
+        if item.control.kind == "if":
+            live = _before(lowered, item.first, live, after) | _before(lowered, item.second, live, after) | condition
+            continue
+        decided, head = live | condition, Live()
+        while True:
+            before = _before(lowered, item.first, decided | _before(lowered, item.second, head, after), after)
+            if before == head:
+                break
+            head = before
+        live = head
+    return live
