@@ -15,7 +15,7 @@ class Core:
     `features`: "dsp" (SMLAD and friends), "mve" (Helium), "mull" (32x32->64 multiply), "thumb2" (the full
     instruction set of Armv7-M), "fpu" (float32 in hardware), "vfp" (an Arm FPU, and "dsp"), "unaligned" (word access
     at any address), "div" (a divide instruction).
-    `gcc_flags` select the core.
+    `gcc_flags` select the core, or its architecture where GCC 12 does not know the core.
     """
 
     name: str
@@ -58,6 +58,12 @@ CORES: dict[str, Core] = {
             "-mcpu=cortex-m55 -mthumb -mfloat-abi=hard",
             "Armv8.1-M, Helium (MVE)",
         ),
+        _core(
+            "cortex-m85",
+            "mull thumb2 unaligned div dsp mve fpu vfp",
+            "-march=armv8.1-m.main+dsp+mve.fp+fp.dp -mthumb -mfloat-abi=hard",
+            "Armv8.1-M, Helium (MVE), double-precision FPU",
+        ),
         _core("host", "mull unaligned div fpu", "", "this machine"),
     )
 }
@@ -99,7 +105,20 @@ def _without(core: Core, feature: str) -> Core:
     flags = core.gcc_flags
     if feature == "fpu":
         flags = tuple("-mfloat-abi=soft" if f.startswith("-mfloat-abi") else f for f in flags if not f.startswith("-mfpu"))
-    if feature != "fpu" or "mve" in core.features:
+    flags = tuple(_narrower(f, feature) for f in flags)
+    if any(f.startswith("-mcpu") for f in flags) and (feature != "fpu" or "mve" in core.features):
         gone = "mve" if feature == "fpu" else feature
         flags = tuple(f"{f}+no{gone}" if f.startswith("-mcpu") else f for f in flags)
     return replace(core, features=core.features - frozenset(_WITHOUT[feature].split()), gcc_flags=flags)
+
+
+_EXTENSIONS = {"fpu": {"mve.fp", "fp.dp"}, "dsp": {"dsp", "mve.fp"}, "mve": {"mve.fp"}}
+"""Feature -> the extensions of an architecture that go with it."""
+
+
+def _narrower(flag: str, feature: str) -> str:
+    """-march=... without what goes with a feature; other flags as they are."""
+    if not flag.startswith("-march="):
+        return flag
+    base, *extensions = flag.split("+")
+    return "+".join([base, *(e for e in extensions if e not in _EXTENSIONS[feature])])

@@ -17,6 +17,7 @@ def test_features_go() -> None:
     assert find_target("cortex-m33+nodsp+nofpu").features == find_target("cortex-m3").features
     assert find_target("cortex-m55+nomve").has("dsp")
     assert not find_target("cortex-m55+nofpu").has("mve")
+    assert find_target("cortex-m85+nofpu").gcc_flags == ("-march=armv8.1-m.main+dsp", "-mthumb", "-mfloat-abi=soft")
 
 
 @pytest.mark.parametrize("name", ["cortex-m3+nofpu", "cortex-m4+fpu", "cortex-m4+nofpu+nofpu", "cortex-m4+nodiv", "m4+nofpu"])
@@ -30,6 +31,10 @@ def test_what_there_is_not(name: str) -> None:
     [
         "cortex-m4+nofpu",
         pytest.param("cortex-m55+nofpu", marks=pytest.mark.slow),
+        pytest.param("cortex-m55+nomve", marks=pytest.mark.slow),
+        pytest.param("cortex-m85", marks=pytest.mark.slow),
+        pytest.param("cortex-m85+nomve", marks=pytest.mark.slow),
+        pytest.param("cortex-m85+nodsp", marks=pytest.mark.slow),
         pytest.param("cortex-m33+nodsp+nofpu", marks=pytest.mark.slow),
     ],
 )
