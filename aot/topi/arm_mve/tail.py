@@ -17,15 +17,18 @@ EACH = 12
 
 
 class Results:
-    """`size` consecutive results at a time: a block writes them to `place`, then `finish` runs the tail, if there is one."""
+    """`size` consecutive results at a time: a block writes them to `place`, then `finish` runs the tail, if there is one.
 
-    def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int) -> None:
+    With `over` the tail reads them from the output, and writes there: for kernels that do not compute them in one run.
+    """
+
+    def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int, over: bool = False) -> None:
         self._b, self._io, self._layer, self._size = b, io, layer, size
         self._factors: Factors | None = None
         self._buffer: Buffer | None = None
         if layer.tail:
             self._factors = residual_factors(layer, target) if len(io.operands) == 1 else None
-            self._buffer = b.scratch("results", (size,), "int8")
+            self._buffer = io.out if over else b.scratch("results", (size,), "int8")
 
     def place(self, first: Expr) -> Region:
         """Where the results from element `first` of the output on are to be written."""

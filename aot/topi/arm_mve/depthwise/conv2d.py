@@ -29,7 +29,8 @@ from aot.topi.arm_mve.depthwise.plan import LANES, Axis, Lines, axes_of
 from aot.topi.arm_mve.intrin_copy import fill, fill_instructions
 from aot.topi.arm_mve.requant import VectorRequant, plan_vectors
 from aot.topi.arm_mve.stream import VECTOR
-from aot.topi.layer.fused import FusedLayer, describe, match_layer
+from aot.topi.arm_mve.tail import Results
+from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer.io import LayerIo, open_flat
 from aot.topi.strategy import Group, Lowered, register_planned
 
@@ -42,6 +43,7 @@ class _Plan:
     layer: FusedLayer
     requant: VectorRequant
     lines: Lines
+    target: Target
 
     @property
     def groups(self) -> list[int]:
@@ -85,7 +87,9 @@ class _Plan:
 
 def _plan(group: Group, target: Target) -> _Plan | None:
     layer = match_layer(group)
-    if layer is None or not target.has("mve") or layer.tail or layer.attrs.multiplier != 1:
+    if layer is None or not target.has("mve") or not tail_accepts(layer) or layer.attrs.multiplier != 1:
+        return None
+    if layer.out_type.dtype != "int8":
         return None
     requant = plan_vectors(layer.requant, layer.acc_low, layer.acc_high)
     if requant is None:
@@ -100,7 +104,7 @@ def _plan(group: Group, target: Target) -> _Plan | None:
         band = -(-across.out // -(-across.out // band))
         lines = next((n for n in (replace(line, band=band), line) if n.fits), None)
         if lines is not None:
-            plans.append(_Plan(layer, requant, lines))
+            plans.append(_Plan(layer, requant, lines, target))
     return min(plans, key=_Plan.cost, default=None)
 
 
@@ -121,10 +125,14 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
                 kernel.group(image, g, LANES)
         if rest:
             kernel.group(image, imm(whole), rest)
+    size = prod(layer.out_type.shape)
+    results = Results(b, io, layer, target=plan.target, size=size, over=True)
+    results.finish(imm(0))
+    tail = results.instructions if layer.tail else 0
     described = describe("arm_mve.depthwise", band=lines.band, swapped=int(lines.swapped))
     func = b.finish(FuncAttrs(kernel=described, span=layer.span, macs=layer.macs))
     code = 200 + code_bytes(lines, plan.part(lines.across.taps, LANES)) * (bool(whole) + bool(rest)) + 150 * padded
-    return Lowered(func, io.constants, instructions=plan.cost(), code=code)
+    return Lowered(func, io.constants, instructions=plan.cost() + tail, code=code + results.code)
 
 
 def _stream(plan: _Plan) -> Array:
