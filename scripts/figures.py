@@ -35,6 +35,15 @@ TFLM = {
     "mlperf_sww_int8": ("streaming wake word", 826_368, 2_227_000, 48_940, 75_375, 17_944),
 }
 
+# The same on a Cortex-M55 with CMSIS-NN's Helium kernels: instructions.
+TFLM_M55 = {
+    "mlperf_ad01_int8": 150_000,
+    "mlperf_ic_resnet_int8": 4_910_156,
+    "mlperf_kws_dscnn_int8": 1_813_125,
+    "mlperf_vww_mobilenet_int8": 6_558_343,
+    "mlperf_sww_int8": 407_437,
+}
+
 
 def aot(arguments: str) -> str:
     """The output of `aot ARGUMENTS`, run in the root of the checkout."""
@@ -64,6 +73,18 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def table_m55() -> str:
+    """Instructions with Helium, `--opt speed`: ours / TFLM's."""
+    lines = ["| model | instructions: aot | TFLM | per MAC |", "|---|--:|--:|--:|"]
+    for name, instructions in TFLM_M55.items():
+        options = f"--board mps3-an547 --opt speed --inputs {NETS / name}.golden.npz --no-profile --json"
+        found = json.loads(aot(f"verify {NETS / name}.tflite {options}"))
+        assert found["exact"], f"{name} is not exact"
+        title, macs = TFLM[name][:2]
+        lines.append(f"| {title} | {found['instructions']:,} | {instructions:,} | {found['instructions'] / macs:.2f} |")
+    return "\n".join(lines)
+
+
 def snippet(lines: int = 10) -> str:
     """The first layers of the generated main function."""
     with tempfile.TemporaryDirectory() as folder:
@@ -88,6 +109,7 @@ def render(text: str) -> str:
         text = replace_block(text, f"<!-- output: {name} -->", "<!-- /output -->", output)
     if NETS.is_dir():
         text = replace_block(text, "<!-- figures -->", "<!-- /figures -->", "\n" + table() + "\n")
+        text = replace_block(text, "<!-- figures: m55 -->", "<!-- /figures: m55 -->", "\n" + table_m55() + "\n")
     return replace_block(text, "<!-- snippet -->", "<!-- /snippet -->", snippet())
 
 
