@@ -10,7 +10,7 @@ import numpy as np
 from aot.testing import ModelBuilder, Quant, Sparsity
 from aot.testing.state import assign, handle, initialize, read
 from tests.op._blockwise import blockwise
-from tests.op._lstm_models import Lstm, lstm_model
+from tests.op._lstm_models import Lstm, bidirectional_model, lstm_model
 from tests.op._one_op import Spec, const, moving, one_op, same_quant
 from tests.op._svdf_models import Svdf, svdf_model
 from tests.op.signal._models import FORMS as SIGNAL_FORMS
@@ -104,6 +104,13 @@ def lstm(op: str, dtype: str, weights: str) -> bytes:
     return lstm_model(Lstm(op, dtype)) if given in kinds else other(given, weights)
 
 
+def bidirectional(dtype: str, weights: str) -> bytes:
+    """Both directions, merged."""
+    kind = {"float32*int8": "hybrid", "float32*float32": "float32"}.get(f"{dtype}*{weights}")
+    other = window("BIDIRECTIONAL_SEQUENCE_LSTM", weight=(4, 4), shape=(2, 4), result=(2, 4))
+    return bidirectional_model(Lstm(dtype=kind), merged=True) if kind else other(dtype, weights)
+
+
 _STEPS = {"stride_h": 1, "stride_w": 1, "padding": "SAME"}
 _POOL = {**_STEPS, "filter_height": 2, "filter_width": 2}
 
@@ -113,6 +120,7 @@ LAYERS: dict[str, Callable[[str, str], bytes]] = {
         "DEPTHWISE_CONV_2D", weight=(1, 1, 1, 4), shape=IMAGE, result=IMAGE, depth_multiplier=1, **_STEPS
     ),
     "FULLY_CONNECTED": window("FULLY_CONNECTED", weight=(4, 4), shape=(2, 4), result=(2, 4)),
+    "BIDIRECTIONAL_SEQUENCE_LSTM": lambda d, w: bidirectional(d, w),
     "LSTM": lambda d, w: lstm("LSTM", d, w),
     "SVDF": svdf,
     "TRANSPOSE_CONV": window("TRANSPOSE_CONV", weight=(4, 1, 1, 4), shape=IMAGE, result=IMAGE, first=[const(IMAGE)], **_STEPS),

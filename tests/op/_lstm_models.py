@@ -63,6 +63,28 @@ def lstm_model(lstm: Lstm) -> bytes:
     return b.build([x], [y])
 
 
+def bidirectional_model(lstm: Lstm, *, merged: bool, auxiliary: int = 0, weighted: bool = False) -> bytes:
+    """BIDIRECTIONAL_SEQUENCE_LSTM; `auxiliary`: depth of auxiliary data, with weights of its own if `weighted`."""
+    b = ModelBuilder()
+    parts = (_Hybrid if lstm.dtype == "hybrid" else _Floats)(b, lstm)
+    x = parts.data()
+    directions = [[*parts.gates(), *parts.projection()] for _ in range(2)]
+    states = [s for _ in range(2) for s in parts.states()]
+    extra, more = [-1], [-1] * 8
+    inputs = [x]
+    if auxiliary:
+        extra = [b.tensor("aux", lstm.shape(auxiliary), "float32")]
+        inputs += extra
+    if weighted:
+        more = [parts.constant((lstm.cells, auxiliary), "int8", (0.002, 0.02), 127) for _ in range(8)]
+        more = [-1 if lstm.cifg and i % 4 == 0 else m for i, m in enumerate(more)]
+    widths = [2 * lstm.results] if merged else [lstm.results] * 2
+    results = [b.tensor(f"y{i}", lstm.shape(n), "float32") for i, n in enumerate(widths)]
+    operands = [x, *directions[0], *directions[1], *states, *extra, *more]
+    b.op("BIDIRECTIONAL_SEQUENCE_LSTM", operands, results, version=3, merge_outputs=merged, **lstm.options())
+    return b.build(inputs, results)
+
+
 class _Integers:
     """Tensors of a quantised LSTM, whose scales let gates and outputs use their range."""
 

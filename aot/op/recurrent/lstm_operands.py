@@ -41,10 +41,17 @@ def lstm_operands(ctx: ConvertContext, op: OperatorView) -> LstmOperands:
 
 
 def one_direction(
-    ctx: ConvertContext, op: OperatorView, *, first: int, states: tuple[int, int], norms: int | None, auxiliary: int | None = None
+    ctx: ConvertContext,
+    op: OperatorView,
+    *,
+    first: int,
+    states: tuple[int, int],
+    data: int = 0,
+    norms: int | None = None,
+    auxiliary: int | None = None,
 ) -> LstmOperands:
     """Seventeen operands from `first` on: four weights, four recurrent ones, three peepholes, four biases, projection, its bias;
-    where the states are, and from where on there may be layer normalisation or weights of auxiliary data.
+    where data and states are, and from where on there may be layer normalisation or weights of auxiliary data.
     """
 
     def present(position: int) -> bool:
@@ -57,7 +64,7 @@ def one_direction(
         peepholes = (first + 9, first + 10)
     aux = () if auxiliary is None else tuple(auxiliary + g for g in kept if present(auxiliary + g))
     found = LstmOperands(
-        first - 1,
+        data,
         tuple(first + g for g in kept),
         tuple(first + 4 + g for g in kept),
         peepholes,

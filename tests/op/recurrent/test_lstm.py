@@ -13,7 +13,7 @@ from hypothesis import given
 from aot.errors import AotError
 from aot.numerics.fixed16 import sigmoid16, tanh16
 from tests.op._differential import FAST, SEEDS, SLOW, main_of
-from tests.op._lstm_models import Lstm, lstm_model
+from tests.op._lstm_models import Lstm, bidirectional_model, lstm_model
 from tests.op._steps import check_steps, random_steps
 
 RUNS = 2
@@ -56,6 +56,16 @@ def floats(draw: st.DrawFn, op: str) -> Lstm:
 
 
 @st.composite
+def bidirectional(draw: st.DrawFn) -> tuple[bytes, int]:
+    """A model of both directions, with auxiliary data for both or for one, and its seed."""
+    lstm = replace(draw(floats(SEQUENCE)), norm=False)
+    merged, kind = draw(st.booleans()), draw(st.sampled_from(["none", "weighted", "data"]))
+    lstm = replace(lstm, batch=1) if merged else lstm
+    extra = {"none": 0, "weighted": draw(st.integers(1, 9)), "data": lstm.depth}[kind]
+    return bidirectional_model(lstm, merged=merged, auxiliary=extra, weighted=kind == "weighted"), lstm.seed
+
+
+@st.composite
 def plain(draw: st.DrawFn) -> Lstm:
     """What TFLM has too, and int16."""
     lstm = draw(lstms(SEQUENCE))
@@ -84,6 +94,24 @@ def run_float(op: str, examples: Any) -> None:
         check(lstm)
 
     test()
+
+
+def run_bidirectional(examples: Any) -> None:
+    @given(bidirectional())
+    @examples
+    def test(drawn: tuple[bytes, int]) -> None:
+        check_steps(drawn[0], random_steps(drawn[0], seed=drawn[1], number=RUNS))
+
+    test()
+
+
+def test_random_bidirectional() -> None:
+    run_bidirectional(FAST)
+
+
+@pytest.mark.slow
+def test_random_bidirectional_often() -> None:
+    run_bidirectional(SLOW)
 
 
 def run_tflm(examples: Any) -> None:
