@@ -166,3 +166,18 @@ def test_a_broken_pass_is_found() -> None:
     for after, code in (("select_kernels", "E9101"), ("plan_memory", "E9102"), ("aot_lower_main", "E9103")):
         with PassContext(add_pass=[(after, drop)]), pytest.raises(InternalError, match=code):
             build(MODELS / "dense_no_bias.tflite")
+
+
+@pytest.mark.parametrize("after", ["select_kernels", "share_functions", "plan_memory", "aot_lower_main"])
+def test_what_a_pass_makes_is_printed(after: str) -> None:
+    """Whatever step a pass from outside comes after, its functions are the ones in the C files."""
+
+    def sign(module: IRModule) -> IRModule:
+        signed = {
+            n: replace(f, attrs=replace(f.attrs, kernel="signed")) for n, f in module.functions.items() if isinstance(f, PrimFunc)
+        }
+        return replace(module, functions=signed)
+
+    with PassContext(add_pass=[(after, sign)]):
+        files = build(MODELS / "dense_no_bias.tflite", name="m").files
+    assert "signed" in files["m_kernels.c"]

@@ -87,11 +87,12 @@ def compile_lowered(lowered: LoweredModule, *, target: Target, io: Io = "arena",
 def emit(module: TirModule, *, info: BuildInfo) -> LoweredOutput:
     """The C files and the metadata of a module in which everything is a PrimFunc."""
     lowered, layout, layers, arrays = module.planned, module.layout, module.layers, module.arrays
+    kernels, main = module.kernels, module.main
     assert lowered.target is not None
     names = Names.of(lowered)
     metadata = make_metadata(lowered, layout=layout, layers=layers, arrays=arrays, names=names, target=lowered.target, info=info)
     shared = bool(metadata["options"].get("share_workspace")) and layout.plan.size > 0
-    program = Program(lowered, layout, layers, module.kernels, arrays, names, module.main, module.init, shared)
+    program = Program(lowered, layout, layers, kernels, arrays, names, main, module.init, shared)
     files = interface_files(program, target=lowered.target, metadata=metadata)
     artifact = Artifact(lowered.name, files, metadata, make_graph(lowered, layers, arrays=arrays, tensors=module.tensors))
-    return LoweredOutput(lowered, layout, layers, module.kernels, arrays, module.main, artifact, module.init)
+    return LoweredOutput(lowered, layout, layers, kernels, arrays, main, artifact, module.init)

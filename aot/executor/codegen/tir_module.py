@@ -19,6 +19,7 @@ from aot.executor.plan.storage_map import StorageMap
 from aot.ir.module import IRModule, of_phase
 from aot.ir.transform import PassContext, module_pass
 from aot.target.source_module import NamedFunc, Param
+from aot.tir.function import PrimFunc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +32,31 @@ class TirModule(IRModule):
     planned: Planned
     layout: StorageMap
     layers: tuple[Layer, ...]
-    kernels: tuple[NamedFunc, ...]
+    named: tuple[NamedFunc, ...]
     arrays: tuple[Param, ...]
     tensors: tuple[int, ...]
-    main: Main
+    lowered_main: Main
     init: StateInit
+
+    @property
+    def main(self) -> Main:
+        """The main function, as the last pass left it."""
+        main, of = self.lowered_main, self._prim_func
+        if main.feeding is None:
+            return replace(main, run=of(main.run))
+        return replace(
+            main, run=of(main.run), feeding=replace(main.feeding, take=of(main.feeding.take), end=of(main.feeding.end))
+        )
+
+    @property
+    def kernels(self) -> tuple[NamedFunc, ...]:
+        """The functions that main and each other call, as the last pass left them."""
+        return tuple(replace(k, func=self._prim_func(k.func, k.name)) for k in self.named)
+
+    def _prim_func(self, func: PrimFunc, name: str = "") -> PrimFunc:
+        now = self[name or func.name]
+        assert isinstance(now, PrimFunc)
+        return now
 
 
 @module_pass(required=True)
@@ -80,7 +101,7 @@ def aot_lower_main(module: IRModule, _context: PassContext) -> IRModule:
         {**{f.name: f for f in (main.run, *halves)}, **table},
         planned.name,
         {f.name: known for f in (main.run, *halves)},
-        planned=planned, layout=layout, layers=layers, kernels=kernels, arrays=arrays, tensors=tuple(tensors), main=main,
+        planned=planned, layout=layout, layers=layers, named=kernels, arrays=arrays, tensors=tuple(tensors), lowered_main=main,
         init=init,
     )  # fmt: skip
 
