@@ -68,12 +68,16 @@ class CallLowered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """A persistent tensor: `old` is the value before a run, `new` the one after it (`old` itself where nothing changes it)."""
+    """A persistent tensor: `old` is the value before a run, `new` the one after it (`old` itself where nothing changes it).
+
+    `shared`: other signatures of the file use it too.
+    """
 
     name: str
     initial: Array
     old: TensorRef
     new: TensorRef
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

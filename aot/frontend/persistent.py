@@ -42,6 +42,10 @@ class Persistent:
         self._view = view
         self._changed = changed_resources(view)
         self._entries = {0, *(s.subgraph for s in view.signatures)}
+        graphs = view.subgraphs
+        self._has_variables = any(op.opcode == "VAR_HANDLE" for g in graphs for op in g.operators) or any(
+            t.is_variable for g in graphs for t in g.tensors
+        )
 
     def here(self, key: object) -> Variable:
         """A variable as the function that is being made sees it: there it begins as a parameter."""
@@ -114,12 +118,37 @@ class Persistent:
         """Whether no graph but those of CALL_ONCE assigns the resource."""
         return self._changed is not None and name not in self._changed
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether several signatures may use the variables."""
+        return len(self._entries) > 1 and self._has_variables
+
+    def others(self, subgraph: int) -> list[int]:
+        """The graphs of the other signatures."""
+        return sorted(self._entries - {subgraph}) if self.is_shared else []
+
+    def join(self, other: Persistent) -> None:
+        """Know the variables of another signature's graph too (E1151 where they differ)."""
+        for key, variable in other.variables.known.items():
+            mine = self.declare(key, variable.param.name, variable.type, variable.initial)
+            if (mine.type.shape, mine.type.dtype) != (variable.type.shape, variable.type.dtype):
+                message = f"the variable '{mine.param.name}' is {mine.type} in one signature and {variable.type} in another"
+                raise UnsupportedError(Problem("E1151", message))
+            mine.is_kept = mine.is_kept or variable.is_read or variable.is_assigned
+
     def kept(self) -> tuple[Variable, ...]:
-        """The variables that live on: read by this graph and assigned by some; all of them where signatures share them."""
-        shared = len(self._entries) > 1
-        known = self.variables.known.items()
-        changing = [v for key, v in known if not (isinstance(key, str) and self.is_constant(key))]
-        return tuple(v for v in changing if v.is_read or (shared and v.is_assigned))
+        """The variables that live on: those that this graph reads; where signatures share them all, in the order of names."""
+        known = [(key, v) for key, v in self.variables.known.items() if not (isinstance(key, str) and self.is_constant(key))]
+        if not self.is_shared:
+            return tuple(v for _, v in known if v.is_read)
+        known.sort(key=lambda item: self._rank(item[0]))
+        return tuple(v for _, v in known if v.is_read or v.is_assigned or v.is_kept)
+
+    def _rank(self, key: object) -> tuple[str, ...]:
+        """Resources by name, then tensors of the graphs, whose numbers depend on which signature comes first."""
+        if not isinstance(key, tuple):
+            return ("0", str(key))
+        return ("1", self._view.subgraphs[key[0]].name, *(f"{k:>9}" for k in key[1:]))
 
 
 def label(name: str) -> str:

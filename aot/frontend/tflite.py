@@ -84,8 +84,20 @@ def _convert(view: ModelView | None, problems: Problems, *, subgraph: int, oracl
     # Converters compute with numbers from the file; an overflow there is theirs to judge, not numpy's to print.
     with np.errstate(all="ignore"):
         walk.visit_all()
+        try:
+            for other in walk.persistent.others(subgraph):
+                walk.persistent.join(_variables_of(view, other, oracle=oracle))
+        except AotError as error:
+            problems.extend(error.problems)
         function = walk.function()
     return IRModule({"main": function}, name) if function is not None else None
+
+
+def _variables_of(view: ModelView, subgraph: int, *, oracle: str) -> Persistent:
+    """What another signature's graph uses; its problems are its own."""
+    walk = GraphWalk(view, subgraph, oracle=oracle, problems=Problems())
+    walk.visit_all()
+    return walk.persistent
 
 
 MAX_INLINED = 1 << 16
@@ -397,7 +409,7 @@ class GraphWalk:
         body = results[0] if len(results) == 1 else make_tuple(results)
         attrs: dict[str, Any] = {"outputs": spans, "output_types": types}
         if kept:
-            attrs[STATE] = tuple(StateTensor(v.param.name, v.initial) for v in kept)
+            attrs[STATE] = tuple(StateTensor(v.param.name, v.initial, self.persistent.is_shared) for v in kept)
         return Function((*self._params, *(v.param for v in kept)), body, attrs)
 
     def _results(self, op: OperatorView) -> Sequence[Expr] | None:

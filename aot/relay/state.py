@@ -21,10 +21,14 @@ STATE = "state"
 
 @dataclass(frozen=True, slots=True)
 class StateTensor:
-    """A persistent tensor of main; `initial` has the shape and dtype of its parameter."""
+    """A persistent tensor of main; `initial` has the shape and dtype of its parameter.
+
+    `shared`: other signatures of the file use it too.
+    """
 
     name: str
     initial: Array
+    shared: bool = False
 
 
 def state_of(main: Function) -> tuple[StateTensor, ...]:
@@ -59,6 +63,7 @@ class Variable:
     value: Expr
     is_read: bool = False
     is_assigned: bool = False
+    is_kept: bool = False
 
     @property
     def type(self) -> TensorType:

@@ -80,7 +80,10 @@ class _Compiler:
         kept = state_of(self._func)
         outputs, news = results[: len(results) - len(kept)], results[len(results) - len(kept) :]
         olds = [self._one(v) for v in state_vars(self._func)]
-        states = tuple(State(s.name, s.initial, old, new) for s, old, new in zip(kept, olds, news, strict=True))
+        states = tuple(State(s.name, s.initial, old, new, s.shared) for s, old, new in zip(kept, olds, news, strict=True))
+        if self._module.planning.io != "user":  # nobody else sees them
+            read = {t for c in self._calls for t in map(self._root, c.inputs)} | set(map(self._root, outputs))
+            states = tuple(s for s in states if not s.shared or s.new is not s.old or s.old in read)
         return Draft(
             {name: found.func for name, found in self._prim_funcs.items()},
             self._module.name,

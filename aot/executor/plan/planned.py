@@ -8,6 +8,7 @@ from aot.executor.check import check_lowered
 from aot.executor.lowered import LoweredModule
 from aot.executor.plan.aliases import with_aliases
 from aot.executor.plan.coalesce import without_copies
+from aot.executor.plan.state_plan import has_fixed_layout
 from aot.executor.plan.state_windows import with_windows
 from aot.executor.plan.storage_map import StorageMap, make_layout
 from aot.executor.select.config import Io
@@ -45,7 +46,7 @@ def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False) -> Plan
     """
     check_lowered(lowered)
     lowered = without_copies(lowered)
-    if lowered.states and not lowered.controls:
+    if lowered.states and not lowered.controls and not has_fixed_layout(lowered):
         lowered = with_windows(lowered)
         check_lowered(lowered)
     best, layout = lowered, make_layout(lowered, io)

@@ -25,6 +25,11 @@ STATE_PIN = "state"
 """What `--pin` calls the array."""
 
 
+def has_fixed_layout(lowered: LoweredModule) -> bool:
+    """Whether the state may be that of a model made of another signature: the caller's memory, in the order of the file."""
+    return lowered.planning.io == "user" and any(s.shared for s in lowered.states)
+
+
 def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
     """New value -> old value whose memory it takes at once: nothing reads the old value afterwards.
 
@@ -32,7 +37,9 @@ def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
     each byte before it writes there.
     """
     found: dict[TensorRef, TensorRef] = {}
-    lasting = [lowered.root(t) for t in (*lowered.outputs, *(s.new for s in lowered.states))]
+    if any(c.kind == "while" and c.trips is None for c in lowered.controls) and lowered.max_iterations:
+        return found  # such a run may be given up half-way, and then has changed nothing
+    lasting = [lowered.root(t) for t in (*lowered.outputs, *lowered.conditions, *(s.new for s in lowered.states))]
     for state in lowered.states:
         old, new = state.old, state.new
         whole = lowered.root(old) is old and lowered.is_whole(new) and lowered.root(new).type.nbytes == old.type.nbytes
@@ -93,11 +100,15 @@ class WriteBack:
 
 
 def state_offsets(lowered: LoweredModule, aligns: Mapping[TensorRef, int]) -> tuple[dict[TensorRef, int], int]:
-    """Where each tensor that owns bytes of the state begins, and the bytes of all; those of the largest alignment come first."""
+    """Where each tensor that owns bytes of the state begins, and the bytes of all.
+
+    Those of the largest alignment come first, unless the layout must be that of other models (`has_fixed_layout`).
+    """
     roots = list(dict.fromkeys(lowered.root(s.old) for s in lowered.states))
+    fixed = has_fixed_layout(lowered)
     offsets, end = dict[TensorRef, int](), 0
-    for root in sorted(roots, key=lambda r: -aligns[r]):
-        offsets[root] = align_up(end, aligns[root])
+    for root in roots if fixed else sorted(roots, key=lambda r: -aligns[r]):
+        offsets[root] = align_up(end, STATE_ALIGN if fixed else aligns[root])
         end = offsets[root] + root.type.nbytes
     return offsets, end
 
