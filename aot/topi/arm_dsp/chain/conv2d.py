@@ -7,7 +7,7 @@ Weights take two bytes each in flash.  See intrin.py for the arithmetic, notes o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -100,6 +100,11 @@ def accepts(group: Group, target: Target) -> bool:
     return prod(layer.out_type.shape[:-1]) >= PIXELS and _requant(layer, target) is not None
 
 
+def has_short_form(layer: FusedLayer, target: Target) -> bool:
+    """Whether the kernels' requantisation is exact for a layer."""
+    return _requant(layer, target) is not None
+
+
 def _requant(layer: FusedLayer, target: Target) -> HighMultiply | None:
     return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=1)
 
@@ -127,8 +132,8 @@ def lower(group: Group, target: Target, name: str, *, config: ChainConfig) -> Lo
     stream = ChainStream(layer, target, config)
     b = IRBuilder(name)
     rows = prod(layer.out_type.shape[:-1])
-    source = _source(b, group, layer, stream.segments, rows=rows)
-    io = source.io
+    io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
+    source = TapSource(b, layer, io, stream.segments)
     params = io.constant("params", stream.data(), "int32")
     run = tail_run(b, io, layer, target=target, size=PIXELS * layer.channels)
     place = Place(io, params, source.words, run)
@@ -146,7 +151,7 @@ def lower(group: Group, target: Target, name: str, *, config: ChainConfig) -> Lo
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
     each = run.instructions * len(layer.tail) if run is not None else tail_each(layer)
     tail = each * -(-rows // PIXELS) * PIXELS * layer.channels
-    return Lowered(func, io.constants, instructions=_estimate(layer, stream, rows) + tail, code=_code(layer, stream, run))
+    return Lowered(func, io.constants, instructions=estimate(layer, stream, rows) + tail, code=code_bytes(layer, stream, run))
 
 
 class ChainStream:
@@ -231,7 +236,12 @@ def chain_sums(b: IRBuilder, loop: TapLoop, weights: Region, words: Region, *, t
 
 def _block(b: IRBuilder, stream: ChainStream, place: Place, *, first: Expr, n: Expr, count: int) -> None:
     """Four channels of one pixel triple (`count` of them stored)."""
-    params, words = place.params, place.words
+    lanes = block_sums(b, stream, place.params, place.words, n)
+    store_block(b, stream, place, lanes, first=first, n=n, count=count)
+
+
+def block_sums(b: IRBuilder, stream: ChainStream, params: Buffer, words: Buffer, n: Expr) -> list[tuple[Expr, ...]]:
+    """The sums of products of block `n` of four channels, each for three pixels."""
     seg = stream.segments
     base = n * stream.block_words
     sums = b.local("sum", (CHANNELS, PIXELS), "int32", init=0) if seg.count > 1 else None
@@ -241,14 +251,12 @@ def _block(b: IRBuilder, stream: ChainStream, place: Place, *, first: Expr, n: E
         return chain_sums(b, loop, region(params, base + start), region(words, start), taps=seg.length)
 
     if sums is None:
-        lanes = accumulate(imm(0))
-    else:
-        with b.for_("segment", seg.count) as s:
-            for j, channel in enumerate(accumulate(s * (2 * seg.length))):
-                for p, value in enumerate(channel):
-                    b.store(sums, (j, p), sums[j, p] + value)
-        lanes = [tuple(sums[j, p] for p in range(PIXELS)) for j in range(CHANNELS)]
-    store_block(b, stream, place, lanes, first=first, n=n, count=count)
+        return accumulate(imm(0))
+    with b.for_("segment", seg.count) as s:
+        for j, channel in enumerate(accumulate(s * (2 * seg.length))):
+            for p, value in enumerate(channel):
+                b.store(sums, (j, p), sums[j, p] + value)
+    return [tuple(sums[j, p] for p in range(PIXELS)) for j in range(CHANNELS)]
 
 
 def store_block(
@@ -269,28 +277,25 @@ def store_block(
                 place.run.store(index, value)
 
 
-class _Source:
+class TapSource:
     """Where the taps of a pixel triple come from; `pack(first)` writes their words to `words`."""
 
-    def __init__(self, io: LayerIo, words: Buffer, pack: Callable[[Expr], None]) -> None:
-        self.io, self.words, self.pack = io, words, pack
+    def __init__(self, b: IRBuilder, layer: FusedLayer, io: LayerIo, seg: Segments) -> None:
+        self._b, self._layer, self._data = b, layer, io.data
+        self.words = words = b.scratch("words", (2 * seg.taps,), "int32")
+        self._depth = int(layer.weight[0].size)
+        if self._depth < seg.taps:
+            with b.for_("z", 2 * seg.taps, start=2 * self._depth) as z:
+                b.store(words, z, 0)
+        self._window = None if _is_rows(layer) else Window(b, layer, io.data, words)
 
-
-def _source(b: IRBuilder, group: Group, layer: FusedLayer, seg: Segments, *, rows: int) -> _Source:
-    shape = layer.data_type.shape
-    io = open_io(b, group, layer, data_shape=(prod(shape),), out_shape=(rows * layer.channels,))
-    words = b.scratch("words", (2 * seg.taps,), "int32")
-    depth = layer.weight[0].size
-    with_zero = range(2 * depth, 2 * seg.taps)
-    if with_zero:
-        with b.for_("z", 2 * seg.taps, start=2 * depth) as z:
-            b.store(words, z, 0)
-    if _is_rows(layer):
-        return _Source(
-            io, words, lambda first: pack_runs(b, words, [(io.data, (first + p) * shape[-1]) for p in range(PIXELS)], depth)
-        )
-    window = Window(b, layer, io.data, words)
-    return _Source(io, words, window.pack)
+    def pack(self, first: Expr) -> None:
+        """The pixels from number `first` on."""
+        if self._window is not None:
+            self._window.pack(first)
+            return
+        depth = self._layer.data_type.shape[-1]
+        pack_runs(self._b, self.words, [(self._data, (first + p) * depth) for p in range(PIXELS)], self._depth)
 
 
 def _is_rows(layer: FusedLayer) -> bool:
@@ -421,7 +426,7 @@ class Window:
                 put(b, self._words, (ky * kw + kx) * depth + c, values)
 
 
-def _code(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> int:
+def code_bytes(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> int:
     """Bytes of code (from sizes under GCC 12 at -O2)."""
     loop = stream.config.tap_loop(stream.segments.length)
     block = 350 + 24 * (loop.unroll + loop.rest) + 50 * stream.requant.signed + 120 * (stream.segments.count > 1)
@@ -429,7 +434,7 @@ def _code(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> int:
     return 240 + block * (1 + bool(stream.tail)) + window + (0 if run is None else run.code * len(layer.tail))
 
 
-def _estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
+def estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
     """Instructions of one call without its tail: packing, products, lanes, requantisation (from counts under QEMU)."""
     tiles, taps, count = -(-rows // PIXELS), stream.segments.taps, stream.segments.count
     blocks = stream.blocks + bool(stream.tail)

@@ -1,0 +1,96 @@
+"""Transposed convolutions as sub-pixel ones: random layers in the interpreter, on the host and in QEMU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from math import ceil, log2
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aot.executor.lower.groups import group_of
+from aot.ir.type import TensorType, per_tensor
+from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs
+from aot.op.qnn.lut import LutAttrs
+from aot.op.qnn.requantize import RequantizeAttrs
+from aot.relay.expr import Function, Var, call, const
+from aot.relay.interpreter import evaluate
+from aot.target.target import find_target
+from aot.topi.strategy import implementations
+from tests.topi.batch import Batch
+from tests.topi.drawn import Case, pick
+from tests.topi.intrin.test_intrin import needs_board, needs_host
+from tests.topi.test_drawn import BATCH, RANDOM, interpreted
+
+(KERNEL,) = (i for i in implementations("nn.conv2d_transpose") if i.name == "arm_dsp.conv2d_transpose_chain")
+
+
+def layer(seed: int) -> Function:
+    """A random layer: windows up to 5, strides up to 3, SAME or VALID or cut otherwise."""
+    rng = np.random.default_rng(seed)
+    kernel, strides = (pick(rng, 1, 2, 3, 3, 4, 5), pick(rng, 2, 3, 3, 4)), (pick(rng, 1, 2, 2, 3), pick(rng, 1, 2, 2))
+    image = (pick(rng, 1, 2, 3, 5), pick(rng, 2, 3, 4, 7))
+    depth, channels = pick(rng, 1, 3, 4, 8, 17), pick(rng, 1, 2, 4, 5, 9)
+    cut = (int(rng.integers(0, 2)), int(rng.integers(0, 2)))
+    sizes = [n * s + pick(rng, 0, 0, max(k - s, 0)) for n, s, k in zip(image, strides, kernel, strict=True)]
+    zp, out_zp = pick(rng, -128, 0, 5, 127), pick(rng, -128, 0, 9)
+    x = Var("x", TensorType((1, *image, depth), "int8", per_tensor(1.0, zp)))
+    weights = rng.integers(-127, 128, (channels, *kernel, depth)).astype(np.int8)
+    if rng.random() < 0.1:
+        weights = np.where(weights < 0, -128, 127).astype(np.int8)
+    acc = call("nn.conv2d_transpose", [x, const(weights)], Conv2DTransposeAttrs(strides, cut, (sizes[0], sizes[1]), zp))
+    typical = 73.0 * 73.0 * (kernel[0] * kernel[1] * depth) ** 0.5
+    bias = rng.integers(-int(typical), int(typical), channels).astype(np.int32)
+    shift = ceil(log2(typical / 100))
+    numbers = [
+        tuple(int(v) for v in rng.integers(1 << 30, 1 << 31, channels)),
+        tuple(-shift - int(v) for v in rng.integers(0, 3, channels)),
+    ]
+    requant = RequantizeAttrs(*numbers, out_zp, -128, 127, ("double", "single")[pick(rng, 0, 1)])
+    body = call("qnn.requantize", [call("nn.bias_add", [acc, const(bias)])], requant)
+    if rng.random() < 0.2:
+        body = call("qnn.lut", [body], LutAttrs(tuple(int(v) for v in rng.integers(-128, 128, 256))))
+    return Function((x,), body, {"Primitive": 1})
+
+
+def random_cases(seed: int) -> Iterator[Case]:
+    """Endless random layers that the kernel takes."""
+    target = find_target("cortex-m4")
+    for n in range(seed << 24, (seed + 1) << 24):
+        func = layer(n)
+        group = group_of(func)
+        if not KERNEL.accepts(group, target):
+            continue
+        data = np.random.default_rng(n + 1).integers(-128, 128, func.params[0].type.shape).astype(np.int8)
+        (expected,) = evaluate(func, [data])
+        text = f"{func.params[0].type} {group.anchor.args[1].type} {group.anchor.attrs}"
+        yield Case(text, KERNEL.lower(group, target, "kernel"), [data], expected)
+
+
+def on_board(board: str, folder: Path, *, seed: int) -> None:
+    cases = random_cases(seed)
+    for done in range(0, RANDOM, BATCH):
+        assert Batch(list(islice(cases, min(BATCH, RANDOM - done)))).run(board, folder / str(done)) == []
+
+
+def test_some_in_the_interpreter() -> None:
+    interpreted(list(islice(random_cases(4), 4)))
+
+
+@pytest.mark.slow
+def test_random_in_the_interpreter() -> None:
+    interpreted(list(islice(random_cases(1), RANDOM)))
+
+
+@pytest.mark.slow
+@needs_host
+def test_on_the_host(tmp_path: Path) -> None:
+    on_board("host", tmp_path, seed=2)
+
+
+@pytest.mark.qemu
+@needs_board
+def test_on_the_core(tmp_path: Path) -> None:
+    on_board("mps2-an386", tmp_path, seed=3)
