@@ -122,6 +122,19 @@ def _two(name: str, meaning: Callable[[Array, Array], Array], header: str) -> In
 
 
 SQRT_DOUBLE = Intrin("sqrt", ("float64",), "float64", "sqrt({0})", lambda x: _guarded(math.sqrt, x), header="aot/libm.h")
+
+
+def pow_double(x: float, y: float) -> float:
+    """C's pow."""
+    try:
+        return math.pow(x, y)
+    except OverflowError:
+        return -math.inf if x < 0 and y % 2 == 1 else math.inf
+    except ValueError:  # 0 to a negative power, a negative number to a broken one
+        return math.copysign(math.inf, x) if x == 0 and y % 2 == 1 else math.inf if x == 0 else math.nan
+
+
+POW_DOUBLE = Intrin("pow", ("float64", "float64"), "float64", "pow({0}, {1})", pow_double, header="aot/libm.h")
 LOG_DOUBLE = Intrin("log", ("float64",), "float64", "log({0})", lambda x: _guarded(math.log, x), header="aot/libm.h")
 
 POW = _two("aot_powf", powf, "aot/math.h")

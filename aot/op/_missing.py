@@ -27,13 +27,10 @@ _TABLE = {
     _RANDOM: "RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR",
     "Needed: three-dimensional windows in the convolution's loop nest. Rank-5 images are rare on such devices; a sequence of\n"
     "CONV_2D over the frames says the same.": "CONV_3D CONV_3D_TRANSPOSE",
-    "Needed: one file in aot/op with its meaning. Convert without sparsity.": (
-        "SPARSE_TO_DENSE EMBEDDING_LOOKUP_SPARSE CONCAT_EMBEDDINGS"
+    "Needed: one file in aot/op with its meaning, from aot/op/_template.py. Convert without sparsity.": (
+        "EMBEDDING_LOOKUP_SPARSE CONCAT_EMBEDDINGS"
     ),
-    "Needed: one file in aot/op with its meaning on float32, from aot/op/_template.py; integer models do not have it.": (
-        "L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION FAKE_QUANT BUCKETIZE MATRIX_DIAG MATRIX_SET_DIAG DILATE REDUCE_WINDOW"
-        " UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_SUM"
-    ),
+    "Needed: one file in aot/op with its meaning, from aot/op/_template.py.": "REDUCE_WINDOW",
     "It stands for a part of the graph that a delegate took over; use the model from before that step.": "DELEGATE",
 }
 

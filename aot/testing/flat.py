@@ -100,7 +100,7 @@ def _setter(module: ModuleType, table: str, field: str) -> Any:
 def option_table(fb: flatbuffers.Builder, table: str, options: dict[str, OptionValue]) -> int:
     """Write option table `table` with the given fields (snake case) and return its offset.
 
-    Names of enumerators, plain strings and integer vectors are accepted as values; TypeError for a field that
+    Names of enumerators, plain strings and vectors of integers or floats are accepted as values; TypeError for a field that
     the schema does not have.
     """
     module = importlib.import_module(f"tflite.{table}")
@@ -110,7 +110,8 @@ def option_table(fb: flatbuffers.Builder, table: str, options: dict[str, OptionV
             enum = ENUM_OF_FIELD.get(field)
             ready[field] = enumerator(enum, value) if enum else fb.CreateString(value)
         elif isinstance(value, (list, tuple, np.ndarray)):
-            ready[field] = int_vector(fb, value)
+            is_real = any(isinstance(v, float) for v in value)
+            ready[field] = int_vector(fb, value, dtype="float32" if is_real else "int32")
         else:
             ready[field] = value
     getattr(module, f"{table}Start")(fb)

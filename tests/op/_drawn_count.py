@@ -33,7 +33,16 @@ FOLDER = Path(__file__).parent
 LAYERS = {"CONV_2D": (0, 1), "DEPTHWISE_CONV_2D": (0, 1), "FULLY_CONNECTED": (0, 1), "SVDF": (0, 1), "TRANSPOSE_CONV": (2, 1)}
 LAYERS |= dict.fromkeys(("LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"), (0, 2))
 """Where data and weights are."""
-DATA = {"SPLIT": 1, "EMBEDDING_LOOKUP": 1, "FILL": 1, "SCATTER_ND": 1, "SELECT": 1, "SELECT_V2": 1, "ONE_HOT": 2}
+DATA = {
+    "SPARSE_TO_DENSE": 2,
+    "SPLIT": 1,
+    "EMBEDDING_LOOKUP": 1,
+    "FILL": 1,
+    "SCATTER_ND": 1,
+    "SELECT": 1,
+    "SELECT_V2": 1,
+    "ONE_HOT": 2,
+}
 """Where the data is, if not first."""
 MOVED = "uint16 uint32"
 LACKING = {

@@ -227,6 +227,25 @@ FORMS: dict[str, Form] = {
     "TRANSPOSE": move("TRANSPOSE", SHAPE, (4, 2), operands=[const([1, 0])]),
     "UNPACK": move("UNPACK", SHAPE, (4,), (4,), num=2, axis=0),
     "ZEROS_LIKE": move("ZEROS_LIKE", SHAPE, SHAPE),
+    **{
+        f"UNSORTED_SEGMENT_{k}": lambda d, k=k: one_op(  # type: ignore[misc]
+            f"UNSORTED_SEGMENT_{k}", [Spec(SHAPE, d), Spec((2,), "int32"), const(3)], [Spec((3, 4), d)]
+        )
+        for k in ("SUM", "PROD", "MAX", "MIN")
+    },
+    "SPARSE_TO_DENSE": lambda d: one_op(
+        "SPARSE_TO_DENSE", [const([[0, 1]]), const(SHAPE), Spec((1,), d), Spec((), d)], [Spec(SHAPE, d)], validate_indices=False
+    ),
+    "MATRIX_DIAG": lambda d: one_op("MATRIX_DIAG", [codes(SHAPE, d)], [codes((2, 4, 4), d)]),
+    "MATRIX_SET_DIAG": lambda d: one_op("MATRIX_SET_DIAG", [codes(SHAPE, d), codes((2,), d)], [codes(SHAPE, d)]),
+    "DILATE": lambda d: one_op(
+        "DILATE", [codes(SHAPE, d), const([1, 2]), Spec((), d, same_quant(d), np.zeros((), d))], [codes((2, 7), d)]
+    ),
+    "BUCKETIZE": lambda d: one_op("BUCKETIZE", [Spec(SHAPE, d)], [Spec(SHAPE, "int32")], boundaries=[0.0, 1.5]),
+    "FAKE_QUANT": lambda d: one_op("FAKE_QUANT", [Spec(SHAPE, d)], [Spec(SHAPE, d)], min=-1.0, max=1.0, num_bits=8),
+    "L2_POOL_2D": move("L2_POOL_2D", IMAGE, IMAGE, **_POOL),
+    "LOCAL_RESPONSE_NORMALIZATION": move("LOCAL_RESPONSE_NORMALIZATION", IMAGE, IMAGE, radius=1, bias=1.0, alpha=1.0, beta=0.5),
+    **{n: plain(n) for n in ("STABLEHLO_ADD", "STABLEHLO_MULTIPLY", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM")},
     "COMPLEX_ABS": lambda d: one_op("COMPLEX_ABS", [Spec(SHAPE, d)], [Spec(SHAPE, "float32")]),
     "REAL": lambda d: one_op("REAL", [Spec(SHAPE, d)], [Spec(SHAPE, "float32")]),
     "IMAG": lambda d: one_op("IMAG", [Spec(SHAPE, d)], [Spec(SHAPE, "float32")]),

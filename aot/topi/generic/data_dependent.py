@@ -1,16 +1,18 @@
-"""topk, cumsum and scatter_nd: operators whose result is not one expression an element."""
+"""topk, cumsum, scatter_nd, unsorted_segment and sparse_to_dense: operators whose result is not one expression an element."""
 
 from __future__ import annotations
 
 from math import prod
 
+from aot.op.common.move import clamped_index
 from aot.op.qnn.add_n import tir_sum_code
+from aot.op.tensor.segment import initial
 from aot.relay.expr import tensor_type
 from aot.support.dtype import is_float
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and
+from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and, select
 from aot.topi.generic.flat import accepts_alone, flat_kernel
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
@@ -102,6 +104,53 @@ def lower_scatter_nd(group: Group, _target: Target, name: str) -> Lowered:
     return kernel.finish("scatter_nd")
 
 
+def lower_segment(group: Group, _target: Target, name: str) -> Lowered:
+    """Neutral values, then each row into its segment."""
+    kernel = flat_kernel(group, name)
+    b, (data, ids), out = kernel.b, kernel.args, kernel.out
+    attrs = group.anchor.attrs
+    inner = out.size // attrs.count
+    wide = WRAPPING.get(data.dtype, data.dtype)
+    with b.for_("i", out.size) as i:
+        b.store(out, i, imm(initial(attrs.kind, data.dtype), data.dtype))
+    with b.for_("m", ids.size) as m:
+        segment = b.let("segment", ids[m])
+        with b.if_(logical_and(segment >= 0, segment < attrs.count)), b.for_("c", inner) as c:
+            at = b.let("at", segment * inner + c)
+            old, new = b.let("old", out[at]), b.let("new", data[m * inner + c])
+            if attrs.kind in ("max", "min"):
+                b.store(out, at, select(old < new if attrs.kind == "max" else new < old, new, old))
+            elif attrs.kind == "sum":
+                b.store(out, at, cast(wide, old) + cast(wide, new))
+            else:
+                b.store(out, at, cast(wide, old) * cast(wide, new))
+    return kernel.finish("unsorted_segment")
+
+
+def lower_sparse_to_dense(group: Group, _target: Target, name: str) -> Lowered:
+    """The default value, then each value at its place; a place outside is left out."""
+    kernel = flat_kernel(group, name)
+    b, (indices, values, default), out = kernel.b, kernel.args, kernel.out
+    shape = group.anchor.attrs.shape
+    with b.for_("i", out.size) as i:
+        b.store(out, i, default[0])
+    with b.for_("m", indices.size // len(shape)) as m:
+        inside: Expr | None = None
+        place: Expr = imm(0)
+        for axis, extent in enumerate(shape):
+            number = b.let("number", indices[m * len(shape) + axis])
+            within = logical_and(number >= 0, number < extent)
+            inside = within if inside is None else logical_and(inside, within)
+            # brought into range, as the sum is computed for places outside, too
+            place = place * extent + clamped_index(b, number, extent)
+        assert inside is not None
+        with b.if_(inside):
+            b.store(out, place, values[m if values.size > 1 else imm(0)])
+    return kernel.finish("sparse_to_dense")
+
+
+register_impl(OpImplementation("generic.unsorted_segment", "unsorted_segment", accepts_alone, lower_segment))
+register_impl(OpImplementation("generic.sparse_to_dense", "sparse_to_dense", accepts_alone, lower_sparse_to_dense))
 register_impl(OpImplementation("generic.topk", "topk", accepts_alone, lower_topk))
 register_impl(OpImplementation("generic.cumsum", "cumsum", accepts_alone, lower_cumsum))
 register_impl(OpImplementation("generic.cumsum", "qnn.cumsum", accepts_alone, lower_cumsum))

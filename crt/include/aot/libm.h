@@ -1,6 +1,6 @@
-/* What kernels of floats call of the C library, declared here because a freestanding compiler need not have <math.h>.  All but exp are
- * exact or correctly rounded in every C library; exp is for the boxes of Detection_PostProcess only,
- * log for Mfcc. */
+/* What kernels of floats call of the C library, declared here because a freestanding compiler need not have <math.h>.  All but
+ * exp, log and pow are exact or correctly rounded in every C library; these are for the boxes of Detection_PostProcess, for Mfcc and
+ * for LOCAL_RESPONSE_NORMALIZATION only, and their results are rounded to float. */
 #ifndef AOT_LIBM_H
 #define AOT_LIBM_H
 
@@ -11,6 +11,7 @@ float rintf(float x);
 float sqrtf(float x);
 double exp(double x);
 double log(double x);
+double pow(double x, double y);
 double sqrt(double x);
 
 #endif

@@ -1,0 +1,82 @@
+"""bucketize: BUCKETIZE of TFLite: in which interval between sorted boundaries a number lies.
+
+out = how many boundaries are not above x, compared in float32; NaN lies behind all.  Oracle: `kernels/bucketize.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.move import tensors_of
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
+from aot.te.tensor import sum as te_sum
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, imm, select
+
+DTYPES = ("int32", "int64", "float32")
+
+
+@dataclass(frozen=True, slots=True)
+class BucketizeAttrs:
+    """float32 numbers, sorted."""
+
+    boundaries: tuple[float, ...]
+
+
+def infer_type(types: Sequence[Type], attrs: BucketizeAttrs) -> Type:
+    """Numbers -> int32 of the same shape."""
+    (data,) = tensors_of(types, 1)
+    if data.dtype not in DTYPES or not attrs.boundaries or list(attrs.boundaries) != sorted(attrs.boundaries):
+        raise TypeRuleError(f"bucketize of {data} by {attrs.boundaries}")
+    return TensorType(data.shape, "int32")
+
+
+def evaluate(data: Array, *, attrs: BucketizeAttrs, out_type: TensorType) -> Array:
+    below = data.astype(np.float32)[..., None] < np.array(attrs.boundaries, np.float32)
+    return np.asarray((~below).sum(axis=-1), np.int32)
+
+
+def te_rule(ctx: TeContext, args: Sequence[TensorFn], attrs: BucketizeAttrs, out_type: TensorType) -> TensorFn:
+    (data,) = args
+    table = ctx.constant("boundaries", np.array(attrs.boundaries, np.float32))
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        x = b.let("x", cast("float32", data.at(b, i)))
+        axis = reduce_axis(len(attrs.boundaries), name="k")
+        return te_sum(b, [axis], lambda k: select(x < table.at(b, (k,)), imm(0), imm(1)))
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("BUCKETIZE", "int32 int64 float32", "bucketize")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """bucketize."""
+    require_dtype(ctx, op, ctx.input_type(op, 0), DTYPES)
+    boundaries = tuple(float(v) for v in op.option("boundaries"))
+    if not boundaries or not np.isfinite(boundaries).all() or list(boundaries) != sorted(boundaries):
+        unsupported(ctx, op, "its boundaries are not sorted numbers, one or more", code="E1122")
+    return call("bucketize", [operand(ctx, op, 0)], BucketizeAttrs(boundaries), span=ctx.span(op))
+
+
+register_op(
+    "bucketize",
+    1,
+    arguments=[("data", "int32, int64, float32", "numbers")],
+    attrs_type=BucketizeAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="BUCKETIZE; int32, int64, float32",
+)
+F_TE.set("bucketize", te_rule)

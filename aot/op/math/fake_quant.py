@@ -1,0 +1,102 @@
+"""fake_quant: FAKE_QUANT of TFLite: float32 to the nearest of 2^bits equally spaced numbers, one of which is 0.
+
+out = round((clamp(x) - low) * (1 / scale)) * scale + low, halves up, in float32; NaN becomes the lowest number.
+Oracle: `reference_ops::FakeQuant`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.move import tensors_of
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import TensorFn, tensor_fn
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, imm, select
+
+
+@dataclass(frozen=True, slots=True)
+class FakeQuantAttrs:
+    """float32 numbers: the lowest and the highest result, the distance between two."""
+
+    low: float
+    high: float
+    scale: float
+
+
+def nudged(low: float, high: float, bits: int) -> FakeQuantAttrs:
+    """The range moved so that 0 is one of the numbers; float32 steps."""
+    a, b, top = np.float32(low), np.float32(high), np.float32((1 << bits) - 1)
+    scale = (b - a) / top
+    zero = np.float32(0) - a / scale
+    point = np.float32(np.floor(np.float64(min(max(zero, np.float32(0)), top)) + 0.5))
+    return FakeQuantAttrs(float((np.float32(0) - point) * scale), float((top - point) * scale), float(scale))
+
+
+def infer_type(types: Sequence[Type], attrs: FakeQuantAttrs) -> Type:
+    """float32 -> float32."""
+    (data,) = tensors_of(types, 1)
+    if data.dtype != "float32" or not attrs.low <= attrs.high or attrs.scale <= 0:
+        raise TypeRuleError(f"fake_quant of {data} by {attrs}")
+    return data
+
+
+def evaluate(data: Array, *, attrs: FakeQuantAttrs, out_type: TensorType) -> Array:
+    low, high, scale = (np.float32(v) for v in (attrs.low, attrs.high, attrs.scale))
+    above = np.where(low < data, data, low)
+    bounded = np.where(above < high, above, high)
+    steps = (bounded - low) * (np.float32(1) / scale)
+    return np.asarray(np.floor(steps.astype(np.float64) + 0.5).astype(np.float32) * scale + low, np.float32)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: FakeQuantAttrs, out_type: TensorType) -> TensorFn:
+    (data,) = args
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        low, high, scale = (imm(float(np.float32(v)), "float32") for v in (attrs.low, attrs.high, attrs.scale))
+        inverse = imm(float(np.float32(1) / np.float32(attrs.scale)), "float32")
+        x = b.let("x", data.at(b, i))
+        above = b.let("above", select(low < x, x, low))
+        steps = b.let("steps", (select(above < high, above, high) - low) * inverse)
+        whole = b.let("whole", cast("int32", steps))
+        nearest = whole + select(steps - cast("float32", whole) < imm(0.5, "float32"), imm(0), imm(1))
+        return cast("float32", nearest) * scale + low
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("FAKE_QUANT", "float32", "fake_quant")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """fake_quant."""
+    data = ctx.input_type(op, 0)
+    require_dtype(ctx, op, data, {"float32"})
+    if op.option("narrow_range"):
+        unsupported(ctx, op, "a narrow range is not supported, in TFLite neither")
+    low, high, bits = float(op.option("min")), float(op.option("max")), op.option("num_bits")
+    attrs = nudged(low, high, bits) if 1 <= bits <= 16 and low <= 0 <= high and low < high else None
+    if attrs is None or not np.isfinite([attrs.low, attrs.high]).all() or not attrs.scale >= np.finfo(np.float32).tiny:
+        unsupported(ctx, op, f"{bits} bits from {low} to {high} are no quantisation", code="E1122")
+    return call("fake_quant", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+
+
+register_op(
+    "fake_quant",
+    1,
+    arguments=[("data", "float32", "numbers")],
+    attrs_type=FakeQuantAttrs,
+    pattern=OpPattern.ELEMWISE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="FAKE_QUANT; float32",
+)
+F_TE.set("fake_quant", te_rule)

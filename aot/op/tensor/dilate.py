@@ -1,0 +1,54 @@
+"""DILATE of TFLite, from reshape, pad and slice: constant elements between those of a tensor.
+
+Each dimension of n elements becomes (n - 1) * d + 1.  Dilations and the element between have to be constant.
+Oracle: `kernels/dilate.cc`.
+"""
+
+from __future__ import annotations
+
+from aot.frontend.view import OperatorView
+from aot.ir.span import Span
+from aot.op.common.check import require_dtype
+from aot.op.common.move import MOVABLE, constant_ints, reshaped
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.nn.pad import PadAttrs
+from aot.op.tensor.strided_slice import slice_of
+from aot.relay.expr import Expr, call, tensor_type
+from aot.support.dtype import is_float
+
+LARGEST = 1 << 24
+"""Elements of a result."""
+
+
+@from_tflite("DILATE", EVERY, "nn.pad strided_slice")
+def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """Dimension by dimension: pad each element to `dilation` ones, and leave those behind the last element out."""
+    data, span = ctx.input_type(op, 0), ctx.span(op)
+    require_dtype(ctx, op, data, MOVABLE)
+    dilations, between = constant_ints(ctx, op, 1), ctx.constant(op, 2)
+    if len(dilations) != len(data.shape) or between.size != 1 or ctx.input_type(op, 2).dtype != data.dtype:
+        unsupported(ctx, op, f"dilations {dilations} with {between.size} elements between do not suit {data}", code="E1207")
+    size = 1
+    for extent, dilation in zip(data.shape, dilations, strict=True):
+        size *= (extent - 1) * dilation + 1
+        if dilation < 1 or extent < 1 or size > LARGEST:
+            unsupported(ctx, op, f"dilations {dilations} of {data}", code="E1122")
+    value = float(between.ravel()[0]) if is_float(data.dtype) else int(between.ravel()[0])
+    result = operand(ctx, op, 0)
+    for axis, dilation in enumerate(dilations):
+        if dilation > 1:
+            result = _dilated(ctx, op, result, axis=axis, dilation=dilation, value=value, span=span)
+    return result
+
+
+def _dilated(
+    ctx: ConvertContext, op: OperatorView, data: Expr, *, axis: int, dilation: int, value: float, span: Span
+) -> Expr:  # fmt: skip
+    shape = tensor_type(data).shape
+    before, n, after = shape[:axis], shape[axis], shape[axis + 1 :]
+    single = reshaped(data, (*before, n, 1, *after), span)
+    widths = [(0, 0)] * (len(shape) + 1)
+    widths[axis + 1] = (0, dilation - 1)
+    padded = reshaped(call("nn.pad", [single], PadAttrs(tuple(widths), value), span=span), (*before, n * dilation, *after), span)
+    positions = [range(extent) for extent in (*before, (n - 1) * dilation + 1, *after)]
+    return slice_of(ctx, op, padded, positions)
