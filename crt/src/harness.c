@@ -153,10 +153,9 @@ static int32_t run_all(uint32_t sets) {
 #elif AOT_MODE == AOT_MODE_POISON
 /* Nothing is measured: what the plan says is dead changes after every layer, to another value in each set. */
 static int32_t run_all(uint32_t sets) {
-  poison(0, aot_model_workspace_bytes);
   aot_model_reset();
   for (uint32_t set = 0; set < sets; set++) {
-    if (set > 0u && aot_model_stateful == 0u) poison(0, aot_model_workspace_bytes);
+    poison(0, aot_model_workspace_bytes);
     if (load(set) != 0) return fail("inputs.bin is too short");
     const int32_t status = aot_model_run();
     if (status != 0) return fail_run(set, status);

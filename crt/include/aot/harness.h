@@ -28,7 +28,6 @@ struct aot_interval {
 };
 extern const struct aot_interval aot_model_dead[];
 extern const uint32_t aot_model_dead_first[];
-extern const uint32_t aot_model_stateful;
 
 struct aot_slot aot_model_input(uint32_t index);
 struct aot_slot aot_model_output(uint32_t index);

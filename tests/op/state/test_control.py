@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aot.driver.build import compile_model
+from aot.driver.options import Options
+from aot.errors import InternalError
 from aot.frontend.tflite import check_model, from_tflite
 from aot.relay.expr import Function
 from aot.relay.stateful import StatefulFunction
 from aot.relay.verify import verify
+from aot.runtime.module import load
 from aot.testing import ModelBuilder
 from aot.testing.builder import Subgraph
 from aot.testing.reference import reference_sets
@@ -45,17 +49,18 @@ def branches(*, results: bool = True) -> bytes:
     return b.build([flag, x], [*made, *shown])
 
 
-def loop() -> bytes:
-    """Four times v = v + x, with x handed on; v is shown."""
+def loop(*, counted: bool = True) -> bytes:
+    """From 0, or what an input says, to 4: v = v + x, with x handed on; v is shown."""
     b = ModelBuilder()
     main = b.subgraphs[0]
     initialize(b, {"v": np.zeros(SHAPE, np.float32)})
     x = b.tensor("x", SHAPE, "float32")
-    start = b.tensor("start", (1,), "int32", data=np.zeros(1, np.int32))
+    start = b.tensor("start", (1,), "int32", data=np.zeros(1, np.int32) if counted else None)
     cond, body = b.subgraph("cond"), b.subgraph("body")
     i, _ = cond.inputs = (cond.tensor("i", (1,), "int32"), cond.tensor("x", SHAPE, "float32"))
     cond.outputs = (cond.tensor("go", (1,), "bool"),)
-    cond.op("LESS", [i, cond.tensor("four", (1,), "int32", data=np.array([4], np.int32))], [*cond.outputs])
+    most = cond.tensor("four", (1,), "int32", data=np.array([4], np.int32))
+    cond.op("LESS", [i, most], [*cond.outputs])
     i, y = body.inputs = (body.tensor("i", (1,), "int32"), body.tensor("x", SHAPE, "float32"))
     v, following = handle(body, "v"), body.tensor("next", (1,), "int32")
     one = body.tensor("one", (1,), "int32", data=np.ones(1, np.int32))
@@ -64,15 +69,24 @@ def loop() -> bytes:
     body.outputs = (following, y)
     results = [b.tensor("n", (1,), "int32"), b.tensor("same", SHAPE, "float32")]
     b.op("WHILE", [start, x], results, cond_subgraph_index=2, body_subgraph_index=3)
-    return b.build([x], [results[0], read(main, handle(main, "v"), SHAPE, "float32")])
+    inputs = [x] if counted else [start, x]
+    return b.build(inputs, [results[0], read(main, handle(main, "v"), SHAPE, "float32")])
 
 
 def check(model: bytes, steps: list[list[Array]]) -> None:
+    """The graph, C and the reference agree over time and after a reset."""
     main = from_tflite(model)["main"]
     assert isinstance(main, Function)
     verify(main)
     relay, expected = StatefulFunction(main), reference_sets(model, steps)
     assert same([relay.run(s) for s in steps], expected)
+    for io in ("arena", "user"):
+        output = compile_model(model, target="host", options=Options(io=io))
+        state, host = output.initial_state(), load(output.artifact)
+        assert same([output.interpret(s, state=state) for s in steps], expected)
+        for _ in range(2):
+            assert same([host.run(s) for s in steps], expected)
+            host.reset()
 
 
 @pytest.mark.parametrize("results", [True, False])
@@ -86,6 +100,18 @@ def test_branches(*, results: bool) -> None:
 def test_loop() -> None:
     rng = np.random.default_rng(2)
     check(loop(), [[rng.standard_normal(SHAPE).astype(np.float32)] for _ in range(4)])
+
+
+def test_a_run_that_is_given_up_changes_nothing() -> None:
+    model, rng = loop(counted=False), np.random.default_rng(2)
+    steps: list[list[Array]] = [[np.array([n], np.int32), rng.standard_normal(SHAPE).astype(np.float32)] for n in (2, -1, 3)]
+    expected = reference_sets(model, steps)
+    for io in ("arena", "user"):
+        host = load(compile_model(model, target="host", options=Options(io=io, max_iterations=10)).artifact)
+        for s, e in zip(steps, expected, strict=True):
+            with pytest.raises(InternalError, match="returned -"):
+                host.run([np.array([-100], np.int32), s[1]])
+            assert same([host.run(s)], [e])
 
 
 def test_a_branch_without_effect() -> None:
