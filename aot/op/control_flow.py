@@ -8,12 +8,14 @@ Oracle: `kernels/if.cc`, `kernels/while.cc`, which copy tensors into the subgrap
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from aot.frontend.view import OperatorView
 from aot.ir.type import TensorType
 from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.relay.analysis.trip_count import results_of
 from aot.relay.control import if_then_else, while_loop
-from aot.relay.expr import Constant, Expr, get_item, result_types
+from aot.relay.expr import Constant, Expr, Function, get_item, make_tuple, result_types
 from aot.relay.state import Variable
 
 
@@ -46,8 +48,25 @@ def convert_while(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
         if isinstance(arg.type, TensorType) and arg.type.dtype == result.dtype and arg.type.shape != result.shape:
             shapes = f"{list(arg.type.shape)} before the loop and {list(result.shape)} after an iteration"
             unsupported(ctx, op, f"loop variable {i} has shape {shapes}", code="E1161")
+    if ctx.oracle == "litert":
+        body = _one_after_the_other(body, len(args))
     args += [v.read() for v in variables]
     return _results(ctx, op, while_loop(args, cond, body, span=ctx.span(op)), variables)
+
+
+def _one_after_the_other(body: Function, count: int) -> Function:
+    """The body as LiteRT runs it, where it hands a variable on at another place.
+
+    Its results are copied over the variables one by one, and the body's inputs are these variables: a result that is an input
+    before it is what was just written there.  TFLM copies them apart.  `count` variables are the operator's own.
+    """
+    results = list(results_of(body))
+    numbers = {id(p): j for j, p in enumerate(body.params[:count])}
+    for i, result in enumerate(results[:count]):
+        j = numbers.get(id(result), i)
+        if j < i:
+            results[i] = results[j]
+    return body if results == list(results_of(body)) else replace(body, body=make_tuple(results))
 
 
 def _results(ctx: ConvertContext, op: OperatorView, whole: Expr, variables: Sequence[Variable]) -> Sequence[Expr]:

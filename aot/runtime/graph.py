@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from aot.errors import Problem, UsageError
 from aot.executor.artifact import Artifact
 from aot.ir.op import Array
+from aot.memory.control import Control, Nested, nested
 from aot.runtime.host_library import build_library
 from aot.support.dtype import numpy_dtype
 
@@ -57,6 +58,9 @@ class GraphModule:
         self._kernels = [n for n in self._graph["nodes"] if n["op"] == "kernel"]
         if any(n["fed"] for n in self._kernels):
             raise _wrong(f"{artifact.name} is fed row by row, which a graph of whole tensors cannot show")
+        self._controls = [
+            Control(c["kind"], c["first"], c["middle"], c["last"] + 1) for c in self._graph.get("control", ())
+        ]  # fmt: skip
         files = {**artifact.files, "aot_hook.c": _HOOK}
         self._library = ctypes.CDLL(str(build_library(f"{artifact.name}_graph", files)))
         self._storage = [_aligned(size) for size in self._graph["storage"]]
@@ -124,14 +128,38 @@ class GraphModule:
         self._times = []
         if self._ran:
             self._step()
-        for node in self._kernels:
-            arguments = self._arguments(node)
-            function = getattr(self._library, node["function"])
-            function.restype = None
-            start = perf_counter()
-            function(*arguments)
-            self._times.append(LayerTime(node["layer"], node["name"], perf_counter() - start))
+        self._run_items(nested(self._controls, len(self._kernels)))
         self._done = self._ran = True
+
+    def _run_items(self, items: Sequence[int | Nested]) -> None:
+        for item in items:
+            if isinstance(item, int):
+                self._run_layer(self._kernels[item])
+            elif item.control.kind == "if":
+                self._run_items(item.first if self._holds(item) else item.second)
+            else:
+                self._run_loop(item)
+
+    def _run_loop(self, item: Nested) -> None:
+        limit, turns = self._graph["max_iterations"], 0
+        self._run_items(item.first)
+        while self._holds(item):
+            if limit and turns == limit:
+                raise _wrong(f"a loop has not ended after {limit} iterations")
+            self._run_items(item.second)
+            self._run_items(item.first)
+            turns += 1
+
+    def _holds(self, item: Nested) -> bool:
+        return bool(self._view(self._graph["control"][item.index]["condition"]).reshape(()))
+
+    def _run_layer(self, node: Mapping[str, Any]) -> None:
+        arguments = self._arguments(node)
+        function = getattr(self._library, node["function"])
+        function.restype = None
+        start = perf_counter()
+        function(*arguments)
+        self._times.append(LayerTime(node["layer"], node["name"], perf_counter() - start))
 
     def _step(self) -> None:
         """What the last run made of the state is what the next one finds; until then its tensors can be looked at."""
@@ -155,7 +183,7 @@ class GraphModule:
         return self._view(tensors[which]).copy()
 
     def layer_times(self) -> list[LayerTime]:
-        """How long each layer took in the last run."""
+        """How long each layer took in the last run, in the order of the run: several times in a loop."""
         self._check_run()
         return list(self._times)
 

@@ -22,14 +22,14 @@ void aot_layer_hook(int32_t layer, const void *out, uint32_t bytes) {
 """
 
 
-def build_together(artifacts: Sequence[Artifact], folder: Path) -> list[HostModel]:
-    """One library with all of them; their names must differ."""
+def build_together(artifacts: Sequence[Artifact], folder: Path, *flags: str) -> list[HostModel]:
+    """One library with all of them, compiled with these flags besides; their names must differ."""
     (folder / "probe.c").write_text(PROBE)
     files = [folder / "probe.c"]
     for artifact in artifacts:
         artifact.export(folder)
         files += [folder / name for name in artifact.files if name.endswith(".c")]
-    library = shared_library(files, folder / "together.so", "-DAOT_HOOKS=1")
+    library = shared_library(files, folder / "together.so", "-DAOT_HOOKS=1", *flags)
     return [HostModel(library, a.metadata) for a in artifacts]
 
 

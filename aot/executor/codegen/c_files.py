@@ -145,6 +145,7 @@ def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
         "shared": bool(metadata["options"].get("share_workspace")) and workspace["size"] > 0,
         "macs": commas(metadata["macs"]),
         "layers": len(metadata["layers"]),
+        "max_iterations": max((c.get("max_iterations", 0) for c in metadata.get("control", ())), default=0),
         "inputs": inputs,
         "outputs": outputs,
         "memcpy": layout.io == "arena" or bool(layout.copies or layout.write_backs) or any(s.array for s in program.init.steps),

@@ -53,9 +53,19 @@ def make_graph(
         "arg_nodes": list(range(len(lowered.inputs))),
         "heads": [table.number(t) for t in lowered.outputs],
         **({"states": [[table.number(s.old), table.number(s.new)] for s in lowered.states]} if lowered.states else {}),
+        **_control(lowered, table),
         "tensors": table.rows,
         "storage": table.sizes,
     }
+
+
+def _control(lowered: LoweredModule, table: _Tensors) -> dict[str, Any]:
+    """`control`: branches and loops over the layers, as in the metadata, with the tensor that decides; only where there are."""
+    rows = [
+        {"kind": c.kind, "condition": table.number(t), "first": c.first, "middle": c.middle, "last": c.last - 1}
+        for c, t in zip(lowered.controls, lowered.conditions, strict=True)
+    ]
+    return {"control": rows, "max_iterations": lowered.max_iterations} if rows else {}
 
 
 def _scalars(call: CallLowered, func: PrimFunc) -> list[dict[str, Any]]:
