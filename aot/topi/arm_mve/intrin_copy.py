@@ -52,6 +52,7 @@ def _emit_copy(operands: Mapping[str, COperand]) -> BlockText:
 
 
 def copy_rows_instructions(rows: int, length: int) -> int:
+    """Executed by one block."""
     return rows * (7 + 3 * -(-length // VECTOR)) + 8
 
 
@@ -97,6 +98,7 @@ def _emit_pack(operands: Mapping[str, COperand], length: int) -> BlockText:
 
 
 def pack_rows_instructions(rows: int, length: int) -> int:
+    """Executed by one block."""
     whole, rest = divmod(length, VECTOR)
     return rows * (2 * whole + 3 * bool(rest) + 2) + 6 + 2 * bool(rest)
 
