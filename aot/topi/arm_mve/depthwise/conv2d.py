@@ -47,8 +47,8 @@ class _Plan:
 
     @property
     def groups(self) -> list[int]:
-        """Channels of each group."""
-        whole, rest = divmod(self.layer.channels, LANES)
+        """Channels of the data of each group."""
+        whole, rest = divmod(self.layer.data_type.shape[3], LANES)
         return [LANES] * whole + [rest] * bool(rest)
 
     def part(self, taps: int, lanes: int) -> Part:
@@ -73,7 +73,7 @@ class _Plan:
         bands = -(-lines.across.out // lines.band)
         computed = [min(i * lines.band, lines.across.out - lines.band) + y for i in range(bands) for y in range(lines.band)]
         for lanes in self.groups:
-            total += 12 + bands * (convolve_instructions(lines, lanes) + 16)
+            total += 12 + bands * (lines.multiplier * (convolve_instructions(lines, lanes) + 6) + 10)
             for line in computed:
                 inside = self.inside(line)
                 if inside == lines.across.taps:
@@ -87,9 +87,7 @@ class _Plan:
 
 def _plan(group: Group, target: Target) -> _Plan | None:
     layer = match_layer(group)
-    if layer is None or not target.has("mve") or not tail_accepts(layer) or layer.attrs.multiplier != 1:
-        return None
-    if layer.out_type.dtype != "int8":
+    if layer is None or not target.has("mve") or not tail_accepts(layer) or layer.out_type.dtype != "int8":
         return None
     requant = plan_vectors(layer.requant, layer.acc_low, layer.acc_high)
     if requant is None:
@@ -99,7 +97,7 @@ def _plan(group: Group, target: Target) -> _Plan | None:
     for across, along, swapped in ((y, x, False), (x, y, True)):
         if along.copied == 0 or along.dilation != 1:
             continue
-        line = Lines(across, along, swapped, 1, requant.form)
+        line = Lines(across, along, swapped, 1, requant.form, layer.attrs.multiplier)
         band = max(1, min(across.out, SCRATCH // (LANES * line.line)))
         band = -(-across.out // -(-across.out // band))
         lines = next((n for n in (replace(line, band=band), line) if n.fits), None)
@@ -118,7 +116,7 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     if padded:
         b.block(fill(), taps, imm(layer.attrs.pad_value), imm(LANES * lines.pitch))
     kernel = _Groups(b, io, plan, params=params, taps=taps)
-    whole, rest = divmod(layer.channels, LANES)
+    whole, rest = divmod(layer.data_type.shape[3], LANES)
     with b.for_("i", layer.data_type.shape[0]) as image:
         if whole:
             with b.for_("g", whole) as g:
@@ -136,15 +134,21 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
 
 
 def _stream(plan: _Plan) -> Array:
-    """A record for each channel, as int8."""
+    """A record for each channel, as int8: by groups, in a group first those of each data channel's first output."""
     layer, lines, requant = plan.layer, plan.lines, plan.requant
     weight = layer.weight if lines.swapped else layer.weight.transpose(1, 0, 2)  # along, across, channel
     out = np.zeros((layer.channels, lines.record), np.int8)
     lead = (lines.shared - 1) * lines.shift
     out[:, lead : lead + lines.taps] = weight.reshape(lines.taps, -1).T
-    numbers = np.stack([layer.bias, requant.multiplier, requant.right], axis=1).astype("<i4")
-    out[:, lines.weights :] = numbers.view(np.int8)
-    return out.reshape(-1)
+    numbers = [layer.bias, requant.multiplier, requant.right]
+    numbers += [requant.left] if requant.form.left else []
+    numbers += [(requant.right < 0).astype(np.int64)] if requant.form.ties == 3 else []
+    out[:, lines.weights :] = np.stack(numbers, axis=1).astype("<i4").view(np.int8)
+    order: list[int] = []
+    for group, lanes in enumerate(plan.groups):
+        first = group * LANES * lines.multiplier
+        order += [first + lane * lines.multiplier + m for m in range(lines.multiplier) for lane in range(lanes)]
+    return out[order].reshape(-1)
 
 
 class _Groups:
@@ -162,16 +166,17 @@ class _Groups:
         b, plan, lines = self._b, self._plan, self._plan.lines
         layer, across = plan.layer, lines.across
         data = b.let("data_at", image * prod(layer.data_type.shape[1:]) + number * LANES)
-        out = b.let("out_at", image * prod(layer.out_type.shape[1:]) + number * LANES)
+        out = b.let("out_at", image * prod(layer.out_type.shape[1:]) + number * (LANES * lines.multiplier))
         with b.for_("band", -(-across.out // lines.band)) as band:
             first = band * lines.band
             if across.out % lines.band:
                 first = b.let("first", minimum(first, across.out - lines.band))
             with b.for_("y", lines.band) as y:
                 self._line(data, first + y, y * lines.line, lanes)
-            records = region(self._params, number * (LANES * lines.record))
-            to = region(self._io.out, out + first * across.out_step)
-            b.block(convolve(lines, lanes), region(self._taps), records, to)
+            with b.for_("m", lines.multiplier) as m:
+                records = region(self._params, number * (LANES * lines.multiplier * lines.record) + m * (lanes * lines.record))
+                to = region(self._io.out, out + first * across.out_step + m)
+                b.block(convolve(lines, lanes), region(self._taps), records, to)
 
     def _line(self, data: Expr, number: Expr, at: Expr, lanes: int) -> None:
         """The taps of line `number` of outputs, to byte `at` of each channel."""

@@ -8,7 +8,7 @@ from functools import cache
 
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import cast
+from aot.tir.expr import Expr, cast
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.depthwise.intrin import add_immediate
 from aot.topi.arm_mve.depthwise.plan import LANES, Lines
@@ -139,9 +139,10 @@ def convolve(lines: Lines, channels: int) -> TensorIntrin:
             product = cast("int32", taps[start + k]) * cast("int32", params.load("int8", weights + k))
             b.store(acc, 0, acc[0] + product)
         fields = b.let("fields", (c * lines.record + lines.weights) // 4)
-        numbers = tuple(params.load("int32", fields + n) for n in range(3))
-        result = lines.form.meaning(b, acc[0], (numbers[0], numbers[1], numbers[2]))
-        b.store(out, c + y * lines.across.out_step + i * lines.along.out_step, result)
+        shift: Expr = params.load("int32", fields + 2)
+        shift = shift + params.load("int32", fields + 3) if lines.form.left else shift
+        result = lines.form.meaning(b, acc[0], (params.load("int32", fields), params.load("int32", fields + 1), shift))
+        b.store(out, c * lines.multiplier + y * lines.across.out_step + i * lines.along.out_step, result)
     return TensorIntrin(f"arm_mve.{b.name}", b.finish(), lambda ops: _emit_convolve(ops, lines, channels), requires="mve")
 
 
@@ -186,7 +187,7 @@ def convolve_text(lines: Lines, *, loop: bool) -> list[str | Repeat]:
     body += [*_line(lines), *(["subs r10, r10, #1", "bne.w 3b"] * many)]
     if not loop:
         return [*text, *body]
-    return [*text, "1:", *body, "ldr r0, %[end]", "add r12, r12, #1", "cmp r8, r0", "bne.w 1b"]
+    return [*text, "1:", *body, "ldr r0, %[end]", f"add r12, r12, #{lines.multiplier}", "cmp r8, r0", "bne.w 1b"]
 
 
 def _load_channel(lines: Lines) -> list[str]:
@@ -247,9 +248,13 @@ def _results(lines: Lines, count: int) -> list[str]:
     """q6 and q7 requantised and stored."""
     form = lines.form
     vectors = ["q6", "q7"][: 1 + (count > 4)]
-    text = [f"vadd.i32 {q}, {q}, r5" for q in vectors] + [f"{form.multiply} {q}, {q}, r7" for q in vectors]
+    text = [f"vadd.i32 {q}, {q}, r5" for q in vectors]
+    if form.left:
+        text += [f"ldr r0, [r8, #{-8 if form.ties == 3 else -4}]", *(f"vshl.s32 {q}, r0" for q in vectors)]
+    text += [f"{form.multiply} {q}, {q}, r7" for q in vectors]
+    text += ["ldr r0, [r8, #-4]"] if form.ties == 3 else []
     for q in vectors if form.ties else ():
-        text += [f"vshr.s32 q0, {q}, #31", f"vadd.i32 {q}, {q}, q0"]
+        text += [f"vshr.s32 q0, {q}, #31", f"vmla.s32 {q}, q0, r0" if form.ties == 3 else f"vadd.i32 {q}, {q}, q0"]
     text += [f"vrshl.s32 {q}, r9" for q in vectors] + ["vqmovnb.s32 q6, q6"] + ["vqmovnt.s32 q6, q7"] * (count > 4)
     text += ["vqadd.s16 q6, q6, r11"] * bool(form.zero_point) + ["vqmovnb.s16 q6, q6"]
     for bound, op, usual in ((form.lo, "vmax", -128), (form.hi, "vmin", 127)):

@@ -57,13 +57,14 @@ def axes_of(layer: FusedLayer) -> tuple[Axis, Axis]:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """`band` lines of outputs at a time; `across`, `along` as above."""
+    """`band` lines of outputs at a time; `across`, `along` as above; `multiplier` output channels for each of the data."""
 
     across: Axis
     along: Axis
     swapped: bool
     band: int
     form: RequantForm
+    multiplier: int = 1
 
     @property
     def taps(self) -> int:
@@ -104,12 +105,11 @@ class Lines:
 
     @property
     def record(self) -> int:
-        """Bytes of a channel in the stream: weights, bias, multiplier, shift."""
-        return self.weights + 12
+        """Bytes of a channel in the stream: weights, bias, multiplier, shift; shift to the left, what ties are multiplied by."""
+        return self.weights + 12 + 4 * (self.form.left + (self.form.ties == 3))
 
     @property
     def fits(self) -> bool:
         if self.along.dilation != 1 or self.vectors > MOST_WEIGHTS or self.shift > 120:
             return False
-        near = LANES * self.along.out_step < MOST_OFFSET
-        return near and (LANES - 1) * self.pitch + self.line < MOST_OFFSET and self.form.ties != 3 and not self.form.left
+        return LANES * self.along.out_step < MOST_OFFSET and (LANES - 1) * self.pitch + self.line < MOST_OFFSET
