@@ -1,7 +1,8 @@
 """The long text behind each error code: what it means and what to do.  One Markdown file a code in `codes/`.
 
 A page begins with `# CODE: title`; the explanation follows; then, where a few lines can show it, `## Fails` and `## Works`, each
-with a block of code (`python`, or `sh`) that the tests run: the first must end in this code, the second without an error.
+with a block that the tests run: the first must end in this code, the second without an error.  A block is `python`, `sh` (in a
+folder with a good model.tflite), or `tflite`, a model as `aot.testing.text_model` reads it, which is compiled.
 """
 
 from __future__ import annotations
