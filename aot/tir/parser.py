@@ -23,7 +23,7 @@ from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.intrin import INTRINSICS, BlockText, COperand, TensorIntrin
 from aot.tir.printer import PRECEDENCE
-from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 from aot.tir.verify import verify
 
 T = TypeVar("T", Var, Buffer)
@@ -327,6 +327,19 @@ class FunctionParser:
             orelse = self.body()
         return If(cond, then, orelse)
 
+    def while_(self) -> While:
+        """`while at most 9 {` ... `} holds a < b {` ... `}`"""
+        limit = 0
+        if self.accept("at"):
+            self.take("most")
+            limit = self.number()
+        self.take("{")
+        test = self.body()
+        self.take("holds")
+        cond = self.expr()
+        self.take("{")
+        return While(test, cond, self.body(), limit)
+
     def block(self) -> Block:
         """`block arm_dsp.dot(x[4 ..], 3)`"""
         name = self.take()
@@ -442,6 +455,7 @@ STATEMENTS: dict[str, Callable[[FunctionParser], Stmt]] = {
     "let": FunctionParser.let,
     "local": FunctionParser.local,
     "if": FunctionParser.if_,
+    "while": FunctionParser.while_,
     "block": FunctionParser.block,
     "call": FunctionParser.call,
 }

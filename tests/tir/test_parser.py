@@ -14,11 +14,12 @@ from aot.ir.module import IRModule, parse
 from aot.ir.transform import Instrument, Pass, PassContext
 from aot.target.codegen_c import emit_func
 from aot.target.target import find_target
+from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import BinOp, Cast, Expr, Imm, Select, Var
 from aot.tir.function import PrimFunc
 from aot.tir.interpreter import run_module
-from aot.tir.stmt import CallPrim, Store
+from aot.tir.stmt import CallPrim, If, Store, While
 from aot.tir.structural_equal import structural_equal
 from aot.tir.transform import flatten, unroll
 from tests.conftest import Golden
@@ -93,6 +94,14 @@ def test_kernels_by_hand() -> None:
     for func in (conv(), blocked_dense(), flatten(unroll(blocked_dense())), block_func(), module()[0]):
         back = round_trip(IRModule({func.name: func}))
         assert back[func.name] is not func
+
+
+@pytest.mark.parametrize("limit", [0, 9])
+def test_a_loop_with_a_condition(limit: int) -> None:
+    n = Buffer("n", (1,), "int32", align=4)
+    test, body = (Store(n, (Imm(0),), n[0], "int32"),), (Store(n, (Imm(0),), n[0] - 1, "int32"),)
+    loop = While(test, BinOp("<", Imm(0), n[0]), body, limit)
+    round_trip(IRModule({"f": PrimFunc("f", (), (n,), (loop, If(BinOp("<", n[0], Imm(1)), body, test)))}))
 
 
 def test_what_is_read_runs() -> None:
