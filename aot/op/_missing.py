@@ -25,8 +25,6 @@ _TABLE = {
     _SHAPE: "WHERE UNIQUE SEGMENT_SUM NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5",
     _STRINGS: "HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_LOOKUP HASHTABLE_SIZE LSH_PROJECTION SKIP_GRAM",
     _RANDOM: "RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR",
-    "Needed: three-dimensional windows in the convolution's loop nest. Rank-5 images are rare on such devices; a sequence of\n"
-    "CONV_2D over the frames says the same.": "CONV_3D CONV_3D_TRANSPOSE",
     "Needed: one file in aot/op with its meaning, from aot/op/_template.py. Convert without sparsity.": (
         "EMBEDDING_LOOKUP_SPARSE CONCAT_EMBEDDINGS"
     ),

@@ -35,6 +35,7 @@ LAYERS |= dict.fromkeys(("LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_
 """Where data and weights are."""
 DATA = {
     "SPARSE_TO_DENSE": 2,
+    "CONV_3D_TRANSPOSE": 2,
     "SPLIT": 1,
     "EMBEDDING_LOOKUP": 1,
     "FILL": 1,

@@ -112,6 +112,7 @@ def bidirectional(dtype: str, weights: str) -> bytes:
 
 
 _STEPS = {"stride_h": 1, "stride_w": 1, "padding": "SAME"}
+_STEPS_3D = {**_STEPS, "stride_d": 1}
 _POOL = {**_STEPS, "filter_height": 2, "filter_width": 2}
 
 LAYERS: dict[str, Callable[[str, str], bytes]] = {
@@ -246,6 +247,23 @@ FORMS: dict[str, Form] = {
     "L2_POOL_2D": move("L2_POOL_2D", IMAGE, IMAGE, **_POOL),
     "LOCAL_RESPONSE_NORMALIZATION": move("LOCAL_RESPONSE_NORMALIZATION", IMAGE, IMAGE, radius=1, bias=1.0, alpha=1.0, beta=0.5),
     **{n: plain(n) for n in ("STABLEHLO_ADD", "STABLEHLO_MULTIPLY", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM")},
+    "CONV_3D": lambda d: one_op(
+        "CONV_3D",
+        [Spec((1, 2, 2, 2, 1), d), const(np.ones((1, 1, 1, 1, 2)), "float32"), const([1.0, 2.0], "float32")],
+        [Spec((1, 2, 2, 2, 2), d)],
+        **_STEPS_3D,
+    ),
+    "CONV_3D_TRANSPOSE": lambda d: one_op(
+        "CONV_3D_TRANSPOSE",
+        [
+            const((1, 2, 2, 2, 2)),
+            const(np.ones((1, 1, 1, 2, 1)), "float32"),
+            Spec((1, 2, 2, 2, 1), d),
+            const([1.0, 2.0], "float32"),
+        ],
+        [Spec((1, 2, 2, 2, 2), d)],
+        **_STEPS_3D,
+    ),
     "COMPLEX_ABS": lambda d: one_op("COMPLEX_ABS", [Spec(SHAPE, d)], [Spec(SHAPE, "float32")]),
     "REAL": lambda d: one_op("REAL", [Spec(SHAPE, d)], [Spec(SHAPE, "float32")]),
     "IMAG": lambda d: one_op("IMAG", [Spec(SHAPE, d)], [Spec(SHAPE, "float32")]),

@@ -1,0 +1,264 @@
+"""nn.conv3d and nn.conv3d_transpose: CONV_3D and CONV_3D_TRANSPOSE of TFLite on float32, [N, D, H, W, C].
+
+Sums run in the reference's order: over the window and the channels of the input, or, transposed, over the places and channels of
+the input that reach a place of the result.  Oracles: `reference_ops::Conv3D`, `reference_ops::Conv3DTranspose`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.float_layer import bounds
+from aot.op.common.move import constant_ints, tensors_of
+from aot.op.common.window import fit_axis
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.math.arithmetic import BinaryAttrs
+from aot.op.math.unary import UnaryAttrs
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import IterVar, TensorFn, reduce_axis, tensor_fn
+from aot.te.tensor import sum as te_sum
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, equal, imm, logical_and, maximum, minimum, select
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Conv3DAttrs:
+    """Strides, dilations and padding before the first place, in depth, height and width; the result's extents there."""
+
+    strides: Triple
+    dilation: Triple
+    before: Triple
+    extents: Triple
+
+
+def infer_conv3d(types: Sequence[Type], attrs: Conv3DAttrs) -> Type:
+    """float32 [N, D, H, W, I], weights [KD, KH, KW, I, O] -> [N, *extents, O]."""
+    data, weight = tensors_of(types, 2)
+    _check(data, weight, attrs, channels=3)
+    return TensorType((data.shape[0], *attrs.extents, weight.shape[4]), "float32")
+
+
+def infer_transpose(types: Sequence[Type], attrs: Conv3DAttrs) -> Type:
+    """float32 [N, D, H, W, I], weights [KD, KH, KW, O, I] -> [N, *extents, O]."""
+    data, weight = tensors_of(types, 2)
+    _check(data, weight, attrs, channels=4)
+    return TensorType((data.shape[0], *attrs.extents, weight.shape[3]), "float32")
+
+
+def _check(data: TensorType, weight: TensorType, attrs: Conv3DAttrs, *, channels: int) -> None:
+    fits = data.dtype == weight.dtype == "float32" and len(data.shape) == len(weight.shape) == 5
+    if not fits or data.shape[4] != weight.shape[channels] or not data.size or not weight.size:
+        raise TypeRuleError(f"a three-dimensional convolution of {data} by {weight}")
+    if min(*attrs.strides, *attrs.dilation, *attrs.extents) < 1 or min(attrs.before) < 0:
+        raise TypeRuleError(f"a three-dimensional convolution with {attrs}")
+
+
+def evaluate_conv3d(data: Array, weight: Array, *, attrs: Conv3DAttrs, out_type: TensorType) -> Array:
+    total = np.zeros(out_type.shape, np.float32)
+    with np.errstate(all="ignore"):
+        for taps in product(*(range(k) for k in weight.shape[:3])):
+            places, inside = zip(*(_reads(attrs, data, axis, tap) for axis, tap in enumerate(taps)), strict=True)
+            if not all(len(p) for p in places):
+                continue
+            part, under = np.ix_(range(len(data)), *inside), data[np.ix_(range(len(data)), *places)]
+            for channel in range(data.shape[4]):
+                total[part] += under[..., channel, None] * weight[taps][channel]
+    return total
+
+
+def _reads(attrs: Conv3DAttrs, data: Array, axis: int, tap: int) -> tuple[list[int], list[int]]:
+    """Places of the data that a tap reads along an axis, and the places of the result that it does so for."""
+    places = [(i * attrs.strides[axis] - attrs.before[axis] + tap * attrs.dilation[axis], i) for i in range(attrs.extents[axis])]
+    found = [(p, i) for p, i in places if 0 <= p < data.shape[axis + 1]]
+    return [p for p, _ in found], [i for _, i in found]
+
+
+def evaluate_transpose(data: Array, weight: Array, *, attrs: Conv3DAttrs, out_type: TensorType) -> Array:
+    total = np.zeros(out_type.shape, np.float32)
+    taps = list(product(*(range(k) for k in weight.shape[:3])))
+    with np.errstate(all="ignore"):
+        for place in product(*(range(n) for n in data.shape[1:4])):
+            for channel in range(data.shape[4]):
+                here: Any = (slice(None), *place, channel)
+                values = data[here][:, None]
+                for tap in taps:
+                    out = [
+                        p * s - b + t * d
+                        for p, s, b, t, d in zip(place, attrs.strides, attrs.before, tap, attrs.dilation, strict=True)
+                    ]
+                    if all(0 <= o < n for o, n in zip(out, attrs.extents, strict=True)):
+                        there: Any = (slice(None), *out)
+                        total[there] += values * weight[tap][:, channel]
+    return total
+
+
+def _leaves(attrs: Conv3DAttrs, axis: int, kernel: int, size: int) -> bool:
+    """Whether some window reaches beyond the data along an axis."""
+    last = (attrs.extents[axis] - 1) * attrs.strides[axis] - attrs.before[axis] + (kernel - 1) * attrs.dilation[axis]
+    return attrs.before[axis] > 0 or last >= size
+
+
+def te_conv3d(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv3DAttrs, out_type: TensorType) -> TensorFn:
+    data, weight = args
+    image = data.shape[1:4]
+
+    def rule(b: IRBuilder, n: Expr, *rest: Expr) -> Expr:
+        origins = [b.let("origin", i * s - p) for i, s, p in zip(rest[:3], attrs.strides, attrs.before, strict=True)]
+
+        def term(*taps: Expr) -> Expr:
+            *window, channel = taps
+            places = [o + t * d for o, t, d in zip(origins, window, attrs.dilation, strict=True)]
+            inside: Expr = imm(1, "bool")
+            for axis, place in enumerate(places):
+                if (
+                    attrs.before[axis]
+                    or (attrs.extents[axis] - 1) * attrs.strides[axis] + (weight.shape[axis] - 1) * attrs.dilation[axis]
+                    >= image[axis]
+                ):
+                    within = logical_and(place >= 0, place < image[axis])
+                    inside = within if inside == imm(1, "bool") else logical_and(inside, within)
+            product_ = data.at(b, (n, *places, channel)) * weight.at(b, (*window, channel, rest[3]))
+            # a sum that began with +0 is never -0, so that adding +0 leaves it as it is
+            return product_ if inside == imm(1, "bool") else select(inside, product_, imm(0.0, "float32"))
+
+        axes = [reduce_axis(extent, name="k") for extent in (*weight.shape[:3], data.shape[4])]
+        return te_sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+def te_transpose(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv3DAttrs, out_type: TensorType) -> TensorFn:
+    data, weight = args
+
+    def rule(b: IRBuilder, n: Expr, *rest: Expr) -> Expr:
+        reach = [b.let("reach", i + p) for i, p in zip(rest[:3], attrs.before, strict=True)]
+
+        def axis_of(axis: int) -> IterVar:
+            """The places of the data from which some tap reaches this place of the result."""
+            stride, span = attrs.strides[axis], (weight.shape[axis] - 1) * attrs.dilation[axis]
+            first = maximum((reach[axis] - span + (stride - 1)) / stride, 0)
+            last = minimum(reach[axis] / stride + 1, data.shape[axis + 1])
+            return reduce_axis(b.let("last", last), start=b.let("first", first), name="p")
+
+        def term(*index: Expr) -> Expr:
+            *places, channel = index
+            taps: list[Expr] = []
+            hits: list[Expr] = []
+            for axis, place in enumerate(places):
+                steps = reach[axis] - place * attrs.strides[axis]
+                taps.append(steps / attrs.dilation[axis])
+                if attrs.dilation[axis] > 1:
+                    hits.append(equal(steps % attrs.dilation[axis], 0))
+            product_ = data.at(b, (n, *places, channel)) * weight.at(b, (*taps, rest[3], channel))
+            for hit in hits:
+                product_ = select(hit, product_, imm(0.0, "float32"))
+            return product_
+
+        axes = [*(axis_of(axis) for axis in range(3)), reduce_axis(data.shape[4], name="c")]
+        return te_sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+def _numbers(op: OperatorView) -> tuple[Triple, Triple]:
+    strides, dilation = (
+        [op.option(f"{kind}_{a}{end}") for a in "dhw"] for kind, end in (("stride", ""), ("dilation", "_factor"))
+    )
+    return (strides[0], strides[1], strides[2]), (dilation[0], dilation[1], dilation[2])
+
+
+def _finish(ctx: ConvertContext, op: OperatorView, result: RelayExpr, *, bias: int) -> RelayExpr:
+    """The bias and the clamp of the fused activation."""
+    span, (low, high) = ctx.span(op), bounds(ctx, op)
+    if ctx.input(op, bias) is not None:
+        require_dtype(ctx, op, ctx.input_type(op, bias), {"float32"}, what="a bias")
+        result = call("add", [result, operand(ctx, op, bias)], BinaryAttrs(), span=span)
+    return call("relu", [result], UnaryAttrs(lo=low, hi=high), span=span)
+
+
+def _layer(ctx: ConvertContext, op: OperatorView, data: int, weight: int) -> tuple[TensorType, TensorType]:
+    types = ctx.input_type(op, data), ctx.input_type(op, weight)
+    for type_, what in zip(types, ("data", "weights"), strict=True):
+        require_dtype(ctx, op, type_, {"float32"}, what=what)
+        if len(type_.shape) != 5 or not type_.size:
+            unsupported(ctx, op, f"{what} {type_} do not have five dimensions", code="E1207")
+    if min(*_numbers(op)[0], *_numbers(op)[1]) < 1:
+        unsupported(ctx, op, f"strides and dilations {_numbers(op)} are not positive", code="E1122")
+    return types
+
+
+@from_tflite("CONV_3D", "float32", "add nn.conv3d relu")
+def convert_conv3d(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """nn.conv3d, the bias, the clamp."""
+    (data, weight), (strides, dilation) = _layer(ctx, op, 0, 1), _numbers(op)
+    if data.shape[4] != weight.shape[3]:
+        unsupported(ctx, op, f"{weight} do not suit {data.shape[4]} channels", code="E1207")
+    fits = [
+        fit_axis(op.option("padding"), data.shape[i + 1], weight.shape[i], stride=strides[i], dilation=dilation[i])
+        for i in range(3)
+    ]
+    extents, before = [f[0] for f in fits], [f[1] for f in fits]
+    if min(extents) < 1:
+        unsupported(ctx, op, f"a window {weight} does not fit {data}", code="E1207")
+    attrs = Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (extents[0], extents[1], extents[2]))
+    result = call("nn.conv3d", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+    return _finish(ctx, op, result, bias=2)
+
+
+@from_tflite("CONV_3D_TRANSPOSE", "float32", "add nn.conv3d_transpose relu")
+def convert_transpose(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """nn.conv3d_transpose, the bias, the clamp; operand 0 is the result's shape."""
+    (data, weight), (strides, dilation) = _layer(ctx, op, 2, 1), _numbers(op)
+    shape = constant_ints(ctx, op, 0)
+    if (
+        len(shape) != 5
+        or shape[0] != data.shape[0]
+        or shape[4] != weight.shape[3]
+        or data.shape[4] != weight.shape[4]
+        or min(shape) < 1
+    ):
+        unsupported(ctx, op, f"{weight} do not make {shape} of {data}", code="E1207")
+    before = []
+    for axis in range(3):
+        extent, start, _ = fit_axis(
+            op.option("padding"), shape[axis + 1], weight.shape[axis], stride=strides[axis], dilation=dilation[axis]
+        )
+        if extent != data.shape[axis + 1]:
+            unsupported(ctx, op, f"{data} does not come from {shape} with strides {strides}", code="E1207")
+        before.append(start)
+    attrs = Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (shape[1], shape[2], shape[3]))
+    result = call("nn.conv3d_transpose", [operand(ctx, op, 2), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+    return _finish(ctx, op, result, bias=3)
+
+
+for _name, _infer, _evaluate, _rule, _weights, _opcode in (
+    ("nn.conv3d", infer_conv3d, evaluate_conv3d, te_conv3d, "I, O", "CONV_3D"),
+    ("nn.conv3d_transpose", infer_transpose, evaluate_transpose, te_transpose, "O, I", "CONV_3D_TRANSPOSE"),
+):
+    register_op(
+        _name,
+        2,
+        arguments=[
+            ("data", "float32 [N, D, H, W, I]", "volumes"),
+            ("weight", f"float32 [KD, KH, KW, {_weights}]", "the window"),
+        ],
+        attrs_type=Conv3DAttrs,
+        pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+        infer_type=_infer,
+        evaluate=_evaluate,
+        doc=f"{_opcode}; float32",
+    )
+    F_TE.set(_name, _rule)
