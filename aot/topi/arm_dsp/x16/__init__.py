@@ -1,0 +1,1 @@
+"""Kernels of layers with 16-bit data and 8-bit weights."""

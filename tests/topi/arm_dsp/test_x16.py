@@ -1,0 +1,109 @@
+"""Layers of 16-bit data: random ones in the interpreter, on the host and in QEMU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from math import ceil, log2
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aot.executor.lower.groups import group_of
+from aot.ir.type import TensorType
+from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.dense import DenseAttrs
+from aot.op.qnn.requantize import RequantizeAttrs
+from aot.relay.expr import Function, Var, call, const
+from aot.relay.interpreter import evaluate
+from aot.target.target import find_target
+from aot.topi.strategy import OpImplementation, implementations
+from tests.topi.batch import Batch
+from tests.topi.drawn import Case, _sizes, pick
+from tests.topi.intrin.test_intrin import needs_board, needs_host
+from tests.topi.test_drawn import BATCH, RANDOM, interpreted
+
+KERNELS: dict[str, OpImplementation] = {
+    f"{anchor} {i.name}": i for anchor in ("nn.conv2d", "nn.dense") for i in implementations(anchor) if i.name.endswith("_16x8")
+}
+
+every_kernel = pytest.mark.parametrize("name", sorted(KERNELS))
+
+
+def layer(rng: np.random.Generator, anchor: str, *, pointwise: bool) -> Function:
+    """A random layer as the converter makes them: sums of 64 or 32 bits, reduced multipliers, or halves away from zero."""
+    depth, channels = pick(rng, 1, 2, 3, 4, 6, 8, 10, 18, 34), pick(rng, 1, 2, 3, 4, 5, 8, 9)
+    acc_dtype = ("int64", "int64", "int32")[pick(rng, 0, 1, 2)]
+    if anchor == "nn.dense":
+        x, shape = Var("x", TensorType((pick(rng, 1, 1, 2, 3), depth), "int16")), (channels, depth)
+        weights = rng.integers(-127, 128, shape).astype(np.int8)
+        acc = call(anchor, [x, const(weights)], replace(DenseAttrs(), acc_dtype=acc_dtype))
+    else:
+        kernel = (1, 1) if pointwise else (pick(rng, 1, 2, 3), pick(rng, 1, 2, 3))
+        dilation = (1, 1) if pointwise else (pick(rng, 1, 1, 2), pick(rng, 1, 1, 2))
+        size, pads = _sizes(rng, kernel, dilation)
+        strides = (1, 1) if pointwise else (pick(rng, 1, 1, 2), pick(rng, 1, 1, 2, 3))
+        x = Var("x", TensorType((pick(rng, 1, 1, 2), *size, depth), "int16"))
+        weights = rng.integers(-127, 128, (channels, *kernel, depth)).astype(np.int8)
+        attrs = Conv2DAttrs(strides, (0, 0, 0, 0) if pointwise else pads, dilation, acc_dtype=acc_dtype)
+        acc = call(anchor, [x, const(weights)], attrs)
+    typical = 73.0 * 19000.0 * weights[0].size ** 0.5
+    bias = rng.integers(-int(typical), int(typical), channels).astype(acc_dtype)
+    shift = ceil(log2(typical / 9000))
+    reduced = acc_dtype == "int64" and anchor != "nn.dense"
+    multipliers = tuple(
+        int(v) << 16 if reduced else int(v) << 1 for v in rng.integers(1 << 14, 1 << 15, channels) * (1 if reduced else 32768)
+    )
+    rounding = "single" if reduced else ("double", "away")[int(acc_dtype == "int64")]
+    shifts = tuple(-shift - int(v) for v in rng.integers(0, 3, channels))
+    requant = RequantizeAttrs(multipliers, shifts, 0, -32768, 32767, rounding, "int16")
+    return Function((x,), call("qnn.requantize", [call("nn.bias_add", [acc, const(bias)])], requant), {"Primitive": 1})
+
+
+def random_cases(name: str, seed: int) -> Iterator[Case]:
+    """Endless random layers that the kernel takes."""
+    impl, target, rng = KERNELS[name], find_target("cortex-m4"), np.random.default_rng(seed)
+    while True:
+        func = layer(rng, name.split()[0], pointwise="dense" in impl.name)
+        group = group_of(func)
+        if not impl.accepts(group, target):
+            continue
+        data = rng.integers(-32768, 32768, func.params[0].type.shape).astype(np.int16)
+        if rng.random() < 0.1:
+            data = np.where(data < 0, -32768, 32767).astype(np.int16)
+        (expected,) = evaluate(func, [data])
+        text = f"{impl.name} {func.params[0].type} {group.anchor.args[1].type} {group.anchor.attrs}"
+        yield Case(text, impl.lower(group, target, "kernel"), [data], expected)
+
+
+def on_board(name: str, board: str, folder: Path, *, seed: int) -> None:
+    cases = random_cases(name, seed)
+    for done in range(0, RANDOM, BATCH):
+        assert Batch(list(islice(cases, min(BATCH, RANDOM - done)))).run(board, folder / str(done)) == []
+
+
+@every_kernel
+def test_some_in_the_interpreter(name: str) -> None:
+    interpreted(list(islice(random_cases(name, 4), 3)))
+
+
+@pytest.mark.slow
+@every_kernel
+def test_random_in_the_interpreter(name: str) -> None:
+    interpreted(list(islice(random_cases(name, 1), RANDOM)))
+
+
+@pytest.mark.slow
+@needs_host
+@every_kernel
+def test_on_the_host(name: str, tmp_path: Path) -> None:
+    on_board(name, "host", tmp_path, seed=2)
+
+
+@pytest.mark.qemu
+@needs_board
+@every_kernel
+def test_on_the_core(name: str, tmp_path: Path) -> None:
+    on_board(name, "mps2-an386", tmp_path, seed=3)
