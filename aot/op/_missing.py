@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-_STATE = (
-    "It keeps a state between runs. Needed: state tensors that the memory plan keeps for the whole life of the model, a reset\n"
-    "function, and TFLM as the reference, since TensorFlow Lite's own kernels are not exact for it."
-)
 _CONTROL = (
     "It runs other subgraphs. Needed: subgraphs as functions of their own that share the workspace, and for loops a bound on\n"
     "the number of turns, without which no worst case can be stated. Until then convert with the loop unrolled."
@@ -20,7 +16,6 @@ _STABLEHLO = (
     "StableHLO operators stand in files for other runtimes. Convert the model again for TensorFlow Lite's builtin operators."
 )
 _TABLE = {
-    _STATE: "RNN UNIDIRECTIONAL_SEQUENCE_RNN BIDIRECTIONAL_SEQUENCE_RNN",
     _CONTROL: "CALL",
     _SHAPE: "WHERE UNIQUE SEGMENT_SUM NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5",
     _STRINGS: "HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_LOOKUP HASHTABLE_SIZE LSH_PROJECTION SKIP_GRAM",

@@ -31,6 +31,7 @@ SEEN: dict[Row, set[bytes]] = {}
 
 FOLDER = Path(__file__).parent
 LAYERS = {"CONV_2D": (0, 1), "DEPTHWISE_CONV_2D": (0, 1), "FULLY_CONNECTED": (0, 1), "SVDF": (0, 1), "TRANSPOSE_CONV": (2, 1)}
+LAYERS |= dict.fromkeys(("RNN", "BIDIRECTIONAL_SEQUENCE_RNN", "UNIDIRECTIONAL_SEQUENCE_RNN"), (0, 1))
 LAYERS |= dict.fromkeys(("LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"), (0, 2))
 """Where data and weights are."""
 DATA = {

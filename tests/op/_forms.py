@@ -12,6 +12,7 @@ from aot.testing.state import assign, handle, initialize, read
 from tests.op._blockwise import blockwise
 from tests.op._lstm_models import Lstm, bidirectional_model, lstm_model
 from tests.op._one_op import Spec, const, moving, one_op, same_quant
+from tests.op._rnn_models import Rnn, rnn_model
 from tests.op._svdf_models import Svdf, svdf_model
 from tests.op.signal._models import FORMS as SIGNAL_FORMS
 
@@ -111,6 +112,13 @@ def bidirectional(dtype: str, weights: str) -> bytes:
     return bidirectional_model(Lstm(dtype=kind), merged=True) if kind else other(dtype, weights)
 
 
+def rnn(op: str, dtype: str, weights: str) -> bytes:
+    """One without auxiliary data."""
+    hybrid = {"float32*int8": True, "float32*float32": False}.get(f"{dtype}*{weights}")
+    other = window(op, weight=(4, 4), shape=(2, 4), result=(2, 4))
+    return other(dtype, weights) if hybrid is None else rnn_model(Rnn(op, hybrid=hybrid))
+
+
 _STEPS = {"stride_h": 1, "stride_w": 1, "padding": "SAME"}
 _STEPS_3D = {**_STEPS, "stride_d": 1}
 _POOL = {**_STEPS, "filter_height": 2, "filter_width": 2}
@@ -123,6 +131,7 @@ LAYERS: dict[str, Callable[[str, str], bytes]] = {
     "FULLY_CONNECTED": window("FULLY_CONNECTED", weight=(4, 4), shape=(2, 4), result=(2, 4)),
     "BIDIRECTIONAL_SEQUENCE_LSTM": lambda d, w: bidirectional(d, w),
     "LSTM": lambda d, w: lstm("LSTM", d, w),
+    **{f"{n}RNN": lambda d, w, n=n: rnn(f"{n}RNN", d, w) for n in ("", "UNIDIRECTIONAL_SEQUENCE_", "BIDIRECTIONAL_SEQUENCE_")},
     "SVDF": svdf,
     "TRANSPOSE_CONV": window("TRANSPOSE_CONV", weight=(4, 1, 1, 4), shape=IMAGE, result=IMAGE, first=[const(IMAGE)], **_STEPS),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": lambda d, w: lstm("UNIDIRECTIONAL_SEQUENCE_LSTM", d, w),

@@ -16,7 +16,7 @@ from aot.relay.expr import Expr, call
 _AUXILIARY = 39
 
 
-@from_tflite("BIDIRECTIONAL_SEQUENCE_LSTM", "float32*int8 float32*float32", "nn.lstm")
+@from_tflite("BIDIRECTIONAL_SEQUENCE_LSTM", "float32*int8 float32*float32", "concatenate nn.lstm")
 def convert(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
     """Two results, or with `merge_outputs` one that has both side by side."""
     data = ctx.input_type(op, 0)

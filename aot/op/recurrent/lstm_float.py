@@ -26,9 +26,9 @@ import numpy as np
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, TupleType, Type
 from aot.numerics.elementary import apply
+from aot.op.common.integer_vector import quantized
 from aot.op.common.lanes import LANES, np_eigen_sum
 from aot.op.common.sequence import Sequences
-from aot.op.qnn.dynamic_quantize import DynamicQuantizeAttrs, evaluate_params, evaluate_quantize, evaluate_range
 
 NAME = "nn.lstm"
 _F = np.float32
@@ -104,20 +104,6 @@ def product(matrix: Array, x: Array) -> Array:
     """matrix * x in Eigen's order."""
     with np.errstate(all="ignore"):
         return np_eigen_sum(matrix * x, single=len(matrix) == 1)
-
-
-def quantized(x: Array, *, asymmetric: bool) -> tuple[Array, np.float32]:
-    """A vector as integers without zero point, and its scale."""
-    attrs, row = DynamicQuantizeAttrs(asymmetric), x[None]
-    ends = evaluate_range(row, attrs=None, out_type=TensorType((1, 2), "float32"))
-    params = evaluate_params(ends, attrs=attrs, out_type=TensorType((1, 3), "float32"))
-    integers = evaluate_quantize(row, params, attrs=attrs, out_type=TensorType(row.shape, integer_type(asymmetric)))
-    return integers[0], _F(params[0, 0])
-
-
-def integer_type(asymmetric: bool) -> str:
-    """What quantised vectors are kept in."""
-    return "int16" if asymmetric else "int8"
 
 
 def activated(x: Array, activation: str) -> Array:

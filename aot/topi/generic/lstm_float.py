@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aot.ir.type import TensorType, TupleType
+from aot.ir.type import TupleType
 from aot.numerics.elementary import MATH
 from aot.op.common.lanes import LANES, tir_eigen_sum
 from aot.op.common.sequence import Sequences
-from aot.op.qnn.dynamic_quantize import DynamicQuantizeAttrs, te_params, te_quantize, te_range
-from aot.op.recurrent.lstm_float import LstmFloatAttrs, integer_type
-from aot.op.te_rule import TeContext
+from aot.op.recurrent.lstm_float import LstmFloatAttrs
 from aot.relay.expr import Constant, tensor_type
 from aot.target.target import Target
-from aot.te.tensor import TensorFn
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, Imm, cast, imm, logical_and, minimum, select
+from aot.tir.expr import Expr, imm, logical_and, minimum, select
 from aot.tir.function import FuncAttrs
+from aot.topi.generic.integer_vector import IntegerVectors
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
@@ -45,9 +43,7 @@ class LstmFloatKernel:
         self.attrs: LstmFloatAttrs = group.anchor.attrs
         args, self.constants = group.anchor.args, {}
         buffers = {id(v): self.b.input("data", (v.type.size,), "float32") for v in group.params}
-        self.ctx = TeContext(self.b)
-        self.vectors: dict[str, tuple[Buffer, Expr]] = {}
-        self.integers: dict[str, Buffer] = {}
+        self.vectors = IntegerVectors(self.b, asymmetric=self.attrs.asymmetric)
         for arg in args:
             if isinstance(arg, Constant) and id(arg) not in buffers:
                 buffers[id(arg)] = self.b.const("weight", (arg.type.size,), arg.type.dtype)
@@ -136,44 +132,16 @@ class LstmFloatKernel:
     def _prepare(self, step: Step) -> None:
         """Hybrid ones' vectors of a step as integers."""
         if self.attrs.scales:
-            self._quantize("input", self.data, step.data, self.sizes.depth)
-            self._quantize("recurrent", self.output, step.output, self.outputs)
+            self.vectors.quantize("input", self.data, step.data, self.sizes.depth)
+            self.vectors.quantize("recurrent", self.output, step.output, self.outputs)
             if self.attrs.auxiliary:
-                self._quantize("auxiliary_weight", self.operands["auxiliary"], step.auxiliary, self.extra)
-
-    def _quantize(self, name: str, data: Buffer, first: Expr, depth: int) -> None:
-        """A vector as integers in scratch memory, and its scale: what matrix `name` is multiplied with."""
-        b, attrs = self.b, DynamicQuantizeAttrs(self.attrs.asymmetric)
-        row = TensorType((1, depth), integer_type(self.attrs.asymmetric))
-        vector = TensorFn((1, depth), "float32", lambda _b, i: data[first + i[1]])
-        found = b.local("ends", (2,), "float32")
-        span = te_range(self.ctx, [vector], None, TensorType((1, 2), "float32"))
-        for i in range(2):
-            b.store(found, i, span.at(b, (imm(0), imm(i))))
-        ends = TensorFn((1, 2), "float32", lambda _b, i: found[i[1]])
-        made = te_params(self.ctx, [ends], attrs, TensorType((1, 3), "float32"))
-        values = [b.let("param", made.at(b, (imm(0), imm(i)))) for i in range(3)]
-        params = TensorFn((1, 3), "float32", lambda _b, i: values[_constant(i[1])])
-        integers = te_quantize(self.ctx, [vector, params], attrs, row)
-        target = self.integers.get(name)
-        if target is None:
-            target = self.integers[name] = b.scratch("integers", (depth,), row.dtype)
-        with b.for_("k", depth) as k:
-            b.store(target, k, integers.at(b, (imm(0), k)))
-        self.vectors[name] = target, values[0]
-
-    def _integer_product(self, name: str, gate: int, base: Expr, depth: int) -> Expr:
-        b, (integers, scale) = self.b, self.vectors[name]
-        acc = b.local("acc", (1,), "int32", init=0)
-        with b.for_("k", depth) as k:
-            b.store(acc, 0, acc[0] + cast("int32", self.operands[name][base + k]) * cast("int32", integers[k]))
-        return cast("float32", acc[0]) * (scale * imm(self.attrs.scale(name, gate), "float32"))
+                self.vectors.quantize("auxiliary_weight", self.operands["auxiliary"], step.auxiliary, self.extra)
 
     def _product(self, name: str, row: Expr, data: tuple[Buffer, Expr], depth: int, *, rows: int, gate: int = 0) -> Expr:
         """A row of a matrix times a vector."""
         base = self.b.let("row", row * depth)
         if self.attrs.scales:
-            return self._integer_product(name, gate, base, depth)
+            return self.vectors.product(name, (self.operands[name], base), depth, scale=self.attrs.scale(name, gate))
         column = self.b.let("column", data[1])
         matrix = self.operands[name]
         return tir_eigen_sum(self.b, depth, lambda k: matrix[base + k] * data[0][column + k], single=rows == 1)
@@ -250,7 +218,7 @@ class LstmFloatKernel:
         with b.for_("n", self.cells) as n:
             b.store(hidden, n, self._hidden(n, step))
         if attrs.scales:
-            self._quantize("projection", hidden, imm(0), self.cells)
+            self.vectors.quantize("projection", hidden, imm(0), self.cells)
         with b.for_("o", self.outputs) as o:
             value = self._product("projection", o, (hidden, imm(0)), self.cells, rows=self.outputs)
             value = value + (self.operands["projection_bias"][o] if attrs.projection_bias else imm(0.0, "float32"))
@@ -260,11 +228,6 @@ class LstmFloatKernel:
         value = self.b.let("value", value)
         self.b.store(self.output, step.output + o, value)
         self.b.store(self.out, step.result + o, value)
-
-
-def _constant(index: Expr) -> int:
-    assert isinstance(index, Imm)
-    return int(index.value)
 
 
 def _bounded(x: Expr, low: float, high: float) -> Expr:

@@ -1,0 +1,82 @@
+"""RNN, UNIDIRECTIONAL_SEQUENCE_RNN and BIDIRECTIONAL_SEQUENCE_RNN over several runs, on float32 and hybrid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from aot.errors import AotError
+from tests.op._differential import FAST, SEEDS, SLOW, main_of
+from tests.op._rnn_models import Rnn, rnn_model
+from tests.op._steps import check_steps, random_steps
+
+OPS = ["RNN", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_RNN"]
+RUNS = 3
+
+
+@st.composite
+def rnns(draw: st.DrawFn, op: str) -> Rnn:
+    activation = draw(st.sampled_from(["NONE", "TANH", "RELU", "RELU6", "RELU_N1_TO_1"]))
+    units, depth = draw(st.integers(1, 9)), draw(st.integers(1, 20))
+    kind = draw(st.sampled_from(["none", "weighted", "data"]))
+    hybrid, merged = draw(st.booleans()), draw(st.booleans())
+    return Rnn(
+        op,
+        hybrid=hybrid,
+        steps=draw(st.integers(1, 4)),
+        batch=1 if hybrid and merged else draw(st.integers(1, 3)),  # the reference crashes on some others
+        depth=depth,
+        units=units,
+        time_major=draw(st.booleans()),
+        activation=activation,
+        asymmetric=draw(st.booleans()),
+        merged=merged,
+        auxiliary=0 if kind == "none" else depth,
+        weighted=kind == "weighted",
+        seed=draw(SEEDS),
+    )
+
+
+def check(rnn: Rnn, *, host: bool = False) -> None:
+    model = rnn_model(rnn)
+    check_steps(model, random_steps(model, seed=rnn.seed, number=RUNS), host=host)
+
+
+def run(op: str, examples: Any) -> None:
+    @given(rnns(op))
+    @examples
+    def test(rnn: Rnn) -> None:
+        check(rnn)
+
+    test()
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_random(op: str) -> None:
+    run(op, FAST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", OPS)
+def test_random_often(op: str) -> None:
+    run(op, SLOW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", OPS)
+def test_on_host(op: str) -> None:
+    rnn = Rnn(op, steps=3, batch=2, depth=9, units=12, time_major=False)
+    check(rnn, host=True)
+    check(replace(rnn, activation="RELU6", auxiliary=9, weighted=True), host=True)
+    check(replace(rnn, hybrid=True, asymmetric=True), host=True)
+
+
+def test_refused() -> None:
+    with pytest.raises(AotError, match="E1203"):
+        main_of(rnn_model(Rnn(activation="SIGN_BIT")))
+    with pytest.raises(AotError, match="E1203"):
+        main_of(rnn_model(Rnn(OPS[2], depth=4, auxiliary=5, weighted=True)))
