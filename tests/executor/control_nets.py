@@ -82,7 +82,9 @@ class _Maker:
             inner, index = self.subgraph("branch")
             given, count = self.given(inner, len(operands))
             found = self.fill(inner, given, count, depth)
-            inner.inputs, inner.outputs = [*given, count], [self.pick(found) for _ in range(results)]
+            # different ones: of two results that are one tensor, LiteRT's IF leaves the first unwritten
+            chosen = self.drawn.permutation(len(found))[:results]
+            inner.inputs, inner.outputs = [*given, count], [found[int(i)] for i in chosen]
             indices.append(index)
         held = self.condition(g, values, counter)
         outs = [self.tensor(g, (SIZE,), "float32") for _ in range(results)]
