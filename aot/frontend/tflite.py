@@ -308,7 +308,7 @@ class GraphWalk:
             self._refuse(op, "E1117", f"{len(args)} inputs for a subgraph of {len(inner.graph.inputs)}")
         for i, (index, arg) in enumerate(zip(inner.graph.inputs, args, strict=True)):
             given, wanted = tensor_type(arg), inner.graph.tensors[index]
-            if given.dtype != wanted.dtype or (given.shape != wanted.shape and not wanted.is_open):
+            if given.dtype != _dtype(wanted) or (given.shape != wanted.shape and not wanted.is_open):
                 self._refuse(op, "E1121", f"operand {i} is {given}, the subgraph takes {wanted.dtype}{list(wanted.shape)}")
         return inner
 

@@ -166,6 +166,58 @@ def changing_shape(then: tuple[int, ...], orelse: tuple[int, ...]) -> bytes:
     return b.build([c, x], [y])
 
 
+def list_in_a_loop() -> bytes:
+    """Row t of a list is x + t, as the converter spells TensorListSetItem: two slices of sizes that only the run knows."""
+    b = ModelBuilder()
+    x, first = b.tensor("x", (1, 3), "float32"), b.tensor("first", (), "int32", data=np.array(0, np.int32))
+    empty = b.tensor("empty", (4, 3), "float32", data=np.zeros((4, 3), np.float32))
+    results = [b.tensor("n", (), "int32"), b.tensor("list", (4, 3), "float32"), b.tensor("same", (1, 3), "float32")]
+    cond, body = b.subgraph("cond"), b.subgraph("body")
+    for g in (cond, body):
+        g.inputs = (g.tensor("t", (), "int32"), g.tensor("list", (4, 3), "float32"), g.tensor("x", (1, 3), "float32"))
+
+    def ints(*values: int, scalar: bool = False) -> int:
+        name = f"c{len(body.tensors)}"
+        data = np.array(values[0] if scalar else values, np.int32)
+        return body.tensor(name, data.shape, "int32", data=data)
+
+    def made(name: str, operands: Sequence[int], shape: tuple[int, ...], dtype: str = "int32", **options: object) -> int:
+        result = body.tensor(f"{name}_{len(body.tensors)}", shape, dtype)
+        body.op(name, list(operands), [result], **options)
+        return result
+
+    def part(begin: int, size: int) -> int:
+        result = body.tensor(f"part_{len(body.tensors)}", (1, 3), "float32", shape_signature=(-1, -1))
+        body.op("SLICE", [body.inputs[1], begin, size], [result])
+        return result
+
+    t, _, row = body.inputs
+    following = made("ADD", [t, ints(1, scalar=True)], (), fused_activation_function="NONE")
+    number = made("CAST", [t], (), "float32", in_data_type="INT32", out_data_type="FLOAT32")
+    row = made("ADD", [row, number], (1, 3), "float32", fused_activation_function="NONE")
+    at, after = (made("RESHAPE", [v, ints(1)], (1,)) for v in (t, following))
+    length = made("CONCATENATION", [at, ints(-1)], (2,), axis=0, fused_activation_function="NONE")
+    begin = made("CONCATENATION", [after, ints(0)], (2,), axis=0, fused_activation_function="NONE")
+    parts = [part(ints(0, 0), length), row, part(begin, ints(-1, -1))]
+    whole = made("CONCATENATION", parts, (4, 3), "float32", axis=0, fused_activation_function="NONE")
+    body.outputs = (following, whole, body.inputs[2])
+    held = cond.tensor("held", (), "bool")
+    cond.op("LESS", [cond.inputs[0], cond.tensor("four", (), "int32", data=np.array(4, np.int32))], [held])
+    cond.outputs = (held,)
+    b.op("WHILE", [first, empty, x], results, cond_subgraph_index=1, body_subgraph_index=2)
+    return b.build([x], [results[1]])
+
+
+def test_list_written_row_by_row() -> None:
+    model, x = list_in_a_loop(), np.array([[1, -2, 3]], np.float32)
+    out = compile_model(model, target="host", name="m")
+    (found,) = out.interpret([x])
+    np.testing.assert_array_equal(found, x + np.arange(4, dtype=np.float32)[:, None])
+    if HAVE_LITERT:
+        same([found], reference_sets(model, [[x]])[0], "the reference")
+    assert out.artifact.metadata["control"][0]["iterations"] == 4
+
+
 def test_shapes_that_depend_on_data_are_refused() -> None:
     assert from_tflite(changing_shape((2,), (2,)))
     with pytest.raises((ModelError, UnsupportedError), match="E1162"):

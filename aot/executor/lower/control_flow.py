@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aot.op.tensor.concatenate import ConcatenateAttrs
 from aot.relay.analysis.trip_count import results_of
-from aot.relay.expr import Function, call, var
+from aot.relay.expr import Call, Function, call, var
 from aot.relay.transform.fuse_ops import call_group
 
 
@@ -15,6 +15,18 @@ def copying(size: int, dtype: str) -> Function:
     func = call_group([made], {id(data): data}).op
     assert isinstance(func, Function)
     return func
+
+
+def own_updates(func: Function) -> frozenset[int]:
+    """The nodes (by id) of a loop's body that compute a variable's next value from its last one alone: a counter's step.
+
+    Run last they may overwrite the variable, as nothing reads it any more.
+    """
+    found = set[int]()
+    for param, result in zip(func.params, results_of(func), strict=True):
+        if isinstance(result, Call) and [id(a) for a in result.args] == [id(param)]:
+            found.add(id(result))
+    return frozenset(found)
 
 
 def handed_on(func: Function) -> list[int | None]:

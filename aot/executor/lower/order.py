@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from aot.ir.op import Op
 from aot.ir.type import TensorType, TupleType
@@ -12,15 +12,22 @@ from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetIt
 from aot.relay.state import state_vars
 
 
-def execution_order(func: Function) -> list[Expr]:
-    """All nodes, operands before users: in the order of the file, unless another one has less memory alive at its peak."""
+def execution_order(func: Function, late: Container[int] = ()) -> list[Expr]:
+    """All nodes, operands before users: in the order of the file, unless another one has less memory alive at its peak.
+
+    Nodes whose id is in `late` come as late as may be.
+    """
     nodes = post_order(func.body)
-    order = _sorted(nodes, {id(e): _rank(e) for e in nodes})
+    order = _sorted(nodes, {id(e): LAST if id(e) in late else _rank(e) for e in nodes})
     layers = [e for e in order if _is_layer(e)]
     best = _lowest_peak(func, order, layers)
     if best == layers:
         return order
     return _sorted(nodes, {id(e): -1 for e in nodes} | {id(e): i for i, e in enumerate(best)})
+
+
+LAST = 1 << 30
+"""The rank of what comes last."""
 
 
 def _is_layer(expr: Expr) -> bool:

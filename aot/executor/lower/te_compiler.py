@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from aot.errors import Problem, UnsupportedError, internal
 from aot.executor.lower.candidates import candidates, repeated_weights
-from aot.executor.lower.control_flow import copying, handed_on
+from aot.executor.lower.control_flow import copying, handed_on, own_updates
 from aot.executor.lower.draft import Draft, FusedModule
 from aot.executor.lower.order import execution_order, op_indices
 from aot.executor.lowered import CallLowered, State, TensorRef
@@ -137,17 +137,19 @@ class _Compiler:
         (ref,) = self._refs[id(expr)]
         return ref
 
-    def _body(self, func: Function) -> tuple[TensorRef, ...]:
+    def _body(self, func: Function, late: frozenset[int] = frozenset()) -> tuple[TensorRef, ...]:
         """All nodes of a function whose parameters are known; its results."""
-        for expr in execution_order(func):
+        for expr in execution_order(func, late):
             if id(expr) not in self._refs:
                 self._refs[id(expr)] = self._visit(expr)
         return self._refs[id(func.body)]
 
-    def _inner(self, func: Function, operands: Sequence[TensorRef]) -> tuple[TensorRef, ...]:
+    def _inner(
+        self, func: Function, operands: Sequence[TensorRef], late: frozenset[int] = frozenset()
+    ) -> tuple[TensorRef, ...]:  # fmt: skip
         """The results of a branch, or of a loop's condition or body; a function that is run at several places is closed."""
         outer, self._refs = self._refs, {id(p): (o,) for p, o in zip(func.params, operands, strict=True)}
-        results = self._body(func)
+        results = self._body(func, late)
         self._refs = outer
         return results
 
@@ -189,7 +191,7 @@ class _Compiler:
         first = len(self._calls)
         (condition,) = self._inner(expr.cond, variables)
         middle = len(self._calls)
-        results = list(self._inner(expr.body, variables))
+        results = list(self._inner(expr.body, variables, own_updates(expr.body)))
         moving = [i for i, f in enumerate(fixed) if not f]
         for i in moving:
             if self._root(results[i]) in variables and not fixed[variables.index(self._root(results[i]))]:
