@@ -15,8 +15,9 @@ from aot.executor.lower.groups import group_of
 from aot.ir.type import TensorType
 from aot.op.nn.conv2d import Conv2DAttrs
 from aot.op.nn.dense import DenseAttrs
+from aot.op.qnn.add import AddAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
-from aot.relay.expr import Function, Var, call, const
+from aot.relay.expr import Function, Var, call, const, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.topi.strategy import OpImplementation, implementations
@@ -59,7 +60,12 @@ def layer(rng: np.random.Generator, anchor: str, *, pointwise: bool) -> Function
     rounding = "single" if reduced else ("double", "away")[int(acc_dtype == "int64")]
     shifts = tuple(-shift - int(v) for v in rng.integers(0, 3, channels))
     requant = RequantizeAttrs(multipliers, shifts, 0, -32768, 32767, rounding, "int16")
-    return Function((x,), call("qnn.requantize", [call("nn.bias_add", [acc, const(bias)])], requant), {"Primitive": 1})
+    body = call("qnn.requantize", [call("nn.bias_add", [acc, const(bias)])], requant)
+    if anchor == "nn.dense" and rng.random() < 0.3:
+        other = Var("y", tensor_type(body))
+        total = AddAttrs((0, 0), (1 << 30, 1500000000), (0, -1), 1600000000, -14, 0, -32768, 32767, left_shift=15)
+        return Function((x, other), call("qnn.add", [body, other], total), {"Primitive": 1})
+    return Function((x,), body, {"Primitive": 1})
 
 
 def random_cases(name: str, seed: int) -> Iterator[Case]:
@@ -73,9 +79,10 @@ def random_cases(name: str, seed: int) -> Iterator[Case]:
         data = rng.integers(-32768, 32768, func.params[0].type.shape).astype(np.int16)
         if rng.random() < 0.1:
             data = np.where(data < 0, -32768, 32767).astype(np.int16)
-        (expected,) = evaluate(func, [data])
+        others = [rng.integers(-32768, 32768, v.type.shape).astype(np.int16) for v in func.params[1:]]
+        (expected,) = evaluate(func, [data, *others])
         text = f"{impl.name} {func.params[0].type} {group.anchor.args[1].type} {group.anchor.attrs}"
-        yield Case(text, impl.lower(group, target, "kernel"), [data], expected)
+        yield Case(text, impl.lower(group, target, "kernel"), [data, *others], expected)
 
 
 def on_board(name: str, board: str, folder: Path, *, seed: int) -> None:

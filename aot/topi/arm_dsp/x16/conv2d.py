@@ -28,7 +28,7 @@ PIXELS = 2
 def plan(group: Group, target: Target) -> tuple[FusedLayer, Requant] | None:
     """Convolutions of at least two pixels."""
     found = match_16x8(group, target)
-    if found is None or found[0].weight.ndim != 4 or prod(found[0].out_type.shape[:-1]) < PIXELS:
+    if found is None or found[0].tail or found[0].weight.ndim != 4 or prod(found[0].out_type.shape[:-1]) < PIXELS:
         return None
     return found
 

@@ -1,4 +1,7 @@
-"""Fully connected layers of 16-bit data, row by row, straight from the data."""
+"""Fully connected layers of 16-bit data, row by row, straight from the data.
+
+A tail runs over a row of results in scratch memory, two bytes each: the block of assembly leaves it no registers.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ from math import prod
 
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import cast
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.w8.window import is_rows
 from aot.topi.arm_dsp.x16.intrin import CHANNELS, smlad_1x4, unroll_of
 from aot.topi.arm_dsp.x16.layer import PairStream, match_16x8
-from aot.topi.layer.fused import FusedLayer, describe
+from aot.topi.layer.fused import FusedLayer, describe, tail_instructions
 from aot.topi.layer.io import open_io
 from aot.topi.layer.requant import Requant
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -29,6 +33,7 @@ def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, Req
     b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(rows * depth,), out_shape=(rows * layer.channels,), data_align=4)
     params = io.constant("params", stream.data(), "int32")
+    results = b.scratch("results", (layer.channels,), "int16") if layer.tail else None
     with b.for_("m", rows) as m:
         for n, count in stream.blocks(b):
             acc = b.local("acc", (CHANNELS,), "int32")
@@ -37,7 +42,13 @@ def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, Req
             b.block(smlad_1x4(stream.pairs), region(io.data, m * depth), stream.weights(params, n), acc)
             for j in range(count):
                 value = stream.result(b, acc[j], stream.fields(b, params, n, j))
-                io.store((m * layer.channels + n * CHANNELS + j,), value)
+                if results is None:
+                    io.store((m * layer.channels + n * CHANNELS + j,), value)
+                else:
+                    b.store(results, n * CHANNELS + j, value)
+        if results is not None:
+            with b.for_("c", layer.channels) as c:
+                io.store((m * layer.channels + c,), cast("int32", results[c]))
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.dense_16x8", channels=CHANNELS), span=layer.span, macs=layer.macs))
     steps, rest = divmod(stream.pairs, 2)
     unroll = unroll_of(stream.pairs)
@@ -45,7 +56,7 @@ def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, Req
     block = 11 * steps + 6 * rest + loops + CHANNELS * (5 + stream.numbers) + 12
     blocks = -(-layer.channels // CHANNELS)
     code = (60 + 4 * (11 * unroll + 6) + 80) * (1 + (layer.channels % CHANNELS > 0 and blocks > 1))
-    return Lowered(func, io.constants, instructions=rows * (blocks * block + 8), code=code)
+    return Lowered(func, io.constants, instructions=rows * (blocks * block + 8) + tail_instructions(layer), code=code)
 
 
 for _anchor in ("nn.dense", "nn.conv2d"):

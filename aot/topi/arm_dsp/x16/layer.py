@@ -18,7 +18,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.x16.intrin import CHANNELS
-from aot.topi.layer.fused import FusedLayer, match_layer
+from aot.topi.layer.fused import FusedLayer, match_layer, tail_accepts
 from aot.topi.layer.requant import Requant, plan_requantize
 from aot.topi.strategy import Group
 
@@ -26,9 +26,9 @@ KINDS = frozenset({("int16", "int8")})
 
 
 def match_16x8(group: Group, target: Target) -> tuple[FusedLayer, Requant] | None:
-    """A layer whose sums fit 32 bits, without a tail, and its requantisation; None for others."""
+    """A layer whose sums fit 32 bits, with a tail that reads tensors of the result's shape, and its requantisation."""
     layer = match_layer(group, KINDS) if target.has("dsp") else None
-    if layer is None or layer.tail or layer.weight.ndim == 3 or layer.attrs.weight_zp:
+    if layer is None or not tail_accepts(layer) or layer.weight.ndim == 3 or layer.attrs.weight_zp:
         return None
     matrix = np.abs(layer.weight.reshape(layer.channels, -1)).sum(axis=1)
     if (matrix * 32768 + np.abs(layer.bias) >= 1 << 31).any():
