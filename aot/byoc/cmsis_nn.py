@@ -20,9 +20,9 @@ from aot.relay.expr import Call, Constant, Function, call, const, tensor_type
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.function import FuncAttrs
+from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.intrin import EXTERNAL, BlockText, COperand, TensorIntrin
-from aot.topi.generic import te_group
+from aot.topi.generic import softmax, te_group
 from aot.topi.strategy import Group, Lowered, register_external_codegen
 
 HEADER = "arm_nnfunctions.h"
@@ -43,6 +43,8 @@ class _Call:
     text: Callable[[Mapping[str, str]], str]
     tables: Mapping[str, Array]
     context: int = 0
+    meaning: Callable[[Group, str], PrimFunc] | None = None
+    """Instead of the te rules of `func`."""
 
 
 def lower(group: Group, target: Target, name: str) -> Lowered:
@@ -50,7 +52,10 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     root = group.result
     assert isinstance(root, Call)
     made = _MAKERS[str(root.op)](group, root, target)
-    meaning = te_group.lower(Group(made.func, group.anchor, group.followers), target, f"{name}_meaning")
+    if made.meaning is None:
+        meaning = te_group.lower(Group(made.func, group.anchor, group.followers), target, f"{name}_meaning")
+    else:
+        meaning = Lowered(made.meaning(group, f"{name}_meaning"), {})
     desc = meaning.func
     b = IRBuilder(name)
     inputs = [b.input(x.name, (x.size,), x.dtype) for x in desc.inputs]
@@ -74,8 +79,6 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
 
 
 def _intrin(desc: object, names: Sequence[str], text: Callable[[Mapping[str, str]], str]) -> TensorIntrin:
-    from aot.tir.function import PrimFunc
-
     assert isinstance(desc, PrimFunc)
     digest = hashlib.sha256(text({n: n for n in names}).encode()).hexdigest()[:12]  # the name tells different calls apart
 
@@ -218,11 +221,20 @@ def _add(group: Group, root: Call, _target: Target) -> _Call:
     return _Call(group.func, text, {})
 
 
+def _softmax(group: Group, root: Call, _target: Target) -> _Call:
+    a, type_ = root.attrs, tensor_type(root)
+    depth = type_.shape[-1]
+    function = "arm_softmax_s8" if type_.dtype == "int8" else "arm_softmax_s8_s16"
+    numbers = f"{type_.size // depth}, {depth}, {a.multiplier}, {a.left_shift}, {a.diff_min}"
+    return _Call(group.func, lambda p: f"{function}({p['in0']}, {numbers}, {p['out']});", {}, meaning=softmax.without_table)
+
+
 _MAKERS: dict[str, Callable[[Group, Call, Target], _Call]] = {
     "qnn.requantize": _layer,
     "nn.avg_pool2d": _pool,
     "nn.max_pool2d": _pool,
     "qnn.add": _add,
+    "qnn.softmax": _softmax,
 }
 
 register_external_codegen(COMPILER, lower)

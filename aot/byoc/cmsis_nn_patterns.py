@@ -16,6 +16,9 @@ from aot.relay.transform.partition import Entry, register_pattern_table
 
 COMPILER = "cmsis-nn"
 
+SOFTMAX_DEPTH = 1 << 9
+"""From here on a sum of exponentials may have fewer than four leading zeros."""
+
 LAYERS = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense")
 
 
@@ -70,6 +73,13 @@ def _takes_add(root: Call) -> bool:
     return same and not constant and root.args[0] is not root.args[1] and root.attrs.sign == 1 and root.attrs.left_shift == 20
 
 
+def _takes_softmax(root: Call) -> bool:
+    """Of long rows of int8 the library shifts by more than 31."""
+    data = root.args[0].type
+    assert isinstance(data, TensorType)
+    return root.attrs.out_dtype == "int16" or data.shape[-1] < SOFTMAX_DEPTH
+
+
 def _layer(name: str) -> Entry:
     layer = is_op(name)(wildcard(), is_constant())
     biased = layer.optional(lambda x: is_op("nn.bias_add")(x, is_constant()))
@@ -78,12 +88,13 @@ def _layer(name: str) -> Entry:
 
 @register_pattern_table(COMPILER)
 def pattern_table() -> Sequence[Entry]:
-    """Layers with bias and requantisation, pooling, addition."""
+    """Layers with bias and requantisation, pooling, addition, softmax."""
     return [
         *map(_layer, LAYERS),
         (f"{COMPILER}.avg_pool2d", is_op("nn.avg_pool2d")(wildcard()), _takes_pool),
         (f"{COMPILER}.max_pool2d", is_op("nn.max_pool2d")(wildcard()), _takes_pool),
         (f"{COMPILER}.add", is_op("qnn.add")(wildcard(), wildcard()), _takes_add),
+        (f"{COMPILER}.softmax", is_op("qnn.softmax")(wildcard()), _takes_softmax),
     ]
 
 

@@ -19,7 +19,7 @@ from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.support.dtype import int_range
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, Imm, Var, as_expr, cast, clamp, imm, maximum, minimum, select
+from aot.tir.expr import Expr, Imm, Var, as_expr, binop, cast, clamp, equal, imm, maximum, minimum, select
 
 Int64 = npt.NDArray[np.int64]
 INT32_MIN, INT32_MAX = int_range("int32")
@@ -358,6 +358,27 @@ def tir_rounding_divide_by_pot(b: IRBuilder, x: Expr, exponent: int) -> Expr:
     v = named(b, "x", x)
     half = 1 << (exponent - 1)
     return (v + select(v < 0, imm(half - 1), imm(half))) >> exponent
+
+
+def tir_exp_on_negative_values(b: IRBuilder, a: Expr) -> Expr:
+    """`exp_on_negative_values` of an int32 expression; a name of Q0.31."""
+    mul = tir_saturating_rounding_doubling_high_mul
+    v = named(b, "v", a)
+    fractional = 31 - EXP_INTEGER_BITS
+    quarter = 1 << (fractional - 2)
+    part = b.let("part", (v & (quarter - 1)) - quarter)
+    x = b.let("x", part * (1 << EXP_INTEGER_BITS) + (1 << 28))
+    x2 = b.let("x2", mul(x, x))
+    x4 = b.let("x4", tir_rounding_divide_by_pot(b, mul(x2, x2), 2))
+    third = b.let("third", mul(x4 + mul(x2, x), imm(715827883)))
+    tail = b.let("tail", tir_rounding_divide_by_pot(b, third + x2, 1))
+    result = b.local("exp", (1,), "int32", init=0)
+    b.store(result, 0, mul(imm(1895147668), x + tail) + 1895147668)
+    rest = b.let("rest", part - v)
+    for exponent, factor in _EXP_BARREL:
+        with b.if_(binop("!=", rest & (1 << (fractional + exponent)), imm(0))):
+            b.store(result, 0, mul(result[0], imm(factor)))
+    return b.let("value", select(equal(v, 0), imm(INT32_MAX), result[0]))
 
 
 def tir_one_over_one_plus_x(b: IRBuilder, half: Expr) -> Expr:

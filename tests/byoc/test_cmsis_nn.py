@@ -12,10 +12,15 @@ import aot
 from aot import relay
 from aot.driver.options import Options
 from aot.errors import UsageError
+from aot.executor.lower.groups import group_of
 from aot.frontend.tflite import from_tflite
 from aot.ir import IRModule
 from aot.relay.expr import Function
 from aot.runtime.module import load
+from aot.testing import Quant
+from aot.tir.interpreter import run
+from aot.topi.generic.softmax import without_table
+from tests.op._one_op import Spec, one_op
 
 STUB = Path(__file__).parent / "stub"
 MODELS = Path(__file__).resolve().parents[1] / "models"
@@ -67,6 +72,33 @@ def test_every_function_against_the_stand_in(target: str) -> None:
 def test_model_against_the_stand_in(oracle: str) -> None:
     module = from_tflite((MODELS / "net_kws_dscnn.tflite").read_bytes(), oracle=oracle)
     check_bytes(module, STUB, least=10 if oracle == "litert" else 11, sets=1)
+
+
+def softmax_network(dtype: str, depth: int) -> bytes:
+    result = Quant(1 / 256, -128) if dtype == "int8" else Quant(1 / 65536, -32768)
+    return one_op("SOFTMAX", [Spec((3, depth), "int8", Quant(0.1, 5))], [Spec((3, depth), dtype, result)], beta=0.75)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "depth"), [("int8", 10), ("int8", 511), ("int16", 300)])
+def test_softmax(dtype: str, depth: int) -> None:
+    check_bytes(from_tflite(softmax_network(dtype, depth)), Path(os.environ.get("AOT_CMSIS_NN", STUB)), least=1)
+
+
+def test_the_meaning_of_softmax_has_no_table() -> None:
+    """What the interpreter runs for the call; rows that are too long for the library stay ours."""
+    model = softmax_network("int8", 40)
+    main = from_tflite(model)["main"]
+    assert isinstance(main, Function)
+    func = without_table(group_of(main), "meaning")
+    data, out = RNG.integers(-128, 128, 120).astype(np.int8), np.zeros(120, np.int8)
+    data[:40] = data[40]
+    run(func, {func.inputs[0].name: data, func.outputs[0].name: out})
+    assert out.reshape(3, 40).tolist() == relay.evaluate(main, [data.reshape(3, 40)])[0].tolist()
+    assert not func.consts
+    for depth, ours in ((511, False), (512, True)):
+        artifact = aot.build(softmax_network("int8", depth), name="net", options=Options(byoc=("cmsis-nn",)))
+        assert kernels(artifact)[0].startswith("cmsis-nn.") != ours
 
 
 @pytest.mark.slow

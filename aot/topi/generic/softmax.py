@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from aot.ir.type import TensorType
-from aot.numerics.fixed_point import tir_one_over_one_plus_x, tir_saturating_rounding_doubling_high_mul
+from aot.numerics.fixed_point import (
+    named,
+    tir_exp_on_negative_values,
+    tir_one_over_one_plus_x,
+    tir_saturating_rounding_doubling_high_mul,
+)
 from aot.op.qnn.softmax import ACCUMULATION_INTEGER_BITS, SoftmaxAttrs, exp_table
 from aot.relay.expr import Var
 from aot.support.dtype import bits, int_range
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast, imm, maximum, minimum
-from aot.tir.function import FuncAttrs
+from aot.tir.expr import Expr, cast, imm, maximum, minimum, select
+from aot.tir.function import FuncAttrs, PrimFunc
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 _mul = tir_saturating_rounding_doubling_high_mul
@@ -32,13 +39,38 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     data = b.input("data", (type_.size,), "int8")
     out = b.output("out", (type_.size,), type_.dtype)
     table = b.const("exps", (256,), "int32")
-    if rows == 1:
-        _row(b, data, out, table, attrs=attrs, base=imm(0), depth=depth)
-    else:
-        with b.for_("m", rows) as m:
-            _row(b, data, out, table, attrs=attrs, base=b.let("base", m * depth), depth=depth)
+    _rows(b, data, out, lambda below: table[below], attrs=attrs, rows=rows, depth=depth)
     func = b.finish(FuncAttrs(kernel="generic.softmax", span=group.anchor.span))
     return Lowered(func, {table.name: exp_table(attrs).astype(np.int32)})
+
+
+def without_table(group: Group, name: str) -> PrimFunc:
+    """The same with each exponential computed: slower, without constants."""
+    type_, attrs = group.anchor.type, group.anchor.attrs
+    assert isinstance(type_, TensorType)
+    depth = type_.shape[-1]
+    b = IRBuilder(name)
+    data, out = b.input("data", (type_.size,), "int8"), b.output("out", (type_.size,), type_.dtype)
+
+    def exp(below: Expr) -> Expr:
+        code = named(b, "below", below)
+        scaled = _mul(minimum(code, -attrs.diff_min) * -(1 << attrs.left_shift), imm(attrs.multiplier))
+        return select(code <= -attrs.diff_min, tir_exp_on_negative_values(b, scaled), imm(0))
+
+    _rows(b, data, out, exp, attrs=attrs, rows=type_.size // depth, depth=depth)
+    return b.finish(FuncAttrs(kernel="generic.softmax", span=group.anchor.span))
+
+
+Exp = Callable[[Expr], Expr]
+"""Q0.31 exponential of so many codes below the largest."""
+
+
+def _rows(b: IRBuilder, data: Buffer, out: Buffer, exp: Exp, *, attrs: SoftmaxAttrs, rows: int, depth: int) -> None:
+    if rows == 1:
+        _row(b, data, out, exp, attrs=attrs, base=imm(0), depth=depth)
+        return
+    with b.for_("m", rows) as m:
+        _row(b, data, out, exp, attrs=attrs, base=b.let("base", m * depth), depth=depth)
 
 
 def row_maximum(b: IRBuilder, data: Buffer, base: Expr, depth: int) -> Expr:
@@ -49,16 +81,16 @@ def row_maximum(b: IRBuilder, data: Buffer, base: Expr, depth: int) -> Expr:
     return b.let("top", largest[0])
 
 
-def _row(b: IRBuilder, data: Buffer, out: Buffer, table: Buffer, *, attrs: SoftmaxAttrs, base: Expr, depth: int) -> None:
+def _row(b: IRBuilder, data: Buffer, out: Buffer, exp_of: Exp, *, attrs: SoftmaxAttrs, base: Expr, depth: int) -> None:
     top = row_maximum(b, data, base, depth)
     total = b.local("total", (1,), "uint32", init=0)
     rounding = 1 << (ACCUMULATION_INTEGER_BITS - 1)
     with b.for_("c", depth) as c:
-        exp = cast("uint32", table[top - cast("int32", data[base + c])])
+        exp = cast("uint32", exp_of(top - cast("int32", data[base + c])))
         b.store(total, 0, total[0] + ((exp + rounding) >> ACCUMULATION_INTEGER_BITS))
     scale, shift = _reciprocal(b, total[0], bits(attrs.out_dtype))
     with b.for_("c", depth) as c:
-        exp = table[top - cast("int32", data[base + c])]
+        exp = exp_of(top - cast("int32", data[base + c]))
         # (v + 2^(n-1)) >> n as ((v >> (n-1)) + 1) >> 1, which no sum can overflow
         value = cast("int32", ((cast("uint32", _mul(scale, exp)) >> shift) + 1) >> 1)
         b.store(out, base + c, minimum(value + attrs.zero_point, int_range(attrs.out_dtype)[1]))

@@ -51,5 +51,9 @@ arm_cmsis_nn_status arm_elementwise_add_s8(const int8_t *a, const int8_t *b, con
     const int32_t a_shift, const int32_t b_offset, const int32_t b_multiplier, const int32_t b_shift, const int32_t left_shift,
     int8_t *output, const int32_t out_offset, const int32_t out_multiplier, const int32_t out_shift, const int32_t lo,
     const int32_t hi, const int32_t size);
+void arm_softmax_s8(const int8_t *input, const int32_t rows, const int32_t depth, const int32_t multiplier, const int32_t shift,
+    const int32_t diff_min, int8_t *output);
+void arm_softmax_s8_s16(const int8_t *input, const int32_t rows, const int32_t depth, const int32_t multiplier,
+    const int32_t shift, const int32_t diff_min, int16_t *output);
 
 #endif

@@ -136,3 +136,57 @@ arm_cmsis_nn_status arm_elementwise_add_s8(const int8_t *a, const int8_t *b, con
   }
   return ARM_CMSIS_NN_SUCCESS;
 }
+
+/* Fixed point as gemmlowp describes it: Q0.31 products, exp of Q5.26 numbers <= 0 by Taylor's series and a table of e^-2^k. */
+static int32_t product(int32_t a, int32_t b) { return (int32_t)(((int64_t)a * b + (1 << 30)) >> 31); }
+
+static int32_t halved(int32_t x, int32_t times) {
+  const int32_t mask = (int32_t)((1u << times) - 1u), rest = x & mask, half = (mask >> 1) + (x < 0 ? 1 : 0);
+  return (x >> times) + (rest > half ? 1 : 0);
+}
+
+static int32_t exponential(int32_t a) {
+  static const int32_t factors[] = {1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242};
+  const int32_t part = (a & 0xFFFFFF) - 0x1000000, x = part * 32 + (1 << 28), x2 = product(x, x);
+  const int32_t cubic = product(x2, x), quartic = halved(product(x2, x2), 2);
+  const int32_t tail = halved(product(quartic + cubic, 715827883) + x2, 1);
+  int32_t result = product(1895147668, x + tail) + 1895147668;
+  for (int32_t k = 0; k < 7; ++k)
+    if ((part - a) & (1 << (24 + k))) result = product(result, factors[k]);
+  return a == 0 ? INT32_MAX : result;
+}
+
+static int32_t reciprocal(int32_t a) {
+  const int32_t half = (int32_t)(((int64_t)a + INT32_MAX + 1) >> 1);
+  int32_t x = product(half, -1010580540) + 1515870810;
+  for (int32_t i = 0; i < 3; ++i) x += product(x, (1 << 29) - product(half, x)) * 4;
+  return x > INT32_MAX / 2 ? INT32_MAX : x * 2;
+}
+
+static void softmax(const int8_t *input, int32_t rows, int32_t depth, int32_t multiplier, int32_t shift, int32_t diff_min,
+    int8_t *bytes, int16_t *words) {
+  for (int32_t r = 0; r < rows; ++r, input += depth) {
+    int32_t most = -128, sum = 0, zeros = 0;
+    for (int32_t c = 0; c < depth; ++c) most = input[c] > most ? input[c] : most;
+    for (int32_t c = 0; c < depth; ++c)
+      if (input[c] - most >= diff_min) sum += halved(exponential(product((input[c] - most) * (1 << shift), multiplier)), 12);
+    while (!(((uint32_t)sum << zeros) & 0x80000000u)) ++zeros;
+    const int32_t scale = reciprocal((int32_t)(((uint32_t)sum << zeros) - 0x80000000u)), right = 12 - zeros + (words ? 15 : 23);
+    for (int32_t c = 0; c < depth; ++c) {
+      const int32_t e = input[c] - most >= diff_min ? exponential(product((input[c] - most) * (1 << shift), multiplier)) : 0;
+      const int32_t value = halved(product(scale, e), right);
+      if (words) *words++ = (int16_t)clamp(value - 32768, -32768, 32767);
+      else *bytes++ = (int8_t)clamp(value - 128, -128, 127);
+    }
+  }
+}
+
+void arm_softmax_s8(const int8_t *input, const int32_t rows, const int32_t depth, const int32_t multiplier, const int32_t shift,
+    const int32_t diff_min, int8_t *output) {
+  softmax(input, rows, depth, multiplier, shift, diff_min, output, 0);
+}
+
+void arm_softmax_s8_s16(const int8_t *input, const int32_t rows, const int32_t depth, const int32_t multiplier,
+    const int32_t shift, const int32_t diff_min, int16_t *output) {
+  softmax(input, rows, depth, multiplier, shift, diff_min, 0, output);
+}
