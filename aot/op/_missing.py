@@ -13,17 +13,20 @@ _SHAPE = (
 _STRINGS = "It works on strings or tables of them, which firmware has no use for here. Do this step outside of the model."
 _RANDOM = "Its results are random by definition, so nothing can be verified. Pass the numbers to the model as an input."
 _STABLEHLO = (
-    "StableHLO operators stand in files for other runtimes. Convert the model again for TensorFlow Lite's builtin operators."
+    "TensorFlow Lite's reference kernels do not have it either: most StableHLO operators stand in files for other runtimes.\n"
+    "Convert the model again for TensorFlow Lite's builtin operators."
 )
 _TABLE = {
     _CONTROL: "CALL",
-    _SHAPE: "WHERE UNIQUE SEGMENT_SUM NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5",
+    _SHAPE: "WHERE UNIQUE SEGMENT_SUM",
     _STRINGS: "HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_LOOKUP HASHTABLE_SIZE LSH_PROJECTION SKIP_GRAM",
     _RANDOM: "RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR",
     "Needed: one file in aot/op with its meaning, from aot/op/_template.py. Convert without sparsity.": (
         "EMBEDDING_LOOKUP_SPARSE CONCAT_EMBEDDINGS"
     ),
-    "Needed: one file in aot/op with its meaning, from aot/op/_template.py.": "REDUCE_WINDOW",
+    "Needed: one file in aot/op with its meaning, from aot/op/_template.py.": (
+        "REDUCE_WINDOW STABLEHLO_GATHER STABLEHLO_PAD STABLEHLO_REDUCE_WINDOW STABLEHLO_SCATTER"
+    ),
     "It stands for a part of the graph that a delegate took over; use the model from before that step.": "DELEGATE",
 }
 

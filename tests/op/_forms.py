@@ -256,6 +256,14 @@ FORMS: dict[str, Form] = {
     "L2_POOL_2D": move("L2_POOL_2D", IMAGE, IMAGE, **_POOL),
     "LOCAL_RESPONSE_NORMALIZATION": move("LOCAL_RESPONSE_NORMALIZATION", IMAGE, IMAGE, radius=1, bias=1.0, alpha=1.0, beta=0.5),
     **{n: plain(n) for n in ("STABLEHLO_ADD", "STABLEHLO_MULTIPLY", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM")},
+    **{
+        f"NON_MAX_SUPPRESSION_V{v}": lambda d, v=v: one_op(  # type: ignore[misc]
+            f"NON_MAX_SUPPRESSION_V{v}",
+            [Spec((3, 4), d), Spec((3,), "float32"), const(2), *[const(0.5, "float32")] * (v - 2)],
+            [Spec((2,), "int32"), *[Spec((2,), "float32")] * (v - 4), Spec((), "int32")],
+        )
+        for v in (4, 5)
+    },
     "CONV_3D": lambda d: one_op(
         "CONV_3D",
         [Spec((1, 2, 2, 2, 1), d), const(np.ones((1, 1, 1, 1, 2)), "float32"), const([1.0, 2.0], "float32")],

@@ -25,6 +25,11 @@ TensorFlow Lite's reference kernels (LiteRT) or of TFLM; the file names the kern
 
 """
 
+_MISSING_HEAD = """
+## Not supported
+
+"""
+
 _RELAY_HEAD = """
 ## Operators of the graph IR
 
@@ -62,6 +67,18 @@ def operator_rows() -> list[dict[str, Any]]:
     return rows
 
 
+def missing_rows() -> list[dict[str, str]]:
+    """One entry for each of TensorFlow Lite's builtin operators that is not supported: its name, and why not."""
+    from aot.frontend.schema import enums
+    from aot.op import load_all
+    from aot.op._missing import needs_of
+    from aot.op.convert import CONVERTERS
+
+    load_all()
+    names = set(enums()["BuiltinOperator"]) - {"CUSTOM", "PLACEHOLDER_FOR_GREATER_OP_CODES"} - set(CONVERTERS)
+    return [{"operator": n, "reason": " ".join((needs_of(n) or "").split())} for n in sorted(names)]
+
+
 def _kernel_classes(through: Sequence[str]) -> list[str]:
     """Which kinds of kernels there are for the relay operators that one is made of."""
     from aot.ir.op import F_IS_VIEW
@@ -85,7 +102,13 @@ def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
         lines.append(f"| {r['operator']} | {types} | {', '.join(r['kernels'])} | {r['oracle']} | {link} |")
     builtin = sum(not r["operator"].startswith("CUSTOM:") for r in rows)
     table = "\n".join(lines) + f"\n\n{builtin} builtin operators, {len(rows) - builtin} custom.\n"
-    return _HEAD + table + _RELAY_HEAD + "\n".join(relay_lines()) + "\n"
+    reasons: dict[str, list[str]] = {}
+    for row in missing_rows():
+        reasons.setdefault(row["reason"], []).append(row["operator"])
+    without = "\n".join(
+        ["| builtin operators without support | why |", "|---|---|", *(f"| {', '.join(n)} | {r} |" for r, n in reasons.items())]
+    )
+    return _HEAD + table + _MISSING_HEAD + without + "\n" + _RELAY_HEAD + "\n".join(relay_lines()) + "\n"
 
 
 def relay_lines() -> list[str]:
@@ -117,5 +140,6 @@ def command(
     else:
         table = [(r["operator"], ", ".join(r["kernels"]), ", ".join(r["oracles"]), ", ".join(r["types"])) for r in rows]
         out.table(("operator", "kernels", "exact to", "types"), table)
-        out.line(f"{len(rows)} operators")
-    out.result({"operators": rows})
+        missing = missing_rows()
+        out.line(f"{len(rows)} operators; {len(missing)} builtin ones are not supported: aot explain OPERATOR says why")
+    out.result({"operators": rows, "unsupported": missing_rows()})

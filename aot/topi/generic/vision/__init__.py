@@ -1,0 +1,1 @@
+"""Generic kernels of operators on boxes."""
