@@ -73,6 +73,24 @@ def loop(*, counted: bool = True) -> bytes:
     return b.build(inputs, [results[0], read(main, handle(main, "v"), SHAPE, "float32")])
 
 
+def handed_in() -> bytes:
+    """As converters write it: the handle is an operand of IF. Where the flag is set v = v + x, else it stays; v is shown."""
+    b = ModelBuilder()
+    main = b.subgraphs[0]
+    initialize(b, {"v": np.ones(SHAPE, np.float32)})
+    flag, x, v = b.tensor("flag", (1,), "bool"), b.tensor("x", SHAPE, "float32"), handle(main, "v")
+    for name in ("then", "else"):
+        graph = b.subgraph(name)
+        h, y = graph.inputs = (graph.tensor("h", (), "resource"), graph.tensor("y", SHAPE, "float32"))
+        value = binary(graph, "ADD", read(graph, h, SHAPE, "float32"), y)
+        if name == "then":
+            assign(graph, h, value)
+        graph.outputs = (value,)
+    z = b.tensor("z", SHAPE, "float32")
+    b.op("IF", [flag, v, x], [z], then_subgraph_index=2, else_subgraph_index=3)
+    return b.build([flag, x], [z, read(main, v, SHAPE, "float32")])
+
+
 def check(model: bytes, steps: list[list[Array]]) -> None:
     """The graph, C and the reference agree over time and after a reset."""
     main = from_tflite(model)["main"]
@@ -95,6 +113,12 @@ def test_branches(*, results: bool) -> None:
     flags = [True, True, False, True, False, False]
     steps: list[list[Array]] = [[np.array([f]), rng.standard_normal(SHAPE).astype(np.float32)] for f in flags]
     check(branches(results=results), steps)
+
+
+def test_a_handle_that_is_handed_in() -> None:
+    rng = np.random.default_rng(2)
+    steps: list[list[Array]] = [[np.array([f]), rng.standard_normal(SHAPE).astype(np.float32)] for f in (True, False, True)]
+    check(handed_in(), steps)
 
 
 def test_loop() -> None:
