@@ -117,6 +117,8 @@ def random_layer(rng: np.random.Generator, name: str, *, seed: int) -> Layer:
     depth, channels = pick(rng, 1, 2, 3, 4, 5, 7, 8, 12, 17, 33), pick(rng, 1, 2, 3, 4, 5, 7, 9, 17)
     if impl.name.startswith("arm_mve.") and rng.random() < 0.5:  # around vectors of 16 bytes, and far strides
         depth, channels = pick(rng, 15, 16, 16, 24, 31, 32, 48, 64), pick(rng, 4, 8, 12, 16, 31, 128, 133)
+    if impl.name == "arm_mve.conv2d_one":
+        depth = 1
     if kind == "dense":
         depth *= pick(rng, 1, 4)
         return replace(layer, data=(pick(rng, 1, 1, 2, 3), depth), weight=(channels, depth))
@@ -195,6 +197,8 @@ def awkward_layers(name: str) -> Iterator[Layer]:
             pads = (reach, reach, reach, reach)
         zp, out_zp = ((-128, -128), (127, -128), (-128, 127), (127, 127))[n % 4 if n % 8 < 4 else 3 - n % 4]
         channels = (33, 1, 7, 3, 17, 5)[n % 6]
+        if impl.name == "arm_mve.conv2d_one":
+            depth = 1
         if impl.name == "arm_mve.conv2d_direct" and n % 4 < 2:
             depth = 16 * (1 + n % 3)  # rows of whole vectors
         weight = (1, k, k, depth) if kind == "dw" else (channels, k, k, depth)

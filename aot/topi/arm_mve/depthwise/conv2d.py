@@ -2,6 +2,8 @@
 
 The data of the band are taken apart by channels first, so that the taps of an output lie side by side (plan.py): two instructions
 for eight bytes.  Then a load and a VMLADAV give up to four outputs.  Scratch: the taps of the band's lines of eight channels.
+
+A convolution of data of one channel is a depthwise one with many outputs for that channel.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from math import prod
 import numpy as np
 
 from aot.ir.op import Array
+from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
@@ -81,12 +84,23 @@ class _Plan:
                 else:
                     each = apart_instructions(self.part(1, lanes)) + 16
                     total += 12 + lines.across.taps * each
-        whole = fill_instructions(LANES * lines.pitch) if any(layer.attrs.padding) else 0
+        whole = fill_instructions(max(self.groups) * lines.pitch) if any(layer.attrs.padding) else 0
         return int(layer.data_type.shape[0] * total) + whole
 
 
+def _as_depthwise(layer: FusedLayer | None) -> FusedLayer | None:
+    """The layer, or the depthwise one that a convolution of one channel is."""
+    if layer is None or layer.weight.ndim == 3:
+        return layer
+    if layer.weight.ndim != 4 or layer.data_type.shape[3] != 1:
+        return None
+    a = layer.attrs
+    attrs = DepthwiseConv2DAttrs(a.strides, a.padding, a.dilation, a.input_zp, a.pad_value, layer.channels)
+    return replace(layer, weight=layer.weight[..., 0].transpose(1, 2, 0), attrs=attrs)
+
+
 def _plan(group: Group, target: Target) -> _Plan | None:
-    layer = match_layer(group)
+    layer = _as_depthwise(match_layer(group))
     if layer is None or not target.has("mve") or not tail_accepts(layer) or layer.out_type.dtype != "int8":
         return None
     requant = plan_vectors(layer.requant, layer.acc_low, layer.acc_high)
@@ -98,7 +112,8 @@ def _plan(group: Group, target: Target) -> _Plan | None:
         if along.copied == 0 or along.dilation != 1:
             continue
         line = Lines(across, along, swapped, 1, requant.form, layer.attrs.multiplier)
-        band = max(1, min(across.out, SCRATCH // (LANES * line.line)))
+        lanes = min(LANES, layer.data_type.shape[3])
+        band = max(1, min(across.out, SCRATCH // (lanes * line.line)))
         band = -(-across.out // -(-across.out // band))
         lines = next((n for n in (replace(line, band=band), line) if n.fits), None)
         if lines is not None:
@@ -111,10 +126,11 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     b = IRBuilder(name)
     io = open_flat(b, group, layer)
     params = io.constant("params", _stream(plan), "int8", align=8)
-    taps = b.scratch("taps", (LANES * lines.pitch + VECTOR,), "int8", align=8)
+    size = min(LANES, layer.data_type.shape[3]) * lines.pitch
+    taps = b.scratch("taps", (size + VECTOR * lines.vectors,), "int8", align=8)
     padded = any(layer.attrs.padding)
     if padded:
-        b.block(fill(), taps, imm(layer.attrs.pad_value), imm(LANES * lines.pitch))
+        b.block(fill(), taps, imm(layer.attrs.pad_value), imm(size))
     kernel = _Groups(b, io, plan, params=params, taps=taps)
     whole, rest = divmod(layer.data_type.shape[3], LANES)
     with b.for_("i", layer.data_type.shape[0]) as image:
@@ -123,8 +139,7 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
                 kernel.group(image, g, LANES)
         if rest:
             kernel.group(image, imm(whole), rest)
-    size = prod(layer.out_type.shape)
-    results = Results(b, io, layer, target=plan.target, size=size, over=True)
+    results = Results(b, io, layer, target=plan.target, size=prod(layer.out_type.shape), over=True)
     results.finish(imm(0))
     tail = results.instructions if layer.tail else 0
     described = describe("arm_mve.depthwise", band=lines.band, swapped=int(lines.swapped))
@@ -221,3 +236,4 @@ def _within(axis: Axis, first: Expr, reach: int) -> Expr | None:
 
 
 register_planned("arm_mve.depthwise", "nn.depthwise_conv2d", _plan, _lower, plevel=41)
+register_planned("arm_mve.conv2d_one", "nn.conv2d", _plan, _lower, plevel=44)
