@@ -193,7 +193,7 @@ def convolve_text(lines: Lines, *, loop: bool) -> list[str | Repeat]:
 def _load_channel(lines: Lines) -> list[str]:
     loads = []
     if lines.vectors > 1:
-        loads = [f"vldrb.u8 q{1 + v}, [r8, #{VECTOR * v}]" for v in range(lines.vectors)]
+        loads = [f"vldrb.u8 q{1 + v}, [r8, #{VECTOR * v}]" for v in range(lines.resident)]
     else:
         loads = [f"vldrb.u8 q{1 + n}, [r8, #{(lines.shared - 1 - n) * lines.shift}]" for n in range(lines.shared)]
     at = lines.weights
@@ -235,7 +235,9 @@ def _sums(lines: Lines, before: int, outputs: int, *, total: int) -> list[str]:
         if lines.vectors > 1:
             text += [f"vldrb.u8 q0, [r1], #{lines.shift}", f"vmladav.s8 {acc}, q0, q1"]
             for v in range(1, lines.vectors):
-                text += [f"vldrb.u8 q0, [r1, #{VECTOR * v - lines.shift}]", f"vmladava.s8 {acc}, q0, q{1 + v}"]
+                weights = [] if v < lines.resident else [f"vldrb.u8 q4, [r8, #{VECTOR * v - lines.record}]"]
+                text += [f"vldrb.u8 q0, [r1, #{VECTOR * v - lines.shift}]", *weights]
+                text.append(f"vmladava.s8 {acc}, q0, q{4 if weights else 1 + v}")
             continue
         place = number % lines.shared
         if place == 0:

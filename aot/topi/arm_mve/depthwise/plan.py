@@ -14,7 +14,9 @@ from aot.topi.arm_mve.stream import VECTOR
 from aot.topi.layer.fused import FusedLayer
 
 MOST_WEIGHTS = 4
-"""Vectors of weights in registers."""
+"""Vectors of weights in registers; where there are more, one register less, as it takes the others in turn."""
+MOST_VECTORS = 8
+"""Vectors of the taps of an output."""
 MOST_OFFSET = 1 << 15
 """Offsets of scattered bytes are 16 bits."""
 LANES = 8
@@ -91,6 +93,11 @@ class Lines:
         return -(-self.taps // VECTOR)
 
     @property
+    def resident(self) -> int:
+        """Vectors of a single output's weights that stay in registers."""
+        return self.vectors if self.vectors <= MOST_WEIGHTS else MOST_WEIGHTS - 1
+
+    @property
     def shared(self) -> int:
         """Outputs whose taps one load brings, each with its own vector of weights."""
         if self.vectors > 1:
@@ -110,6 +117,6 @@ class Lines:
 
     @property
     def fits(self) -> bool:
-        if self.along.dilation != 1 or self.vectors > MOST_WEIGHTS or self.shift > 120:
+        if self.along.dilation != 1 or self.vectors > MOST_VECTORS or self.shift > 120:
             return False
         return LANES * self.along.out_step < MOST_OFFSET and (LANES - 1) * self.pitch + self.line < MOST_OFFSET
