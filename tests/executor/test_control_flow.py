@@ -19,7 +19,7 @@ from aot.relay.expr import Function, If, While, all_functions, post_order
 from aot.relay.interpreter import evaluate
 from aot.relay.transform import pipeline
 from aot.runtime import GraphModule
-from aot.testing import HAVE_LITERT, ModelBuilder, reference_sets
+from aot.testing import HAVE_LITERT, HAVE_TFLM, ModelBuilder, reference_sets, tflm_reference
 from aot.tir.interpreter import InterpreterError
 from tests.executor.control_nets import control_inputs, control_net
 from tests.executor.poisoned import build_together, run_poisoned
@@ -55,6 +55,17 @@ def check_networks(seeds: Sequence[int], folder: Path) -> None:
         for inputs, want in zip(sets, wanted, strict=True):
             same(out.interpret(inputs), want, f"interpreted main, seed {seed}")
             same(run_poisoned(module, inputs, 0x3C), want, f"C, seed {seed}")
+
+
+@pytest.mark.skipif(not HAVE_TFLM, reason="tflite-micro is not installed")
+@pytest.mark.parametrize("seed", [1, 3, 7, *(pytest.param(s, marks=pytest.mark.slow) for s in range(100, 100 + cases(300)))])
+def test_networks_as_tflm_runs_them(seed: int) -> None:
+    """Which keeps variables apart that a loop's body exchanges."""
+    net = control_net(seed)
+    func = from_tflite(net, oracle="tflm")["main"]
+    assert isinstance(func, Function)
+    for inputs in control_inputs(seed):
+        same(evaluate(func, inputs), tflm_reference(net, inputs), f"seed {seed}")
 
 
 @needs_gcc

@@ -127,6 +127,8 @@ def show_divergence(out: Output, found: Mapping[str, Any], *, top: int = 10) -> 
     rows = [(x["layer"], x["op"], x["kernel"], x["count"], x["size"], x["max_abs"]) for x in found["layers"]]
     if rows:
         out.table(("layer", "operator", "kernel", "values that differ", "of", "by at most"), rows if out.verbose else rows[:top])
+    if found.get("inside"):
+        out.row("inside", f"{found['inside']} layers in branches and loops are not compared: the reference shows none of theirs")
     if found["histogram"]:
         off = ", ".join(f"{h['difference']:+d}: {h['count']:,}" for h in found["histogram"])
         out.row("off by", f"{off} (values of all outputs and sets)")

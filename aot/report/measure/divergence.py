@@ -59,6 +59,7 @@ def find_divergence(
         "histogram": histogram(expected, actual),
         "reproducer": None,
         "one_layer": None,
+        "inside": inside(project.artifact.metadata),
     }
     if folder is not None:
         stem = f"{project.artifact.name}@{project.board.name}"
@@ -67,6 +68,11 @@ def find_divergence(
         if found:
             block["one_layer"] = _one_layer(model, project, tracer, tensors, first=found[0], folder=folder, timeout=timeout)
     return first, block
+
+
+def inside(metadata: Mapping[str, Any]) -> int:
+    """How many layers run in branches and loops, where nothing is compared."""
+    return len({i for c in metadata.get("control", ()) for i in range(c["first"], c["last"] + 1)})
 
 
 def compare_layers(
