@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aot.frontend.view import OperatorView
 from aot.op.common.check import require_dtype
-from aot.op.convert import ConvertContext, from_tflite
+from aot.op.convert import ConvertContext, from_tflite, unsupported
 from aot.op.recurrent.lstm_convert_float import convert_float
 from aot.op.recurrent.lstm_convert_integer import convert_integer
 from aot.op.recurrent.lstm_operands import lstm_operands
@@ -15,7 +15,7 @@ from aot.relay.expr import Expr
     "UNIDIRECTIONAL_SEQUENCE_LSTM",
     "int8*int8 int16*int8 float32*int8 float32*float32",
     "qnn.lstm nn.lstm",
-    oracle="LiteRT, or TFLM with `--oracle tflm`",
+    oracle="LiteRT; of integers TFLM with `--oracle tflm`",
 )
 def convert_sequence(ctx: ConvertContext, op: OperatorView) -> Expr:
     """A sequence [T, B, I], or [B, T, I] if it is not time-major."""
@@ -24,7 +24,9 @@ def convert_sequence(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("LSTM", "int8*int8 float32*int8 float32*float32", "qnn.lstm nn.lstm")
 def convert_step(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """One step [B, I]."""
+    """One step [B, I], of the full kernel."""
+    if op.option("kernel_type") != "FULL":
+        unsupported(ctx, op, "the basic kernel, whose gates share one matrix, is not supported; the full one is")
     return _convert(ctx, op, time_major=True)
 
 

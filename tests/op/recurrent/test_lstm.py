@@ -12,6 +12,7 @@ from hypothesis import given
 
 from aot.errors import AotError
 from aot.numerics.fixed16 import sigmoid16, tanh16
+from aot.testing import ModelBuilder
 from tests.op._differential import FAST, SEEDS, SLOW, main_of
 from tests.op._lstm_models import Lstm, bidirectional_model, lstm_model
 from tests.op._steps import check_steps, random_steps
@@ -177,6 +178,18 @@ def test_functions_are_near_the_real_ones() -> None:
     assert np.abs(sigmoid16(x) / 32768 - 1 / (1 + np.exp(-real / 4096))).max() < 4e-4
     for bits in range(7):
         assert np.abs(tanh16(x, bits) / 32768 - np.tanh(real / 2 ** (15 - bits))).max() < 4e-4
+
+
+def test_basic_kernel_is_refused() -> None:
+    b = ModelBuilder()
+    x, h = b.tensor("x", (1, 3), "float32"), b.tensor("h", (1, 2), "float32", is_variable=True)
+    w, bias = (b.tensor(n, s, "float32", data=np.ones(s, np.float32)) for n, s in (("w", (8, 5)), ("b", (8,))))
+    c = b.tensor("c", (1, 2), "float32", is_variable=True)
+    shapes = ((1, 2), (1, 2), (1, 5), (1, 8))
+    results = [b.tensor(f"y{i}", s, "float32") for i, s in enumerate(shapes)]
+    b.op("LSTM", [x, h, w, bias, c], results, version=2, kernel_type=1, fused_activation_function="TANH")
+    with pytest.raises(AotError, match=r"E1203.*basic kernel"):
+        main_of(b.build([x], results))
 
 
 @pytest.mark.parametrize(
