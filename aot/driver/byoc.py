@@ -17,7 +17,7 @@ from aot.target.target import Target
 FOLDER = "byoc"
 """Of an artifact's files, those of the library."""
 
-CMSIS_FOLDERS = ("BasicMath", "Convolution", "FullyConnected", "NNSupport", "Pooling")
+CMSIS_FOLDERS = ("BasicMath", "Convolution", "FullyConnected", "NNSupport", "Pooling", "Softmax")
 """The folders of CMSIS-NN's sources that int8 networks call."""
 
 
