@@ -264,6 +264,12 @@ FORMS: dict[str, Form] = {
         )
         for v in (4, 5)
     },
+    "REDUCE_WINDOW": lambda d: one_op(
+        "REDUCE_WINDOW",
+        [Spec(SHAPE, d), Spec((), d), *[const(n, "int64") for n in ((1, 2), (1, 1), (1, 1))]],
+        [Spec((2, 3), d)],
+        reduce_function=1,
+    ),
     "CONV_3D": lambda d: one_op(
         "CONV_3D",
         [Spec((1, 2, 2, 2, 1), d), const(np.ones((1, 1, 1, 1, 2)), "float32"), const([1.0, 2.0], "float32")],
