@@ -124,7 +124,7 @@ def _kind(operand: COperand) -> str:
 def _intrin(name: str, desc: PrimFunc, entry: Mapping[str, Any]) -> TensorIntrin:
     try:
         emit = PrintedBlock(name, dict(entry["forms"]))
-        return TensorIntrin(name, desc, emit, str(entry["requires"]), str(entry["header"]), bool(entry["ordered"]))
+        return TensorIntrin(str(entry["name"]), desc, emit, str(entry["requires"]), str(entry["header"]), bool(entry["ordered"]))
     except (KeyError, TypeError, ValueError):
         raise UsageError(Problem("E5131", f"the metadata of the intrinsic {name} are damaged or missing")) from None
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from aot.support.text import TextBuilder
 from aot.tir.buffer import Buffer
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
+
+if TYPE_CHECKING:
+    from aot.tir.intrin import TensorIntrin
 
 PRECEDENCE = {
     "*": 10, "/": 10, "%": 10, "+": 9, "-": 9, "<<": 8, ">>": 8, "<": 7, "<=": 7, ">": 7, ">=": 7, "==": 6, "!=": 6,
@@ -15,9 +21,11 @@ PRECEDENCE = {
 """C's, so that the text reads as the code that comes out."""
 
 
-def print_func(func: PrimFunc, name: str = "", *, keyword: str = "prim_func") -> str:
-    """The whole function, under `name` where one is given."""
-    names = _Names()
+def print_func(
+    func: PrimFunc, name: str = "", *, keyword: str = "prim_func", intrins: Mapping[TensorIntrin, str] | None = None
+) -> str:
+    """The whole function, under `name` where one is given; `intrins` are names for blocks in the place of their own."""
+    names = _Names(intrins or {})
     out = TextBuilder()
     params = [f"{names.buffer(b)}: {_type(b)}{_align(b)}" for b in (*func.inputs, *func.outputs)]
     params += [f"{names.var(v)}: {v.dtype}" for v in func.scalars]
@@ -47,7 +55,8 @@ def print_expr(expr: Expr) -> str:
 class _Names:
     """Text names of variables and buffers: their own, numbered where two objects share one."""
 
-    def __init__(self) -> None:
+    def __init__(self, intrins: Mapping[TensorIntrin, str] | None = None) -> None:
+        self._intrins = intrins or {}
         self._given: dict[Var | Buffer, str] = {}
         self._count: dict[str, int] = {}
 
@@ -57,6 +66,9 @@ class _Names:
             self._count[item.name] = n + 1
             self._given[item] = item.name if n == 0 else f"{item.name}.{n}"
         return self._given[item]
+
+    def intrin(self, intrin: TensorIntrin) -> str:
+        return self._intrins.get(intrin, intrin.name)
 
     def var(self, var: Var) -> str:
         return self._name(var)
@@ -113,7 +125,7 @@ def _statement(stmt: Stmt, out: TextBuilder, names: _Names) -> None:
                 _body(body, out, names)
             out.line("}")
         case Block(intrin, operands):
-            out.line(f"block {intrin.name}({', '.join(_operand(o, names) for o in operands)})")
+            out.line(f"block {names.intrin(intrin)}({', '.join(_operand(o, names) for o in operands)})")
         case CallPrim(func, operands, layer):
             remark = f"  // layer {layer}" if layer >= 0 else ""
             out.line(f"call @{func}({', '.join(_operand(o, names) for o in operands)}){remark}")

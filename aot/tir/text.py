@@ -6,7 +6,8 @@ stands.  So the text needs nothing of the process that printed it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import re
 from typing import Any
 
 from aot.ir.metadata import encode, to_text
@@ -17,6 +18,7 @@ from aot.tir.functor import walk
 from aot.tir.intrin import COperand, TensorIntrin
 from aot.tir.printer import print_func
 from aot.tir.stmt import Block, Region
+from aot.tir.structural_equal import structural_equal
 
 Form = tuple[str, ...]
 """What each operand of a block is: `pointer`, `value`, `=4` for a number (the C text may depend on it), or how many scalars."""
@@ -25,45 +27,60 @@ Form = tuple[str, ...]
 def print_module(module: IRModule) -> str:
     """The text of all PrimFuncs of a module."""
     record: dict[str, Any] = {}
-    intrins: dict[str, TensorIntrin] = {}
+    intrins = _Intrins(record)
     texts: list[str] = []
     functions = {name: f for name, f in module.functions.items() if isinstance(f, PrimFunc)}
     for func in functions.values():
-        _collect(func, intrins, record)
-    for name, intrin in intrins.items():
-        texts.append(print_func(intrin.desc, name, keyword="intrin"))
+        intrins.collect(func)
+    for name, intrin in intrins.by_name.items():
+        texts.append(print_func(intrin.desc, name, keyword="intrin", intrins=intrins.names))
     for name, func in functions.items():
-        texts.append(print_func(func, name))
+        texts.append(print_func(func, name, intrins=intrins.names))
         entry = {"name": encode(func.name), "attrs": encode(func.attrs)}
         record[f"@{name}"] = entry | {"constants": encode(dict(module.constants.get(name, {})))}
     return "\n".join(texts) + to_text(record)
 
 
-def _collect(func: PrimFunc, intrins: dict[str, TensorIntrin], record: dict[str, Any]) -> None:
-    """The blocks of a function and of their meanings, those inside first."""
-    for stmt in walk(func.body):
-        if not isinstance(stmt, Block):
-            continue
-        intrin = stmt.intrin
-        name = _key(intrin, intrins)
-        entry = record.setdefault(f"intrin {name}", {"name": intrin.name, "forms": {}})
-        if name not in intrins:
-            _collect(intrin.desc, intrins, record)
-            intrins[name] = intrin
-            entry |= {"requires": intrin.requires, "header": intrin.header, "ordered": intrin.ordered}
-            entry |= {"desc": encode(intrin.desc.name), "attrs": encode(intrin.desc.attrs)}
-        form = tuple(_kind(o) for o in stmt.operands)
+class _Intrins:
+    """The blocks of a module, each under a name of its own that is one word, and with an entry in `record`."""
+
+    def __init__(self, record: dict[str, Any]) -> None:
+        self.names: dict[TensorIntrin, str] = {}
+        self.by_name: dict[str, TensorIntrin] = {}
+        self._record = record
+
+    def collect(self, func: PrimFunc) -> None:
+        """The blocks of a function and of their meanings, those inside first."""
+        for stmt in walk(func.body):
+            if isinstance(stmt, Block):
+                if stmt.intrin not in self.names:
+                    self.collect(stmt.intrin.desc)
+                    self._enter(stmt.intrin)
+                self._add_forms(stmt)
+
+    def _enter(self, intrin: TensorIntrin) -> None:
+        word = re.sub(r"[^\w.]", "_", intrin.name)
+        for name in itertools.chain([word], (f"{word}.{n}" for n in itertools.count(1))):
+            known = self.by_name.get(name)
+            if known is None or structural_equal(IRModule({name: known.desc}), IRModule({name: intrin.desc})):
+                break
+        self.names[intrin] = name
+        if known is not None:
+            return
+        self.by_name[name] = intrin
+        self._record[f"intrin {name}"] = {
+            "name": intrin.name, "requires": intrin.requires, "header": intrin.header, "ordered": intrin.ordered,
+            "desc": encode(intrin.desc.name), "attrs": encode(intrin.desc.attrs), "forms": {},
+        }  # fmt: skip
+
+    def _add_forms(self, block: Block) -> None:
+        """The C text for operands of these kinds, and for numbers other than these."""
+        forms = self._record[f"intrin {self.names[block.intrin]}"]["forms"]
+        form = tuple(_kind(o) for o in block.operands)
         for one in (form, tuple("value" if kind.startswith("=") else kind for kind in form)):
-            if " ".join(one) not in entry["forms"]:
-                emitted = intrin.emit(_placeholders(intrin, one))
-                entry["forms"][" ".join(one)] = [emitted.text, emitted.registers, emitted.fpu]
-
-
-def _key(intrin: TensorIntrin, intrins: Mapping[str, TensorIntrin]) -> str:
-    """The intrinsic's name, which tells it apart from all others of the module."""
-    known = intrins.get(intrin.name)
-    assert known is None or known is intrin or print_func(known.desc) == print_func(intrin.desc), intrin.name
-    return intrin.name
+            if " ".join(one) not in forms:
+                emitted = block.intrin.emit(_placeholders(block.intrin, one))
+                forms[" ".join(one)] = [emitted.text, emitted.registers, emitted.fpu]
 
 
 def _kind(operand: object) -> str:

@@ -19,7 +19,8 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import BinOp, Cast, Expr, Imm, Select, Var
 from aot.tir.function import PrimFunc
 from aot.tir.interpreter import run_module
-from aot.tir.stmt import CallPrim, If, Store, While
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.tir.stmt import Block, CallPrim, If, Store, While
 from aot.tir.structural_equal import structural_equal
 from aot.tir.transform import flatten, unroll
 from tests.conftest import Golden
@@ -235,3 +236,25 @@ def test_golden_text(golden: Golden) -> None:
         b.store(y, i, x[i])
     b.append(CallPrim("other", (region(x, 0), region(y, 0))))
     golden("whole.tir", IRModule({"whole": b.finish()}, constants={"whole": {}}).astext(metadata=True))
+
+
+def test_blocks_that_share_a_name() -> None:
+    """Two meanings under one name, which is no word either, stay apart; two objects of one meaning are one."""
+
+    def double(times: int) -> TensorIntrin:
+        b = IRBuilder("double")
+        x, y = b.input("x", (4,), "int32"), b.output("y", (4,), "int32")
+        with b.for_("i", 4) as i:
+            b.store(y, i, x[i] * times)
+        return TensorIntrin("odd-name 1", b.finish(), lambda ops: BlockText(f"f({ops['x'].pointer}, {ops['y'].pointer});"))
+
+    b = IRBuilder("f")
+    x, y = b.input("x", (4,), "int32"), b.output("y", (4,), "int32")
+    for times in (2, 3, 2):
+        b.block(double(times), x, y)
+    text = IRModule({"f": b.finish()}).astext(metadata=True)
+    assert text.count("intrin @odd_name_1") == 2
+    back = round_trip(parse(text))["f"]
+    assert isinstance(back, PrimFunc)
+    names = [s.intrin.name for s in back.body if isinstance(s, Block)]
+    assert names == ["odd-name 1"] * 3
