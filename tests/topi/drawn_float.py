@@ -28,7 +28,7 @@ KERNELS = {
 }
 """Every kernel of the three operators, "operator kernel" -> (operator, kernel)."""
 
-TAILS = ("", "", "", "", "sigmoid", "add", "scale", "quantize")
+TAILS = ("", "", "", "", "sigmoid", "add", "relu", "add relu", "scale", "quantize")
 
 
 def random_cases(name: str, seed: int) -> Iterator[Case]:
@@ -106,6 +106,12 @@ def _with_tail(rng: np.random.Generator, params: tuple[Var, ...], body: Expr) ->
         case "add":
             params = (*params, Var("y", TensorType(shape, "float32")))
             body = call("add", [params[1], body], BinaryAttrs())
+        case "relu":
+            body = call("relu", [body], UnaryAttrs(lo=0.0, hi=(None, 6.0)[pick(rng, 0, 1)]))
+        case "add relu":
+            params = (*params, Var("y", TensorType(shape, "float32")))
+            total = call("add", [body, params[1]], BinaryAttrs(*FLOAT_ACTIVATIONS["NONE"]))
+            body = call("relu", [total], UnaryAttrs(lo=0.0))
         case "scale":
             body = call("multiply", [body, _constant(rng, shape[-1:])], BinaryAttrs())
             body = call("add", [body, _constant(rng, (1,) * (len(shape) - 1) + shape[-1:])], BinaryAttrs())

@@ -16,14 +16,19 @@ from aot.ir.op import Array, Op
 from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Call, Constant, Var, tensor_type
+from aot.relay.expr import Call, Constant, Var, is_call, tensor_type
 from aot.te.tensor import TensorFn, elements_of
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr
+from aot.tir.expr import Expr, imm
 from aot.tir.stmt import Region
+from aot.topi.arm_fpu.finish import Clamp
+from aot.topi.arm_fpu.intrin_add import add_clamped
 from aot.topi.generic.elementwise import is_elementwise
 from aot.topi.strategy import Group
+
+Bounds = tuple[float | None, float | None]
+"""Of a clamp, None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +65,14 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class FloatLayer:
-    """`clamp(sum w*x + bias)` and then `tail`, element-wise calls on the result.
+    """`clamp(sum w*x + bias)`, which is the value of `head`, and then `tail`, element-wise calls on it.
 
     weight as the operator has it, bias float32[O]; data NHWC with extents batch, `rows.size`, `columns.size` and `depth`.  `lo`
     and `hi` as the attributes have them.
     """
 
     anchor: Call
+    head: Call
     data: Var
     weight: Array
     bias: Array
@@ -106,12 +112,11 @@ def match_float_layer(group: Group, operator: str) -> FloatLayer | None:
     out = tensor_type(anchor)
     bias = arrays[1].reshape(-1) if len(arrays) > 1 else np.zeros(out.shape[-1], np.float32)
     batch, rows, columns = _axes(data.type.shape, out.shape, weight, anchor.attrs)
-    tail = group.followers
+    (lo, hi), head, tail = _with_relu((anchor.attrs.lo, anchor.attrs.hi), anchor, group.followers)
     out_type = tensor_type(tail[-1]) if tail else out
     each = weight.size // weight.shape[-1] if operator == "nn.depthwise_conv2d_float" else weight[0].size
     layer = FloatLayer(
-        anchor, data, weight, bias, anchor.attrs.lo, anchor.attrs.hi, tail, out_type, batch, rows, columns, data.type.shape[-1],
-        out.size * each,
+        anchor, head, data, weight, bias, lo, hi, tail, out_type, batch, rows, columns, data.type.shape[-1], out.size * each,
     )  # fmt: skip
     return _simplified(layer) if rows.never_empty and columns.never_empty and _takes_tail(layer) else None
 
@@ -152,6 +157,31 @@ def _takes_tail(layer: FloatLayer) -> bool:
     return True
 
 
+def _with_relu(bounds: Bounds, head: Call, tail: tuple[Call, ...]) -> tuple[Bounds, Call, tuple[Call, ...]]:
+    """A clamp with the RELUs that follow: its bounds, the last of them, the rest of the tail."""
+    while tail and is_call(tail[0], "relu") and not any(a is head for call in tail[1:] for a in call.args):
+        (lo, hi), attrs = bounds, tail[0].attrs
+        if lo is None or hi is None:
+            break
+        lo, hi = max(lo, lo if attrs.lo is None else attrs.lo), min(hi, hi if attrs.hi is None else attrs.hi)
+        if lo > hi:
+            break
+        bounds, head, tail = (lo, hi), tail[0], tail[1:]
+    return bounds, head, tail
+
+
+def residual_bounds(layer: FloatLayer) -> Bounds | None:
+    """The clamp of a tail that is one ADD of another float32 tensor, with or without a RELU behind it; None for others."""
+    if not layer.tail or not is_call(layer.tail[0], "add"):
+        return None
+    add = layer.tail[0]
+    others = [a for a in add.args if isinstance(a, Var)]
+    if len(others) != 1 or others[0].type.dtype != "float32" or others[0].type.shape != layer.out_type.shape:
+        return None
+    bounds, _, rest = _with_relu((add.attrs.lo, add.attrs.hi), add, layer.tail[1:])
+    return None if rest else bounds
+
+
 def _by_channel(data: Array, shape: tuple[int, ...]) -> Array | None:
     """A constant that broadcasts to `shape`, as one that broadcasts to [pixels, channels]; None where it has no such form."""
     if data.size == 1:
@@ -169,12 +199,15 @@ class FloatIo:
         self._b, self._layer, self._ctx = b, layer, TeContext(b)
         self._tensors: dict[int, TensorFn] = {}
         self._shape = (layer.out_type.size // layer.channels, layer.channels)
+        self._other: Buffer | None = None
         data: Buffer | None = None
         for var in group.params:
             if var is layer.data and data is None:
                 data = b.input("data", (prod(var.type.shape),), "float32", align=4)
             else:
-                self._tensors[id(var)] = elements_of(b.input("operand", self._shape, var.type.dtype))
+                operand = b.input("operand", self._shape, var.type.dtype, align=1 if residual_bounds(layer) is None else 4)
+                self._tensors[id(var)] = elements_of(operand)
+                self._other = None if residual_bounds(layer) is None else operand
         assert data is not None
         self.data = data
         self.out = b.output("out", (layer.out_type.size,), layer.out_type.dtype, align=4)
@@ -206,10 +239,16 @@ class FloatIo:
         if self.results is None:
             return
         b, layer, results = self._b, self._layer, self.results
+        if self._other is not None:
+            at, bounds = pixel * layer.channels + channel, residual_bounds(layer)
+            assert bounds is not None
+            block = add_clamped(pixels, count, Clamp(*bounds))
+            b.block(block, results, region(self._other, at), region(self.out, at), imm(layer.channels))
+            return
         for p in range(pixels):
             with b.for_("j", count) as j:
                 current = TensorFn(self._shape, "float32", lambda _b, _i, at=p * count + j: results[at])  # type: ignore[misc]
-                done = {id(layer.anchor): current}
+                done = {id(layer.head): current}
                 for call in layer.tail:
                     type_ = tensor_type(call)
                     args = [done.get(id(a)) or self._tensors[id(a)] for a in call.args]

@@ -17,7 +17,7 @@ from aot.tir.intrin import TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_fpu.finish import Clamp
 from aot.topi.arm_fpu.intrin import CHANNELS, DotForm, instructions
-from aot.topi.arm_fpu.layer import Axis, FloatIo, FloatLayer
+from aot.topi.arm_fpu.layer import Axis, FloatIo, FloatLayer, residual_bounds
 from aot.topi.generic.window import TapRange, tap_range
 from aot.topi.intrin.asm_text import count_instructions
 from aot.topi.layer.fused import TAIL_INSTRUCTIONS
@@ -173,7 +173,11 @@ class WindowKernel(ABC):
                 once, twice = (instructions(form, runs=r, trips=trips) for r in (1, 2))
                 total += lines * tiles * (once + (runs - 1) * (twice - once) + 14)
                 macs += lines * tiles * pixels * count * runs * self.run
-        total += TAIL_INSTRUCTIONS * len(layer.tail) * layer.out_type.size + 14 * lines * (self._pairs + self._singles) + 20
+        total += (
+            (5 if residual_bounds(layer) is not None else TAIL_INSTRUCTIONS * len(layer.tail)) * layer.out_type.size
+            + 14 * lines * (self._pairs + self._singles)
+            + 20
+        )
         return int(total), int(total + (2.7 if self.fused else 0.7) * macs)
 
     def code(self) -> int:
