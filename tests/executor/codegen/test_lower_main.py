@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 OWN = sorted((ROOT / "tests" / "models").glob("*.tflite"))
 OWN = OWN[:: len(OWN) // cases(len(OWN))]
 SHARED = sorted((ROOT.parent / "shared" / "models" / "nets").glob("*.tflite"), key=lambda p: (p.stat().st_size, p.name))
-SHARED = SHARED[: cases(20)]
+SHARED = SHARED[: cases(30)]
 DIGITS = ROOT / "examples" / "digits" / "digits.tflite"
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 FED = Options(opt="ram", feed_rows=True)
@@ -81,4 +81,10 @@ def test_own_networks(path: Path, options: Options, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SHARED, ids=lambda p: p.stem)
 def test_corpus(path: Path, tmp_path: Path) -> None:
-    same(path, Options(), tmp_path)
+    """The smallest 30 of the corpus; at least 20 of them compile without a word about their shapes."""
+    try:
+        same(path, Options(), tmp_path)
+    except AotError as error:
+        if not all(p.code == "E1214" for p in error.problems):
+            raise
+        pytest.skip("its shapes have to be given")
