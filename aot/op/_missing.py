@@ -25,7 +25,7 @@ _TABLE = {
         "EMBEDDING_LOOKUP_SPARSE CONCAT_EMBEDDINGS"
     ),
     "Needed: one file in aot/op with its meaning, from aot/op/_template.py.": (
-        "STABLEHLO_GATHER STABLEHLO_PAD STABLEHLO_REDUCE_WINDOW STABLEHLO_SCATTER"
+        "STABLEHLO_GATHER STABLEHLO_REDUCE_WINDOW STABLEHLO_SCATTER"
     ),
     "It stands for a part of the graph that a delegate took over; use the model from before that step.": "DELEGATE",
 }

@@ -111,7 +111,8 @@ def option_table(fb: flatbuffers.Builder, table: str, options: dict[str, OptionV
             ready[field] = enumerator(enum, value) if enum else fb.CreateString(value)
         elif isinstance(value, (list, tuple, np.ndarray)):
             is_real = any(isinstance(v, float) for v in value)
-            ready[field] = int_vector(fb, value, dtype="float32" if is_real else "int32")
+            wide = str(value.dtype) if isinstance(value, np.ndarray) else "int32"
+            ready[field] = int_vector(fb, value, dtype="float32" if is_real else wide)
         else:
             ready[field] = value
     getattr(module, f"{table}Start")(fb)

@@ -270,6 +270,14 @@ FORMS: dict[str, Form] = {
         [Spec((2, 3), d)],
         reduce_function=1,
     ),
+    "STABLEHLO_PAD": lambda d: one_op(
+        "STABLEHLO_PAD",
+        [codes(SHAPE, d), Spec((), d, same_quant(d), np.zeros((), d))],
+        [codes((3, 3), d)],
+        edge_padding_low=np.array([1, -1]),
+        edge_padding_high=np.array([0, 0]),
+        interior_padding=np.array([0, 0]),
+    ),
     "CONV_3D": lambda d: one_op(
         "CONV_3D",
         [Spec((1, 2, 2, 2, 1), d), const(np.ones((1, 1, 1, 1, 2)), "float32"), const([1.0, 2.0], "float32")],

@@ -81,6 +81,22 @@ def dilations(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def pads(draw: st.DrawFn) -> Case:
+    shape = draw(dims(draw(st.integers(1, 3)), largest=4))
+    inner, seed, dtype = [draw(st.integers(0, 2)) for _ in shape], draw(SEEDS), draw(st.sampled_from(EVERY))
+    sizes = [(n - 1) * (i + 1) + 1 for n, i in zip(shape, inner, strict=True)]
+    low = [draw(st.integers(-((n - 1) // 2), 3)) for n in sizes]
+    high = [draw(st.integers(-((n - 1) // 2), 3)) for n in sizes]
+    result = tuple(n + a + z for n, a, z in zip(sizes, low, high, strict=True))
+    quant = same_quant(dtype)
+    between = Spec((), dtype, quant, draw_array(seed + 1, (), dtype))
+    options = {"edge_padding_low": low, "edge_padding_high": high, "interior_padding": inner}
+    model = one_op("STABLEHLO_PAD", [Spec(shape, dtype, quant), between], [Spec(result, dtype, quant)],
+                   **{k: np.array(v, np.int64) for k, v in options.items()})  # fmt: skip
+    return model, [draw_array(seed, shape, dtype)]
+
+
+@st.composite
 def buckets(draw: st.DrawFn) -> Case:
     shape, dtype, seed = draw(dims(2)), draw(st.sampled_from(["int32", "int64", "float32"])), draw(SEEDS)
     rng = np.random.default_rng(seed)
@@ -165,6 +181,7 @@ DRAWN: list[tuple[str, st.SearchStrategy[Case]]] = [
     ("MATRIX_DIAG", diagonals()),
     ("MATRIX_SET_DIAG", set_diagonals()),
     ("DILATE", dilations()),
+    ("STABLEHLO_PAD", pads()),
     ("BUCKETIZE", buckets()),
     ("FAKE_QUANT", fake_quants()),
     ("L2_POOL_2D", l2_pools()),

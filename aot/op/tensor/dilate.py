@@ -1,7 +1,8 @@
-"""DILATE of TFLite, from reshape, pad and slice: constant elements between those of a tensor.
+"""DILATE and STABLEHLO_PAD of TFLite, from reshape, pad and slice: constant elements between those of a tensor and around them.
 
 Each dimension of n elements becomes (n - 1) * d + 1.  Dilations and the element between have to be constant.
-Oracle: `kernels/dilate.cc`.
+STABLEHLO_PAD then adds elements at both ends of a dimension, or, for negative numbers, cuts some off.
+Oracles: `kernels/dilate.cc`, `kernels/stablehlo_pad.cc`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,39 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
         if dilation > 1:
             result = _dilated(ctx, op, result, axis=axis, dilation=dilation, value=value, span=span)
     return result
+
+
+@from_tflite("STABLEHLO_PAD", EVERY, "nn.pad strided_slice")
+def convert_pad(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """Dilate each dimension, then pad it, then cut."""
+    data, between, span = ctx.input_type(op, 0), ctx.constant(op, 1), ctx.span(op)
+    require_dtype(ctx, op, data, MOVABLE)
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    low, high, inner = ([int(n) for n in op.option(name)] for name in names)
+    rank = len(data.shape)
+    if (
+        not rank
+        or any(len(n) != rank for n in (low, high, inner))
+        or between.size != 1
+        or ctx.input_type(op, 1).dtype != data.dtype
+    ):
+        unsupported(ctx, op, f"paddings {low}, {high}, {inner} do not suit {data}", code="E1207")
+    size = 1
+    for extent, a, z, i in zip(data.shape, low, high, inner, strict=True):
+        size *= (extent - 1) * (i + 1) + 1 + max(a, 0) + max(z, 0)
+        if i < 0 or extent < 1 or (extent - 1) * (i + 1) + 1 + a + z < 1 or size > LARGEST:
+            unsupported(ctx, op, f"paddings {low}, {high}, {inner} of {data}", code="E1122")
+    value = float(between.ravel()[0]) if is_float(data.dtype) else int(between.ravel()[0])
+    result = operand(ctx, op, 0)
+    for axis, i in enumerate(inner):
+        if i:
+            result = _dilated(ctx, op, result, axis=axis, dilation=i + 1, value=value, span=span)
+    widths = tuple((max(a, 0), max(z, 0)) for a, z in zip(low, high, strict=True))
+    if any(map(any, widths)):
+        result = call("nn.pad", [result], PadAttrs(widths, value), span=span)
+    shape = tensor_type(result).shape
+    ends = zip(shape, low, high, strict=True)
+    return slice_of(ctx, op, result, [range(-min(a, 0), n + min(z, 0)) for n, a, z in ends])
 
 
 def _dilated(
