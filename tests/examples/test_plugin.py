@@ -86,6 +86,21 @@ def test_installed_package(installed: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_its_code_generator(installed: Path, tmp_path: Path) -> None:
+    """A layer becomes a call of the library, which is built with the rest; bytes as the reference's."""
+    model = ROOT / "tests" / "models" / "logistic.tflite"
+    words = ("--byoc", "mine", "--byoc-path", str(PLUGIN / "library"), "--json")
+    compiled = run("compile", str(model), "-o", str(tmp_path / "out"), *words, path=installed)
+    assert compiled.returncode == 0, compiled.stderr
+    assert [layer["kernel"] for layer in json.loads(compiled.stdout)["metadata"]["layers"]] == ["mine.look_up"]
+    assert "mine_look_up(" in (tmp_path / "out" / "logistic_kernels.c").read_text()
+    verified = run("verify", str(model), "--board", "host", "--random", "3", *words, path=installed)
+    assert verified.returncode == 0, verified.stderr
+    assert json.loads(verified.stdout)["exact"]
+    assert run("compile", str(model), "-o", str(tmp_path / "no"), "--byoc", "mine").returncode == 2, "without the plug-in"
+
+
+@pytest.mark.slow
 def test_a_pass_of_one_file_runs_in_compile(tmp_path: Path) -> None:
     model = ROOT / "tests" / "models" / "net_kws_dscnn.tflite"
     done = run("compile", str(model), "-o", str(tmp_path / "out"), "--plugin", str(PLUGIN / "local_plugin.py"))

@@ -10,7 +10,7 @@ def register() -> None:
     from aot.driver.oracles import register_oracle
     from aot.micro.board import register_boards
     from aot.target.cpu import Core, register_core
-    from aot_mine import kernel, mirror, mirror_pass  # noqa: F401 - importing registers
+    from aot_mine import codegen, kernel, mirror, mirror_pass  # noqa: F401 - importing registers
     from aot_mine.oracle import engine
 
     register_core(
