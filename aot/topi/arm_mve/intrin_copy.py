@@ -1,4 +1,7 @@
-"""Runs of bytes copied and filled by vectors, the last one predicated: nothing outside a run is read or written."""
+"""Runs of bytes copied and filled by vectors, the last one predicated: nothing outside a run is read or written.
+
+Operands that change are early clobbers: GCC gives one register to two operands of one value, such as 3 rows and 3 bytes.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def _emit_copy(operands: Mapping[str, COperand]) -> BlockText:
             f"int32_t aot_rows = {value['rows']};",
         ],
         text,
-        outs=['[s] "+r"(aot_s)', '[d] "+r"(aot_d)', '[rows] "+r"(aot_rows)'],
+        outs=['[s] "+&r"(aot_s)', '[d] "+&r"(aot_d)', '[rows] "+&r"(aot_rows)'],
         ins=[f'[n] "r"({value["length"]})', f'[t] "r"({value["step"]})', f'[u] "r"({value["to_step"]})'],
         clobbers=["r0", "r1", "lr", "q0"],
     ).emit()
@@ -91,7 +94,7 @@ def _emit_pack(operands: Mapping[str, COperand], length: int) -> BlockText:
             f"void *aot_d = {operands['to'].pointer};",
         ],
         [*head, "dls lr, %[rows]", "1:", *body, "add %[s], %[s], %[t]", "le lr, 1b"],
-        outs=['[s] "+r"(aot_s)', '[d] "+r"(aot_d)'],
+        outs=['[s] "+&r"(aot_s)', '[d] "+&r"(aot_d)'],
         ins=[f'[rows] "r"({operands["rows"].value})', f'[t] "r"({operands["step"].value})'],
         clobbers=["lr", "q0"],
     ).emit()
@@ -120,7 +123,7 @@ def _emit_fill(operands: Mapping[str, COperand]) -> BlockText:
     return AsmBlock(
         [f"void *aot_d = {operands['to'].pointer};"],
         text,
-        outs=['[d] "+r"(aot_d)'],
+        outs=['[d] "+&r"(aot_d)'],
         ins=[f'[v] "r"({operands["value"].value})', f'[n] "r"({operands["length"].value})'],
         clobbers=["lr", "q0"],
     ).emit()

@@ -95,7 +95,7 @@ def _emit(operands: Mapping[str, COperand], text: list[str | Repeat]) -> BlockTe
             f'register void *aot_o __asm("r2") = {operands["out"].pointer};',
         ],
         text,
-        outs=['"+r"(aot_x)', '"+r"(aot_o)'],
+        outs=['"+&r"(aot_x)', '"+&r"(aot_o)'],
         ins=[f'[rows] "r"({operands["rows"].value})', f'[columns] "r"({operands["columns"].value})'],
         clobbers=["r0", "r3", "r4", "r5", "r6", "r8", "lr", *(f"q{i}" for i in range(8))],
     ).emit()

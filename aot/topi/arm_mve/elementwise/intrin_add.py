@@ -55,7 +55,7 @@ def _emit(operands: Mapping[str, COperand], shift: int) -> BlockText:
             f"void *aot_out = {operands['out'].pointer};",
         ],
         text,
-        outs=[f'[{n}] "+l"(aot_{n})' for n in ("x", "y", "out")],  # loads that widen take low registers
+        outs=[f'[{n}] "+&l"(aot_{n})' for n in ("x", "y", "out")],  # loads that widen take low registers
         ins=[f'[fa] "r"({value["a"]})', f'[fb] "r"({value["b"]})', f'[bias] "r"({value["bias"]})', f'[n] "r"({value["count"]})'],
         clobbers=["lr", "q0", "q1", "q2"],
     ).emit()

@@ -47,7 +47,7 @@ def _emit(operands: Mapping[str, COperand], dtype: str, zero_point: int) -> Bloc
             f"aot_scale.f = {operands['scale'].value};",
         ],
         text,
-        outs=['[x] "+l"(aot_x)', '[out] "+r"(aot_out)'],
+        outs=['[x] "+&l"(aot_x)', '[out] "+&r"(aot_out)'],
         ins=[f'[n] "r"({operands["count"].value})', f'[zp] "r"({-zero_point})', '[scale] "r"(aot_scale.u)'],
         clobbers=["lr", "q0"],
     ).emit()

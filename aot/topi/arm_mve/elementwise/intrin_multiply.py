@@ -54,7 +54,7 @@ def _emit(operands: Mapping[str, COperand], product: Product) -> BlockText:
             f"int32_t aot_n = {operands['count'].value};",
         ],
         text(product),
-        outs=[*(f'[{n}] "+l"(aot_{n})' for n in ("x", "y", "out")), '[n] "+r"(aot_n)'],  # loads that widen take low registers
+        outs=[*(f'[{n}] "+&l"(aot_{n})' for n in ("x", "y", "out")), '[n] "+&r"(aot_n)'],  # loads that widen take low registers
         ins=[
             f'[zx] "r"({-product.zero_points[0]})',
             f'[zy] "r"({-product.zero_points[1]})',
