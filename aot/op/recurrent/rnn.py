@@ -84,6 +84,7 @@ def _added(value: Array, matrix: Array, x: Array, attrs: RnnAttrs, which: int) -
 
 
 def activated(x: Array, activation: str) -> Array:
+    """The fused activation, by its name in the file, of float32 values."""
     if activation in BOUNDS:
         low, high = BOUNDS[activation]
         x = np.where(x > _F(low), x, _F(low))

@@ -21,7 +21,7 @@ from aot.tir.expr import Expr, imm
 from aot.topi.arm_dsp.w8.intrin import PRESCALE, TAPS, bias_words, dot_w8, weight_words
 from aot.topi.arm_dsp.w8.stream import MAX_WEIGHT, QuadPlan, arrange, plan_quads, run_taps
 from aot.topi.arm_dsp.w8.window import pack_run, run_instructions
-from aot.topi.generic.lstm_integer import LstmKernel, Step, accepts, saturated
+from aot.topi.generic.recurrent.lstm_integer import LstmKernel, Step, accepts, saturated
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 _LARGEST = 1 << 23
