@@ -68,7 +68,8 @@ class ChainStrip:
 
     @property
     def name(self) -> str:
-        flat = [v for value in astuple(self) for v in (value if isinstance(value, tuple) else (value,))]
+        *sizes, rounding = astuple(self)
+        flat = [*sizes, *rounding[:-1]]  # a chain has no table
         return "arm_dsp.dw_chain_" + "_".join(str(int(v)) for v in flat).replace("-", "m")
 
 
