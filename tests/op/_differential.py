@@ -60,6 +60,8 @@ FAST = settings(max_examples=12, derandomize=True, **COMMON)
 """Examples of the default test run; the same ones each time."""
 
 SLOW = settings(max_examples=cases(300), **COMMON)
+OFTEN = settings(max_examples=cases(345), **COMMON)
+"""For operators whose only cases these are: some are drawn twice and count once."""
 
 
 def check(

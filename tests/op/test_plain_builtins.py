@@ -11,7 +11,7 @@ from hypothesis import given
 
 from aot.errors import AotError
 from aot.relay.interpreter import evaluate
-from tests.op._differential import FAST, SEEDS, SLOW, check, check_lowering, dims, main_of
+from tests.op._differential import FAST, OFTEN, SEEDS, check, check_lowering, dims, main_of
 from tests.op._one_op import EVERY, Spec, const, draw_array, one_op, same_quant
 
 Array = np.ndarray[Any, Any]
@@ -208,7 +208,7 @@ def test_random(strategy: st.SearchStrategy[Case]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", [s for _, s in DRAWN], ids=IDS)
 def test_random_often(strategy: st.SearchStrategy[Case]) -> None:
-    run(strategy, SLOW)
+    run(strategy, OFTEN)
 
 
 def test_on_host() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from aot.errors import AotError
-from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of
+from tests.op._differential import FAST, OFTEN, SEEDS, check, dims, main_of
 from tests.op._one_op import Spec, const, draw_array, one_op
 
 Array = np.ndarray[Any, Any]
@@ -58,11 +58,14 @@ def test_random(forward: Case, backward: Case) -> None:
 
 
 @pytest.mark.slow
-@given(convolutions(transpose=False), convolutions(transpose=True))
-@SLOW
-def test_random_often(forward: Case, backward: Case) -> None:
-    for model, inputs in (forward, backward):
-        check(model, inputs)
+@pytest.mark.parametrize("transpose", [False, True])
+def test_random_often(transpose: bool) -> None:
+    @given(convolutions(transpose=transpose))
+    @OFTEN
+    def test(case: Case) -> None:
+        check(case[0], case[1])
+
+    test()
 
 
 def test_on_host() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from aot.errors import AotError
 from aot.relay.interpreter import evaluate
 from aot.testing import HAVE_TFLM, tflm_reference
-from tests.op._differential import FAST, SEEDS, SLOW, check_lowering, check_tflm, main_of, same
+from tests.op._differential import FAST, OFTEN, SEEDS, check_lowering, check_tflm, main_of, same
 from tests.op._drawn_count import count
 from tests.op._one_op import Spec, draw_array
 from tests.op.signal import _models as models
@@ -133,7 +133,7 @@ def test_random(strategy: Callable[[], st.SearchStrategy[Case]]) -> None:
 @pytest.mark.parametrize("strategy", DRAWN)
 def test_random_often(strategy: Callable[[], st.SearchStrategy[Case]]) -> None:
     @given(strategy())
-    @SLOW
+    @OFTEN
     def test(case: Case) -> None:
         check_tflm(case[0], case[1])
 
@@ -148,7 +148,7 @@ def test_energy(case: tuple[int, int, int, int]) -> None:
 
 @pytest.mark.slow
 @given(energies())
-@SLOW
+@OFTEN
 def test_energy_often(case: tuple[int, int, int, int]) -> None:
     check_energy(*case)
 

@@ -15,7 +15,7 @@ from aot.relay.stateful import StatefulFunction
 from aot.runtime.module import load
 from aot.testing import HAVE_TFLM
 from aot.testing.reference import tflm_sets
-from tests.op._differential import FAST, SEEDS, SLOW, main_of, same
+from tests.op._differential import FAST, OFTEN, SEEDS, main_of, same
 from tests.op._drawn_count import count
 from tests.op._one_op import draw_array
 from tests.op.signal import _models as models
@@ -107,7 +107,7 @@ def test_random(strategy: Callable[[], st.SearchStrategy[Case]]) -> None:
 @pytest.mark.parametrize("strategy", DRAWN)
 def test_random_often(strategy: Callable[[], st.SearchStrategy[Case]]) -> None:
     @given(strategy())
-    @SLOW
+    @OFTEN
     def test(case: Case) -> None:
         check(case)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from aot.errors import AotError
-from tests.op._differential import FAST, SEEDS, SLOW, check, main_of
+from tests.op._differential import FAST, OFTEN, SEEDS, check, main_of
 from tests.op._one_op import Spec, const, one_op
 
 Array = np.ndarray[Any, Any]
@@ -48,11 +48,14 @@ def test_random(hard: Case, soft: Case) -> None:
 
 
 @pytest.mark.slow
-@given(cases(soft=False), cases(soft=True))
-@SLOW
-def test_random_often(hard: Case, soft: Case) -> None:
-    for case in (hard, soft):
+@pytest.mark.parametrize("soft", [False, True])
+def test_random_often(soft: bool) -> None:
+    @given(cases(soft=soft))
+    @OFTEN
+    def test(case: Case) -> None:
         check(case[0], case[1])
+
+    test()
 
 
 def test_on_host() -> None:
