@@ -30,6 +30,7 @@ static int32_t trace_failed;
 #endif
 #if AOT_MODE == AOT_MODE_PROFILE
 static uint64_t probed;
+static int32_t profiling; /* during the run that is measured; the sets after it are not */
 #endif
 
 static void put_number(const char *label, uint64_t value) {
@@ -126,6 +127,7 @@ void aot_layer_hook(int32_t layer, const void *out, uint32_t bytes) {
   (void)out;
   (void)bytes;
 #if AOT_MODE == AOT_MODE_PROFILE
+  if (profiling == 0) return;
   /* layers of loops run often, those of branches perhaps never; layer -1 begins */
   const uint64_t now = aot_counter();
   aot_model_units[layer + 1] += now - probed;
@@ -275,6 +277,7 @@ static int32_t measure(struct measured *m) {
   aot_counter_start(AOT_COUNTER_FIRST);
   const uint64_t overhead = aot_counter_overhead();
 #if AOT_MODE == AOT_MODE_PROFILE
+  profiling = 1;
   m->probe = probe_cost();
   begin_layers();
 #endif
@@ -290,6 +293,7 @@ static int32_t measure(struct measured *m) {
   m->units -= m->rows;
   aot_counter_stop();
 #if AOT_MODE == AOT_MODE_PROFILE
+  profiling = 0;
   m->units -= m->probe * probes();
 #endif
   if (status != 0) return fail_run(0, status);

@@ -19,9 +19,9 @@ from aot.tir.verify import verify
 
 def test_elementwise_chain_has_one_nest_and_no_loop_over_ones() -> None:
     b = IRBuilder("f")
-    x = te.placeholder(b.input("x", (1, 3, 1, 4), "int8"))
-    twice = te.compute(x.shape, "int32", lambda b, *i: cast("int32", x.at(b, i)) * 2)
-    plus = te.compute(x.shape, "int32", lambda b, *i: twice.at(b, i) + i[3])
+    x = te.elements_of(b.input("x", (1, 3, 1, 4), "int8"))
+    twice = te.tensor_fn(x.shape, "int32", lambda b, *i: cast("int32", x.at(b, i)) * 2)
+    plus = te.tensor_fn(x.shape, "int32", lambda b, *i: twice.at(b, i) + i[3])
     func = create_prim_func(b, [(b.output("y", x.shape, "int32"), plus)])
     verify(func)
     assert sum(isinstance(s, For) for s in walk(func.body)) == 2
@@ -33,7 +33,7 @@ def test_elementwise_chain_has_one_nest_and_no_loop_over_ones() -> None:
 
 def test_reductions_and_several_outputs() -> None:
     b = IRBuilder("f")
-    x = te.placeholder(b.input("x", (4, 5), "int8"))
+    x = te.elements_of(b.input("x", (4, 5), "int8"))
     outs = [b.output(n, (4,), "int32") for n in ("total", "largest", "smallest")]
 
     def total(b: IRBuilder, row: Expr) -> Expr:
@@ -45,7 +45,7 @@ def test_reductions_and_several_outputs() -> None:
     def smallest(b: IRBuilder, row: Expr) -> Expr:
         return te_min(b, [te.reduce_axis(5, start=1)], lambda r: cast("int32", x.at(b, (row, r))), init=127)
 
-    tensors = [te.compute((4,), "int32", rule) for rule in (total, largest, smallest)]
+    tensors = [te.tensor_fn((4,), "int32", rule) for rule in (total, largest, smallest)]
     func = create_prim_func(b, list(zip(outs, tensors, strict=True)))
     verify(func)
     data = np.random.default_rng(0).integers(-128, 128, (4, 5)).astype(np.int8)
@@ -58,9 +58,9 @@ def test_reductions_and_several_outputs() -> None:
 
 def test_flat_outputs_and_scalars() -> None:
     b = IRBuilder("f")
-    x = te.placeholder(b.input("x", (2, 3), "int8"))
+    x = te.elements_of(b.input("x", (2, 3), "int8"))
     flat, one = b.output("flat", (6,), "int8"), b.output("one", (1,), "int8")
-    func = create_prim_func(b, [(flat, x), (one, te.compute((), "int8", lambda b: x.at(b, (imm(0), imm(0)))))])
+    func = create_prim_func(b, [(flat, x), (one, te.tensor_fn((), "int8", lambda b: x.at(b, (imm(0), imm(0)))))])
     verify(func)
     data = np.arange(6, dtype=np.int8).reshape(2, 3) + 7
     arrays = {"flat": np.zeros(6, np.int8), "one": np.zeros(1, np.int8)}
@@ -71,14 +71,14 @@ def test_flat_outputs_and_scalars() -> None:
 
 def test_empty_outputs_store_nothing() -> None:
     b = IRBuilder("f")
-    x = te.placeholder(b.input("x", (0, 3), "int8"))
+    x = te.elements_of(b.input("x", (0, 3), "int8"))
     func = create_prim_func(b, [(b.output("y", (0, 3), "int8"), x)])
     run(func, {"x": np.zeros((0, 3), np.int8), "y": np.zeros((0, 3), np.int8)})
 
 
 def test_shapes_must_agree() -> None:
     b = IRBuilder("f")
-    x = te.placeholder(b.input("x", (2, 3), "int8"))
+    x = te.elements_of(b.input("x", (2, 3), "int8"))
     for shape in ((3, 2), (5,), (1, 6)):
         with pytest.raises(ValueError, match="cannot hold a tensor"):
             emit_nest(b, b.output("y", shape, "int8"), x)
