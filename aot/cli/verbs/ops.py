@@ -19,9 +19,10 @@ What `aot ops` prints, generated from the registries (`aot ops --markdown`); a t
 *Types* are those of the data; `int8*int4` stands for data and weights, int16 data come with a bias of 32 or 64 bits.
 Broadcasting is supported wherever TensorFlow Lite has it. Axes, permutations, paddings, sizes and positions that decide a shape
 are known at compile time; indices of GATHER and the like may come at run time. *Kernels*: `arm_dsp` has kernels for the DSP
-extension (Cortex-M4, M7, M33), `generic` hand-shaped portable loops; `te` are loop nests from the operator's tensor expression; a
-view takes no instruction, and what is folded is computed by the compiler. *Oracle*: whose bytes are reproduced, those of
-TensorFlow Lite's reference kernels (LiteRT) or of TFLM; the file names the kernels.
+extension (Cortex-M4, M7, M33), `arm_fpu` for float32 on cores with an FPU, `arm_mve` for Helium (Cortex-M55, M85), `generic`
+hand-shaped portable loops; `te` are loop nests from the operator's tensor expression; a view takes no instruction, and what is
+folded is computed by the compiler. *Oracle*: whose bytes are reproduced, those of TensorFlow Lite's reference kernels (LiteRT)
+or of TFLM; the file names the kernels.
 
 """
 
