@@ -198,8 +198,8 @@ static void scan(struct touched *t, int32_t second_run) {
 #if AOT_MODE == AOT_MODE_PROFILE
 /* Two probes in a row: what a probe itself costs. */
 static uint64_t probe_cost(void) {
-  aot_layer_hook(0, NULL, 0);
   aot_model_units[1] = 0;
+  aot_layer_hook(-1, NULL, 0);
   aot_layer_hook(0, NULL, 0);
   return aot_model_units[1];
 }

@@ -240,7 +240,7 @@ def test_a_report_of_the_digits(board: str) -> None:
     check_sums(report, project)
     assert report["verdict"]["exact"]
     totals = report["totals"]
-    assert totals["instructions"] > totals["macs"] > 0
+    assert totals["instructions"] > totals["macs"] / 16 > 0  # a vector has 16 bytes
     assert totals["stack"] <= totals["stack_bound"]
     assert totals["ram"] == totals["workspace"] + totals["stack_bound"] + report["ram"]["state"] + report["ram"]["runtime"]
     spent = sum(x["instructions"] for x in report["layers"])
