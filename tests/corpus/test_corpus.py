@@ -73,6 +73,10 @@ FAULTS_OF_TFLM = frozenset(
 """Where TFLM's results are wrong for another reason than rounding (README of the shared models)."""
 
 
+FAULTS_OF_LITERT = frozenset({"fc_int4_blockwise_hybrid"})
+"""Where LiteRT's reference kernels are known to be wrong, and so are the golden files."""
+
+
 def rounded_otherwise() -> list[Entry]:
     """The integer models that TFLM rounds otherwise, with outputs of TFLM in the golden files."""
     return [e for e in entries() if e["tflm"]["status"] == "differs" and e["name"] not in FAULTS_OF_TFLM]
@@ -92,8 +96,13 @@ def outcome(entry: Entry, oracle: str = "litert") -> Outcome:
     golden = SHARED / entry["golden"]["file"]
     info = artifact.metadata
     sets = golden_sets(open_npz(golden), golden, inputs=info["inputs"], outputs=info["outputs"], oracle=oracle)
-    model = load(artifact)
-    return Outcome((), (), tuple(_faults(sets, StatefulFunction(main).run)), tuple(_faults(sets, model.run)))
+    model, graph = load(artifact), StatefulFunction(main)
+    shapes = [tuple(i["shape"]) for i in info["inputs"]]  # golden files have a dimension where the model has a scalar
+
+    def with_shapes(run: Any) -> Any:
+        return lambda inputs: run([np.reshape(x, shape) for x, shape in zip(inputs, shapes, strict=True)])
+
+    return Outcome((), (), tuple(_faults(sets, with_shapes(graph.run))), tuple(_faults(sets, with_shapes(model.run))))
 
 
 def _operator(where: str) -> str:
@@ -121,6 +130,8 @@ def difference(found: Array, wanted: Array) -> str:
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared models are not there")
 @pytest.mark.parametrize("entry", entries(), ids=lambda e: str(e["name"]))
 def test_model(entry: Entry) -> None:
+    if entry["name"] in FAULTS_OF_LITERT:
+        pytest.skip("its golden file is the reference kernels', which are wrong here (aot/report/measure/faults.py)")
     found = outcome(entry)
     if found.codes:
         pytest.skip(f"not supported: {found}")

@@ -141,6 +141,8 @@ def test_batches_of_the_shared_models() -> None:
     ran = 0
     for entry in entries:
         wanted = entry["dynamic_shape_signature"] and entry["expected"] == "runs" and not entry["stateful"]
+        if "WHILE" in entry["operators"]:
+            continue  # a loop's own graph keeps the shapes that it declares
         if not wanted or entry["macs"] > 1_000_000 or entry["name"] in refused_by_the_reference:
             continue
         data = (SHARED / entry["file"]).read_bytes()

@@ -238,7 +238,8 @@ AOT_MATH float aot_eigen_tanhf(float x) {
 AOT_MATH float aot_eigen_logisticf(float x) {
   const float half = (x < -104.0f ? -104.0f : x > 16.6355324f ? 16.6355324f : x) * 0.5f;
   const float scaled = half * 1.44269504088896341f + 0.5f;
-  const int32_t whole = (int32_t)scaled, exponent = whole - ((float)whole > scaled ? 1 : 0); /* the floor */
+  const int32_t whole = scaled > -1024.0f ? (int32_t)scaled : 0; /* of no number: it stays one through `half` */
+  const int32_t exponent = whole - ((float)whole > scaled ? 1 : 0); /* the floor */
   const float m = (float)exponent, r = m * 2.12194440e-4f + (m * -0.693359375f + half), r2 = r * r;
   const float even = r2 * 4.1898667812347412109375e-2f + 0.49999141693115234375f;
   const float odd = r2 * 8.33471305668354034423828125e-3f + 0.16666877269744873046875f;

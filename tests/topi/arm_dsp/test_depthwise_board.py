@@ -18,7 +18,7 @@ from tests.topi.arm_dsp.test_depthwise import SAME, dw
 from tests.topi.layers import Layer, build, check, data_for
 from tests.topi.oncore import run_on
 
-ARM = [i for i in implementations("nn.depthwise_conv2d") if not i.name.startswith("generic.")]
+ARM = [i for i in implementations("nn.depthwise_conv2d") if i.name.startswith("arm_dsp.")]
 TARGETS = {"mps2-an385": "cortex-m3", "mps2-an386": "cortex-m4", "mps2-an500": "cortex-m7", "mps2-an505": "cortex-m33"}
 BOARD_CASES = [
     dw((6, 7, 3), (3, 3), padding=SAME),
