@@ -17,6 +17,7 @@ from aot.tir.expr import BinOp, Cast, Expr, Imm, Load, Var, cast, clamp, equal, 
 from aot.tir.function import PrimFunc
 from aot.tir.functor import accesses, walk
 from aot.tir.interpreter import run, run_module
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.printer import print_expr, print_func
 from aot.tir.stmt import Allocate, For, If, Let, Region, Store
 from aot.tir.transform import (
@@ -24,6 +25,7 @@ from aot.tir.transform import (
     merge_functions,
     optimize,
     pipeline,
+    sharing_key,
     simplified,
     structural_key,
     unroll,
@@ -332,3 +334,19 @@ def test_merged_numbers_do_not_meet_branches() -> None:
     assert merged.scalars == ((3, 50), (4, 60))  # the third number is twice the second
     assert isinstance(merged.func.scalars[0], Var)
     assert sum(isinstance(s, If) for s in walk(merged.func.body)) == 1
+
+
+def test_blocks_of_one_name_that_compute_otherwise_stay_apart() -> None:
+    def func(added: int) -> PrimFunc:
+        inner = IRBuilder("add")
+        x, y = inner.input("x", (1,), "int8"), inner.output("y", (1,), "int8")
+        inner.store(y, 0, cast("int8", cast("int32", x[0]) + added))
+        intrin = TensorIntrin("test.add", inner.finish(), lambda _: BlockText(""))
+        b = IRBuilder("f")
+        data, out = b.input("data", (4,), "int8"), b.output("out", (4,), "int8")
+        b.block(intrin, Region(data, imm(0), "int8"), Region(out, imm(0), "int8"))
+        return b.finish()
+
+    assert sharing_key(func(1)) == sharing_key(func(1))
+    assert sharing_key(func(1)) != sharing_key(func(2))
+    assert structural_key(func(1)) != structural_key(func(2))

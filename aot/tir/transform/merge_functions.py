@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from aot.support.dtype import is_int
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
 from aot.tir.functor import Cloner, accesses, free_vars, walk
+from aot.tir.intrin import TensorIntrin
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 Worth = Callable[[Sequence[PrimFunc], int], bool]
@@ -178,6 +180,12 @@ def _fixed_loops(func: PrimFunc) -> set[Var]:
     return fixed
 
 
+@lru_cache(maxsize=4096)
+def _meaning(intrin: TensorIntrin) -> str:
+    """A block's name with what it computes: names do not tell all numbers that are in it."""
+    return f"{intrin.name}<{structural_key(intrin.desc)}>"
+
+
 class _Key:
     """Writes the canonical text; with `keep_numbers` false, numbers that may become parameters are collected instead."""
 
@@ -231,7 +239,7 @@ class _Key:
                 put(f"holds {self._expr(cond)}")
                 self._body(body)
             case Block(intrin, operands):
-                put(f"block {intrin.name}({', '.join(map(self._operand, operands))})")
+                put(f"block {_meaning(intrin)}({', '.join(map(self._operand, operands))})")
             case CallPrim(name, operands, layer):
                 put(f"call {name} {layer}({', '.join(map(self._operand, operands))})")
             case _:
