@@ -68,10 +68,17 @@ LACKING = {
 
 
 def kinds(model: bytes) -> set[tuple[str, str]]:
-    """The operators of a model with the types of their data."""
+    """The operators of a model with the types of their data; of variables, branches and loops, each type that they hold."""
     view = parse(model, Problems())
     assert view is not None
-    return {(op.kind, _types(graph, op)) for graph in view.subgraphs for op in graph.operators}
+    found = {(op.kind, types) for graph in view.subgraphs for op in graph.operators for types in _kinds(graph, op)}
+    kept = {types for name, types in found if name in ("ASSIGN_VARIABLE", "READ_VARIABLE")}
+    return {(name, t) for name, types in found for t in (kept if name in ("CALL_ONCE", "VAR_HANDLE") else [types])}
+
+
+def _kinds(graph: SubgraphView, op: OperatorView) -> set[str]:
+    held = {"ASSIGN_VARIABLE": op.inputs[1:], "READ_VARIABLE": op.outputs, "IF": op.inputs[1:], "WHILE": op.inputs}
+    return {graph.tensors[i].dtype for i in held[op.kind]} if op.kind in held else {_types(graph, op)}
 
 
 def lacking(model: bytes) -> bool:
