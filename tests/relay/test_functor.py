@@ -7,18 +7,9 @@ import pytest
 from aot import relay
 from aot.errors import UsageError
 from aot.ir import IRModule
-from aot.relay.analysis import all_vars, bound_vars, free_vars
-from aot.relay.expr import Call, Constant, Expr, Function, Var
+from aot.relay.expr import Call, Expr, Function, Var
 from aot.relay.transform import fuse_ops
-
-X = relay.var("x", shape=(2, 4), dtype="int8")
-Y = relay.var("y", shape=(2, 4), dtype="int8")
-
-
-def graph() -> Expr:
-    shared = relay.clip(X, 0, 9)
-    pair = relay.make_tuple([relay.concatenate([shared, Y]), shared])
-    return relay.concatenate([relay.get_item(pair, 0), relay.get_item(pair, 1)], axis=1)
+from tests.relay.functor_graph import X, graph
 
 
 class Names(relay.ExprVisitor):
@@ -90,15 +81,3 @@ def test_depth_does_not_matter() -> None:
     names.visit(deep)
     assert len(names.seen) == 5001
     assert isinstance(relay.ExprMutator().visit(deep), Call)
-
-
-def test_variables() -> None:
-    body = graph()
-    assert free_vars(body) == [X, Y]
-    assert bound_vars(body) == []
-    func = Function((Y,), body)
-    assert free_vars(func) == [X]
-    assert bound_vars(func) == [Y]
-    assert all_vars(func) == [Y, X]
-    assert free_vars(relay.const([1])) == []
-    assert isinstance(relay.const(1), Constant)

@@ -18,7 +18,7 @@ from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
 from tests.tir.access_trace import Access, trace
 
-MODELS = Path(__file__).resolve().parents[1] / "models"
+MODELS = Path(__file__).resolve().parents[2] / "models"
 
 
 def truth(log: list[Access], a: Buffer, b: Buffer) -> bool:

@@ -136,7 +136,7 @@ def test_wrong_use(index: int) -> None:
 
 
 def test_page() -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "byoc.md"
+    page = Path(__file__).resolve().parents[3] / "docs" / "byoc.md"
     failed, tried = doctest.testfile(str(page), module_relative=False)
     assert tried > 5
     assert not failed

@@ -26,8 +26,8 @@ from aot.relay.transform import (
 from aot.relay.verify import verify
 from tests.relay.channel_nets import assert_same_results, inputs_of
 
-OWN = Path(__file__).parents[1] / "models"
-NETS = Path(__file__).parents[3] / "shared" / "models" / "nets"
+OWN = Path(__file__).parents[2] / "models"
+NETS = Path(__file__).parents[4] / "shared" / "models" / "nets"
 
 SAVED = {
     "mlperf_vww_mobilenet_int8": Cost(3_727_313, 29_066),

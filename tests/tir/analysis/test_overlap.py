@@ -21,7 +21,7 @@ from aot.tir.transform import optimize
 from tests.scale import cases
 from tests.tir.access_trace import distances, trace
 
-MODELS = Path(__file__).resolve().parents[1] / "models"
+MODELS = Path(__file__).resolve().parents[2] / "models"
 EXACT = (
     "add",
     "average_pool",
