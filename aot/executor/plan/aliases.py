@@ -54,8 +54,8 @@ def without_call(lowered: LoweredModule, call: CallLowered, alias: Alias) -> Low
 def _slice(lowered: LoweredModule, call: CallLowered, move: Move) -> Alias | None:
     """The result as a view of the operand; a result of the model stays a tensor of its own."""
     (result,) = call.outputs
-    if move.size != result.type.nbytes or is_output(lowered, result):
-        return None
+    if move.size != result.type.nbytes or is_output(lowered, result) or result in lowered.views:
+        return None  # what is a part of something else already has its place there
     if {lowered.root(result), lowered.root(call.inputs[move.operand])} & lowered.variables:
         return None  # its bytes change while the view is read
     _, start = lowered.place_in_root(call.inputs[move.operand])

@@ -32,7 +32,9 @@ def _sliced(lowered: LoweredModule, state: State) -> LoweredModule:
     """The new value as a view of what it is a slice of."""
     maker = next((c for c in lowered.calls if c.outputs == (state.new,)), None)
     moves = () if maker is None else moves_of(lowered.kernel(maker))
-    if maker is None or len(moves) != 1 or moves[0].size != state.new.type.nbytes or is_output(lowered, state.new):
+    if maker is None or len(moves) != 1 or moves[0].size != state.new.type.nbytes:
+        return lowered
+    if is_output(lowered, state.new) or state.new in lowered.views:
         return lowered
     source = maker.inputs[moves[0].operand]
     _, start = lowered.place_in_root(source)
