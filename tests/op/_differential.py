@@ -16,7 +16,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 
 from aot import op as operators
 from aot import topi
@@ -241,6 +241,20 @@ def compile_host(kernels: Kernels, folder: Path) -> ctypes.CDLL:
 
 
 # --- hypothesis
+
+Case = tuple[bytes, list[Array]]
+"""A model and its inputs."""
+
+
+def check_drawn(strategy: st.SearchStrategy[Any], examples: Any, run: Callable[..., object] = check) -> None:
+    """`run` for as many draws as `examples` (FAST, SLOW, OFTEN) says, each a model, or the arguments of `run` as a `Case` is."""
+
+    @given(strategy)
+    @examples
+    def test(drawn: Any) -> None:
+        run(*(drawn if isinstance(drawn, tuple) else (drawn,)))
+
+    test()
 
 
 def scales() -> st.SearchStrategy[float]:
