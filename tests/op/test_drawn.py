@@ -15,10 +15,10 @@ from aot.testing import Quant
 from tests.op._differential import ACTIVATIONS, SEEDS, SLOW, Array, check, check_tflm, dims, quants, scales
 from tests.op._drawn_count import LACKING
 from tests.op._one_op import EVERY, Spec, const, draw_array, moving, one_op, same_quant
-from tests.op.math.test_cast import selects
+from tests.op.math.test_arithmetic import SHAPES
+from tests.op.math.test_arithmetic import quant as quant_of
 from tests.op.math.test_compare import COMPARISONS, version
-from tests.op.math.test_elementwise import SHAPES
-from tests.op.math.test_elementwise import quant as quant_of
+from tests.op.math.test_select import selects
 from tests.op.reduce.test_arg_reduce import arg_reductions
 from tests.op.reduce.test_reduce import codes, plain
 from tests.op.tensor.test_block_shuffle import batches, depths

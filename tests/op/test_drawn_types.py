@@ -13,14 +13,18 @@ from aot.testing import ModelBuilder, Quant, output_size
 from tests.op._differential import ACTIVATIONS, SEEDS, check, check_tflm, dims, quants
 from tests.op._layer_models import Kind, rows
 from tests.op._one_op import EVERY, Spec, const, draw_array, moving, one_op, same_quant
-from tests.op.math.test_cast import DTYPES, one_hots
-from tests.op.math.test_elementwise import COMPARISONS, SHAPES, numbers
-from tests.op.math.test_elementwise import quant as quant_of
-from tests.op.tensor.test_block_shuffle import mirrors, updates
+from tests.op.math.test_arithmetic import COMPARISONS, SHAPES, numbers
+from tests.op.math.test_arithmetic import quant as quant_of
+from tests.op.math.test_cast import DTYPES
+from tests.op.reduce.test_cumsum import cumsums
+from tests.op.reduce.test_topk import topks
 from tests.op.tensor.test_broadcast_to import broadcasts, tiles
-from tests.op.tensor.test_data_dependent import cumsums, scatters, topks
+from tests.op.tensor.test_dynamic_update_slice import updates
+from tests.op.tensor.test_mirror_pad import mirrors
+from tests.op.tensor.test_one_hot import one_hots
+from tests.op.tensor.test_pack import packs
 from tests.op.tensor.test_reverse import reverses, sequences
-from tests.op.tensor.test_shape import packs
+from tests.op.tensor.test_scatter_nd import scatters
 from tests.op.tensor.test_strided_slice import slices, strided_slices
 from tests.op.tensor.test_take import gather_nds, gathers
 from tests.op.test_composite import EMPTY_MAP

@@ -1,55 +1,13 @@
-"""PACK, FILL, ZEROS_LIKE, SHAPE, RANK, RANGE, BROADCAST_ARGS."""
+"""SHAPE, RANK, RANGE, BROADCAST_ARGS."""
 
 from __future__ import annotations
 
-import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
 
 from aot.errors import AotError
-from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of
-from tests.op._one_op import EVERY, MOVABLE, Spec, const, moving, one_op, same_quant
-
-
-@st.composite
-def packs(draw: st.DrawFn) -> bytes:
-    shape = draw(dims(draw(st.integers(0, 3)), largest=4))
-    count, axis = draw(st.integers(1, 4)), draw(st.integers(-len(shape) - 1, len(shape)))
-    where = axis % (len(shape) + 1)
-    dtype = draw(st.sampled_from(EVERY))
-    data = Spec(shape, dtype, same_quant(dtype))
-    result = Spec((*shape[:where], count, *shape[where:]), dtype, same_quant(dtype))
-    return one_op("PACK", [data] * count, [result], values_count=count, axis=axis)
-
-
-@given(packs(), SEEDS)
-@FAST
-def test_pack(model: bytes, seed: int) -> None:
-    check(model, seed=seed)
-
-
-@pytest.mark.slow
-@given(packs(), SEEDS)
-@SLOW
-def test_pack_often(model: bytes, seed: int) -> None:
-    check(model, seed=seed)
-
-
-def test_pack_on_host() -> None:
-    data = Spec((3, 2), "int16", same_quant("int16"))
-    check(one_op("PACK", [data] * 3, [Spec((3, 3, 2), "int16", same_quant("int16"))], values_count=3, axis=1), host=True)
-
-
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "bool", "float32"])
-def test_fill(dtype: str) -> None:
-    value, result = Spec((), dtype, same_quant(dtype)), Spec((2, 3), dtype, same_quant(dtype))
-    check(one_op("FILL", [const([2, 3]), value], [result], version=4), host=True)
-
-
-@pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
-def test_zeros_like(dtype: str) -> None:
-    check(moving("ZEROS_LIKE", dtype, [(2, 300), (2, 300)]), host=dtype == "int32")
+from tests.op._differential import check, main_of
+from tests.op._one_op import MOVABLE, Spec, const, one_op, same_quant
 
 
 @pytest.mark.parametrize("dtype", MOVABLE)
