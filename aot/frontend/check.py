@@ -93,8 +93,9 @@ def _check_subgraph(graph: SubgraphView, problems: Problems) -> None:
     if graph.index == 0 and not graph.outputs:
         what = "no outputs" if graph.operators else "no operators and no outputs: there is nothing to compute"
         problems.add("E1102", f"the subgraph has {what}", _place(graph))
+    layers_only = _operands_of_layers(graph)
     for tensor in graph.tensors:
-        _check_tensor(tensor, problems)
+        _check_tensor(tensor, problems, of_layers=tensor.index in layers_only)
         _check_block_quant(graph, tensor, problems)
     total = sum(stored_bytes(t.dtype, t.extent) for t in graph.tensors if all(d >= 0 for d in t.shape))
     if total > MAX_TOTAL_BYTES:
@@ -146,7 +147,7 @@ def _place(graph: SubgraphView) -> str:
     return f"subgraph {graph.index}{name}"
 
 
-def _check_tensor(tensor: TensorView, problems: Problems) -> None:
+def _check_tensor(tensor: TensorView, problems: Problems, *, of_layers: bool) -> None:
     where = tensor.where
     if tensor.external:
         problems.add("E1219", "its data lie in another file (external buffer)", where)
@@ -164,7 +165,7 @@ def _check_tensor(tensor: TensorView, problems: Problems) -> None:
     else:
         _check_data(tensor, problems)
     if tensor.quant is not None:
-        _check_quant(tensor, tensor.quant, problems)
+        _check_quant(tensor, tensor.quant, problems, of_layers=of_layers)
 
 
 def _check_data(tensor: TensorView, problems: Problems) -> None:
@@ -174,7 +175,7 @@ def _check_data(tensor: TensorView, problems: Problems) -> None:
     problems.add("E1108", f"its buffer holds {len(tensor.raw)} bytes, {tensor.dtype}{shape} needs {tensor.nbytes}", tensor.where)
 
 
-def _check_quant(tensor: TensorView, quant: QuantView, problems: Problems) -> None:
+def _check_quant(tensor: TensorView, quant: QuantView, problems: Problems, *, of_layers: bool) -> None:
     where, scales, zeros = tensor.where, quant.scales, quant.zero_points
     if quant.custom:
         problems.add("E1220", "it has a custom quantisation", where)
@@ -185,7 +186,7 @@ def _check_quant(tensor: TensorView, quant: QuantView, problems: Problems) -> No
     elif quant.axis is not None and tensor.shape[quant.axis] != scales.size:
         extent = tensor.shape[quant.axis]
         problems.add("E1110", f"{scales.size} scales for {extent} slices of dimension {quant.axis}", where)
-    _check_scales(tensor, scales, problems)
+    _check_scales(tensor, quant, problems, of_layers=of_layers)
     bits = _RANGES[tensor.dtype]
     low, high = (0, 255) if tensor.dtype == "uint8" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
     outside = zeros[(zeros < low) | (zeros > high)]
@@ -193,21 +194,48 @@ def _check_quant(tensor: TensorView, quant: QuantView, problems: Problems) -> No
         problems.add("E1112", f"zero point {int(outside[0])} is outside {tensor.dtype}", where)
 
 
-def _check_scales(tensor: TensorView, scales: np.ndarray[tuple[int, ...], np.dtype[np.float32]], problems: Problems) -> None:
+def _check_scales(tensor: TensorView, quant: QuantView, problems: Problems, *, of_layers: bool) -> None:
     """Scales are finite and positive.
 
     Weights may have negative ones: MCUNet's have, and the reference multiplies on.  A constant of nothing but zeros may have
     scale 0, which converters give the initial states of recurrent networks, and so may what follows from it, which the graph
-    walk judges, and biases, whose scale says nothing new.
+    walk judges, and biases, whose scale says nothing new.  Where such a state is multiplied by weights, these become zeros with a
+    scale of infinity and their bias gets NaN; the layers tell what that means (aot.numerics.indefinite).
     """
+    scales = quant.scales
     bad = ~np.isfinite(scales)
     if tensor.data is None or scales.size <= 1:
         bad |= scales < 0 if _may_be_zero(tensor) else scales <= 0
     else:
         bad |= scales == 0
-    if bad.any():
+    if bad.any() and not (of_layers and (scales.size > 1 or not (scales < 0).any()) and _is_lost(tensor, quant, bad)):
         value = float(scales[int(np.argmax(bad))])
         problems.add("E1111", f"scale {value:g} is not a finite, positive number", tensor.where)
+
+
+def _is_lost(tensor: TensorView, quant: QuantView, bad: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> bool:
+    """Whether these scales have nothing to say: those of a bias, and of weights that are zero."""
+    if tensor.data is None or tensor.dtype in ("int32", "int64"):
+        return tensor.data is not None
+    values = tensor.data if quant.axis is None else np.compress(bad, tensor.data, axis=quant.axis)
+    zero_point = quant.zero_points[0] if quant.zero_points.size else 0
+    return bool((values == zero_point).all() and (quant.zero_points == zero_point).all())
+
+
+_LAYERS = {"FULLY_CONNECTED": (1, 2), "CONV_2D": (1, 2), "DEPTHWISE_CONV_2D": (1, 2), "TRANSPOSE_CONV": (1, 3)}
+"""Where quantised layers have their weights and their bias."""
+
+
+def _operands_of_layers(graph: SubgraphView) -> set[int]:
+    """Tensors that are weights or biases of layers of integers, and nothing else."""
+    uses = [(op, i, index) for op in graph.operators for i, index in enumerate(op.inputs)]
+    found = {index for op, i, index in uses if i in _LAYERS.get(op.opcode, ())}
+    for op, i, index in uses:
+        data = op.inputs[2 if op.opcode == "TRANSPOSE_CONV" and len(op.inputs) > 2 else 0]
+        floats = 0 <= data < len(graph.tensors) and graph.tensors[data].dtype == "float32"
+        if floats or i not in _LAYERS.get(op.opcode, ()):
+            found.discard(index)
+    return found - {*graph.inputs, *graph.outputs}
 
 
 def _may_be_zero(tensor: TensorView) -> bool:

@@ -4,6 +4,8 @@ A quantised operator rescales by a real number made of scales (a/c, a*b/c, a/(b*
 bits.  The scales are float32; a product or quotient that is rounded to float32 on the way moves the last seven of those bits,
 which shows in a result now and then.  The references are not of one mind: the rows below are from their Prepare functions,
 TensorFlow Lite's in `tflite/kernels/NAME.cc`, TFLM's in `tensorflow/lite/micro/kernels/NAME_common.cc`.
+
+Multipliers that are infinite or no number: see `aot.numerics.indefinite`.
 """
 
 from __future__ import annotations

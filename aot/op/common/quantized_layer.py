@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf, isfinite
 
 import numpy as np
 
@@ -10,11 +11,13 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
+from aot.numerics.indefinite import as_fixed_point, cast_sums
 from aot.numerics.multipliers import real_multiplier
 from aot.numerics.ties import Rescaling, rounded_once
 from aot.op.common.check import fused_range
 from aot.op.convert import ConvertContext, unsupported
 from aot.op.math.clip import ClipAttrs
+from aot.op.qnn.cast_sums import CastSumsAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.relay.expr import Call, Constant, Expr, call, const
 from aot.support.dtype import int_range
@@ -53,7 +56,13 @@ def layer_multipliers(
     assert data.quant is not None
     kind = "uint8" if ctx.is_legacy else "per channel" if len(weight.scale) > 1 else data.dtype
     scale = data.quant.scale[0]
-    return tuple(real_multiplier(op.opcode, kind, (scale, s), (out.scale[0],), oracle=ctx.oracle) for s in weight.scale)
+    reals = tuple(real_multiplier(op.opcode, kind, (scale, s), (out.scale[0],), oracle=ctx.oracle) for s in weight.scale)
+    return reals if _rounds_once(ctx, op) else tuple(map(as_fixed_point, reals))
+
+
+def _rounds_once(ctx: ConvertContext, op: OperatorView) -> bool:
+    """Whether the reference multiplies the sums by doubles; of which every one gives some result."""
+    return op.opcode == "FULLY_CONNECTED" and ctx.oracle == "litert"
 
 
 def check_quantized_layer(ctx: ConvertContext, op: OperatorView, *, channel_axis: int) -> QuantizedLayer:
@@ -71,8 +80,9 @@ def check_quantized_layer(ctx: ConvertContext, op: OperatorView, *, channel_axis
         unsupported(ctx, op, f"{scales} weight scales along axis {weight.quant.axis} do not match the weights", code="E1223")
     if any(z != weight.quant.zero_point[0] for z in weight.quant.zero_point):
         unsupported(ctx, op, "per-channel weight zero points are not supported", code="E1223")
+    _check_lost(ctx, op, weight.quant)
     reals = layer_multipliers(ctx, op, data, weight.quant, out.quant)
-    if not all(abs(m) < MULTIPLIER_LIMIT for m in reals):
+    if not _rounds_once(ctx, op) and not all(abs(m) < MULTIPLIER_LIMIT for m in reals):
         unsupported(ctx, op, f"the scales give a multiplier of {max(map(abs, reals)):g}, at most 2^31 is possible", code="E1226")
     flipped = tuple(c for c, m in enumerate(reals) if m < 0)
     if flipped and weight.quant.zero_point[0] != 0:
@@ -80,6 +90,15 @@ def check_quantized_layer(ctx: ConvertContext, op: OperatorView, *, channel_axis
     positive = tuple(map(abs, reals))
     layer = QuantizedLayer(data.quant.zero_point[0], weight.quant.zero_point[0], out, positive, flipped)
     return _accumulation(ctx, op, layer, channel_axis=channel_axis) if data.dtype == "int16" else layer
+
+
+def _check_lost(ctx: ConvertContext, op: OperatorView, weight: QuantParams) -> None:
+    """Weights per tensor without a scale: the reference refuses them where it compares scales."""
+    scale = weight.scale[0]
+    if not (op.opcode == "FULLY_CONNECTED" or ctx.is_legacy) or len(weight.scale) > 1 or isfinite(scale):
+        return
+    if scale != inf or ctx.input(op, 2) is not None:
+        unsupported(ctx, op, f"weights with the one scale {scale:g} (TFLite rejects them too)", code="E1226")
 
 
 def _accumulation(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> QuantizedLayer:
@@ -118,9 +137,10 @@ def layer_weights(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, 
         data = data.copy()
         data[index] *= -1
     type_ = ctx.input_type(op, 1)
+    quant = type_.quant if type_.quant is not None and all(map(isfinite, type_.quant.scale)) else None
     # kernels of int16 data have their weights in bytes
     dtype = "int8" if ctx.input_type(op, 0).dtype == "int16" else type_.dtype
-    return const(data, quant=type_.quant, dtype=dtype)
+    return const(data, quant=quant, dtype=dtype)
 
 
 def _layer_bias(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) -> Array:
@@ -136,20 +156,27 @@ def _layer_bias(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) ->
     return data.astype(layer.acc_dtype)
 
 
-def _rescaling(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, rounding: str, channels: slice) -> Rescaling:
-    """The integers of the layer's multipliers; `rounding` is "double" or "once" (halves away from zero)."""
-    reals = layer.multipliers[channels] if len(layer.multipliers) > 1 else layer.multipliers
-    if rounding == "once":
-        assert layer.output.quant is not None
-        low, high = int_range(layer.output.dtype)
-        zp, largest = layer.output.quant.zero_point[0], largest_sums(ctx, op, layer, channel_axis=0)
-        if layer.acc_dtype == "int32":  # where it could be larger, it wraps
-            largest = np.minimum(largest, (1 << 31) - 1)
-        return rounded_once(reals, largest.tolist(), (low - zp, high - zp))
-    pairs = [quantize_multiplier(m) for m in reals]
+def _rescaling(layer: QuantizedLayer, *, rounding: str, channels: slice) -> Rescaling:
+    """The integers of the layer's multipliers."""
+    pairs = [quantize_multiplier(m) for m in (layer.multipliers[channels] if len(layer.multipliers) > 1 else layer.multipliers)]
     if layer.wide:
         pairs, rounding = [(reduced_multiplier(m), s) for m, s in pairs], "single"
     return Rescaling(tuple(m for m, _ in pairs), tuple(s for _, s in pairs), rounding)
+
+
+def _rescaling_once(ctx: ConvertContext, op: OperatorView, acc: Expr, *, layer: QuantizedLayer) -> tuple[Expr, Rescaling]:
+    """The sums, those replaced whose products do not fit an int32, and the integers of the layer's multipliers."""
+    assert layer.output.quant is not None
+    low, high = int_range(layer.output.dtype)
+    zp, largest, reals = layer.output.quant.zero_point[0], largest_sums(ctx, op, layer, channel_axis=0), layer.multipliers
+    if layer.acc_dtype == "int32":  # where it could be larger, it wraps
+        largest = np.minimum(largest, (1 << 31) - 1)
+    added = zp + 128 if ctx.is_legacy else zp
+    sums = cast_sums(reals, largest.tolist(), zero_point=added, dtype=layer.acc_dtype)
+    if sums is not None:
+        acc = call("qnn.cast_sums", [acc], CastSumsAttrs(sums.limit, sums.bound, sums.sign), span=ctx.span(op))
+        reals, largest = sums.reals, np.minimum(largest, sums.bound)
+    return acc, rounded_once(reals, largest.tolist(), (low - zp, high - zp))
 
 
 def finish_layer(
@@ -157,7 +184,7 @@ def finish_layer(
 ) -> Expr:
     """bias_add where there is a bias, requantize, clip where there is an activation.
 
-    `channels`: which of the layer's output channels `acc` holds.
+    `channels`: which of the layer's output channels `acc` holds; `rounding`: "double", or "once" with halves away from zero.
     """
     span = ctx.span(op)
     expr: Expr = acc
@@ -170,7 +197,10 @@ def finish_layer(
     assert quant is not None
     low, high = int_range(layer.output.dtype)
     zp, dtype = quant.zero_point[0], layer.output.dtype
-    by = _rescaling(ctx, op, layer, rounding=rounding, channels=channels)
+    if rounding == "once":
+        expr, by = _rescaling_once(ctx, op, expr, layer=layer)
+    else:
+        by = _rescaling(layer, rounding=rounding, channels=channels)
     attrs = RequantizeAttrs(by.multipliers, by.shifts, zp, low, high, by.rounding, dtype, quant, by.fraction)
     expr = call("qnn.requantize", [expr], attrs, span=span)
     lo, hi = fused_range(ctx, op, layer.output)
