@@ -109,7 +109,20 @@ def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Opt
         byoc=tuple(given.byoc or ()),
         byoc_path=given.byoc_path,
         max_iterations=given.max_iterations,
+        slide=chosen_hops(given),
+        slide_axis=given.slide_axis,
     )
+
+
+def chosen_hops(given: CompileOptions) -> tuple[tuple[str, int], ...]:
+    """The inputs that are windows, with the rows by which they move on (E5018)."""
+    hops: dict[str, int] = {}
+    for text in given.slide or ():
+        name, _, hop = text.rpartition("=")
+        if not name or not re.fullmatch(r"[0-9]{1,9}", hop) or int(hop) == 0 or name in hops:
+            raise UsageError(Problem("E5018", f"--slide {text}: give each input once, with its new rows, such as features=2"))
+        hops[name] = int(hop)
+    return tuple(hops.items())
 
 
 def chosen_pools(given: CompileOptions, default: tuple[Pool, ...]) -> Pooling:

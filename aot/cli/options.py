@@ -54,6 +54,13 @@ Pins = Annotated[
 FeedRows = Annotated[
     bool, typer.Option("--feed-rows", help="The input comes row by row (NAME_feed_row) and is not in the workspace.")
 ]
+Slides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--slide", metavar="INPUT=HOP", help="The input is a window that moves by HOP rows a run, which alone are given."
+    ),
+]
+SlideAxis = Annotated[int, typer.Option("--slide-axis", metavar="N", help="The dimension of the window that is time.")]
 Byoc = Annotated[
     list[str] | None,
     typer.Option("--byoc", metavar="NAME[=OPS]", help="Layers for an external code generator: cmsis-nn; may be repeated."),
@@ -128,6 +135,8 @@ class CompileOptions:
     byoc_path: ByocPath = None
     no_cache: NoCache = False
     max_iterations: MaxIterations = 1_000_000
+    slide: Slides = None
+    slide_axis: SlideAxis = 1
 
 
 def load_plugins(files: Sequence[Path] = ()) -> None:

@@ -16,6 +16,7 @@ from aot.driver.byoc import library_files, with_partitions
 from aot.driver.options import OPTS, Options
 from aot.driver.plugins import load_installed
 from aot.driver.reading import NamedBytes, read_named
+from aot.driver.slide import slid
 from aot.executor.artifact import Artifact
 from aot.executor.codegen.emit import LoweredOutput, emit
 from aot.executor.codegen.metadata import BuildInfo
@@ -42,8 +43,8 @@ from aot.target.target import Target, find_target
 from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
 
-_TOLD_ELSEWHERE = frozenset({"byoc_path", "max_iterations"})
-"""Options that the metadata do not list: a path of this machine, and what stands beside the loops that it holds for."""
+_TOLD_ELSEWHERE = frozenset({"byoc_path", "max_iterations", "slide", "slide_axis"})
+"""Options that the metadata do not list: a path of this machine, and what stands beside the loops or inputs that it holds for."""
 
 
 def build(
@@ -80,7 +81,8 @@ def compile_model(
     before = module["main"]
     values = input_values(data, before) if isinstance(data, bytes) and isinstance(before, Function) else {}
     with with_partitions(options.byoc, cpu) as context:
-        module = relay_pipeline(context.opt_level)(module)
+        slide = slid(module, options, opt_level=context.opt_level) if options.slide else None
+        module = relay_pipeline(context.opt_level)(module if slide is None else slide.module)
     main = module["main"]
     assert isinstance(main, Function)
     bounds = memory_bounds(main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
@@ -93,6 +95,7 @@ def compile_model(
         bounds=bounds,
         options=_plain({k: v for k, v in asdict(options).items() if k not in _TOLD_ELSEWHERE and (k != "byoc" or v)}),
         input_values=values,
+        slide=None if slide is None else slide.told(),
     )
     fused = fused_module(main, cpu, name=name, options=options)
     plans = plans_of(fused, bound=bounds.liveness)

@@ -25,7 +25,8 @@ class Options:
     (aot.executor.codegen.shared_workspace); `pooling` spreads it over several memories.  With `feed_rows` the input is not in the
     workspace but comes row by row.  `byoc` names external code generators, `cmsis-nn` or, of its patterns some,
     `cmsis-nn=conv2d,add`; `byoc_path` is the folder of their library.  `max_iterations` is the watchdog of loops that need not
-    end: after so many the run gives up (0: never).
+    end: after so many the run gives up (0: never).  `slide` are the inputs that are windows over time, with the rows by which
+    they move on between two runs, along `slide_axis`; only those rows are given to a run.
     """
 
     oracle: str = "litert"
@@ -41,6 +42,8 @@ class Options:
     byoc: tuple[str, ...] = ()
     byoc_path: Path | None = None
     max_iterations: int = 1_000_000
+    slide: tuple[tuple[str, int], ...] = ()
+    slide_axis: int = 1
 
     def __post_init__(self) -> None:
         choices = (
@@ -55,6 +58,8 @@ class Options:
             from aot.driver.byoc import check_byoc  # loads all operators, which few compilations need for this
 
             check_byoc(self.byoc, self.byoc_path)
+        if self.slide and self.feed_rows:
+            raise UsageError(Problem("E5017", "--slide cannot be combined with --feed-rows"))
         if self.share_workspace and self.pooling.pools:
             raise UsageError(Problem("E5017", "--share-workspace cannot be combined with --pool"))
         if self.feed_rows and self.pooling.pools:
@@ -82,5 +87,18 @@ class Options:
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise UsageError(Problem("E5009", f"{name} is {kind.__name__}, not {type(value).__name__}"))
+        if not _are_hops(self.slide):
+            raise UsageError(Problem("E5009", f"slide is a tuple of (input, rows), each input once, not {self.slide!r}"))
+        if not isinstance(self.slide_axis, int) or isinstance(self.slide_axis, bool):
+            raise UsageError(Problem("E5009", f"slide_axis is a number, not {self.slide_axis!r}"))
         if self.byoc_path is not None and not isinstance(self.byoc_path, Path):
             raise UsageError(Problem("E5009", f"byoc_path is Path, not {type(self.byoc_path).__name__}"))
+
+
+def _are_hops(given: object) -> bool:
+    """Whether these are pairs (name, positive number), each name once."""
+    if not isinstance(given, tuple) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in given):
+        return False
+    names = [name for name, _ in given]
+    good = all(isinstance(n, str) and isinstance(h, int) and not isinstance(h, bool) and h > 0 for n, h in given)
+    return good and len(set(names)) == len(names)

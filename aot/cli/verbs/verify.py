@@ -70,10 +70,11 @@ def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None, *, o
     """The sets that the command line asks for."""
     from aot.report.measure.samples import Conversion, load_samples
     from aot.report.measure.sets import golden_sets, is_golden, open_npz, rule_sets
+    from aot.report.measure.windows import fill_count
 
     meta = artifact.metadata
     if inputs is None:
-        count = DEFAULT_SETS if count is None else count
+        count = max(DEFAULT_SETS, 2 * fill_count(meta)) if count is None else count
         if not 1 <= count <= MAX_RANDOM:
             raise UsageError(Problem("E5018", f"--random {count}: choose a number from 1 to {MAX_RANDOM}"))
         return rule_sets(meta["inputs"], count)

@@ -150,6 +150,7 @@ def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
         "outputs": outputs,
         "memcpy": layout.io == "arena" or bool(layout.copies or layout.write_backs) or any(s.array for s in program.init.steps),
         "state": _state(program),
+        "slide": _slide(metadata),
         "bools": any(row["ctype"] == "bool" for row in inputs + outputs),
     }
 
@@ -169,6 +170,19 @@ def _state(program: Program) -> dict[str, Any] | None:
         "fills": any(not s.array for s in program.init.steps),
         "count": len(program.lowered.states),
     }
+
+
+def _slide(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the templates say of a window that moves; None where there is none, or several that move differently.
+
+    `push`: the rows of one input are all that a run needs.
+    """
+    windows = {(row["rows"], row["hop"]) for row in metadata.get("slide", {}).get("inputs", ())}
+    if len(windows) != 1:
+        return None
+    ((rows, hop),) = windows
+    push = len(metadata["inputs"]) == 1 and metadata["io"] == "arena"
+    return {"rows": rows, "hop": hop, "pushes": -(-rows // hop), "push": push}
 
 
 def _tensor(row: Mapping[str, Any], type_: TensorType) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class BuildInfo:
 
     `input_values` says of an input, by its number, which values it may take (`range`, `fixed`) where those are not all.
     `macs_nominal` are those of the model as its file has it (None: not built from a file), `bounds` those of its graph (None:
-    there is none); `options` are all of the build's.
+    there is none); `options` are all of the build's.  `slide`: how the inputs move on, where they are windows.
     """
 
     model_file: str = ""
@@ -43,6 +43,7 @@ class BuildInfo:
     bounds: Bounds | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     input_values: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    slide: Mapping[str, Any] | None = None
 
 
 def make_metadata(
@@ -76,6 +77,7 @@ def make_metadata(
         "outputs": _tensors(lowered.outputs, names.outputs, [layout.aligns[lowered.root(t)] for t in lowered.outputs]),
         "workspace": _workspace(layout, info.bounds),
         **_state(lowered, layout),
+        **({"slide": dict(info.slide)} if info.slide else {}),
         "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(lowered, arrays)},
         "macs": sum(layer.func.attrs.macs * runs(lowered.controls, i) for i, layer in enumerate(layers)),
         "macs_nominal": info.macs_nominal,

@@ -49,6 +49,7 @@ __all__ = [
     "fold_zero_taps",
     "fuse_ops",
     "get_pattern_table",
+    "graph_pipeline",
     "infer_type",
     "partition_for",
     "pipeline",
@@ -62,6 +63,11 @@ def pipeline(opt_level: int = 2) -> Sequential:
     """From what a front end yields to fused functions; the current PassContext may still leave out more."""
     context = PassContext.current()
     return Sequential(tuple(p for p in _PIPELINE if _stays(p, opt_level, context)), "relay")
+
+
+def graph_pipeline(opt_level: int = 2) -> Sequential:
+    """The part of `pipeline` before fusion: the graph in its normal form, which another run of `pipeline` leaves as it is."""
+    return Sequential(tuple(p for p in pipeline(opt_level).passes if p is not fuse_ops), "relay")
 
 
 def _stays(step: Pass, opt_level: int, context: PassContext) -> bool:

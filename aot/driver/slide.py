@@ -1,0 +1,107 @@
+"""`--slide`: the network over a window as one over the new rows of it, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aot.driver.options import Options
+from aot.errors import Problem, UnsupportedError, UsageError
+from aot.ir.module import IRModule
+from aot.relay.analysis.slide_plan import SlidePlan, slide_plan
+from aot.relay.analysis.sliding import sliding
+from aot.relay.expr import Call, Function, Var
+from aot.relay.state import state_of
+from aot.relay.transform import graph_pipeline
+from aot.relay.transform.slide_window import slide_window
+
+
+@dataclass(frozen=True, slots=True)
+class Slid:
+    """A network that slides: its module, the plan, and for each input by name (axis, rows of the window, new rows of a run)."""
+
+    module: IRModule
+    plan: SlidePlan
+    windows: Mapping[str, tuple[int, int, int]]
+
+    def told(self) -> dict[str, Any]:
+        """`slide` of the metadata (docs/metadata.md)."""
+        return {
+            "inputs": [{"name": n, "axis": a, "rows": rows, "hop": hop} for n, (a, rows, hop) in self.windows.items()],
+            "macs_window": self.plan.macs_full,
+            "rows_bytes": sum(map(self.plan.state_bytes, self.plan.kept)),
+        }
+
+
+def slid(module: IRModule, options: Options, *, opt_level: int) -> Slid:
+    """The module as a function of fresh rows.
+
+    UsageError E5330 for an input that there is not, E5331 for rows or an axis that it does not have; UnsupportedError E1280 for a
+    model that has a state of its own, E1281 where a run would compute all that a run on the whole window does.
+    """
+    module = graph_pipeline(opt_level)(module)
+    main = module["main"]
+    assert isinstance(main, Function)
+    if state_of(main):
+        raise UnsupportedError(
+            Problem("E1280", f"--slide: the model keeps {len(state_of(main))} tensors from run to run already")
+        )
+    hops = _hops(main, options)
+    plan = slide_plan(main, sliding(main, hops))
+    if not plan.gains:
+        raise UnsupportedError(Problem("E1281", _no_gain(main, plan, hops)))
+    by_name = {v.name: v for v in main.params}
+    windows = {name: (axis, by_name[name].type.shape[axis], hop) for name, (axis, hop) in hops.items()}
+    return Slid(module.with_function("main", slide_window(main, plan)), plan, windows)
+
+
+def _hops(main: Function, options: Options) -> dict[str, tuple[int, int]]:
+    """Axis and hop of each input that slides, checked."""
+    inputs = {v.name: v for v in main.params}
+    hops: dict[str, tuple[int, int]] = {}
+    for name, hop in options.slide:
+        if name not in inputs:
+            known = ", ".join(inputs)
+            raise UsageError(Problem("E5330", f"--slide {name}={hop}: the model has no input of that name; there are {known}"))
+        hops[name] = _axis(inputs[name], options.slide_axis, hop), hop
+    return hops
+
+
+def _axis(var: Var, axis: int, hop: int) -> int:
+    shape = var.type.shape
+    if not -len(shape) <= axis < len(shape):
+        raise UsageError(Problem("E5331", f"--slide-axis {axis}: the input {var.name} is {var.type}"))
+    axis %= len(shape)
+    if not 1 <= hop <= shape[axis]:
+        message = (
+            f"--slide {var.name}={hop}: axis {axis} of the input, {var.type}, has {shape[axis]} rows; choose 1 to {shape[axis]}"
+        )
+        raise UsageError(Problem("E5331", message))
+    return axis
+
+
+def _no_gain(main: Function, plan: SlidePlan, hops: Mapping[str, tuple[int, int]]) -> str:
+    """Why nothing is gained, and which hops would gain something."""
+    better = _other_hops(main, hops)
+    first = next((e for e in plan.nodes if id(e) in plan.sliding.reasons), None)
+    why = "" if first is None else f"; {first.span or _operator(first)} {plan.sliding.reasons[id(first)]}"
+    hint = f"; choose a multiple of {better}" if better is not None else ""
+    given = ", ".join(f"{name}={hop}" for name, (_, hop) in hops.items())
+    return f"--slide {given}: each run would compute the whole window again{why}{hint}"
+
+
+def _other_hops(main: Function, hops: Mapping[str, tuple[int, int]]) -> int | None:
+    """The smallest hop of a single input with which something is gained, tried at the multiples of the strides."""
+    if len(hops) != 1:
+        return None
+    ((name, (axis, hop)),) = hops.items()
+    rows = next(v for v in main.params if v.name == name).type.shape[axis]
+    for candidate in range(hop + 1, rows):
+        if slide_plan(main, sliding(main, {name: (axis, candidate)})).gains:
+            return candidate
+    return None
+
+
+def _operator(expr: object) -> str:
+    return str(expr.op) if isinstance(expr, Call) else "the graph"

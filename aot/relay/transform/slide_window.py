@@ -1,0 +1,167 @@
+"""A network over a window as one that takes the new rows of the window only, and keeps what it needs of the others.
+
+`main(x)` becomes `main'(rows, state ...)`: over time, run after run, its results have the very bytes of `main` on the last
+window. Before the first run the window holds nothing but zeros (the zero point, where the input is quantised), and the state is
+what runs on such a window leave.
+
+A tensor that is kept is `concatenate(state, fresh rows)`, the new state a slice of that; so it is a sliding window like those
+that a streaming model has written by hand, and lies in memory like those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.ir.type import TensorType
+from aot.relay.analysis.row_map import Range, clamped, is_border, over_rows
+from aot.relay.analysis.slide_plan import SlidePlan
+from aot.relay.analysis.sliding import Slide
+from aot.relay.construct import constructor
+from aot.relay.expr import Call, Expr, Function, Var, const, make_tuple, operands, tensor_type, with_operands
+from aot.relay.interpreter import evaluate
+from aot.relay.state import STATE, StateTensor, result_exprs
+from aot.support.dtype import numpy_dtype
+
+
+def slide_window(main: Function, plan: SlidePlan) -> Function:
+    """`main`, which has no state, as a function of fresh rows, by the plan."""
+    work = _Rewrite(plan)
+    params = []
+    for var in main.params:
+        slide = plan.sliding.of(var)
+        given = var if slide is None or id(var) not in plan.rows else _fresh(var, slide)
+        work.given[id(var)] = given
+        params.append(given)
+    outputs = [work.whole(e) for e in result_exprs(main)[0]]
+    kept = plan.kept
+    initial = _initial(main, plan)
+    states = tuple(StateTensor(work.old[id(e)].name, value) for e, value in zip(kept, initial, strict=True))
+    news = [work.new[id(e)] for e in kept]
+    olds = [work.old[id(e)] for e in kept]
+    return Function((*params, *olds), make_tuple([*outputs, *news]), {**main.attrs, STATE: states})
+
+
+def zero_window(type_: TensorType) -> Array:
+    """A window of zeros: the zero point where the tensor is quantised."""
+    zero = type_.quant.zero_point[0] if type_.quant is not None else 0
+    return np.full(type_.shape, zero, numpy_dtype(type_.dtype))
+
+
+def _fresh(var: Var, slide: Slide) -> Var:
+    return Var(var.name, _with_rows(var.type, slide.axis, min(slide.shift, slide.rows)), var.span)
+
+
+def _with_rows(type_: TensorType, axis: int, rows: int) -> TensorType:
+    return replace(type_, shape=(*type_.shape[:axis], rows, *type_.shape[axis + 1 :]))
+
+
+def _initial(main: Function, plan: SlidePlan) -> list[Array]:
+    """The kept rows after runs on zeros: all rows of [lo, hi) are alike then."""
+    if not plan.kept:
+        return []
+    probe = Function(main.params, make_tuple(plan.kept))
+    values = evaluate(probe, [zero_window(v.type) for v in main.params])
+    found = []
+    for expr, value in zip(plan.kept, values, strict=True):
+        slide, kept = plan.sliding.table[id(expr)], plan.rows[id(expr)].kept
+        assert kept is not None
+        rows = range(kept[0] + slide.shift, kept[1] + slide.shift)
+        found.append(np.ascontiguousarray(np.take(value, rows, axis=slide.axis)))
+    return found
+
+
+@dataclass(slots=True)
+class _Rewrite:
+    """The new graph while it is made; all tables go by the identity of the old node."""
+
+    plan: SlidePlan
+    given: dict[int, Var] = field(default_factory=dict)
+    old: dict[int, Var] = field(default_factory=dict)
+    new: dict[int, Expr] = field(default_factory=dict)
+    pieces: dict[int, list[tuple[Range, Expr]]] = field(default_factory=dict)
+    ranges: dict[tuple[int, Range], Expr] = field(default_factory=dict)
+    done: dict[int, Expr] = field(default_factory=dict)
+
+    def whole(self, expr: Expr) -> Expr:
+        """All of a tensor, in the order of the old graph; without recursion, so depth does not matter."""
+        for node in self.plan.nodes:
+            if id(node) in self.done or id(node) in self.pieces:
+                continue
+            if id(node) in self.plan.rows:
+                self._slide(node)
+            elif self.plan.sliding.of(node) is None:
+                self.done[id(node)] = self._plain(node)
+        return self._operand(expr)
+
+    def _plain(self, node: Expr) -> Expr:
+        """A node that does not slide, over whole tensors."""
+        if isinstance(node, Var):
+            return self.given.get(id(node), node)
+        return with_operands(node, [self._operand(o) for o in operands(node)])
+
+    def _operand(self, expr: Expr) -> Expr:
+        slide = self.plan.sliding.of(expr)
+        return self.done[id(expr)] if slide is None else self._range(expr, (0, slide.rows))
+
+    def _slide(self, node: Expr) -> None:
+        """The ranges of a sliding tensor that a run computes, and its window in the state."""
+        rows, slide = self.plan.rows[id(node)], self.plan.sliding.table[id(node)]
+        if isinstance(node, Var):
+            parts: list[tuple[Range, Expr]] = [(slide.fresh, self.given[id(node)])]
+        else:
+            assert isinstance(node, Call)
+            parts = [(part, self._computed(node, slide, part)) for part in rows.computed]
+        if rows.kept is not None:
+            parts[-1] = self._joined(node, slide, rows.kept, *parts[-1])
+        self.pieces[id(node)] = parts
+
+    def _computed(self, node: Call, slide: Slide, part: Range) -> Expr:
+        assert slide.form is not None
+        if is_border(node, slide.form, part):
+            type_ = _with_rows(tensor_type(node), slide.axis, part[1] - part[0])
+            value = np.full(type_.shape, node.attrs.pad_value, numpy_dtype(type_.dtype))
+            return const(value, quant=type_.quant, dtype=type_.dtype, span=node.span)
+        args = []
+        for arg, row_map in zip(node.args, slide.form.maps, strict=True):
+            other = self.plan.sliding.of(arg)
+            if other is None or row_map is None:
+                args.append(self.done[id(arg)])
+            else:
+                args.append(self._range(arg, clamped(row_map.reads(part), other.rows)))
+        return over_rows(node, slide.form, part, args)
+
+    def _joined(self, node: Expr, slide: Slide, kept: Range, part: Range, fresh: Expr) -> tuple[Range, Expr]:
+        """The state with what was computed behind it; what stays is the state after the run."""
+        type_ = _with_rows(tensor_type(node), slide.axis, kept[1] - kept[0])
+        old = Var(f"kept_{len(self.old)}", type_, node.span)
+        window = constructor("concatenate")([old, fresh], axis=slide.axis)
+        self.old[id(node)] = old
+        self.new[id(node)] = _slice(window, slide.axis, (slide.shift, slide.shift + kept[1] - kept[0]))
+        return (kept[0], part[1]), window
+
+    def _range(self, node: Expr, wanted: Range) -> Expr:
+        """Some rows of a sliding tensor, of one piece or of several side by side."""
+        if (id(node), wanted) not in self.ranges:
+            self.ranges[id(node), wanted] = self._assembled(node, wanted)
+        return self.ranges[id(node), wanted]
+
+    def _assembled(self, node: Expr, wanted: Range) -> Expr:
+        axis, at, parts = self.plan.sliding.table[id(node)].axis, wanted[0], []
+        while at < wanted[1]:
+            (first, stop), expr = next(p for p in self.pieces[id(node)] if p[0][0] <= at < p[0][1])
+            end = min(stop, wanted[1])
+            parts.append(_slice(expr, axis, (at - first, end - first)))
+            at = end
+        return parts[0] if len(parts) == 1 else constructor("concatenate")(parts, axis=axis)
+
+
+def _slice(expr: Expr, axis: int, rows: Range) -> Expr:
+    shape = tensor_type(expr).shape
+    if rows == (0, shape[axis]):
+        return expr
+    begin = tuple(rows[0] if a == axis else 0 for a in range(len(shape)))
+    end = tuple(rows[1] if a == axis else n for a, n in enumerate(shape))
+    return constructor("strided_slice")(expr, begin=begin, end=end)

@@ -1,0 +1,130 @@
+"""Models compiled for a window that moves: the C on this machine against whole runs, and what is refused."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aot
+from aot.driver.options import Options
+from aot.driver.slide import slid
+from aot.errors import AotError
+from aot.frontend.tflite import from_tflite
+from aot.ir.module import IRModule
+from aot.relay.analysis.slide_plan import slide_plan
+from aot.relay.analysis.sliding import sliding
+from aot.relay.expr import is_call
+from aot.relay.interpreter import evaluate
+from aot.relay.transform.slide_window import slide_window
+from aot.report.measure.sets import Sets
+from aot.report.measure.windows import as_windows, fill_count
+from aot.runtime.module import load
+from tests.relay.slide_nets import SlideNet, slide_net, windows
+from tests.scale import cases
+
+KWS = Path(__file__).parents[1] / "models" / "net_kws_dscnn.tflite"
+
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+
+
+def compiled(net: SlideNet, seed: int, **options: Any) -> aot.Artifact | None:
+    """None where there is nothing to gain."""
+    given = Options(slide=(("x", net.hop),), slide_axis=net.axis, **options)
+    try:
+        return aot.build(IRModule({"main": net.main}), target="host", name=f"s{seed}", options=given)  # type: ignore[return-value]
+    except AotError as error:
+        if [p.code for p in error.problems] != ["E1281"]:
+            raise
+        return None
+
+
+def check_on_the_host(seed: int, *, runs: int) -> bool:
+    """Every output of every run, before and after a reset; False where the network has nothing to gain."""
+    net = slide_net(seed)
+    opt = ("balanced", "speed", "size", "ram")[seed % 4]
+    artifact = compiled(net, seed, opt=opt, io="user" if seed % 5 == 4 else "arena")
+    if artifact is None:
+        return False
+    model = load(artifact)
+    for again in range(2):
+        for k, (rows, window) in enumerate(windows(net, runs, seed=seed + again)):
+            for got, want in zip(model.run([rows]), evaluate(net.main, [window]), strict=True):
+                np.testing.assert_array_equal(got, want, err_msg=f"seed {seed}, run {k}")
+        model.reset()
+    return True
+
+
+@needs_gcc
+def test_a_network_on_the_host() -> None:
+    assert all(check_on_the_host(seed, runs=10) for seed in (2,))
+
+
+@needs_gcc
+@pytest.mark.slow
+def test_random_networks_on_the_host() -> None:
+    gained = sum(check_on_the_host(seed, runs=200) for seed in range(5000, 5000 + cases(500)))
+    assert gained > cases(500) // 2
+
+
+@needs_gcc
+def test_push_takes_rows_and_leaves_the_outputs() -> None:
+    net = slide_net(2)
+    artifact = compiled(net, 2)
+    assert artifact is not None
+    info = artifact.metadata["outputs"][0]
+    library = ctypes.CDLL(str(load(artifact).library))
+    push, output = library.s2_push, library.s2_output_0
+    output.restype = ctypes.c_void_p
+    for rows, window in windows(net, 4, seed=1):
+        data = np.ascontiguousarray(rows)
+        assert push(ctypes.c_void_p(data.ctypes.data)) == 0
+        got = np.ctypeslib.as_array(ctypes.cast(output(), ctypes.POINTER(ctypes.c_int8)), tuple(info["shape"]))
+        np.testing.assert_array_equal(got, evaluate(net.main, [window])[0])
+
+
+def test_keyword_spotting_computes_what_the_analysis_by_hand_says() -> None:
+    """6, 8, 10, 12 and 14 of 25 rows for the five stages: 0.42 of the multiplications."""
+    found = slid(from_tflite(KWS.read_bytes()), Options(slide=(("input", 2),)), opt_level=2)
+    stages = [found.plan.rows[id(e)].count for e in found.plan.nodes if is_call(e, "nn.conv2d")]
+    assert stages == [6, 8, 10, 12, 14]
+    assert found.plan.macs() < 0.42 * found.plan.macs_full
+    assert found.told()["inputs"] == [{"name": "input", "axis": 1, "rows": 49, "hop": 2}]
+
+
+def test_the_windows_of_the_reference_begin_with_zeros_and_move_on() -> None:
+    info = {"name": "x", "shape": [1, 2, 1], "dtype": "int8", "zero_point": 9}
+    meta = {"inputs": [info], "slide": {"inputs": [{"name": "x", "axis": 1, "rows": 3, "hop": 2}]}}
+    rows = [np.array([[[2 * k], [2 * k + 1]]], np.int8) for k in range(2)]
+    found = as_windows(Sets(tuple((r,) for r in rows)), meta)
+    assert [w[0].ravel().tolist() for w in found.inputs] == [[9, 0, 1], [1, 2, 3]]
+    assert fill_count(meta) == 2
+    assert fill_count({}) == 0
+
+
+def refused(code: str, **options: Any) -> str:
+    with pytest.raises(AotError, match=code) as error:
+        aot.build(KWS, options=Options(**options))
+    return str(error.value)
+
+
+def test_what_cannot_slide_is_refused_with_what_can() -> None:
+    assert "there are input" in refused("E5330", slide=(("sound", 1),))
+    assert "choose 1 to 49" in refused("E5331", slide=(("input", 50),))
+    assert "-axis 7" in refused("E5331", slide=(("input", 1),), slide_axis=7)
+    assert "choose a multiple of 2" in refused("E1281", slide=(("input", 1),))
+    assert "moves" not in refused("E5017", slide=(("input", 2),), feed_rows=True)
+    refused("E5009", slide=(("input", 0),))
+    refused("E5009", slide=(("input", 2), ("input", 2)))
+    refused("E5009", slide_axis=True, slide=(("input", 2),))
+
+
+def test_a_model_with_a_state_is_refused() -> None:
+    net = slide_net(2)
+    main = slide_window(net.main, slide_plan(net.main, sliding(net.main, net.hops)))
+    with pytest.raises(AotError, match="E1280"):
+        aot.build(IRModule({"main": main}), options=Options(slide=(("x", 1),), slide_axis=net.axis))
