@@ -36,6 +36,7 @@ class Kind:
 
 INT16 = Kind("int16", "int8", "int64")
 INT16_BIAS32 = Kind("int16", "int8", "int32")
+INT16_NO_BIAS = Kind("int16", "int8", "")
 INT4 = Kind("int8", "int4")
 INT16_INT4 = Kind("int16", "int4", "int64")
 UINT8 = Kind("uint8", "uint8")

@@ -80,3 +80,8 @@ def test_other_output_scale() -> None:
         main_of(softmax_model(y=Quant(1 / 128, -128)))
     with pytest.raises(UnsupportedError, match="E1225"):
         main_of(one_op("SOFTMAX", [Spec((1, 4), "int8", Quant(0.1, 0))], [Spec((1, 4), "int16", Quant(2.0**-15, 0))], beta=1.0))
+
+
+def test_legacy() -> None:
+    x = Quant(0.1, 99)
+    check(one_op("SOFTMAX", [Spec((3, 17), "uint8", x)], [Spec((3, 17), "uint8", Quant(1 / 256, 0))], beta=1.0))

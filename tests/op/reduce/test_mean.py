@@ -13,6 +13,7 @@ from aot.errors import AotError
 from aot.op.common.reduce import normalized_axes
 from aot.testing import Quant, mean_model
 from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of, quants
+from tests.op._one_op import Spec, const, one_op
 
 
 @st.composite
@@ -62,3 +63,8 @@ def test_axes() -> None:
 def test_axis_that_does_not_exist() -> None:
     with pytest.raises(AotError):
         main_of(mean_model(axes=(7,)))
+
+
+def test_legacy() -> None:
+    x = Quant(0.1, 99)
+    check(one_op("MEAN", [Spec((1, 4, 5, 3), "uint8", x), const([1, 2])], [Spec((1, 3), "uint8", Quant(0.07, 120))]))
