@@ -9,7 +9,7 @@ from aot.driver.build import build
 from aot.op.math.unary import gelu
 from tests.op._differential import TARGET, check
 from tests.op._one_op import Spec, one_op
-from tests.op.qnn.test_activation import REFERENCE_LIBM, within_an_ulp
+from tests.op.math.test_unary import REFERENCE_LIBM, within_an_ulp
 
 
 def gelu_of(*shape: int) -> bytes:

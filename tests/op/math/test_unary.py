@@ -1,0 +1,72 @@
+"""Functions of one tensor of floats: every bit of the reference's."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aot.ir.op import Array
+from aot.relay.interpreter import evaluate
+from aot.testing import Quant
+from tests.op._differential import check, check_lowering, main_of
+from tests.op._one_op import Spec, one_op
+
+FLOATS = ["ABS", "NEG", "SQUARE", "FLOOR", "SQRT", "RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU"]
+ELEMENTARY = ["EXP", "LOG", "SIN", "COS", "TANH", "LOGISTIC", "RSQRT", "GELU", "HARD_SWISH", "LOG_SOFTMAX", "SOFTMAX"]
+ELEMENTARY += ["L2_NORMALIZATION"]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_negative_of_codes(dtype: str) -> None:
+    """The reference negates the codes, whatever they mean, and the lowest stays as it is."""
+    data = np.array([[np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 5, -3]], dtype)
+    model = one_op("NEG", [Spec((1, 5), dtype, Quant(0.5, 0))], [Spec((1, 5), dtype, Quant(0.25, 0))])
+    check(model, [data], host=dtype == "int16")
+
+
+@pytest.mark.parametrize("opcode", FLOATS)
+def test_floats(opcode: str) -> None:
+    data = np.linspace(-9, 9, 73, dtype=np.float32).reshape(1, 73)
+    data = np.abs(data) if opcode == "SQRT" else data
+    options = {"alpha": 0.3} if opcode == "LEAKY_RELU" else {}
+    check(one_op(opcode, [Spec((1, 73), "float32")], [Spec((1, 73), "float32")], **options), [data], host=True)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "meaning"),
+    [("CEIL", np.ceil), ("ROUND", np.rint), ("ELU", lambda x: np.where(x < 0, np.expm1(x), x))],
+)
+def test_without_reference(opcode: str, meaning: Any) -> None:
+    """Operators that the reference resolver lacks."""
+    data = np.linspace(-4, 4, 65, dtype=np.float32).reshape(1, 65)
+    func = main_of(one_op(opcode, [Spec((1, 65), "float32")], [Spec((1, 65), "float32")]))
+    found = evaluate(func, [data])
+    np.testing.assert_allclose(found[0], meaning(data.astype(np.float64)), rtol=1e-6)
+    check_lowering(func, [[data]], [found], host=False)
+
+
+REFERENCE_LIBM = platform.libc_ver()[0] == "glibc" and (2, 28) <= tuple(map(int, platform.libc_ver()[1].split("."))) < (2, 41)
+"""Whether the reference runs with the C library whose bits we give."""
+
+
+def within_an_ulp(found: Sequence[Array], wanted: Sequence[Array], message: str) -> None:
+    """With another C library the reference itself differs in the last bit."""
+    for f, w in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(f, w, rtol=1e-5, atol=1e-6, err_msg=message)
+
+
+@pytest.mark.parametrize("opcode", ELEMENTARY)
+def test_elementary_functions(opcode: str) -> None:
+    """Every bit of the reference's; for numbers from 1e-30 to 1e30, too."""
+    small, large = np.linspace(-9, 9, 72, dtype=np.float32), np.geomspace(1e-30, 1e30, 36, dtype=np.float32)
+    data = np.concatenate([small, large, -large]).reshape(6, 24)
+    data = np.abs(data) + np.float32(1e-30) if opcode in ("LOG", "RSQRT") else data
+    data = np.clip(data, -80, 80) if opcode in ("SOFTMAX", "L2_NORMALIZATION") else data
+    for options in [{"approximate": True}, {"approximate": False}] if opcode == "GELU" else [{}]:
+        options = {"beta": 1.0} if opcode == "SOFTMAX" else options
+        model = one_op(opcode, [Spec(data.shape, "float32")], [Spec(data.shape, "float32")], **options)
+        check(model, [data], host=opcode == "LOGISTIC", agree=None if REFERENCE_LIBM else within_an_ulp)
