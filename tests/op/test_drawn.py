@@ -21,6 +21,7 @@ from tests.op.math.test_compare import COMPARISONS, version
 from tests.op.math.test_select import selects
 from tests.op.reduce.test_arg_reduce import arg_reductions
 from tests.op.reduce.test_reduce import codes, plain
+from tests.op.tensor.test_bitcast import bitcasts
 from tests.op.tensor.test_block_shuffle import batches, depths
 from tests.scale import cases as cases_of
 
@@ -129,17 +130,6 @@ def fills(draw: st.DrawFn) -> Case:
     quant = same_quant(dtype)
     extents = const(shape, draw(st.sampled_from(["int32", "int64"])))
     return one_op("FILL", [extents, Spec((), dtype, quant)], [Spec(shape, dtype, quant)], version=4), None
-
-
-@st.composite
-def bitcasts(draw: st.DrawFn) -> Case:
-    """To a type of the same width, half of it, or twice."""
-    widths = {"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float32": 4}
-    source, result = draw(st.sampled_from(sorted(widths))), draw(st.sampled_from(sorted(widths)))
-    shape, ratio = draw(shapes(most=3)), widths[source] / widths[result]
-    if ratio >= 1:
-        return one_op("BITCAST", [Spec(shape, source)], [Spec(shape if ratio == 1 else (*shape, int(ratio)), result)]), None
-    return one_op("BITCAST", [Spec((*shape, int(1 / ratio)), source)], [Spec(shape, result)]), None
 
 
 @st.composite
@@ -273,7 +263,7 @@ DRAWN: dict[str, st.SearchStrategy[Case]] = {
     **{name: pads(name) for name in ("PAD", "PADV2")},
     "EMBEDDING_LOOKUP": look_ups(),
     "FILL": fills(),
-    "BITCAST": bitcasts(),
+    "BITCAST": alone(bitcasts()),
     **{name: views(name) for name in ("EXPAND_DIMS", "SQUEEZE", "RESHAPE")},
     "SOFTMAX of int16": sixteen_bit_rows(),
     "ADD_N": sums(),

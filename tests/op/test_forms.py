@@ -7,7 +7,6 @@ import pytest
 from aot.op.convert import SUPPORT
 from tests.op._differential import check
 from tests.op._forms import FORMS, LAYERS
-from tests.op._one_op import Spec, one_op
 
 PLAIN = [("ADD_N", "int32"), ("SIGN", "float32"), ("SIGN", "int32"), ("PAD", "int64"), ("TRANSPOSE", "bool")]
 PLAIN += [("PAD", "bool"), ("SLICE", "uint32"), ("RESIZE_NEAREST_NEIGHBOR", "uint16"), ("CONCATENATION", "uint32")]
@@ -20,13 +19,6 @@ def test_some(name: str, dtype: str) -> None:
 
 def test_pool_of_floats() -> None:
     check(FORMS["AVERAGE_POOL_2D"]("float32"), host=True)
-
-
-@pytest.mark.parametrize(
-    ("shape", "dtype", "result", "as_dtype"), [((3,), "int16", (3, 2), "int8"), ((2, 4), "uint8", (2,), "int32")]
-)
-def test_bitcast_splits_and_joins(shape: tuple[int, ...], dtype: str, result: tuple[int, ...], as_dtype: str) -> None:
-    check(one_op("BITCAST", [Spec(shape, dtype)], [Spec(result, as_dtype)]), host=True)
 
 
 @pytest.mark.slow
