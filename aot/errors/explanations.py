@@ -1,8 +1,9 @@
 """The long text behind each error code: what it means and what to do.  One Markdown file a code in `codes/`.
 
 A page begins with `# CODE: title`; the explanation follows; then, where a few lines can show it, `## Fails` and `## Works`, each
-with a block that the tests run: the first must end in this code, the second without an error.  A block is `python`, `sh` (in a
-folder with a good model.tflite), or `tflite`, a model as `aot.testing.text_model` reads it, which is compiled.
+which the tests run: the first must end in this code, the second without an error.  Each ends with the block that is run:
+`python`, `sh` (in a folder with a good model.tflite), or `tflite`, a model as `aot.testing.text_model` reads it, which is
+compiled.  Blocks before it have a file's name after the language (```toml board.toml) and are the files that it needs.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "codes"
 _TITLE = re.compile(r"# (E\d{4}): (\S.*)")
-_BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"^```(\w+)(?: ([\w./-]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A block of code; `language` is "python" or "sh"."""
+    """Code that is run, and the files that it needs (name, text); `language` is "python", "sh" or "tflite"."""
 
     language: str
     code: str
+    files: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ def parse(page: str) -> Explanation:
 
 def _example(section: str) -> tuple[str, Example]:
     name, _, body = section.partition("\n")
-    block = _BLOCK.search(body)
-    if name not in ("Fails", "Works") or block is None:
-        raise ValueError(f"a section is 'Fails' or 'Works' with a block of code, not '{name}'")
-    return name, Example(block[1], block[2])
+    blocks = _BLOCK.findall(body)
+    if name not in ("Fails", "Works") or [bool(file) for _, file, _ in blocks] != [True] * (len(blocks) - 1) + [False]:
+        raise ValueError(f"a section is 'Fails' or 'Works' with one block to run, after those of its files, not '{name}'")
+    language, _, code = blocks[-1]
+    return name, Example(language, code, tuple((file, text) for _, file, text in blocks[:-1]))

@@ -5,9 +5,10 @@
     out y int8[1,4] scale=0.2
     FULLY_CONNECTED x w - -> y version=4 fused_activation_function=RELU
 
-`in`, `out`, `const` and `tensor` (what lies between) declare; `data` is one value for all elements, or all of them; lists are
-written 1,2,3.  `-` is an operand that is left out.  The rest of an operator's line are its version and its options, under the
-schema's names; `CUSTOM:Name` is a custom operator.
+`in`, `out`, `const` and `tensor` (an intermediate value) declare a tensor; `data` is one value for all elements, or all of them;
+lists are written 1,2,3.  `out x` makes a tensor that is already declared a result.  `-` is an operand that is left out.  The rest
+of an operator's line are its version and its options, under the schema's names; `CUSTOM:Name` is a custom operator, whose options
+are written as a flexbuffer.  `graph NAME` begins a further graph, for IF, WHILE and the like, with tensors of its own.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from flatbuffers import flexbuffers
 
-from aot.testing.builder import ModelBuilder
+from aot.testing.builder import ModelBuilder, Subgraph
 
 _TENSOR = re.compile(r"(\w+)\[([\d,-]*)\]")
 
@@ -26,9 +28,8 @@ _TENSOR = re.compile(r"(\w+)\[([\d,-]*)\]")
 def text_model(text: str) -> bytes:
     """The .tflite file that the text describes.  Raises ValueError for a line that is none of these, KeyError for a name."""
     b = ModelBuilder()
+    graph = b.subgraphs[0]
     tensors: dict[str, int] = {"-": -1}
-    inputs: list[int] = []
-    outputs: list[int] = []
     for line in text.splitlines():
         words = line.split()
         if not words:
@@ -36,17 +37,23 @@ def text_model(text: str) -> bytes:
         plain = [w for w in words if "=" not in w]
         options = {name: _value(value) for name, _, value in (w.partition("=") for w in words if "=" in w)}
         if "->" in plain:
-            _operator(b, plain, options, tensors)
+            _operator(graph, plain, options, tensors)
         elif len(plain) == 3 and plain[0] in ("in", "out", "const", "tensor"):
-            tensors[plain[1]] = _tensor(b, plain[1], plain[2], options)
-            if plain[0] in ("in", "out"):
-                (inputs if plain[0] == "in" else outputs).append(tensors[plain[1]])
+            tensors[plain[1]] = _tensor(graph, plain[1], plain[2], options)
+            if plain[0] == "in":
+                graph.inputs += (tensors[plain[1]],)
+            elif plain[0] == "out":
+                graph.outputs += (tensors[plain[1]],)
+        elif len(words) == 2 and words[0] == "out":
+            graph.outputs += (tensors[words[1]],)
+        elif len(words) == 2 and words[0] == "graph":
+            graph, tensors = b.subgraph(words[1]), {"-": -1}
         else:
             raise ValueError(f"neither a tensor nor an operator: {line}")
-    return b.build(inputs, outputs)
+    return b.serialize()
 
 
-def _tensor(b: ModelBuilder, name: str, kind: str, options: Mapping[str, Any]) -> int:
+def _tensor(graph: Subgraph, name: str, kind: str, options: Mapping[str, Any]) -> int:
     """`kind` is int8[1,8]."""
     found = _TENSOR.fullmatch(kind)
     if found is None:
@@ -58,16 +65,17 @@ def _tensor(b: ModelBuilder, name: str, kind: str, options: Mapping[str, Any]) -
         rest["data"] = np.broadcast_to(values, shape) if values.ndim == 0 else values.reshape(shape)
     if "shape_signature" in rest:
         rest["shape_signature"] = _list(rest["shape_signature"])
-    return b.tensor(name, shape, dtype, **rest)
+    return graph.tensor(name, shape, dtype, **rest)
 
 
-def _operator(b: ModelBuilder, plain: Sequence[str], options: Mapping[str, Any], tensors: Mapping[str, int]) -> None:
+def _operator(graph: Subgraph, plain: Sequence[str], options: Mapping[str, Any], tensors: Mapping[str, int]) -> None:
     at = plain.index("->")
     operands, results = ([tensors[n] for n in names] for names in (plain[1:at], plain[at + 1 :]))
     if plain[0].startswith("CUSTOM:"):
-        b.custom_op(plain[0].partition(":")[2], operands, results, custom_options=b"")
+        custom_options = bytes(flexbuffers.Dumps(options)) if options else b""
+        graph.custom_op(plain[0].partition(":")[2], operands, results, custom_options=custom_options)
     else:
-        b.op(plain[0], operands, results, **options)
+        graph.op(plain[0], operands, results, **options)
 
 
 def _list(value: Any) -> list[Any]:

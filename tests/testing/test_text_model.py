@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aot.frontend.flexbuffer import read_map
 from aot.frontend.problems import Problems
 from aot.frontend.view import parse
 from aot.testing.text_model import text_model
@@ -31,6 +32,24 @@ def test_a_model() -> None:
     (op,) = graph.operators
     assert (op.opcode, tuple(op.inputs), tuple(op.outputs)) == ("FULLY_CONNECTED", (0, 1, -1), (2,))
     assert (op.option("fused_activation_function"), op.option("keep_num_dims")) == ("RELU", True)
+
+
+def test_further_graphs_and_custom_options() -> None:
+    text = """
+    in x float32[1]
+    out y float32[1]
+    IF x x -> y then_subgraph_index=1 else_subgraph_index=1
+    graph part
+    in a float32[1]
+    out a
+    CUSTOM:Mine a -> a size=3
+    """
+    view = parse(text_model(text), Problems())
+    assert view is not None
+    main, part = view.subgraphs
+    assert (main.name, tuple(main.inputs), tuple(main.outputs)) == ("main", (0,), (1,))
+    assert (part.name, tuple(part.inputs), tuple(part.outputs)) == ("part", (0,), (0,))
+    assert read_map(part.operators[0].custom_options) == {"size": 3}
 
 
 @pytest.mark.parametrize("line", ["what is this", "in x int8", "in x int8[a]", "RELU x ->y"])

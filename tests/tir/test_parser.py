@@ -30,6 +30,8 @@ from tests.tir.test_interpreter import block_func, module
 
 MODELS = Path(__file__).parents[1] / "models"
 ALL = sorted(p.stem for p in MODELS.glob("*.tflite"))
+CORPUS = sorted((MODELS.parents[2] / "shared" / "models").glob("[!r]*/*.tflite"), key=lambda p: (p.parent.name, p.name))
+"""All but reject/."""
 SOME = ("net_kws_dscnn", "add_relu6", "softmax")
 
 
@@ -53,11 +55,11 @@ class Keep(Instrument):
             self.modules[running.name] = module
 
 
-def read_back(name: str, target: str, options: Options) -> None:
+def read_back(path: Path, target: str, options: Options) -> None:
     """All modules of a compilation, and the C of the functions that were read."""
     keep = Keep()
     with PassContext(instruments=[keep]):
-        compile_model(MODELS / f"{name}.tflite", target=target, options=options)
+        compile_model(path, target=target, options=options)
     cpu = find_target(target)
     for after, given in keep.modules.items():
         back = round_trip(given)
@@ -74,8 +76,7 @@ def read_back(name: str, target: str, options: Options) -> None:
 
 @pytest.mark.parametrize("name", SOME[1:])
 def test_a_sample_of_models(name: str) -> None:
-    assert (MODELS / f"{name}.tflite").exists()
-    read_back(name, "cortex-m4", Options())
+    read_back(MODELS / f"{name}.tflite", "cortex-m4", Options())
 
 
 @pytest.mark.slow
@@ -88,7 +89,18 @@ def test_all_models(name: str, target: str, opt: str) -> None:
         build(MODELS / f"{name}.tflite", target=target, options=Options(opt=opt))
     except AotError:
         pytest.skip("refused")
-    read_back(name, target, Options(opt=opt))
+    read_back(MODELS / f"{name}.tflite", target, Options(opt=opt))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", CORPUS[:: len(CORPUS) // cases(len(CORPUS))] if CORPUS else [], ids=lambda p: p.stem)
+def test_corpus(path: Path) -> None:
+    try:
+        read_back(path, "cortex-m4", Options())
+    except AotError as error:
+        if not all(p.code == "E1214" for p in error.problems):
+            raise
+        pytest.skip("its shapes have to be given")
 
 
 def test_kernels_by_hand() -> None:

@@ -50,9 +50,13 @@ def _of_error(code: str) -> tuple[str, str] | None:
     text = page.text
     for word, example in (("Fails", page.fails), ("Works", page.works)):
         if example is not None:
-            lines = "\n".join(f"    {line}" if line else "" for line in example.code.rstrip("\n").split("\n"))
-            text += f"\n\n{word}:\n\n{lines}"
+            text += "".join(f"\n\n{word}, {name}:\n\n{_indented(content)}" for name, content in example.files)
+            text += f"\n\n{word}:\n\n{_indented(example.code)}"
     return page.title, text
+
+
+def _indented(code: str) -> str:
+    return "\n".join(f"    {line}" if line else "" for line in code.rstrip("\n").split("\n"))
 
 
 def _operator(name: str) -> tuple[str, str] | None:
