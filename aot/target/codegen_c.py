@@ -35,6 +35,7 @@ FEATURE_TEST = {
     "mve": ("defined(__ARM_FEATURE_MVE)",),
     "thumb2": ("AOT_SAT",),
     "vfp": ("AOT_DSP", "AOT_FPU"),
+    "v6m": ("AOT_V6M",),
 }
 """CPU feature -> the preprocessor's tests for it (aot/kernel.h); Thumb-2 comes with SSAT, Armv6-M lacks both."""
 

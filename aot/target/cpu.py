@@ -12,8 +12,9 @@ from aot.support.caller import call_place
 class Core:
     """A processor core.
 
-    `features`: "dsp" (SMLAD and friends), "mve" (Helium), "mull" (32x32->64 multiply), "thumb2" (the full
-    instruction set of Armv7-M), "fpu" (float32 in hardware), "vfp" (an Arm FPU, and "dsp"), "unaligned" (word access
+    `features`: "v6m" (Thumb instructions of Armv6-M and no others), "dsp" (SMLAD and friends), "mve" (Helium), "mull"
+    (32x32->64 multiply), "thumb2" (the full instruction set of Armv7-M),
+    "fpu" (float32 in hardware), "vfp" (an Arm FPU, and "dsp"), "unaligned" (word access
     at any address), "div" (a divide instruction).
     `gcc_flags` select the core, or its architecture where GCC 12 does not know the core.
     """
@@ -31,8 +32,8 @@ def _core(name: str, features: str, flags: str, description: str) -> Core:
 CORES: dict[str, Core] = {
     c.name: c
     for c in (
-        _core("cortex-m0", "", "-mcpu=cortex-m0 -mthumb -mfloat-abi=soft", "Armv6-M"),
-        _core("cortex-m0plus", "", "-mcpu=cortex-m0plus -mthumb -mfloat-abi=soft", "Armv6-M"),
+        _core("cortex-m0", "v6m", "-mcpu=cortex-m0 -mthumb -mfloat-abi=soft", "Armv6-M"),
+        _core("cortex-m0plus", "v6m", "-mcpu=cortex-m0plus -mthumb -mfloat-abi=soft", "Armv6-M"),
         _core("cortex-m3", "mull thumb2 unaligned div", "-mcpu=cortex-m3 -mthumb -mfloat-abi=soft", "Armv7-M"),
         _core(
             "cortex-m4",

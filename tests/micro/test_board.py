@@ -9,12 +9,12 @@ from aot.errors import UsageError
 from aot.micro.board import board_names, load_board, parse_board
 from aot.support.data import data_folder
 
-SEVEN = ["host", "microbit", "mps2-an385", "mps2-an386", "mps2-an500", "mps2-an505", "mps3-an547"]
+EIGHT = ["host", "microbit", "mps2-an385", "mps2-an385-v6m", "mps2-an386", "mps2-an500", "mps2-an505", "mps3-an547"]
 
 
 def test_every_folder_is_a_board() -> None:
-    assert board_names() == SEVEN
-    for name in SEVEN:
+    assert board_names() == EIGHT
+    for name in EIGHT:
         board = load_board(name)
         assert board.name == name
         assert (board.tick is None) == board.is_host

@@ -48,7 +48,9 @@ class Case:
 
 
 def target_of(impl: OpImplementation) -> Target:
-    """The core that the kernel is for: a Cortex-M55 for vectors, a Cortex-M3 for the one that SMLAL alone makes, else an M4."""
+    """The core that the kernel is for: M55 for vectors, M0+ for Armv6-M, M3 for the one that SMLAL alone makes, else an M4."""
+    if impl.name.startswith("arm_v6m."):
+        return find_target("cortex-m0plus")
     if impl.name.startswith("arm_mve."):
         return find_target("cortex-m55")
     return find_target("cortex-m3" if impl.name == "arm_dsp.depthwise_chain" else "cortex-m4")

@@ -25,7 +25,7 @@ FULL = os.environ.get("AOT_FULL") == "1"
 RANDOM = 2000 if FULL else 12
 """Random layers of a kernel in each place."""
 BATCH = 50
-BOARDS = {"cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m55": "mps3-an547"}
+BOARDS = {"cortex-m0plus": "mps2-an385-v6m", "cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m55": "mps3-an547"}
 
 FAILED_ONCE = [
     # The compiler took the copies of runs of one pixel, all or nothing, for loops that overflow, and said so.

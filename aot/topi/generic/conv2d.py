@@ -13,6 +13,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, cast, imm, minimum
 from aot.topi.generic.layer import (
     LayerBuffers,
+    PerMac,
     accepts_layer,
     accumulators,
     channel_blocks,
@@ -57,7 +58,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
             channel_blocks(b, stream, lambda block: tap.block(b, buffers, stream, block, y=y, x=x))
     kernel = describe("generic.conv2d", pixels=pixels, channels=stream.block)
     code = 620 + 240 * bool(stream.tail)
-    return finish(b, buffers, layer, kernel=kernel, per_mac=2.0 if pixels == 2 else 3.0, code=code)
+    return finish(b, buffers, layer, target, kernel=kernel, per_mac=PerMac(2.0 if pixels == 2 else 3.0, 5.4), code=code)
 
 
 class _Taps:

@@ -10,6 +10,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, minimum
 from aot.topi.generic.layer import (
     LayerBuffers,
+    PerMac,
     accepts_layer,
     accumulators,
     channel_blocks,
@@ -51,7 +52,9 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     kernel = "generic.dense" if layer.weight.ndim == 2 else "generic.pointwise"
     described = describe(kernel, rows=pixels, channels=stream.block)
     code = (520 if layer.weight.ndim == 2 else 640) + 220 * bool(stream.tail) + TAIL_CODE * len(layer.tail)
-    return finish(b, buffers, layer, kernel=described, per_mac=1.9 if pixels == 2 else 2.6, code=code)
+    return finish(
+        b, buffers, layer, target, kernel=described, per_mac=PerMac(1.9, 8.2) if pixels == 2 else PerMac(2.6, 5.6), code=code
+    )
 
 
 @dataclass(frozen=True, slots=True)

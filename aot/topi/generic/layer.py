@@ -93,14 +93,28 @@ NOT_INT8 = 0.75
 """Instructions that halfwords of data or packed weights cost more for each multiply-accumulate."""
 
 
-def finish(b: IRBuilder, buffers: LayerBuffers, layer: FusedLayer, *, kernel: str, per_mac: float, code: int) -> Lowered:
-    """The kernel that the builder holds, with its constants.
+@dataclass(frozen=True, slots=True)
+class PerMac:
+    """Instructions for each multiply-accumulate: on larger cores, and on those with eight low registers (Armv6-M)."""
 
-    `per_mac`: instructions for each multiply-accumulate; requantising and storing a result takes about 14 on cores with DSP.
-    """
+    thumb2: float
+    v6m: float
+
+    def on(self, target: Target) -> float:
+        return self.v6m if target.has("v6m") else self.thumb2
+
+
+REQUANTISE = PerMac(14, 55)
+"""For each result, its store included: on cores with DSP, and with software for 64-bit products."""
+
+
+def finish(
+    b: IRBuilder, buffers: LayerBuffers, layer: FusedLayer, target: Target, *, kernel: str, per_mac: PerMac, code: int
+) -> Lowered:
+    """The kernel that the builder holds, with its constants."""
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
-    per_mac += NOT_INT8 * (layer.data_type.dtype != "int8" or layer.weight_dtype != "int8")
-    instructions = int(per_mac * layer.macs + 14 * layer.out_type.size)
+    each = per_mac.on(target) + NOT_INT8 * (layer.data_type.dtype != "int8" or layer.weight_dtype != "int8")
+    instructions = int(each * layer.macs + REQUANTISE.on(target) * layer.out_type.size)
     return Lowered(func, dict(buffers.ctx.constants), instructions, code)
 
 

@@ -45,7 +45,7 @@ def count_instructions(text: Sequence[str | Repeat]) -> int:
         if isinstance(part, Repeat):
             total += part.count * count_instructions(part.lines)
         else:
-            total += not part.endswith(":") and not part.startswith(".set")
+            total += not part.endswith(":") and not part.startswith(".")
     return total
 
 
@@ -85,7 +85,7 @@ class AsmBlock:
     @property
     def registers(self) -> int:
         """Core registers that the block occupies at once."""
-        return sum(kind in ("r", "l") for kind in self._constraints()) + sum(bool(_CORE.match(c)) for c in self.clobbers)
+        return sum(kind in ("r", "l", "h") for kind in self._constraints()) + sum(bool(_CORE.match(c)) for c in self.clobbers)
 
     @property
     def fpu(self) -> bool:

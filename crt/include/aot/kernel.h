@@ -80,6 +80,13 @@
 #define AOT_SAT 0
 #endif
 
+/* Armv6-M, and Armv8-M Baseline (Cortex-M23) which has all its instructions. */
+#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+#define AOT_V6M 1
+#else
+#define AOT_V6M 0
+#endif
+
 #if defined(__ARM_FP) && (__ARM_FP & 4)
 #define AOT_FPU 1
 #else
@@ -106,9 +113,9 @@
 /* Core registers that the compiler can give to one block of inline assembly; where a block wants more, the C beside it is compiled.
  * GCC gives all 14 but sp and pc where it optimises.  Elsewhere there are 11: one is the frame pointer, and two may be needed for the
  * addresses of operands in memory.  Blocks name r9, which position-independent builds keep for themselves, and load words at any
- * address, so such builds, and those with -mno-unaligned-access, have none of them. */
+ * address, so such builds, and those with -mno-unaligned-access, have none of them; blocks for Armv6-M load no such words. */
 #ifndef AOT_REGISTERS
-#if !defined(__ARM_FEATURE_UNALIGNED) || defined(__PIC__) || defined(__APCS_RWPI)
+#if !(AOT_V6M || defined(__ARM_FEATURE_UNALIGNED)) || defined(__PIC__) || defined(__APCS_RWPI)
 #define AOT_REGISTERS 0
 #elif defined(__OPTIMIZE__) && !defined(__clang__)
 #define AOT_REGISTERS 14

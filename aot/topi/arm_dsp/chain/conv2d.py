@@ -25,6 +25,7 @@ from aot.tir.stmt import Region
 from aot.topi.arm_dsp.chain.intrin import (
     INIT_HIGH,
     INIT_LOW,
+    LANE_BITS,
     LANE_OFFSET,
     TapLoop,
     best_tap_loop,
@@ -44,6 +45,29 @@ LANE_LIMIT = (1 << 20) - 1
 PIXELS, CHANNELS = 3, 4
 MAX_PADDED_COPY = 2048
 """Bytes up to which a padded copy of the image is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How the data of a group of pixels lie in words: word i of a tap is pixel `firsts[i]` + the pixel behind it * 2^bits."""
+
+    pixels: int
+    bits: int
+    firsts: tuple[int, ...]
+
+    @property
+    def words(self) -> int:
+        """Of a tap."""
+        return len(self.firsts)
+
+    def put(self, b: IRBuilder, words: Buffer, tap: Expr, values: Sequence[Expr]) -> None:
+        """The words of a tap from the data of each pixel."""
+        for i, first in enumerate(self.firsts):
+            at = tap * self.words + i if i else tap * self.words
+            b.store(words, at, values[first] + values[first + 1] * (1 << self.bits))
+
+
+TRIPLE = Packing(PIXELS, LANE_BITS, (0, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +157,7 @@ def lower(group: Group, target: Target, name: str, *, config: ChainConfig) -> Lo
     b = IRBuilder(name)
     rows = prod(layer.out_type.shape[:-1])
     io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
-    source = TapSource(b, layer, io, stream.segments)
+    source = TapSource(b, layer, io, stream.segments.taps)
     params = io.constant("params", stream.data(), "int32")
     run = tail_run(b, io, layer, target=target, size=PIXELS * layer.channels)
     place = Place(io, params, source.words, run)
@@ -278,16 +302,16 @@ def store_block(
 
 
 class TapSource:
-    """Where the taps of a pixel triple come from; `pack(first)` writes their words to `words`."""
+    """Where the taps of a group of pixels come from; `pack(first)` writes their words to `words`, zeros behind the last tap."""
 
-    def __init__(self, b: IRBuilder, layer: FusedLayer, io: LayerIo, seg: Segments) -> None:
-        self._b, self._layer, self._data = b, layer, io.data
-        self.words = words = b.scratch("words", (2 * seg.taps,), "int32")
+    def __init__(self, b: IRBuilder, layer: FusedLayer, io: LayerIo, taps: int, packing: Packing = TRIPLE) -> None:
+        self._b, self._layer, self._data, self._packing = b, layer, io.data, packing
+        self.words = words = b.scratch("words", (packing.words * taps,), "int32")
         self._depth = int(layer.weight[0].size)
-        if self._depth < seg.taps:
-            with b.for_("z", 2 * seg.taps, start=2 * self._depth) as z:
+        if self._depth < taps:
+            with b.for_("z", packing.words * taps, start=packing.words * self._depth) as z:
                 b.store(words, z, 0)
-        self._window = None if _is_rows(layer) else Window(b, layer, io.data, words)
+        self._window = None if _is_rows(layer) else Window(b, layer, io.data, words, packing)
 
     def pack(self, first: Expr) -> None:
         """The pixels from number `first` on."""
@@ -295,7 +319,8 @@ class TapSource:
             self._window.pack(first)
             return
         depth = self._layer.data_type.shape[-1]
-        pack_runs(self._b, self.words, [(self._data, (first + p) * depth) for p in range(PIXELS)], self._depth)
+        runs = [(self._data, (first + p) * depth) for p in range(self._packing.pixels)]
+        pack_runs(self._b, self.words, runs, self._depth, packing=self._packing)
 
 
 def _is_rows(layer: FusedLayer) -> bool:
@@ -305,36 +330,37 @@ def _is_rows(layer: FusedLayer) -> bool:
     return layer.weight.shape[1:3] == (1, 1) and layer.attrs.strides == (1, 1) and not any(layer.attrs.padding)
 
 
-def put(b: IRBuilder, words: Buffer, tap: Expr, values: Sequence[Expr]) -> None:
-    """words[2 tap] = p + q z, words[2 tap + 1] = q + r z."""
-    p, q, r = values
-    b.store(words, tap * 2, p + q * (1 << 21))
-    b.store(words, tap * 2 + 1, q + r * (1 << 21))
-
-
-def pack_runs(b: IRBuilder, words: Buffer, runs: Sequence[tuple[Buffer, Expr]], length: int, *, tap: Expr | None = None) -> None:
-    """Pack `length` consecutive bytes of each of three runs, from word `tap` on."""
+def pack_runs(
+    b: IRBuilder,
+    words: Buffer,
+    runs: Sequence[tuple[Buffer, Expr]],
+    length: int,
+    *,
+    tap: Expr | None = None,
+    packing: Packing = TRIPLE,
+) -> None:
+    """Pack `length` consecutive bytes of the run of each pixel, from tap number `tap` on."""
     step = max(u for u in (4, 3, 2, 1) if length % u == 0)
     with b.for_("k", length, step=step) as k:
         for u in range(step):
             values: list[Expr] = [b.let("v", cast("int32", data.load("int8", start + k + u))) for data, start in runs]
-            put(b, words, (k + u) if tap is None else tap + k + u, values)
+            packing.put(b, words, (k + u) if tap is None else tap + k + u, values)
 
 
 Pixels = Sequence[Origin]
-"""The windows of each of three pixels."""
+"""The windows of each of a group of pixels."""
 
 
-def window_pixels(b: IRBuilder, layer: FusedLayer, first: Expr, *, origin: tuple[int, int]) -> Pixels:
-    """Where the windows of the three pixels from number `first` of the output on begin; `origin`: rows and columns of padding."""
-    return [window_at(b, layer, first + p, origin=origin) for p in range(PIXELS)]
+def window_pixels(b: IRBuilder, layer: FusedLayer, first: Expr, *, origin: tuple[int, int], count: int = PIXELS) -> Pixels:
+    """Where the windows of `count` pixels from number `first` of the output on begin; `origin`: rows and columns of padding."""
+    return [window_at(b, layer, first + p, origin=origin) for p in range(count)]
 
 
 class Window:
-    """Taps of a k x k window: the three pixels may lie in different rows."""
+    """Taps of a k x k window: the pixels may lie in different rows."""
 
-    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer) -> None:
-        self._b, self._layer, self._data, self._words = b, layer, data, words
+    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer, packing: Packing) -> None:
+        self._b, self._layer, self._data, self._words, self._packing = b, layer, data, words, packing
         self._shape = layer.data_type.shape
         self._origin = layer.attrs.padding[:2]
         self._padded = any(layer.attrs.padding)
@@ -359,7 +385,7 @@ class Window:
 
     def pack(self, first: Expr) -> None:
         b = self._b
-        pixels = window_pixels(b, self._layer, first, origin=self._origin)
+        pixels = window_pixels(b, self._layer, first, origin=self._origin, count=self._packing.pixels)
         if not self._padded:
             self._pack_inside(pixels)
             return
@@ -403,7 +429,7 @@ class Window:
         with b.for_("ky", kh) as ky, b.for_("kx", 1 if joined else kw) as kx:
             starts: list[tuple[Buffer, Expr]] = [(self._data, b.let("s", self._flat(p, ky, kx))) for p in pixels]
             tap = (ky * kw + kx) * depth
-            pack_runs(b, self._words, starts, kw * depth if joined else depth, tap=tap)
+            pack_runs(b, self._words, starts, kw * depth if joined else depth, tap=tap, packing=self._packing)
 
     def _pack_border(self, pixels: Pixels) -> None:
         b = self._b
@@ -423,7 +449,7 @@ class Window:
                 values: list[Expr] = [
                     b.let("v", select(ok, cast("int32", self._data.load("int8", s + c)), pad)) for ok, s in known
                 ]
-                put(b, self._words, (ky * kw + kx) * depth + c, values)
+                self._packing.put(b, self._words, (ky * kw + kx) * depth + c, values)
 
 
 def code_bytes(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> int:
@@ -443,11 +469,11 @@ def estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
     if stream.requant.fields[-1].uniform:
         per_block -= 22
     pack = 8 * taps + 40 + (0 if _is_rows(layer) else 40 + 20 * layer.weight.shape[1])
-    return tiles * (pack + blocks * per_block) + 19 * taps * _border_tiles(layer)
+    return tiles * (pack + blocks * per_block) + 19 * taps * border_groups(layer, PIXELS)
 
 
-def _border_tiles(layer: FusedLayer) -> int:
-    """Pixel triples whose windows do not all lie in the image; 0 where a padded copy is made."""
+def border_groups(layer: FusedLayer, pixels: int) -> int:
+    """Groups of `pixels` whose windows do not all lie in the image; 0 where a padded copy is made."""
     if _is_rows(layer) or not any(layer.attrs.padding):
         return 0
     n, height, width, depth = layer.data_type.shape
@@ -460,8 +486,8 @@ def _border_tiles(layer: FusedLayer) -> int:
         for at in [np.arange(layer.out_type.shape[1 + axis]) * layer.attrs.strides[axis] - layer.attrs.padding[axis]]
     )
     inside = np.tile(np.outer(lines, columns).reshape(-1), n)
-    whole = inside[: inside.size // PIXELS * PIXELS].reshape(-1, PIXELS).all(axis=1)
-    return int((~whole).sum()) + int(inside.size % PIXELS > 0)
+    whole = inside[: inside.size // pixels * pixels].reshape(-1, pixels).all(axis=1)
+    return int((~whole).sum()) + int(inside.size % pixels > 0)
 
 
 def _register(name: str, config: ChainConfig, plevel: int) -> None:

@@ -168,7 +168,7 @@ def _emit(b: IRBuilder, io: LayerIo, whole: FusedLayer, phase: Phase, stream: Ch
     layer = phase.layer
     rows = prod(layer.out_type.shape[:-1])
     params = io.constant("params", stream.data(), "int32")
-    source = TapSource(b, layer, io, stream.segments)
+    source = TapSource(b, layer, io, stream.segments.taps)
     with b.for_("t", -(-rows // PIXELS)) as t:
         first = t * PIXELS if rows % PIXELS == 0 else b.let("pixel", minimum(t * PIXELS, rows - PIXELS))
         source.pack(first)

@@ -1,0 +1,148 @@
+"""Convolution and pointwise convolution for Armv6-M: six pixels by one channel, see lanes.py.
+
+Scratch: 16 bytes a tap; for small padded images also a padded copy.  Weights take one byte each, channels filled up to 16.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, cast, imm
+from aot.tir.function import FuncAttrs
+from aot.topi.arm_dsp.chain.conv2d import TapSource, border_groups
+from aot.topi.arm_dsp.w8.window import first_pixel, is_rows
+from aot.topi.arm_v6m.lanes import BITS, LIMIT, SIX, STRIDE, TAP, WORDS, mul_lanes, tap_loop, three_sums
+from aot.topi.arm_v6m.numbers import Numbers
+from aot.topi.arm_v6m.requant import Requant, instructions, plan
+from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_each
+from aot.topi.layer.io import open_io
+from aot.topi.strategy import Group, Lowered, register_planned
+
+PIXELS = SIX.pixels
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """`segments` runs of `length` taps, each short enough for the lanes."""
+
+    layer: FusedLayer
+    requant: Requant
+    segments: int
+    length: int
+
+    @property
+    def taps(self) -> int:
+        return self.segments * self.length
+
+    @property
+    def bias(self) -> Array:
+        return self.layer.bias - self.requant.base
+
+    @property
+    def whole(self) -> bool:
+        """Whether the sums may start with the bias."""
+        low, high = (a - self.requant.base for a in (self.layer.acc_low, self.layer.acc_high))
+        return self.segments == 1 and bool((low >= -LIMIT).all()) and bool((high < LIMIT).all())
+
+
+def _plan(group: Group, target: Target) -> _Plan | None:
+    layer = match_layer(group)
+    if layer is None or not target.has("v6m") or not tail_accepts(layer) or prod(layer.out_type.shape[:-1]) < PIXELS:
+        return None
+    matrix = layer.weight.reshape(layer.channels, -1)
+    segments, length = plan_segments(matrix)
+    return _Plan(layer, plan(layer.requant, layer.acc_low, layer.acc_high, target), segments, length)
+
+
+def plan_segments(matrix: Array) -> tuple[int, int]:
+    """The fewest segments of weights [O, K] with 128 * (sum of |w|) < LIMIT in each, and their length."""
+    depth = matrix.shape[1]
+    for count in range(1, depth + 1):
+        length = -(-depth // count)
+        padded = np.pad(np.abs(matrix), ((0, 0), (0, count * length - depth)))
+        if 128 * int(padded.reshape(-1, count, length).sum(axis=2).max()) < LIMIT:
+            return count, length
+    raise AssertionError("one tap always fits")
+
+
+def pack_weights(matrix: Array, taps: int) -> Array:
+    """[O, K] as int8 [blocks of STRIDE channels][taps][STRIDE]."""
+    padded = np.pad(matrix, ((0, -matrix.shape[0] % STRIDE), (0, taps - matrix.shape[1])))
+    return np.ascontiguousarray(padded.reshape(-1, STRIDE, taps).transpose(0, 2, 1)).reshape(-1).astype(np.int8)
+
+
+def _lower(group: Group, _target: Target, name: str, found: _Plan) -> Lowered:
+    layer = found.layer
+    rows = prod(layer.out_type.shape[:-1])
+    b = IRBuilder(name)
+    io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
+    source = TapSource(b, layer, io, found.taps, SIX)
+    start = found.bias * (1 + (1 << BITS)) if found.whole else found.bias
+    numbers = Numbers(b, io, start, found.requant)
+    weights = io.constant("weights", pack_weights(layer.weight.reshape(layer.channels, -1), found.taps), "int8")
+    with b.for_("t", -(-rows // PIXELS)) as tile:
+        first = first_pixel(b, layer, tile * PIXELS, last=imm(rows - PIXELS), even=rows % PIXELS == 0)
+        source.pack(first)
+        at = b.let("at", first * layer.channels)
+        with b.for_("c", layer.channels) as c:
+            w = b.let("w", (c >> 4) * (STRIDE * found.taps) + (c & (STRIDE - 1)))
+            sums = _sums(b, found, source.words, weights, w=w, start=numbers.start(c))
+            fields = numbers.fields(c)
+            places = [(at + c + p * layer.channels,) for p in range(PIXELS)]
+            for place, value in zip(places, sums, strict=True):
+                io.store(place, found.requant.emit(b, value, fields))
+    kernel = describe("arm_v6m.conv2d", segments=found.segments)
+    func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
+    return Lowered(func, io.constants, instructions=_instructions(found, rows), code=_code(found))
+
+
+def _sums(b: IRBuilder, found: _Plan, words: Buffer, weights: Buffer, *, w: Expr, start: Expr) -> list[Expr]:
+    """The sums of a channel for each pixel, bias included."""
+    loop = tap_loop(found.length)
+
+    def segment(init: Expr, skipped: Expr) -> list[Expr]:
+        acc = b.local("acc", (WORDS,), "uint32", init=None)
+        for i in range(WORDS):
+            b.store(acc, i, init)
+        x = region(words, skipped * WORDS)
+        b.block(mul_lanes(loop), region(weights, w + skipped * STRIDE), x, acc, found.length)
+        return [*three_sums(b, acc, 0), *three_sums(b, acc, 2)]
+
+    if found.whole:
+        return segment(b.let("start", cast("uint32", start)), imm(0))
+    total = b.local("total", (PIXELS,), "int32", init=0)
+    for p in range(PIXELS):
+        b.store(total, p, start)
+    if found.segments == 1:
+        return [total[p] + value for p, value in enumerate(segment(imm(0, "uint32"), imm(0)))]
+    with b.for_("segment", found.segments) as s:
+        for p, value in enumerate(segment(imm(0, "uint32"), s * found.length)):
+            b.store(total, p, total[p] + value)
+    return [total[p] for p in range(PIXELS)]
+
+
+def _instructions(found: _Plan, rows: int) -> int:
+    """Of one call (from counts under QEMU)."""
+    layer, loop = found.layer, tap_loop(found.length)
+    tiles = -(-rows // PIXELS)
+    block = TAP * found.length + (2 * (found.length // loop.unroll) if loop.unroll else 0) + 30
+    each = found.segments * block + PIXELS * (instructions(found.requant) + tail_each(layer)) + 24
+    pack = 26 * found.taps + 40 + (0 if is_rows(layer) else 80 + 40 * layer.weight.shape[1])
+    return tiles * (pack + layer.channels * each) + 50 * found.taps * border_groups(layer, PIXELS)
+
+
+def _code(found: _Plan) -> int:
+    """Bytes."""
+    loop, layer = tap_loop(found.length), found.layer
+    window = 0 if is_rows(layer) else 900 if any(layer.attrs.padding) else 300
+    return 700 + 2 * TAP * (loop.unroll + loop.rest) + window + 400 * len(layer.tail)
+
+
+register_planned("arm_v6m.conv2d", "nn.conv2d", _plan, _lower, plevel=20)

@@ -1,0 +1,93 @@
+"""Three pixels in two 32-bit sums: products on cores that have no wider ones.
+
+Two pixels share a word, z = 2^11 apart.  With words p + q z and q + r z, sums of products with a channel's weights are
+first = A + B z and second = B + C z modulo 2^32.  The low bits of `second` are those of B, which makes A known modulo 2^22,
+A gives B, and B gives C.  So four products and four additions do six multiply-accumulates, as long as the sums
+stay within 21 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+
+from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, Var, cast, imm
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.arm_dsp.chain.conv2d import Packing
+from aot.topi.arm_dsp.chain.intrin import TapLoop
+from aot.topi.intrin.asm_text import AsmBlock, Repeat
+
+BITS = 11
+LIMIT = 1 << (31 - BITS)
+"""Sums are in [-LIMIT, LIMIT)."""
+SIX = Packing(6, BITS, (0, 1, 3, 4))
+WORDS = SIX.words
+STRIDE = 4 * WORDS
+"""Bytes between a channel's weights, the same as between words of data, so that one register points to both."""
+UNIFIED = ".syntax unified"
+TAP = 2 + 2 * WORDS
+"""Instructions."""
+_UNROLL = 8
+
+
+def tap_loop(taps: int) -> TapLoop:
+    """Straight code for few taps, else bodies of eight."""
+    return TapLoop(0, taps) if taps <= 2 * _UNROLL else TapLoop(_UNROLL, taps % _UNROLL)
+
+
+@cache
+def mul_lanes(loop: TapLoop) -> TensorIntrin:
+    """acc[4] += the words of `taps` taps times a channel's weights.
+
+    Operands: w int8, one in `STRIDE` bytes; x int32[4 * taps]; acc uint32[4]; taps, which `loop` has to accept.  10 instructions
+    a tap: LDRSB, LDMIA, four MULS in place, four ADD to high registers.
+    """
+    taps = Var("taps")
+    b = IRBuilder(f"mul_lanes_{loop.unroll}_{loop.rest}")
+    w = b.input("w", (UNKNOWN_EXTENT,), "int8")
+    x = b.input("x", (UNKNOWN_EXTENT,), "int32", align=4)
+    acc = b.output("acc", (WORDS,), "uint32")
+    with b.for_("k", taps if loop.unroll else loop.rest) as k:
+        weight = b.let("weight", cast("uint32", cast("int32", w[k * STRIDE])))
+        for i in range(WORDS):
+            b.store(acc, i, acc[i] + weight * cast("uint32", x[k * WORDS + i]))
+    desc = replace(b.finish(), scalars=(taps,))
+    return TensorIntrin(f"arm_v6m.{desc.name}", desc, lambda ops: _emit(ops, loop), requires="v6m")
+
+
+def _emit(operands: Mapping[str, COperand], loop: TapLoop) -> BlockText:
+    step = ["ldrsb r4, [%[w], %[x]]", "ldmia %[x]!, {r0, r1, r2, r3}"]
+    for i in range(WORDS):
+        step += [f"muls r{i}, r4, r{i}", f"add %[a{i}], r{i}"]
+    text: list[str | Repeat] = [UNIFIED]
+    if loop.unroll:
+        text += ["1:", Repeat(loop.unroll, step), "cmp %[x], %[end]", "bne 1b"]
+    text += [Repeat(loop.rest, step)] if loop.rest else []
+    looped = operands["taps"].value + (f" - {loop.rest}" if loop.rest else "")
+    return AsmBlock(
+        [
+            f"const void *aot_x = {operands['x'].pointer};",
+            f"const uintptr_t aot_w = (uintptr_t){operands['w'].pointer} - (uintptr_t)aot_x;",
+            *([f"const void *const aot_end = (const uint8_t *)aot_x + {STRIDE} * ({looped});"] if loop.unroll else []),
+        ],
+        text,
+        outs=[*(f'[a{i}] "+h"({s})' for i, s in enumerate(operands["acc"].scalars)), '[x] "+l"(aot_x)'],
+        ins=['[w] "l"(aot_w)', *(['[end] "h"(aot_end)'] if loop.unroll else [])],
+        clobbers=["r0", "r1", "r2", "r3", "r4"],
+    ).emit()
+
+
+def three_sums(b: IRBuilder, acc: Buffer, at: int) -> tuple[Expr, Expr, Expr]:
+    """The sums of the three pixels in words `at` and `at` + 1."""
+    first, second = acc[at], acc[at + 1]
+    low = (first - (second << imm(BITS, "uint32"))) << imm(WORD_SHIFT, "uint32")
+    p = b.let("p", cast("int32", low) >> WORD_SHIFT)
+    q = b.let("q", cast("int32", first - cast("uint32", p)) >> BITS)
+    r = b.let("r", cast("int32", second - cast("uint32", q)) >> BITS)
+    return p, q, r
+
+
+WORD_SHIFT = 32 - 2 * BITS
