@@ -14,6 +14,7 @@ from aot.relay.analysis.sliding import sliding
 from aot.relay.expr import Call, Function, Var
 from aot.relay.state import state_of
 from aot.relay.transform import graph_pipeline
+from aot.relay.transform.narrow_windows import narrow_windows
 from aot.relay.transform.slide_window import slide_window
 
 
@@ -53,7 +54,7 @@ def slid(module: IRModule, options: Options, *, opt_level: int) -> Slid:
         raise UnsupportedError(Problem("E1281", _no_gain(main, plan, hops)))
     by_name = {v.name: v for v in main.params}
     windows = {name: (axis, by_name[name].type.shape[axis], hop) for name, (axis, hop) in hops.items()}
-    return Slid(module.with_function("main", slide_window(main, plan)), plan, windows)
+    return Slid(module.with_function("main", narrow_windows(slide_window(main, plan))), plan, windows)
 
 
 def _hops(main: Function, options: Options) -> dict[str, tuple[int, int]]:

@@ -18,12 +18,14 @@ from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
 from aot.relay.analysis.slide_plan import slide_plan
 from aot.relay.analysis.sliding import sliding
-from aot.relay.expr import is_call
+from aot.relay.expr import Call, is_call, post_order
 from aot.relay.interpreter import evaluate
+from aot.relay.stateful import StatefulFunction
 from aot.relay.transform.slide_window import slide_window
 from aot.report.measure.sets import Sets
 from aot.report.measure.windows import as_windows, fill_count
 from aot.runtime.module import load
+from aot.testing.tcn import Tcn, tcn, tcn_by_hand
 from tests.relay.slide_nets import SlideNet, slide_net, windows
 from tests.scale import cases
 
@@ -94,6 +96,30 @@ def test_keyword_spotting_computes_what_the_analysis_by_hand_says() -> None:
     assert stages == [6, 8, 10, 12, 14]
     assert found.plan.macs() < 0.42 * found.plan.macs_full
     assert found.told()["inputs"] == [{"name": "input", "axis": 1, "rows": 49, "hop": 2}]
+
+
+SMALL = Tcn(frames=20, features=4, channels=5, classes=3, dilations=(1, 2, 4))
+
+
+def test_a_network_that_takes_one_frame_is_what_one_writes_by_hand() -> None:
+    """One position a layer, as a fully connected layer; once the window is full both files give the same."""
+    found = slid(from_tflite(tcn(SMALL)), Options(slide=(("x", 1),)), opt_level=2)
+    ours, main = StatefulFunction(found.module["main"]), from_tflite(tcn(SMALL))["main"]
+    by_hand = StatefulFunction(from_tflite(tcn_by_hand(SMALL))["main"])
+    names = [str(e.op) for e in post_order(ours.main.body) if isinstance(e, Call)]
+    assert names.count("nn.dense") == 4
+    assert "nn.conv2d" not in names
+    assert found.plan.macs() == SMALL.channels * 3 * (SMALL.features + 2 * SMALL.channels) + SMALL.channels * SMALL.classes
+    assert found.plan.macs_full == SMALL.macs
+    rng = np.random.default_rng(1)
+    frames = rng.integers(-128, 128, (60, SMALL.features)).astype(np.int8)
+    for k, frame in enumerate(frames):
+        given = [frame.reshape(1, 1, 1, -1)]
+        (got,), (other,) = ours.run(given), by_hand.run(given)
+        if k >= SMALL.frames:
+            window = frames[k + 1 - SMALL.frames : k + 1].reshape(1, SMALL.frames, 1, -1)
+            np.testing.assert_array_equal(got, evaluate(main, [window])[0])
+            np.testing.assert_array_equal(other, got)
 
 
 def test_the_windows_of_the_reference_begin_with_zeros_and_move_on() -> None:

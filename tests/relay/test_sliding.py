@@ -16,6 +16,7 @@ from aot.relay.expr import Expr, Function, call, const, make_tuple, post_order, 
 from aot.relay.interpreter import evaluate
 from aot.relay.state import state_of
 from aot.relay.stateful import StatefulFunction
+from aot.relay.transform.narrow_windows import narrow_windows
 from aot.relay.transform.slide_window import slide_window
 from tests.relay.slide_nets import SlideNet, slide_net, windows
 from tests.scale import cases
@@ -124,7 +125,7 @@ def check_contract(net: SlideNet, *, seed: int) -> None:
 
 def check_runs(net: SlideNet, *, runs: int, seed: int) -> None:
     """Every output of every run is that of a whole run on the window, from the first one on."""
-    slid = StatefulFunction(slide_window(net.main, planned(net)))
+    slid = StatefulFunction(narrow_windows(slide_window(net.main, planned(net))))
     for k, (rows, window) in enumerate(windows(net, runs, seed=seed)):
         for got, want in zip(slid.run([rows]), evaluate(net.main, [window]), strict=True):
             np.testing.assert_array_equal(got, want, err_msg=f"seed {seed}, run {k}")
