@@ -297,6 +297,10 @@ class GraphWalk:
         graph = self.view.subgraphs[index]
         return frozenset(i for i, (a, b) in enumerate(zip(graph.inputs, graph.outputs, strict=False)) if a == b)
 
+    def operators_of(self, index: int) -> tuple[str, ...]:
+        """The operators of a subgraph, in their order."""
+        return tuple(op.kind for op in self.view.subgraphs[index].operators)
+
     def _inner(self, op: OperatorView, subgraph: int, args: Sequence[Expr], *, apart: bool) -> GraphWalk:
         """The walk of another subgraph on operands that suit it."""
         site = _Site(self.span(op), self._stand_ins, self._budget, self._functions, self.persistent, apart)

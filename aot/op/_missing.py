@@ -1,32 +1,27 @@
-"""What it would take to compile the TensorFlow Lite operators that are not supported; `aot explain OPERATOR` prints it."""
+"""Why TensorFlow Lite operators are not supported, and what to do; `aot explain OPERATOR` prints it."""
 
 from __future__ import annotations
 
-_CONTROL = (
-    "It runs other subgraphs. Needed: subgraphs as functions of their own that share the workspace, and for loops a bound on\n"
-    "the number of turns, without which no worst case can be stated. Until then convert with the loop unrolled."
+_OBSOLETE = (
+    "Neither LiteRT nor TFLM has a kernel of it: no interpreter runs a file that holds it.  Convert the model again with a\n"
+    "current converter."
 )
 _SHAPE = (
     "The shape of its result depends on the data. All memory is planned at compile time here, so this is not going to be\n"
     "supported; cut the model before this operator and do the rest in C."
 )
-_STRINGS = "It works on strings or tables of them, which firmware has no use for here. Do this step outside of the model."
-_RANDOM = "Its results are random by definition, so nothing can be verified. Pass the numbers to the model as an input."
+_STRINGS = (
+    "It works on strings, or on a table from or to strings: the reference knows no other.  Firmware has no use for them here;\n"
+    "do this step outside of the model. (HASHTABLE_LOOKUP, a table of numbers by int32 keys, is supported.)"
+)
 _STABLEHLO = (
-    "TensorFlow Lite's reference kernels do not have it either: most StableHLO operators stand in files for other runtimes.\n"
+    "LiteRT has no kernel of it either: most StableHLO operators stand in files for other runtimes.\n"
     "Convert the model again for TensorFlow Lite's builtin operators."
 )
 _TABLE = {
-    _CONTROL: "CALL",
-    _SHAPE: "WHERE UNIQUE SEGMENT_SUM",
-    _STRINGS: "HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_LOOKUP HASHTABLE_SIZE LSH_PROJECTION SKIP_GRAM",
-    _RANDOM: "RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR",
-    "Needed: one file in aot/op with its meaning, from aot/op/_template.py. Convert without sparsity.": (
-        "EMBEDDING_LOOKUP_SPARSE CONCAT_EMBEDDINGS"
-    ),
-    "Needed: one file in aot/op with its meaning, from aot/op/_template.py.": (
-        "STABLEHLO_GATHER STABLEHLO_REDUCE_WINDOW STABLEHLO_SCATTER"
-    ),
+    _OBSOLETE: "CALL CONCAT_EMBEDDINGS",
+    _SHAPE: "WHERE UNIQUE",
+    _STRINGS: "HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE SKIP_GRAM",
     "It stands for a part of the graph that a delegate took over; use the model from before that step.": "DELEGATE",
 }
 
@@ -39,7 +34,7 @@ _UNKNOWN = (
 
 
 def needs_of(opcode: str) -> str | None:
-    """What an unsupported operator would take; None for a name that is not TensorFlow Lite's."""
+    """Why an operator is not supported; None for a name that is not TensorFlow Lite's."""
     if opcode.startswith("CUSTOM"):
         return _UNKNOWN
     return _NEEDS.get(opcode) or (_STABLEHLO if opcode.startswith("STABLEHLO_") else None)

@@ -1,8 +1,8 @@
-"""IF and WHILE: subgraphs that run under a condition, as relay.If and relay.While over functions.
+"""IF, STABLEHLO_CASE and WHILE: subgraphs that run under a condition, as relay.If and relay.While over functions.
 
-A variable that a subgraph uses is one more operand, and where it is assigned one more result.
-Constants that go into a subgraph are constants inside; of a loop, those that its body hands on unchanged.
-Oracle: `kernels/if.cc`, `kernels/while.cc`, which copy tensors into the subgraph and out of it byte by byte.
+A variable that a subgraph uses is one more operand, and where it is assigned one more result. Constants that go into a subgraph
+are constants inside; of a loop, those that its body hands on unchanged. Oracle: `kernels/if.cc`, `kernels/while.cc`,
+`kernels/stablehlo_case.cc`, which copy tensors into the subgraph and out of it byte by byte.
 """
 
 from __future__ import annotations
@@ -10,12 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from aot.frontend.view import OperatorView
+from aot.ir.span import Span
 from aot.ir.type import TensorType
+from aot.op.common.check import require_dtype
+from aot.op.common.move import reshaped
 from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.math.compare import CompareAttrs
 from aot.relay.analysis.trip_count import results_of
 from aot.relay.control import if_then_else, while_loop
-from aot.relay.expr import Constant, Expr, Function, get_item, make_tuple, result_types
+from aot.relay.expr import Constant, Expr, Function, If, Var, call, const, get_item, make_tuple, result_types, tensor_type
 from aot.relay.state import Variable
 
 
@@ -27,13 +33,49 @@ def convert_if(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
     known = frozenset(i for i, a in enumerate(args) if isinstance(a, Constant))
     indices = [op.option(f"{which}_subgraph_index") for which in ("then", "else")]
     branches, variables = ctx.subgraphs(op, indices, args, known=known)
-    shapes = [[t.shape for t in result_types(b)] for b in branches]
+    _check_shapes(ctx, op, *branches)
+    args += [v.read() for v in variables]
+    return _results(ctx, op, if_then_else(cond, args, *branches, span=ctx.span(op)), variables)
+
+
+def _check_shapes(ctx: ConvertContext, op: OperatorView, first: Function, second: Function) -> None:
+    """Refuse branches whose results differ in shape."""
+    shapes = [[t.shape for t in result_types(b)] for b in (first, second)]
     if shapes[0] != shapes[1] and len(shapes[0]) == len(shapes[1]):
         i = next(i for i, (a, b) in enumerate(zip(*shapes, strict=True)) if a != b)
         message = f"result {i} has shape {list(shapes[0][i])} in one branch and {list(shapes[1][i])} in the other"
         unsupported(ctx, op, message, code="E1162")
-    args += [v.read() for v in variables]
-    return _results(ctx, op, if_then_else(cond, args, *branches, span=ctx.span(op)), variables)
+
+
+@from_tflite("STABLEHLO_CASE", EVERY, "")
+def convert_case(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
+    """The results of the branch that operand 0 numbers; the last one is that of every other number too."""
+    index = operand(ctx, op, 0)
+    require_dtype(ctx, op, tensor_type(index), ("int32",), what="a branch's number")
+    if tensor_type(index).size != 1:
+        unsupported(ctx, op, f"the branch's number is {tensor_type(index)}", code="E1207")
+    args = [operand(ctx, op, i) for i in range(1, len(op.inputs))]
+    known = frozenset(i for i, a in enumerate(args) if isinstance(a, Constant))
+    indices = [int(i) for i in op.option("branch_subgraph_indices")]
+    if not indices:
+        unsupported(ctx, op, "it has no branches", code="E1117")
+    branches, variables = ctx.subgraphs(op, indices, args, known=known)
+    for branch in branches[1:]:
+        _check_shapes(ctx, op, branches[0], branch)
+    args = [reshaped(index, (1,), ctx.span(op)), *args, *(v.read() for v in variables)]
+    return _results(ctx, op, _chosen(args, branches, 0, ctx.span(op)), variables)
+
+
+def _chosen(args: Sequence[Expr], branches: Sequence[Function], number: int, span: Span) -> If:
+    """If args[0] is `number` the branch of that number, else one of those after it; each takes the other args."""
+    index = Var("index", tensor_type(args[0]))
+    taken, *others = (Function((index, *b.params), b.body) for b in branches[number : number + 2])
+    other = others[0] if others else taken
+    if number + 2 < len(branches):
+        params = [Var(f"arg{i}", tensor_type(a)) for i, a in enumerate(args)]
+        other = Function(tuple(params), _chosen(params, branches, number + 1, span))
+    this = const(np.array([number], np.int32), span=span)
+    return if_then_else(call("equal", [args[0], this], CompareAttrs(), span=span), args, taken, other, span=span)
 
 
 @from_tflite("WHILE", EVERY, "")

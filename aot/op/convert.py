@@ -80,6 +80,9 @@ class ConvertContext(Protocol):
     def handed_on(self, index: int) -> frozenset[int]:
         """The numbers i of a subgraph's inputs that are its output i as they are."""
 
+    def operators_of(self, index: int) -> tuple[str, ...]:
+        """The operators of subgraph number `index`, in their order."""
+
     def variable(self, op: OperatorView, i: int, type_: TensorType | None = None) -> Variable:
         """The persistent tensor behind operand i: a tensor that is_variable, or what the handle of a resource stands for.
 
@@ -150,6 +153,9 @@ class ForwardingContext:
 
     def handed_on(self, index: int) -> frozenset[int]:
         return self._ctx.handed_on(index)
+
+    def operators_of(self, index: int) -> tuple[str, ...]:
+        return self._ctx.operators_of(index)
 
     def variable(self, op: OperatorView, i: int, type_: TensorType | None = None) -> Variable:
         return self._ctx.variable(op, i, type_)

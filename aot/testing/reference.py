@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from aot.frontend.view import kernels_of
+
 HAVE_LITERT = find_spec("ai_edge_litert") is not None
 HAVE_TFLM = find_spec("tflite_micro") is not None
 
@@ -28,7 +30,7 @@ def _interpreter(model: bytes, *, preserve: bool = False) -> Any:
 
     interpreter = Interpreter(
         model_content=model,
-        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+        experimental_op_resolver_type=getattr(OpResolverType, kernels_of(model)),
         experimental_preserve_all_tensors=preserve,
         num_threads=1,
     )

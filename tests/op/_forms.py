@@ -15,6 +15,7 @@ from tests.op._one_op import Spec, const, moving, one_op, same_quant
 from tests.op._rnn_models import Rnn, rnn_model
 from tests.op._svdf_models import Svdf, svdf_model
 from tests.op.signal._models import FORMS as SIGNAL_FORMS
+from tests.op.stablehlo._forms import FORMS as STABLEHLO_FORMS
 
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32")
 COMPLEX = ("COMPLEX_ABS", "REAL", "IMAG", "RESHAPE", "EXPAND_DIMS", "SQUEEZE")
@@ -268,7 +269,7 @@ FORMS: dict[str, Form] = {
         "REDUCE_WINDOW",
         [Spec(SHAPE, d), Spec((), d), *[const(n, "int64") for n in ((1, 2), (1, 1), (1, 1))]],
         [Spec((2, 3), d)],
-        reduce_function=1,
+        reduce_function=4,
     ),
     "STABLEHLO_PAD": lambda d: one_op(
         "STABLEHLO_PAD",
@@ -300,8 +301,9 @@ FORMS: dict[str, Form] = {
     "IMAG": lambda d: one_op("IMAG", [Spec(SHAPE, d)], [Spec(SHAPE, "float32")]),
     "RFFT2D": lambda d: one_op("RFFT2D", [Spec(SHAPE, d), const([1, 4])], [Spec((1, 3), "complex64")]),
     **SIGNAL_FORMS,
+    **STABLEHLO_FORMS,
 }
-"""Operators of one data type; STABLEHLO_COMPOSITE and the custom one are left out."""
+"""Operators of one data type; control flow, STABLEHLO_COMPOSITE and the custom one are left out."""
 
 OTHER_FORMS: dict[str, Form] = {
     "GELU": unary("GELU", shape=(1, 5)),

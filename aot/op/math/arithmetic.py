@@ -204,9 +204,22 @@ def _np_right_shift(a: Array, b: Array) -> Array:
     return np.asarray(a.astype(np.int64) >> np.clip(b.astype(np.int64), 0, most)).astype(a.dtype)
 
 
-def _bitwise_xor(_b: IRBuilder, x: Expr, y: Expr) -> Expr:
-    wide = "uint64" if itemsize(x.dtype) == 8 else "uint32"
-    return cast(x.dtype, binop("^", cast(wide, x), cast(wide, y)))
+def _left_shift(b: IRBuilder, x: Expr, y: Expr) -> Expr:
+    """Distances outside of 32 bits count as the nearest inside."""
+    distance = clamp(cast("int32", y), 0, 31)
+    return cast(x.dtype, cast("uint32", x) << cast("uint32", distance))
+
+
+def _np_left_shift(a: Array, b: Array) -> Array:
+    return np.asarray(a.astype(np.int64) << np.clip(b.astype(np.int64), 0, 31)).astype(a.dtype)
+
+
+def _bitwise(op: str) -> Callable[[IRBuilder, Expr, Expr], Expr]:
+    def rule(_b: IRBuilder, x: Expr, y: Expr) -> Expr:
+        wide = "uint64" if itemsize(x.dtype) == 8 else "uint32"
+        return cast(x.dtype, binop(op, cast(wide, x), cast(wide, y)))
+
+    return rule
 
 
 BINARY: dict[str, Binary] = {
@@ -221,7 +234,9 @@ BINARY: dict[str, Binary] = {
     "squared_difference": Binary(("float32", "int32"), _np_squared_difference, _squared_difference),
     "atan2": Binary(("float32",), atan2f, lambda _b, x, y: ATAN2(x, y)),
     "power": Binary(("float32", "int32"), _np_power, _power),
-    "bitwise_xor": Binary(BITS, np.bitwise_xor, _bitwise_xor),
+    "bitwise_xor": Binary(BITS, np.bitwise_xor, _bitwise("^")),
+    "bitwise_and": Binary((*BITS, "int64"), np.bitwise_and, _bitwise("&")),
+    "left_shift": Binary(("int8", "int16", "int32"), _np_left_shift, _left_shift),
     "right_shift": Binary(BITS, _np_right_shift, _right_shift),
     "logical_and": Binary(("bool",), np.logical_and, lambda _b, x, y: logical_and(x, y)),
     "logical_or": Binary(("bool",), np.logical_or, lambda _b, x, y: binop("||", x, y)),
@@ -241,6 +256,8 @@ DOC = {
     "atan2": "ATAN2; float32",
     "power": "POW; float32, int32",
     "bitwise_xor": "BITWISE_XOR; all integers",
+    "bitwise_and": "STABLEHLO_AND; all integers",
+    "left_shift": "STABLEHLO_SHIFT_LEFT; int8, int16, int32",
     "right_shift": "RIGHT_SHIFT; all integers",
     "logical_and": "LOGICAL_AND; bool",
     "logical_or": "LOGICAL_OR; bool",

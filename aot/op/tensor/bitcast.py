@@ -22,6 +22,8 @@ from aot.relay.expr import call
 from aot.support.dtype import itemsize, numpy_dtype
 
 DTYPES = tuple(d for d in MOVABLE if d != "bool")
+BETWEEN = (*DTYPES, "uint64")
+"""Types that the graph's operator takes: other operators are made with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def _result_shape(data: TensorType, dtype: str) -> tuple[int, ...]:
 def infer_type(types: Sequence[Type], attrs: BitcastAttrs) -> Type:
     """A tensor -> as many bytes of another type."""
     (data,) = types
-    if not isinstance(data, TensorType) or data.dtype not in DTYPES or attrs.dtype not in DTYPES:
+    if not isinstance(data, TensorType) or data.dtype not in BETWEEN or attrs.dtype not in BETWEEN:
         raise TypeRuleError(f"bitcast of {data} to {attrs.dtype}")
     if attrs.shape != _result_shape(data, attrs.dtype):
         raise TypeRuleError(f"bitcast of {data} to {attrs.dtype}{list(attrs.shape)}")

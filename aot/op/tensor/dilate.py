@@ -7,6 +7,8 @@ Oracles: `kernels/dilate.cc`, `kernels/stablehlo_pad.cc`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aot.frontend.view import OperatorView
 from aot.ir.span import Span
 from aot.op.common.check import require_dtype
@@ -24,7 +26,7 @@ LARGEST = 1 << 24
 @from_tflite("DILATE", EVERY, "nn.pad strided_slice")
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """Dimension by dimension: pad each element to `dilation` ones, and leave those behind the last element out."""
-    data, span = ctx.input_type(op, 0), ctx.span(op)
+    data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, MOVABLE)
     dilations, between = constant_ints(ctx, op, 1), ctx.constant(op, 2)
     if len(dilations) != len(data.shape) or between.size != 1 or ctx.input_type(op, 2).dtype != data.dtype:
@@ -35,17 +37,13 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
         if dilation < 1 or extent < 1 or size > LARGEST:
             unsupported(ctx, op, f"dilations {dilations} of {data}", code="E1122")
     value = float(between.ravel()[0]) if is_float(data.dtype) else int(between.ravel()[0])
-    result = operand(ctx, op, 0)
-    for axis, dilation in enumerate(dilations):
-        if dilation > 1:
-            result = _dilated(ctx, op, result, axis=axis, dilation=dilation, value=value, span=span)
-    return result
+    return dilated(ctx, op, operand(ctx, op, 0), dilations=dilations, value=value)
 
 
 @from_tflite("STABLEHLO_PAD", EVERY, "nn.pad strided_slice")
 def convert_pad(ctx: ConvertContext, op: OperatorView) -> Expr:
     """Dilate each dimension, then pad it, then cut."""
-    data, between, span = ctx.input_type(op, 0), ctx.constant(op, 1), ctx.span(op)
+    data, between = ctx.input_type(op, 0), ctx.constant(op, 1)
     require_dtype(ctx, op, data, MOVABLE)
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     low, high, inner = ([int(n) for n in op.option(name)] for name in names)
@@ -63,16 +61,27 @@ def convert_pad(ctx: ConvertContext, op: OperatorView) -> Expr:
         if i < 0 or extent < 1 or (extent - 1) * (i + 1) + 1 + a + z < 1 or size > LARGEST:
             unsupported(ctx, op, f"paddings {low}, {high}, {inner} of {data}", code="E1122")
     value = float(between.ravel()[0]) if is_float(data.dtype) else int(between.ravel()[0])
-    result = operand(ctx, op, 0)
-    for axis, i in enumerate(inner):
-        if i:
-            result = _dilated(ctx, op, result, axis=axis, dilation=i + 1, value=value, span=span)
+    result = dilated(ctx, op, operand(ctx, op, 0), dilations=[i + 1 for i in inner], value=value)
+    return padded_or_cut(ctx, op, result, low=low, high=high, value=value)
+
+
+def dilated(ctx: ConvertContext, op: OperatorView, data: Expr, *, dilations: Sequence[int], value: float) -> Expr:
+    """Each dimension of n elements as (n - 1) * d + 1, with `value` between them."""
+    for axis, dilation in enumerate(dilations):
+        if dilation > 1:
+            data = _dilated(ctx, op, data, axis=axis, dilation=dilation, value=value, span=ctx.span(op))
+    return data
+
+
+def padded_or_cut(
+    ctx: ConvertContext, op: OperatorView, data: Expr, *, low: Sequence[int], high: Sequence[int], value: float
+) -> Expr:  # fmt: skip
+    """As many elements of `value` more at the two ends of each dimension, or, for negative numbers, fewer."""
     widths = tuple((max(a, 0), max(z, 0)) for a, z in zip(low, high, strict=True))
     if any(map(any, widths)):
-        result = call("nn.pad", [result], PadAttrs(widths, value), span=span)
-    shape = tensor_type(result).shape
-    ends = zip(shape, low, high, strict=True)
-    return slice_of(ctx, op, result, [range(-min(a, 0), n + min(z, 0)) for n, a, z in ends])
+        data = call("nn.pad", [data], PadAttrs(widths, value), span=ctx.span(op))
+    ends = zip(tensor_type(data).shape, low, high, strict=True)
+    return slice_of(ctx, op, data, [range(-min(a, 0), n + min(z, 0)) for n, a, z in ends])
 
 
 def _dilated(

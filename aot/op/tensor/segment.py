@@ -1,8 +1,9 @@
-"""unsorted_segment: UNSORTED_SEGMENT_SUM, _PROD, _MAX and _MIN of TFLite: rows joined by the segment that each belongs to.
+"""unsorted_segment: UNSORTED_SEGMENT_SUM, _PROD, _MAX, _MIN, SEGMENT_SUM of TFLite: rows joined by segments.
 
 out[s] joins all rows whose id is s, in their order; a segment without rows has the operation's neutral value.  Rows of negative
 ids are left out, and those of ids beyond the last segment too, where the reference reports an error.  The number of segments has
-to be constant.  Oracle: `reference_ops::UnsortedSegmentRef`.
+to be constant; of SEGMENT_SUM it follows from the ids, which ascend from 0 without a gap and have to be constant themselves.
+Oracles: `reference_ops::UnsortedSegmentRef`, `reference_ops::SegmentSum`.
 """
 
 from __future__ import annotations
@@ -82,6 +83,20 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     if count < 1 or data.shape[: len(ids.shape)] != ids.shape or not data.size:
         unsupported(ctx, op, f"{count} segments of {data} by {ids}", code="E1207")
     attrs = SegmentAttrs(op.opcode.rpartition("_")[2].lower(), count)
+    return call("unsorted_segment", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+
+
+@from_tflite("SEGMENT_SUM", "int32 float32", "unsorted_segment")
+def convert_sorted(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """unsorted_segment of as many segments as the constant ids name."""
+    data = ctx.input_type(op, 0)
+    require_dtype(ctx, op, data, DTYPES)
+    require_dtype(ctx, op, ctx.input_type(op, 1), {"int32"}, what="an id")
+    ids = ctx.constant(op, 1)
+    steps = np.diff(ids.astype(np.int64).ravel(), prepend=-1)
+    if data.shape[:1] != ids.shape or not data.size or steps[0] != 1 or ((steps != 0) & (steps != 1)).any():
+        unsupported(ctx, op, f"{data} in segments {ids.ravel().tolist()}, which do not ascend from 0 by steps of 1", code="E1207")
+    attrs = SegmentAttrs("sum", int(ids[-1]) + 1)
     return call("unsorted_segment", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 
 

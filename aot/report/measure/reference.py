@@ -9,6 +9,7 @@ from typing import Any
 
 from aot.driver.oracles import engine_of
 from aot.errors import Problem, ToolchainError
+from aot.frontend.view import kernels_of
 from aot.ir.op import Array
 
 OWN = "the graph interpreter"
@@ -48,7 +49,7 @@ def _litert_interpreter(model: bytes, *, preserve: bool) -> Any:
 
     interpreter = Interpreter(
         model_content=model,
-        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+        experimental_op_resolver_type=getattr(OpResolverType, kernels_of(model)),
         experimental_preserve_all_tensors=preserve,
         num_threads=1,
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from aot.numerics.elementary import EXP_DOUBLE
 from aot.op.vision.detection import Real, decoded_parts
 from aot.relay.expr import tensor_type
 from aot.support.dtype import int_range, is_float
@@ -13,19 +12,8 @@ from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, logical_and, maximum, minimum
-from aot.tir.intrin import Intrin
 from aot.topi.generic.flat import FlatKernel, accepts_alone, flat_kernel
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
-
-
-def _exp(x: float) -> float:
-    try:
-        return math.exp(x)
-    except OverflowError:
-        return math.inf
-
-
-EXP = Intrin("exp", ("float64",), "float64", "exp({0})", _exp, header="aot/libm.h")
 
 
 def _parts(kernel: FlatKernel, base: Expr) -> list[Expr]:
@@ -34,7 +22,7 @@ def _parts(kernel: FlatKernel, base: Expr) -> list[Expr]:
     if is_float(data.dtype):
         wide = [cast("float64", data[base + i]) / imm(attrs.scales[i], "float64") for i in range(4)]
         half = imm(0.5, "float64")
-        return [b.let("part", w) if i < 2 else b.let("part", half * EXP(w)) for i, w in enumerate(wide)]
+        return [b.let("part", w) if i < 2 else b.let("part", half * EXP_DOUBLE(w)) for i, w in enumerate(wide)]
     low, high = int_range(data.dtype)
     codes = np.repeat(np.arange(low, high + 1).astype(data.dtype)[:, None], 4, axis=1)
     known: dict[bytes, Buffer] = {}

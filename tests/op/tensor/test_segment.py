@@ -1,4 +1,4 @@
-"""UNSORTED_SEGMENT_SUM, PROD, MAX and MIN against the reference's kernels."""
+"""UNSORTED_SEGMENT_SUM, PROD, MAX and MIN and SEGMENT_SUM against the reference's kernels."""
 
 from __future__ import annotations
 
@@ -23,6 +23,16 @@ def segments(draw: st.DrawFn, opcode: str) -> Case:
     return model, [draw_array(seed, data.shape, dtype), chosen]
 
 
+@st.composite
+def sorted_segments(draw: st.DrawFn) -> Case:
+    steps = draw(st.lists(st.integers(0, 1), min_size=0, max_size=6))
+    ids = np.cumsum([0, *steps]).astype(np.int32)
+    rest, dtype, seed = draw(dims(draw(st.integers(0, 2)), largest=3)), draw(st.sampled_from(["int32", "float32"])), draw(SEEDS)
+    model = one_op("SEGMENT_SUM", [Spec((len(ids), *rest), dtype), const(ids)], [Spec((int(ids[-1]) + 1, *rest), dtype)])
+    data = draw_array(seed, (len(ids), *rest), dtype)
+    return model, [np.asarray(data >> 4, dtype) if dtype == "int32" else data]
+
+
 KINDS = ["SUM", "PROD", "MAX", "MIN"]
 
 
@@ -35,6 +45,15 @@ def test_random(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_often(kind: str) -> None:
     check_drawn(segments(f"UNSORTED_SEGMENT_{kind}"), OFTEN)
+
+
+def test_sorted_random() -> None:
+    check_drawn(sorted_segments(), FAST)
+
+
+@pytest.mark.slow
+def test_sorted_random_often() -> None:
+    check_drawn(sorted_segments(), OFTEN)
 
 
 def test_on_host() -> None:
@@ -58,3 +77,7 @@ def test_refused() -> None:
     row = Spec((4,), "float32")
     with pytest.raises(AotError, match="E1207"):
         main_of(one_op("UNSORTED_SEGMENT_SUM", [row, Spec((3,), "int32"), const(2)], [Spec((2,), "float32")]))
+    rows = Spec((3, 2), "float32")
+    for ids, code in ((const([0, 2, 2]), "E1207"), (const([1, 1, 2]), "E1207"), (Spec((3,), "int32"), "E1204")):
+        with pytest.raises(AotError, match=code):
+            main_of(one_op("SEGMENT_SUM", [rows, ids], [rows]))

@@ -1,7 +1,9 @@
-"""STABLEHLO_ADD, STABLEHLO_MULTIPLY, STABLEHLO_MAXIMUM and STABLEHLO_MINIMUM of TFLite: plain numbers of one shape.
+"""STABLEHLO_ADD, _MULTIPLY, _MAXIMUM, _MINIMUM, _AND and _SHIFT_LEFT of TFLite: plain numbers of one shape.
 
-Integers wrap.  Of a NaN and a number, maximum and minimum are the first operand, unlike those of MAXIMUM and MINIMUM.
-Oracle: `kernels/stablehlo_elementwise.h`.
+Integers wrap.  A distance that is shifted by is from 0 to 31, whatever the width of the type; what lies outside counts as the
+nearest inside (the reference is undefined there).  Of a NaN and a number, maximum and minimum are the first operand, unlike
+those of MAXIMUM and MINIMUM. Oracles: `kernels/stablehlo_elementwise.h`, `stablehlo_shift_left.cc`; the last two operators are
+in LiteRT's full set of kernels alone.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from aot.frontend.view import OperatorView
 from aot.op.common.check import require_dtype
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.math.arithmetic import BinaryAttrs
+from aot.op.math.arithmetic import BINARY, BinaryAttrs
 from aot.op.math.compare import CompareAttrs
 from aot.op.math.select import SelectAttrs
 from aot.relay.expr import Expr, call
@@ -32,3 +34,15 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
         return call("add" if op.opcode == "STABLEHLO_ADD" else "multiply", [x, y], BinaryAttrs(), span=span)
     first, second = (x, y) if op.opcode == "STABLEHLO_MAXIMUM" else (y, x)
     return call("select", [call("less", [first, second], CompareAttrs(), span=span), y, x], SelectAttrs(), span=span)
+
+
+@from_tflite("STABLEHLO_AND", "bool int8 uint8 int16 uint16 int32 uint32 int64", "bitwise_and logical_and")
+@from_tflite("STABLEHLO_SHIFT_LEFT", "int8 int16 int32", "left_shift")
+def convert_bits(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """Bit by bit."""
+    a, b = ctx.input_type(op, 0), ctx.input_type(op, 1)
+    name = "left_shift" if op.opcode == "STABLEHLO_SHIFT_LEFT" else "logical_and" if a.dtype == "bool" else "bitwise_and"
+    require_dtype(ctx, op, a, ("bool",) if name == "logical_and" else BINARY[name].dtypes)
+    if (a.dtype, a.shape) != (b.dtype, b.shape):
+        unsupported(ctx, op, f"{a} and {b} are not alike", code="E1207")
+    return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], BinaryAttrs(), span=ctx.span(op))

@@ -1,0 +1,1 @@
+"""Tables that are searched by key, hash or id."""

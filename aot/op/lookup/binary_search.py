@@ -1,0 +1,116 @@
+"""binary_search: HASHTABLE_LOOKUP of TFLite: rows of a table by int32 keys that stand in ascending order.
+
+The result's row is zeros, and its hit 0, where no key is the one that is looked up.  The search halves the range as C's bsearch
+does in glibc, so that of equal keys the same one is found; keys are compared without the overflow of the reference's
+difference. Oracle: `kernels/hashtable_lookup.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.op.common.check import require_dtype
+from aot.op.common.move import MOVABLE, reshaped, tensors_of
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.math.cast import CastAttrs
+from aot.op.math.compare import CompareAttrs
+from aot.op.math.select import SelectAttrs
+from aot.op.te_rule import F_TE, TeContext
+from aot.op.tensor.take import TakeAttrs
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call, const
+from aot.te.tensor import TensorFn, tensor_fn
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, equal, logical_and
+
+
+@dataclass(frozen=True, slots=True)
+class BinarySearchAttrs:
+    """Nothing to say: the shapes tell it all."""
+
+
+def infer_type(types: Sequence[Type], _attrs: BinarySearchAttrs) -> Type:
+    """int32 [n] sought, int32 [k] keys in ascending order -> int32 [n]: where each is, -1 for nowhere."""
+    sought, keys = tensors_of(types, 2)
+    if (sought.dtype, keys.dtype) != ("int32", "int32") or len(sought.shape) != 1 or len(keys.shape) != 1 or not keys.size:
+        raise TypeRuleError(f"binary search of {sought} in {keys}")
+    return TensorType(sought.shape, "int32")
+
+
+def _found(key: int, keys: list[int]) -> int:
+    low, high = 0, len(keys)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle] == key:
+            return middle
+        low, high = (low, middle) if key < keys[middle] else (middle + 1, high)
+    return -1
+
+
+def evaluate(sought: Array, keys: Array, *, attrs: BinarySearchAttrs, out_type: TensorType) -> Array:
+    table = keys.tolist()
+    return np.array([_found(key, table) for key in sought.tolist()], np.int32).reshape(out_type.shape)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], _attrs: BinarySearchAttrs, out_type: TensorType) -> TensorFn:
+    sought, keys = args
+    size = keys.shape[0]
+
+    def rule(b: IRBuilder, i: Expr) -> Expr:
+        key = b.let("key", sought.at(b, (i,)))
+        low, high = b.local("low", (1,), "int32", init=0), b.local("high", (1,), "int32", init=size)
+        found = b.local("found", (1,), "int32", init=-1)
+        with b.for_("step", size.bit_length()), b.if_(logical_and(found[0] < 0, low[0] < high[0])):
+            middle = b.let("middle", (low[0] + high[0]) / 2)
+            other = b.let("other", keys.at(b, (middle,)))
+            with b.if_(equal(key, other)):
+                b.store(found, 0, middle)
+            with b.else_():
+                with b.if_(key < other):
+                    b.store(high, 0, middle)
+                with b.else_():
+                    b.store(low, 0, middle + 1)
+        return found[0]
+
+    return tensor_fn(out_type.shape, "int32", rule)
+
+
+@from_tflite("HASHTABLE_LOOKUP", EVERY, "binary_search cast greater_equal select take")
+def convert(ctx: ConvertContext, op: OperatorView) -> Sequence[RelayExpr]:
+    """(rows, hits): the search, then the rows that it found."""
+    sought, keys, table, span = (*(ctx.input_type(op, i) for i in range(3)), ctx.span(op))
+    require_dtype(ctx, op, sought, ("int32",), what="a lookup")
+    require_dtype(ctx, op, keys, ("int32",), what="a key")
+    require_dtype(ctx, op, table, MOVABLE, what="a value")
+    require_dtype(ctx, op, ctx.output_type(op, 1), ("uint8",), what="a hit")
+    if len(sought.shape) != 1 or len(keys.shape) != 1 or not keys.size or table.shape[:1] != keys.shape:
+        unsupported(ctx, op, f"{sought} looked up in {keys} and {table}", code="E1207")
+    place = call("binary_search", [operand(ctx, op, 0), operand(ctx, op, 1)], BinarySearchAttrs(), span=span)
+    hit = call("greater_equal", [place, const(np.zeros(1, np.int32), span=span)], CompareAttrs(), span=span)
+    rows = call("take", [operand(ctx, op, 2), place], TakeAttrs(0), span=span)
+    # zero bytes, whatever value they stand for
+    nothing = const(np.zeros((1,) * len(table.shape), table.dtype), quant=table.quant, span=span)
+    flags = reshaped(hit, (sought.size, *[1] * (len(table.shape) - 1)), span)
+    return [
+        call("select", [flags, rows, nothing], SelectAttrs(table.quant), span=span),
+        call("cast", [hit], CastAttrs("uint8"), span=span),
+    ]
+
+
+register_op(
+    "binary_search",
+    2,
+    arguments=[("sought", "int32 [n]", "what is looked up"), ("keys", "int32 [k]", "in ascending order")],
+    attrs_type=BinarySearchAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="HASHTABLE_LOOKUP; int32 keys",
+)
+F_TE.set("binary_search", te_rule)

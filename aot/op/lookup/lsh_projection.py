@@ -1,0 +1,105 @@
+"""lsh_projection: LSH_PROJECTION of TFLite: bits that tell by which side of random planes a set of items lies.
+
+An item is a row of any type, taken as bytes.  Of each seed a bit is whether the sum over items of weight * hash(seed, item) is
+above 0, in double precision, the hash being FarmHash's, of the seed's four bytes and the item's, as a signed number.  Dense:
+one number a bit; sparse: the bits of a row of seeds as one number, with row * 2^bits added.  Oracle:
+`kernels/lsh_projection.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.numerics.farmhash import fingerprint64
+from aot.op.common.check import require_dtype
+from aot.op.common.move import MOVABLE
+from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+
+ORACLES = ("litert",)
+
+
+@dataclass(frozen=True, slots=True)
+class LshProjectionAttrs:
+    """Whether each bit is a number of its own."""
+
+    dense: bool
+
+
+def misfit(seeds: TensorType, items: TensorType, weights: TensorType | None, *, dense: bool) -> str:
+    """Why these operands do not go together; empty where they do."""
+    most = 32 if dense else 31
+    if seeds.dtype != "float32" or len(seeds.shape) != 2 or not seeds.size or seeds.shape[1] > most:
+        return f"seeds {seeds}, at most {most} a row"
+    if not items.shape or not items.size:
+        return f"items {items}"
+    if weights is not None and (weights.dtype, weights.shape) != ("float32", items.shape[:1]):
+        return f"weights {weights} of {items}"
+    return ""
+
+
+def infer_type(types: Sequence[Type], attrs: LshProjectionAttrs) -> Type:
+    """float32 seeds [rows, bits], items [n, ...], perhaps float32 weights [n] -> int32 [rows], dense [rows * bits]."""
+    found = [t for t in types if isinstance(t, TensorType)]
+    problem = misfit(found[0], found[1], found[2] if len(found) > 2 else None, dense=attrs.dense)
+    if problem or len(found) != len(types):
+        raise TypeRuleError(problem or "an operand is no tensor")
+    rows, bits = found[0].shape
+    return TensorType((rows * bits if attrs.dense else rows,), "int32")
+
+
+def evaluate(seeds: Array, items: Array, *weights: Array, attrs: LshProjectionAttrs, out_type: TensorType) -> Array:
+    count = items.shape[0]
+    contents = np.ascontiguousarray(items).view(np.uint8).reshape(count, -1)
+    keys = np.ascontiguousarray(seeds).view(np.uint8).reshape(-1, 4)
+    score = np.zeros(len(keys))
+    with np.errstate(all="ignore"):
+        for i in range(count):  # in this order: sums round
+            row = np.broadcast_to(contents[i], (len(keys), contents.shape[1]))
+            value = fingerprint64(np.concatenate([keys, row], axis=1)).view(np.int64).astype(np.float64)
+            score += np.float64(weights[0][i]) * value if weights else value
+    bits = (score > 0).astype(np.int32)
+    if attrs.dense:
+        return bits
+    rows, width = seeds.shape
+    signs = (bits.reshape(rows, width).astype(np.int64) << np.arange(width - 1, -1, -1)).sum(axis=1)
+    return np.asarray((signs + (np.arange(rows, dtype=np.int64) << width)).astype(np.uint32).view(np.int32))
+
+
+@from_tflite("LSH_PROJECTION", EVERY, "lsh_projection")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """lsh_projection."""
+    seeds, items = ctx.input_type(op, 0), ctx.input_type(op, 1)
+    require_dtype(ctx, op, seeds, ("float32",), what="a seed")
+    require_dtype(ctx, op, items, MOVABLE)
+    kind = op.option("type")
+    if kind not in ("SPARSE", "DENSE"):
+        unsupported(ctx, op, f"a projection of type {kind}", code="E1122")
+    weighted = len(op.inputs) > 2
+    if problem := misfit(seeds, items, ctx.input_type(op, 2) if weighted else None, dense=kind == "DENSE"):
+        unsupported(ctx, op, problem, code="E1207")
+    args = [operand(ctx, op, i) for i in range(3 if weighted else 2)]
+    return call("lsh_projection", args, LshProjectionAttrs(kind == "DENSE"), span=ctx.span(op))
+
+
+register_op(
+    "lsh_projection",
+    VARIABLE,
+    arguments=[
+        ("seeds", "float32 [rows, bits]", "of the hashes"),
+        ("items", "any [n, ...]", "what is hashed"),
+        ("weights?", "float32 [n]", "of the items"),
+    ],
+    attrs_type=LshProjectionAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_type,
+    evaluate=evaluate,
+    doc="LSH_PROJECTION; sparse and dense",
+)

@@ -1,0 +1,210 @@
+"""RANDOM_UNIFORM, RANDOM_STANDARD_NORMAL and MULTINOMIAL of TFLite, drawn from Philox with the seeds of the file.
+
+The generator's counter is a state: each run goes on where the last one ended, and a reset begins anew.  uniform: 23 bits as a
+fraction.  normal: two words make two numbers by Box and Muller's transform, in float32.  multinomial: the sum of exp(logit -
+largest) up to each class in double precision, and the first class whose sum is above a fraction (52 bits of two words) of the
+whole. Oracle: `kernels/random_ops.cc`, TensorFlow's `philox_random.h` and `random_distributions_utils.h`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.numerics.elementary import IN_FLOAT32, MATH
+from aot.numerics.random import WORDS
+from aot.op.common.check import require_dtype
+from aot.op.common.move import constant_ints, one_int, reshaped, tensors_of
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.random.bits import LARGEST, AdvanceAttrs, BitsAttrs
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call, const
+from aot.te.tensor import TensorFn, tensor_fn
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, equal, imm, select
+
+ORACLES = ("litert",)
+SKIPPED = 512
+"""Samples that MULTINOMIAL leaves out for each of its own, rounded up to four a row: TensorFlow's kernel may need as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionAttrs:
+    """Elements of the result."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MultinomialAttrs:
+    """Draws a row, and the type of a class."""
+
+    samples: int
+    dtype: str
+
+
+def infer_type(types: Sequence[Type], attrs: DistributionAttrs) -> Type:
+    """uint32 [at least count] -> float32 [count]; of `normal` an even number of words."""
+    (bits,) = tensors_of(types, 1)
+    if bits.dtype != "uint32" or len(bits.shape) != 1 or bits.size < attrs.count + attrs.count % 2 or attrs.count < 1:
+        raise TypeRuleError(f"{attrs.count} random numbers from {bits}")
+    return TensorType((attrs.count,), "float32")
+
+
+FRACTION = 2.0**-23
+TWO_PI = float(np.float32(2)) * math.pi
+EPSILON = float(np.float32(1e-7))
+
+
+def _uniform(bits: Array) -> Array:
+    return (bits & np.uint32(0x7FFFFF)).astype(np.float32) * np.float32(FRACTION)
+
+
+def evaluate_uniform(bits: Array, *, attrs: DistributionAttrs, out_type: TensorType) -> Array:
+    return _uniform(bits[: attrs.count])
+
+
+def evaluate_normal(bits: Array, *, attrs: DistributionAttrs, out_type: TensorType) -> Array:
+    first, second = bits[0::2], bits[1::2]
+    size = np.maximum(_uniform(first), np.float32(EPSILON))
+    radius = np.sqrt(np.float32(-2) * IN_FLOAT32["log"](size))
+    angle = (_uniform(second).astype(np.float64) * TWO_PI).astype(np.float32)
+    pairs = np.stack([IN_FLOAT32["sin"](angle) * radius, IN_FLOAT32["cos"](angle) * radius], axis=1)
+    return np.asarray(pairs.reshape(-1)[: attrs.count], np.float32)
+
+
+def te_uniform(_ctx: TeContext, args: Sequence[TensorFn], attrs: DistributionAttrs, out_type: TensorType) -> TensorFn:
+    return tensor_fn(out_type.shape, "float32", lambda b, i: tir_uniform(args[0].at(b, (i,))))
+
+
+def tir_uniform(bits: Expr) -> Expr:
+    """The fraction that the lower 23 bits of a uint32 are."""
+    return cast("float32", bits & imm(0x7FFFFF, "uint32")) * imm(FRACTION, "float32")
+
+
+def te_normal(_ctx: TeContext, args: Sequence[TensorFn], attrs: DistributionAttrs, out_type: TensorType) -> TensorFn:
+    (bits,) = args
+
+    def rule(b: IRBuilder, i: Expr) -> Expr:
+        pair = b.let("pair", i / 2 * 2)
+        size = b.let("size", tir_uniform(bits.at(b, (pair,))))
+        least = imm(EPSILON, "float32")
+        radius = MATH["sqrt"](imm(-2.0, "float32") * MATH["log"](select(size < least, least, size)))
+        turn = cast("float64", tir_uniform(bits.at(b, (pair + 1,)))) * imm(TWO_PI, "float64")
+        angle = b.let("angle", cast("float32", turn))
+        found = b.local("found", (1,), "float32")
+        with b.if_(equal(pair, i)):
+            b.store(found, 0, MATH["sin"](angle))
+        with b.else_():
+            b.store(found, 0, MATH["cos"](angle))
+        return found[0] * radius
+
+    return tensor_fn(out_type.shape, "float32", rule)
+
+
+def infer_multinomial(types: Sequence[Type], attrs: MultinomialAttrs) -> Type:
+    """float32 logits [rows, classes], uint32 [2 * rows * samples] -> int32 or int64 [rows, samples]."""
+    logits, bits = tensors_of(types, 2)
+    if logits.dtype != "float32" or len(logits.shape) != 2 or not logits.size or attrs.dtype not in ("int32", "int64"):
+        raise TypeRuleError(f"multinomial of {logits} as {attrs.dtype}")
+    if attrs.samples < 1 or (bits.dtype, bits.shape) != ("uint32", (2 * logits.shape[0] * attrs.samples,)):
+        raise TypeRuleError(f"{attrs.samples} draws from {logits} by {bits}")
+    return TensorType((logits.shape[0], attrs.samples), attrs.dtype)
+
+
+def evaluate_multinomial(logits: Array, bits: Array, *, attrs: MultinomialAttrs, out_type: TensorType) -> Array:
+    mantissa = ((bits[0::2].astype(np.uint64) & np.uint64(0xFFFFF)) << np.uint64(32)) | bits[1::2]
+    fractions = (mantissa.astype(np.float64) * 2.0**-52).reshape(out_type.shape)
+    found = np.empty(out_type.shape, np.int64)
+    lowest = float(np.finfo(np.float32).min)
+    for row, draws, out in zip(logits.astype(np.float64).tolist(), fractions, found, strict=True):
+        largest = max((v for v in row if math.isfinite(v)), default=lowest)
+        total, sums = 0.0, []
+        for v in row:
+            total += math.exp(v - largest) if math.isfinite(v) else 0.0
+            sums.append(total)
+        out[:] = np.searchsorted(np.array(sums), draws * total, side="right")
+    return found.astype(out_type.dtype)
+
+
+def _drawn(ctx: ConvertContext, op: OperatorView, count: int, *, blocks: int) -> RelayExpr:
+    """`count` words of the operator's generator, which goes on by `blocks`; the reference reads 32 bits of a seed."""
+    seeds = [((int(op.option(name)) & 0xFFFFFFFF) ^ 1 << 31) - (1 << 31) & 0xFFFFFFFFFFFFFFFF for name in ("seed", "seed2")]
+    if not any(seeds):
+        unsupported(ctx, op, "its seeds are 0, for which the reference takes random ones: no run repeats another", code="E1260")
+    if not 1 <= count <= LARGEST:
+        unsupported(ctx, op, f"{count} random words at a time", code="E1122")
+    key, start = ([s & 0xFFFFFFFF, s >> 32] for s in seeds)
+    state = ctx.own_variable(op, "counter", np.array([0, 0, *start], np.uint32))
+    counter, span, words = state.read(), ctx.span(op), WORDS["philox"]
+    state.assign(call("random.advance", [counter], AdvanceAttrs(blocks, words), span=span))
+    args = [counter, const(np.array(key, np.uint32), span=span)]
+    return call("random.bits", args, BitsAttrs("philox", count, words), span=span)
+
+
+@from_tflite("RANDOM_UNIFORM", "int32", "random.advance random.bits random.uniform")
+@from_tflite("RANDOM_STANDARD_NORMAL", "int32", "random.advance random.bits random.normal")
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """Numbers in the shape that the operand, a constant, says."""
+    require_dtype(ctx, op, ctx.input_type(op, 0), ("int32",), what="a shape")
+    require_dtype(ctx, op, ctx.output_type(op), ("float32",), what="a result")
+    shape = tuple(constant_ints(ctx, op, 0))
+    if any(n < 1 for n in shape):
+        unsupported(ctx, op, f"random numbers in the shape {list(shape)}", code="E1122")
+    count = prod(shape)
+    blocks = -(-count // WORDS["philox"])
+    words = blocks * WORDS["philox"]
+    kind = "random.uniform" if op.opcode == "RANDOM_UNIFORM" else "random.normal"
+    found = call(kind, [_drawn(ctx, op, words, blocks=blocks)], DistributionAttrs(count), span=ctx.span(op))
+    return reshaped(found, shape, ctx.span(op))
+
+
+@from_tflite("MULTINOMIAL", "float32", "random.advance random.bits random.multinomial")
+def convert_multinomial(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    """random.multinomial; the number of draws is a constant."""
+    logits, out = ctx.input_type(op, 0), ctx.output_type(op)
+    require_dtype(ctx, op, logits, ("float32",))
+    require_dtype(ctx, op, out, ("int32", "int64"), what="a result")
+    samples = one_int(ctx, op, 1)
+    if len(logits.shape) != 2 or not logits.size or samples < 1:
+        unsupported(ctx, op, f"{samples} draws from {logits}", code="E1207")
+    rows = logits.shape[0]
+    skipped = rows * -(-samples // 4) * 4 * SKIPPED
+    bits = _drawn(ctx, op, 2 * rows * samples, blocks=skipped)
+    return call("random.multinomial", [operand(ctx, op, 0), bits], MultinomialAttrs(samples, out.dtype), span=ctx.span(op))
+
+
+for _name, _evaluate, _doc in (
+    ("random.uniform", evaluate_uniform, "RANDOM_UNIFORM; from 0 to 1"),
+    ("random.normal", evaluate_normal, "RANDOM_STANDARD_NORMAL"),
+):
+    register_op(
+        _name,
+        1,
+        arguments=[("bits", "uint32 [n]", "random words")],
+        attrs_type=DistributionAttrs,
+        pattern=OpPattern.OPAQUE,
+        infer_type=infer_type,
+        evaluate=_evaluate,
+        doc=_doc,
+    )
+F_TE.set("random.uniform", te_uniform)
+F_TE.set("random.normal", te_normal)
+register_op(
+    "random.multinomial",
+    2,
+    arguments=[("logits", "float32 [rows, classes]", "of each class"), ("bits", "uint32 [2 * rows * samples]", "random words")],
+    attrs_type=MultinomialAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_multinomial,
+    evaluate=evaluate_multinomial,
+    doc="MULTINOMIAL; int32, int64",
+)

@@ -1,0 +1,1 @@
+"""Kernels of StableHLO's operators."""
