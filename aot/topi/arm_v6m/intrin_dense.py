@@ -1,0 +1,71 @@
+"""A row of bytes by six channels, whose weights share words as pixels do elsewhere: see lanes.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+
+from aot.tir.buffer import UNKNOWN_EXTENT
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Var, cast
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.arm_dsp.chain.intrin import TapLoop
+from aot.topi.arm_v6m.lanes import UNIFIED, WORDS
+from aot.topi.intrin.asm_text import AsmBlock
+
+UNROLL = 12
+"""Taps in the body of the loop: as many as a conditional branch reaches over."""
+TAP = 2 + 2 * WORDS
+"""Instructions for a tap of six channels."""
+
+
+def tap_loop(taps: int) -> TapLoop:
+    """Straight code for few taps."""
+    return TapLoop(0, taps) if taps < 2 * UNROLL else TapLoop(UNROLL, taps % UNROLL)
+
+
+@cache
+def dot_words(loop: TapLoop) -> TensorIntrin:
+    """acc[4] += words of weights times a row: six channels, three in two words.
+
+    Operands: w int32[4 * taps]; x uint8[taps]; acc uint32[4]; taps, which `loop` has to accept.  10 instructions a tap.
+    """
+    taps = Var("taps")
+    b = IRBuilder(f"dot_words_{loop.unroll}_{loop.rest}")
+    w = b.input("w", (UNKNOWN_EXTENT,), "int32", align=4)
+    x = b.input("x", (UNKNOWN_EXTENT,), "uint8")
+    acc = b.output("acc", (WORDS,), "uint32")
+    with b.for_("k", taps if loop.unroll else loop.rest) as k:
+        value = b.let("value", cast("uint32", x[k]))
+        for i in range(WORDS):
+            b.store(acc, i, acc[i] + cast("uint32", w[k * WORDS + i]) * value)
+    desc = replace(b.finish(), scalars=(taps,))
+    return TensorIntrin(f"arm_v6m.{desc.name}", desc, lambda ops: _emit(ops, loop), requires="v6m")
+
+
+def _step(k: int) -> list[str]:
+    step = ["ldmia %[w]!, {r0, r1, r2, r3}", f"ldrb r4, [%[x], #{k}]"]
+    for i in range(WORDS):
+        step += [f"muls r{i}, r4, r{i}", f"add %[a{i}], r{i}"]
+    return step
+
+
+def _emit(operands: Mapping[str, COperand], loop: TapLoop) -> BlockText:
+    text = [UNIFIED]
+    if loop.unroll:
+        body = [line for k in range(loop.unroll) for line in _step(k)]
+        text += ["1:", *body, f"adds %[x], #{loop.unroll}", "cmp %[x], %[end]", "bne 1b"]
+    text += [line for k in range(loop.rest) for line in _step(k)]
+    end = f"const void *const aot_end = (const uint8_t *)aot_x + ({operands['taps'].value} - {loop.rest});"
+    return AsmBlock(
+        [
+            f"const void *aot_w = {operands['w'].pointer};",
+            f"const void *aot_x = {operands['x'].pointer};",
+            *([end] if loop.unroll else []),
+        ],
+        text,
+        outs=[*(f'[a{i}] "+h"({s})' for i, s in enumerate(operands["acc"].scalars)), '[w] "+l"(aot_w)', '[x] "+l"(aot_x)'],
+        ins=['[end] "h"(aot_end)'] if loop.unroll else [],
+        clobbers=["r0", "r1", "r2", "r3", "r4"],
+    ).emit()
