@@ -23,7 +23,9 @@ from aot.op.tensor.concatenate import ConcatenateAttrs
 from aot.op.tensor.reshape import ReshapeAttrs
 from aot.op.tensor.strided_slice import StridedSliceAttrs
 from aot.op.tensor.transpose import TransposeAttrs
-from aot.relay.expr import Expr, Function, Var, call, const, make_tuple, tensor_type
+from aot.relay.analysis.slide_plan import SlidePlan, slide_plan
+from aot.relay.analysis.sliding import sliding
+from aot.relay.expr import Expr, Function, Var, call, const, make_tuple, tensor_type, var
 
 load_all()
 
@@ -236,3 +238,11 @@ def windows(net: SlideNet, runs: int, *, seed: int) -> list[tuple[Array, Array]]
         window = np.take(joined, range(net.hop, net.hop + type_.shape[net.axis]), axis=net.axis)
         found.append((rows, window))
     return found
+
+
+MOVING = var("x", shape=(1, 49, 1, 1), dtype="int8")
+"""A tensor whose rows move."""
+
+
+def planned(net: SlideNet) -> SlidePlan:
+    return slide_plan(net.main, sliding(net.main, net.hops))

@@ -6,26 +6,19 @@ AOT_FULL=1 all awkward layers and 2,000 random ones a kernel in each of the thre
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from aot.ir.type import TensorType
 from tests.topi.batch import Batch
 from tests.topi.drawn import KERNELS, Case, awkward_layers, make_case, random_cases, target_of
-from tests.topi.groups import run_lowered
 from tests.topi.intrin.test_intrin import needs_board, needs_host
 from tests.topi.layers import Layer
+from tests.topi.runs import FULL, RANDOM, drawn_on_board, groups_of, interpreted, on_board
 
-FULL = os.environ.get("AOT_FULL") == "1"
-RANDOM = 2000 if FULL else 12
-"""Random layers of a kernel in each place."""
-BATCH = 50
-BOARDS = {"cortex-m0plus": "mps2-an385-v6m", "cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m55": "mps3-an547"}
+BOARDS = {"cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m55": "mps3-an547"}
 
 FAILED_ONCE = [
     # The compiler took the copies of runs of one pixel, all or nothing, for loops that overflow, and said so.
@@ -48,36 +41,14 @@ def some(cases: Sequence[Case], step: int) -> Sequence[Case]:
     return cases if FULL else cases[::step]
 
 
-def groups_of(cases: Sequence[Case]) -> Iterator[list[Case]]:
-    for done in range(0, len(cases), BATCH):
-        yield list(cases[done : done + BATCH])
-
-
 def board_of(name: str) -> str:
     return BOARDS[target_of(KERNELS[name][1]).name]
-
-
-def batches(name: str, *, seed: int) -> Iterator[list[Case]]:
-    cases = random_cases(name, seed)
-    for done in range(0, RANDOM, BATCH):
-        yield list(islice(cases, min(BATCH, RANDOM - done)))
-
-
-def interpreted(cases: Sequence[Case]) -> None:
-    for case in cases:
-        found = run_lowered(case.lowered, case.inputs, TensorType(case.expected.shape, str(case.expected.dtype)))
-        np.testing.assert_array_equal(found, case.expected, err_msg=case.text)
-
-
-def on_board(board: str, groups: Iterator[list[Case]], folder: Path) -> None:
-    for i, cases in enumerate(groups):
-        assert Batch(cases).run(board, folder / str(i)) == []
 
 
 @pytest.mark.slow
 @every_kernel
 def test_random_in_the_interpreter(name: str) -> None:
-    interpreted(list(islice(random_cases(name, 1), RANDOM)))
+    interpreted(islice(random_cases(name, 1), RANDOM))
 
 
 @pytest.mark.slow
@@ -92,7 +63,7 @@ def test_awkward_in_the_interpreter(name: str) -> None:
 @needs_host
 @every_kernel
 def test_on_the_host(name: str, tmp_path: Path) -> None:
-    on_board("host", batches(name, seed=2), tmp_path)
+    drawn_on_board("host", random_cases(name, 2), tmp_path)
 
 
 @pytest.mark.slow
@@ -116,7 +87,7 @@ def test_awkward_on_the_host(name: str, tmp_path: Path) -> None:
 @needs_board
 @every_kernel
 def test_on_the_core(name: str, tmp_path: Path) -> None:
-    on_board(board_of(name), batches(name, seed=3), tmp_path)
+    drawn_on_board(board_of(name), random_cases(name, 3), tmp_path)
 
 
 @pytest.mark.qemu

@@ -11,7 +11,7 @@ from tests.topi.batch import Batch
 from tests.topi.drawn import KERNELS, Case, make_case
 from tests.topi.intrin.test_intrin import needs_board
 from tests.topi.layers import Layer
-from tests.topi.test_drawn import interpreted
+from tests.topi.runs import interpreted
 
 
 def large_windows(count: int) -> list[Case]:

@@ -32,7 +32,7 @@ from tests.c_tools import INCLUDE
 from tests.executor.cascade_nets import Built, build_chain, chains, parts_of, run_chain
 from tests.scale import cases
 
-MODELS = Path(__file__).parents[2] / "models"
+MODELS = Path(__file__).parents[1] / "models"
 
 
 def node(name: str, height: int, links: tuple[Link, ...], rows: int = 1, fill: int | None = None) -> Node:

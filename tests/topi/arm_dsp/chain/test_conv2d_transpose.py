@@ -19,10 +19,9 @@ from aot.relay.expr import Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.topi.strategy import implementations
-from tests.topi.batch import Batch
 from tests.topi.drawn import Case, pick
 from tests.topi.intrin.test_intrin import needs_board, needs_host
-from tests.topi.test_drawn import BATCH, RANDOM, interpreted
+from tests.topi.runs import RANDOM, drawn_on_board, interpreted
 
 (KERNEL,) = (i for i in implementations("nn.conv2d_transpose") if i.name == "arm_dsp.conv2d_transpose_chain")
 
@@ -69,28 +68,22 @@ def random_cases(seed: int) -> Iterator[Case]:
         yield Case(text, KERNEL.lower(group, target, "kernel"), [data], expected)
 
 
-def on_board(board: str, folder: Path, *, seed: int) -> None:
-    cases = random_cases(seed)
-    for done in range(0, RANDOM, BATCH):
-        assert Batch(list(islice(cases, min(BATCH, RANDOM - done)))).run(board, folder / str(done)) == []
-
-
 def test_some_in_the_interpreter() -> None:
-    interpreted(list(islice(random_cases(4), 4)))
+    interpreted(islice(random_cases(4), 4))
 
 
 @pytest.mark.slow
 def test_random_in_the_interpreter() -> None:
-    interpreted(list(islice(random_cases(1), RANDOM)))
+    interpreted(islice(random_cases(1), RANDOM))
 
 
 @pytest.mark.slow
 @needs_host
 def test_on_the_host(tmp_path: Path) -> None:
-    on_board("host", tmp_path, seed=2)
+    drawn_on_board("host", random_cases(2), tmp_path)
 
 
 @pytest.mark.qemu
 @needs_board
 def test_on_the_core(tmp_path: Path) -> None:
-    on_board("mps2-an386", tmp_path, seed=3)
+    drawn_on_board("mps2-an386", random_cases(3), tmp_path)

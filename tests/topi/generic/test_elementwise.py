@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.ir.type import TensorType, per_tensor
+from aot.ir.type import TensorType
 from aot.numerics.fixed_point import quantize_multiplier
 from aot.op.math.clip import ClipAttrs
 from aot.op.qnn.add import AddAttrs
 from aot.op.qnn.dequantize import DequantizeAttrs
-from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import QuantizeAttrs, Requantize8Attrs
 from aot.relay.expr import Expr, Function, Var, call
 from aot.relay.interpreter import evaluate
@@ -92,10 +91,3 @@ def test_random_sums() -> None:
         shape = (int(rng.integers(1, 40)),)
         x, y = Var("x", TensorType(shape, "int8")), Var("y", TensorType(shape, "int8"))
         check_group("generic.elementwise", (x, y), call("qnn.add", [x, y], attrs), seed=seed)
-
-
-@pytest.mark.parametrize("size", [32, 33, 63, 64, 200])
-def test_table_by_words(size: int) -> None:
-    x = Var("x", TensorType((1, size), "int8", per_tensor(0.1, 0)))
-    table = tuple(int(v) for v in np.random.default_rng(size).integers(-128, 128, 256))
-    check_group("arm_dsp.lut", (x,), call("qnn.lut", [x], LutAttrs(table)), seed=size)

@@ -1,0 +1,46 @@
+"""A network that takes its new rows only gives the bytes of whole runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aot.relay.interpreter import evaluate
+from aot.relay.stateful import StatefulFunction
+from aot.relay.transform.narrow_windows import narrow_windows
+from aot.relay.transform.slide_window import slide_window
+from tests.relay.slide_nets import SlideNet, planned, slide_net, windows
+from tests.scale import cases
+
+
+def check_runs(net: SlideNet, *, runs: int, seed: int) -> None:
+    """Every output of every run is that of a whole run on the window, from the first one on."""
+    slid = StatefulFunction(narrow_windows(slide_window(net.main, planned(net))))
+    for k, (rows, window) in enumerate(windows(net, runs, seed=seed)):
+        for got, want in zip(slid.run([rows]), evaluate(net.main, [window]), strict=True):
+            np.testing.assert_array_equal(got, want, err_msg=f"seed {seed}, run {k}")
+
+
+def test_random_networks_give_the_bytes_of_whole_runs() -> None:
+    for seed in range(30):
+        check_runs(slide_net(seed), runs=8, seed=seed)
+
+
+def test_reset_begins_with_zeros_again() -> None:
+    net = slide_net(3)
+    slid = StatefulFunction(slide_window(net.main, planned(net)))
+    first = slid.run([windows(net, 1, seed=1)[0][0]])
+    slid.run([windows(net, 1, seed=2)[0][0]])
+    slid.reset()
+    for a, b in zip(first, slid.run([windows(net, 1, seed=1)[0][0]]), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.slow
+def test_five_hundred_random_networks() -> None:
+    gains = 0
+    for seed in range(1000, 1000 + cases(500)):
+        net = slide_net(seed)
+        check_runs(net, runs=200, seed=seed)
+        gains += planned(net).gains
+    assert gains > cases(500) // 2, "most of the networks have something to gain"

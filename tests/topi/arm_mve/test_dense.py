@@ -1,0 +1,28 @@
+"""Matrices by vectors against the operators' meaning, with results that fill no whole vector; on the core: test_drawn.py."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from tests.topi.drawn import KERNELS, make_case, random_cases
+from tests.topi.layers import Layer
+from tests.topi.runs import interpreted
+
+NAMES = ["dense arm_mve.dense", "dense arm_mve.matmul"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_drawn_layers(name: str) -> None:
+    interpreted(islice(random_cases(name, 4), 3))
+
+
+@pytest.mark.parametrize("units", [1, 4, 7])
+@pytest.mark.parametrize("depth", [15, 16, 33])
+def test_left_over_rows_and_columns(units: int, depth: int) -> None:
+    """At least one kernel takes each, and all that do agree."""
+    cases = [make_case(KERNELS[n][1], Layer("dense", (2, depth), (units, depth), out_zp=3)) for n in NAMES]
+    found = [case for case in cases if case is not None]
+    assert found
+    interpreted(found)

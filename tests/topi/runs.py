@@ -1,0 +1,45 @@
+"""Drawn kernels in three places: the TIR interpreter, C on this machine with ASan and UBSan, instructions on a board."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from aot.ir.type import TensorType
+from tests.topi.batch import Batch
+from tests.topi.drawn import Case
+from tests.topi.groups import run_lowered
+
+FULL = os.environ.get("AOT_FULL") == "1"
+RANDOM = 2000 if FULL else 12
+"""Random layers of a kernel in each place."""
+BATCH = 50
+"""Cases of one program."""
+
+
+def interpreted(cases: Iterable[Case]) -> None:
+    """Equal to the meaning in the interpreter."""
+    for case in cases:
+        found = run_lowered(case.lowered, case.inputs, TensorType(case.expected.shape, str(case.expected.dtype)))
+        np.testing.assert_array_equal(found, case.expected, err_msg=case.text)
+
+
+def groups_of(cases: Sequence[Case]) -> Iterator[list[Case]]:
+    """In programs of `BATCH` cases."""
+    for done in range(0, len(cases), BATCH):
+        yield list(cases[done : done + BATCH])
+
+
+def on_board(board: str, groups: Iterable[list[Case]], folder: Path) -> None:
+    """Equal on a board, or on this machine as "host"."""
+    for i, cases in enumerate(groups):
+        assert Batch(cases).run(board, folder / str(i)) == []
+
+
+def drawn_on_board(board: str, cases: Iterator[Case], folder: Path, *, number: int = RANDOM) -> None:
+    """The next `number` of endless cases; as many as a program holds are made at once."""
+    on_board(board, (list(islice(cases, min(BATCH, number - done))) for done in range(0, number, BATCH)), folder)
