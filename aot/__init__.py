@@ -42,7 +42,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load the compiler only when it is asked for, so that `import aot` and `aot --help` stay quick."""
+    """Load the compiler only when it is requested, so that `import aot` and `aot --help` stay quick."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'aot' has no attribute '{name}'")

@@ -102,7 +102,7 @@ def lower(
 
 
 def _holds(module: IRModule, kind: type) -> bool:
-    """Whether all functions of a module are of one IR (E5074 where they are mixed or there are none)."""
+    """Whether all functions of a module are of one IR (E5074 if they are mixed or there are none)."""
     found = [isinstance(f, kind) for f in module.functions.values()]
     if not found or any(found) != all(found):
         raise UsageError(Problem("E5074", "a module to build holds functions of one kind, at least one", f"module {module.name}"))

@@ -5,7 +5,7 @@
     python scripts/delta.py --base main         of another revision; `.` is the file on disk
     python scripts/delta.py --models 'tests/models/net_k*.tflite' -j 1
 
-Made of what `aot report --budget tests/budget.toml` is made of, and held against the same limits: tests/baseline.json on disk.
+Made of what `aot report --budget tests/budget.toml` is made of, and compared with the same limits: tests/baseline.json on disk.
 Prints Markdown. Exit codes of `aot report`: 4 when a figure is worse, 5 when outputs differ, 2 when another compiler or emulator
 than the baseline's is installed; 1 when there is no model.
 """
@@ -34,7 +34,7 @@ Reports = Mapping[str, Mapping[str, Any]]
 
 
 def accepted(revision: str) -> Reports | None:
-    """tests/baseline.json of a revision, `.` for the one on disk; None where there is none that can be read."""
+    """tests/baseline.json of a revision, `.` for the one on disk; None if there is none that can be read."""
     from aot.errors import UsageError
     from aot.report.gate.diff import load_reports, parse_reports
 

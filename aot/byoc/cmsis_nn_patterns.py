@@ -34,7 +34,7 @@ def split(root: Call) -> tuple[Call, Constant | None, Call]:
 
 
 def layer_refusal(root: Call) -> str:
-    """Why a layer is not CMSIS-NN's; empty where it is."""
+    """Why a layer is not CMSIS-NN's; empty if it is."""
     layer, bias, requantize = split(root)
     data, weight = (a.type for a in layer.args)
     assert isinstance(data, TensorType)

@@ -23,7 +23,7 @@ def make_app() -> typer.Typer:
     """A fresh application with all verbs."""
     app = typer.Typer(
         name="aot",
-        help="Compile TensorFlow Lite models to plain C for Arm Cortex-M, and prove on this desk that the result is right.",
+        help="Compile TensorFlow Lite models to plain C for Arm Cortex-M, and verify the result on this machine.",
         epilog=_EPILOG,
         no_args_is_help=True,
         add_completion=True,
@@ -36,7 +36,7 @@ def make_app() -> typer.Typer:
     def root(
         version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
     ) -> None:
-        """Compile TensorFlow Lite models to plain C for Arm Cortex-M, and prove on this desk that the result is right."""
+        """Compile TensorFlow Lite models to plain C for Arm Cortex-M, and verify the result on this machine."""
 
     for module in (check, compile_verb, build, new, run, verify, report, diff, dump, explain, doctor, ops, targets, boards):
         app.command(module.NAME)(module.command)

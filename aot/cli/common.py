@@ -126,7 +126,7 @@ def chosen_hops(given: CompileOptions) -> tuple[tuple[str, int], ...]:
 
 
 def chosen_pools(given: CompileOptions, default: tuple[Pool, ...]) -> Pooling:
-    """The memories that were asked for, or else the board's, and what is pinned where (E5018)."""
+    """The memories that were requested, or else the board's, and what is pinned where (E5018)."""
     from aot.memory.pools import Pooling, parse_pool
 
     pins = []
@@ -140,7 +140,7 @@ def chosen_pools(given: CompileOptions, default: tuple[Pool, ...]) -> Pooling:
 
 
 def model_choice(given: CompileOptions) -> Choice:
-    """The graph and the shapes that were asked for (E5018)."""
+    """The graph and the shapes that were requested (E5018)."""
     from aot.frontend.specialize import Choice
 
     shapes = []

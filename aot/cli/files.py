@@ -14,13 +14,13 @@ from aot.system.files import write_error
 
 
 def model_name(path: Path, name: str | None) -> str:
-    """The prefix of all C symbols: what the user asks for (E5003 where it is no such name), or one made of the file's name."""
+    """The prefix of all C symbols: what the user asks for (E5003 if it is no such name), or one made of the file's name."""
     if name is None:
         return model_identifier(path.stem)
     proposal = model_identifier(name)
     if proposal != name:
         own = proposal == f"model_{name}"
-        why = "belongs to the runtime, as all that begins with aot_" if own else "is no lower-case C identifier"
+        why = "is reserved: names that begin with aot_ belong to the runtime" if own else "is not a lower-case C identifier"
         raise UsageError(Problem("E5003", f"'{printable(name)}' {why}; '{proposal}' would do"))
     return name
 
@@ -40,7 +40,7 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 
 def check_usable(folder: Path) -> None:
-    """Raise E5005 where a file stands in the way of `folder`; verbs ask before the long work."""
+    """Raise E5005 if a file stands in the way of `folder`; verbs ask before the long work."""
     there = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
     if not there.is_dir():
         raise UsageError(Problem("E5005", f"'{printable(str(there))}' exists and is not a folder"))

@@ -1,4 +1,4 @@
-"""Where a model fits: as it is asked for, else the first other way to compile it that does, with its price."""
+"""Where a model fits: as it is requested, else the first other way to compile it that does, with its price."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Tries:
     made: dict[str, Compiled | None] = field(default_factory=dict)
 
     def compiled(self, way: Way) -> Compiled | None:
-        """What comes of a way; None where the model cannot be compiled so (its input cannot come by rows)."""
+        """What comes of a way; None if the model cannot be compiled so (its input cannot come by rows)."""
         from aot.driver.build import compile_model
 
         if way.words not in self.made:
@@ -83,7 +83,7 @@ class Tries:
         return found
 
     def first_fit(self, board: Board | None) -> tuple[Compiled | None, tuple[Problem, ...]]:
-        """The first way that has no problem on a board, and the problems that it has as asked for.
+        """The first way that has no problem on a board, and the problems that it has as requested.
 
         Ways that cannot help against these problems are not tried.
         """
@@ -127,7 +127,7 @@ def problems_on(board: Board | None, metadata: Mapping[str, Any]) -> tuple[Probl
 
 
 def price(found: Compiled, asked: Compiled) -> dict[str, Any]:
-    """What a way takes: bytes, and instructions as a multiple of those as asked for, by the estimates."""
+    """What a way takes: bytes, and instructions as a multiple of those as requested, by the estimates."""
     return {
         "options": found.way.words,
         "workspace_bytes": found.metadata["workspace"]["size"],

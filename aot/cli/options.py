@@ -20,17 +20,20 @@ TargetName = Annotated[str | None, typer.Option("--target", metavar="CPU", help=
 BoardName = Annotated[str | None, typer.Option("--board", metavar="BOARD", help="Board, such as mps2-an386 (aot boards).")]
 Oracle = Annotated[str, typer.Option("--oracle", metavar="litert|tflm", help="Whose rounding: TensorFlow Lite's or TFLM's.")]
 Opt = Annotated[
-    str, typer.Option("--opt", metavar="speed|balanced|size|ram", help="What to optimise for; balanced: all, within bounds.")
+    str,
+    typer.Option("--opt", metavar="speed|balanced|size|ram", help="What to optimise for; balanced: all of them, within bounds."),
 ]
 Kernels = Annotated[
     str, typer.Option("--kernels", metavar="native|generic", help="With the core's special instructions, or portable C only.")
 ]
 FlashBudget = Annotated[
-    str | None, typer.Option("--flash-budget", metavar="SIZE", help="Most flash for constants and code, such as 96KiB.")
+    str | None, typer.Option("--flash-budget", metavar="SIZE", help="Limit for constants and code in flash, such as 96KiB.")
 ]
 RamBudget = Annotated[
     str | None,
-    typer.Option("--ram-budget", metavar="SIZE", help="Most workspace and state, such as 20KiB; with the fewest instructions."),
+    typer.Option(
+        "--ram-budget", metavar="SIZE", help="Limit for workspace and state, such as 20KiB; then the fewest instructions."
+    ),
 ]
 Shapes = Annotated[
     list[str] | None, typer.Option("--shape", metavar="NAME=N,N,..", help="Fix an input's dynamic dimensions; may be repeated.")
@@ -38,7 +41,9 @@ Shapes = Annotated[
 Batch = Annotated[int | None, typer.Option("--batch", metavar="N", help="The first dimension of inputs where it is dynamic.")]
 Signature = Annotated[str | None, typer.Option("--signature", metavar="KEY", help="Which graph, by its signature's key.")]
 Subgraph = Annotated[int | None, typer.Option("--subgraph", metavar="N", help="Which graph, by its number; default 0.")]
-Io = Annotated[str, typer.Option("--io", metavar="arena|user", help="Input and output inside the workspace or at the caller's.")]
+Io = Annotated[
+    str, typer.Option("--io", metavar="arena|user", help="Inputs and outputs in the workspace or in the caller's buffers.")
+]
 Pools = Annotated[
     list[str] | None,
     typer.Option("--pool", metavar="NAME=SIZE@ADDRESS:SPEED", help="A memory for the workspace; may be repeated."),
@@ -49,7 +54,7 @@ ConstPools = Annotated[
 ]
 Pins = Annotated[
     list[str] | None,
-    typer.Option("--pin", metavar="TENSOR=POOL", help="Where a tensor, or the state, is to lie; may be repeated."),
+    typer.Option("--pin", metavar="TENSOR=POOL", help="Place a tensor, or the state, in a pool; may be repeated."),
 ]
 FeedRows = Annotated[
     bool, typer.Option("--feed-rows", help="The input comes row by row (NAME_feed_row) and is not in the workspace.")
@@ -66,21 +71,21 @@ Byoc = Annotated[
     typer.Option("--byoc", metavar="NAME[=OPS]", help="Layers for an external code generator: cmsis-nn; may be repeated."),
 ]
 ByocPath = Annotated[
-    Path | None, typer.Option("--byoc-path", metavar="DIR", help="The folder of its library, which holds Include and Source.")
+    Path | None, typer.Option("--byoc-path", metavar="DIR", help="The folder of its library, with Include and Source in it.")
 ]
 MaxIterations = Annotated[
     int,
     typer.Option(
-        "--max-iterations", metavar="N", min=0, max=(1 << 32) - 1, help="Give up a WHILE that has not ended then; 0: never."
+        "--max-iterations", metavar="N", min=0, max=(1 << 32) - 1, help="Stop a WHILE with an error after N iterations; 0: never."
     ),
 ]
 Plugins = Annotated[
     list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="Run a plug-in first (docs/plugins.md); may be repeated.")
 ]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile anew, whatever an earlier run left in the cache.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Ignore the cache and compile again.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output folder that an earlier run of aot wrote.")]
 ForceOverBudget = Annotated[
-    bool, typer.Option("--force-over-budget", help="Write the files though --ram-budget or --flash-budget is exceeded.")
+    bool, typer.Option("--force-over-budget", help="Write the files even if --ram-budget or --flash-budget is exceeded.")
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]

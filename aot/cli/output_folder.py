@@ -78,11 +78,11 @@ def _replaceable(folder: Path, *, force: bool) -> Collection[str]:
     if not folder.exists():
         return ()
     if Path.cwd().is_relative_to(folder.resolve()):
-        raise UsageError(Problem("E5005", f"'{folder}' is the current folder, or holds it; -o names another one"))
+        raise UsageError(Problem("E5005", f"'{folder}' is the current folder, or contains it; choose another with -o"))
     if not any(folder.iterdir()):
         return ()
     if not force:
-        raise UsageError(Problem("E5004", f"'{folder}' exists; --force replaces what aot wrote there, -o names another one"))
+        raise UsageError(Problem("E5004", f"'{folder}' exists; --force replaces what aot wrote there, -o chooses another folder"))
     listed = read_manifest(folder / MANIFEST, SCHEMA)
     if listed is None:
         raise UsageError(
@@ -90,12 +90,14 @@ def _replaceable(folder: Path, *, force: bool) -> Collection[str]:
         )
     changed = sorted(name for name, known in listed.items() if not _is_as_written(folder / name, known))
     if changed:
-        raise UsageError(*(Problem("E5041", f"'{folder / name}' is not as aot wrote it; move it away") for name in changed))
+        raise UsageError(
+            *(Problem("E5041", f"'{folder / name}' was changed after aot wrote it; move it away") for name in changed)
+        )
     return {*listed, MANIFEST}
 
 
 def read_manifest(path: Path, schema: str) -> dict[str, str] | None:
-    """The files that a manifest lists (path -> checksum); None where it is not ours, or names a file outside its folder."""
+    """The files that a manifest lists (path -> checksum); None if it is not ours, or names a file outside its folder."""
     try:
         document = json.loads(path.read_bytes())
         listed = dict(document["generated"])
@@ -146,7 +148,7 @@ def _kept(folder: Path, listed: Collection[str]) -> list[str]:
 
 
 def _refuse_collisions(folder: Path, kept: Iterable[str], files: Iterable[str]) -> None:
-    """E5005 where a new file would have to replace one that is not ours, or needs a folder where there is a file."""
+    """E5005 if a new file would have to replace one that is not ours, or needs a folder where there is a file."""
     wanted = set(files)
     above = {str(parent) for name in wanted for parent in PurePosixPath(name).parents}
     bad = [
@@ -157,7 +159,7 @@ def _refuse_collisions(folder: Path, kept: Iterable[str], files: Iterable[str]) 
         or any(str(p) in wanted for p in PurePosixPath(name).parents)
     ]
     if bad:
-        raise UsageError(*(Problem("E5005", f"'{folder / name}' was not written by aot and is in the way") for name in bad))
+        raise UsageError(*(Problem("E5005", f"'{folder / name}' already exists and was not written by aot") for name in bad))
 
 
 def _write_all(staging: Path, files: Mapping[str, str | bytes]) -> None:
@@ -204,7 +206,7 @@ def _put_in_place(staging: Path, folder: Path) -> None:
 
 
 def exchange(a: Path, b: Path) -> bool:
-    """Swap the names of two folders in one step; False where the system cannot (only Linux can)."""
+    """Swap the names of two folders in one step; False if the system cannot (only Linux can)."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):

@@ -58,13 +58,11 @@ class GuardedStream:
         return self.inner is not None and self.inner.isatty()
 
     def problem(self) -> Problem | None:
-        """E5060 where words were lost; a reader that went away by itself has what it wanted, and is none."""
+        """E5060 if words were lost; a reader that went away by itself has what it wanted, and is none."""
         if self.inner is None and self.written:
-            return Problem("E5060", "standard output is closed; what was to be printed is lost")
+            return Problem("E5060", "standard output is closed; the output is lost")
         if self.lost is not None and self.lost.errno not in (errno.EPIPE, None):
-            return Problem(
-                "E5060", f"standard output cannot be written: {self.lost.strerror}; what was to be printed is incomplete"
-            )
+            return Problem("E5060", f"standard output cannot be written: {self.lost.strerror}; the output is incomplete")
         return None
 
     def __getattr__(self, name: str) -> Any:

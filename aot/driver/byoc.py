@@ -1,4 +1,4 @@
-"""External code generators in a compilation: what was asked for, the passes that make their functions, the library's files."""
+"""External code generators in a compilation: what was requested, the passes that make their functions, the library's files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_byoc(wanted: Sequence[str], path: Path | None) -> None:
     if wanted:
         partitions(wanted)
     if path is not None and (not isinstance(path, Path) or not os.path.isdir(path)):
-        raise UsageError(Problem("E5122", f"--byoc-path {path}: there is no such folder"))
+        raise UsageError(Problem("E5122", f"--byoc-path {path}: the folder does not exist"))
 
 
 def partitions(wanted: Sequence[str], target: Target | None = None) -> tuple[Pass, ...]:
@@ -75,7 +75,7 @@ def library_files(path: Path | None) -> dict[str, str]:
     found = [*sorted((path / "Include").rglob("*.h")), *sorted(sources.rglob("*.c"))]
     kept = [p for p in found if p.suffix == ".h" or _is_needed(p, sources)]
     if not any(p.suffix == ".h" for p in kept) or not any(p.suffix == ".c" for p in kept):
-        raise UsageError(Problem("E5122", f"--byoc-path {path}: holds no Include with headers and Source with C files"))
+        raise UsageError(Problem("E5122", f"--byoc-path {path}: must contain Include (headers) and Source (C files)"))
     try:
         return {f"{FOLDER}/{p.relative_to(path).as_posix()}": p.read_text(encoding="utf-8") for p in kept}
     except (OSError, UnicodeDecodeError) as error:

@@ -1,6 +1,6 @@
 """Compiled models on disk, so that the same model with the same options is compiled once: data only, nothing of it is run.
 
-An entry is the artifact as JSON, packed, behind the hash of its bytes; its name is the hash of all that the result depends on:
+An entry is the artifact as JSON, packed, after the hash of its bytes; its name is the hash of all that the result depends on:
 the model, its name, the core, the options, and the compiler's own files.  What does not match its hash is no entry.  Entries are
 written beside and moved into place, so processes may share the folder; the least recently used go where it grows too large.
 """

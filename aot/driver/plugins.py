@@ -43,7 +43,7 @@ def load_installed() -> tuple[str, ...]:
 
 
 def load_file(path: Path) -> None:
-    """Run a plug-in's file, once in a process; UsageError E5110 where it fails, E5111 where there is no such file."""
+    """Run a plug-in's file, once in a process; UsageError E5110 if it fails, E5111 if there is no such file."""
     try:
         key = str(path.resolve())
         missing = not path.is_file()

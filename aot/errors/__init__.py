@@ -24,7 +24,7 @@ EXIT_TOOLCHAIN = 6
 class Problem:
     """One thing that is wrong, with its place in the model.
 
-    `where` is a phrase such as `op 14 CONV_2D "sep2/conv"` or `tensor 3 "input"`; empty where the whole file is meant.
+    `where` is a phrase such as `op 14 CONV_2D "sep2/conv"` or `tensor 3 "input"`; empty if the whole file is meant.
     """
 
     code: str

@@ -45,7 +45,7 @@ def codes() -> tuple[str, ...]:
 
 @cache
 def explanation(code: str) -> Explanation | None:
-    """The page of a code; None where there is none."""
+    """The page of a code; None if there is none."""
     path = FOLDER / f"{code}.md"
     return parse(path.read_text(encoding="utf-8")) if re.fullmatch(r"E\d{4}", code) and path.is_file() else None
 

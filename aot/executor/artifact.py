@@ -10,7 +10,7 @@ from typing import Any
 from aot.errors import Problem, UsageError
 
 _FILE_ENDS = ("internal", "kernels", "params", "test")
-"""Of a model's files and of a project's test vector, behind the model's name."""
+"""Of a model's files and of a project's test vector, after the model's name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from aot.tir.stmt import CallPrim, If, Region, Stmt, While
 class TensorRef:
     """A tensor of the graph, compared by identity; `tensor` is its index in the .tflite, or -1 for a step within an operator.
 
-    `channels` are the indices of the last axis that are left of the file's tensor; empty where all of them are.
+    `channels` are the indices of the last axis that are left of the file's tensor; empty if all of them are.
     """
 
     name: str
@@ -85,7 +85,7 @@ class LoweredModule(IRModule):
     """A whole model: PrimFuncs by name, and as its main the calls of them in their order.
 
     `constants` gives each constant of a function by buffer name (packed bytes or elements).
-    `views` maps a tensor to the one whose bytes it shows (reshape), from byte `offsets` of it on (0 where there is none).
+    `views` maps a tensor to the one whose bytes it shows (reshape), from byte `offsets` of it on (0 if there is none).
     Layers may write such views, which then fill the tensor that they are parts of.  `values` holds the tensors whose values are
     known and which a layer reads or the model returns as they are.  `target`, `config` and `planning` say what for, and how the
     rest is done.

@@ -43,9 +43,9 @@ def _fused_faults(module: IRModule) -> Iterator[str]:
     for expr in post_order(main.body):
         if isinstance(expr, Call) and isinstance(expr.op, Function):
             if not expr.op.is_primitive:
-                yield f"{expr.op.attrs.get('name', 'a function')} is called and not marked as primitive"
+                yield f"{expr.op.attrs.get('name', 'a function')} is called but not marked primitive"
         elif isinstance(expr, Call) and not (isinstance(expr.op, Op) and F_IS_VIEW.find(expr.op.name)):
-            yield f"{expr.op} is in no fused function ({expr.span})"
+            yield f"{expr.op} is not in a fused function ({expr.span})"
 
 
 def _lowered_faults(module: IRModule) -> Iterator[str]:

@@ -42,7 +42,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """The plans of one model: `made` carries an attempt out (None where no layers fit its budget), and keeps its result.
+    """The plans of one model: `made` carries an attempt out (None if no layers fit its budget), and keeps its result.
 
     `bound`: bytes of whole tensors that never overlap.  `fed`: the input comes row by row, so some layers always run so.
     `pooled`: the workspace is spread over several memories.

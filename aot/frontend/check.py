@@ -63,7 +63,7 @@ def check_structure(data: bytes) -> list[Problem]:
 
 
 def check_bytes(data: bytes, problems: Problems) -> ModelView | None:
-    """Parse and check; the view is None where nothing can be read.  Stops after E10xx: what was read then means little."""
+    """Parse and check; the view is None if nothing can be read.  Stops after E10xx: what was read then means little."""
     view = parse(data, problems)
     if view is not None and not any(p.code.startswith("E10") for p in problems.found):
         check_view(view, problems)
@@ -150,7 +150,7 @@ def _place(graph: SubgraphView) -> str:
 def _check_tensor(tensor: TensorView, problems: Problems, *, of_layers: bool) -> None:
     where = tensor.where
     if tensor.external:
-        problems.add("E1219", "its data lie in another file (external buffer)", where)
+        problems.add("E1219", "its data is stored in an external file", where)
     if tensor.dtype == "string":
         problems.add("E1212", "string tensors are not supported", where)
     elif tensor.dtype in _UNSUPPORTED_TYPES:

@@ -109,7 +109,7 @@ def check_operator(op: OperatorView, graph: SubgraphView, problems: Problems) ->
     for count, (low, high), what in ((len(op.inputs), inputs, "inputs"), (len(op.outputs), outputs, "outputs")):
         if not low <= count <= high:
             expected = str(low) if low == high else f"at least {low}" if high == _MANY else f"{low} to {high}"
-            problems.add("E1117", f"{count} {what} where {expected} belong", op.where)
+            problems.add("E1117", f"{count} {what}, expected {expected}", op.where)
             sound = False
     for position, index in enumerate(op.inputs):
         if index == ABSENT and position not in _MAY_LACK.get(op.opcode, ()):
@@ -142,9 +142,11 @@ def _check_squeeze(op: OperatorView, graph: SubgraphView, problems: Problems) ->
     shape = _shape(op, graph, 0)
     for dim in op.option("squeeze_dims"):
         if not -len(shape) <= dim < len(shape):
-            problems.add("E1115", f"dimension {dim} of shape {list(shape)} is to be removed; there is none", op.where)
+            problems.add(
+                "E1115", f"dimension {dim} of shape {list(shape)} is named in squeeze_dims, but does not exist", op.where
+            )
         elif shape[dim] != 1:
-            problems.add("E1115", f"dimension {dim} of shape {list(shape)} is to be removed, but it is not 1", op.where)
+            problems.add("E1115", f"dimension {dim} of shape {list(shape)} is named in squeeze_dims, but is not 1", op.where)
 
 
 def _check_svdf_state(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:

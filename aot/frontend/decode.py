@@ -21,7 +21,7 @@ Path = tuple[str | int, ...]
 
 
 def decode_model(reader: Reader, problems: Problems) -> Record | None:
-    """The whole model as a record, None where not even the root can be read or the work budget is exhausted."""
+    """The whole model as a record, None if not even the root can be read or the work budget is exhausted."""
     try:
         return _decode(reader.root(schema.FILE_IDENTIFIER), "Model", path=(), problems=problems)
     except FlatbufferError as error:

@@ -27,7 +27,7 @@ def encode_model(record: Record) -> bytes:
 
 
 class _Writer:
-    """Parents first, children behind them, so that all offsets are positive; references are patched when the child is there."""
+    """Parents first, children after them, so that all offsets are positive; references are patched when the child is there."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -43,7 +43,7 @@ class _Writer:
     def table(self, name: str, record: Record) -> int:
         """Write a table with its vtable and everything below it; its position."""
         fields = [f for f in schema.tables()[name] if _present(f, record)]
-        fields.sort(key=lambda f: (-_width(f), f.slot))  # the widest first: only one gap, behind the offset to the vtable
+        fields.sort(key=lambda f: (-_width(f), f.slot))  # the widest first: only one gap, after the offset to the vtable
         slots = 1 + max((f.slot for f in fields), default=-1)
         self.align(2)
         vtable = len(self.data)

@@ -138,7 +138,7 @@ class Table:
         self._positions: tuple[int, ...] = struct.unpack_from(f"<{slots}H", reader.data, vtable + 4)
 
     def _slot(self, slot: int, width: int) -> int | None:
-        """Absolute position of the slot's `width` bytes, or None where the table leaves it out."""
+        """Absolute position of the slot's `width` bytes, or None if the table leaves it out."""
         if slot >= len(self._positions) or not self._positions[slot]:
             return None
         relative = self._positions[slot]

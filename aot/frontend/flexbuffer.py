@@ -27,7 +27,7 @@ def read_map(data: bytes) -> dict[str, Scalar]:
         raise FlexbufferError(f"{len(data)} bytes hold no value")
     width, packed = data[-1], data[-2]
     if packed >> 2 != _MAP:
-        raise FlexbufferError(f"the root has type {packed >> 2}, which is no map")
+        raise FlexbufferError(f"the root has type {packed >> 2}, which is not a map")
     root = len(data) - 2 - width
     return reader.map(reader.back(root, width), 1 << (packed & 3))
 

@@ -90,7 +90,7 @@ class Persistent:
     def beginning(self, where: str, evaluate: Callable[[Expr], Array | None]) -> Iterator[None]:
         """While a subgraph of CALL_ONCE is walked: variables are constants, and what they are afterwards is how they begin.
 
-        E1153 where one that is assigned is in use already, or its value is not known.
+        E1153 if one that is assigned is in use already, or its value is not known.
         """
         if self.initializing:
             yield
@@ -128,7 +128,7 @@ class Persistent:
         return sorted(self._entries - {subgraph}) if self.is_shared else []
 
     def join(self, other: Persistent) -> None:
-        """Know the variables of another signature's graph too (E1151 where they differ)."""
+        """Know the variables of another signature's graph too (E1151 if they differ)."""
         for key, variable in other.variables.known.items():
             mine = self.declare(key, variable.param.name, variable.type, variable.initial)
             if (mine.type.shape, mine.type.dtype) != (variable.type.shape, variable.type.dtype):
@@ -163,7 +163,7 @@ def zeros(type_: TensorType) -> Array:
 
 
 def changed_resources(view: ModelView) -> frozenset[str] | None:
-    """Names of the resources that graphs other than those of CALL_ONCE assign; None where a handle comes from elsewhere."""
+    """Names of the resources that graphs other than those of CALL_ONCE assign; None if a handle comes from elsewhere."""
     found: set[str] = set()
     for index in _running(view):
         graph = view.subgraphs[index]

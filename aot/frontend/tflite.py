@@ -159,7 +159,7 @@ class GraphWalk:
 
     @property
     def oracle(self) -> str:
-        """Whose rounding is asked for: "litert" or "tflm"."""
+        """Whose rounding is requested: "litert" or "tflm"."""
         return self._oracle
 
     @property
@@ -168,7 +168,7 @@ class GraphWalk:
         return False
 
     def blocks(self, op: OperatorView, i: int) -> Blocks | None:
-        """How operand i is quantised in blocks; None where it is not (E1220 for kinds that no operator takes)."""
+        """How operand i is quantised in blocks; None if it is not (E1220 for kinds that no operator takes)."""
         tensor = self.graph.tensors[op.input(i)] if op.input(i) != ABSENT else None
         block = tensor.quant.block if tensor is not None and tensor.quant is not None else None
         if tensor is None or block is None:
@@ -192,7 +192,7 @@ class GraphWalk:
         return Span(op.index, op.opcode, name, index) if self._site is None else Span(self._site.span.op_index, op.opcode, name)
 
     def input(self, op: OperatorView, i: int) -> Expr | None:
-        """Operand i; None where the operator leaves it out."""
+        """Operand i; None if the operator leaves it out."""
         index = op.input(i)
         return None if index == ABSENT else self._value(op, index)
 
@@ -337,7 +337,7 @@ class GraphWalk:
             return self.persistent.here(key)
         name = self.persistent.name_of(_evaluate(self._value(op, index))) if tensor.dtype in ("resource", "int32") else None
         if name is None:
-            self._refuse(op, "E1150", f"operand {i}, {tensor.where}, is no handle of a variable that is known at compile time")
+            self._refuse(op, "E1150", f"operand {i}, {tensor.where}, is not a handle to a variable known at compile time")
         found = self.persistent.resource(name, type_, op.where)
         if self.persistent.initializing:
             return found
@@ -358,7 +358,7 @@ class GraphWalk:
         return self.persistent.resource_id(name)
 
     def initialize(self, op: OperatorView, subgraph: int) -> None:
-        """Let a subgraph say with what values variables begin (E1153 where one is in use already, or the value is not known)."""
+        """Let a subgraph say with what values variables begin (E1153 if one is in use already, or the value is not known)."""
         if not self.persistent.begin(subgraph):
             return
         inner = self._inner(op, subgraph, (), apart=False)
@@ -420,7 +420,7 @@ class GraphWalk:
         converter = CONVERTERS.get(op.kind)
         if converter is None:
             if op.opcode != "CUSTOM" or check.is_known_custom(op):  # else check has said what it is
-                message = f"this operator is not supported yet (aot explain {op.kind} tells what it would take)"
+                message = f"this operator is not supported yet (aot explain {op.kind} tells what is missing)"
                 self._problems.add("E1201", message, op.where)
             return None
         try:
@@ -445,7 +445,7 @@ class GraphWalk:
             self._refuse(op, "E1124", f"the converter does not understand it ({type(error).__name__}: {error})")
         results = found if isinstance(found, Sequence) else (found,)
         if len(results) != len(op.outputs):
-            self._refuse(op, "E1117", f"{len(op.outputs)} outputs where {len(results)} belong")
+            self._refuse(op, "E1117", f"{len(op.outputs)} outputs, expected {len(results)}")
         for position, expr in enumerate(results):
             self._compare(op, position, expr)
         return results
@@ -523,7 +523,7 @@ class GraphWalk:
         if index not in self._values:
             tensor = self.graph.tensors[index]
             if tensor.is_variable:
-                self._refuse(op, "E1208", f"{tensor.where} is a state, which this operator does not support")
+                self._refuse(op, "E1208", f"{tensor.where} is a state tensor, which this operator does not support")
             if tensor.data is None:
                 self._refuse(op, "E1204", f"{tensor.where} has no value")
             data = tensor.data if tensor.sparsity is None else self._dense(op, tensor, tensor.sparsity)
@@ -582,7 +582,7 @@ _MAX_FOLDED = 1 << 16
 
 
 def _evaluate(expr: Expr, *, most: int = _MAX_FOLDED) -> Array | None:
-    """The value of an expression over constants only; None where it depends on an input or has more than `most` elements."""
+    """The value of an expression over constants only; None if it depends on an input or has more than `most` elements."""
     if isinstance(expr, Constant):
         return np.asarray(expr.data)
     values: dict[int, Array] = {}

@@ -59,7 +59,7 @@ class BlockView:
 class QuantView:
     """real = scale * (q - zero_point).  float32 scales and int64 zero points of equal length: 1, or one per slice of `axis`.
 
-    `axis` is None where there is a single scale.
+    `axis` is None if there is a single scale.
     """
 
     scales: npt.NDArray[np.float32]
@@ -219,7 +219,7 @@ def stored_bytes(dtype: str, count: int) -> int:
 
 
 def parse(data: bytes, problems: Problems) -> ModelView | None:
-    """The view of a file, None where nothing sensible can be read.  Notes E10xx and never raises."""
+    """The view of a file, None if nothing sensible can be read.  Notes E10xx and never raises."""
     reader = Reader(data)
     record = decode_model(reader, problems)
     if record is None:
@@ -322,7 +322,7 @@ class _Builder:
         )
 
     def _data(self, buffer: int, dtype: str, *, raw: memoryview, shape: tuple[int, ...], sparse: bool) -> npt.NDArray[Any] | None:
-        """The constant's array over the file's bytes; None where there is none or its size is not the shape's."""
+        """The constant's array over the file's bytes; None if there is none or its size is not the shape's."""
         if dtype not in _NUMPY or len(shape) > MAX_RANK or any(d < 0 for d in shape):
             return None
         count = math.prod(shape)

@@ -29,7 +29,7 @@ class Dialect:
     `to_full_text(module)` prints functions so that `from_text(text, name)` parses the module back, where `reads(text)` says that
     it is this IR's.  `from_expr` makes a function of an expression, None of what is none of this IR.
     `input_types` and `evaluate` are there where a function can be run on arrays alone; `run(module, name, seed)` where it takes
-    the module: the results of one of its functions on operands drawn with the seed, None where it cannot run on such.
+    the module: the results of one of its functions on operands drawn with the seed, None if it cannot run on such.
     `map_inner(function, rule)` applies a rule to the functions inside of one (branches and bodies of loops), innermost first.
     """
 

@@ -19,7 +19,7 @@ def register_func(name: str, func: F, *, override: bool = False) -> F: ...
 def register_func(name: str, func: F | None = None, *, override: bool = False) -> F | Callable[[F], F]:
     """Enter a function under `name` (`aot.contrib.x`); without `func`, a decorator that does.
 
-    Raises E5077 where the name is taken, unless `override`, and where name or function are none.
+    Raises E5077 if the name is taken, unless `override`, and where name or function are none.
     """
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise UsageError(Problem("E5077", f"{name!r} cannot name a global function"))
@@ -41,7 +41,7 @@ def find_global_func(name: str) -> Callable[..., Any] | None:
 
 
 def get_global_func(name: str) -> Callable[..., Any]:
-    """The function of that name (E5076 where there is none)."""
+    """The function of that name (E5076 if there is none)."""
     if not isinstance(name, str) or name not in _FUNCTIONS:
         known = [n for n in sorted(_FUNCTIONS) if isinstance(name, str) and n.split(".")[0] == name.split(".")[0]]
         raise UsageError(
@@ -56,6 +56,6 @@ def list_global_func_names() -> list[str]:
 
 
 def remove_global_func(name: str) -> None:
-    """Forget a function (E5076 where there is none)."""
+    """Forget a function (E5076 if there is none)."""
     get_global_func(name)
     del _FUNCTIONS[name]

@@ -76,7 +76,7 @@ class DumpIR(Instrument):
         self._number += 1
 
 
-class Stopped(Exception):  # noqa: N818 - what was asked for, no error
+class Stopped(Exception):  # noqa: N818 - what was requested, no error
     """Raised by StopAfter."""
 
 

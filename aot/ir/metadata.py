@@ -1,4 +1,4 @@
-"""What the text of a module leaves out, as JSON behind it: data of constants, long attributes, quantisation, origins.
+"""What the text of a module leaves out, as JSON after it: data of constants, long attributes, quantisation, origins.
 
 A text with this section is parsed back to the same module (aot.relay.parser, aot.tir.parser).  Keys are places of the text: in a
 graph `main/%3` is line %3 of @main, `main/const:w` its constant w, `main/%3/%0` a line of a fused function; of loop nests, the
@@ -72,8 +72,8 @@ def decode(data: Any, classes: Mapping[str, type] = _CLASSES) -> Any:
             case {"class": name, "fields": fields} if name in classes:
                 return classes[name](**{k: decode(v, classes) for k, v in fields.items()})
     except (TypeError, ValueError, AttributeError, AssertionError) as error:
-        raise UsageError(Problem("E5131", f"the metadata are damaged: {error}")) from None
-    raise UsageError(Problem("E5131", f"the metadata are damaged: {str(data)[:80]}"))
+        raise UsageError(Problem("E5131", f"the metadata is corrupt: {error}")) from None
+    raise UsageError(Problem("E5131", f"the metadata is corrupt: {str(data)[:80]}"))
 
 
 def classes_of(attrs_type: type | None) -> dict[str, type]:
@@ -99,7 +99,7 @@ def from_text(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(Problem("E5131", f"the metadata are no JSON: {error}")) from None
+        raise UsageError(Problem("E5131", f"the metadata is not JSON: {error}")) from None
     if not isinstance(found, dict):
-        raise UsageError(Problem("E5131", "the metadata are no JSON object"))
+        raise UsageError(Problem("E5131", "the metadata is not JSON object"))
     return found

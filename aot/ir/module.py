@@ -65,7 +65,7 @@ class IRModule:
     def astext(self, *, metadata: bool = False) -> str:
         """All functions as text, main first; with `metadata` everything that `aot.ir.parse` needs to read it back.
 
-        UsageError E5131 where a function belongs to an IR whose text is not parsed.
+        UsageError E5131 if a function belongs to an IR whose text is not parsed.
         """
         shown = self.shown()
         functions = shown.functions

@@ -79,7 +79,7 @@ class OpInfo:
 
     @property
     def most(self) -> int | None:
-        """The largest number of operands; None where there is no limit."""
+        """The largest number of operands; None if there is no limit."""
         return None if any(a.is_variadic for a in self.arguments) else len(self.arguments)
 
     def signature(self) -> str:
@@ -121,7 +121,7 @@ class Op:
         return op_info(self.name).attrs_type
 
     def get_attr(self, title: str) -> Any:
-        """An entry of the attribute map called `title` (`TOpPattern`); UsageError E5103 where there is none."""
+        """An entry of the attribute map called `title` (`TOpPattern`); UsageError E5103 if there is none."""
         return _attr_map(title).get(self.name)
 
     def has_attr(self, title: str) -> bool:
@@ -203,7 +203,7 @@ def register_op(
 
 
 def reset_op(name: str) -> None:
-    """Forget an operator, in every attribute map; UsageError E5101 where there is none."""
+    """Forget an operator, in every attribute map; UsageError E5101 if there is none."""
     op_info(name)
     for attr_map in AttrMap.all():
         attr_map.reset(name)
@@ -248,19 +248,19 @@ def _arguments(name: str, given: Any) -> tuple[Argument, ...]:
 
 def _info_faults(info: OpInfo) -> Iterable[str]:
     if not isinstance(info.name, str) or not all(p.isidentifier() for p in info.name.split(".")):
-        yield "needs a name of words with dots between them, such as nn.conv2d"
+        yield "needs a dotted name such as nn.conv2d"
     names = [a.name for a in info.arguments]
     if len(set(names)) != len(names):
         yield f"has two arguments of one name: {', '.join(names)}"
     if any(a.is_variadic for a in info.arguments[:-1]):
-        yield "may repeat its last argument only"
+        yield "may only repeat its last argument"
     expected = len(names) if info.fewest == info.most else VARIABLE
     if info.num_inputs != expected:
         yield f"has num_inputs {info.num_inputs!r}, its arguments ({', '.join(names)}) make {expected}"
     if info.attrs_type is not None and not (isinstance(info.attrs_type, type) and is_dataclass(info.attrs_type)):
-        yield f"has attrs_type {info.attrs_type!r}, which is no dataclass"
+        yield f"has attrs_type {info.attrs_type!r}, which is not a dataclass"
     if not isinstance(info.doc, str):
-        yield "has a doc that is no string"
+        yield "has a doc that is not a string"
 
 
 def _function_faults(pattern: Any, infer_type: Any, evaluate: Any) -> Iterable[str]:

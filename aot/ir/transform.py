@@ -144,7 +144,7 @@ def pass_name(name: str) -> str:
 
 def _context_faults(context: PassContext) -> Iterator[str]:
     if type(context.opt_level) is not int or context.opt_level < 0:
-        yield f"opt_level is a number from 0 on, not {context.opt_level!r}"
+        yield f"opt_level must be a non-negative integer, not {context.opt_level!r}"
     for key in ("required_pass", "disabled_pass"):
         names = getattr(context, key)
         if isinstance(names, str) or not isinstance(names, Collection) or not all(isinstance(n, str) for n in names):
@@ -263,7 +263,7 @@ class Sequential:
 
 
 def enter_pass(new: Pass) -> Pass:
-    """Enter a pass into the registry; UsageError E5102 where there is one of the name."""
+    """Enter a pass into the registry; UsageError E5102 if there is one of the name."""
     if new.name in _PASSES:
         raise UsageError(Problem("E5102", f'the pass "{new.name}" is registered twice', call_place()))
     _PASSES[new.name] = new
@@ -282,7 +282,7 @@ def register_pass(
     known = {"module": None, "relay": "relay", "tir": "tir"}
     wrong = []
     if type(opt_level) is not int or opt_level < 0:
-        wrong.append(f"opt_level is a number from 0 on, not {opt_level!r}")
+        wrong.append(f"opt_level must be a non-negative integer, not {opt_level!r}")
     if not isinstance(name, str) or not isinstance(after, str):
         wrong.append("name and after are strings")
     elif after and not is_pass(after):
@@ -306,7 +306,7 @@ def register_pass(
 
 
 def reset_pass(name: str) -> None:
-    """Forget a pass, for what registers one for a while; UsageError E5030 where there is none."""
+    """Forget a pass, for what registers one for a while; UsageError E5030 if there is none."""
     old = get_pass(name)
     del _PASSES[old.name]
     for rest in _AFTER.values():

@@ -40,7 +40,7 @@ def liveness_bound(buffers: Sequence[BufferInfo]) -> int:
 def possible_savings(buffers: Sequence[BufferInfo], clashes: Iterable[Conflict]) -> dict[tuple[str, str], int]:
     """For each pair that may overlap, the most bytes that its two buffers can have in common.
 
-    With b at least d behind a, the two span at least max(a.size, b.size, d + b.size) bytes.
+    With b at least d after a, the two span at least max(a.size, b.size, d + b.size) bytes.
     """
     by_name = {b.name: b for b in buffers}
     savings: dict[tuple[str, str], int] = {}

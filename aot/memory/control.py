@@ -74,7 +74,7 @@ def loops_around(controls: Sequence[Control], step: int) -> tuple[int, ...]:
 
 
 def without_step(controls: Sequence[Control], step: int) -> tuple[Control, ...] | None:
-    """The controls over the steps without one of them; None where one would be left empty."""
+    """The controls over the steps without one of them; None if one would be left empty."""
     moved = [
         replace(c, first=c.first - (step < c.first), middle=c.middle - (step < c.middle), last=c.last - (step < c.last))
         for c in controls

@@ -130,7 +130,7 @@ class _Search:
         self.states = 0
 
     def below(self, limit: int) -> list[int] | None:
-        """The first order, by the given one, whose peak is below `limit`; None where there is none or the effort is spent."""
+        """The first order, by the given one, whose peak is below `limit`; None if there is none or the effort is spent."""
         graph, full = self.graph, (1 << len(self.graph.work)) - 1
         dead: set[int] = set()
         path: list[int] = []

@@ -30,7 +30,7 @@ class Conflict:
 
     With `min_distance` None they may not overlap.  With a number, b may also lie over a as long as it starts at least that many
     bytes after the start of a (a negative number: it may start before it): the kernel that reads one while it writes the other
-    stays ahead.  A kernel that runs upward and writes `out` behind its reads of `in` says Conflict(out, in, d).
+    stays ahead.  A kernel that runs upward and writes `out` after its reads of `in` says Conflict(out, in, d).
     """
 
     a: str
@@ -69,7 +69,7 @@ def conflicts(buffers: tuple[BufferInfo, ...]) -> tuple[Conflict, ...]:
 def forbidden_starts(conflict: Conflict, a: BufferInfo, b: BufferInfo) -> tuple[int, int]:
     """(low, high): b.offset - a.offset must not lie strictly between them.
 
-    From `high` on b starts far enough behind a's start, up to `low` = -b.size it ends before a starts.
+    From `high` on b starts far enough after a's start, up to `low` = -b.size it ends before a starts.
     """
     distance = a.size if conflict.min_distance is None else min(conflict.min_distance, a.size)
     return -b.size, max(distance, -b.size)

@@ -8,7 +8,7 @@ grows, so one of these orders gives an optimal plan.  An order needs no look whe
 * at some step, the bytes still to be placed do not fit between the lowest place left and the limit;
 * its state (what is left, and the lowest places for it) was seen before, in no larger a workspace.
 
-That needs conflicts with distances >= 0 (a kernel that writes behind its reads).  With a negative one a buffer may rest on one
+That needs conflicts with distances >= 0 (a kernel that writes after its reads).  With a negative one a buffer may rest on one
 that lies above it, and in a circle of distances 0 each on all others; then all orders are tried, not only rising ones.
 Buffers that find a hole wherever the others lie are left out and placed at the end.  The effort is counted in nodes, not seconds,
 so the same input gives the same plan.
@@ -163,7 +163,7 @@ class _Search:
         self.exhausted = self._visit({}, dict.fromkeys(range(len(self.part)), 0), level=0, top=0, taken=0)
 
     def _visit(self, placed: dict[int, int], lowest: dict[int, int], *, level: int, top: int, taken: int) -> bool:
-        """Try everything below a state; False where the budget did not suffice.  `taken`: `placed` as a set of bits."""
+        """Try everything below a state; False if the budget did not suffice.  `taken`: `placed` as a set of bits."""
         if top > self.limit or self.limit < self.target:
             return True
         if not lowest:
@@ -199,7 +199,7 @@ class _Search:
     def _after(
         self, i: int, placed: dict[int, int], *, lowest: dict[int, int], taken: int, top: int
     ) -> dict[int, int] | None:  # fmt: skip
-        """What is left with its lowest places now that buffer i has its own; None where nothing better can follow.
+        """What is left with its lowest places now that buffer i has its own; None if nothing better can follow.
 
         What can follow depends on the places in `taken`; where offsets only rise, on what is left and its places alone.
         """
@@ -215,7 +215,7 @@ class _Search:
         return left
 
     def _lowest_after(self, i: int, placed: dict[int, int], *, lowest: dict[int, int]) -> dict[int, int] | None:
-        """`lowest` without buffer i, which was placed; None where a buffer would end above the limit."""
+        """`lowest` without buffer i, which was placed; None if a buffer would end above the limit."""
         at, limit, rising = placed[i], self.limit, self.rising
         left = lowest.copy()
         del left[i]

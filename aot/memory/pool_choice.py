@@ -38,7 +38,7 @@ class Limit:
 
 
 def cheapest(costs: Sequence[Sequence[float | None]], limits: Sequence[Limit]) -> tuple[int, ...] | None:
-    """The pool of each item, or None where there is no choice; `costs[i][p]` of item i in pool p, None: it must not be there."""
+    """The pool of each item, or None if there is no choice; `costs[i][p]` of item i in pool p, None: it must not be there."""
     items, pools = len(costs), len(costs[0])
     each = np.kron(np.eye(items), np.ones(pools))
     table = np.zeros((len(limits), items * pools))
@@ -116,7 +116,7 @@ def within(pairs: Sequence[Conflict], buffers: Sequence[BufferInfo]) -> list[Con
 def _exact(
     buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pools: Sequence[Pool], *, costs: Costs, known: float | None
 ) -> dict[str, str] | None:
-    """A choice of less time than `known` for which the planner finds room; None where there is none, or none is found."""
+    """A choice of less time than `known` for which the planner finds room; None if there is none, or none is found."""
     table = [[costs[b.name].get(p.name) for p in pools] for b in buffers]
     limits = _alive(buffers, pairs, pools)
     for _ in range(ROUNDS):
@@ -136,7 +136,7 @@ def _exact(
 
 
 def _alive(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pools: Sequence[Pool]) -> list[Limit]:
-    """What no choice may exceed: the bytes alive at a step, less those that they can have in common."""
+    """Shared by no choice may exceed: the bytes alive at a step, less those that they can."""
     savings = possible_savings(buffers, pairs)
     limits = []
     for step in sorted({b.first for b in buffers}):

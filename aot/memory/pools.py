@@ -60,7 +60,7 @@ def parse_pool(text: str) -> Pool:
 
 
 def check_pooling(pooling: Pooling) -> None:
-    """Raise E5019 where a pool has a fault, two have one name or share bytes, or a pin names no pool."""
+    """Raise E5019 if a pool has a fault, two have one name or share bytes, or a pin names no pool."""
     both = (*pooling.pools, *pooling.constants)
     names = [p.name for p in pooling.pools]
     every = [p.name for p in both]
@@ -80,7 +80,7 @@ def plan_pools(
 ) -> tuple[MemoryPlan, tuple[UsedPool, ...]]:
     """A plan over all pools, and those pools that it uses; `accesses` counts the loads and stores of each buffer.
 
-    Raises E2013 where a buffer fits nowhere, and E5019 for a pin that names no buffer.
+    Raises E2013 if a buffer fits nowhere, and E5019 for a pin that names no buffer.
     """
     pairs = list(clashes)
     chosen = choose_pools(buffers, pairs, pooling.pools, pins=_pins(buffers, pooling), accesses=accesses)
@@ -103,7 +103,7 @@ def plan_pools(
 
 
 def fill_pools(sizes: Mapping[str, int], pools: Sequence[Pool], *, reads: Mapping[str, int]) -> dict[str, str]:
-    """The pool of each constant, so that all reads take the least time (E2013 where there is no room).
+    """The pool of each constant, so that all reads take the least time (E2013 if there is no room).
 
     `sizes` in bytes, with what alignment may cost; constants are never moved, so they fill a pool one after the other.
     """
@@ -122,7 +122,7 @@ def _no_room_for_constants(sizes: Mapping[str, int], pools: Sequence[Pool]) -> P
     need, room = sum(sizes.values()), sum(p.size for p in pools)
     largest = ", ".join(f"{n} {sizes[n]:,}" for n in sorted(sizes, key=lambda n: (-sizes[n], n))[:3])
     there = ", ".join(f"{p.name} {p.size:,}" for p in pools)
-    short = f"{need - room:,} more than there are" if need > room else "too large to be parted as the pools are"
+    short = f"{need - room:,} more than there are" if need > room else "too large to be split across the pools"
     return Problem(
         "E2013",
         f"all constants need {need:,} bytes, {short} ({there}); the largest are {largest}; "
@@ -131,7 +131,7 @@ def _no_room_for_constants(sizes: Mapping[str, int], pools: Sequence[Pool]) -> P
 
 
 def verify_pools(buffers: Sequence[BufferInfo], memory_plan: MemoryPlan, pools: Sequence[UsedPool]) -> None:
-    """Raise E9005 where a buffer reaches over the end of its pool, or a pool is larger than the user said."""
+    """Raise E9005 if a buffer reaches over the end of its pool, or a pool is larger than the user said."""
     faults = [f"pool {u.pool.name} needs {u.used} of {u.pool.size} bytes" for u in pools if u.used > u.pool.size]
     size = {b.name: b.size for b in buffers}
     for used in pools:

@@ -6,7 +6,7 @@ scratch memory does not count.
 
 * A chain is a run of operators in the order of execution.  What it reads from outside lies there whole when it starts, what is
   needed after it lies there whole when it ends.  An operator that is not row-local is a chain of its own and runs at once.
-* Inside, the rows of the last operator are asked for one by one; an operator asks for the rows that its next row needs, those of
+* Inside, the rows of the last operator are requested one by one; an operator asks for the rows that its next row needs, those of
   its first operand first.  A row takes its place before the rows it is made from go, and a row goes when all of its readers are
   past it.  Rows that nobody reads are not made.
 * Chains are chosen so that the largest peak is as small as it can be: the bottleneck path from the first operator to the last.
@@ -23,7 +23,7 @@ NEVER = 1 << 40
 """Later than every step and every row."""
 
 CHAIN_LENGTH = 400
-"""Operators in one chain at most: rows are asked for recursively."""
+"""Operators in one chain at most: rows are requested recursively."""
 
 WORK = 2_000_000
 """Rows to make in all, over all chains that are looked at; then the best bound so far is returned as it is."""
@@ -79,7 +79,7 @@ def whole_tensor_bound(graph: RowGraph) -> int:
 
 
 def fed_by_rows(graph: RowGraph) -> RowGraph:
-    """The same graph where the rows of its inputs are delivered when they are asked for, instead of being resident."""
+    """The same graph where the rows of its inputs are delivered when they are requested, instead of being resident."""
     feeds = tuple(RowOp((), (t,), row_local=True) for t in graph.inputs)
     return RowGraph(graph.tensors, feeds + graph.ops, (), graph.outputs)
 

@@ -24,7 +24,7 @@ def workspace_advice(metadata: Mapping[str, Any], board: Board, free: Mapping[st
     if len(metadata.get("models", ())) > 1 and not workspace.get("shared"):
         helps.append("--share-workspace lets the models use one after the other")
     if len(tried) > 1 and sum(max(0, free[name]) for name in tried) >= size and not workspace.get("pools"):
-        helps.append(f"{' and '.join(tried)} have room together: spread it with --pool")
+        helps.append(f"{' and '.join(tried)} have enough room together: spread it with --pool")
     others = [m.name for m in board.memory if m.access == "rw" and m.name not in tried]
     return "; ".join([*peak_of(metadata), *helps, *_room(others, free, size, "--pool")])
 

@@ -180,7 +180,7 @@ def _check_places(table: TableReader, memory: Sequence[Memory], places: Mapping[
     by_name = {m.name: m for m in memory}
     for key, names in places.items():
         if not names:
-            table.note(f"{key} names no region")
+            table.note(f"{key} does not name a region")
         for name in names:
             if name not in by_name:
                 table.note(f"{key}: no [[memory]] has the name {name!r}")
@@ -240,7 +240,7 @@ def parse_board(text: str, path: str) -> Board:
             link = read_link(top, path)
         else:
             qemu = top.sub("qemu", path, required=True)
-            machine, qemu_cpu = (qemu.matching(k, _MACHINE, "a name as QEMU has them") for k in ("machine", "cpu"))
+            machine, qemu_cpu = (qemu.matching(k, _MACHINE, "a name that QEMU accepts") for k in ("machine", "cpu"))
             qemu.finish()
         cycles = link is not None and link.counter != ""
         tick = Fraction(1) if cycles else _tick(top.sub("systick", path, required=True))
@@ -276,7 +276,7 @@ _BOARD_FOLDERS: list[Path] = []
 
 
 def register_boards(folder: Path) -> None:
-    """Enter a folder of board folders, for `--board`; UsageError E5112 where it holds none."""
+    """Enter a folder of board folders, for `--board`; UsageError E5112 if it holds none."""
     if not isinstance(folder, Path) or not any(folder.glob("*/board.toml")):
         raise UsageError(Problem("E5112", f"register_boards takes a Path of a folder that holds NAME/board.toml, not {folder!r}"))
     if folder not in _BOARD_FOLDERS:

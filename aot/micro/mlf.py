@@ -46,7 +46,7 @@ class Library:
 def pack(artifact: Artifact, *, relay: str, epoch: int | None = None) -> bytes:
     """The tar of a compiled model; `relay` is the text of its graph, `epoch` the time in seconds (default SOURCE_DATE_EPOCH).
 
-    Raises UsageError E5044 where SOURCE_DATE_EPOCH is no number.
+    Raises UsageError E5044 if SOURCE_DATE_EPOCH is no number.
     """
     when = source_date() if epoch is None else epoch
     name = artifact.name
@@ -138,7 +138,7 @@ def _tar(files: Mapping[str, bytes], when: int) -> bytes:
 
 
 def unpack(data: bytes) -> Library:
-    """Read an archive; nothing is written.  Raises UsageError E5045 where it is no archive of this format."""
+    """Read an archive; nothing is written.  Raises UsageError E5045 if it is no archive of this format."""
     files: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:

@@ -74,6 +74,6 @@ class TableReader:
             self.note(f"unknown key {key!r}")
 
     def sub(self, key: str, path: str, *, required: bool) -> TableReader:
-        """The table `key` of this one; an empty one where there is none."""
+        """The table `key` of this one; an empty one if there is none."""
         table = self.take(key, dict, None if required else {})
         return TableReader(table, f"{path} [{key}]", self.problems)

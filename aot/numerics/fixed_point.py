@@ -166,7 +166,7 @@ def multiply_by_quantized_multiplier(x: Any, multiplier: Any, shift: Any, *, rou
 def multiply_by_long_multiplier(x: Any, multiplier: Any, fraction: Any, shift: Any) -> Int64:
     """round(x * (multiplier + fraction / 2^31) * 2^(shift-31)), halves away from zero, for |x| < 2^47 and shift <= 14.
 
-    The product is added up from its lowest part: each line is worth the power of two behind it.
+    The product is added up from its lowest part: each line is worth the power of two after it.
     """
     v, m, f = _int64(x), _int64(multiplier), _int64(fraction)
     high, low = v >> 16, v & 0xFFFF

@@ -49,7 +49,7 @@ def as_fixed_point(real: float) -> float:
 
 
 def cast_sums(reals: Sequence[float], largest: Sequence[int], *, zero_point: int, dtype: str) -> CastSums | None:
-    """For sums |s| <= largest of integer type `dtype`; None where every product fits, as in any network worth its flash."""
+    """For sums |s| <= largest of integer type `dtype`; None if every product fits, as in any network worth its flash."""
     highest = int_range(dtype)[1]
     sign = 1 if zero_point >= 0 else -1
     beyond = (1 << 31) - zero_point if sign > 0 else (1 << 31) + 1 + zero_point

@@ -1,7 +1,7 @@
 """Fourier transforms of 2^k complex points in double precision by split radix, with the roundings of Ooura's FFT package.
 
 A block of n points is cut in four.  In a block of kind 1 the first two quarters of results need no factors, the others one each;
-a block of kind 2 stands behind a rotation by an eighth of the circle that its factors absorb.  The quarters of both are blocks
+a block of kind 2 stands after a rotation by an eighth of the circle that its factors absorb.  The quarters of both are blocks
 again: of kinds 1, 2, 1, 1 and of kinds 1, 2, 1, 2.  Blocks of 2 points end it, then results are put in order of reversed bits.
 Which factor is computed how (a cosine, the mean of two neighbours over a cosine, a sine for a cosine of the complement) decides
 the last bit, so the tables here follow `makewt` and `makect` of that package.  The butterflies are written once, for numpy's

@@ -1,4 +1,4 @@
-"""template.negate: what the operator computes, as a formula in codes, and which TFLite operator it comes from.
+"""template.negate: what the operator computes, as a formula in quantised values, and which TFLite operator it comes from.
 
 out = clamp(zp - (x - zp_in), -128, 127).  Oracle: name the reference kernel whose bytes `evaluate` reproduces.
 

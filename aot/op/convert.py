@@ -31,14 +31,14 @@ class ConvertContext(Protocol):
 
     @property
     def oracle(self) -> str:
-        """ "litert" or "tflm": whose rounding is asked for."""
+        """ "litert" or "tflm": whose rounding is requested."""
 
     @property
     def is_legacy(self) -> bool:
-        """Whether uint8 codes of the file are shown as int8 (`aot.op.common.uint8`)."""
+        """Whether uint8 values of the file are shown as int8 (`aot.op.common.uint8`)."""
 
     def input(self, op: OperatorView, i: int) -> Expr | None:
-        """Operand i as a relay expression; None where the operator leaves it out."""
+        """Operand i as a relay expression; None if the operator leaves it out."""
 
     def tensor(self, op: OperatorView, index: int) -> Expr:
         """The value of a tensor of the graph by its index."""
@@ -59,7 +59,7 @@ class ConvertContext(Protocol):
         """The declared shape of result i where the file means it, else None; for what the operands leave open."""
 
     def blocks(self, op: OperatorView, i: int) -> Blocks | None:
-        """How operand i is quantised in blocks; None where it is not."""
+        """How operand i is quantised in blocks; None if it is not."""
 
     def span(self, op: OperatorView) -> Span: ...
 
@@ -208,7 +208,7 @@ SUPPORT: dict[str, Support] = {}
 def from_tflite(opcode: str, types: str, through: str, *, oracle: str = "LiteRT") -> Callable[[Converter], Converter]:
     """Register a converter of an operator, `CONV_2D` or `CUSTOM:Mine`; `types` and `through` are words, as in `Support`.
 
-    UsageError E5102 where the operator has one, E5112 where the arguments are no words.
+    UsageError E5102 if the operator has one, E5112 if the arguments are no words.
     """
     if not all(isinstance(text, str) for text in (opcode, types, through)) or not opcode or not _are_types(types):
         message = "from_tflite takes an operator, element types and names of relay operators, all as words, not "

@@ -57,7 +57,7 @@ def names() -> tuple[str, ...]:
 
 
 def constructor(name: str) -> Constructor:
-    """The function that builds calls of the operator; UnknownOperatorError E5101 where there is none of that name."""
+    """The function that builds calls of the operator; UnknownOperatorError E5101 if there is none of that name."""
     if name not in F_CONSTRUCT and name not in OP_INFO:
         try:
             load_operators()
@@ -145,7 +145,7 @@ def make_attrs(info: OpInfo, positional: Sequence[Any], given: dict[str, Any]) -
     values = dict(zip((f.name for f in known), positional, strict=False))
     for key, value in given.items():
         if key in values or key not in {f.name for f in known}:
-            trouble = "is given twice" if key in values else f"is no attribute; there are {', '.join(f.name for f in known)}"
+            trouble = "is given twice" if key in values else f"is not an attribute; there are {', '.join(f.name for f in known)}"
             raise refused(info.name, f"{key} {trouble}")
         values[key] = value
     missing = [f.name for f in known if f.name not in values and f.default is MISSING and f.default_factory is MISSING]
@@ -160,7 +160,7 @@ def make_attrs(info: OpInfo, positional: Sequence[Any], given: dict[str, Any]) -
 
 
 def fitted_to(value: Any, hint: Any) -> Any:
-    """`value` as the type that a field is annotated with, MISSING where it is none of it."""
+    """`value` as the type that a field is annotated with, MISSING if it is none of it."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         options = (fitted_to(value, h) for h in inner)

@@ -14,7 +14,7 @@ from aot.support.caller import call_place
 def if_then_else(
     cond: Expr, args: Sequence[Expr], then_branch: Function, else_branch: Function, *, span: Span = NO_SPAN
 ) -> If:  # fmt: skip
-    """`then_branch(args)` where `cond`, one bool, holds, else `else_branch(args)`; UsageError E1160 where types do not fit."""
+    """`then_branch(args)` where `cond`, one bool, holds, else `else_branch(args)`; UsageError E1160 if types do not fit."""
     if not is_condition(cond.type):
         raise _misfit(f"the condition of a branch is one bool, not {cond.type}", span)
     for word, branch in (("then", then_branch), ("else", else_branch)):
@@ -25,7 +25,7 @@ def if_then_else(
 
 
 def while_loop(args: Sequence[Expr], cond: Function, body: Function, *, span: Span = NO_SPAN) -> While:
-    """The loop variables, first `args`, after as many runs of `body` as `cond` allows; UsageError E1160 where types misfit."""
+    """The loop variables, first `args`, after as many runs of `body` as `cond` allows; UsageError E1160 if types misfit."""
     if not args:
         raise _misfit("a loop without variables never ends, or never begins", span)
     _check_parameters("the condition", cond, args, span)

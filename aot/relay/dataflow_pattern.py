@@ -57,7 +57,7 @@ class Pattern:
         raise NotImplementedError
 
     def find(self, expr: Expr) -> Match | None:
-        """What stands where, in the first way that fits; None where the expression has another form."""
+        """What stands where, in the first way that fits; None if the expression has another form."""
         first = next(self.bindings(expr, {}), None)
         return None if first is None else Match(expr, first)
 

@@ -25,7 +25,7 @@ class PostDominatorTree:
     def between(self, start: int, stop: int, *, limit: int) -> list[int] | None:
         """All nodes on paths from `start` to its post-dominator `stop`, ascending.
 
-        `stop` is among them, `start` is not.  None where there are more than `limit`.
+        `stop` is among them, `start` is not.  None if there are more than `limit`.
         """
         found: set[int] = set()
         stack = list(self.consumers[start])

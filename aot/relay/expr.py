@@ -144,7 +144,7 @@ def _bad_value(message: str) -> UsageError:
 def const(data: Any, *, quant: QuantParams | None = None, dtype: str | None = None, span: Span = NO_SPAN) -> Constant:
     """A constant of an array, a number or a list of numbers; `dtype` where it is not numpy's own (int4).
 
-    Numbers of Python become int32 or float32.  UsageError E5104 where a value does not fit the type.
+    Numbers of Python become int32 or float32.  UsageError E5104 if a value does not fit the type.
     """
     if not isinstance(data, np.ndarray) or (dtype is not None and data.dtype != _stored_as(dtype)):
         data = _as_array(data, dtype)

@@ -1,4 +1,4 @@
-"""Text of graphs back to graphs: what the printer prints, with the section of metadata behind it.
+"""Text of graphs back to graphs: what the printer prints, with the section of metadata after it.
 
 Types are inferred, so they may be left out of a line's comment; comments are not read.  Whatever the text says counts: operators,
 operands, short attributes; the metadata say what it leaves out.
@@ -37,7 +37,7 @@ _CONST = re.compile(r"const\[(.+): (\w+\[[\d, ]*\]), (\w+)\]$")
 
 
 def print_module(module: IRModule) -> str:
-    """Relay functions and, behind them, what their text leaves out."""
+    """Relay functions and, after them, what their text leaves out."""
     record: dict[str, Any] = {}
     texts = [print_func(f, name, record) for name, f in module.functions.items() if isinstance(f, Function)]
     return "\n".join(texts) + to_text(record)
@@ -87,11 +87,11 @@ class _Parser:
     def _noted(self, place: str, key: str, default: Any = None, classes: Mapping[str, type] | None = None) -> Any:
         entry = self._record.get(place, {})
         if not isinstance(entry, dict):
-            raise UsageError(Problem("E5131", f"the metadata of {place} are damaged"))
+            raise UsageError(Problem("E5131", f"the metadata of {place} is corrupt"))
         return (decode(entry[key], classes) if classes else decode(entry[key])) if key in entry else default
 
     def _function(self, path: str, params: str) -> tuple[Function, str]:
-        """A function after its head, and the arguments behind its end."""
+        """A function after its head, and the arguments after its end."""
         names: dict[str, Expr] = {}
         noted = self._noted(path, "params", ())
         variables = []
@@ -130,7 +130,7 @@ class _Parser:
         return made
 
     def _control(self, match: re.Match[str], place: str, path: str, names: dict[str, Expr]) -> Expr:
-        """A branch or loop after its head, up to the brace behind its functions."""
+        """A branch or loop after its head, up to the brace after its functions."""
         args = tuple(self._atom(a, path, names) for a in _split(match[3]))
         first, second = (self._role(role, f"{place}/{role}") for role in ROLES[match[2]])
         if self._next() != "}":

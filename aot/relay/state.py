@@ -95,7 +95,7 @@ class Variables:
     known: dict[object, Variable] = field(default_factory=dict)
 
     def declare(self, key: object, name: str, type_: TensorType, initial: Array, *, span: Span = NO_SPAN) -> Variable:
-        """The variable of that key, new where there is none."""
+        """The variable of that key, new if there is none."""
         if key not in self.known:
             param = Var(name, type_, span)
             self.known[key] = Variable(param, initial, param)

@@ -59,7 +59,7 @@ class Module:
         self._imports.append(module)
 
     def get_function(self, name: str, *, query_imports: bool = False) -> PackedFunc:
-        """The function of that name (E5076 where there is none); with `query_imports` also from imported modules."""
+        """The function of that name (E5076 if there is none); with `query_imports` also from imported modules."""
         if isinstance(name, str) and name in self.functions:
             return self._function(name)
         if query_imports:
@@ -91,7 +91,7 @@ class Module:
         return f"Module({self.name}, type_key={self.type_key}, functions={list(self.functions)})"
 
     def get_source(self, fmt: str = "c") -> str:
-        """The source of the module, of a file ending `fmt` (E5078 where there is none)."""
+        """The source of the module, of a file ending `fmt` (E5078 if there is none)."""
         raise UsageError(Problem("E5078", f"there is no source of format {fmt!r}", f"module {self.name}"))
 
     def save(self, path: str | Path, fmt: str = "") -> None:
@@ -239,7 +239,7 @@ class LibraryModule(Module):
 
 
 def load_module(path: str | Path) -> Module:
-    """A library written by `export_library("….so")` (E5078 where it is none)."""
+    """A library written by `export_library("….so")` (E5078 if it is none)."""
     file = _path(path)
     if not file.is_file():
         raise UsageError(Problem("E5001", "there is no such file", str(path)))

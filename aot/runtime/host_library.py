@@ -22,7 +22,7 @@ def build_library(name: str, files: Mapping[str, str], *, cache: Path | None = N
     """The library made of the C files among `files` (by name; headers may be there too), `<name>-<digest>.so` in a cache.
 
     The library is kept in `cache`, by default in a folder that nobody else can write to (aot.system.cache).
-    Raises ToolchainError E3001 without gcc, E3002 to E3006 when it fails; UsageError E5007, E5061 where it cannot be kept.
+    Raises ToolchainError E3001 without gcc, E3002 to E3006 when it fails; UsageError E5007, E5061 if it cannot be kept.
     """
     gcc = os.environ.get("AOT_GCC") or shutil.which("gcc")
     if gcc is None:

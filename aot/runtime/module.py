@@ -50,7 +50,7 @@ class HostModel:
     def run(self, inputs: Sequence[Array], *, state: Array | None = None, on_layer: OnLayer | None = None) -> list[Array]:
         """One inference on one array an input, of its shape and dtype (E5022 otherwise); returns one array an output.
 
-        `state` is that of another stream than the model's own one (`new_state`; E5022 where the model takes none).
+        `state` is that of another stream than the model's own one (`new_state`; E5022 if the model takes none).
         """
         if state is not None and (self._state is None or state.nbytes != self._state.nbytes):
             raise UsageError(Problem("E5022", f"{self.metadata['name']} takes no such state: compile with io='user'"))
@@ -99,7 +99,7 @@ def load(artifact: Artifact, *, cache: Path | None = None) -> HostModel:
     """Build the sources of `artifact` for this machine (once for each content) and load the library.
 
     The library is kept in `cache`, by default in a folder that nobody else can write to (aot.system.cache).
-    Raises ToolchainError E3001 without gcc, E3002 to E3006 when it fails; UsageError E5007, E5061 where it cannot be kept.
+    Raises ToolchainError E3001 without gcc, E3002 to E3006 when it fails; UsageError E5007, E5061 if it cannot be kept.
     """
     files = {**artifact.files, "aot_probe.c": _PROBE}
     return HostModel(build_library(artifact.name, files, cache=cache), artifact.metadata)

@@ -8,7 +8,7 @@ from types import FrameType
 
 
 def call_place() -> str:
-    """`script.py:12` of the innermost frame outside of this package; empty where there is none."""
+    """`script.py:12` of the innermost frame outside of this package; empty if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))

@@ -15,7 +15,7 @@ Row = tuple[Any, float, Any]
 
 
 def minimise(objective: Any, rows: Sequence[Row], *, upper: Any, node_limit: int) -> Any | None:
-    """Integers from 0 to `upper` that satisfy all rows with the least sum of `objective`; None where none are found.
+    """Integers from 0 to `upper` that satisfy all rows with the least sum of `objective`; None if none are found.
 
     `node_limit` bounds the branches: a count, so that the result does not depend on the machine.
     """

@@ -59,7 +59,7 @@ def version_of(path: str) -> str:
 
 
 def require_output(path: Path, program: str, *, magic: bytes = b"") -> None:
-    """Raise ToolchainError E3006 where a program said that all went well, but its file is not there, empty or of another kind."""
+    """Raise ToolchainError E3006 if a program said that all went well, but its file is not there, empty or of another kind."""
     try:
         with path.open("rb") as file:
             start = file.read(max(1, len(magic)))

@@ -12,7 +12,7 @@ LINE = 110
 """Longest line of generated C that we wrap for, in columns."""
 
 _BETWEEN = re.compile(r", |. (?:[-+*/%&|^?:<>]|&&|\|\||<<|>>|[<>=!]=) ")
-"""A place to break at: behind a comma, in front of a binary operator; starts one column before the space."""
+"""A place to break at: after a comma, in front of a binary operator; starts one column before the space."""
 
 
 def comment(text: str) -> str:

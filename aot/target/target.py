@@ -128,7 +128,7 @@ class Target:
 
 
 def find_target(name: str) -> Target:
-    """The target of a core's name, or of TVM's form (E5010 where it is unknown)."""
+    """The target of a core's name, or of TVM's form (E5010 if it is unknown)."""
     return Target(name)
 
 

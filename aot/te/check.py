@@ -64,7 +64,7 @@ def _operator_fault(op: str, a: Expr, b: Expr) -> str:
 
 
 def check_indices(expr: Expr, ranges: Mapping[Var, Interval], where: str) -> None:
-    """Raise UsageError E5071 where an index cannot be shown to lie in its tensor.
+    """Raise UsageError E5071 if an index cannot be shown to lie in its tensor.
 
     Conditions of `if_then_else` around an access count, where they bound the very index or its variable part.
     """

@@ -9,7 +9,7 @@ from aot.tir.expr import select as _select
 
 
 def const(value: int | float, dtype: str = "int32") -> Expr:
-    """A number of an element type (E5070 where it does not fit)."""
+    """A number of an element type (E5070 if it does not fit)."""
     if not is_dtype(dtype) or isinstance(value, bool) or not isinstance(value, (int, float)):
         raise wrong(f"{value!r} is not a constant of type {dtype!r}")
     return as_expr(value, dtype)

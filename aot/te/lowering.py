@@ -37,7 +37,7 @@ class Needs:
 def lower(schedule: Schedule, args: Sequence[Tensor], name: str = "main") -> IRModule:
     """The module of one PrimFunc `name` that computes a schedule; `args` are its parameters in order.
 
-    Every placeholder that is read and every output must be among them (E5073).  Raises ScheduleError E5040 where the stages
+    Every placeholder that is read and every output must be among them (E5073).  Raises ScheduleError E5040 if the stages
     cannot be put together as they were scheduled.
     """
     return IRModule({name: lower_function(schedule, args, name)}, name)
@@ -56,7 +56,7 @@ def lower_function(schedule: Schedule, args: Sequence[Tensor], name: str) -> Pri
 
 
 def check_args(schedule: Schedule, args: Sequence[Tensor], name: str) -> None:
-    """Raise UsageError E5073 where the arguments are not the tensors of the schedule."""
+    """Raise UsageError E5073 if the arguments are not the tensors of the schedule."""
     where = f"function {name}"
     if not isinstance(args, (list, tuple)) or not args:
         raise UsageError(Problem("E5073", "the arguments are a list of tensors, at least one", where))

@@ -208,8 +208,8 @@ def placeholder(shape: Sequence[int], dtype: str = "float32", name: str = "place
 def compute(shape: Sequence[int], fcompute: Callable[..., Any], name: str = "compute") -> Tensor:
     """A tensor by a rule: `fcompute` receives one axis a dimension and returns the expression of that element.
 
-    The rule may also be one reduction (`te.sum` …).  Raises E5070, E5071 where an index cannot be shown to stay inside of its
-    tensor, and E5072 where the rule itself fails.
+    The rule may also be one reduction (`te.sum` …).  Raises E5070, E5071 if an index cannot be shown to stay inside of its
+    tensor, and E5072 if the rule itself fails.
     """
     name = _name(name)
     extents = _shape(shape, name)

@@ -56,7 +56,7 @@ def enumerator(enum: str, name: str) -> int:
 
 @cache
 def options_name(operator: str) -> str | None:
-    """Name of the builtin-option table of `operator` ("CONV_2D"), None where it has none."""
+    """Name of the builtin-option table of `operator` ("CONV_2D"), None if it has none."""
     if operator in OPTIONS_OF_OPERATOR:
         return OPTIONS_OF_OPERATOR[operator]
     tables = {k.upper(): k for k, v in vars(tflite.BuiltinOptions).items() if isinstance(v, int)}

@@ -36,7 +36,7 @@ def stable(x: np.ndarray | float) -> np.ndarray:
 
 
 def same_padding(n: int, k: int, *, stride: int, dilation: int) -> tuple[int, int]:
-    """Rows before and after, as TensorFlow pads: the odd one goes behind."""
+    """Rows before and after, as TensorFlow pads: the odd one goes after."""
     out = output_size(n, k, stride=stride, dilation=dilation, padding="SAME")
     total = max((out - 1) * stride + (k - 1) * dilation + 1 - n, 0)
     return total // 2, total - total // 2
@@ -186,7 +186,7 @@ class Net:
         return make(x, w, beta - mean * factor, **options)
 
     def build(self, outputs: Sequence[Layer] | None = None, *, float_io: bool = False) -> bytes:
-        """Write the int8 model; `float_io` puts QUANTIZE in front and DEQUANTIZE behind."""
+        """Write the int8 model; `float_io` adds QUANTIZE before and DEQUANTIZE after."""
         return _Writer(self, float_io=float_io).write(outputs or [self.layers[-1]])
 
 

@@ -24,7 +24,7 @@ SPANS: tuple[int | None, ...] = (None, 8, 0)
 def run_drawn(module: IRModule, name: str, seed: int) -> list[Array] | None:
     """The outputs of a function as bytes, with the module's constants and everything else drawn.
 
-    None where it cannot run so: buffers of unknown size, or accesses that no drawn value keeps inside the buffers.
+    None if it cannot run so: buffers of unknown size, or accesses that no drawn value keeps inside the buffers.
     """
     func = module.functions[name]
     assert isinstance(func, PrimFunc)

@@ -30,7 +30,7 @@ class FuncAttrs:
     a caller gives them, where that is not the order of the PrimFunc.
 
     `moves`: all that a kernel does, where that is to copy runs of its operands.  `distances`: (name of a, name of b) -> d where
-    whoever made the function knows that start(b) - start(a) >= d is safe; None where that is to be found out.
+    who made the function knows that start(b) - start(a) >= d is safe; None if that is to be found out.
     """
 
     kernel: str = ""

@@ -83,14 +83,14 @@ class _Module:
     def _entry(self, place: str) -> dict[str, Any]:
         entry = self._record.get(place, {})
         if not isinstance(entry, dict):
-            raise UsageError(Problem("E5131", f"the metadata of {place} are damaged"))
+            raise UsageError(Problem("E5131", f"the metadata of {place} is corrupt"))
         return entry
 
     def _with_notes(self, func: PrimFunc, entry: Mapping[str, Any], kind: str) -> PrimFunc:
         name = decode(entry.get("name" if kind == "prim_func" else "desc", func.name))
         attrs = decode(entry["attrs"], classes_of(FuncAttrs)) if "attrs" in entry else FuncAttrs()
         if not isinstance(attrs, FuncAttrs) or not isinstance(name, str):
-            raise UsageError(Problem("E5131", f"the metadata of {func.name} are damaged"))
+            raise UsageError(Problem("E5131", f"the metadata of {func.name} is corrupt"))
         return replace(func, name=name, attrs=attrs)
 
 
@@ -106,7 +106,7 @@ class PrintedBlock:
         general = " ".join("value" if kind.startswith("=") else kind for kind in kinds)
         found = self.forms.get(" ".join(kinds), self.forms.get(general))
         if found is None:
-            raise UsageError(Problem("E5131", f"the metadata of {self.name} have no C text for operands of kinds {general}"))
+            raise UsageError(Problem("E5131", f"the metadata of {self.name} has no C text for operands of kinds {general}"))
         text, registers, fpu = found
         for name, operand in operands.items():
             text = text.replace(f"@{{{name}.value}}", operand.value).replace(f"@{{{name}.pointer}}", operand.pointer)
@@ -126,11 +126,11 @@ def _intrin(name: str, desc: PrimFunc, entry: Mapping[str, Any]) -> TensorIntrin
         emit = PrintedBlock(name, dict(entry["forms"]))
         return TensorIntrin(str(entry["name"]), desc, emit, str(entry["requires"]), str(entry["header"]), bool(entry["ordered"]))
     except (KeyError, TypeError, ValueError):
-        raise UsageError(Problem("E5131", f"the metadata of the intrinsic {name} are damaged or missing")) from None
+        raise UsageError(Problem("E5131", f"the metadata of the intrinsic {name} is corrupt or missing")) from None
 
 
 class FunctionParser:
-    """Reads one function from line `at` on; `at` is then the line behind it."""
+    """Reads one function from line `at` on; `at` is then the line after it."""
 
     def __init__(self, lines: Sequence[str], at: int, intrins: Mapping[str, TensorIntrin]) -> None:
         self.at = at
@@ -262,7 +262,7 @@ class FunctionParser:
     # ---- statements
 
     def body(self) -> tuple[Stmt, ...]:
-        """The statements up to the line that begins with }, which is then the current one behind the brace."""
+        """The statements up to the line that begins with }, which is then the current one after the brace."""
         if self.peek():
             self.fail("the end of the line")
         self.line()

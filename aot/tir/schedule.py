@@ -26,7 +26,7 @@ _COMMUTATIVE = frozenset({"+", "min", "max", "&", "|", "^"})
 
 
 class ScheduleError(UsageError):
-    """A primitive was asked for something that it cannot show to be right (E5040)."""
+    """A primitive was requested something that it cannot show to be right (E5040)."""
 
     def __init__(self, message: str, where: str) -> None:
         super().__init__(Problem("E5040", message, where))
@@ -43,7 +43,7 @@ class Schedule:
         return [s.var for s in walk(self.func.body) if isinstance(s, For)]
 
     def loop(self, name: str) -> Var:
-        """The loop whose variable has that name; ScheduleError where there is none or more than one."""
+        """The loop whose variable has that name; ScheduleError if there is none or more than one."""
         found = [v for v in self.loops() if v.name == name]
         if len(found) != 1:
             raise ScheduleError(f"{len(found)} loops are named {name}", self.func.name)
@@ -197,7 +197,7 @@ def _is_update(store: Store) -> bool:
 def _indexes(store: Store, var: Var, extents: Mapping[Var, int], lets: set[Var]) -> bool:
     """Whether different values of `var` surely write different elements.
 
-    True where some index is a mixed-radix number in loop variables of the nest, `var` among them: sorted by factor, each factor
+    True if some index is a mixed-radix number in loop variables of the nest, `var` among them: sorted by factor, each factor
     is at least the range of all digits before it.  Indices of another form, or through a let, are not looked into.
     """
     for index in store.indices:
@@ -214,7 +214,7 @@ def _indexes(store: Store, var: Var, extents: Mapping[Var, int], lets: set[Var])
 
 
 def _linear(expr: Expr, factor: int, terms: dict[Var, int]) -> bool:
-    """Add `factor * expr` to `terms` (variable -> factor); False where it is not linear with constant factors."""
+    """Add `factor * expr` to `terms` (variable -> factor); False if it is not linear with constant factors."""
     match expr:
         case Imm():
             return True

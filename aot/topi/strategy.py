@@ -124,7 +124,7 @@ _EXTERNAL: dict[str, OpImplementation] = {}
 def register_external_codegen(compiler: str, lower: Lower) -> OpImplementation:
     """Enter the code generator of functions with attrs["Compiler"]: `lower(group, target, name)` makes the kernel of one.
 
-    UsageError E5120 for what is no name or no function, E5102 where the compiler has one.
+    UsageError E5120 for what is no name or no function, E5102 if the compiler has one.
     """
     if not isinstance(compiler, str) or not compiler or not callable(lower):
         raise UsageError(Problem("E5120", "register_external_codegen takes a compiler's name and a function", call_place()))
@@ -140,7 +140,7 @@ def external_codegens() -> tuple[str, ...]:
 
 
 def external_impl(func: Function) -> OpImplementation | None:
-    """The code generator of a function that is marked for one (E5121 where that does not exist); None of others."""
+    """The code generator of a function that is marked for one (E5121 if that does not exist); None of others."""
     compiler = func.attrs.get("Compiler")
     if compiler is None:
         return None

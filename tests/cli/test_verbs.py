@@ -171,7 +171,7 @@ def test_dump_all(cli: Cli) -> None:
 
 
 def test_compile_verifies_passes(cli: Cli) -> None:
-    assert "give the same after a pass as before it" in cli("compile", SMALL, "--verify-passes").out
+    assert "give the same result after a pass as before it" in cli("compile", SMALL, "--verify-passes").out
 
 
 @pytest.mark.slow

@@ -48,14 +48,14 @@ def test_good_modules_pass() -> None:
 def test_a_graph_that_is_not_fused() -> None:
     net = Net()
     func = net.func(net.op("neg", net.var(2, 4)))
-    with pytest.raises(InternalError, match=r"E9100.*in no fused function"):
+    with pytest.raises(InternalError, match=r"E9100.*not in a fused function"):
         check_phase("fused", IRModule({"main": func}))
     with pytest.raises(InternalError, match=r"E9100.*no relay function main"):
         check_phase("fused", IRModule({}))
     assert isinstance(func.body, Call)
     inner = Function(func.params, func.body, {"name": "inner"})
     called = Function(func.params, Call(inner, func.params, None, func.body.type, func.body.span))
-    with pytest.raises(InternalError, match=r"E9100.*inner is called and not marked as primitive"):
+    with pytest.raises(InternalError, match=r"E9100.*inner is called but not marked primitive"):
         check_phase("fused", IRModule({"main": called}))
 
 

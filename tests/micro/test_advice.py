@@ -59,7 +59,7 @@ def test_memories_with_room() -> None:
     outside = replace(board, memory=(*board.memory, Memory("EXT", "rw", 0x60000000, 1 << 20)))
     assert problem(outside, metadata(workspace=21_000)).endswith("EXT has 1,048,576 free: --pool EXT=SIZE@ADDRESS")
     second = replace(board, memory=(*board.memory, Memory("RAM2", "rw", 0x60000000, 16_000)), workspace=("RAM", "RAM2"))
-    assert problem(second, metadata(workspace=21_000)).endswith("RAM and RAM2 have room together: spread it with --pool")
+    assert problem(second, metadata(workspace=21_000)).endswith("RAM and RAM2 have enough room together: spread it with --pool")
 
 
 def test_several_models_may_share() -> None:

@@ -223,8 +223,8 @@ def test_a_text_by_hand() -> None:
         ("y[i] = x[i]", "block arm_dsp.none(x[0 ..])", "E5130.*an intrinsic that the text has above"),
         ("y[i] = x[i]", "local x: int8[4]", "E5130.*a name that is new"),
         ("  }\n}", "  }", "E5130.*} is expected"),
-        ("{}\n", '{"@f": 3}', "E5131.*metadata of @f are damaged"),
-        ("{}\n", '{"@f": {"attrs": 3}}', "E5131.*metadata of f are damaged"),
+        ("{}\n", '{"@f": 3}', "E5131.*metadata of @f is corrupt"),
+        ("{}\n", '{"@f": {"attrs": 3}}', "E5131.*metadata of f is corrupt"),
     ],
 )
 def test_what_is_wrong_is_said(old: str, new: str, words: str) -> None:

@@ -13,7 +13,7 @@ NAME = "check"
 
 
 def fitting_boards(tries: Tries) -> list[dict[str, Any]]:
-    """For each board whether the model's workspace and constants fit its memory, as asked for or how, and why not."""
+    """For each board whether the model's workspace and constants fit its memory, as requested or how, and why not."""
     from aot.micro.board import board_names, load_board
 
     rows = []
@@ -26,7 +26,7 @@ def fitting_boards(tries: Tries) -> list[dict[str, Any]]:
 
 
 def show_fits(out: Output, rows: list[dict[str, Any]], tries: Tries) -> None:
-    """The boards that fit as asked for, those that fit in another way, and those that do not."""
+    """The boards that fit as requested, those that fit in another way, and those that do not."""
     out.row("fits", ", ".join(row["board"] for row in rows if row["fits"] and not row["options"]))
     made = {words: found for words, found in tries.made.items() if found is not None}
     for row in rows:

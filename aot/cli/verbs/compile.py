@@ -45,7 +45,7 @@ VerifyPasses = Annotated[
     bool, typer.Option("--verify-passes", help="Run every function before and after each pass, and compare (E9003, E9004).")
 ]
 StackFlag = Annotated[
-    bool, typer.Option("--stack-bound", help="State the worst-case stack in the header; takes the cross compiler.")
+    bool, typer.Option("--stack-bound", help="State the worst-case stack in the header; needs the cross compiler.")
 ]
 
 
@@ -57,11 +57,11 @@ def check_library(path: Path, *, force: bool) -> None:
     if not os.path.exists(path):
         return
     if not force:
-        raise UsageError(Problem("E5004", f"'{path}' exists; --force replaces it, -o names another one"))
+        raise UsageError(Problem("E5004", f"'{path}' exists; --force replaces it, -o chooses another file"))
     try:
         unpack(read_limited(path))
     except UsageError:
-        raise UsageError(Problem("E5005", f"'{path}' is no archive that aot wrote, so --force does not replace it")) from None
+        raise UsageError(Problem("E5005", f"'{path}' was not written by aot, so --force does not replace it")) from None
 
 
 def write_library(path: Path, artifact: Artifact, wanted: Request) -> list[str]:
@@ -88,12 +88,12 @@ def write_plan(path: Path, artifact: Artifact) -> None:
 
 
 def add_stack_bound(artifact: Artifact, place: Board | None, target: str) -> Artifact:
-    """The artifact with the worst-case stack in its header; E5017 where there is no board with the core to link for."""
+    """The artifact with the worst-case stack in its header; E5017 if there is no board with the core to link for."""
     from aot.micro.build.stack import board_of, state_stack_bound
 
     board = place or board_of(target)
     if board is None or board.is_host:
-        raise UsageError(Problem("E5017", f"--stack-bound: no board with a {target} to link for"))
+        raise UsageError(Problem("E5017", f"--stack-bound: there is no board with a {target} to link for"))
     return state_stack_bound(artifact, board)
 
 
@@ -114,7 +114,7 @@ def compile_checked(wanted: Request, out: Output) -> Artifact:
     check = CheckSemantics()
     with PassContext(instruments=(VerifyIR(), check)):
         artifact = compile_model(wanted)
-    out.row("passes", f"{check.compared} runs of functions give the same after a pass as before it")
+    out.row("passes", f"{check.compared} function runs give the same result after a pass as before it")
     return artifact
 
 

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 NAME = "diff"
 
-Before = Annotated[str, typer.Argument(metavar="A", help="The report.json before, its folder, or a model.", show_default=False)]
-After = Annotated[str, typer.Argument(metavar="B", help="The report.json after, its folder, or a model.", show_default=False)]
+Before = Annotated[str, typer.Argument(metavar="A", help="The old report.json, its folder, or a model.", show_default=False)]
+After = Annotated[str, typer.Argument(metavar="B", help="The new report.json, its folder, or a model.", show_default=False)]
 Models = Annotated[
     list[Path] | None,
-    typer.Option("--model", metavar="FILE", help="A and B are git revisions: report FILE of both (. is what is on disk)."),
+    typer.Option("--model", metavar="FILE", help="A and B are git revisions: report on FILE at both (. is the working tree)."),
 ]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many layers and symbols to show.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
-AnyFingerprint = Annotated[bool, typer.Option("--force", help="Compare whatever differs in the fingerprints.")]
+AnyFingerprint = Annotated[bool, typer.Option("--force", help="Compare even if the fingerprints differ.")]
 
 
 def _git(*arguments: str) -> CompletedProcess[bytes]:
@@ -49,7 +49,7 @@ def take_from(revision: str, models: Sequence[Path], folder: Path) -> list[Path]
         return [m for m in models if m.is_file()]
     known = not revision.startswith("-") and _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode == 0
     if not known:
-        raise UsageError(Problem("E5053", f"'{revision}' is no revision of a git repository here"))
+        raise UsageError(Problem("E5053", f"'{revision}' is not a git revision here"))
     found = []
     for model in models:
         done = _git("show", f"{revision}:./{model.as_posix()}")

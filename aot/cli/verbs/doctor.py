@@ -19,7 +19,7 @@ NAME = "doctor"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked for: `version` is empty where it is missing, `get` the command that installs it."""
+    """One thing looked for: `version` is empty if it is missing, `get` the command that installs it."""
 
     name: str
     purpose: str

@@ -30,16 +30,18 @@ Format = Annotated[
 ]
 StopAfter = Annotated[
     str | None,
-    typer.Option("--stop-after", metavar="PASS", help="Compile no further than the first run of PASS.", show_default=False),
+    typer.Option("--stop-after", metavar="PASS", help="Stop after the first run of PASS.", show_default=False),
 ]
 AllFolder = Annotated[
     Path | None,
-    typer.Option("--all", metavar="DIR", help="A file for the module before the first pass and after each.", show_default=False),
+    typer.Option(
+        "--all", metavar="DIR", help="Write the module to DIR before the first pass and after each one.", show_default=False
+    ),
 ]
 MetadataFlag = Annotated[
-    bool, typer.Option("--metadata", help="With what the text leaves out behind it, so that aot.ir.parse reads it back.")
+    bool, typer.Option("--metadata", help="Append the metadata that aot.ir.parse needs to read the text back.")
 ]
-ListFlag = Annotated[bool, typer.Option("--list", help="Only the names of the passes, in the order in which they run.")]
+ListFlag = Annotated[bool, typer.Option("--list", help="List the passes in the order in which they run.")]
 
 
 def module_text(module: IRModule, form: str | None) -> str:

@@ -15,7 +15,7 @@ NAME = "explain"
 
 def command(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="Such as E1203, or an operator: WHILE; without it, all codes.")
+        str | None, typer.Argument(metavar="CODE", help="An error code (E1203) or an operator (WHILE); default: list all codes.")
     ] = None,
     *,
     as_json: JsonFlag = False,

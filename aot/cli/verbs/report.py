@@ -1,4 +1,4 @@
-"""`aot report MODEL...`: every byte and instruction of models on boards, held against a budget and a baseline."""
+"""`aot report MODEL...`: every byte and instruction of models on boards, compared with a budget and a baseline."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ModelPaths = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="Mode
 BoardNames = Annotated[
     str | None, typer.Option("--board", metavar="BOARD,...", help=f"Boards; default {DEFAULT_BOARD}.", show_default=False)
 ]
-Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="Processes that work at the same time.")]
+Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="How many processes to run at the same time.")]
 ReportFolder = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files.")]
 Formats = Annotated[str, typer.Option("--format", metavar="LIST", help="Files to write.")]
 BaselineFile = Annotated[
@@ -48,10 +48,10 @@ BudgetFile = Annotated[
     Path | None,
     typer.Option("--budget", metavar="FILE", help="Limits; default budget.toml or pyproject.toml.", show_default=False),
 ]
-Accept = Annotated[bool, typer.Option("--accept", help="Write the baseline instead of holding against it.")]
+Accept = Annotated[bool, typer.Option("--accept", help="Write the baseline instead of comparing with it.")]
 Allow = Annotated[
     list[str] | None,
-    typer.Option("--allow", metavar="PART", help="Compare though this part of the fingerprint differs.", show_default=False),
+    typer.Option("--allow", metavar="PART", help="Compare even if this part of the fingerprint differs.", show_default=False),
 ]
 
 

@@ -40,7 +40,7 @@ InputFiles = Annotated[
 ]
 Quantize = Annotated[
     str,
-    typer.Option("--quantize", metavar="auto|always|never", help="Real values to the model's integers; auto: float arrays only."),
+    typer.Option("--quantize", metavar="auto|always|never", help="Quantise real values for the model; auto: float arrays only."),
 ]
 Scale = Annotated[
     float | None, typer.Option("--scale", help="The real value is (raw - mean) * scale.", callback=finite, show_default=False)

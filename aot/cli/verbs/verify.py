@@ -41,7 +41,10 @@ InputsFile = Annotated[
 RandomCount = Annotated[
     int | None,
     typer.Option(
-        "--random", metavar="N", help=f"N sets of made-up inputs, the same each time; default {DEFAULT_SETS}.", show_default=False
+        "--random",
+        metavar="N",
+        help=f"N sets of generated inputs, the same each time; default {DEFAULT_SETS}.",
+        show_default=False,
     ),
 ]
 ReproducerFolder = Annotated[
@@ -52,16 +55,16 @@ FaultsFlag = Annotated[
     bool,
     typer.Option(
         "--accept-known-faults/--no-accept-known-faults",
-        help="Exit 0 where outputs differ only by a fault of the reference kernels that is known.",
+        help="Exit 0 if outputs differ only by a known fault of the reference kernels.",
     ),
 ]
-ProfileFlag = Annotated[bool, typer.Option("--profile/--no-profile", help="Count the instructions of each layer, too.")]
+ProfileFlag = Annotated[bool, typer.Option("--profile/--no-profile", help="Also count the instructions of each layer.")]
 
 RequireFlag = Annotated[
     bool,
     typer.Option(
         "--require-reference/--no-require-reference",
-        help="Exit 6 where the reference is not installed or does not take the model, instead of using the compiler's own.",
+        help="Exit 6 if the reference is not installed or rejects the model, instead of comparing with the compiler's own.",
     ),
 ]
 
@@ -252,7 +255,7 @@ def command(
 
 
 def require(model: bytes, artifact: Artifact, sets: Sets, *, wanted: bool) -> None:
-    """Raise E3031 where a reference is `wanted`, the sets bring no outputs along, and there is none but our own."""
+    """Raise E3031 if a reference is `wanted`, the sets bring no outputs along, and there is none but our own."""
     from aot.report.measure.reference import check_reference
 
     if wanted and sets.expected is None:

@@ -318,7 +318,7 @@ def _macs(nest: Nest, work: Sequence[Work]) -> int:
 
 
 def _stream(work: Sequence[Work]) -> tuple[Array, list[dict[str, int]]]:
-    """All constants of all row kernels behind each other, and where each lies."""
+    """All constants of all row kernels one after the other, and where each lies."""
     parts: list[bytes] = []
     size = 0
     places: list[dict[str, int]] = []

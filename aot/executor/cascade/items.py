@@ -136,7 +136,7 @@ class Items:
 
     @property
     def everything(self) -> int:
-        """Bytes that are enough for any cover of whole layers, behind a first cascade where the input is fed by rows."""
+        """Bytes that are enough for any cover of whole layers, after a first cascade where the input is fed by rows."""
         tensors = [t for p in self.parts for t in (*p.inputs, *p.outputs)]
         return sum(t.type.nbytes + 3 for t in tensors) + sum(max(c.scratch for c in own) for own in self._found) + SPARE
 

@@ -107,7 +107,7 @@ def reading(node: Node, source: int) -> RowPropagator:
 
 
 def make_nest(nodes: Sequence[Node]) -> Nest | None:
-    """The order of the nodes, or None where their rates or blocks do not fit each other."""
+    """The order of the nodes, or None if their rates or blocks do not fit each other."""
     driven = _drivers(nodes)
     if driven is None:
         return None
@@ -175,7 +175,7 @@ def _reach(drives: Sequence[Sequence[tuple[int, int, int]]], ends: Sequence[int]
 def _lags(nest: Nest) -> tuple[tuple[int, ...], ...] | None:
     """How far back each link reads, from two steps after one to warm up.
 
-    None where that changes, or the rows are not there yet.
+    None if that changes, or the rows are not there yet.
     """
     ends: dict[int, int] = {}
     found: dict[tuple[int, int], set[int]] = {}

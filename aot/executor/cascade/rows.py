@@ -58,7 +58,7 @@ class RowForm:
 
 
 def row_form(func: Function) -> RowForm | None:
-    """The row form of a primitive function, or None where it is not row-local.
+    """The row form of a primitive function, or None if it is not row-local.
 
     One operator with a window at most, reading parameters only; all tensors are [1, H, W, C] with W and C as they like.
     """

@@ -37,7 +37,7 @@ STEP = 64
 
 
 def cover(items: Items, limit: int) -> list[Proposal] | None:
-    """Items that cover all layers under the limit with the fewest instructions; None where there are none."""
+    """Items that cover all layers under the limit with the fewest instructions; None if there are none."""
     n = len(items.parts)
     wholes = [items.whole(i, limit) for i in range(n)]
     settled = [w is not None and w.instructions == items.fastest(i) for i, w in enumerate(wholes)]
@@ -141,7 +141,7 @@ def build_cascade(lowered: LoweredModule, item: Proposal, parts: Sequence[Part],
 def use_cascades(lowered: LoweredModule, items: Items, limits: Limits) -> tuple[LoweredModule, list[Sequence[Candidate]]] | None:
     """The lowered module with cascades where they pay, and for each of its calls the kernels that may be chosen.
 
-    With a budget: the fewest instructions within it, None where nothing fits.  E5054 where the model cannot be fed by rows.
+    With a budget: the fewest instructions within it, None if nothing fits.  E5054 if the model cannot be fed by rows.
     """
     if cover(items, items.everything) is None:
         where = lowered.inputs[0].name

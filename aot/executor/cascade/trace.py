@@ -31,7 +31,7 @@ class _Log:
         self.windows[n] = first, time
 
     def live_from(self, external: int, time: int) -> int | None:
-        """The least byte of an external tensor that is read at `time` or later; None where there is none."""
+        """The least byte of an external tensor that is read at `time` or later; None if there is none."""
         return min((start for t, start in self.reads.get(external, ()) if t >= time), default=None)
 
 

@@ -156,7 +156,7 @@ def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _state(program: Program) -> dict[str, Any] | None:
-    """What the templates say of the persistent tensors; None where there are none."""
+    """What the templates say of the persistent tensors; None if there are none."""
     if not program.lowered.states:
         return None
     pool = program.layout.state_pool
@@ -173,7 +173,7 @@ def _state(program: Program) -> dict[str, Any] | None:
 
 
 def _slide(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the templates say of a window that moves; None where there is none, or several that move differently.
+    """What the templates say of a window that moves; None if there is none, or several that move differently.
 
     `push`: the rows of one input are all that a run needs.
     """
@@ -195,7 +195,7 @@ def _tensor(row: Mapping[str, Any], type_: TensorType) -> dict[str, Any]:
 
 
 def _feed(program: Program, target: Target) -> dict[str, Any] | None:
-    """What takes one row of the input and what comes after the last, or None where it comes as a whole."""
+    """What takes one row of the input and what comes after the last, or None if it comes as a whole."""
     feeding = program.main.feeding
     if feeding is None:
         return None

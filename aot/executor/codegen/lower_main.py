@@ -168,7 +168,7 @@ def _call(buffers: MainBuffers, layout: StorageMap, layer: Layer, index: int, ca
     for buffer, place in zip(func.buffers, places, strict=True):
         base, offset = _base(buffers, layout, place)
         if offset % itemsize(buffer.dtype):
-            raise internal(f"offset {offset} does not suit {buffer.dtype}", where=func.name)
+            raise internal(f"offset {offset} is not aligned for {buffer.dtype}", where=func.name)
         operands.append(Region(base, Imm(offset // itemsize(buffer.dtype)), buffer.dtype))
     operands += [Imm(v, var.dtype) for v, var in zip(layer.call.scalars, called.scalars, strict=True)]
     return CallPrim(layer.function, tuple(operands), index)

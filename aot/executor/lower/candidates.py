@@ -18,7 +18,7 @@ from aot.topi.strategy import Group, Lowered, OpImplementation
 
 
 def lower_group(func: Function, target: Target, name: str) -> Lowered:
-    """The preferred kernel for the group, by plevel (E1209 where no kernel takes it)."""
+    """The preferred kernel for the group, by plevel (E1209 if no kernel takes it)."""
     group = group_of(func)
     return _accepting(group, target)[0].lower(group, target, name)
 
@@ -71,7 +71,7 @@ def _fewest_cycles(found: list[Candidate]) -> list[Candidate]:
 
 
 def _is_left_out(impl: OpImplementation, policy: SelectionConfig, group: Group) -> bool:
-    """With portable C only, all that is made for instructions; what an external code generator was asked for stays."""
+    """With portable C only, all that is made for instructions; what an external code generator was requested stays."""
     return policy.kernels == "generic" and not impl.name.startswith("generic.") and "Compiler" not in group.func.attrs
 
 

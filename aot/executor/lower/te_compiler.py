@@ -154,7 +154,7 @@ class _Compiler:
         return results
 
     def _branch(self, expr: If) -> tuple[TensorRef, ...]:
-        """Both branches one behind the other, each with copies of its results into tensors that they share.
+        """Both branches one after the other, each with copies of its results into tensors that they share.
 
         What both hand on unchanged is not copied.
         """

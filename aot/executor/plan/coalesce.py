@@ -85,7 +85,7 @@ def live_after(lowered: LoweredModule) -> list[Live]:
 
 
 def _before(lowered: LoweredModule, items: Sequence[int | Nested], live: Live, after: list[Live]) -> Live:
-    """What is live before the items, if `live` is so behind them; `after` is filled in."""
+    """What is live before the items, if `live` is so after them; `after` is filled in."""
     for item in reversed(items):
         if isinstance(item, int):
             call = lowered.calls[item]

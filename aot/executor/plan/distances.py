@@ -32,7 +32,7 @@ def call_distances(
     """
     place = dict(zip((*func.inputs, *func.outputs, *func.scratch), operands, strict=True))
     proven = func.attrs.distances
-    if proven is not None:  # whoever made the function knows them: (name of a, name of b) -> start(b) - start(a)
+    if proven is not None:  # who made the function knows them: (name of a, name of b) -> start(b) - start(a)
         named = {b.name: p for b, p in place.items()}
         pairs = ((named[a], named[b], d) for (a, b), d in proven.items())
         return tuple(Conflict(a.key, b.key, d + a.offset - b.offset) for a, b, d in pairs if a.key and b.key)

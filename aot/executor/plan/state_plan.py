@@ -76,7 +76,7 @@ def _is_proven(lowered: LoweredModule, call: CallLowered, *, old: TensorRef, new
 def without_state(pooling: Pooling, size: int) -> tuple[Pooling, Pool | None]:
     """The pools as the workspace may use them, and the one that `--pin state=POOL` gives the state, if any.
 
-    E2013 where the pool has no room for `size` bytes.
+    E2013 if the pool has no room for `size` bytes.
     """
     name = dict(pooling.pins).get(STATE_PIN) if size else None
     pool = next((p for p in pooling.pools if p.name == name), None)

@@ -1,8 +1,8 @@
-"""Sliding windows: a state, with what is new behind it, lies in one place, and moves on at the end of a run.
+"""Sliding windows: a state, with what is new after it, lies in one place, and moves on at the end of a run.
 
 A streaming layer joins the rows that it kept with those that came in (CONCATENATION), reads the whole, and keeps the last rows of
 it (a slice).  As three tensors the kept rows are copied twice a run.  Here the state's memory is as long as the whole: the kept
-rows are where the last run left them, new rows are written behind them by whoever makes them, and after the last layer the rows
+rows are where the last run left them, new rows are written after them by whoever makes them, and after the last layer the rows
 that stay are moved to the front.
 """
 

@@ -145,7 +145,7 @@ class _Program:
         return {a.key: a.nbytes for c in chosen for a in c.arrays if len(users[a.key]) > 1}
 
     def solve(self, objective: Array, *, flash: int | None, code: int | None) -> tuple[int, ...] | None:
-        """The candidate of each layer, or None where nothing fits."""
+        """The candidate of each layer, or None if nothing fits."""
         rows: list[Row] = [self._one_each(), self._code_and_arrays_are_paid()]
         rows += [(row[None, :], -np.inf, limit) for row, limit in ((self.flash, flash), (self.code, code)) if limit is not None]
         tie = self.flash / (1.0 + 4.0 * self.flash.sum())

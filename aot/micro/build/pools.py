@@ -49,7 +49,7 @@ def pool_problems(board: Board, metadata: Mapping[str, Any]) -> list[Problem]:
 
 
 def _certain(board: Board) -> Iterator[tuple[str, int, int]]:
-    """(what, first byte, byte behind the last) of what has its place whatever the model needs."""
+    """(what, first byte, byte after the last) of what has its place whatever the model needs."""
     code = board.region(board.code).origin
     yield "the vector table", code, code + _VECTORS
     if board.data not in (board.code, *board.constants):
@@ -58,7 +58,7 @@ def _certain(board: Board) -> Iterator[tuple[str, int, int]]:
 
 
 def _region(board: Board, start: int, end: int, kind: str) -> str:
-    """The name of the region that holds these bytes; "" where there is none."""
+    """The name of the region that holds these bytes; "" if there is none."""
     fitting = [m for m in board.memory if m.access == "rw" or kind == "rodata"]
     return next((m.name for m in fitting if m.origin <= start and end <= m.origin + m.size), "")
 

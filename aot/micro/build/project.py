@@ -104,7 +104,7 @@ def prepare(
 
     `sanitize` (host only) adds ASan and UBSan.  `extra_flags` come last on every compiler line.
     Raises TargetError E2010 or E2011 when the sizes of the metadata already exceed the board's memory, UsageError E5006, E5007
-    or E5061 where the folder cannot be written.
+    or E5061 if the folder cannot be written.
     """
     places = None if board.is_host else choose_places(board, artifact.metadata)
     files = _project_files(artifact, board, places)
@@ -164,7 +164,7 @@ def _unplaced_constants(constants: Mapping[str, Any]) -> int:
 
 
 def _place(size: int, regions: Sequence[str], free: dict[str, int]) -> str | None:
-    """The first region with room, which is taken; None where there is none."""
+    """The first region with room, which is taken; None if there is none."""
     for name in regions:
         if size <= free[name]:
             free[name] -= size

@@ -77,7 +77,7 @@ def bounds_by_level(project: Project) -> dict[str, int]:
 
 
 def board_of(cpu: str) -> Board | None:
-    """The first board with such a core; None where there is none to link for."""
+    """The first board with such a core; None if there is none to link for."""
     boards = (load_board(name) for name in board_names())
     return next((b for b in boards if b.cpu == cpu and not b.is_host), None)
 
@@ -85,7 +85,7 @@ def board_of(cpu: str) -> Board | None:
 def state_stack_bound(artifact: Artifact, board: Board) -> Artifact:
     """The artifact with its stack bounds in the header: compiles and links it at all levels, in the cache.
 
-    Raises VerificationError E4030 where there is no bound (recursion, calls through pointers, frames of variable size), and as
+    Raises VerificationError E4030 if there is no bound (recursion, calls through pointers, frames of variable size), and as
     `aot.micro.build.project` does.
     """
     project = prepare(artifact, board)

@@ -43,7 +43,7 @@ def how_to_get(name: str) -> str:
 def find_tool(name: str) -> Tool:
     """The program `name`; the variable AOT_ARM_NONE_EABI_GCC (and so on) overrides PATH.
 
-    Raises ToolchainError E3001 with the way to get it, E3004 and E3005 where it is there, but cannot say its version.
+    Raises ToolchainError E3001 with the way to get it, E3004 and E3005 if it is there, but cannot say its version.
     """
     override = os.environ.get("AOT_" + re.sub(r"\W", "_", name).upper())
     path = shutil.which(override or name)

@@ -30,7 +30,7 @@ def generate(spec: Spec) -> ProjectFiles:
     models together do not fit the board.
     """
     if spec.kind not in project_kinds():
-        raise UsageError(Problem("E5042", f"there is no kind of project {spec.kind!r}; known: {', '.join(project_kinds())}"))
+        raise UsageError(Problem("E5042", f"unknown kind of project {spec.kind!r}; known: {', '.join(project_kinds())}"))
     if not spec.parts:
         raise UsageError(Problem("E5043", "a project needs a model"))
     check_names([p.name for p in spec.parts])

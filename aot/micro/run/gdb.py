@@ -79,7 +79,7 @@ def _enter(client: Client, elf: Path) -> None:
     """Stack pointer and program counter as the core takes them from the vector table at reset."""
     vectors = symbols(elf).get("aot_vectors")
     if vectors is None:
-        raise ToolchainError(Problem("E3011", f"{elf.name} has no symbol aot_vectors: it is no image of aot's"))
+        raise ToolchainError(Problem("E3011", f"{elf.name} has no symbol aot_vectors: it is not one of aot's images"))
     stack, entry = struct.unpack("<2I", client.read(vectors, 8))
     client.set_register(SP, stack)
     client.set_register(PC, entry & ~1)
@@ -94,7 +94,7 @@ def symbols(elf: Path) -> dict[str, int]:
 
 
 def call_spot(elf: Path) -> int:
-    """The address of the one semihosting call (E3011 where there is none)."""
+    """The address of the one semihosting call (E3011 if there is none)."""
     start = symbols(elf).get("aot_semihosting_call", -1) & ~1
     with elf.open("rb") as stream:
         for section in ELFFile(stream).iter_sections():
@@ -146,7 +146,7 @@ class _Session:
         except NoAnswerError:
             raise self._late() from None
         if reply[:1] not in (b"T", b"S"):
-            raise fault(f"reports no stop, but {printable(reply.decode('utf-8', 'replace')) or 'nothing'}")
+            raise fault(f"did not report a stop, but {printable(reply.decode('utf-8', 'replace')) or 'nothing'}")
 
     def _late(self) -> ToolchainError:
         """The error of a run that takes too long, with the place where it was."""
@@ -187,7 +187,7 @@ class _Session:
             0x01: self._open, 0x02: self._close, 0x05: self._put, 0x06: self._get, 0x0A: self._seek, 0x0C: self._length,
         }  # fmt: skip
         if operation not in calls:
-            raise fault(f"stopped at a semihosting call {operation:#x} that no image of aot's makes")
+            raise fault(f"stopped at a semihosting call {operation:#x} that aot's images never make")
         count = {0x01: 3, 0x05: 3, 0x06: 3, 0x0A: 2}.get(operation, 1)
         arguments = struct.unpack(f"<{count}I", self.client.read(block, 4 * count))
         self.client.set_register(R0, calls[operation](*arguments))

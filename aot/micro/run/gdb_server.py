@@ -36,7 +36,7 @@ _HINTS = (
 
 @contextmanager
 def connected(name: str, link: GdbLink) -> Iterator[Client]:
-    """The client of a board's server (ToolchainError E3040 where none is reached); the core runs on when it ends."""
+    """The client of a board's server (ToolchainError E3040 if none is reached); the core runs on when it ends."""
     with tempfile.TemporaryFile() as log:
         port = free_port() if "{port}" in link.connect else int(link.connect.rpartition(":")[2])
         host = link.connect.rpartition(":")[0].strip("[]") or "127.0.0.1"

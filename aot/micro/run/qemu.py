@@ -46,7 +46,7 @@ def command_line(board: Board, elf: Path) -> list[str]:
 
 
 def execute(board: Board, elf: Path, *, cwd: Path, timeout: float) -> Finished:
-    """Run `elf` in `cwd`.  Raises ToolchainError E3010 when `timeout` seconds have passed, E3004 where it cannot be started."""
+    """Run `elf` in `cwd`.  Raises ToolchainError E3010 when `timeout` seconds have passed, E3004 if it cannot be started."""
     command = command_line(board, elf)
     try:
         done = subprocess.run(
@@ -100,7 +100,7 @@ def _fault(board: Board, elf: Path, fault: Mapping[str, str]) -> AotError:
 
 
 def _number(text: str | None) -> int | None:
-    """A word as startup.c prints it; None where it is garbled."""
+    """A word as startup.c prints it; None if it is garbled."""
     return int(text, 16) if text and re.fullmatch(r"(0x)?[0-9a-f]{1,8}", text) else None
 
 

@@ -1,7 +1,7 @@
 """A client of GDB's remote serial protocol: memory, registers, breakpoints, flash and monitor commands of any server.
 
 Packets are `$data#checksum`; see "GDB Remote Serial Protocol" in GDB's manual.  Servers differ in what they can do, so what is
-optional (X, acknowledgements, the size of packets, the memory map) is asked for or tried, with a plain way to fall back to.
+optional (X, acknowledgements, the size of packets, the memory map) is requested or tried, with a plain way to fall back to.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Client:
     # ---- packets
 
     def ask(self, packet: bytes, *, seconds: float = ANSWER_SECONDS) -> bytes:
-        """Send a packet and wait for its answer; empty where the server does not know it."""
+        """Send a packet and wait for its answer; empty if the server does not know it."""
         self.send(packet)
         return self.answer(seconds=seconds)
 
@@ -123,7 +123,7 @@ class Client:
                     return _expanded(body)
                 continue
             if len(self._buffer) > LARGEST:
-                raise fault("sends what is no packet")
+                raise fault("sent something that is not a packet")
             self._receive(end)
 
     def _receive(self, end: float) -> None:
@@ -183,7 +183,7 @@ class Client:
     def register(self, number: int) -> int:
         got = _unhex(self.ask(b"p%x" % number))
         if len(got) < 4:
-            raise fault(f"does not tell register {number}")
+            raise fault(f"did not return register {number}")
         return int(struct.unpack("<I", got[:4])[0])
 
     def set_register(self, number: int, value: int) -> None:
@@ -270,7 +270,7 @@ def _expanded(body: bytes) -> bytes:
             out.append(byte)
             i += 1
         if len(out) > LARGEST:
-            raise fault("sends a packet without end")
+            raise fault("sent a packet that does not end")
     return bytes(out)
 
 

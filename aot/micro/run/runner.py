@@ -32,7 +32,7 @@ class LayerResult:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The outputs of every set, and what the second inference of set 0 cost (None where the board cannot tell).
+    """The outputs of every set, and what the second inference of set 0 cost (None if the board cannot tell).
 
     `outputs[set][i]` has the shape and dtype of output i.  `instructions`: executed by <name>_run, exact.  `cycles`: of
     the core's own counter, where the board has that instead.  `stack_bytes`: measured depth below the caller.
@@ -121,7 +121,7 @@ _CHECK_EXTRA = 16
 
 
 def _check_counter(board: Board, cycles: int) -> None:
-    """Raise UsageError E5024 where the core's counter stands still, or a loop takes fewer cycles than a core can."""
+    """Raise UsageError E5024 if the core's counter stands still, or a loop takes fewer cycles than a core can."""
     if cycles < CHECK_INSTRUCTIONS // 2:
         assert board.gdb is not None
         message = f"counter {board.gdb.counter}: a loop of {CHECK_INSTRUCTIONS:,} instructions took {cycles:,} cycles"
@@ -130,7 +130,7 @@ def _check_counter(board: Board, cycles: int) -> None:
 
 
 def _check_tick(board: Board, tick: Fraction, units: int) -> None:
-    """Raise UsageError E5024 where a loop of known length was counted wrong: so would the model be."""
+    """Raise UsageError E5024 if a loop of known length was counted wrong: so would the model be."""
     counted = Fraction(units, tick.denominator)
     if abs(counted - CHECK_INSTRUCTIONS) <= _CHECK_EXTRA:
         return

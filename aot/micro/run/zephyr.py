@@ -85,7 +85,7 @@ def cpu_of(config: str) -> str:
     elif "ARMV8_M_BASELINE" in on:
         name = "cortex-m0plus"
     if not name:
-        raise ToolchainError(Problem("E3022", "the board's core is none that aot compiles for (aot targets)"))
+        raise ToolchainError(Problem("E3022", "aot does not support this board's core (aot targets lists those it does)"))
     return f"{name}+nofpu" if "FPU" not in on and name in ("cortex-m4", "cortex-m7", "cortex-m33") else name
 
 
@@ -106,7 +106,7 @@ def run_on_zephyr(
     """
     base = zephyr_base()
     if not _BOARD.fullmatch(board):
-        raise ToolchainError(Problem("E3022", f"{printable(board)!r} is no name of a board of Zephyr's"))
+        raise ToolchainError(Problem("E3022", f"{printable(board)!r} is not the name of a Zephyr board"))
     _write_application(folder, metadata, input_sets)
     build = folder / "build"
     _step(["cmake", "-S", str(folder), "-B", str(build), "-GNinja", f"-DBOARD={board}", *_modules()], folder)
@@ -191,5 +191,5 @@ def _console(build: Path, board: str, timeout: float) -> list[str]:
 
 
 def _targets(build: Path) -> str:
-    """The names that `ninja` takes, one a line with a colon behind it."""
+    """The names that `ninja` takes, one a line with a colon after it."""
     return run_program(["ninja", "-C", str(build), "-t", "targets", "all"]).out

@@ -28,7 +28,7 @@ class RescaledAttrs(Clamped):
 
 
 def broadcast_shape(a: TensorType, b: TensorType) -> tuple[int, ...]:
-    """The common shape of two tensors; TypeRuleError where there is none."""
+    """The common shape of two tensors; TypeRuleError if there is none."""
     try:
         return tuple(map(int, np.broadcast_shapes(a.shape, b.shape)))
     except ValueError:

@@ -72,7 +72,7 @@ def have_same_quant(a: QuantParams | None, b: QuantParams | None) -> bool:
 
 
 def fused_range(ctx: ConvertContext, op: OperatorView, out_type: TensorType) -> tuple[int, int]:
-    """The clamp of the operator's fused activation in codes of its output."""
+    """The clamp of the operator's fused activation in quantised values of its output."""
     activation = op.option("fused_activation_function")
     if not is_clamp_activation(activation):
         unsupported(ctx, op, f"the fused activation {activation} is not supported")

@@ -1,4 +1,4 @@
-"""What nn.conv2d and nn.depthwise_conv2d have in common: the positions of their windows, and what they read there."""
+"""Shared by nn.conv2d and nn.depthwise_conv2d: the positions of their windows, and what they read there."""
 
 from __future__ import annotations
 

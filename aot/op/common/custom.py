@@ -8,7 +8,7 @@ from aot.op.convert import ConvertContext, unsupported
 
 
 class CustomOptions:
-    """The options of one operator; E1116 where they cannot be read or lack one that is asked for, E1122 for one out of range."""
+    """The options of one operator; E1116 if they cannot be read or lack one that is requested, E1122 for one out of range."""
 
     def __init__(self, ctx: ConvertContext, op: OperatorView) -> None:
         self._ctx, self._op = ctx, op

@@ -1,4 +1,4 @@
-"""What CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED on float32 have in common: sums in the reference's order, bias, activation.
+"""Shared by CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED on float32: sums in the reference's order, bias, activation.
 
 The products of one result are added one after the other in float32, rows before columns before channels, then the bias; so the
 results have the very bits of the reference, which matters where they are quantised next.

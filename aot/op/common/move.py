@@ -36,7 +36,7 @@ def one_int(ctx: ConvertContext, op: OperatorView, i: int) -> int:
 
 
 def normalized_axis(ctx: ConvertContext, op: OperatorView, axis: int, rank: int) -> int:
-    """`axis` counted from the front; E1122 where there is no such dimension."""
+    """`axis` counted from the front; E1122 if there is no such dimension."""
     if not -rank <= axis < rank:
         unsupported(ctx, op, f"axis {axis} is out of range for {rank} dimensions", code="E1126")
     return axis % rank

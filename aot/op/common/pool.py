@@ -1,4 +1,4 @@
-"""What AVERAGE_POOL_2D and MAX_POOL_2D have in common."""
+"""Shared by AVERAGE_POOL_2D and MAX_POOL_2D."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aot.tir.expr import Expr
 
 @dataclass(frozen=True, slots=True)
 class PoolAttrs(Clamped):
-    """(vertical, horizontal) window and strides, padding (top, left, bottom, right), clamp [lo, hi] in codes."""
+    """(vertical, horizontal) window and strides, padding (top, left, bottom, right), clamp [lo, hi] in quantised values."""
 
     pool_size: tuple[int, int]
     strides: tuple[int, int]

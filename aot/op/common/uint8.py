@@ -1,7 +1,8 @@
 """Legacy uint8 models: every operator that computes on quantised uint8 tensors is converted as its int8 twin.
 
 q' = q - 128 with zero point z' = z - 128 is the same real number, so int8 kernels give the same results where the reference's
-formulas do not depend on the sign of codes (multipliers may still differ: `aot.numerics.multipliers` has rows for uint8).  The
+formulas do not depend on the sign of quantised values (multipliers may still
+differ: `aot.numerics.multipliers` has rows for uint8).  The
 shifts at both ends are `qnn.requantize8` that round nothing; canonicalize drops those that meet.
 """
 
@@ -39,7 +40,7 @@ def shifted_type(type_: TensorType) -> TensorType:
 
 
 def _shift(expr: Expr, source: TensorType, target: TensorType, span: Span) -> Expr:
-    """The same real values in codes of the other type."""
+    """The same real values in quantised values of the other type."""
     assert source.quant is not None
     assert target.quant is not None
     before, after = source.quant.zero_point[0], target.quant.zero_point[0]

@@ -41,7 +41,7 @@ ANY = (*NUMBERS, "int8", "uint8", "int16", "uint32")
 
 @dataclass(frozen=True, slots=True)
 class BinaryAttrs:
-    """Bounds of a fused activation, None where there is none."""
+    """Bounds of a fused activation, None if there is none."""
 
     lo: float | None = None
     hi: float | None = None
@@ -250,8 +250,8 @@ DOC = {
     "divide": "DIV; float32, int32",
     "floor_divide": "FLOOR_DIV; float32, int32, int16, int8",
     "floor_mod": "FLOOR_MOD; float32, int64, int32, int16, int8",
-    "maximum": "MAXIMUM; all numbers, codes of one quantisation",
-    "minimum": "MINIMUM; all numbers, codes of one quantisation",
+    "maximum": "MAXIMUM; all numbers, or quantised values of one quantisation",
+    "minimum": "MINIMUM; all numbers, or quantised values of one quantisation",
     "squared_difference": "SQUARED_DIFFERENCE; float32, int32",
     "atan2": "ATAN2; float32",
     "power": "POW; float32, int32",

@@ -1,6 +1,6 @@
 """bucketize: BUCKETIZE of TFLite: in which interval between sorted boundaries a number lies.
 
-out = how many boundaries are not above x, compared in float32; NaN lies behind all.  Oracle: `kernels/bucketize.cc`.
+out = how many boundaries are not above x, compared in float32; NaN lies after all.  Oracle: `kernels/bucketize.cc`.
 """
 
 from __future__ import annotations

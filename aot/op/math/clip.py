@@ -1,4 +1,4 @@
-"""clip: clamp every element to [lo, hi] in units of the data's own type (a fused or standalone RELU on codes).
+"""clip: clamp every element to [lo, hi] in units of the data's own type (a fused or standalone RELU on quantised values).
 
 Oracle: the clamp at the end of TFLite's kernels (`ActivationFunctionWithMinMax`).
 """

@@ -81,11 +81,11 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, {"float32"})
     if op.option("narrow_range"):
-        unsupported(ctx, op, "a narrow range is not supported, in TFLite neither")
+        unsupported(ctx, op, "a narrow range is not supported(TFLite rejects it too)")
     low, high, bits = float(op.option("min")), float(op.option("max")), op.option("num_bits")
     attrs = nudged(low, high, bits) if 1 <= bits <= 16 and low <= 0 <= high and low < high else None
     if attrs is None or not np.isfinite([attrs.low, attrs.high]).all() or not attrs.scale >= np.finfo(np.float32).tiny:
-        unsupported(ctx, op, f"{bits} bits from {low} to {high} are no quantisation", code="E1122")
+        unsupported(ctx, op, f"{bits} bits from {low} to {high} are not a quantisation", code="E1122")
     return call("fake_quant", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 

@@ -178,7 +178,7 @@ UNARY: dict[str, Unary] = {
         ("float32", "int8", "int16", "int32", "int64"),
         lambda x, _a: -x,
         lambda _b, x, _a: _negated(x),
-        "NEG; float32, int64, int32, int16, int8, codes as plain numbers",
+        "NEG; float32, int64, int32, int16, int8, quantised values as plain numbers",
     ),
     "sign": Unary(
         ("float32", "int32"),

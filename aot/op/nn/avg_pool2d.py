@@ -1,7 +1,7 @@
 """nn.avg_pool2d: AVERAGE_POOL_2D of TFLite on int8, int16, uint8 and float32.
 
 The mean of the part of the window inside the image, rounded to the nearest with halves away from zero, then clamped.
-Oracles: `reference_integer_ops::AveragePool`, `reference_ops::AveragePool` (uint8, on the codes as they are: shifted
+Oracles: `reference_integer_ops::AveragePool`, `reference_ops::AveragePool` (uint8, on the quantised values as they are: shifted
 to int8 halves would go the other way).  Floats are added in the order of the window, then divided.
 """
 

@@ -118,7 +118,7 @@ def _geometry(ctx: ConvertContext, op: OperatorView) -> tuple[int, Conv2DAttrs]:
         unsupported(ctx, op, "data and weights must have four dimensions")
     groups = shape[3] // max(weight[3], 1)
     if groups == 0 or shape[3] != groups * weight[3] or weight[0] % groups:
-        message = f"{shape[3]} data channels, {weight[3]} and {weight[0]} of the weights do not make up groups"
+        message = f"{shape[3]} data channels, {weight[3]} and {weight[0]} of the weights do not form groups"
         unsupported(ctx, op, message, code="E1207")
     strides = (op.option("stride_h"), op.option("stride_w"))
     dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))

@@ -1,6 +1,7 @@
 """qnn.dense_blockwise: FULLY_CONNECTED of float32 data with 4-bit weights that have a scale for each block of a row.
 
-The data is quantised row by row (qnn.dynamic_quantize, asymmetric).  With sums a_b of codes times weights and w_b of weights of
+The data is quantised row by row (qnn.dynamic_quantize, asymmetric).  With sums a_b of quantised values
+times weights and w_b of weights of
 block b: out = (sum of a_b * scale_b - zp * sum of w_b * scale_b) * data_scale + bias, all in float32 in this order.
 Oracle: `EvalBlockwise4Bit` of `kernels/fully_connected.cc`, which leaves a fused activation out.
 """
@@ -86,7 +87,7 @@ def convert_blockwise(ctx: ConvertContext, op: OperatorView, blocks: Blocks) -> 
             ctx, op, f"blockwise quantisation of {weight.dtype} weights for {data.dtype} data is not supported", code="E1220"
         )
     if op.option("fused_activation_function") != "NONE":
-        unsupported(ctx, op, "blockwise quantisation with a fused activation is not supported, in TFLite neither")
+        unsupported(ctx, op, "blockwise quantisation with a fused activation is not supported(TFLite rejects it too)")
     if blocks.size % 2 or blocks.size > MOST:
         unsupported(ctx, op, f"blocks of {blocks.size} weights are not supported; only even numbers up to {MOST}", code="E1220")
     span, (rows, shape) = ctx.span(op), dense_shapes(ctx, op)

@@ -58,5 +58,5 @@ register_op(
     pattern=OpPattern.OPAQUE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="GELU; float32, a size that is no multiple of four",
+    doc="GELU; float32, a size that is not a multiple of four",
 )

@@ -1,1 +1,1 @@
-"""Operators on quantised codes, and those between codes and real values."""
+"""Operators on quantised values, and those between quantised and real values."""

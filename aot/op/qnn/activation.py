@@ -1,7 +1,7 @@
-"""Converters of functions of one tensor that exist for codes too: by number (float32), by table (8 bits), by
+"""Converters of functions of one tensor that exist for quantised values too: by number (float32), by table (8 bits), by
 interpolation (int16).
 
-Oracles, for codes: LOGISTIC, TANH, ELU, GELU, EXP, LOG: the table that `LUTPopulate` makes (LOGISTIC and TANH of
+Oracles, for quantised values: LOGISTIC, TANH, ELU, GELU, EXP, LOG: the table that `LUTPopulate` makes (LOGISTIC and TANH of
 int16 have one of their own, see `lut16.py`); RELU ...: `QuantizedReluX`; ABS, SQRT, RSQRT: `elementwise.cc`; HARD_SWISH,
 LEAKY_RELU: `reference_ops`.
 """
@@ -79,7 +79,7 @@ def table_call(ctx: ConvertContext, op: OperatorView, table: Array | tuple[int, 
 
 
 def real_call(ctx: ConvertContext, op: OperatorView, function: Real, dtypes: tuple[str, ...] = ("int8", "int16")) -> RelayExpr:
-    """A real function on codes."""
+    """A real function on quantised values."""
     found = codes_of(ctx, op, dtypes)
     if found.dtype == "int8":
         return table_call(ctx, op, float_table(function, found.data, found.out))
@@ -164,7 +164,7 @@ def convert_exp(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 @from_tflite("LOG", "int8 int16 float32", "log qnn.lut qnn.lut16")
 def convert_log(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """The natural logarithm; of codes that are not positive the smallest result."""
+    """The natural logarithm; of quantised values that are not positive the smallest result."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "log")
     found = codes_of(ctx, op)
@@ -174,7 +174,7 @@ def convert_log(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 @from_tflite("SQRT", "int8 float32", "qnn.lut sqrt")
 def convert_sqrt(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """The square root; of codes cut towards zero, and that of 0 for negative numbers, which the reference reports as errors."""
+    """The square root, truncated for quantised values; that of 0 for negative numbers, which the reference reports as errors."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "sqrt")
     found = codes_of(ctx, op, ("int8",))
@@ -186,7 +186,7 @@ def convert_sqrt(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 @from_tflite("RSQRT", "int8 int16 float32", "qnn.lut qnn.lut16 rsqrt")
 def convert_rsqrt(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """1 / sqrt(x); of 0 the largest code.  (The reference reports negative numbers as errors; here they are as 0.)"""
+    """1 / sqrt(x); of 0 the largest value.  (The reference reports negative numbers as errors; here they are as 0.)"""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "rsqrt")
     found = codes_of(ctx, op)
@@ -238,7 +238,7 @@ def _register_relu(opcode: str) -> None:
 
 
 def _relu6_of_tflm(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """TFLM clamps the operand's codes and rescales nothing, whatever the result's quantisation."""
+    """TFLM clamps the operand's quantised values and rescales nothing, whatever the result's quantisation."""
     found = codes_of(ctx, op)
     scale, zp = found.data
     lo, hi = int_range(found.dtype)
@@ -255,7 +255,7 @@ def _clamped(ctx: ConvertContext, op: OperatorView, low: float | None, high: flo
     if high is not None:
         hi = min(hi, quantize_value(high, scale, zp))
     if lo > hi:
-        unsupported(ctx, op, "no code of the result lies in the activation's range", code="E1206")
+        unsupported(ctx, op, "no value of the result is in the activation's range", code="E1206")
     x, span = operand(ctx, op, 0), ctx.span(op)
     if found.data == found.out:
         return call("clip", [x], ClipAttrs(lo, hi), span=span)
@@ -344,7 +344,7 @@ def leaky_multipliers(found: Codes, alpha: float) -> tuple[tuple[int, int], tupl
 
 
 def leaky_codes(x: Array, found: Codes, alpha: float) -> Array:
-    """QuantizeLeakyRelu of centred codes."""
+    """QuantizeLeakyRelu of centred quantised values."""
     identity, slope = leaky_multipliers(found, alpha)
     below = multiply_by_quantized_multiplier(x, *slope) * int(math.copysign(1, alpha))
     total = np.where(x >= 0, multiply_by_quantized_multiplier(x, *identity), below) + found.out[1]

@@ -100,7 +100,7 @@ _FACTOR_STEPS = (0, 1, -1, 2, -2)
 
 @lru_cache(maxsize=256)
 def linear_form(attrs: AddAttrs) -> LinearForm | None:
-    """Numbers, the finest that fit into 32 bits, that give ADD's result for all pairs of int8; None where none are found."""
+    """Numbers, the finest that fit into 32 bits, that give ADD's result for all pairs of int8; None if none are found."""
     codes = np.arange(-128, 128, dtype=np.int64)
     type_ = TensorType((256, 256), "int8")
     wanted = evaluate(codes[:, None], codes[None, :], attrs=attrs, out_type=type_).astype(np.int64)
@@ -163,7 +163,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: AddAttrs, out_type
 
 
 def _through_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """The sum of codes and numbers as float32, quantised again where the result is codes.
+    """The sum of quantised values and numbers as float32, quantised again where the result is codes.
 
     Files with such an ADD exist; there is no kernel for it in the reference, which adds up codes of one scale.
     """
@@ -185,7 +185,7 @@ def _through_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 @from_tflite("ADD", "int8 uint8 int16 int32 int64 float32", "add qnn.add")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """add of numbers, qnn.add of codes."""
+    """add of numbers, qnn.add of quantised values."""
     dtypes = {t.dtype for t in (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))}
     if dtypes == {"int8", "float32"}:
         return _through_float(ctx, op)
@@ -197,7 +197,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 @from_tflite("SUB", "int8 uint8 int16 int32 int64 float32", "qnn.add subtract")
 @legacy_uint8
 def convert_sub(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """subtract of numbers, qnn.add with a negative second operand of codes."""
+    """subtract of numbers, qnn.add with a negative second operand of quantised values."""
     if is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
         return convert_plain(ctx, op, "subtract")
     return call("qnn.add", [operand(ctx, op, 0), operand(ctx, op, 1)], _attrs(ctx, op, sign=-1), span=ctx.span(op))
@@ -219,7 +219,7 @@ def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorTyp
         return None
     shifts = logs[2] - logs[0], logs[2] - logs[1]
     if min(shifts) != 0:
-        message = "power-of-two scales of which none is the result's are not supported, in TFLite neither"
+        message = "power-of-two scales of which none is the result's are not supported(TFLite rejects it too)"
         unsupported(ctx, op, message, code="E1226")
     return shifts
 
@@ -249,7 +249,7 @@ def add_attrs(
     sign: int = 1,
     quant: QuantParams | None = None,
 ) -> AddAttrs | None:
-    """For scales and zero points of a, b and the result; None where the result's scale is too small for the operands'."""
+    """For scales and zero points of a, b and the result; None if the result's scale is too small for the operands'."""
     (scale_a, scale_b, scale), (zp_a, zp_b, zp) = scales, zero_points
     left_shift = LEFT_SHIFT[dtype]
     twice_max = 2.0 * max(scale_a, scale_b)

@@ -1,8 +1,8 @@
-"""ADD_N: the sum of several tensors of one shape: a chain of `add` of numbers, qnn.add_n of int8 codes.
+"""ADD_N: the sum of several tensors of one shape: a chain of `add` of numbers, qnn.add_n of int8 values.
 
-Oracle: `reference_ops::AddN`, for numbers (float32, int32) in the order of the operands.  For codes that of TFLM, as TensorFlow
-Lite does not have it: out = clamp(zp + rescale(sum << 19)) in 32 bits that wrap, where the sum begins with the code 0, not with
-the zero point, as it does there: x = code - zp_in, sum = -zp_in + x0 + x1 + ...
+Oracle: `reference_ops::AddN`, for numbers (float32, int32) in the order of the operands.  For quantised values
+that of TFLM, as TensorFlow Lite does not have it: out = clamp(zp + rescale(sum << 19)) in 32 bits that wrap, where the sum begins
+with the quantised value 0, not with the zero point, as it does there: x = code - zp_in, sum = -zp_in + x0 + x1 + ...
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
 
 SUM_SHIFT = 19
-"""Bits by which a sum of codes is scaled up before it is rescaled: 20, less the factor 1/2 of the operands."""
+"""Bits by which a sum of quantised values is scaled up before it is rescaled: 20, less the factor 1/2 of the operands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ def evaluate(*tensors: Array, attrs: AddNAttrs, out_type: TensorType) -> Array:
 
 
 def sum_codes(total: Int64, attrs: AddNAttrs) -> Array:
-    """The int8 codes of sums of centred codes."""
+    """The int8 values of sums of centred quantised values."""
     scaled = wrap_int32(total << SUM_SHIFT)
     return requantize(scaled, attrs.multiplier, attrs.shift, zero_point=attrs.zero_point, lo=-128, hi=127).astype(np.int8)
 
 
 def tir_sum_code(b: IRBuilder, total: Expr, attrs: AddNAttrs) -> Expr:
-    """The int8 code of an int32 sum of centred codes."""
+    """The int8 code of an int32 sum of centred quantised values."""
     scaled = b.let("scaled", cast("int32", cast("uint32", total) << SUM_SHIFT))
     multiplier, shift, zp = attrs.multiplier, attrs.shift, attrs.zero_point
     return cast("int8", tir_requantize(b, scaled, multiplier=multiplier, shift=shift, zero_point=zp, lo=-128, hi=127))
@@ -80,7 +80,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: AddNAttrs, out_typ
 
 
 def sum_attrs(ctx: ConvertContext, op: OperatorView) -> AddNAttrs:
-    """The parameters of a sum of codes like operand 0, in double precision as TFLM computes them."""
+    """The parameters of a sum of quantised values like operand 0, in double precision as TFLM computes them."""
     out = ctx.output_type(op)
     require_dtype(ctx, op, out, {"int8"}, what="a result")
     (scale_in, zp_in), (scale, zp) = require_quant(ctx, op, ctx.input_type(op, 0)), require_quant(ctx, op, out, what="the result")
@@ -94,7 +94,7 @@ def sum_attrs(ctx: ConvertContext, op: OperatorView) -> AddNAttrs:
 
 @from_tflite("ADD_N", "int8 int32 float32", "add qnn.add_n", oracle="LiteRT; TFLM for int8")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """add of add of ... of numbers, qnn.add_n of codes."""
+    """add of add of ... of numbers, qnn.add_n of quantised values."""
     types = [ctx.input_type(op, i) for i in range(len(op.inputs))]
     operands, span = [operand(ctx, op, i) for i in range(len(types))], ctx.span(op)
     for type_ in types:

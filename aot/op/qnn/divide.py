@@ -60,7 +60,7 @@ def infer_type(types: Sequence[Type], attrs: DivideAttrs) -> Type:
 
 
 def _sign_bits(x: Int64) -> Int64:
-    """CountLeadingSignBits of int32 values: copies of the sign behind the sign."""
+    """CountLeadingSignBits of int32 values: copies of the sign after the sign."""
     return 31 - np.frexp(np.where(x < 0, ~x, x).astype(np.float64))[1].astype(np.int64)
 
 
@@ -133,7 +133,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DivideAttrs, out_t
 @from_tflite("DIV", "int8 uint8 int16 int32 float32", "divide qnn.divide", oracle="LiteRT, or TFLM with `--oracle tflm`")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """divide of numbers, qnn.divide of codes."""
+    """divide of numbers, qnn.divide of quantised values."""
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
     if is_plain(*types[:2]):
         return convert_plain(ctx, op, "divide")

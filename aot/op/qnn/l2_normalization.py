@@ -36,7 +36,7 @@ MAX_DEPTH = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class L2NormalizeAttrs:
-    """The zero point of the data (their scale does not matter), and how many of the result's 7 bits their codes are shifted left
+    """The zero point of the data (their scale does not matter), and how many of the result's 7 bits their values are shifted left
     before the multiplication: 0 or, for legacy uint8, all.
     """
 
@@ -71,7 +71,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr | Sequence[Relay
 
 def _convert(ctx: ConvertContext, op: OperatorView, *, left_shift: int) -> RelayExpr:
     if op.option("fused_activation_function") != "NONE":
-        unsupported(ctx, op, "a fused activation is not supported, in TFLite neither")
+        unsupported(ctx, op, "a fused activation is not supported(TFLite rejects it too)")
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     if data.dtype == "float32":
         return convert_l2(ctx, op)

@@ -60,8 +60,8 @@ ALPHA_N, ALPHA_D, ALPHA_I, ALPHA_F = 117049297, 127690142, 1057819769, 638450708
 
 @dataclass(frozen=True, slots=True)
 class LogSoftmaxAttrs:
-    """multiplier * 2^(left_shift - 31) takes a difference of codes to Q5.26, reverse_multiplier * 2^(reverse_shift - 31) takes it
-    back; differences below `diff_min` do not count.
+    """multiplier * 2^(left_shift - 31) takes a difference of values to Q5.26, reverse_multiplier * 2^(reverse_shift - 31)
+    takes it back; differences below `diff_min` do not count.
     """
 
     multiplier: int
@@ -86,13 +86,13 @@ def log_scaling(input_scale: float) -> LogSoftmaxAttrs:
 
 
 def scaled_differences(attrs: LogSoftmaxAttrs) -> Int64:
-    """Minus 0, 1, ... 255 codes in Q5.26; those below diff_min as diff_min."""
+    """Minus 0, 1, ... 255 values in Q5.26; those below diff_min as diff_min."""
     diff = np.maximum(-np.arange(256, dtype=np.int64), attrs.diff_min)
     return saturating_rounding_doubling_high_mul(diff << attrs.left_shift, attrs.multiplier)
 
 
 def exp_table(attrs: LogSoftmaxAttrs) -> Int64:
-    """exp of minus 0, 1, ... 255 codes, Q12.19; 0 below diff_min."""
+    """exp of minus 0, 1, ... 255 values, Q12.19; 0 below diff_min."""
     exps = rounding_divide_by_pot(exp_on_negative_values(scaled_differences(attrs)), ACCUMULATION_INTEGER_BITS)
     return np.where(-np.arange(256) >= attrs.diff_min, exps, 0)
 
@@ -144,7 +144,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     require_dtype(ctx, op, out, {"int8"}, what="a result")
     scale, _ = require_quant(ctx, op, data)
     if require_quant(ctx, op, out, what="the result") != (OUTPUT_SCALE, OUTPUT_ZERO_POINT):
-        unsupported(ctx, op, "the result must have scale 1/16 and its largest code as zero point", code="E1225")
+        unsupported(ctx, op, "the result must have scale 1/16 and its largest value as zero point", code="E1225")
     require_rows(ctx, op, data, most=MAX_DEPTH)
     if not scale * (1 << 26) > 1:
         unsupported(ctx, op, f"scale {scale} is not supported", code="E1226")

@@ -1,7 +1,7 @@
-"""qnn.lut: int8 to int8 through a table of 256 codes.
+"""qnn.lut: int8 to int8 through a table of 256 values.
 
-The table holds what the reference gives for each code, so the operator is exact for any function of one element.  Which functions
-there are, and their oracles: `activation.py`.
+The table holds the reference's result for each value, so the operator is exact for any function of one element.  `activation.py`
+has the functions and their oracles.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Float32 = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class LutAttrs:
-    """`table[q + 128]` is the result for code q; the result's parameters."""
+    """`table[q + 128]` is the result for value q; the result's parameters."""
 
     table: tuple[int, ...]
     quant: QuantParams | None = None
@@ -61,7 +61,7 @@ def evaluate(data: Array, *, attrs: LutAttrs, out_type: TensorType) -> Array:
 
 
 def te_rule(ctx: TeContext, args: Sequence[TensorFn], attrs: LutAttrs, out_type: TensorType) -> TensorFn:
-    # in the order of the codes' bits, so that a byte indexes it as it is
+    # in the order of the quantised values' bits, so that a byte indexes it as it is
     table = ctx.constant("table", np.roll(np.asarray(attrs.table, np.int8), 128))
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -83,7 +83,7 @@ def float_table(transform: Callable[[Float32], Float32], data: tuple[float, int]
     real = np.float32(scale_in) * (codes() - zp_in).astype(np.float32)
     scaled = transform(real).astype(np.float32) * (np.float32(1) / np.float32(scale))
     if np.isnan(scaled).any():
-        raise NotAMultiplierError(f"scales of {scale_in:g} and {scale:g} give results that are no numbers")
+        raise NotAMultiplierError(f"scales of {scale_in:g} and {scale:g} give results that are not numbers")
     bounded = np.clip(scaled, -(2.0**30), 2.0**30)  # far beyond all codes; the reference's conversion is undefined beyond int32
     return tuple(min(max(round_half_away(float(v)) + zp, -128), 127) for v in bounded)
 
@@ -96,6 +96,6 @@ register_op(
     pattern=OpPattern.ELEMWISE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="functions of one int8 or uint8 code: LOGISTIC, TANH, RELU ..., ELU, GELU, HARD_SWISH, LEAKY_RELU, ABS, EXP, LOG, RSQRT",
+    doc="functions of one int8 or uint8 value: LOGISTIC, TANH, RELU ..., ELU, GELU, HARD_SWISH, LEAKY_RELU, ABS, EXP, LOG, RSQRT",
 )
 F_TE.set("qnn.lut", te_rule)

@@ -1,4 +1,4 @@
-"""qnn.lut16 and qnn.sigmoid16: functions of int16 codes as TFLite computes them, by tables with interpolation.
+"""qnn.lut16 and qnn.sigmoid16: functions of int16 values as TFLite computes them, by tables with interpolation.
 
 qnn.lut16: 512 intervals of 128 codes, a table of 513 values: t[i] + ((t[i+1] - t[i]) * (x & 127) + 64 >> 7), i = 256 + (x >> 7).
 Oracle: `LUTLookup` and `LUTPopulate` of `kernels/internal/common.h`.

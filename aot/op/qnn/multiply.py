@@ -67,7 +67,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: RescaledAttrs, out
 )
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """multiply of numbers, qnn.multiply of codes."""
+    """multiply of numbers, qnn.multiply of quantised values."""
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
     if is_plain(*types[:2]):
         return convert_plain(ctx, op, "multiply")

@@ -1,4 +1,4 @@
-"""qnn.prelu: PRELU of TFLite on codes, and LEAKY_RELU on int16 codes (8-bit ones go through a table).
+"""qnn.prelu: PRELU of TFLite on quantised values, and LEAKY_RELU on int16 values (8-bit ones go through a table).
 
 x = q - zp_in; out = clamp(zp + (x >= 0 ? rescale(x) : rescale'(x * (alpha - zp_alpha)))), double rounding.
 LEAKY_RELU has alpha = 1 and its slope in the second multiplier.  Oracles: `reference_ops::BroadcastPrelu4DSlow`,
@@ -59,7 +59,7 @@ def infer_type(types: Sequence[Type], attrs: PreluAttrs) -> Type:
     """data int8 or int16, alpha int8 that broadcasts to its shape -> the type of data."""
     data, alpha = types
     if not isinstance(data, TensorType) or not isinstance(alpha, TensorType) or alpha.dtype != "int8":
-        raise TypeRuleError(f"prelu takes codes and an int8 alpha, not {data} and {alpha}")
+        raise TypeRuleError(f"prelu takes quantised values and an int8 alpha, not {data} and {alpha}")
     if data.dtype not in ("int8", "int16") or broadcast_shape(data, alpha) != data.shape:
         raise TypeRuleError(f"prelu of {data} with alpha {alpha}")
     return data.with_dtype(data.dtype, attrs.quant)
@@ -87,7 +87,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: PreluAttrs, out_ty
 @from_tflite("PRELU", "int8 uint8 int16 float32", "greater_equal multiply qnn.prelu select")
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """qnn.prelu of codes; a select of float32."""
+    """qnn.prelu of quantised values; a select of float32."""
     data, alpha = ctx.input_type(op, 0), ctx.input_type(op, 1)
     x, slope, span = operand(ctx, op, 0), operand(ctx, op, 1), ctx.span(op)
     if is_plain(data):

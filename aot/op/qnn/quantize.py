@@ -82,7 +82,7 @@ def evaluate_quantize(data: Array, *, attrs: QuantizeAttrs, out_type: TensorType
 
 
 def tir_quantize(b: IRBuilder, value: Expr, *, scale: Expr, zero_point: int, limits: tuple[int, int]) -> Expr:
-    """The code (int32) of a float32 in TIR; `limits` are the lowest and the highest code."""
+    """The code (int32) of a float32 in TIR; `limits` are the lowest and the highest value."""
     low, high = (imm(float(v - zero_point), "float32") for v in limits)
     quotient = b.let("quotient", value / scale)
     # the second comparison, only made beyond the range, tells what is too large from NaN
@@ -165,7 +165,7 @@ def _te_requantize32(data: TensorFn, attrs: Requantize8Attrs, out_type: TensorTy
 
 @from_tflite("QUANTIZE", "int8 uint8 int16 int32 float32", "qnn.quantize")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """qnn.quantize of float32, qnn.requantize8 of codes."""
+    """qnn.quantize of float32, qnn.requantize8 of quantised values."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, data, ("float32", *SOURCES))
     require_dtype(ctx, op, out, SOURCES if data.dtype in ("int8", "int16") else CODES, what="a result")

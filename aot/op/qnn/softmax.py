@@ -47,7 +47,7 @@ MAX_DEPTH = 4095
 
 @dataclass(frozen=True, slots=True)
 class SoftmaxAttrs:
-    """multiplier * 2^(left_shift - 31) takes a difference of codes to Q5.26; differences below `diff_min` count as 0.
+    """multiplier * 2^(left_shift - 31) takes a difference of quantised values to Q5.26; differences below `diff_min` count as 0.
 
     `out_dtype`: the type of the result.
     """
@@ -72,7 +72,7 @@ def infer_type(types: Sequence[Type], attrs: SoftmaxAttrs) -> Type:
 
 
 def exp_table(attrs: SoftmaxAttrs) -> Int64:
-    """exp of minus 0, 1, ... 255 codes, Q0.31; 0 below diff_min."""
+    """exp of minus 0, 1, ... 255 values, Q0.31; 0 below diff_min."""
     diff = -np.arange(256, dtype=np.int64)
     counts = diff >= attrs.diff_min
     scaled = saturating_rounding_doubling_high_mul(np.where(counts, diff, 0) << attrs.left_shift, attrs.multiplier)

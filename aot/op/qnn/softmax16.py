@@ -36,7 +36,7 @@ MAX_DEPTH = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Softmax16Attrs:
-    """multiplier * 2^(shift - 31) takes a difference of codes to steps of 10 / 65535; in which type the tables are computed."""
+    """multiplier * 2^(shift - 31) takes a difference of values to steps of 10 / 65535; in which type the tables are computed."""
 
     multiplier: int
     shift: int

@@ -102,7 +102,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: SquaredDifferenceA
     oracle="LiteRT; TFLM for int16",
 )
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """squared_difference of numbers, qnn.squared_difference of codes."""
+    """squared_difference of numbers, qnn.squared_difference of quantised values."""
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
     if is_plain(*types[:2]):
         return convert_plain(ctx, op, "squared_difference")

@@ -51,7 +51,7 @@ def _attrs(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands, *, time_ma
     cell_scale, output_scale = _scale(ctx, op, lstm.cell_state), _scale(ctx, op, lstm.output_state)
     power = float(np.round(np.log2(cell_scale)))
     if abs(np.log2(cell_scale) - power) >= 1e-3:
-        unsupported(ctx, op, f"the cell's scale, {cell_scale}, is no power of two", code="E1226")
+        unsupported(ctx, op, f"the cell's scale, {cell_scale}, is not a power of two", code="E1226")
     gate_scales = [_GATE_SCALE] * lstm.gates
     if lstm.norms:
         first = 4 - lstm.gates

@@ -11,7 +11,7 @@ gate, CIFG, it is 1 - forget):
 Matrix products are in Eigen's order (`aot.op.common.lanes`).  Hybrid, the matrices are int8 and vectors are quantised as they
 come (`aot.op.qnn.dynamic_quantize`): a product is float(integer sum) * (vector's scale * matrix's scale).
 
-The sigmoid of a gate is that of Eigen's vectors of four, but for what lies before and behind them in the reference's scratch
+The sigmoid of a gate is that of Eigen's vectors of four, but for what lies before and after them in the reference's scratch
 memory, where gates follow one another.
 Oracles: `EvalFloat`, `EvalHybrid` of `lstm_eval.cc`.
 """
@@ -36,7 +36,7 @@ _F = np.float32
 
 @dataclass(frozen=True, slots=True)
 class LstmFloatAttrs:
-    """Which optional operands there are; `backward`: from the last step to the first.  Clips are 0 where there is none.
+    """Which optional operands there are; `backward`: from the last step to the first.  Clips are 0 if there is none.
 
     `scales`: of hybrid ones, whose matrices are int8, by the names of the matrices; `asymmetric`: how vectors are quantised then.
     """

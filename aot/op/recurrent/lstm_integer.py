@@ -40,7 +40,7 @@ class LstmAttrs:
     `forget_scale`, `update_scale`: of the two products that make the cell, a multiplier of 0 for a rounding shift alone.
     `cell_bits`: integer bits of the cell (for "table" the sigmoid's argument is scaled by it too).
     `hidden_scale`, `hidden_zp`: of the output before the projection, `projection_scale` (None: there is none) and `output_zp`
-    of that behind it.  Clips are 0 where there is none.  `rounding` is that of the sums of products: "single", with 16-bit
+    of that after it.  Clips are 0 if there is none.  `rounding` is that of the sums of products: "single", with 16-bit
     multipliers, for int16 data.
     """
 

@@ -59,7 +59,7 @@ def _check_shapes(ctx: ConvertContext, op: OperatorView) -> None:
         shapes = f"data {list(data)}, feature weights {list(weight)} and time weights {list(time)}"
         unsupported(ctx, op, f"{shapes} do not match", code="E1207")
     if rank < 1 or weight[0] % rank:
-        unsupported(ctx, op, f"{weight[0]} filters are no multiple of rank {rank}", code="E1122")
+        unsupported(ctx, op, f"{weight[0]} filters are not a multiple of rank {rank}", code="E1122")
     if ctx.input(op, 3) is not None and ctx.input_type(op, 3).size != weight[0] // rank:
         unsupported(ctx, op, f"a bias of {ctx.input_type(op, 3).size} values for {weight[0] // rank} units", code="E1207")
 

@@ -117,6 +117,6 @@ for _name in ("argmax", "argmin"):
         pattern=OpPattern.COMM_REDUCE,
         infer_type=infer_type,
         evaluate=evaluate,
-        doc=f"{_name[:3].upper()}_{_name[3:].upper()}; one constant axis; a NaN is passed over (with a limit, see its file)",
+        doc=f"{_name[:3].upper()}_{_name[3:].upper()}; one constant axis; a NaN is ignored (with a limit, see its file)",
     )
     F_TE.set(_name, te_rule)

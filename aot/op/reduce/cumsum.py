@@ -1,7 +1,7 @@
 """cumsum and qnn.cumsum: CUMSUM of TFLite: running sums along one constant axis, integers wrapping.
 
-Oracle: `reference_ops::CumSum`: inclusive or exclusive (the sum of what lies before), from either end.  For int8 codes that of
-TFLM, as TensorFlow Lite does not have it: every sum is rescaled as that of ADD_N is (`add_n.py`) and begins with the code 0 too.
+Oracle: `reference_ops::CumSum`: inclusive or exclusive (the sum of what lies before), from either end.  For int8 values that of
+TFLM, as TensorFlow Lite does not have it: every sum is rescaled as that of ADD_N is (`add_n.py`) and begins with the value 0 too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CumSumAttrs:
     exclusive: bool
     reverse: bool
     codes: AddNAttrs | None = None
-    """How a sum of codes becomes a code; None for numbers."""
+    """How a sum of quantised values becomes a code; None for numbers."""
 
 
 def infer_type(types: Sequence[Type], attrs: CumSumAttrs) -> Type:
@@ -70,7 +70,7 @@ def evaluate(data: Array, *, attrs: CumSumAttrs, out_type: TensorType) -> Array:
 
 @from_tflite("CUMSUM", "int8 int32 int64 float32", "cumsum qnn.cumsum", oracle="LiteRT; TFLM for int8")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """cumsum of numbers, qnn.cumsum of codes."""
+    """cumsum of numbers, qnn.cumsum of quantised values."""
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, (*DTYPES, "int8"))
     axis = normalized_axis(ctx, op, one_int(ctx, op, 1), len(data.shape))

@@ -1,4 +1,4 @@
-"""mean and qnn.sum: MEAN and SUM of TFLite on int8, uint8 and int16 codes over any axes (plain numbers: `reduce.py`).
+"""mean and qnn.sum: MEAN and SUM of TFLite on int8, uint8 and int16 values over any axes (plain numbers: `reduce.py`).
 
 out = clamp(zp + rescale(sum(x) - count * zp_in)) where the multiplier already holds 1/count: it is shifted left by
 floor(log2(count)) bits (at most 32, and no more than keeps the shift above -31), then divided by count.
@@ -103,7 +103,7 @@ def mean_multiplier(real: float, count: int) -> tuple[int, int]:
 
 
 def convert_quantized(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """mean or qnn.sum of codes, by the operator's name."""
+    """mean or qnn.sum of quantised values, by the operator's name."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, data, CODES)
     require_dtype(ctx, op, out, (data.dtype,), what="a result")

@@ -1,4 +1,4 @@
-"""qnn.prod: REDUCE_PROD of TFLite on int8 and int16 codes over any constant axes (plain numbers: `reduce.py`).
+"""qnn.prod: REDUCE_PROD of TFLite on int8 and int16 values over any constant axes (plain numbers: `reduce.py`).
 
 p = x0; p = rescale(p * x1); ... in the order of memory; out = clamp(zp + rescale(p)), x = code - zp_in.  Every rescale is
 MultiplyByQuantizedMultiplier of 64 bits, with a multiplier of 16, by scale_in / scale^(1/n).  Oracle: `QuantizedReduceProd`.

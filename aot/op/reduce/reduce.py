@@ -1,5 +1,5 @@
 """sum, prod, reduce_max, reduce_min, any, all and average: SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL and
-MEAN of TFLite on plain numbers (and the extremes of codes, which need no arithmetic) over any constant axes.
+MEAN of TFLite on plain numbers (and the extremes of quantised values, which need no arithmetic) over any constant axes.
 
 Floats are added in the order of memory, as the reference does; integers wrap; an average of integers is cut towards zero.
 Codes are added by `mean.py` and multiplied by `prod.py`.  Oracles: `reference_ops::ReduceGeneric`, `Mean`.
@@ -145,7 +145,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: ReduceAttrs, out_t
 
 
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """The reduction, or what `mean.py` makes of sums and means of codes."""
+    """The reduction, or what `mean.py` makes of sums and means of quantised values."""
     data = ctx.input_type(op, 0)
     kind, types = OPERATORS[op.opcode]
     if op.opcode in ("SUM", "MEAN") and data.dtype in ("int8", "uint8", "int16"):

@@ -1,5 +1,5 @@
 """topk: TOPK_V2 of TFLite: positions of the k largest elements of each row, equal ones in order, a NaN
-behind all numbers; their values are a `take`.
+after all numbers; their values are a `take`.
 
 Oracle: `kernels/topk_v2.cc`.
 """
@@ -46,7 +46,7 @@ def evaluate(data: Array, *, attrs: TopKAttrs, out_type: TensorType) -> Array:
     n = data.shape[-1]
     row = data[..., ::-1]
     order = np.argsort(row, axis=-1, kind="stable")[..., ::-1]
-    if is_float(str(data.dtype)):  # numpy has sorted a NaN behind all numbers, so it comes first here
+    if is_float(str(data.dtype)):  # numpy has sorted a NaN after all numbers, so it comes first here
         behind = np.take_along_axis(np.isnan(row), order, -1)
         order = np.take_along_axis(order, np.argsort(behind, axis=-1, kind="stable"), -1)
     order = n - 1 - order
@@ -76,5 +76,5 @@ register_op(
     pattern=OpPattern.OPAQUE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="TOPK_V2; constant k; a NaN is behind all numbers",
+    doc="TOPK_V2; constant k; a NaN sorts after all numbers",
 )

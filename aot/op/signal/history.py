@@ -81,7 +81,7 @@ def convert_framer(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
     step, prefill = options.integer("frame_step", 1, samples), options.flag("prefill")
     size = options.integer("frame_size", step if prefill else 1, LONGEST)
     if samples % step:
-        unsupported(ctx, op, f"{samples} samples are no whole number of steps of {step}", code="E1122")
+        unsupported(ctx, op, f"{samples} samples are not a whole number of steps of {step}", code="E1122")
     count = samples // step
     kept = size - step if prefill else (-(-size // step) - 1) * step
     both = _extended(ctx, op, data, kept)

@@ -100,7 +100,7 @@ def convert_irfft(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     data = ctx.input_type(op, 0)
     length = _length(ctx, op, data)
     if not data.shape or data.shape[-1] != length + 2:
-        unsupported(ctx, op, f"{data} is no spectrum of {length} samples, which has {length + 2} numbers", code="E1122")
+        unsupported(ctx, op, f"{data} is not a spectrum of {length} samples, which has {length + 2} numbers", code="E1122")
     return call("signal.irfft", [operand(ctx, op, 0)], RfftAttrs(length), span=ctx.span(op))
 
 

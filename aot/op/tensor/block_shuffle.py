@@ -56,7 +56,7 @@ def convert_depth_to_space(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     data, b = _image(ctx, op)
     n, h, w, c = data.shape
     if c % (b * b):
-        unsupported(ctx, op, f"{c} channels do not make up blocks of {b}", code="E1129")
+        unsupported(ctx, op, f"{c} channels do not form blocks of {b}", code="E1129")
     split, shape = (n, h, w, b, b, c // (b * b)), (n, h * b, w * b, c // (b * b))
     return _shuffled(ctx, op, operand(ctx, op, 0), split=split, axes=(0, 1, 3, 2, 4, 5), shape=shape)
 
@@ -104,7 +104,7 @@ def convert_batch_to_space(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     batch = count
     for b in blocks:
         if batch % b:
-            unsupported(ctx, op, f"a batch of {count} does not make up blocks of {blocks}", code="E1129")
+            unsupported(ctx, op, f"a batch of {count} does not form blocks of {blocks}", code="E1129")
         batch //= b
     k = len(blocks)
     split = [*blocks, batch, *space, *tail]

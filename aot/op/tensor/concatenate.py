@@ -83,14 +83,14 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: ConcatenateAttrs, 
 
 
 def scaled_codes(data: tuple[float, int], out: tuple[float, int]) -> tuple[int, ...]:
-    """The result of ConcatenationWithScaling for each of the 256 codes, in float32 as it computes them, less 128."""
+    """The result of ConcatenationWithScaling for each of the 256 values, in float32 as it computes them, less 128."""
     scale = np.float32(data[0]) * (np.float32(1) / np.float32(out[0]))
     values = np.arange(256).astype(np.float32) * scale + np.float32(-data[1]) * scale
     return tuple(min(max(round_half_away(float(v)) + out[1], 0), 255) - 128 for v in values)
 
 
 def _rescaled(ctx: ConvertContext, op: OperatorView, i: int, out: TensorType) -> RelayExpr:
-    """Operand i in the result's codes: itself, or through a table, for which uint8 becomes int8 and back."""
+    """Operand i in the result's quantised values: itself, or through a table, for which uint8 becomes int8 and back."""
     type_, expr = ctx.input_type(op, i), operand(ctx, op, i)
     legacy = out.dtype == type_.dtype == "uint8" and out.quant is not None and type_.quant is not None
     if not legacy or (require_quant(ctx, op, type_) == require_quant(ctx, op, out)):
@@ -112,7 +112,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     out = ctx.output_type(op)
     require_dtype(ctx, op, out, DTYPES)
     if op.option("fused_activation_function") != "NONE":
-        unsupported(ctx, op, "a fused activation is not supported, in TFLite neither")
+        unsupported(ctx, op, "a fused activation is not supported(TFLite rejects it too)")
     axis = int(op.option("axis"))
     axis = axis + len(ctx.input_type(op, 0).shape) if axis < 0 else axis
     args = [_rescaled(ctx, op, i, out) for i in range(len(op.inputs))]

@@ -1,6 +1,6 @@
 """MATRIX_DIAG and MATRIX_SET_DIAG of TFLite, from `select` by a constant mask: rows on the diagonals of matrices.
 
-Elements beside the diagonal are 0 (of codes too, whatever the zero point) or those of another matrix.
+Elements beside the diagonal are 0 (of quantised values too, whatever the zero point) or those of another matrix.
 Oracles: `kernels/matrix_diag.cc`, `kernels/matrix_set_diag.cc`.
 """
 

@@ -77,7 +77,7 @@ def convert_broadcast_args(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 @from_tflite("ZEROS_LIKE", EVERY, "full")
 def convert_zeros_like(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """full of 0 (of the code 0 where the type is quantised, as the reference does)."""
+    """full of 0 (of the quantised value 0 where the type is quantised, as the reference does)."""
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, MOVABLE)
     zero = const(np.zeros((1,), numpy_dtype(data.dtype)), quant=data.quant, span=ctx.span(op))

@@ -2,7 +2,7 @@
 
 Candidates wait in a heap of the C++ library, whose order of equal scores is kept.  The best one is dropped if it overlaps a
 chosen box by the threshold or more; with a sigma its score falls with every overlap, and it waits again.  A chosen candidate
-waits again, too, and then overlaps itself: only a box without area is chosen twice.  What is behind the chosen ones is 0.
+waits again, too, and then overlaps itself: only a box without area is chosen twice.  What is after the chosen ones is 0.
 Oracle: `reference_ops::NonMaxSuppression`.
 """
 

@@ -2,7 +2,7 @@
 
 out = sum of the four neighbours, each times the weight of its row and of its column.  int8 and int16 compute in units of 2^-10
 (`reference_ops::ResizeBilinearInteger`), float32 and uint8 in floats (`reference_ops::ResizeBilinear`; uint8 rounds half up).
-Positions and weights are computed here, as the reference computes them; a position that its rounding puts behind the last row or
+Positions and weights are computed here, as the reference computes them; a position that its rounding puts after the last row or
 column counts as the last.
 """
 

@@ -20,7 +20,7 @@ from aot.relay.expr import Call, Constant, Expr, Function, is_call, post_order, 
 from aot.support.dtype import bits, int_range, is_int, numpy_dtype
 
 Rule = Callable[[Call, Sequence[Interval]], Interval | None]
-"""(call, intervals of its tensor arguments) -> interval of the result; None where the type's range is all that is known."""
+"""(call, intervals of its tensor arguments) -> interval of the result; None if the type's range is all that is known."""
 
 
 def channel_intervals(func: Function) -> dict[int, Interval]:
@@ -93,7 +93,7 @@ def layer(expr: Call, args: Sequence[Interval]) -> Interval | None:
 
 
 def effective_weight(expr: Call) -> Int64 | None:
-    """A layer's constant integer weights less their zero point, in their own layout; None where there is no such thing."""
+    """A layer's constant integer weights less their zero point, in their own layout; None if there is no such thing."""
     weight = expr.args[1]
     if not isinstance(weight, Constant) or not is_int(weight.type.dtype):
         return None
@@ -194,7 +194,7 @@ def pad(expr: Call, args: Sequence[Interval]) -> Interval:
 
 
 def concatenate(expr: Call, args: Sequence[Interval]) -> Interval:
-    """Channels one behind the other where the last axis is joined, else the union of each channel's values."""
+    """Channels one after the other where the last axis is joined, else the union of each channel's values."""
     if expr.attrs.axis % len(tensor_type(expr).shape) != len(tensor_type(expr).shape) - 1:
         return hull(args)
     return Interval(np.concatenate([a.lo for a in args]), np.concatenate([a.hi for a in args]))

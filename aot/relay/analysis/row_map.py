@@ -46,7 +46,7 @@ class NotLocalError(ValueError):
 
 
 Axes = Sequence[int | None]
-"""For each operand the axis of its rows; None where it has none."""
+"""For each operand the axis of its rows; None if it has none."""
 
 Rule = Callable[[Call, Axes], RowForm]
 
@@ -80,7 +80,7 @@ def clamped(rows: Range, size: int) -> Range:
 
 
 def _outside(expr: Call, form: RowForm, rows: Range) -> tuple[int, int]:
-    """How many rows that a range reads lie before the first row of operand 0, and behind its last one."""
+    """How many rows that a range reads lie before the first row of operand 0, and after its last one."""
     (row_map, *_), axis = form.maps, form.axis
     assert row_map is not None
     first, stop = row_map.reads(rows)

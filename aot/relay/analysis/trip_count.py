@@ -31,7 +31,7 @@ MOST_ELEMENTS = 64
 
 
 def trip_count(loop: While) -> int | None:
-    """Iterations of a loop, None where they depend on data, are more than MOST_ITERATIONS, or do not end.
+    """Iterations of a loop, None if they depend on data, are more than MOST_ITERATIONS, or do not end.
 
     The variables that decide (those that the condition reads, and those that these are computed from) must begin as small
     constants; then condition and these variables are computed until the condition fails, by the operators' own meaning.
@@ -87,7 +87,7 @@ def results_of(func: Function) -> tuple[Expr, ...]:
 
 
 def constant_value(expr: Expr) -> Array | None:
-    """The value of an expression over constants only, None where it depends on more or is large."""
+    """The value of an expression over constants only, None if it depends on more or is large."""
     if isinstance(expr, Constant):
         return np.asarray(expr.data)
     nodes = post_order(expr)

@@ -18,7 +18,7 @@ from aot.relay.verify import same_type
 from aot.support.dtype import bits, int_range, is_int
 
 Rule = Callable[[Call, Uses], Expr | None]
-"""A rule returns what the call equals by its law, or None where it does not apply. The right side is never worse."""
+"""A rule returns what the call equals by its law, or None if it does not apply. The right side is never worse."""
 
 
 @function_pass(opt_level=1)

@@ -27,7 +27,7 @@ def eliminate_common_subexpr(func: Function, _context: PassContext) -> Function:
 
 
 def _key(expr: Expr) -> Hashable | None:
-    """Equal for nodes that compute the same; None where nothing can be said (attributes that cannot be hashed)."""
+    """Equal for nodes that compute the same; None if nothing can be said (attributes that cannot be hashed)."""
     match expr:
         case Constant():
             return ("const", expr.type, sha256(expr.data.tobytes()).digest())

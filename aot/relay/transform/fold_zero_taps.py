@@ -69,7 +69,7 @@ def _step(layer: Call) -> _Cut | None:
 
 
 def _cut_end(layer: Call, axis: int, *, last: bool) -> _Cut | None:
-    """Without the first or last row (axis 0) or column (axis 1) of the window; None where it has to stay."""
+    """Without the first or last row (axis 0) or column (axis 1) of the window; None if it has to stay."""
     weight = effective_weight(layer)
     assert weight is not None
     count = weight.shape[axis + 1]

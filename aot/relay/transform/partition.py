@@ -59,7 +59,7 @@ def register_pattern_table(compiler: str) -> Callable[[Callable[[], Sequence[Ent
 
 
 def get_pattern_table(compiler: str) -> tuple[Composite, ...]:
-    """The registered table; UsageError E5121 where there is none."""
+    """The registered table; UsageError E5121 if there is none."""
     if compiler not in _TABLES:
         known = ", ".join(sorted(_TABLES)) or "none"
         raise UsageError(Problem("E5121", f"there is no pattern table of {compiler!r}; there are {known}", call_place()))
@@ -171,7 +171,7 @@ def _merge_composites(func: Function, table: Sequence[Composite]) -> Function:
 def _composite_calls(
     composite: Composite, root: Call, taken: set[int], readers: dict[int, list[Expr]]
 ) -> list[Expr] | None:  # fmt: skip
-    """The operator calls of a match at `root`; None where it does not match, or others read what is inside."""
+    """The operator calls of a match at `root`; None if it does not match, or others read what is inside."""
     match = composite.pattern.find(root)
     if match is None:
         return None

@@ -48,7 +48,7 @@ def remove_constant_channels(func: Function, context: PassContext) -> Function:
 
 
 def _smaller(func: Function, *, align: int) -> Function | None:
-    """One step; None where every channel is needed."""
+    """One step; None if every channel is needed."""
     intervals = channel_intervals(func)
     liveness = channel_liveness(func, intervals, align=align)
     if all(liveness.mask(e).all() for e in post_order(func.body) if isinstance(e.type, TensorType)):

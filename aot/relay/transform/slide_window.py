@@ -134,7 +134,7 @@ class _Rewrite:
         return over_rows(node, slide.form, part, args)
 
     def _joined(self, node: Expr, slide: Slide, kept: Range, part: Range, fresh: Expr) -> tuple[Range, Expr]:
-        """The state with what was computed behind it; what stays is the state after the run."""
+        """The state with what was computed after it; what stays is the state after the run."""
         type_ = _with_rows(tensor_type(node), slide.axis, kept[1] - kept[0])
         old = Var(f"kept_{len(self.old)}", type_, node.span)
         window = constructor("concatenate")([old, fresh], axis=slide.axis)

@@ -1,7 +1,7 @@
 """Every byte of a linked image, given to a symbol, and every symbol to the layers that use it.
 
 The linker's map says which input section of which object lies where; the ELF's symbol table splits the sections into functions
-and constants.  A byte behind a symbol (literal pool, alignment inside a section) belongs to the symbol before it.  What lies in
+and constants.  A byte after a symbol (literal pool, alignment inside a section) belongs to the symbol before it.  What lies in
 an allocated section and in no input section is padding of the linker; that is all that `other` holds.
 """
 

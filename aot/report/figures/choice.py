@@ -11,7 +11,7 @@ from aot.support.text import commas
 def next_faster(layer: Mapping[str, Any]) -> dict[str, Any] | None:
     """The slowest of the candidates that are estimated to be faster than the chosen kernel, and what it costs.
 
-    `instructions`, `flash` and `scratch` are its estimates minus the chosen one's; None where the chosen one is the fastest.
+    `instructions`, `flash` and `scratch` are its estimates minus the chosen one's; None if the chosen one is the fastest.
     """
     known = {c["kernel"]: c for c in layer.get("candidates", ())}
     chosen = known.get(layer["kernel"])
@@ -31,7 +31,7 @@ def next_faster(layer: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def next_text(step: Mapping[str, Any] | None) -> str:
-    """`arm_dsp.conv2d_winograd_f4: -79,200 instructions, +20,480 B flash, +6,144 B scratch`; empty where there is none."""
+    """`arm_dsp.conv2d_winograd_f4: -79,200 instructions, +20,480 B flash, +6,144 B scratch`; empty if there is none."""
     if step is None:
         return ""
     cost = f"{step['flash']:+,} B flash, {step['scratch']:+,} B scratch"

@@ -17,7 +17,7 @@ from functools import cached_property
 class Core:
     """Cycles of a core.
 
-    `load` alone, `paired_load` and `paired_store` (register offset) directly behind a load that they do not wait for; `taken`
+    `load` alone, `paired_load` and `paired_store` (register offset) directly after a load that they do not wait for; `taken`
     on top of a taken branch's 1, `wide_target` on top where the target is a 32-bit instruction across a word's boundary;
     LDM, STM, LDRD take `transfer_start` and move `transfer` words a cycle; `load_use` where the next instruction reads
     what was loaded; `pairing` which neighbours issue together: "" none, "narrow" 16-bit ones, "any" most.
@@ -169,7 +169,7 @@ class Instruction:
 
 
 def base_cycles(here: Instruction, previous: Instruction | None, core: Core) -> int:
-    """Cycles of one execution behind `previous`, the refill after a conditional branch that is taken left out."""
+    """Cycles of one execution after `previous`, the refill after a conditional branch that is taken left out."""
     name, operands = here.mnemonic, here.operands
     if here.is_vector:
         return 1

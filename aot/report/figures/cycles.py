@@ -75,7 +75,7 @@ def profile_cycles(
 ) -> Profile | None:
     """Run one set in `elf` under the plugin; `functions` are counted, and divided by the runs of the model's entry.
 
-    None where the core has no model, or the plugin cannot be built or loaded.
+    None if the core has no model, or the plugin cannot be built or loaded.
     """
     core = CORES.get(project.board.cpu.partition("+")[0])
     spans = [(a, a + size, name) for a, size, name in symbols_of(elf) if name in functions and size]

@@ -143,7 +143,7 @@ def _memory(project: Project) -> list[dict[str, Any]]:
     for region in project.board.memory:
         inside = [s for s in sections if region.origin <= s.address < region.origin + region.size]
         used = sum(s.size for s in inside)
-        if region.name == project.board.code:  # initial values of variables lie behind the code
+        if region.name == project.board.code:  # initial values of variables follow the code
             used += sum(s.size for s in sections if s.in_flash and s.writable and s not in inside)
         if used:
             rows.append({"region": region.name, "size": region.size, "used": used, "sections": [s.name for s in inside]})
@@ -176,7 +176,7 @@ def _ram(project: Project, result: RunResult, image: ImageReport | None) -> dict
 def _totals(
     meta: Mapping[str, Any], result: RunResult, *, image: ImageReport | None, ram: Mapping[str, Any]
 ) -> dict[str, int | None]:
-    """The figures that budgets and baselines know, those of flash as `aot verify` has them; None where the board cannot tell."""
+    """The figures that budgets and baselines know, those of flash as `aot verify` has them; None if the board cannot tell."""
     return {
         "instructions": result.instructions,
         "macs": meta["macs"],

@@ -89,7 +89,7 @@ def cycles_of(cycles: int, macs: int, hz: int | None) -> str:
 
 
 def slowest_of(layers: Sequence[Mapping[str, Any]], *, count: int = 3) -> str:
-    """`L5 DEPTHWISE_CONV_2D 31 % · …` of layers that have `instructions`; empty where none has."""
+    """`L5 DEPTHWISE_CONV_2D 31 % · …` of layers that have `instructions`; empty if none has."""
     timed = [layer for layer in layers if layer.get("instructions")]
     total = sum(layer["instructions"] for layer in timed)
     worst = sorted(timed, key=lambda layer: (-layer["instructions"], layer["index"]))[:count]

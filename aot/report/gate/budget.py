@@ -79,7 +79,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One total held against one limit: `state` is over, ok, improved (below the baseline) or new (not in the baseline)."""
+    """One total compared with one limit: `state` is over, ok, improved (below the baseline) or new (not in the baseline)."""
 
     key: str
     metric: str
@@ -155,7 +155,7 @@ _MAX_BYTES = 1 << 24
 
 
 def load_budget(path: Path | None, folder: Path) -> Budget | None:
-    """The budget in `path`, else in budget.toml or pyproject.toml of `folder`; None where there is none (E5001, E5002, E5052)."""
+    """The budget in `path`, else in budget.toml or pyproject.toml of `folder`; None if there is none (E5001, E5002, E5052)."""
     candidates = [path] if path is not None else [folder / "budget.toml", folder / "pyproject.toml"]
     for file in candidates:
         if path is None and not file.is_file():
@@ -211,7 +211,7 @@ def _judge(key: str, metric: str, value: int, *, limit: Limit, before: int | Non
 
 
 def check_reports(reports: Sequence[Report], budget: Budget | None, baseline: Mapping[str, Report] | None) -> list[Finding]:
-    """check_report of all; a report without a counterpart in the baseline is held against the absolute limits only."""
+    """check_report of all; a report without a counterpart in the baseline is compared with the absolute limits only."""
     found = []
     for report in reports:
         found += check_report(report, budget, None if baseline is None else baseline.get(key_of(report)))

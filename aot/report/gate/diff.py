@@ -138,7 +138,7 @@ def compare(a: Report, b: Report) -> dict[str, Any]:
 
 
 def moved(before: int | None, after: int | None) -> dict[str, Any]:
-    """`before`, `after`, `change` and `percent` (rounded to 0.01); the last two are None where one side is."""
+    """`before`, `after`, `change` and `percent` (rounded to 0.01); the last two are None if one side is."""
     if before is None or after is None:
         return {"before": before, "after": after, "change": None, "percent": None}
     percent = round(100 * (after - before) / before, 2) if before else None
@@ -217,7 +217,7 @@ def pair_keys(a: Mapping[str, Report], b: Mapping[str, Report]) -> list[tuple[st
 
 
 def diff_reports(a: Mapping[str, Report], b: Mapping[str, Report], *, allow: Collection[str] = ()) -> dict[str, Any]:
-    """All pairs compared (E5051 where they must not be), and the keys that only one side has."""
+    """All pairs compared (E5051 if they must not be), and the keys that only one side has."""
     pairs = pair_keys(a, b)
     check_comparable({after: a[before] for before, after in pairs}, b, allow=allow)
     return {

@@ -1,4 +1,4 @@
-"""Reports held against a budget and a baseline: what is over, what is not exact, and the exit code that follows."""
+"""Reports compared with a budget and a baseline: what is over, what is not exact, and the exit code that follows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aot.report.gate.diff import FIELDS, check_comparable, diff_reports, load_re
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What the reports are held against: a budget, and the baseline that lies at `path`, where there is one."""
+    """What the reports are compared with: a budget, and the baseline that lies at `path`, where there is one."""
 
     budget: Budget | None
     path: Path
@@ -57,7 +57,7 @@ def open_gate(budget_file: Path | None, baseline: Path | None, *, accept: bool, 
 
 
 def judge(reports: Sequence[Report], gate: Gate) -> Judged:
-    """The reports held against the budget and the baseline; where the baseline's cannot be compared, against absolute limits."""
+    """The reports compared with the budget and the baseline; where the baseline's cannot be compared, against absolute limits."""
     known = gate.baseline
     if known is None:
         return Judged(check_reports(reports, gate.budget, None), None, None)

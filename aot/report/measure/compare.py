@@ -13,7 +13,7 @@ from aot.ir.op import Array
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first element of a tensor that differs; `max_abs` is over the whole tensor, None where a value is not finite.
+    """The first element of a tensor that differs; `max_abs` is over the whole tensor, None if a value is not finite.
 
     What JSON has no number for is text: "nan", "inf", "-inf".
     """
@@ -27,7 +27,7 @@ class Difference:
 
 
 def difference(expected: Array, actual: Array) -> Difference | None:
-    """None where both hold the same bytes; the shape does not matter, size and type do (ValueError).
+    """None if both hold the same bytes; the shape does not matter, size and type do (ValueError).
 
     A NaN is equal to every NaN: IEEE 754 leaves its sign and payload to the processor.  -0 is not 0.
     """
@@ -58,7 +58,7 @@ def _plain(value: np.generic) -> float | int | str:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`sets` were compared, `bad_sets` of them differ; `max_abs` over all (0 where all is exact, None where not finite)."""
+    """`sets` were compared, `bad_sets` of them differ; `max_abs` over all (0 where all is exact, None if not finite)."""
 
     sets: int
     bad_sets: tuple[int, ...]

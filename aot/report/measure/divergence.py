@@ -147,7 +147,7 @@ def _one_layer(
 ) -> dict[str, Any]:
     """The operators of a layer as NAME@BOARD.layerN.tflite, with the reference's tensors around them as .npz.
 
-    `reproduces`: whether that model, compiled in the same way, differs on the same board; `why_not` where there is none.
+    `reproduces`: whether that model, compiled in the same way, differs on the same board; `why_not` if there is none.
     """
     result = {"layer": first["layer"], "model": None, "inputs": None, "reproduces": None, "why_not": None}
     try:
@@ -168,7 +168,7 @@ def _one_layer(
 def _differs(
     alone: Extract, project: Project, inputs: Sequence[Array], expected: Sequence[Array], *, timeout: float | None
 ) -> bool | None:
-    """Whether the layer alone differs from the reference, too; None where it cannot be compiled or run."""
+    """Whether the layer alone differs from the reference, too; None if it cannot be compiled or run."""
     meta = project.artifact.metadata
     # options of other kinds name tensors or graphs of the whole model
     plain: dict[str, Any] = {k: v for k, v in meta["options"].items() if v is None or isinstance(v, str | int)}

@@ -127,7 +127,7 @@ DETECTION = "TFLite_Detection_PostProcess"
 
 
 def with_zeros(model: bytes, sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
-    """Reference outputs with zeros in the places that are not defined: detections behind the last one.
+    """Reference outputs with zeros in the places that are not defined: detections after the last one.
 
     The reference leaves there what an earlier run had written; the compiled model writes zeros.
     """

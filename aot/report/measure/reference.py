@@ -65,7 +65,7 @@ def _litert_run(interpreter: Any, inputs: Sequence[Array]) -> list[Array]:
 
 
 def litert(model: bytes) -> Reference | None:
-    """TensorFlow Lite's reference kernels; None where they are not installed or refuse the model."""
+    """TensorFlow Lite's reference kernels; None if they are not installed or refuse the model."""
     have = installed("ai-edge-litert")
     if have is None:
         return None
@@ -94,7 +94,7 @@ def litert(model: bytes) -> Reference | None:
 
 
 def tflm(model: bytes, output_count: int) -> Reference | None:
-    """TFLM's interpreter; None where it is not installed or refuses the model."""
+    """TFLM's interpreter; None if it is not installed or refuses the model."""
     have = installed("tflite-micro")
     if have is None:
         return None
@@ -150,7 +150,7 @@ def find_reference(model: bytes, oracle: str, *, outputs: int) -> Reference:
 
 
 def check_reference(model: bytes, oracle: str, *, outputs: int) -> None:
-    """Raise ToolchainError E3031 where outputs could be compared with our own interpreter only."""
+    """Raise ToolchainError E3031 if outputs could be compared with our own interpreter only."""
     found = find_reference(model, oracle, outputs=outputs)
     if not found.independent:
         message = f"there is no reference but {found.name}: pip install '{_PACKAGES[oracle]}', or give --no-require-reference"

@@ -63,7 +63,7 @@ def dequantize(values: Array, info: TensorInfo) -> Array:
 
 
 def convert(raw: Array, info: TensorInfo, conversion: Conversion) -> Array:
-    """Values of any type to the input's type (E5014 where they do not fit it)."""
+    """Values of any type to the input's type (E5014 if they do not fit it)."""
     dtype = info["dtype"]
     if raw.dtype.kind not in "biuf":
         raise UsageError(Problem("E5014", f'values of type {raw.dtype} are no numbers for the {dtype} input "{info["name"]}"'))
@@ -109,7 +109,7 @@ def _split(raw: Array, info: TensorInfo, what: str) -> list[Array]:
 def read_image(path: Path, info: TensorInfo) -> Array:
     """An image as unsigned bytes, resized (bilinear) to the input's height and width, grey or RGB as its channels say (E5015).
 
-    Raises E3030 where Pillow is not installed.
+    Raises E3030 if Pillow is not installed.
     """
     try:
         from PIL import Image
@@ -176,7 +176,7 @@ def _npz_arrays(path: Path, infos: Sequence[TensorInfo]) -> tuple[list[Array], A
 
 
 def _golden_inputs(path: Path, infos: Sequence[TensorInfo]) -> Sets | None:
-    """The inputs of a golden file (`in{i}_{set}`), None where the archive is none."""
+    """The inputs of a golden file (`in{i}_{set}`), None if the archive is none."""
     arrays = open_npz(path)
     numbers = sorted(int(k[4:]) for k in arrays if k.startswith("in0_") and k[4:].isdigit())
     if not numbers:

@@ -143,7 +143,7 @@ def golden_sets(
 
 
 def _fit(array: Array | None, info: TensorInfo, key: str, path: Path) -> Array:
-    """The array in the tensor's shape; E5012 where it is missing or of another size or type."""
+    """The array in the tensor's shape; E5012 if it is missing or of another size or type."""
     shape = tuple(info["shape"])
     if array is None:
         raise UsageError(Problem("E5012", f"'{path.name}' has no {key}"))
@@ -155,7 +155,7 @@ def _fit(array: Array | None, info: TensorInfo, key: str, path: Path) -> Array:
 
 
 def lossless(array: Array, info: TensorInfo, what: str) -> Array:
-    """The same numbers in the tensor's type, such as int64 as int32 (E5012 where they are none of it, E5014 where some change).
+    """The same numbers in the tensor's type, such as int64 as int32 (E5012 if they are none of it, E5014 if some change).
 
     Real numbers are not taken for codes, however whole they are.
     """

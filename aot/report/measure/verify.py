@@ -36,7 +36,7 @@ def _quiet(step: str, text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What `verify` found; figures are None where the board cannot tell them (the host counts no instructions).
+    """What `verify` found; figures are None if the board cannot tell them (the host counts no instructions).
 
     `first_divergence` names the first layer, in order of execution, whose output differs from the reference's tensor, or only the
     output that differs where no layer could be compared; `divergence` is the whole of it, as in a report.  `known_fault`: the
@@ -133,7 +133,7 @@ def _poisoned(project: Project, sets: Sets, plain: RunResult, *, timeout: float 
 def expected_outputs(model: bytes, sets: Sets, *, oracle: str, outputs: int) -> tuple[Sequence[Sequence[Array]], str]:
     """What must come out, zeros where an operator leaves that open, and who says so.
 
-    E4010 where the reference refuses these inputs.
+    E4010 if the reference refuses these inputs.
     """
     if sets.expected is not None:
         return with_zeros(model, sets.expected), sets.expected_by

@@ -47,7 +47,7 @@ _FAR = 1 << 40
 
 Pair = tuple[Buffer, Buffer]
 Ranges = dict[Buffer, tuple[Value, Value]]
-"""Bytes from the first to behind the last, at each instant; (_FAR, -_FAR) where there are none."""
+"""Bytes from the first to after the last, at each instant; (_FAR, -_FAR) if there are none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ def _may_vary(number: Imm) -> bool:
 
 
 def _slots(numbers: Sequence[Sequence[Imm]]) -> list[Column | None]:
-    """For each number in order of the text: None where all members agree, else its column."""
+    """For each number in order of the text: None if all members agree, else its column."""
     slots: list[Column | None] = []
     for column in zip(*numbers, strict=True):
         values = tuple(int(n.value) if is_int(n.dtype) else float(n.value) for n in column)

@@ -38,7 +38,7 @@ class Factors:
 
 
 def factors_of(attrs: AddAttrs) -> Factors | None:
-    """The numbers of `add_4`, or None where ADD has no such form."""
+    """The numbers of `add_4`, or None if ADD has no such form."""
     form: LinearForm | None = linear_form(attrs)
     if form is None or (attrs.lo, attrs.hi) != int_range("int8") or max(abs(form.a_factor), abs(form.b_factor)) >= FACTOR_LIMIT:
         return None
@@ -64,7 +64,7 @@ def residual_factors(layer: FusedLayer, target: Target) -> Factors | None:
 class TailRun:
     """`size` consecutive elements of the result at a time: `store` all of them, then `finish`.
 
-    Kernels whose blocks of assembly take all registers use it for every tail: behind such a block GCC has none left for the
+    Kernels whose blocks of assembly take all registers use it for every tail: after such a block GCC has none left for the
     numbers of a tail, and with unlucky schedules refuses the block.
     """
 

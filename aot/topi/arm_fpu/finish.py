@@ -23,7 +23,7 @@ Text = list[str | Repeat]
 
 @dataclass(frozen=True, slots=True)
 class Clamp:
-    """The bounds of a fused activation, None where there is none."""
+    """The bounds of a fused activation, None if there is none."""
 
     lo: float | None
     hi: float | None
@@ -72,7 +72,7 @@ def add_bias(pixels: int, channels: int, free: int) -> Text:
 
 
 def store_clamped(clamp: Clamp, pixels: int, channels: int, *, free: int, multiply: bool) -> Text:
-    """Results to %[o] and, of a second pixel, to %[o] + %[step]; `free` is a register behind them with three more behind it.
+    """Results to %[o] and, of a second pixel, to %[o] + %[step]; `free` is a register after them with three more after it.
 
     Spoils the core registers t, u, w and, for two pixels, x0.  `multiply`: test products (fewer instructions), else sums (fewer
     cycles).

@@ -59,7 +59,7 @@ class DotForm:
 
     @property
     def free(self) -> int:
-        """The first register behind the accumulators."""
+        """The first register after the accumulators."""
         return 16 if self.pixels == 2 else 8
 
     @property
@@ -198,7 +198,7 @@ def instructions(form: DotForm, *, runs: int, trips: int) -> int:
 
 
 def _around(form: DotForm) -> Text:
-    """What stands in front of the runs and behind them, without what only infinite results need."""
+    """What stands before the runs and after them, without what only infinite results need."""
     count = form.pixels * form.channels
     ends = store_clamped(form.clamp, form.pixels, form.channels, free=form.free, multiply=form.fused)
     names = [line if isinstance(line, str) else "" for line in ends]

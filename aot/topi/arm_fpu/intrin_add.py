@@ -1,4 +1,4 @@
-"""A residual ADD behind a float32 layer: the results of one or two pixels and another tensor, with ADD's own clamp."""
+"""A residual ADD after a float32 layer: the results of one or two pixels and another tensor, with ADD's own clamp."""
 
 from __future__ import annotations
 

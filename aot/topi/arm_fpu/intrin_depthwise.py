@@ -60,7 +60,7 @@ def depthwise_dot(form: DepthwiseForm) -> TensorIntrin:
     """out[p * step + c] = clamp(sum over runs and taps of x_p[.., c] * w[.., c] + bias[c]) for p < pixels, c < channels.
 
     Operands as those of `dot`, and at last `tap`, the elements from the data of a tap to that of the next.  With `shared` x0
-    stands for both pixels, the second one's data a tap behind the first's.
+    stands for both pixels, the second one's data a tap after the first's.
     """
     b = IRBuilder(form.name)
     given = {**scalars(form), "tap": Var("tap")}

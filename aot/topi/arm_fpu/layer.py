@@ -28,7 +28,7 @@ from aot.topi.generic.elementwise import is_elementwise
 from aot.topi.strategy import Group
 
 Bounds = tuple[float | None, float | None]
-"""Of a clamp, None where there is none."""
+"""Of a clamp, None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def _with_relu(bounds: Bounds, head: Call, tail: tuple[Call, ...]) -> tuple[Boun
 
 
 def residual_bounds(layer: FloatLayer) -> Bounds | None:
-    """The clamp of a tail that is one ADD of another float32 tensor, with or without a RELU behind it; None for others."""
+    """The clamp of a tail that is one ADD of another float32 tensor, with or without a RELU after it; None for others."""
     if not layer.tail or not is_call(layer.tail[0], "add"):
         return None
     add = layer.tail[0]
@@ -183,7 +183,7 @@ def residual_bounds(layer: FloatLayer) -> Bounds | None:
 
 
 def _by_channel(data: Array, shape: tuple[int, ...]) -> Array | None:
-    """A constant that broadcasts to `shape`, as one that broadcasts to [pixels, channels]; None where it has no such form."""
+    """A constant that broadcasts to `shape`, as one that broadcasts to [pixels, channels]; None if it has no such form."""
     if data.size == 1:
         return data.reshape(1)
     if data.shape == shape:

@@ -29,7 +29,7 @@ UNROLL = 8
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One or two pixels: the first one's column, the start of its data, taps left out in front of it, its runs, their taps."""
+    """One or two pixels: the first one's column, the start of its data, taps left out before it, its runs, their taps."""
 
     x: Expr
     pixels: int

@@ -140,7 +140,7 @@ def _emit(operands: Mapping[str, COperand], row: Row) -> BlockText:
 
 
 def _turns(row: Row) -> int:
-    """Turns of the loop over vectors, behind the first one."""
+    """Turns of the loop over vectors, after the first one."""
     return (row.window.whole - 1) // _UNROLL
 
 

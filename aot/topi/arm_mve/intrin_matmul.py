@@ -72,7 +72,7 @@ def matmul(tile: Tile) -> TensorIntrin:
     """out[p, c] = requantised(bias[c] + sum over the window of x_p * w[c]) for two windows and all channels.
 
     Operands: params int8 (aligned to 4 bytes), the stream of `stream.pack`; x0 and x1 int8, the windows' first bytes; out
-    int8, the first window's first result, the second one's behind its last; step, from a row of the window to the next in bytes.
+    int8, the first window's first result, the second one's after its last; step, from a row of the window to the next in bytes.
     In the inner loop 6 loads and 8 VMLADAVA for 128 multiply-accumulates.
     """
     b = IRBuilder(tile.name)

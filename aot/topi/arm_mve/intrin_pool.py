@@ -104,7 +104,7 @@ def _emit(operands: Mapping[str, COperand], text: list[str | Repeat]) -> BlockTe
 def _channels(pixel: Pixel, lanes: int, *, head: list[str], tap: list[str], foot: list[str]) -> list[str | Repeat]:
     """The loops: r5 the channels that are left, r1 and r2 those at hand, r3 a line, r4 a pixel, r6 lines left.
 
-    `tap` reads at r4.  What is behind the last channel is neither read nor written: every vector is predicated.
+    `tap` reads at r4.  What is after the last channel is neither read nor written: every vector is predicated.
     """
     near = pixel.channels <= _NEAR
     taps = [Repeat(pixel.unroll, [*tap, *([] if near else ["add r4, r4, r0"])])]
@@ -122,7 +122,7 @@ def _channels(pixel: Pixel, lanes: int, *, head: list[str], tap: list[str], foot
 
 
 def _load(pixel: Pixel, kind: str, *, lanes: int) -> list[str]:
-    """A pixel's channels to q1, zeros behind the last one."""
+    """A pixel's channels to q1, zeros after the last one."""
     place = f"[r4], #{pixel.channels}" if pixel.channels <= _NEAR else "[r4]"
     return [f"vldrb.{kind} q1, {place}"] if pixel.channels % lanes == 0 else ["vpst", f"vldrbt.{kind} q1, {place}"]
 

@@ -1,7 +1,7 @@
 """Requantisation of four accumulators in a vector, step by step as TensorFlow Lite does it.
 
 VQRDMULH is gemmlowp's SaturatingRoundingDoublingHighMul.  VRSHL by a negative number rounds halves up, where its
-RoundingDivideByPOT rounds them away from zero: so 1 is subtracted from negative values in front of it, except where those are
+RoundingDivideByPOT rounds them away from zero: so 1 is subtracted from negative values before it, except where those are
 clamped to the zero point anyway.  Rounded once, a product is (VQDMULH(a, m) + 2^(s-1)) >> s: both steps round down, so that
 only the last one counts; that wants s >= 1, which the accumulator's own shift to the left brings about.
 """
@@ -43,7 +43,7 @@ class RequantForm:
 
     @property
     def setup(self) -> list[str]:
-        """Instructions in front of all blocks: the zero point in q7, the bounds in q5 and q6 where they are not those of int8."""
+        """Instructions before all blocks: the zero point in q7, the bounds in q5 and q6 where they are not those of int8."""
         lines: list[str] = []
         for register, value, width in self._splats():
             lines += [f"mvn r0, #{-1 - value}" if value < 0 else f"mov r0, #{value}", f"vdup.{width} {register}, r0"]
@@ -119,7 +119,7 @@ def _both(instruction: str, operand: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class VectorRequant:
-    """The form, and the numbers of each channel: int64 arrays, `right` negative, shifts to the left in front of the product."""
+    """The form, and the numbers of each channel: int64 arrays, `right` negative, shifts to the left before the product."""
 
     form: RequantForm
     multiplier: Array

@@ -28,7 +28,7 @@ class Window:
 
     @property
     def rest(self) -> int:
-        """Bytes behind them."""
+        """Bytes after them."""
         return self.length % VECTOR
 
     @property

@@ -35,7 +35,7 @@ class Results:
         return region(self._io.out, first) if self._buffer is None else region(self._buffer)
 
     def finish(self, first: Expr, count: Expr | None = None) -> None:
-        """Run the tail over the first `count` of them (all, where there is none)."""
+        """Run the tail over the first `count` of them (all, if there is none)."""
         b, io, f = self._b, self._io, self._factors
         number = imm(self._size) if count is None else count
         if self._buffer is None:

@@ -66,7 +66,7 @@ def source_numbers(codes: Codes) -> Codes:
 
 
 def find_nests(codes: Codes) -> list[Nest] | None:
-    """Nests that together move every element once; None where there is too little order in it."""
+    """Nests that together move every element once; None if there is too little order in it."""
     flat = codes.reshape(-1)
     sources = source_numbers(flat)
     nests: list[Nest] = []

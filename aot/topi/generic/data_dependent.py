@@ -47,7 +47,7 @@ def lower_topk(group: Group, _target: Target, name: str) -> Lowered:
                     found = b.let("found", cast("int32", out[first + place]))
                     own, other = data[base + candidate[0]], data[base + found]
                     ahead, same = own > other, equal(own, other)
-                    if is_float(data.dtype):  # a NaN, which is not equal to itself, is behind all numbers
+                    if is_float(data.dtype):  # a NaN, which is not equal to itself, is after all numbers
                         own_nan, other_nan = binop("!=", own, own), binop("!=", other, other)
                         ahead = binop("||", ahead, logical_and(other_nan, equal(own, own)))
                         same = binop("||", same, logical_and(own_nan, other_nan))

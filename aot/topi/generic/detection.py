@@ -1,4 +1,4 @@
-"""vision.decode_boxes and vision.nms in plain C; tables stand for exponentials of codes, so only float models need libm."""
+"""vision.decode_boxes and vision.nms in plain C; exponentials of quantised values are tables, so only float models need libm."""
 
 from __future__ import annotations
 

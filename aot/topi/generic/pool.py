@@ -109,7 +109,7 @@ class ExactMean:
 
 
 def exact_mean(count: int) -> ExactMean | None:
-    """The numbers for sums of `count` int8 codes, checked on every such sum; None where 32 bits do not suffice.
+    """The numbers for sums of `count` int8 values, checked on every such sum; None if 32 bits do not suffice.
 
     The multiplier is a little more than 2^shift / count, so that ties go away from zero on both sides.
     """

@@ -74,7 +74,7 @@ def _rows(b: IRBuilder, data: Buffer, out: Buffer, exp: Exp, *, attrs: SoftmaxAt
 
 
 def row_maximum(b: IRBuilder, data: Buffer, base: Expr, depth: int) -> Expr:
-    """The largest of `depth` int8 codes from `base` on, int32."""
+    """The largest of `depth` int8 values from `base` on, int32."""
     largest = b.local("largest", (1,), "int32", init=-128)
     with b.for_("c", depth) as c:
         b.store(largest, 0, maximum(largest[0], cast("int32", data[base + c])))

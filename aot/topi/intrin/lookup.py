@@ -1,4 +1,4 @@
-"""A table of bytes behind a requantised result: one load, from the middle of the table by the signed code."""
+"""A table of bytes after a requantised result: one load, from the middle of the table by the signed code."""
 
 from __future__ import annotations
 

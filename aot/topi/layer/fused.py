@@ -71,7 +71,7 @@ EVERY_KIND = INT8 | {("int8", "int4"), ("int16", "int8")}
 
 
 def match_layer(group: Group, kinds: frozenset[tuple[str, str]] = INT8) -> FusedLayer | None:
-    """The view of a group, or None where it has another form (then the generic te path lowers it) or other types than `kinds`.
+    """The view of a group, or None if it has another form (then the generic te path lowers it) or other types than `kinds`.
 
     With `INT8` the weights less their zero point are within int8 and the accumulators within int32.
     """

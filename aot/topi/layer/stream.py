@@ -75,7 +75,7 @@ class ChannelStream:
 
     @property
     def tail(self) -> int:
-        """Channels of the smaller last block; 0 where there is none."""
+        """Channels of the smaller last block; 0 if there is none."""
         return self.channels % self.block
 
     def header_bytes(self, count: int) -> int:

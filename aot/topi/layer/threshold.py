@@ -69,7 +69,7 @@ def plan_uniform(
 def thresholds(attrs: RequantizeAttrs, low: Array, high: Array) -> Array | None:
     """int64[hi - lo, C]: the smallest accumulator in [low, high] with a result of at least lo + 1 + i, high + 1 where none has.
 
-    None where a threshold is not found near its estimate (multipliers far below 2^30).
+    None if a threshold is not found near its estimate (multipliers far below 2^30).
     """
     return _thresholds(attrs, low.astype(np.int64).tobytes(), high.astype(np.int64).tobytes())
 

@@ -101,7 +101,7 @@ def test_a_file_of_the_users_in_the_way(tmp_path: Path, mine: str) -> None:
     write_folder(folder, {"a.c": ""}, force=False)
     (folder / mine).parent.mkdir(parents=True, exist_ok=True)
     (folder / mine).write_text("mine")
-    with pytest.raises(UsageError, match=r"E5005 .*in the way"):
+    with pytest.raises(UsageError, match=r"E5005 .*already exists"):
         write_folder(folder, NEW, force=True)
     assert (folder / mine).read_text() == "mine"
 

@@ -71,7 +71,7 @@ class _PhaseAxis:
 
 
 def _phase_axis(remainder: int, *, size: int, out: int, kernel: int, stride: int, cut: int) -> _PhaseAxis | None:
-    """None where the phase has no results, no taps, or starts beyond the first datum."""
+    """None if the phase has no results, no taps, or starts beyond the first datum."""
     count = -(-(out - remainder) // stride)
     base, rest = divmod(remainder + cut, stride)
     taps = tuple(range(rest, kernel, stride))[::-1]
@@ -82,7 +82,7 @@ def _phase_axis(remainder: int, *, size: int, out: int, kernel: int, stride: int
 
 
 def plan(group: Group, target: Target) -> Plan | None:
-    """int8, one image, sums that fit int32, at most a table behind it, every phase with the short requantisation."""
+    """int8, one image, sums that fit int32, at most a table after it, every phase with the short requantisation."""
     whole = _match(group)
     if whole is None or not target.has("thumb2") or (whole.tail and table_of(whole) is None):
         return None
@@ -129,7 +129,7 @@ def _match(group: Group) -> FusedLayer | None:
 
 
 def _phase(whole: FusedLayer, rows: _PhaseAxis, columns: _PhaseAxis) -> FusedLayer | None:
-    """The convolution of one phase; data outside the image is the zero point.  None where its sums may leave int32."""
+    """The convolution of one phase; data outside the image is the zero point.  None if its sums may leave int32."""
     weight = whole.weight[:, rows.taps][:, :, columns.taps]
     zp, axes = whole.attrs.input_zp, (1, 2, 3)
     bias: Array = whole.bias - zp * weight.sum(axis=axes)

@@ -1,7 +1,7 @@
 """Depthwise convolution with one function for all layers of a kernel size and stride: sizes and steps are data.
 
 As depthwise.py, but planes are tiles of fixed pitch, strips are four, two and one columns wide, and the layer's
-geometry is read from a header in front of its weights, which take one byte each.  Scratch: 2 * PITCH * (rows of a
+geometry is read from a header before its weights, which take one byte each.  Scratch: 2 * PITCH * (rows of a
 band * stride + kernel rows) bytes.
 """
 

@@ -1,7 +1,7 @@
 """Depthwise convolution with one small function for all layers: kernels of up to 7 columns, strides 1 and 2.
 
 One channel at a time: its image, or a band of rows, becomes a plane of 16-bit numbers with its border, its weights pairs (see
-intrin_pairs.py), and four results of a line are summed at once.  The geometry is read from a header in front of the
+intrin_pairs.py), and four results of a line are summed at once.  The geometry is read from a header before the
 weights, which take one byte each (rows rounded up to pairs).  Scratch: the plane and 8 bytes for each pair.
 """
 

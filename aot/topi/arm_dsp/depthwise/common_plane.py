@@ -1,7 +1,7 @@
-"""What depthwise kernels that serve layers of any size have in common: one channel's plane, and the geometry as data.
+"""Shared by depthwise kernels that serve layers of any size: one channel's plane, and the geometry as data.
 
 A channel's image, or a band of its rows, becomes a plane of 16-bit numbers of a fixed distance of rows with its border.  The
-kernel reads sizes and steps from a header in front of its weights, so that the function is the same for all layers.
+kernel reads sizes and steps from a header before its weights, so that the function is the same for all layers.
 """
 
 from __future__ import annotations

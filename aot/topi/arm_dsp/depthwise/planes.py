@@ -4,7 +4,7 @@ in asm strips.
 Any kernel size, stride and padding, a channel multiplier, dilation along one axis.  The axis that strips run along is
 chosen by cost, so k x 1 kernels of audio networks become 1 x k.  Scratch: 2 * (rows of a band * stride + kernel rows)
 * (columns + kernel columns) bytes, where bands of rows keep it below BAND_BYTES.  `depthwise_bands` takes few rows at a
-time of all channels: little scratch, and results of a band lie at most a band in front of the data that are still read.
+time of all channels: little scratch, and results of a band lie at most a band before the data that are still read.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Numbers:
 def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int = PACKED_SCALE) -> Numbers | None:
     """A shift common to all channels if the scaled weights fit int16 (3 instructions an output), else one for each (4 or 5).
 
-    For packed weights: all times 2^scale, and a common shift where thresholds prove it; None where no form is exact.
+    For packed weights: all times 2^scale, and a common shift where thresholds prove it; None if no form is exact.
     """
     attrs, used = _without_vanishing(layer)
     weight, bias = layer.weight * used, layer.bias * used
@@ -189,7 +189,7 @@ def orient(rows: Axis, columns: Axis, *, swapped: bool, packed: bool, shared: bo
 
 
 def banded(tiling: StripPlan | None) -> StripPlan | None:
-    """The plan with SMALL_BANDS bands (or as many as it has) of all channels; None where that is one row or all."""
+    """The plan with SMALL_BANDS bands (or as many as it has) of all channels; None if that is one row or all."""
     if tiling is None:
         return None
     band = min(tiling.band, -(-tiling.rows.out // SMALL_BANDS))

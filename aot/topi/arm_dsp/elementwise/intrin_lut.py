@@ -1,4 +1,4 @@
-"""Bytes through a table, sixteen a turn: words of codes are taken apart by UXTB, words of results put together by ORR."""
+"""Bytes through a table, sixteen a turn: UXTB takes words of values apart, ORR puts words of results together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORDS = ("r3", "r4", "r5", "r6")
 def lut_words() -> TensorIntrin:
     """out[i] = table[uint8(x[i])] of `count` elements, a multiple of LANES.
 
-    Operands: x and out int8, aligned to 4 bytes; table int8[256] in the order of the codes' bits; count.
+    Operands: x and out int8, aligned to 4 bytes; table int8[256] in the order of the quantised values' bits; count.
     """
     count = Var("count")
     b = IRBuilder("lut_words")

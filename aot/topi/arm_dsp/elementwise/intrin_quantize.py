@@ -2,7 +2,7 @@
 
 VCVT to 16-bit fixed point with one fraction bit gives t = 2x towards zero, saturated, and 0 for NaN.  Then half of t, halves away
 from zero, plus the zero point is (t - (t < 0) + 1 + 2*zp) >> 1: QSUB16 and the halving SHADD16 do that for two results at once.
-Saturation at +-16383.5 is far outside every range of codes.
+Saturation at +-16383.5 is far outside every range of quantised values.
 """
 
 from __future__ import annotations

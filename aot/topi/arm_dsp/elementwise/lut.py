@@ -1,4 +1,4 @@
-"""A function of one byte on a whole tensor: words of codes through a table of 256 bytes."""
+"""A function of one byte on a whole tensor: words of quantised values through a table of 256 bytes."""
 
 from __future__ import annotations
 

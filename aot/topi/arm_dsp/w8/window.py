@@ -37,7 +37,7 @@ def window_at(b: IRBuilder, layer: FusedLayer, index: Expr, *, origin: tuple[int
 
 
 def first_pixel(b: IRBuilder, layer: FusedLayer, passed: Expr, *, last: Expr, even: bool) -> Expr:
-    """The first of the group of output pixels behind `passed` others, in the order of computation; `last`: the largest there is.
+    """The first of the group of output pixels after `passed` others, in the order of computation; `last`: the largest there is.
 
     Where the pixels are no whole groups (not `even`), the last one still is: it shares pixels with the one before, which are
     computed twice.  Results of wider elements than the data (dequantised ones) are computed from the last pixel to the first: so

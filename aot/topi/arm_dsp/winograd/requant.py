@@ -59,7 +59,7 @@ def _where_negative(scaled: Expr, number: Expr) -> Expr:
 
 
 def plan_scaled(layer: FusedLayer, prescale: Array) -> ScaledRequant | None:
-    """For gain 2^prescale, at least 2, of each channel: TFLite's own steps with M = multiplier; None where a number does not fit.
+    """For gain 2^prescale, at least 2, of each channel: TFLite's own steps with M = multiplier; None if a number does not fit.
 
     Double rounding adds 2^(p-2) for the first one and takes 2^(p-1) off where acc < 0 (ties go away from zero), which matters
     only where negative accumulators are not clamped to the zero point.

@@ -226,7 +226,7 @@ class _Groups:
 
 
 def _within(axis: Axis, first: Expr, reach: int) -> Expr | None:
-    """Whether positions `first` to `first` + `reach` are inside the image; None where they always are."""
+    """Whether positions `first` to `first` + `reach` are inside the image; None if they always are."""
     tests = [first >= 0] if axis.before else []
     last = (axis.out - 1) * axis.stride - axis.before + reach
     tests += [first < axis.size - reach] if last >= axis.size else []
