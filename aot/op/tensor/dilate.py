@@ -25,13 +25,8 @@ LARGEST = 1 << 24
 
 @from_tflite("DILATE", EVERY, "nn.pad strided_slice")
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
-<<<<<<< HEAD
-    """Dimension by dimension: pad each element to `dilation` ones, and leave those behind the last element out."""
-    data = ctx.input_type(op, 0)
-=======
     """Dimension by dimension: pad each element to `dilation` ones, and leave those after the last element out."""
-    data, span = ctx.input_type(op, 0), ctx.span(op)
->>>>>>> 756d9cb (all: messages, help and docstrings in plainer English)
+    data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, MOVABLE)
     dilations, between = constant_ints(ctx, op, 1), ctx.constant(op, 2)
     if len(dilations) != len(data.shape) or between.size != 1 or ctx.input_type(op, 2).dtype != data.dtype:
