@@ -81,6 +81,12 @@ def stored(dtype: str) -> bytes:
     return one_op("DEQUANTIZE", [Spec(SHAPE, dtype, quant, data)], [Spec(SHAPE, "float32")], version=6)
 
 
+def scaled_embedding(_dtype: str) -> bytes:
+    """float32 rows of an integer table."""
+    table = Spec(SHAPE, "int8", data=np.ones(SHAPE, np.int8), scales=(0.5,) * SHAPE[0])
+    return one_op("EMBEDDING_LOOKUP", [Spec((3,), "int32"), table], [Spec((3, 4), "float32")], version=3)
+
+
 def sparse(dtype: str) -> bytes:
     """DENSIFY of a constant that has no zeros."""
     b = ModelBuilder()
@@ -306,6 +312,7 @@ FORMS: dict[str, Form] = {
 """Operators of one data type; control flow, STABLEHLO_COMPOSITE and the custom one are left out."""
 
 OTHER_FORMS: dict[str, Form] = {
+    "EMBEDDING_LOOKUP": scaled_embedding,
     "GELU": unary("GELU", shape=(1, 5)),
     "FULLY_CONNECTED": lambda _types: blockwise(1, 4, 1, size=32, seed=0),
 }

@@ -125,6 +125,19 @@ def look_ups(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def scaled_look_ups(draw: st.DrawFn) -> Case:
+    """float32 rows of an integer table, one scale or one a row."""
+    rows, rest, seed = draw(st.integers(1, 9)), draw(shapes(most=3)), draw(SEEDS)
+    rng, dtype = np.random.default_rng(seed), draw(st.sampled_from(["int8"] if prod(rest) % 2 else ["int8", "int4"]))
+    lowest, highest = (-128, 127) if dtype == "int8" else (-8, 7)
+    each = rng.uniform(1e-3, 2, rows if draw(st.booleans()) else 1).astype(np.float32).tolist()
+    codes = rng.integers(lowest, highest, (rows, *rest), np.int8, endpoint=True)
+    table = Spec((rows, *rest), dtype, data=codes, scales=tuple(each))
+    ids = rng.integers(0, rows, draw(st.integers(1, 7)), np.int32)
+    return one_op("EMBEDDING_LOOKUP", [Spec(ids.shape, "int32"), table], [Spec((len(ids), *rest), "float32")], version=3), [ids]
+
+
+@st.composite
 def fills(draw: st.DrawFn) -> Case:
     dtype, shape = draw(st.sampled_from(EVERY)), draw(shapes())
     quant = same_quant(dtype)
@@ -262,6 +275,7 @@ DRAWN: dict[str, st.SearchStrategy[Case]] = {
     **{name: parts(name) for name in ("SPLIT", "SPLIT_V", "UNPACK")},
     **{name: pads(name) for name in ("PAD", "PADV2")},
     "EMBEDDING_LOOKUP": look_ups(),
+    "EMBEDDING_LOOKUP of an integer table": scaled_look_ups(),
     "FILL": fills(),
     "BITCAST": alone(bitcasts()),
     **{name: views(name) for name in ("EXPAND_DIMS", "SQUEEZE", "RESHAPE")},

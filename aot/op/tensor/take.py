@@ -1,4 +1,4 @@
-"""take and gather_nd: GATHER, GATHER_ND and EMBEDDING_LOOKUP of TFLite: elements chosen by indices that may come at run time.
+"""take and gather_nd: GATHER and GATHER_ND of TFLite: elements chosen by indices that may come at run time.
 
 take: out[p, i, q] = data[p, indices[i], q] along `axis`, the first `batch_dims` dimensions running together.
 gather_nd: out[i, q] = data[indices[i, 0], ..., indices[i, n-1], q].
@@ -120,16 +120,6 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     batch += len(indices.shape) if batch < 0 else 0
     check_constant_indices(ctx, op, 1, (data.shape[axis],))
     return call("take", [operand(ctx, op, 0), operand(ctx, op, 1)], TakeAttrs(axis, batch), span=ctx.span(op))
-
-
-@from_tflite("EMBEDDING_LOOKUP", EVERY, "take")
-def convert_embedding(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """take of rows: operand 0 are the indices, operand 1 the table."""
-    table = ctx.input_type(op, 1)
-    require_dtype(ctx, op, table, MOVABLE)
-    require_dtype(ctx, op, ctx.output_type(op), (table.dtype,), what="a result")
-    check_constant_indices(ctx, op, 0, table.shape[:1])
-    return call("take", [operand(ctx, op, 1), operand(ctx, op, 0)], TakeAttrs(0), span=ctx.span(op))
 
 
 @from_tflite("GATHER_ND", EVERY, "gather_nd")

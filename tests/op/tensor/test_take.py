@@ -1,4 +1,4 @@
-"""GATHER, GATHER_ND, EMBEDDING_LOOKUP."""
+"""GATHER, GATHER_ND."""
 
 from __future__ import annotations
 
@@ -77,12 +77,6 @@ def test_on_host() -> None:
     )
     nd = one_op("GATHER_ND", [Spec((4, 3), "int8", q), Spec((2, 2), "int32")], [Spec((2,), "int8", q)])
     check(nd, [x, np.array([[3, 0], [1, 2]], np.int32)], host=True)
-
-
-def test_embedding_lookup() -> None:
-    table = np.arange(20, dtype=np.float32).reshape(5, 4)
-    model = one_op("EMBEDDING_LOOKUP", [Spec((3,), "int32"), const(table, "float32")], [Spec((3, 4), "float32")])
-    check(model, [np.array([4, 0, 2], np.int32)], host=True)
 
 
 def test_indices_outside_stay_inside() -> None:
