@@ -2,7 +2,7 @@
 
 Cortex-M0, -M0+, -M3 and -M4: Arm's Technical Reference Manuals.  Cortex-M7, -M33 and -M55 have no published tables; their
 rows are approximations from measurements and descriptions of others (docs/cycles.md names the sources and what they come to).
-Memory is taken to have no wait states.
+Memory is assumed to have no wait states.
 """
 
 from __future__ import annotations
