@@ -44,7 +44,7 @@ def ways(options: Options) -> Iterator[Way]:
     for opt, helps in modes.items():
         if opt != options.opt:
             yield Way(f"--opt {opt}", replace(options, opt=opt), helps)
-    if not options.feed_rows and options.io == "arena" and not options.pooling.pools:
+    if not options.feed_rows and not options.slide and options.io == "arena" and not options.pooling.pools:
         yield Way("--feed-rows", replace(options, feed_rows=True), RAM)
         if options.opt != "ram":
             yield Way("--opt ram --feed-rows", replace(options, opt="ram", feed_rows=True), RAM)

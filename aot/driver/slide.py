@@ -9,13 +9,14 @@ from typing import Any
 from aot.driver.options import Options
 from aot.errors import Problem, UnsupportedError, UsageError
 from aot.ir.module import IRModule
-from aot.relay.analysis.slide_plan import SlidePlan, slide_plan
+from aot.relay.analysis.slide_plan import LayerRows, SlidePlan, slide_plan
 from aot.relay.analysis.sliding import sliding
-from aot.relay.expr import Call, Function, Var
+from aot.relay.expr import Call, Expr, Function, Var
 from aot.relay.state import state_of
 from aot.relay.transform import graph_pipeline
 from aot.relay.transform.narrow_windows import narrow_windows
 from aot.relay.transform.slide_window import slide_window
+from aot.support.text import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,26 @@ class Slid:
 
     def told(self) -> dict[str, Any]:
         """`slide` of the metadata (docs/metadata.md)."""
+        nodes, reasons = self.plan.nodes, self.plan.sliding.reasons
         return {
             "inputs": [{"name": n, "axis": a, "rows": rows, "hop": hop} for n, (a, rows, hop) in self.windows.items()],
             "macs_window": self.plan.macs_full,
             "rows_bytes": sum(map(self.plan.state_bytes, self.plan.kept)),
+            "layers": [_told(layer) for layer in self.plan.layers()],
+            "whole": [{**_place(e), "reason": reasons[id(e)]} for e in nodes if id(e) in reasons],
         }
+
+
+def _told(layer: LayerRows) -> dict[str, Any]:
+    row = {**_place(layer.expr), "macs": layer.macs, "macs_window": layer.macs_full}
+    if layer.slide is None:
+        return row
+    return row | {"rows": layer.slide.rows, "computed": layer.count, "new": layer.slide.shift, "padded": layer.padded}
+
+
+def _place(expr: Expr) -> dict[str, str]:
+    name = str(expr.op) if isinstance(expr, Call) else ""
+    return {"op": expr.span.opcode or name, "name": printable(expr.span.name, limit=200)}
 
 
 def slid(module: IRModule, options: Options, *, opt_level: int) -> Slid:
@@ -87,20 +103,21 @@ def _no_gain(main: Function, plan: SlidePlan, hops: Mapping[str, tuple[int, int]
     better = _other_hops(main, hops)
     first = next((e for e in plan.nodes if id(e) in plan.sliding.reasons), None)
     why = "" if first is None else f"; {first.span or _operator(first)} {plan.sliding.reasons[id(first)]}"
-    hint = f"; choose a multiple of {better}" if better is not None else ""
+    hint = f"; choose {better} rows or a multiple" if better is not None else ""
     given = ", ".join(f"{name}={hop}" for name, (_, hop) in hops.items())
     return f"--slide {given}: each run would compute the whole window again{why}{hint}"
 
 
 def _other_hops(main: Function, hops: Mapping[str, tuple[int, int]]) -> int | None:
-    """The smallest hop of a single input with which something is gained, tried at the multiples of the strides."""
+    """The smallest multiple of the hop of a single input with which something is gained, by the strides on the way."""
     if len(hops) != 1:
         return None
     ((name, (axis, hop)),) = hops.items()
     rows = next(v for v in main.params if v.name == name).type.shape[axis]
-    for candidate in range(hop + 1, rows):
-        if slide_plan(main, sliding(main, {name: (axis, candidate)})).gains:
-            return candidate
+    while (factor := sliding(main, {name: (axis, hop)}).factor) > 1 and hop * factor < rows:
+        hop *= factor
+        if slide_plan(main, sliding(main, {name: (axis, hop)})).gains:
+            return hop
     return None
 
 

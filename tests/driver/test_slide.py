@@ -142,7 +142,7 @@ def test_what_cannot_slide_is_refused_with_what_can() -> None:
     assert "there are input" in refused("E5330", slide=(("sound", 1),))
     assert "choose 1 to 49" in refused("E5331", slide=(("input", 50),))
     assert "-axis 7" in refused("E5331", slide=(("input", 1),), slide_axis=7)
-    assert "choose a multiple of 2" in refused("E1281", slide=(("input", 1),))
+    assert "choose 2 rows or a multiple" in refused("E1281", slide=(("input", 1),))
     assert "moves" not in refused("E5017", slide=(("input", 2),), feed_rows=True)
     refused("E5009", slide=(("input", 0),))
     refused("E5009", slide=(("input", 2), ("input", 2)))

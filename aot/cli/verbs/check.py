@@ -53,6 +53,7 @@ def command(
     from aot.frontend.problems import error_of
     from aot.frontend.tflite import check_model
     from aot.report.figures.size import flash_of, operators_of, plan_of
+    from aot.report.figures.slide import slide_lines
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board) if board else None
@@ -71,6 +72,8 @@ def command(
     out.row("compile", f"{operators_of(meta)}, for {wanted.target}")
     out.row("plan", plan_of(meta))
     out.row("flash", flash_of(meta))
+    for line in slide_lines(meta):
+        out.row("slide", line)
     if found is not tries.asked:
         out.row(place.name if place is not None else "budget", f"fits {price_text(found, tries.asked)}")
     show_fits(out, boards, tries)
@@ -81,4 +84,5 @@ def command(
         "outputs": [{k: t.get(k) for k in keys} for t in meta["outputs"]],
         "macs": meta["macs"], "workspace_bytes": meta["workspace"]["size"], "constant_bytes": meta["constants"]["size"],
         **({"state_bytes": meta["state"]["size"]} if "state" in meta else {}), "fit": price(found, tries.asked), "boards": boards,
+        **({"slide": meta["slide"]} if "slide" in meta else {}),
     })  # fmt: skip

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -118,6 +119,20 @@ def compile_checked(wanted: Request, out: Output) -> Artifact:
     return artifact
 
 
+def show(out: Output, wanted: Request, meta: Mapping[str, Any]) -> None:
+    """What was read, and what came of it."""
+    from aot.cli.common import import_text
+    from aot.report.figures.size import flash_of, operators_of, plan_of
+    from aot.report.figures.slide import slide_lines
+
+    out.row("import", import_text(wanted))
+    out.row("compile", f"{operators_of(meta)} for {wanted.target}")
+    out.row("plan", plan_of(meta))
+    out.row("flash", flash_of(meta))
+    for line in slide_lines(meta)[: None if out.verbose else 1]:
+        out.row("slide", line)
+
+
 @compiles()
 def command(
     models: Models,
@@ -148,9 +163,8 @@ def command(
         return
     (model,) = models
     from aot.cli.budgets import check_budgets
-    from aot.cli.common import choose_target, compile_model, find_board, import_text, request
+    from aot.cli.common import choose_target, compile_model, find_board, request
     from aot.report.figures.choice import CHOICE_HEADERS, choice_rows
-    from aot.report.figures.size import flash_of, operators_of, plan_of
 
     check_forms(form, plan)
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
@@ -171,10 +185,7 @@ def command(
         write_plan(plan, artifact)
     written = write_library(path, artifact, wanted) if form == "mlf" else write_sources(path, artifact, force=force)
     meta = artifact.metadata
-    out.row("import", import_text(wanted))
-    out.row("compile", f"{operators_of(meta)} for {wanted.target}")
-    out.row("plan", plan_of(meta))
-    out.row("flash", flash_of(meta))
+    show(out, wanted, meta)
     out.row("write", f"{path}: {', '.join(written)}")
     if verbose:
         out.table(CHOICE_HEADERS, choice_rows(meta["layers"]))

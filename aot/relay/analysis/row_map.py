@@ -42,7 +42,12 @@ class RowForm:
 
 
 class NotLocalError(ValueError):
-    """Why an operator is not local in rows, in words that follow its name."""
+    """Why an operator is not local in rows, in words that follow its name; a hop `factor` times as large would help (1: none)."""
+
+    def __init__(self, message: str, factor: int = 1) -> None:
+        super().__init__(message)
+        self.message = message
+        self.factor = factor
 
 
 Axes = Sequence[int | None]

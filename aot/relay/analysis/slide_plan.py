@@ -34,6 +34,21 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerRows:
+    """What a run computes of a layer: multiply-accumulates, `macs_full` on the whole window; rows, where the layer slides.
+
+    `padded`: the layer itself has padding along time.
+    """
+
+    expr: Expr
+    macs: int
+    macs_full: int
+    slide: Slide | None = None
+    count: int = 0
+    padded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SlidePlan:
     """The rows of each sliding tensor that anything asks for, by the identity of its node, operands before readers."""
 
@@ -59,6 +74,21 @@ class SlidePlan:
     def macs_full(self) -> int:
         """Those of a run on the whole window."""
         return sum(_macs(e) for e in self.nodes)
+
+    def layers(self) -> list[LayerRows]:
+        """The layers with weights, in their order."""
+        return [self._layer(e) for e in self.nodes if _macs(e)]
+
+    def _layer(self, expr: Expr) -> LayerRows:
+        slide = self.sliding.of(expr)
+        if slide is None:
+            return LayerRows(expr, _macs(expr), _macs(expr))
+        count = self.rows[id(expr)].count if id(expr) in self.rows else 0
+        padded = any(
+            m.reads((0, slide.rows)) != clamped(m.reads((0, slide.rows)), self.sliding.table[id(a)].rows)
+            for a, m in _links(expr, slide)
+        )
+        return LayerRows(expr, round(_macs(expr) * self._share(expr)), _macs(expr), slide, count, padded=padded)
 
     @property
     def gains(self) -> bool:

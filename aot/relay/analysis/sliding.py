@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import gcd
 
 from aot.relay.analysis.row_map import NotLocalError, Range, RowForm, row_form
 from aot.relay.expr import Call, Expr, Function, post_order, tensor_type
@@ -41,10 +42,14 @@ class Slide:
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """The tensors that slide, and why the others that read one do not, by the identity of the node."""
+    """The tensors that slide, and why the others that read one do not, by the identity of the node.
+
+    `factor`: a hop so many times as large suits the first stride that this one does not suit (1: there is none).
+    """
 
     table: Mapping[int, Slide]
     reasons: Mapping[int, str]
+    factor: int = 1
 
     def of(self, expr: Expr) -> Slide | None:
         """How `expr` moves, None if it does not."""
@@ -55,6 +60,7 @@ def sliding(main: Function, hops: Mapping[str, tuple[int, int]]) -> Sliding:
     """`hops`: for each input that slides, by name, the axis and the number of new rows, from 1 to its rows."""
     table: dict[int, Slide] = {}
     reasons: dict[int, str] = {}
+    factor = 1
     for var in main.params:
         if var.name in hops:
             axis, hop = hops[var.name]
@@ -65,8 +71,9 @@ def sliding(main: Function, hops: Mapping[str, tuple[int, int]]) -> Sliding:
             try:
                 table[id(expr)] = _slide(expr, [table.get(id(a)) for a in expr.args])
             except NotLocalError as reason:
-                reasons[id(expr)] = str(reason)
-    return Sliding(table, reasons)
+                reasons[id(expr)] = reason.message
+                factor = reason.factor if factor == 1 else factor
+    return Sliding(table, reasons, factor)
 
 
 def _slide(expr: Call, operands: list[Slide | None]) -> Slide:
@@ -79,7 +86,10 @@ def _slide(expr: Call, operands: list[Slide | None]) -> Slide:
         if slide is None or row_map is None:
             continue
         if slide.shift % row_map.stride:
-            raise NotLocalError(f"has the stride {row_map.stride}, which {slide.shift} rows are no multiple of")
+            rows_text = f"{slide.shift} rows are" if slide.shift > 1 else "1 row is"
+            factor = row_map.stride // gcd(slide.shift, row_map.stride)
+            message = f"has the stride {row_map.stride}, which {rows_text} no multiple of (a hop {factor} times as large is)"
+            raise NotLocalError(message, factor)
         shifts.add(slide.shift // row_map.stride)
         lo = max(lo, -(-(slide.lo + row_map.before) // row_map.stride))
         hi = min(hi, (slide.hi - row_map.extent + row_map.before) // row_map.stride + 1)

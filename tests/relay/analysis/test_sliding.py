@@ -65,7 +65,8 @@ def test_a_stride_needs_a_multiple() -> None:
     layer = conv(MOVING, kernel=3, stride=2)
     found = sliding(Function((MOVING,), layer), {"x": (1, 3)})
     assert found.of(layer) is None
-    assert list(found.reasons.values()) == ["has the stride 2, which 3 rows are no multiple of"]
+    assert list(found.reasons.values()) == ["has the stride 2, which 3 rows are no multiple of (a hop 2 times as large is)"]
+    assert found.factor == 2
 
 
 def test_branches_must_move_alike() -> None:

@@ -1,0 +1,43 @@
+"""What a window that moves saves, and what keeps it from saving more, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def slide_lines(metadata: Mapping[str, Any]) -> list[str]:
+    """The gain first, then each cause of work that is not for new rows; empty where the model does not slide."""
+    slide = metadata.get("slide")
+    if slide is None:
+        return []
+    layers = slide["layers"]
+    macs, full = sum(row["macs"] for row in layers), slide["macs_window"]
+    moves = ", ".join(f"{row['hop']} of {row['rows']} rows of {row['name']}" for row in slide["inputs"])
+    part = f" ({macs / full:.2f})" if full else ""
+    lines = [f"{moves} are new in a run: {macs:,} of {full:,} MAC{part}, {slide['rows_bytes']:,} B of rows are kept"]
+    return lines + _padding(layers, macs, full) + _whole(slide)
+
+
+def _padding(layers: list[dict[str, Any]], macs: int, full: int) -> list[str]:
+    """Rows that padding reaches are computed anew, in every layer behind it as well."""
+    again = [row for row in layers if "rows" in row and row["computed"] > row["new"]]
+    if not again:
+        return []
+    worst = max(again, key=lambda row: row["computed"])
+    count = sum(row["padded"] for row in again)
+    without = sum(row["macs_window"] * row["new"] // row["rows"] if row in again else row["macs"] for row in layers)
+    where = f"{count} layer{'s' if count != 1 else ''}"
+    return [
+        f"padding in {where}: up to {worst['computed']} of {worst['rows']} rows are computed again"
+        f" ({worst['op']} {worst['name'][:40]}); VALID padding would make it {worst['new']}, and all of it about {without:,} MAC"
+    ]
+
+
+def _whole(slide: Mapping[str, Any]) -> list[str]:
+    """What ends the rows, and what the layers behind it cost."""
+    rest = sum(row["macs"] for row in slide["layers"] if "rows" not in row)
+    lines = [f"{row['op']} {row['name'][:40]} {row['reason']}" for row in slide["whole"]]
+    if lines and rest:
+        lines[-1] += f"; layers behind such places run as a whole: {rest:,} MAC"
+    return lines

@@ -1,0 +1,34 @@
+"""What a window that moves saves, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aot.driver.options import Options
+from aot.driver.slide import slid
+from aot.frontend.tflite import from_tflite
+from aot.report.figures.slide import slide_lines
+from aot.testing.tcn import Tcn, tcn
+
+KWS = Path(__file__).parents[2] / "models" / "net_kws_dscnn.tflite"
+
+
+def lines(model: bytes, name: str, hop: int) -> list[str]:
+    return slide_lines({"slide": slid(from_tflite(model), Options(slide=((name, hop),)), opt_level=2).told()})
+
+
+def test_padding_is_named_with_what_it_costs() -> None:
+    gain, padding, whole = lines(KWS.read_bytes(), "input", 2)
+    assert gain == "2 of 49 rows of input are new in a run: 1,105,408 of 2,656,768 MAC (0.42), 24,470 B of rows are kept"
+    assert padding.startswith("padding in 5 layers: up to 14 of 25 rows are computed again")
+    assert "VALID padding would make it 1, and all of it about 107,008 MAC" in padding
+    assert whole.endswith("works over all rows; layers behind such places run as a whole: 768 MAC")
+
+
+def test_without_padding_only_the_mean_over_time_stays() -> None:
+    texts = lines(tcn(Tcn(frames=20, features=4, channels=4, classes=3, dilations=(1, 2))), "x", 1)
+    assert [text.split()[0] for text in texts] == ["1", "AVERAGE_POOL_2D"]
+
+
+def test_a_model_that_does_not_slide_has_no_lines() -> None:
+    assert slide_lines({}) == []
