@@ -8,7 +8,7 @@ from typing import Any
 
 from aot.errors import Problem, TargetError
 
-FORCE = "--force-over-budget writes the files all the same"
+FORCE = "--force-over-budget writes the files anyway"
 
 
 def over_budget(metadata: Mapping[str, Any], *, code_bytes: int = 0, constant_bytes: int | None = None) -> list[Problem]:

@@ -41,7 +41,7 @@ class Problems:
         """All problems, with a last line that tells how many were left out."""
         if not self.dropped:
             return list(self.found)
-        return [*self.found, Problem("E1008", f"{self.dropped} further problems are not listed")]
+        return [*self.found, Problem("E1008", f"{self.dropped} more problems are not listed")]
 
     def error(self) -> AotError | None:
         """The error to raise: `ModelError` if anything is malformed or inconsistent, else `UnsupportedError`."""

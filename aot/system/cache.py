@@ -18,7 +18,7 @@ def cache_folder(kind: str) -> Path:
 
     What lies in it is executed and loaded, so it must belong to this user and nobody else may write to it.  Where the default
     one is not so, or cannot be made (no home folder, a read-only one), a fresh private folder takes its place, which goes with
-    the process.  Raises UsageError E5061 if $AOT_CACHE cannot be used: it was requested.
+    the process.  Raises UsageError E5061 if $AOT_CACHE cannot be used.
     """
     explicit = os.environ.get("AOT_CACHE")
     reason = "there is no home folder"

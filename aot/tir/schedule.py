@@ -26,7 +26,7 @@ _COMMUTATIVE = frozenset({"+", "min", "max", "&", "|", "^"})
 
 
 class ScheduleError(UsageError):
-    """A primitive was requested something that it cannot show to be right (E5040)."""
+    """A primitive was asked to do something that it cannot prove right (E5040)."""
 
     def __init__(self, message: str, where: str) -> None:
         super().__init__(Problem("E5040", message, where))

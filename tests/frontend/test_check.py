@@ -307,7 +307,7 @@ def test_number_of_listed_problems_is_limited() -> None:
         quantised(b, f"t{i}", (1, -8))
     problems = check_structure(b.build([x], [x]))
     assert len(problems) == MAX_PROBLEMS + 1
-    assert problems[-1] == Problem("E1008", f"{2 * MAX_PROBLEMS} further problems are not listed")
+    assert problems[-1] == Problem("E1008", f"{2 * MAX_PROBLEMS} more problems are not listed")
 
 
 @pytest.mark.parametrize("name", ["a\nb\x1b[31m", "\u202egnp", "n" * 10_000, ""])

@@ -71,7 +71,7 @@ def _fewest_cycles(found: list[Candidate]) -> list[Candidate]:
 
 
 def _is_left_out(impl: OpImplementation, policy: SelectionConfig, group: Group) -> bool:
-    """With portable C only, all that is made for instructions; what an external code generator was requested stays."""
+    """With portable C only, all that is made for instructions; functions of external code generators stay."""
     return policy.kernels == "generic" and not impl.name.startswith("generic.") and "Compiler" not in group.func.attrs
 
 

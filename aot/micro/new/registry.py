@@ -51,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What `aot new` was requested.  `title` is the name of the folder.
+    """What `aot new` is to make.  `title` is the name of the folder.
 
     `workspace` has the files of a workspace that all models were compiled to share (Options.share_workspace), if they do.
     `board_file` is the text of board.toml for a board that aot does not bring along; the project then keeps a copy.

@@ -1,7 +1,7 @@
 """Which rows a run on a moved window computes, and which it keeps from the run before.
 
 A sliding tensor is asked for ranges of rows by its readers.  One that is kept computes its edges and its fresh rows, and takes
-the rows between from the last run; one that is not computes whatever it is requested, and so asks more of its own operands.
+the rows between from the last run; one that is not computes whatever is requested, and so requests more of its own operands.
 Inputs that slide are always kept, as only their fresh rows are given.
 """
 

@@ -95,7 +95,7 @@ def check_comparable(a: Mapping[str, Report], b: Mapping[str, Report], *, allow:
         for change in changed_fields(a[key], b[key]) if key in b else ():
             if change["field"] not in allow:
                 before, after = _texts(change["before"], change["after"])
-                text = f"{change['field']} differs: {before} before, {after} now; --allow {change['field']} compares all the same"
+                text = f"{change['field']} differs: {before} before, {after} now; --allow {change['field']} compares anyway"
                 problems.append(Problem("E5051", text, key))
     if problems:
         raise UsageError(*problems)
