@@ -8,6 +8,9 @@ from aot.errors import InternalError, Problem
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.memory.control import Nested, nested
 
+Filled = dict[TensorRef, list[tuple[int, int]]]
+"""Which bytes (first, end) layers have written of a tensor of which they write parts."""
+
 
 def check_lowered(lowered: LoweredModule) -> None:
     """Raise E9101 unless each tensor is written once, before it is read, and calls fit their functions."""
@@ -18,11 +21,10 @@ def check_lowered(lowered: LoweredModule) -> None:
 def lowered_faults(lowered: LoweredModule) -> Iterator[str]:
     """All that is wrong, in the order of the calls."""
     known = {*lowered.inputs, *lowered.values, *(s.old for s in lowered.states)}
-    filled: dict[TensorRef, int] = {}  # bytes that layers have written of a tensor of which they write parts
+    filled: Filled = {}
     for state in lowered.states:
-        root = lowered.root(state.old)
-        if root is not state.old:
-            filled[root] = filled.get(root, 0) + state.old.type.nbytes
+        if state.old in lowered.views:
+            _fill(lowered, state.old, filled)
     yield from _order_faults(lowered, nested(lowered.controls, len(lowered.calls)), known, filled)
     for i, call in enumerate(lowered.calls):
         yield from (f"layer {i} ({call.func}): {fault}" for fault in _call_faults(lowered, call))
@@ -32,7 +34,7 @@ def lowered_faults(lowered: LoweredModule) -> Iterator[str]:
 
 
 def _order_faults(
-    lowered: LoweredModule, items: Sequence[int | Nested], known: set[TensorRef], filled: dict[TensorRef, int]
+    lowered: LoweredModule, items: Sequence[int | Nested], known: set[TensorRef], filled: Filled
 ) -> Iterator[str]:  # fmt: skip
     """Reads before writes, and second writes; `known` becomes what has its value afterwards, whichever way was taken."""
     for item in items:
@@ -43,7 +45,7 @@ def _order_faults(
         other = set(known)
         yield from _order_faults(lowered, item.first, known, filled)
         condition = lowered.conditions[item.index]
-        if not _is_known(lowered, condition, known if is_loop else other):
+        if not _is_known(lowered, condition, known if is_loop else other, filled):
             yield f"the condition {condition.name} is read before it is written"
         other = set(known) if is_loop else other
         yield from _order_faults(lowered, item.second, other, filled)
@@ -52,12 +54,12 @@ def _order_faults(
 
 
 def _call_order_faults(
-    lowered: LoweredModule, i: int, known: set[TensorRef], filled: dict[TensorRef, int]
+    lowered: LoweredModule, i: int, known: set[TensorRef], filled: Filled
 ) -> Iterator[str]:  # fmt: skip
     call = lowered.calls[i]
     where = f"layer {i} ({call.func})"
     for tensor in call.inputs:
-        if not _is_known(lowered, tensor, known):
+        if not _is_known(lowered, tensor, known, filled):
             yield f"{where} reads {tensor.name} before it is written"
     for tensor in call.outputs:
         root = lowered.root(tensor)
@@ -65,16 +67,32 @@ def _call_order_faults(
             yield f"{where} writes {tensor.name} again"
         known.add(tensor)
         if root is not tensor:
-            filled[root] = filled.get(root, 0) + tensor.type.nbytes
-            if filled[root] == root.type.nbytes or (root in lowered.variables and lowered.is_whole(tensor)):
+            _fill(lowered, tensor, filled)
+            if _is_filled(lowered, root, filled) or (root in lowered.variables and lowered.is_whole(tensor)):
                 known.add(root)
 
 
-def _is_known(lowered: LoweredModule, tensor: TensorRef, known: set[TensorRef]) -> bool:
-    """Whether a tensor, or one that it is a view of, has its value."""
-    while tensor not in known and tensor in lowered.views:
-        tensor = lowered.views[tensor]
-    return tensor in known
+def _is_known(lowered: LoweredModule, tensor: TensorRef, known: set[TensorRef], filled: Filled) -> bool:
+    """Whether a tensor, or one that it is a view of, has its value; it may have been written part by part."""
+    shown = tensor
+    while shown not in known and shown in lowered.views:
+        shown = lowered.views[shown]
+    return shown in known or _is_filled(lowered, tensor, filled)
+
+
+def _fill(lowered: LoweredModule, tensor: TensorRef, filled: Filled) -> None:
+    root, start = lowered.place_in_root(tensor)
+    filled.setdefault(root, []).append((start, start + tensor.type.nbytes))
+
+
+def _is_filled(lowered: LoweredModule, tensor: TensorRef, filled: Filled) -> bool:
+    """Whether every byte of a tensor has been written."""
+    root, start = lowered.place_in_root(tensor)
+    end = start + tensor.type.nbytes
+    for first, behind in sorted(filled.get(root, ())):
+        if first <= start:
+            start = max(start, behind)
+    return start >= end
 
 
 def _call_faults(lowered: LoweredModule, call: CallLowered) -> Iterator[str]:

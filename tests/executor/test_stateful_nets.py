@@ -12,10 +12,15 @@ from tests.op.state.test_variable import check
 DRAWN = 300 if os.environ.get("AOT_FULL") else 40
 
 
-@pytest.mark.parametrize("seed", [*range(4), 74, 183, 232])  # in the last three a slice has its place in a window already
+@pytest.mark.parametrize("seed", [*range(4), 74, 183, 232])  # the last three: slices with a place in a window already
 def test_some_networks(seed: int) -> None:
     model, steps = draw_network(seed)
     check(model, steps, io="user" if seed % 3 == 0 else "arena")
+
+
+def test_a_part_of_a_part_is_read_before_the_whole_is_written() -> None:
+    model, steps = draw_network(1705)
+    check(model, steps, opt="ram")
 
 
 @pytest.mark.slow
