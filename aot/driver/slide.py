@@ -21,17 +21,19 @@ from aot.support.text import printable
 
 @dataclass(frozen=True, slots=True)
 class Slid:
-    """A network that slides: its module, the plan, and for each input by name (axis, rows of the window, new rows of a run)."""
+    """A network that slides: its module, the plan, and of each input by name: number, axis, rows of the window, new rows."""
 
     module: IRModule
     plan: SlidePlan
-    windows: Mapping[str, tuple[int, int, int]]
+    windows: Mapping[str, tuple[int, int, int, int]]
 
     def told(self) -> dict[str, Any]:
         """`slide` of the metadata (docs/metadata.md)."""
         nodes, reasons = self.plan.nodes, self.plan.sliding.reasons
         return {
-            "inputs": [{"name": n, "axis": a, "rows": rows, "hop": hop} for n, (a, rows, hop) in self.windows.items()],
+            "inputs": [
+                {"index": i, "name": n, "axis": a, "rows": rows, "hop": hop} for n, (i, a, rows, hop) in self.windows.items()
+            ],
             "macs_window": self.plan.macs_full,
             "rows_bytes": sum(map(self.plan.state_bytes, self.plan.kept)),
             "layers": [_told(layer) for layer in self.plan.layers()],
@@ -68,8 +70,11 @@ def slid(module: IRModule, options: Options, *, opt_level: int) -> Slid:
     plan = slide_plan(main, sliding(main, hops))
     if not plan.gains:
         raise UnsupportedError(Problem("E1281", _no_gain(main, plan, hops)))
-    by_name = {v.name: v for v in main.params}
-    windows = {name: (axis, by_name[name].type.shape[axis], hop) for name, (axis, hop) in hops.items()}
+    windows = {
+        v.name: (i, axis, v.type.shape[axis], hop)
+        for i, v in enumerate(main.params)
+        for axis, hop in ([hops[v.name]] if v.name in hops else [])
+    }
     return Slid(module.with_function("main", narrow_windows(slide_window(main, plan))), plan, windows)
 
 

@@ -95,7 +95,7 @@ def test_keyword_spotting_computes_what_the_analysis_by_hand_says() -> None:
     stages = [found.plan.rows[id(e)].count for e in found.plan.nodes if is_call(e, "nn.conv2d")]
     assert stages == [6, 8, 10, 12, 14]
     assert found.plan.macs() < 0.42 * found.plan.macs_full
-    assert found.told()["inputs"] == [{"name": "input", "axis": 1, "rows": 49, "hop": 2}]
+    assert found.told()["inputs"] == [{"index": 0, "name": "input", "axis": 1, "rows": 49, "hop": 2}]
 
 
 SMALL = Tcn(frames=20, features=4, channels=5, classes=3, dilations=(1, 2, 4))
@@ -123,8 +123,8 @@ def test_a_network_that_takes_one_frame_is_what_one_writes_by_hand() -> None:
 
 
 def test_the_windows_of_the_reference_begin_with_zeros_and_move_on() -> None:
-    info = {"name": "x", "shape": [1, 2, 1], "dtype": "int8", "zero_point": 9}
-    meta = {"inputs": [info], "slide": {"inputs": [{"name": "x", "axis": 1, "rows": 3, "hop": 2}]}}
+    info = {"index": 0, "name": "serving_x_0", "shape": [1, 2, 1], "dtype": "int8", "zero_point": 9}
+    meta = {"inputs": [info], "slide": {"inputs": [{"index": 0, "name": "serving_x:0", "axis": 1, "rows": 3, "hop": 2}]}}
     rows = [np.array([[[2 * k], [2 * k + 1]]], np.int8) for k in range(2)]
     found = as_windows(Sets(tuple((r,) for r in rows)), meta)
     assert [w[0].ravel().tolist() for w in found.inputs] == [[9, 0, 1], [1, 2, 3]]

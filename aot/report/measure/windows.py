@@ -18,12 +18,12 @@ def as_windows(sets: Sets, metadata: Mapping[str, Any]) -> Sets:
 
     The sets as they are where the model does not slide.
     """
-    slides = {row["name"]: row for row in metadata.get("slide", {}).get("inputs", ())}
+    slides = {row["index"]: row for row in metadata.get("slide", {}).get("inputs", ())}
     if not slides:
         return sets
     by_input = zip(*sets.inputs, strict=True)
     moved = [
-        _windows(rows, info, slides[info["name"]]) if info["name"] in slides else list(rows)
+        _windows(rows, info, slides[info["index"]]) if info["index"] in slides else list(rows)
         for rows, info in zip(by_input, metadata["inputs"], strict=True)
     ]
     return replace(sets, inputs=tuple(zip(*moved, strict=True)))
