@@ -94,12 +94,6 @@ def test_same_input_same_plan() -> None:
     assert plan(buffers) == plan(buffers)
 
 
-def test_bound_counts_the_padding_that_cannot_be_avoided() -> None:
-    buffers = [BufferInfo("a", 5, 4, 0, 0), BufferInfo("b", 6, 4, 0, 0)]
-    assert lower_bound(buffers) == 13  # a below b: 8 + 6; b below a: 8 + 5
-    assert plan(buffers).size == 13
-
-
 def test_partial_overlap_is_used() -> None:
     buffers = [BufferInfo("x", 100, 1, 0, 0), BufferInfo("y", 90, 1, 0, 0)]
     in_place = plan(buffers, clashes=[Conflict("x", "y", min_distance=-10)])

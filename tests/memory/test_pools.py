@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
-import math
 import random
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +16,6 @@ from aot.driver.options import Options
 from aot.errors import AotError, TargetError, UsageError
 from aot.memory.liveness import liveness, program_conflicts
 from aot.memory.plan import BufferInfo, conflicts
-from aot.memory.pool_choice import choose_pools, fits
 from aot.memory.pools import Pooling, check_pooling, fill_pools, parse_pool, plan_pools, verify_pools
 from aot.memory.verify import verify_plan
 from aot.micro.board import data_folder, load_board, parse_board
@@ -101,32 +95,6 @@ def test_exact_choice_where_the_busiest_buffer_leaves_no_room() -> None:
         TargetError, match=r"need 210 bytes, 50 more than there are \(fast 100, slow 60\); .* large 150, hot 60; "
     ):
         fill_pools({"hot": 60, "large": 150}, pooling.pools, reads={})
-
-
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 30))])
-def test_exact_choice_against_all_choices(seed: int) -> None:
-    """Small sets with overlap: no choice that the planner can place takes less time."""
-    rng = random.Random(seed)
-    buffers = []
-    for i in range(5):
-        first = rng.randint(0, 3)
-        buffers.append(BufferInfo(f"b{i}", rng.randint(5, 40), rng.choice([1, 4]), first, first + rng.randint(0, 2)))
-    pairs = [replace(c, min_distance=rng.choice([None, 0, 7])) for c in conflicts(tuple(buffers))]
-    pools = [Pool("a", 45, speed=3), Pool("b", 60, speed=2), Pool("c", 500)]
-    accesses = {b.name: rng.randrange(1, 500) for b in buffers}
-
-    @functools.cache
-    def room(pool: Pool, inside: tuple[BufferInfo, ...]) -> bool:
-        return fits(inside, pairs, pool)
-
-    def time(choice: Sequence[Pool]) -> float:
-        possible = all(room(p, tuple(b for b, q in zip(buffers, choice, strict=True) if p is q)) for p in pools)
-        return sum(accesses[b.name] / p.speed for b, p in zip(buffers, choice, strict=True)) if possible else math.inf
-
-    chosen = choose_pools(buffers, pairs, pools, pins={}, accesses=accesses)
-    by_name = {p.name: p for p in pools}
-    best = min(map(time, itertools.product(pools, repeat=len(buffers))))
-    assert time([by_name[chosen[b.name]] for b in buffers]) == pytest.approx(best)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -1,4 +1,4 @@
-"""Groups that no kernel takes whole are cut where one takes a part; layers of one matrix have it in flash once."""
+"""Networks of layers with one matrix and their kernels."""
 
 from __future__ import annotations
 
@@ -42,18 +42,3 @@ def compiled(func: Function, options: Options) -> tuple[LoweredOutput, list[str]
     np.testing.assert_array_equal(actual, expected)
     assert len(np.unique(expected)) > 10
     return exe, [layer.func.attrs.kernel.partition("(")[0] for layer in exe.layers]
-
-
-def test_layer_with_a_constant_behind_it_gets_its_kernel() -> None:
-    _, kernels = compiled(network([700]), Options(opt="speed"))
-    assert kernels == ["arm_dsp.dense_w8", "arm_dsp.add"]
-
-
-def test_layers_of_one_matrix_hold_it_once_where_flash_is_short() -> None:
-    func = network([700, 700, -900, 5000])
-    fast, kernels = compiled(func, Options(opt="speed"))
-    assert kernels[::2] == ["arm_dsp.dense_w8"] * 4
-    assert sum(a.data.nbytes > WIDTH * WIDTH for a in fast.arrays) == 3, "one for each different bias"
-    small, kernels = compiled(func, Options(opt="size", flash_budget=5000))
-    assert kernels[::2] == ["arm_dsp.dense_w8_apart"] * 4
-    assert [a.data.nbytes for a in small.arrays if a.data.nbytes >= WIDTH * WIDTH] == [WIDTH * WIDTH]
