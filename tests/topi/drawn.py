@@ -48,12 +48,12 @@ class Case:
 
 
 def target_of(impl: OpImplementation) -> Target:
-    """The core that the kernel is for: M55 for vectors, M0+ for Armv6-M, M3 for the one that SMLAL alone makes, else an M4."""
+    """The core that the kernel is for: M55 for vectors, M0+ for Armv6-M, M3 for what SMLAL alone makes, else an M4."""
     if impl.name.startswith("arm_v6m."):
         return find_target("cortex-m0plus")
     if impl.name.startswith("arm_mve."):
         return find_target("cortex-m55")
-    return find_target("cortex-m3" if impl.name == "arm_dsp.depthwise_chain" else "cortex-m4")
+    return find_target("cortex-m3" if impl.name in ("arm_dsp.depthwise_chain", "arm_dsp.dense_chain") else "cortex-m4")
 
 
 def make_case(impl: OpImplementation, layer: Layer, *, tail: str = "") -> Case | None:
