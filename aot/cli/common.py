@@ -84,7 +84,7 @@ def request(model: Path | NamedBytes, options: CompileOptions, *, target: str, b
 
 
 def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Options:
-    """The compiler's own form of the options, with all that is wrong reported at once (E5009)."""
+    """The options as the compiler takes them; all errors are reported at once (E5009)."""
     from aot.driver.options import KERNELS, OPTS, Options
     from aot.driver.oracles import oracles
 

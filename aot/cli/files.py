@@ -26,7 +26,7 @@ def model_name(path: Path, name: str | None) -> str:
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write one file, whole or not at all; what was there goes (E5006, E5007)."""
+    """Write one file atomically, replacing an existing one (E5006, E5007)."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 
 def check_usable(folder: Path) -> None:
-    """Raise E5005 if a file stands in the way of `folder`; verbs ask before the long work."""
+    """Raise E5005 if `folder` exists as a file; verbs check this before the long work."""
     there = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
     if not there.is_dir():
         raise UsageError(Problem("E5005", f"'{printable(str(there))}' exists and is not a folder"))

@@ -1,4 +1,4 @@
-"""Where a model fits: as it is requested, else the first other way to compile it that does, with its price."""
+"""Where a model fits: as requested, or else the first other way to compile it that fits, with its cost."""
 
 from __future__ import annotations
 

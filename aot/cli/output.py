@@ -82,7 +82,7 @@ def _safe(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A row holds names of files and tensors: none of them may begin a line of its own."""
+    """A row holds names of files and tensors: none of them may start a new line."""
     return text.replace("\n", "\\n")
 
 

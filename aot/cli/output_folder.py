@@ -1,4 +1,4 @@
-"""Output folders: written whole or not at all, and replaced only where every file that goes is one that aot wrote.
+"""Output folders: written atomically, and replaced only if every file that is removed was written by aot.
 
 `aot-output.json` lists the files of a folder with their checksums.  With --force these may be replaced or removed, where they are
 as aot left them; all other files in the folder are the user's and stay.
@@ -28,11 +28,11 @@ _HERE = -100  # AT_FDCWD
 
 
 def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool) -> list[Path]:
-    """Write `files` (path below the folder -> content) and the list of them so that the folder appears complete or not at all.
+    """Write `files` (path below the folder -> content) and the list of them atomically: the folder is complete or absent.
 
-    All is made in a temporary folder beside the wanted one and put in its place in one step: a disk that fills up, an error or
-    an interrupt leave the old folder or the new one, whole.  An existing folder with content is changed only with `force`, and
-    then what its list names is replaced, and files of the user's stay (E5004, E5005, E5041); a full disk is E5006.
+    Everything is made in a temporary folder next to the wanted one, which is then renamed in one step: a disk that fills up, an
+    error or an interrupt leave the old folder or the new one, whole.  An existing folder with content is changed only with
+    `force`, and then what its list names is replaced, and files of the user's stay (E5004, E5005, E5041); a full disk is E5006.
     """
     listed = check_replaceable(folder, force=force)
     kept = _kept(folder, listed)
@@ -65,7 +65,7 @@ def _write(folder: Path, content: Mapping[str, str | bytes], kept: Collection[st
 
 
 def check_replaceable(folder: Path, *, force: bool) -> Collection[str]:
-    """The files in `folder` that may be replaced; raises where it may not be written.  Verbs ask before the long work, too."""
+    """The files in `folder` that may be replaced; raises if it may not be written.  Verbs check this before they work."""
     try:
         return _replaceable(folder, force=force)
     except OSError as error:  # a name longer than the file system has them, a folder that may not be entered
@@ -220,7 +220,7 @@ def exchange(a: Path, b: Path) -> bool:
 
 
 def _move_aside(staging: Path, folder: Path) -> None:
-    """In two steps; whatever happens between them puts the old folder back."""
+    """In two steps; if the second fails, the old folder is put back."""
     old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
     try:
         folder.rename(old / folder.name)

@@ -1,7 +1,8 @@
 """Standard output and error as a verb may use them: what becomes of its words never changes what it does.
 
-A reader that goes away (`| head`), a stream that was closed before the start, a full disk, or a name that the stream's encoding
-does not have must neither stop a verb half-way nor replace its exit code.  What cannot be written is dropped and remembered.
+A reader that closes the pipe (`| head`), a stream that was closed before the start, a full disk, or a name that the stream's
+encoding does not have must neither stop a verb half-way nor replace its exit code.  What cannot be written is dropped and
+remembered.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class GuardedStream:
         return self.inner is not None and self.inner.isatty()
 
     def problem(self) -> Problem | None:
-        """E5060 if words were lost; a reader that went away by itself has what it wanted, and is none."""
+        """E5060 if words were lost; a reader that closed the pipe has what it wanted, so that is not an error."""
         if self.inner is None and self.written:
             return Problem("E5060", "standard output is closed; the output is lost")
         if self.lost is not None and self.lost.errno not in (errno.EPIPE, None):
@@ -87,7 +88,7 @@ def guarded() -> Iterator[GuardedStream]:
 
 
 def _silence(stream: GuardedStream) -> None:
-    """What still waits in the buffer goes nowhere: Python would complain at exit, and end with 120."""
+    """Drop what is still in the buffer: Python would complain at exit, and end with 120."""
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

@@ -1,1 +1,1 @@
-"""The way from a model to an Artifact, on one page: build.py; what a user may ask for: options.py."""
+"""From a model to an Artifact: build.py; what a user may choose: options.py."""

@@ -44,7 +44,7 @@ from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
 
 _TOLD_ELSEWHERE = frozenset({"byoc_path", "max_iterations", "slide", "slide_axis"})
-"""Options that the metadata do not list: a path of this machine, and what stands beside the loops or inputs that it holds for."""
+"""Options that the metadata does not list: a path of this machine, and what is listed with the loops or inputs it applies to."""
 
 
 def build(

@@ -1,8 +1,8 @@
-"""Compiled models on disk, so that the same model with the same options is compiled once: data only, nothing of it is run.
+"""Compiled models on disk, so that the same model with the same options is compiled once. Data only: nothing in it is executed.
 
-An entry is the artifact as JSON, packed, after the hash of its bytes; its name is the hash of all that the result depends on:
+An entry is the hash of its bytes, then the artifact as compressed JSON; its name is the hash of everything the result depends on:
 the model, its name, the core, the options, and the compiler's own files.  What does not match its hash is no entry.  Entries are
-written beside and moved into place, so processes may share the folder; the least recently used go where it grows too large.
+written to a temporary file and moved into place, so processes may share the folder; the least recently used are evicted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def is_off() -> bool:
 
 
 def key_of(model: bytes, file_name: str, name: str, target: str, options: Options) -> str:
-    """The name of the entry: a hash of all that the artifact depends on."""
+    """The name of the entry: a hash of everything the artifact depends on."""
     parts = (compiler_fingerprint(), file_name, name, target, json.dumps(asdict(options), sort_keys=True, default=str))
     head = json.dumps(parts).encode()
     return hashlib.sha256(hashlib.sha256(head).digest() + hashlib.sha256(model).digest()).hexdigest()

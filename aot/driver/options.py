@@ -25,8 +25,8 @@ class Options:
     (aot.executor.codegen.shared_workspace); `pooling` spreads it over several memories.  With `feed_rows` the input is not in the
     workspace but comes row by row.  `byoc` names external code generators, `cmsis-nn` or, of its patterns some,
     `cmsis-nn=conv2d,add`; `byoc_path` is the folder of their library.  `max_iterations` is the watchdog of loops that need not
-    end: after so many the run gives up (0: never).  `slide` are the inputs that are windows over time, with the rows by which
-    they move on between two runs, along `slide_axis`; only those rows are given to a run.
+    end: the run stops with an error after that many iterations (0: never).  `slide` are the inputs that are windows over time,
+    with the rows by which they move on between two runs, along `slide_axis`; only those rows are given to a run.
     """
 
     oracle: str = "litert"
@@ -71,7 +71,7 @@ class Options:
                 raise UsageError(Problem("E5009", f"unknown {name} '{value}'; known: {', '.join(known)}"))
 
     def _check_types(self) -> None:
-        """E5009 for a value that is none of its kind; what the command line gives always is."""
+        """E5009 for a value of the wrong kind; the command line always gives the right one."""
         for name in ("flash_budget", "ram_budget"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):

@@ -1,4 +1,4 @@
-"""`--slide`: the network over a window as one over the new rows of it, or why there is none."""
+"""`--slide`: turns a network over a window into one over its new rows, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def slid(module: IRModule, options: Options, *, opt_level: int) -> Slid:
     """The module as a function of fresh rows.
 
     UsageError E5330 for an input that there is not, E5331 for rows or an axis that it does not have; UnsupportedError E1280 for a
-    model that has a state of its own, E1281 if a run would compute all that a run on the whole window does.
+    model that has a state of its own, E1281 if a run would compute everything that a run on the whole window does.
     """
     module = graph_pipeline(opt_level)(module)
     main = module["main"]

@@ -39,7 +39,7 @@ class Artifact:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Two models of one name, or of names that make one file of each, `a_params` beside `a`, are an error (E5043)."""
+    """Two models of the same name, or whose files would have the same names (`a_params` and `a`), are an error (E5043)."""
     if len(set(names)) != len(names):
         raise UsageError(Problem("E5043", f"models need different names; these are: {', '.join(sorted(names))}"))
     clashes = [(n, f"{n}_{end}") for n in names for end in _FILE_ENDS if f"{n}_{end}" in names]

@@ -186,7 +186,7 @@ class LoweredModule(IRModule):
 def main_of(lowered: LoweredModule) -> tuple[PrimFunc, dict[str, Array]]:
     """The calls of a lowered module as a PrimFunc before memory is planned, and its constants by buffer name.
 
-    Each tensor that is no view has a buffer of its own, inputs and outputs their own besides; an operand is a region of it.
+    Each tensor that is not a view has its own buffer, and so do inputs and outputs; an operand is a region of it.
     """
     supply = NameSupply()
     inputs = {t: Buffer(supply.fresh(f"input_{i}"), t.type.shape, t.type.dtype) for i, t in enumerate(lowered.inputs)}

@@ -1,4 +1,4 @@
-"""The phases of a module, and what holds in each: checked where one room of the compiler hands it to the next.
+"""The phases of a module, and what holds in each: checked where one room of the compiler passes it to the next.
 
 fused    relay main calls fused functions only
 lowered  calls of PrimFuncs over tensors, in an order of execution

@@ -21,7 +21,7 @@ In `balanced` to keep the workspace within the bound of whole tensors, in `ram` 
 """
 
 TRIES = 3
-"""Limits that are tried for a budget: layers that fit one by one need not do so together."""
+"""Limits that are tried for a budget: layers that fit one by one may not fit together."""
 
 DESCENT = 6
 """Limits below the smallest plan so far that are tried where nothing fits."""
@@ -90,7 +90,7 @@ class Plans:
         return planned
 
     def _balanced(self, *, tight: bool) -> Planned:
-        """The fastest plan, or one with less scratch memory where that takes it beyond `bound` and the other pays."""
+        """The fastest plan, or one with less scratch memory if the fastest exceeds `bound` and the other is worth its cost."""
         usual = self._made("balanced", tight=tight)
         if self.fed or self.pooled or usual.size <= self.bound:
             return usual

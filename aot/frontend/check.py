@@ -71,7 +71,7 @@ def check_bytes(data: bytes, problems: Problems) -> ModelView | None:
 
 
 def check_view(view: ModelView, problems: Problems) -> None:
-    """Note what is inconsistent or beyond any support in a parsed model."""
+    """Note what is inconsistent or can never be supported in a parsed model."""
     if view.version != SCHEMA_VERSION:
         problems.add("E1007", f"schema version {view.version} where {SCHEMA_VERSION} is expected")
     if not view.subgraphs:
@@ -200,7 +200,7 @@ def _check_scales(tensor: TensorView, quant: QuantView, problems: Problems, *, o
     Weights may have negative ones: MCUNet's have, and the reference multiplies on.  A constant of nothing but zeros may have
     scale 0, which converters give the initial states of recurrent networks, and so may what follows from it, which the graph
     walk judges, and biases, whose scale says nothing new.  Where such a state is multiplied by weights, these become zeros with a
-    scale of infinity and their bias gets NaN; the layers tell what that means (aot.numerics.indefinite).
+    scale of infinity and their bias gets NaN; aot.numerics.indefinite says what that means for the layers.
     """
     scales = quant.scales
     bad = ~np.isfinite(scales)
@@ -239,7 +239,7 @@ def _operands_of_layers(graph: SubgraphView) -> set[int]:
 
 
 def _may_be_zero(tensor: TensorView) -> bool:
-    """Whether nothing may be lost with a scale of 0: a bias, a constant whose values are all zero, what is computed."""
+    """Whether a scale of 0 may be harmless: a bias, a constant whose values are all zero, what is computed."""
     if tensor.data is None or tensor.quant is None or tensor.quant.zero_points.size != 1:
         return tensor.data is None
     return tensor.dtype in ("int32", "int64") or bool((tensor.data == tensor.quant.zero_points[0]).all())

@@ -95,7 +95,7 @@ def _is_constant(record: Record, tensor: Record) -> bool:
 
 
 def _cut(reader: Reader, record: Record, chosen: list[int], *, kept: list[int], given: tuple[int, ...], output: int) -> Record:
-    """The model's record with these operators and tensors only, everything numbered anew."""
+    """The model's record with these operators and tensors only, renumbered."""
     graph = record["subgraphs"][0]
     number = {t: i for i, t in enumerate(kept)} | {ABSENT: ABSENT}
     buffers: list[Record] = [{"data": None, "offset": 0, "size": 0}]

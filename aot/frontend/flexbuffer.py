@@ -17,7 +17,7 @@ _FLOATS = {4: "<f", 8: "<d"}
 
 
 class FlexbufferError(ValueError):
-    """The bytes are no map; the message says where they stop making sense."""
+    """The bytes are not a map; the message says where they stop making sense."""
 
 
 def read_map(data: bytes) -> dict[str, Scalar]:

@@ -1,4 +1,4 @@
-"""Which values a model's inputs may take, for whoever makes some up: positions in a table, divisors, shapes."""
+"""Which values a model's inputs may take, for generated inputs: positions in a table, divisors, shapes."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class _Finder:
         return (op.inputs[0], begin, size) if begin and size and len(begin) == len(size) else None
 
     def _vector(self, index: int, depth: int = 4) -> list[Part]:
-        """The elements of a vector of integers, joined from constants and single numbers; empty if it is none."""
+        """The elements of a vector of integers, joined from constants and single numbers; empty if it is not one."""
         tensor = self.graph.tensors[index] if index >= 0 else None
         if tensor is None or tensor.dtype not in ("int32", "int64") or not depth:
             return []

@@ -11,7 +11,7 @@ from aot.frontend.view import OperatorView, SubgraphView, parse
 def nominal_macs(model: bytes) -> int:
     """One inference of the first graph: convolutions (also depthwise and transposed), fully connected layers, matrix products.
 
-    Padding counts as if it were read, channels whose weights are 0 as if they were computed.  0 for what is no model.
+    Padding counts as if it were read, channels whose weights are 0 as if they were computed.  0 if it is not a model.
     """
     view = parse(model, Problems())
     if view is None or not view.subgraphs:
@@ -20,7 +20,7 @@ def nominal_macs(model: bytes) -> int:
 
 
 def nominal_shapes(model: bytes) -> dict[int, tuple[int, ...]]:
-    """The shapes of the first graph's tensors as the file has them, by index; empty for what is no model."""
+    """The shapes of the first graph's tensors as the file has them, by index; empty if it is not a model."""
     view = parse(model, Problems())
     return {i: tuple(t.shape) for i, t in enumerate(view.subgraphs[0].tensors)} if view is not None and view.subgraphs else {}
 

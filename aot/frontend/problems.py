@@ -38,7 +38,7 @@ class Problems:
             self.add(problem.code, problem.message, problem.where)
 
     def report(self) -> list[Problem]:
-        """All problems, with a last line that tells how many were left out."""
+        """All problems, with a last line that says how many were left out."""
         if not self.dropped:
             return list(self.found)
         return [*self.found, Problem("E1008", f"{self.dropped} more problems are not listed")]

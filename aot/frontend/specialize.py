@@ -47,7 +47,7 @@ FIRST_GRAPH = Choice()
 def specialize(model: bytes, choice: Choice = FIRST_GRAPH) -> bytes:
     """The model with the chosen graph first and all shapes that follow from the inputs', declared as such.
 
-    A file that cannot be read is returned as it is, for the checks to report; so is one of which nothing is chosen where no
+    A file that cannot be read is returned unchanged, for the checks to report; so is one of which nothing is chosen where no
     shapes follow, or none other than it declares.  Raises UsageError (E5027) if a choice does not fit the model, and
     ModelError or UnsupportedError where no shapes follow from it.
     """

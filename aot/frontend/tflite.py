@@ -347,7 +347,7 @@ class GraphWalk:
         return Variable(found.param, found.initial, constant_of(found, span=self.span(op)))
 
     def own_variable(self, op: OperatorView, name: str, initial: Array, quant: QuantParams | None = None) -> Variable:
-        """A persistent tensor that belongs to the operator and is no tensor of the file."""
+        """A persistent tensor that belongs to the operator and is not a tensor of the file."""
         type_ = TensorType(initial.shape, str(initial.dtype), quant)
         key = (self.graph.index, op.index, name)
         self.persistent.declare(key, name, type_, initial)
@@ -470,7 +470,7 @@ class GraphWalk:
             self._refuse(op, "E1120", f"type of result {position}: {declared.dtype} is declared, not {found.dtype}")
 
     def _check_size(self, op: OperatorView, position: int, found: TensorType) -> None:
-        """The limits that declared shapes are held to (aot.frontend.check), for one that is computed."""
+        """The limits on declared shapes (aot.frontend.check), applied to a computed one."""
         self._bytes += (size := stored_bytes(found.dtype, found.size))
         if len(found.shape) > MAX_RANK:
             self._refuse(op, "E1221", f"result {position} has {len(found.shape)} dimensions; at most {MAX_RANK} are supported")

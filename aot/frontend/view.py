@@ -119,7 +119,7 @@ class TensorView:
 
     @property
     def count(self) -> int:
-        """Number of elements; a negative dimension counts as it stands."""
+        """Number of elements; a negative dimension is multiplied as is."""
         return math.prod(self.shape)
 
     @property

@@ -1,4 +1,4 @@
-"""What `ir` must know of the two IRs above it, handed in by them so that imports keep pointing one way."""
+"""What `ir` must know of the two IRs above it, registered by them so that imports point one way."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Dialect:
 
     `to_text(function, name)` prints; `verify(function, name)` raises InternalError where the function is not well-formed.
     `to_full_text(module)` prints functions so that `from_text(text, name)` parses the module back, where `reads(text)` says that
-    it is this IR's.  `from_expr` makes a function of an expression, None of what is none of this IR.
+    it is this IR's.  `from_expr` makes a function of an expression, None for what does not belong to this IR.
     `input_types` and `evaluate` are there where a function can be run on arrays alone; `run(module, name, seed)` where it takes
     the module: the results of one of its functions on operands drawn with the seed, None if it cannot run on such.
     `map_inner(function, rule)` applies a rule to the functions inside of one (branches and bodies of loops), innermost first.

@@ -1,6 +1,6 @@
 """Operators and their attribute maps.
 
-An operator is a name; what is known of it lies in attribute maps, filled in one `register_op` call at the end of its
+An operator is a name; its properties are in attribute maps, filled in one `register_op` call at the end of its
 file in `aot/op`.
 """
 
@@ -39,7 +39,7 @@ class OpPattern(IntEnum):
 class Argument:
     """A tensor operand: its name, its type in words (`int8 [N, H, W, C]`), and what it is.
 
-    A name that begins with `*` stands for any number of operands, one that ends with `?` may be left out.
+    A name that begins with `*` means any number of operands, one that ends with `?` may be left out.
     """
 
     name: str
@@ -147,7 +147,7 @@ Evaluate = Callable[..., Any]
 class TypeRuleError(UsageError):
     """E5100: operands or attributes that an operator's type rule does not accept.
 
-    `message` is the bare text; converters and verifiers put it into an error of their own.
+    `message` is the bare text; converters and verifiers wrap it in their own error.
     """
 
     def __init__(self, message: str, *, where: str = "") -> None:
@@ -273,7 +273,7 @@ def _function_faults(pattern: Any, infer_type: Any, evaluate: Any) -> Iterable[s
 
 
 def _takes(func: Callable[..., Any], count: int) -> bool:
-    """Whether `func` may be called with so many positional arguments."""
+    """Whether `func` may be called with that many positional arguments."""
     try:
         inspect.signature(func).bind(*range(count))
     except TypeError:

@@ -31,7 +31,7 @@ class Work:
 def lowest_peak_order(work: Sequence[Work], sizes: Sequence[int], *, inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
     """Indices of `work`, each after those that write what it reads; `sizes` are the tensors' bytes.
 
-    `inputs` are there at the start, `outputs` stay until the end.  The given order, which must be a valid one, stays as it is
+    `inputs` are there at the start, `outputs` stay until the end.  The given order, which must be valid, is kept
     unless another one has a lower peak.
     """
     graph = _Graph(work, sizes, inputs, outputs)

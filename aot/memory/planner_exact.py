@@ -1,4 +1,4 @@
-"""The smallest workspace by branch and bound, or the proof that there is none below the one that is known.
+"""The smallest workspace by branch and bound, or the proof that none is smaller than the one that is known.
 
 Search space.  Push all buffers of a plan down as far as they go: each then lies at 0 or directly on the boundary of a conflict
 with another one.  Place them in the order of their offsets, each at the lowest offset that those already placed allow: no offset
@@ -30,7 +30,7 @@ Saving = tuple[int, int, int]
 
 
 MOST_BUFFERS = 400
-"""Of one component: the search goes one call deeper for each, and Python allows about a thousand."""
+"""Per component: the search recurses once for each, and Python allows about a thousand levels."""
 
 
 @dataclass(frozen=True, slots=True)

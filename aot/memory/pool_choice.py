@@ -1,4 +1,4 @@
-"""Which buffer goes into which pool: one after the other, and exactly where that leaves something to gain.
+"""Which buffer goes into which pool: greedily, then exactly if there is something left to gain.
 
 The exact choice is an integer program; x[i, p] = 1 where item i lies in pool p:
 
@@ -116,7 +116,7 @@ def within(pairs: Sequence[Conflict], buffers: Sequence[BufferInfo]) -> list[Con
 def _exact(
     buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pools: Sequence[Pool], *, costs: Costs, known: float | None
 ) -> dict[str, str] | None:
-    """A choice of less time than `known` for which the planner finds room; None if there is none, or none is found."""
+    """A choice of less time than `known` for which the planner finds room; None if there is none or none is found."""
     table = [[costs[b.name].get(p.name) for p in pools] for b in buffers]
     limits = _alive(buffers, pairs, pools)
     for _ in range(ROUNDS):

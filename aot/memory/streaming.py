@@ -26,7 +26,7 @@ CHAIN_LENGTH = 400
 """Operators in one chain at most: rows are requested recursively."""
 
 WORK = 2_000_000
-"""Rows to make in all, over all chains that are looked at; then the best bound so far is returned as it is."""
+"""Rows to make in all, over all chains that are looked at; then the best bound so far is returned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class ClockStep:
 
 @dataclass(frozen=True, slots=True)
 class GdbLink:
-    """A server that speaks GDB's remote protocol, and what is told to it.
+    """A server that speaks GDB's remote protocol, and its commands.
 
     `connect` is HOST:PORT; where `server` has a command, it is started first, with a free port in the place of {port}.
     `reset` are monitor commands.  `load` is one of LOADS, or with `command` what brings the image there ({elf} in it).

@@ -46,7 +46,7 @@ class Library:
 def pack(artifact: Artifact, *, relay: str, epoch: int | None = None) -> bytes:
     """The tar of a compiled model; `relay` is the text of its graph, `epoch` the time in seconds (default SOURCE_DATE_EPOCH).
 
-    Raises UsageError E5044 if SOURCE_DATE_EPOCH is no number.
+    Raises UsageError E5044 if SOURCE_DATE_EPOCH is not a number.
     """
     when = source_date() if epoch is None else epoch
     name = artifact.name
@@ -156,7 +156,7 @@ def unpack(data: bytes) -> Library:
 
 
 def artifact_of(library: Library) -> Artifact:
-    """The artifact that an archive of ours was made of (E5045 for archives of others)."""
+    """The artifact in an archive that aot wrote (E5045 for other archives)."""
     name, module = next(iter(library.metadata["modules"].items()))
     paths = _library_names(name)
     missing = [p for p in paths.values() if p not in library.files or not _SOURCE.match(p)]

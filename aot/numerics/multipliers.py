@@ -5,7 +5,7 @@ bits.  The scales are float32; a product or quotient that is rounded to float32 
 which shows in a result now and then.  The references are not of one mind: the rows below are from their Prepare functions,
 TensorFlow Lite's in `tflite/kernels/NAME.cc`, TFLM's in `tensorflow/lite/micro/kernels/NAME_common.cc`.
 
-Multipliers that are infinite or no number: see `aot.numerics.indefinite`.
+Multipliers that are infinite or NaN: see `aot.numerics.indefinite`.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ def quotient(factors: Sequence[float], divisors: Sequence[float], how: Precision
 def real_multiplier(
     opcode: str, dtype: str, factors: Sequence[float], divisors: Sequence[float] = (1.0,), *, oracle: str = "litert"
 ) -> float:
-    """What operator `opcode` of the oracle hands to QuantizeMultiplier."""
+    """What operator `opcode` of the oracle passes to QuantizeMultiplier."""
     return quotient(factors, divisors, precision(opcode, dtype, oracle=oracle))
 
 
 def _product32(numbers: Sequence[float]) -> float:
-    """From left to right, each product rounded to float32; a number by itself stays as it is."""
+    """From left to right, each product rounded to float32; a single number is returned unchanged."""
     total = numbers[0]
     for number in numbers[1:]:
         total = float(np.float32(total) * np.float32(number))

@@ -90,7 +90,7 @@ class ConvertContext(Protocol):
         """
 
     def own_variable(self, op: OperatorView, name: str, initial: Array, quant: QuantParams | None = None) -> Variable:
-        """A persistent tensor that belongs to the operator and is no tensor of the file."""
+        """A persistent tensor that belongs to the operator and is not a tensor of the file."""
 
     def resource_id(self, name: str) -> int:
         """The number of a resource, which is the value of its handles."""

@@ -239,7 +239,7 @@ class LibraryModule(Module):
 
 
 def load_module(path: str | Path) -> Module:
-    """A library written by `export_library("….so")` (E5078 if it is none)."""
+    """A library written by `export_library("….so")` (E5078 if it is not one)."""
     file = _path(path)
     if not file.is_file():
         raise UsageError(Problem("E5001", "there is no such file", str(path)))

@@ -162,7 +162,7 @@ class GraphModule:
         self._times.append(LayerTime(node["layer"], node["name"], perf_counter() - start))
 
     def _step(self) -> None:
-        """What the last run made of the state is what the next one finds; until then its tensors can be looked at."""
+        """The next run starts from the state that the last one left; until then its tensors can be read."""
         pairs = self._graph.get("states", ())
         values = [self._view(new).copy() for _, new in pairs]
         for (old, _), value in zip(pairs, values, strict=True):

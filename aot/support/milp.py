@@ -64,7 +64,7 @@ def _bounds(blocks: Sequence[Row], side: int) -> Any:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Nothing reaches standard output: HiGHS prints a line of its own at times, whatever it is told, and JSON may go there."""
+    """Nothing reaches standard output: HiGHS sometimes prints a line whatever its options say, and JSON may go there."""
     try:
         kept = os.dup(1)
     except OSError:  # there is no standard output

@@ -27,7 +27,7 @@ _RUNTIME = "aot"
 
 
 def c_identifier(text: str, *, default: str = "x") -> str:
-    """`text` as a lower-case C identifier that is also none of C++'s key words; `default` where nothing is left of it."""
+    """`text` as a lower-case C identifier that is not a C++ keyword either; `default` if nothing is left of it."""
     name = re.sub(r"[^0-9a-zA-Z]+", "_", text).strip("_").lower()
     if not name:
         name = default

@@ -51,7 +51,7 @@ def wrap_call(head: str, args: Sequence[str], tail: str, *, indent: str = "    "
 
 
 def fold_lines(text: str) -> str:
-    """C text whose long lines are broken between operands; comments, directives and lines of string literals stay as they are."""
+    """C text whose long lines are broken between operands; comments, directives and lines of string literals are not changed."""
     return "\n".join(part for line in text.split("\n") for part in _fold(line))
 
 

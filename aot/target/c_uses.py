@@ -51,7 +51,7 @@ def uses_buffer(e: Expr, buffer: Buffer) -> bool:
 def find_uses(func: PrimFunc, *, block: Block | None = None) -> Uses:
     """The uses of a function; of the description of a `block`, whose operands tell which of its buffers are registers.
 
-    What only a dead store reads is dead too, so the walk is repeated until nothing more falls away.
+    What only a dead store reads is dead too, so the walk is repeated until nothing more is removed.
     """
     before: Uses | None = None
     while True:

@@ -72,7 +72,7 @@ CORES: dict[str, Core] = {
 
 
 def register_core(core: Core) -> Core:
-    """Enter a core for `--target`; UsageError E5102 if there is one of the name, E5112 for what is no Core."""
+    """Enter a core for `--target`; UsageError E5102 if there is one of the name, E5112 if it is not a Core."""
     if not isinstance(core, Core) or not core.name or "+" in core.name or " " in core.name:
         raise UsageError(Problem("E5112", f"register_core takes a Core with a name of one word, not {core!r}", call_place()))
     if core.name in CORES:
@@ -118,7 +118,7 @@ _EXTENSIONS = {"fpu": {"mve.fp", "fp.dp"}, "dsp": {"dsp", "mve.fp"}, "mve": {"mv
 
 
 def _narrower(flag: str, feature: str) -> str:
-    """-march=... without what goes with a feature; other flags as they are."""
+    """-march=... without what goes with a feature; other flags unchanged."""
     if not flag.startswith("-march="):
         return flag
     base, *extensions = flag.split("+")

@@ -23,7 +23,7 @@ from aot.tir.stmt import Allocate, Block, For, ForKind, If, Stmt, Store
 from aot.tir.verify import verify
 
 LOCAL_BYTES = 1024
-"""Of one local tensor: what is larger belongs into the workspace."""
+"""Limit for one local tensor: larger ones belong in the workspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ class _Lowering:
 
 
 def _is_inside(reader: Stage, parent: Stage, axis: IterVar) -> bool:
-    """Whether all that a stage does happens inside of a loop of another one, or it is that stage."""
+    """Whether a stage is computed entirely inside a loop of another one, or is that stage."""
     if reader is parent:
         return True
     place = reader.attached

@@ -201,7 +201,7 @@ class TensorOp:
 
 
 def placeholder(shape: Sequence[int], dtype: str = "float32", name: str = "placeholder") -> Tensor:
-    """A tensor that the caller hands in: extents of at least 1, and an element type."""
+    """A tensor that the caller passes in: extents of at least 1, and an element type."""
     return _new(shape, dtype, PlaceholderOp(_name(name)))
 
 

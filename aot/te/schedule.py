@@ -71,7 +71,7 @@ class Stage:
     def split(self, parent: IterVar, factor: int | None = None, nparts: int | None = None) -> tuple[IterVar, IterVar]:
         """Make two loops of one: `factor` iterations inside, or `nparts` outside; return (outer, inner).
 
-        Where the extent is no multiple, the last round is guarded by a condition.
+        If the extent is not a multiple, the last round is guarded by a condition.
         """
         at = self._leaf(parent, "split")
         given = nparts if factor is None else factor

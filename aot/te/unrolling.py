@@ -65,7 +65,7 @@ def _statements(stmt: Stmt) -> int:
 
 
 def needs_array(func: PrimFunc, buffer: Buffer) -> bool:
-    """Whether a local buffer has elements that only a run tells, or too many for C variables."""
+    """Whether a local buffer has elements known only at run time, or too many for C variables."""
     if buffer.size > MAX_SCALARS:
         return True
     name, shape = buffer.name, buffer.shape  # copies made by unrolling are other objects

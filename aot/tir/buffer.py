@@ -12,12 +12,12 @@ from aot.tir.expr import Expr, IntoExpr, Load, as_expr
 Scope = Literal["param", "const", "arena", "state", "local"]
 
 UNKNOWN_EXTENT = -1
-"""The only extent of a parameter of a merged function, whose callers hand in buffers of different sizes."""
+"""The only extent of a parameter of a merged function, whose callers pass buffers of different sizes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffer:
-    """`param`: a tensor handed in; `const`: a packed stream in flash; `arena`: planned scratch; `state`: memory that keeps its
+    """`param`: a tensor passed in; `const`: a packed stream in flash; `arena`: planned scratch; `state`: memory that keeps its
     contents from call to call; `local`: registers.
 
     A local buffer has constant indices once loops are unrolled and prints as C scalars, unless `indexed` asks for a small
@@ -59,7 +59,7 @@ def as_indices(indices: IntoExpr | tuple[IntoExpr, ...]) -> tuple[Expr, ...]:
 
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """The row-major element index of `indices` (Horner's scheme); one index stays as it is, a scalar's is 0."""
+    """The row-major element index of `indices` (Horner's scheme); a single index is returned unchanged, a scalar's is 0."""
     if not indices:
         return as_expr(0)
     if len(indices) == 1:

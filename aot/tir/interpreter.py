@@ -1,6 +1,6 @@
 """Runs PrimFuncs: each is translated once to Python source and executed on the caller's memory.
 
-Every access is bounds-checked, each dimension by itself; a check is left out only where interval arithmetic proves it.
+Every access is bounds-checked, each dimension separately; a check is left out only where interval arithmetic proves it.
 Signed overflow, shift amounts outside the width, division by zero, conversions from float out of range and reads of unset local
 buffers raise InterpreterError with function and statement.  Scratch memory is filled with `poison`, so a run with another poison
 shows a read of scratch that was never written.

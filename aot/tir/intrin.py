@@ -1,4 +1,4 @@
-"""Intrinsics: the only way by which C text enters a kernel, each declared once as {C text, meaning}."""
+"""Intrinsics: the only way for C text to get into a kernel, each declared once as {C text, meaning}."""
 
 from __future__ import annotations
 

@@ -463,7 +463,7 @@ STATEMENTS: dict[str, Callable[[FunctionParser], Stmt]] = {
 
 
 def _own(text: str) -> str:
-    """A name without the number that tells it apart."""
+    """A name without the number that makes it unique."""
     name, _, number = text.rpartition(".")
     return name if name and number.isdigit() else text
 

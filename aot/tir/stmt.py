@@ -64,8 +64,8 @@ class If:
 class While:
     """`for (;;) { test; if (!cond) break; body }`: `test` may compute what `cond` reads.
 
-    With a `limit` above 0 a loop that wants to run its body more often gives up: the function ends there, and its caller is told
-    so (a main function returns AOT_ERROR_ITERATIONS; the interpreter raises an error).
+    With a `limit` above 0 a loop that would run its body more often stops: the function ends there, and its caller gets an
+    error (a main function returns AOT_ERROR_ITERATIONS; the interpreter raises).
     """
 
     test: tuple[Stmt, ...]

@@ -1,7 +1,7 @@
 """A module of loop nests as text that is parsed back: functions, the meaning of the blocks that they use, and metadata.
 
 The metadata have attributes and constants of the functions, and of each block its C text, with `@{x.pointer}` where an operand
-stands.  So the text needs nothing of the process that printed it.
+stands.  So the text does not depend on the process that printed it.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def write_project(folder: Path, files: ProjectFiles, *, old: Mapping[str, str] |
 
 
 def _fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write all files into an empty folder; whatever goes wrong leaves it empty."""
+    """Write all files into an empty folder; after an error it is empty again."""
     try:
         for name, text in files.items():
             _replace(folder / name, text)

@@ -255,7 +255,7 @@ def command(
 
 
 def require(model: bytes, artifact: Artifact, sets: Sets, *, wanted: bool) -> None:
-    """Raise E3031 if a reference is `wanted`, the sets bring no outputs along, and there is none but our own."""
+    """Raise E3031 if a reference is `wanted`, the sets have no expected outputs, and there is only our own interpreter."""
     from aot.report.measure.reference import check_reference
 
     if wanted and sets.expected is None:

@@ -40,7 +40,7 @@ Lower = Callable[[Function, str], Sequence[Candidate]]
 """(primitive function, name) -> all kernels for it"""
 
 Windows = tuple[tuple[int, int], ...]
-"""What tells the cascades of some layers apart: rows and margins of each node."""
+"""What distinguishes the cascades of some layers: rows and margins of each node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,7 @@ def _planned(buffers: Sequence[BufferInfo], allowed: dict[tuple[str, str], Confl
 
 
 def _weighed(found: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Portable kernels count for what they take beside those of the instruction set, whose estimates come from counts."""
+    """What portable kernels cost compared with those of the instruction set, whose estimates come from counts."""
     if all(c.kernel.startswith("generic.") for c in found):
         return tuple(found)
     return tuple(replace(c, instructions=int(PORTABLE * c.instructions)) if c.kernel.startswith("generic.") else c for c in found)

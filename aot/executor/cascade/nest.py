@@ -31,7 +31,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A tensor of `height` rows of `row_bytes`, made `rows` at a time; `fill` is the value of all that is outside of the image.
+    """A tensor of `height` rows of `row_bytes`, made `rows` at a time; `fill` is the value of everything outside the image.
 
     `margins`: bytes left and right of each row in its window, for the columns outside.
     """

@@ -50,7 +50,7 @@ def templates() -> jinja2.Environment:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """All that the C files tell: the lowered module, where its tensors lie, and its calls, functions and arrays by name."""
+    """Everything the C files need: the lowered module, where its tensors lie, and its calls, functions and arrays by name."""
 
     lowered: LoweredModule
     layout: StorageMap
@@ -175,7 +175,7 @@ def _state(program: Program) -> dict[str, Any] | None:
 def _slide(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the templates say of a window that moves; None if there is none, or several that move differently.
 
-    `push`: the rows of one input are all that a run needs.
+    `push`: a run needs only the rows of one input.
     """
     windows = {(row["rows"], row["hop"]) for row in metadata.get("slide", {}).get("inputs", ())}
     if len(windows) != 1:

@@ -73,7 +73,7 @@ def _scalars(call: CallLowered, func: PrimFunc) -> list[dict[str, Any]]:
 
 
 class _Tensors:
-    """Numbers tensors and storage as they are met."""
+    """Numbers tensors and storage in the order in which they occur."""
 
     def __init__(self, lowered: LoweredModule, arrays: Sequence[Param], constants: Sequence[int]) -> None:
         self._lowered = lowered

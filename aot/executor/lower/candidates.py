@@ -35,8 +35,8 @@ def candidates(
 ) -> list[Candidate]:
     """Every kernel that takes the group, lowered, best plevel first; the generic path only where there is nothing else.
 
-    Without `keyed` their keys tell nothing of shared code, which saves most of the time.  `repeated` are the keys of the weights
-    that several layers have; kernels made for those are left out elsewhere.  What is in `known` is not lowered again.
+    Without `keyed` their keys say nothing about shared code, which saves most of the time.  `repeated` are the keys of the
+    weights that several layers have; kernels made for those are left out elsewhere.  What is in `known` is not lowered again.
     """
     known = Known() if known is None else known
     code_key: Callable[[PrimFunc], Hashable] = id
@@ -71,7 +71,7 @@ def _fewest_cycles(found: list[Candidate]) -> list[Candidate]:
 
 
 def _is_left_out(impl: OpImplementation, policy: SelectionConfig, group: Group) -> bool:
-    """With portable C only, all that is made for instructions; functions of external code generators stay."""
+    """With portable C only, candidates for special instructions are left out; those of external code generators stay."""
     return policy.kernels == "generic" and not impl.name.startswith("generic.") and "Compiler" not in group.func.attrs
 
 

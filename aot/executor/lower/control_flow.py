@@ -1,4 +1,4 @@
-"""What branches and loops need of the te compiler: copies as layers, and results that are parameters as they are."""
+"""What branches and loops need from the te compiler: copies as layers, and results that are unchanged parameters."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _plevel(calls: Sequence[Call], target: Target) -> int:
 
 
 def _alone(calls: Sequence[Call]) -> Group:
-    """Calls of a group as a group of their own; what they read from outside stands for itself."""
+    """Calls of a group as a separate group; what they read from outside becomes a parameter."""
     func = call_group(calls, {id(o): o for c in calls for o in operands(c)}).op
     assert isinstance(func, Function)
     return group_of(func)

@@ -19,7 +19,8 @@ from aot.tir.transform import merge_functions
 
 @module_pass()
 def share_functions(module: IRModule, _context: PassContext) -> IRModule:
-    """Merged functions beside the layers' own; the calls give the numbers as scalars.  A cascade's row kernels count as layers.
+    """Adds merged functions to the layers' own; their calls pass the numbers as scalars.  A cascade's row kernels count as
+    layers.
 
     In and out: a LoweredModule after the passes over loop nests.  Where speed counts, numbers stay constants.
     """

@@ -156,7 +156,7 @@ class _Compiler:
     def _branch(self, expr: If) -> tuple[TensorRef, ...]:
         """Both branches one after the other, each with copies of its results into tensors that they share.
 
-        What both hand on unchanged is not copied.
+        Values that both pass on unchanged are not copied.
         """
         operands = [self._one(a) for a in expr.args]
         same = [a if a == b else None for a, b in zip(*map(handed_on, (expr.then_branch, expr.else_branch)), strict=True)]
@@ -177,7 +177,8 @@ class _Compiler:
     def _loop(self, expr: While) -> tuple[TensorRef, ...]:
         """First values into the loop variables; the condition; the body, and copies of its results into the variables.
 
-        What the body hands on unchanged is no variable.  A result that is another variable is kept apart until all are read.
+        A value that the body passes on unchanged is not a variable.  A result that is another variable is kept apart until all
+        are read.
         """
         operands = [self._one(a) for a in expr.args]
         fixed = [k == i for i, k in enumerate(handed_on(expr.body))]

@@ -39,7 +39,7 @@ def with_aliases(lowered: LoweredModule, *, slices: bool = True, parts: bool = T
 
 
 def without_call(lowered: LoweredModule, call: CallLowered, alias: Alias) -> LoweredModule:
-    """The module without a call whose work the views of `alias` do; as it is where a branch or loop does nothing else."""
+    """The module without a call that the views of `alias` replace; unchanged if a branch or loop does nothing else."""
     controls = without_step(lowered.controls, lowered.calls.index(call))
     if controls is None:
         return lowered
@@ -89,7 +89,7 @@ def is_output(lowered: LoweredModule, root: TensorRef) -> bool:
 
 
 def fits_offset(lowered: LoweredModule, tensor: TensorRef, offset: int) -> bool:
-    """Whether an offset suits all that read or write the tensor or a view of it."""
+    """Whether an offset is aligned for every reader and writer of the tensor or a view of it."""
     needed = itemsize(tensor.type.dtype)
     for call in lowered.calls:
         func = lowered.kernel(call)

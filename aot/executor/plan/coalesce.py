@@ -77,7 +77,7 @@ def _works_in_place(lowered: LoweredModule, call: CallLowered, operand: TensorRe
 
 
 def live_after(lowered: LoweredModule) -> list[Live]:
-    """For each call the tensors, by root, that are read after it on some way before they are written anew."""
+    """For each call the tensors, by root, that are read after it on some path before they are written again."""
     after: list[Live] = [frozenset()] * len(lowered.calls)
     end = frozenset(map(lowered.root, (*lowered.outputs, *(s.new for s in lowered.states))))
     _before(lowered, nested(lowered.controls, len(lowered.calls)), end, after)

@@ -10,7 +10,7 @@ from aot.tir.analysis.in_place import in_place_pairs
 from aot.tir.analysis.overlap import safe_distances
 
 SMALL = 8
-"""Where a distance of less than a part in so many of the tensor is safe, the planner has more freedom with the distance."""
+"""If a distance below this fraction of the tensor is safe, the planner has more freedom with the distance."""
 
 
 def in_place_results(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:

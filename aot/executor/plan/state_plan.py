@@ -1,6 +1,6 @@
 """Where the persistent tensors of a model lie, and how they get their new values.
 
-They have an array of their own beside the workspace, as they live from run to run.  A new value is written where the old one
+They have an array beside the workspace, as they live from run to run.  A new value is written where the old one
 lies as soon as nothing reads that any more, or else copied there after the last layer.
 """
 

@@ -2,8 +2,8 @@
 
 A streaming layer joins the rows that it kept with those that came in (CONCATENATION), reads the whole, and keeps the last rows of
 it (a slice).  As three tensors the kept rows are copied twice a run.  Here the state's memory is as long as the whole: the kept
-rows are where the last run left them, new rows are written after them by whoever makes them, and after the last layer the rows
-that stay are moved to the front.
+rows are where the last run left them, new rows are written after them by the layer that makes them, and after the last layer
+the rows that stay are moved to the front.
 """
 
 from __future__ import annotations

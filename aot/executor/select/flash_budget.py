@@ -11,10 +11,10 @@ from aot.executor.select.config import SelectionConfig
 from aot.executor.select.selection import Budget, Candidate, Stored, choose, distinct_bytes
 
 CODE_ALLOWANCE = 12 * 1024
-"""Bytes of code that `balanced` and `size` plan with, beside the weights."""
+"""Bytes of code that `balanced` and `size` allow, besides the weights."""
 
 LARGE_MODEL = 96 * 1024
-"""Bytes of constants from which on `balanced` lets code grow with them."""
+"""Above this many bytes of constants `balanced` lets code grow with them."""
 
 SIZE_FACTOR = 1.12
 """Constants of `size`, as a multiple of the smallest: weights of one byte, with three words a channel to requantise."""
@@ -26,11 +26,11 @@ MAIN_CODE = 1536
 """Bytes of the main function and the runtime, which no kernel's estimate counts."""
 
 CALL_CODE = 32
-"""Of which a layer's call takes so many."""
+"""How many of these a layer's call takes."""
 
 
 def main_code(calls: int) -> int:
-    """Bytes of the main function and the runtime for so many layers; those of up to 32 are taken together."""
+    """Bytes of the main function and the runtime for that many layers; up to 32 layers count the same."""
     return MAIN_CODE + CALL_CODE * max(0, calls - 32)
 
 
@@ -87,7 +87,7 @@ def _has_weights(layer: Sequence[Candidate]) -> bool:
 
 
 def _smallest(layer: Sequence[Candidate]) -> tuple[Stored, ...]:
-    """The constants of the candidate that has the fewest; those that no other layer can have too stand as one."""
+    """The constants of the candidate that has the fewest; those that no other layer can use are counted as one."""
     best = min(layer, key=lambda c: c.constants)
     rest = best.constants - distinct_bytes(best.arrays)
     return (*best.arrays, Stored(id(best), rest))

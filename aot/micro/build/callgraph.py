@@ -2,7 +2,7 @@
 
 Both sources are needed: the disassembly covers libgcc and sees every push (GCC's figure misses registers that a Thumb-1 prologue
 pushes only to make room); GCC knows frames that are made by adding a register to sp, and which calls go through pointers.
-A frame is taken as the sum of all that a function pushes on any path, so the bound may be above the truth, never below.
+A frame is the sum of everything that a function pushes on any path, so the bound may be too high, never too low.
 """
 
 from __future__ import annotations

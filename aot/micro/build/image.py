@@ -1,7 +1,7 @@
 """What a model takes in flash and RAM, and what it must not contain, both read from linked images.
 
 Two images are linked: the one that runs (with start-up and harness) and the model's own, made of what is reachable from its
-interface.  The second is what a product pays for the model; sizes and checks are taken there.
+interface.  The second is what the model costs a product; sizes and checks refer to it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a project is made of, and the registry of its kinds: `aot new`.
 
 A project holds two sorts of files.  Those below `aot/` (and those that carry the marker of `generated_note`) belong to the
-compiler and are replaced when the project is generated anew; all others are written once and belong to the user from then on.
+compiler and are replaced when the project is generated again; all others are written once and belong to the user from then on.
 `aot-project.json` lists the former with their hashes, so that a change made by hand is noticed and never lost.
 """
 
@@ -70,7 +70,7 @@ class Spec:
 
     @property
     def board_argument(self) -> str:
-        """What --board is to say when the project is generated anew."""
+        """The argument of --board when the project is generated again."""
         return f"./board/{self.board.name}" if self.board_file else self.board.name
 
 

@@ -1,7 +1,7 @@
 """Which bytes of the workspace hold nothing after each layer, so that a test run may overwrite them.
 
 They follow from the plan in the metadata alone: what lies between the first and the last step of no buffer is dead.  Scratch
-memory and results that are not written yet count as dead, too.
+memory and results that are not written yet also count as dead.
 """
 
 from __future__ import annotations

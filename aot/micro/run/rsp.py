@@ -207,13 +207,13 @@ class Client:
             raise fault(f"refuses `monitor {printable(command)}`: {said or _shown(got)}")
 
     def memory_map(self) -> list[Region]:
-        """The regions as the server knows them; none where it does not tell."""
+        """The regions as the server knows them; empty if it does not say."""
         if self.features.get("qXfer:memory-map:read") != "+":
             return []
         return parse_memory_map(self._object(b"memory-map"))
 
     def describe(self) -> None:
-        """Ask for the registers' description: some servers tell registers only afterwards."""
+        """Ask for the registers' description: some servers show registers only afterwards."""
         if self.features.get("qXfer:features:read") == "+":
             self._object(b"features", b"target.xml")
 

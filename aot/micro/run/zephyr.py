@@ -164,7 +164,7 @@ def _step(command: Sequence[str], folder: Path) -> None:
 
 
 def _console(build: Path, board: str, timeout: float) -> list[str]:
-    """What the application prints until it is done; QEMU does not end by itself."""
+    """What the application prints until it is done; QEMU does not exit on its own."""
     if "\nrun:" not in "\n" + _targets(build):
         raise ToolchainError(Problem("E3022", f"Zephyr does not run {board} in an emulator"))
     process = subprocess.Popen(

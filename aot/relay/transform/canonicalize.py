@@ -311,7 +311,7 @@ def _mapped(expr: Call, codes: Array) -> Array:
 
 
 def drop_pad(expr: Call, _uses: Uses) -> Expr | None:
-    """A border of width 0 is none."""
+    """A border of width 0 is nothing."""
     return expr.args[0] if not any(any(w) for w in expr.attrs.pad_width) else None
 
 

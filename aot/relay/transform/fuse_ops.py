@@ -150,7 +150,7 @@ class _Groups:
 
 
 def is_fusable(expr: Expr) -> bool:
-    """Whether a node becomes (part of) a primitive function: an operator's call that is no view."""
+    """Whether a node becomes (part of) a primitive function: an operator's call that is not a view."""
     return isinstance(expr, Call) and isinstance(expr.op, Op) and not F_IS_VIEW.find(expr.op.name)
 
 
@@ -203,7 +203,7 @@ def _param(index: int, argument: Expr) -> Var:
 
 
 def group_name(calls: Sequence[Expr]) -> str:
-    """`conv2d_requantize_add`: the operators' names without their name spaces; bias_add goes without saying."""
+    """`conv2d_requantize_add`: the operators' names without their name spaces; bias_add is left out."""
     names = [str(c.op).rpartition(".")[2] for c in calls if isinstance(c, Call)]
     spoken = [n for n in names if n != "bias_add"] or names
     if len(spoken) > _LONGEST_NAME:

@@ -1,4 +1,4 @@
-"""Type every node anew from the parameters on."""
+"""Infer the type of every node again, from the parameters on."""
 
 from __future__ import annotations
 

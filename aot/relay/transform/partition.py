@@ -41,7 +41,7 @@ _TABLES: dict[str, tuple[Composite, ...]] = {}
 
 
 def register_pattern_table(compiler: str) -> Callable[[Callable[[], Sequence[Entry]]], Callable[[], Sequence[Entry]]]:
-    """Enter the pattern table that a function returns; UsageError E5120 names what is wrong with it."""
+    """Enter the pattern table that a function returns; UsageError E5120 says what is wrong with it."""
 
     def register(table: Callable[[], Sequence[Entry]]) -> Callable[[], Sequence[Entry]]:
         if not isinstance(compiler, str) or not compiler or not callable(table):
@@ -120,7 +120,7 @@ def MergeCompilerRegions() -> Pass:  # noqa: N802
 
 
 def PartitionGraph() -> Pass:  # noqa: N802
-    """Make functions of their own of what is marked; composites without a mark become operator calls again."""
+    """Make functions of the marked parts; composites without a mark become operator calls again."""
     return _function_pass("partition_graph", _partition)
 
 
@@ -171,7 +171,7 @@ def _merge_composites(func: Function, table: Sequence[Composite]) -> Function:
 def _composite_calls(
     composite: Composite, root: Call, taken: set[int], readers: dict[int, list[Expr]]
 ) -> list[Expr] | None:  # fmt: skip
-    """The operator calls of a match at `root`; None if it does not match, or others read what is inside."""
+    """The operator calls of a match at `root`; None if it does not match, or if others read values inside it."""
     match = composite.pattern.find(root)
     if match is None:
         return None
@@ -186,7 +186,7 @@ def _composite_calls(
 
 
 def _described(pattern: Pattern, match: Match) -> Iterator[Expr]:
-    """What stands for the operators of a pattern."""
+    """Stands for the operators of a pattern."""
     if isinstance(pattern, CallPattern) and pattern in match:
         yield match[pattern]
     for part in pattern.parts():

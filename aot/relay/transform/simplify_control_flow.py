@@ -34,8 +34,8 @@ def simplify_control_flow(func: Function, _context: PassContext) -> Function:
     In and out: any function with the same results.
     1. A branch whose condition is constant is the function that it takes.
     2. A loop of no iteration is its first values; one of MOST_COPIES iterations is its body, written out.
-    3. A loop variable that the body hands on unchanged, and that begins as a constant, is that constant inside.
-    4. A loop variable that neither decides, nor is read outside, nor is needed for one that is, goes.
+    3. A loop variable that the body passes on unchanged, and that begins as a constant, is that constant inside.
+    4. A loop variable that neither decides, nor is read outside, nor is needed for one that is, is removed.
     Not done: moving what does not vary out of a loop.
     """
     while True:
@@ -112,7 +112,7 @@ def _with_constants(expr: While) -> While:
 
 
 def _bound(func: Function, known: Mapping[int, Constant], *, keep: bool = False) -> Function:
-    """`func` with constants for some parameters; with `keep` results that are parameters stay as they are."""
+    """`func` with constants for some parameters; with `keep` results that are parameters are kept."""
     table: dict[int, Expr] = {id(func.params[i]): value for i, value in known.items()}
     results = results_of(func)
     if not any(id(e) in table for e in _readers(func, results, keep=keep)):
@@ -122,7 +122,7 @@ def _bound(func: Function, known: Mapping[int, Constant], *, keep: bool = False)
 
 
 def _readers(func: Function, results: Sequence[Expr], *, keep: bool) -> list[Expr]:
-    """The nodes that results depend on, apart from parameters that are handed on."""
+    """The nodes that results depend on, apart from parameters that are passed on."""
     handed_on = {id(p) for p in func.params} if keep else set()
     return [e for r in results if id(r) not in handed_on for e in post_order(r)]
 

@@ -2,7 +2,7 @@
 
 The linker's map says which input section of which object lies where; the ELF's symbol table splits the sections into functions
 and constants.  A byte after a symbol (literal pool, alignment inside a section) belongs to the symbol before it.  What lies in
-an allocated section and in no input section is padding of the linker; that is all that `other` holds.
+an allocated section and in no input section is padding of the linker; `other` holds nothing else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _HARNESS_FILES = HARNESS | {"main.c"}
 _FUNCTION_TABLE = re.compile(r"(exps|positions)(_\d+)*$")
 _ANY_TABLE = re.compile(r"table(_\d+)*$")
 _TABLE_BYTES = frozenset({256, 512, 1024, 1028})
-"""of one entry for each 8-bit value, and of 513 of 16 bits with padding: what tells a function's table from a constant operand"""
+"""of one entry for each 8-bit value, and of 513 of 16 bits with padding: what distinguishes a function's table from a constant
+operand
+"""
 
 _SHF_WRITE, _SHF_ALLOC = 1, 2
 

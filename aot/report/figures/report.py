@@ -113,7 +113,7 @@ def key_of(report: Report) -> str:
 
 
 def _flash(project: Project) -> dict[str, Any]:
-    """The model's own image: what a product pays for the model."""
+    """The model's own image: what the model costs a product."""
     elf = project.model_image()
     symbols = attribute(project, elf)
     return {

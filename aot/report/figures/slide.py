@@ -20,7 +20,7 @@ def slide_lines(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _padding(layers: list[dict[str, Any]], macs: int, full: int) -> list[str]:
-    """Rows that padding reaches are computed anew, in every layer behind it as well."""
+    """Rows that padding reaches are computed again, in every later layer as well."""
     again = [row for row in layers if "rows" in row and row["computed"] > row["new"]]
     if not again:
         return []

@@ -1,4 +1,5 @@
-"""What `aot report --accept` keeps of reports: all that the gate and a comparison read, one line for each layer and symbol.
+"""What `aot report --accept` keeps of reports: everything that the gate and a comparison read, one line for each layer and
+symbol.
 
 Short on purpose, because it is committed: the memory plan, the groups of the flash and what describes a layer are left out, and
 a change of one layer is a change of one line.

@@ -122,7 +122,7 @@ def _limits(value: object, where: str) -> tuple[Limit, ...]:
 
 
 def parse_budget(table: Mapping[str, Any], file: Path) -> Budget:
-    """The content of budget.toml or of [tool.aot.budget]; all that is wrong with it at once (E5052)."""
+    """The content of budget.toml or of [tool.aot.budget]; all its errors at once (E5052)."""
     rules: dict[str, dict[str, tuple[Limit, ...]]] = {"": {}}
     problems: list[Problem] = []
     baseline = table.get("baseline")

@@ -47,7 +47,7 @@ def parse_reports(content: bytes, file: str) -> dict[str, Report]:
 
 
 def _check_form(report: Report) -> None:
-    """Look at all that a comparison reads, so that a damaged file is told before the work (KeyError, TypeError)."""
+    """Look at everything a comparison reads, so that a damaged file is reported before the work (KeyError, TypeError)."""
     fingerprint = report["fingerprint"]
     _ = [fingerprint[f] for f in FIELDS], fingerprint["model"]["sha256"], fingerprint["outputs"]["crc32"]
     _ = fingerprint["inputs"]["origin"], fingerprint["inputs"]["sets"], report["verdict"]["exact"]

@@ -15,7 +15,7 @@ from aot.ir.op import Array
 class Difference:
     """The first element of a tensor that differs; `max_abs` is over the whole tensor, None if a value is not finite.
 
-    What JSON has no number for is text: "nan", "inf", "-inf".
+    Numbers that JSON lacks are text: "nan", "inf", "-inf".
     """
 
     element: int

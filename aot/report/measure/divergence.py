@@ -168,7 +168,7 @@ def _one_layer(
 def _differs(
     alone: Extract, project: Project, inputs: Sequence[Array], expected: Sequence[Array], *, timeout: float | None
 ) -> bool | None:
-    """Whether the layer alone differs from the reference, too; None if it cannot be compiled or run."""
+    """Whether the layer alone also differs from the reference; None if it cannot be compiled or run."""
     meta = project.artifact.metadata
     # options of other kinds name tensors or graphs of the whole model
     plain: dict[str, Any] = {k: v for k, v in meta["options"].items() if v is None or isinstance(v, str | int)}

@@ -26,7 +26,7 @@ from aot.report.measure.reference import graph, tflm
 class KnownFault:
     """`opcode` on data of one of `dtypes` is wrong in the reference kernels of `engine`, in these `versions`.
 
-    `what` is wrong, `example` shows it in one line, `source` tells where it comes from.  `blockwise`: with a scale a block only.
+    `what` is wrong, `example` shows it in one line, `source` says where it comes from.  `blockwise`: with a scale a block only.
     """
 
     opcode: str

@@ -1,4 +1,6 @@
-"""The engines that say what is right: TensorFlow Lite's reference kernels, TFLM, and our own interpreter of the graph IR."""
+"""The engines that outputs are compared with: TensorFlow Lite's reference kernels, TFLM, and our own interpreter of the graph
+IR.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from aot.frontend.view import kernels_of
 from aot.ir.op import Array
 
 OWN = "the graph interpreter"
-"""Begins the name of the compiler's own interpreter, which is no independent word on what is right."""
+"""Begins the name of the compiler's own interpreter, which is not an independent reference."""
 
 RunSets = Callable[[Sequence[Sequence[Array]]], list[list[Array]]]
 RunTensors = Callable[[Sequence[Array]], dict[int, Array]]
@@ -32,7 +34,7 @@ class Reference:
 
     @property
     def independent(self) -> bool:
-        """Whether somebody else than this compiler says what is right."""
+        """Whether the reference is independent of this compiler."""
         return not self.name.startswith(f"{OWN}, as ")
 
 

@@ -176,7 +176,7 @@ def _npz_arrays(path: Path, infos: Sequence[TensorInfo]) -> tuple[list[Array], A
 
 
 def _golden_inputs(path: Path, infos: Sequence[TensorInfo]) -> Sets | None:
-    """The inputs of a golden file (`in{i}_{set}`), None if the archive is none."""
+    """The inputs of a golden file (`in{i}_{set}`), None if the archive is not one."""
     arrays = open_npz(path)
     numbers = sorted(int(k[4:]) for k in arrays if k.startswith("in0_") and k[4:].isdigit())
     if not numbers:

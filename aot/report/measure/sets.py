@@ -22,7 +22,7 @@ TensorInfo = Mapping[str, Any]
 class Sets:
     """`inputs[set][input]`, and `expected[set][output]` where a file says what must come out.
 
-    `origin` tells where they come from, `expected_by` whose outputs they are.
+    `origin` says where they come from, `expected_by` whose outputs they are.
     """
 
     inputs: tuple[tuple[Array, ...], ...]
@@ -155,7 +155,7 @@ def _fit(array: Array | None, info: TensorInfo, key: str, path: Path) -> Array:
 
 
 def lossless(array: Array, info: TensorInfo, what: str) -> Array:
-    """The same numbers in the tensor's type, such as int64 as int32 (E5012 if they are none of it, E5014 if some change).
+    """The same numbers in the tensor's type, such as int64 as int32 (E5012 for another type, E5014 if some change).
 
     Real numbers are not taken for codes, however whole they are.
     """

@@ -27,7 +27,7 @@ from aot.report.measure.windows import as_windows
 SCHEMA = "aot-verify/1"
 
 Progress = Callable[[str, str], None]
-"""Told (step, what came of it) as the work goes on."""
+"""Called with (step, result) during the work."""
 
 
 def _quiet(step: str, text: str) -> None:

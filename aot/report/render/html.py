@@ -92,7 +92,7 @@ def _cell(value: object) -> str:
 
 
 def _short(content: str, limit: int) -> str:
-    """Text of a cell; what is long is cut, with the whole as a tool tip."""
+    """Text of a cell; long text is cut, with all of it as a tool tip."""
     if len(content) <= limit:
         return escape(content)
     return f'<span title="{escape(content)}">{escape(content[: limit - 1])}…</span>'

@@ -1,4 +1,4 @@
-"""May a kernel's output lie exactly over its input?  Byte by byte, where ranges (aot.tir.analysis.overlap) cannot tell.
+"""May a kernel's output lie exactly over its input?  Byte by byte, where ranges (aot.tir.analysis.overlap) cannot decide.
 
 A depthwise convolution takes one channel after the other: its first writes and its last reads are a whole tensor apart, yet every
 byte is written only after it was read for the last time.  Here each byte gets the time of its last use and of its first write;

@@ -37,7 +37,7 @@ LIMIT = 100_000
 """Instants that a loop nest is divided into at most."""
 
 EXACT_LIMIT = 4_096
-"""Instants up to which loops without writes are taken iteration by iteration too, which tells padding exactly."""
+"""Instants up to which loops without writes are taken iteration by iteration too, which handles padding exactly."""
 
 _WORK = 2_000_000
 """Instants times accesses in the text: kernels with long bodies get fewer instants."""
@@ -172,7 +172,7 @@ def _widen(ranges: Ranges, buffer: Buffer, low: Value, high: Value) -> None:
 class _Scope:
     """`env` has one entry a row; `places` says where a callee's parameters lie: buffer and bytes from its start.
 
-    `divided` is false inside of a chunk, where loops are not told apart any more.
+    `divided` is false inside of a chunk, where loops are no longer distinguished.
     """
 
     env: dict[Var | Cell, Span]
@@ -203,7 +203,7 @@ _Side = Expr | tuple[Stmt, ...]
 
 
 class _Walker:
-    """Follows the statements of a body in order and tells a trace what they touch."""
+    """Follows the statements of a body in order and records in a trace what they touch."""
 
     def __init__(self, pairs: frozenset[Pair], funcs: Mapping[str, PrimFunc], limit: int) -> None:
         self._pairs = pairs

@@ -93,7 +93,7 @@ Column = tuple[str, tuple[int | float, ...]]
 
 
 def _may_vary(number: Imm) -> bool:
-    """Integers, and floats but for zeros, whose sign a comparison would not see, and what is not finite."""
+    """Integers, and floats except zeros, whose sign a comparison would not see, and values that are not finite."""
     if is_int(number.dtype):
         return True
     return number.dtype == "float32" and math.isfinite(number.value) and number.value != 0
@@ -182,7 +182,7 @@ def _fixed_loops(func: PrimFunc) -> set[Var]:
 
 @lru_cache(maxsize=4096)
 def _meaning(intrin: TensorIntrin) -> str:
-    """A block's name with what it computes: names do not tell all numbers that are in it."""
+    """A block's name with what it computes: names do not contain all of its numbers."""
     return f"{intrin.name}<{structural_key(intrin.desc)}>"
 
 
@@ -339,7 +339,7 @@ class _Parametrise:
         return tuple(self._expr(i, fixed=buffer.scope == "local") for i in indices)
 
     def _expr(self, expr: Expr, *, fixed: bool = False) -> Expr:
-        """Nodes are built as they are, without folding, which could reorder the text."""
+        """Nodes are built unchanged, without folding, which could reorder the text."""
         match expr:
             case Imm():
                 if fixed or not _may_vary(expr):

@@ -174,7 +174,7 @@ def _logical(expr: BinOp) -> Expr:
 
 
 def _without_dead(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Without lets that nobody uses and local buffers that nobody reads, until nothing more falls away."""
+    """Without lets that nobody uses and local buffers that nobody reads, until nothing more is removed."""
     while True:
         variables: set[Var] = set()
         read: set[Buffer] = set()
