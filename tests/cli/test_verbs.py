@@ -99,6 +99,7 @@ def test_compiled_sources_need_nothing_but_the_folder(cli: Cli) -> None:
     subprocess.run(["gcc", *flags, "-c", "net.c", "net_kernels.c", "net_params.c"], cwd="c", check=True)
 
 
+@pytest.mark.slow
 def test_compile_is_the_same_anywhere_and_with_any_hash_seed(cli: Cli, tmp_path: Path) -> None:
     """This process has a random seed of its own; the other one stands in another folder."""
     assert cli("compile", MODEL, "-o", "out", "-q").code == 0
@@ -147,6 +148,7 @@ def test_dump_in_every_form(cli: Cli) -> None:
     assert "int32_t digits_run(" in c
 
 
+@pytest.mark.slow
 def test_dump_stops(cli: Cli) -> None:
     text = cli("dump", SMALL, "--stop-after", "unroll_loop", "--format", "tir").out
     assert "prim_func" in text
@@ -162,6 +164,7 @@ def test_dump_is_read_back(cli: Cli) -> None:
         assert parse(text).astext(metadata=True) == text
 
 
+@pytest.mark.slow
 def test_dump_all(cli: Cli) -> None:
     made = cli("dump", SMALL, "--all", "steps", "--json").json["files"]
     assert sorted(made) == sorted(str(p) for p in Path("steps").iterdir())
@@ -323,6 +326,7 @@ def test_run_with_a_profile(cli: Cli) -> None:
 GRAPH = MODELS / "graph_signature.tflite"
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_shapes_and_graphs_are_chosen_alike_everywhere(cli: Cli) -> None:
     """`--batch` in check, verify and compile; a choice that the model does not have ends in a usage error."""

@@ -114,6 +114,7 @@ def test_a_folder_that_cannot_be_written_does_no_harm(artifact: Artifact, monkey
     assert model_cache.usage()[1] == 0
 
 
+@pytest.mark.slow
 def test_the_command_line_writes_the_same_files(tmp_path: Path) -> None:
     def compiled(folder: str, *words: str) -> dict[str, bytes]:
         args = [sys.executable, "-m", "aot", "compile", str(MODEL), "-o", str(tmp_path / folder), *words]

@@ -45,6 +45,7 @@ def test_pictures_are_read_as_their_digit(digit: int) -> None:
     assert reference_sets(model, [[codes]])[0][0].argmax() == digit
 
 
+@pytest.mark.slow
 def test_test_images_are_not_among_the_training_images() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     training, test = train.load()

@@ -148,6 +148,7 @@ def test_instruments_change_nothing() -> None:
         assert build(path).files == plain.files
 
 
+@pytest.mark.slow
 def test_a_pass_may_be_left_out() -> None:
     path = MODELS / "net_kws_dscnn.tflite"
     with PassContext(disabled_pass=["ShareFunctions"]):

@@ -40,6 +40,7 @@ def entries(*, expected: str) -> list[dict[str, Any]]:
     return [m for m in models if m["expected"].startswith(expected)]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAVE_SHARED, reason="the shared models are not there")
 def test_models_that_run_have_no_structural_problem() -> None:
     models = entries(expected="runs")

@@ -241,6 +241,7 @@ def test_many_tensors_that_share_a_long_name() -> None:
     assert "E1006" in answer(bytes(w.data))
 
 
+@pytest.mark.slow
 def test_as_many_tensors_as_are_allowed() -> None:
     w, slots = shared_model(1, 49_000)
     end = w.vector(b"\xff\xff\xff\xff", 1)  # shape [-1]; its bytes as a name are no UTF-8

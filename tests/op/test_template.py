@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """
 import numpy as np
 from aot.op import _template as t
@@ -21,6 +23,7 @@ check_lowering(func, [[data]], [outputs], host=True)
 """
 
 
+@pytest.mark.slow
 def test_template() -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=root, capture_output=True, text=True, timeout=60, check=False)

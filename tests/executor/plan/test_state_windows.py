@@ -49,7 +49,7 @@ def steps(new: int, width: int = 4, count: int = 12) -> list[list[Array]]:
 
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize(("kept", "new", "width"), [(5, 1, 4), (2, 3, 4), (3, 1, 5), (1, 1, 1)])
-@pytest.mark.parametrize("io", ["arena", "user"])
+@pytest.mark.parametrize("io", ["arena", pytest.param("user", marks=pytest.mark.slow)])
 def test_a_window_moves_on(kept: int, new: int, width: int, io: str, *, twice: bool) -> None:
     check(stream(kept, new, width, twice=twice), steps(new, width), io=io)
 

@@ -202,6 +202,7 @@ def test_a_wrong_byte_fails(project: Path) -> None:
     assert "1 outputs differ" in text
 
 
+@pytest.mark.slow
 def test_make_project_on_the_host(tmp_path: Path) -> None:
     need("gcc", "make")
     new(tmp_path / "p", DIGITS, TWO_IO, "--board", "host", "--share-workspace", "--kind", "make")

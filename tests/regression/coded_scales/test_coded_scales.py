@@ -51,7 +51,7 @@ def test_fused_activations_that_clamp_nothing(name: str, activation: str) -> Non
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("dtype", ["int8", *(pytest.param(d, marks=pytest.mark.slow) for d in ("uint8", "int16"))])
 def test_layers_of_odd_scales(name: str, dtype: str) -> None:
     found = {
         s: codes_of(layer(name, s[0], s[1], s[2], dtype=dtype))

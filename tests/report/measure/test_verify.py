@@ -69,6 +69,7 @@ def faulty_build(*args: Any, **options: Any) -> Artifact:
     return artifact
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize("planted", ["in the compiler", "in this artifact"])
 def test_the_wrong_layer_becomes_a_model_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str) -> None:
