@@ -1,8 +1,9 @@
-"""Initial values of persistent tensors: runs of one byte are filled, everything else is copied from flash."""
+"""Initial values of persistent tensors: runs of one byte are filled, everything else is copied from flash, equal rows of one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -14,12 +15,13 @@ from aot.target.source_module import Param
 
 @dataclass(frozen=True, slots=True)
 class InitStep:
-    """`size` bytes of the state from `offset` on: all `fill`, or those of the constant `array`."""
+    """`times * size` bytes of the state from `offset` on: all `fill`, or those of the constant `array` again and again."""
 
     offset: int
     size: int
     fill: int = 0
     array: str = ""
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,23 @@ def state_init(lowered: LoweredModule, layout: StorageMap) -> StateInit:
         if (raw == raw[0]).all():
             steps = _filled(steps, InitStep(offset, raw.size, int(raw[0])))
             continue
+        times = raw.size // period(lowered.states[k].initial)
         name = f"{lowered.name}_state_{k}"
         note = f"initial value of the state {lowered.states[k].name}"
-        arrays.append(Param(name, lowered.states[k].old.type.dtype, data, max(4, data.itemsize), note))
-        steps.append(InitStep(offset, raw.size, array=name))
+        one = data[: data.size // times]
+        arrays.append(Param(name, lowered.states[k].old.type.dtype, one, max(4, data.itemsize), note))
+        steps.append(InitStep(offset, raw.size // times, array=name, times=times))
     return StateInit(tuple(steps), tuple(arrays), image)
+
+
+def period(initial: Array) -> int:
+    """The bytes of the smallest part along the first axes that all of `initial` repeats, such as one row of a window of zeros."""
+    raw = np.ascontiguousarray(initial).reshape(-1).view(np.uint8)
+    for axis in range(initial.ndim - 1, 0, -1):
+        size = prod(initial.shape[axis:]) * initial.itemsize
+        if (raw.reshape(-1, size) == raw[:size]).all():
+            return int(size)
+    return raw.size
 
 
 def _filled(steps: list[InitStep], new: InitStep) -> list[InitStep]:
