@@ -79,6 +79,12 @@ MaxIterations = Annotated[
         "--max-iterations", metavar="N", min=0, max=(1 << 32) - 1, help="Stop a WHILE with an error after N iterations; 0: never."
     ),
 ]
+Rings = Annotated[
+    str,
+    typer.Option(
+        "--rings", metavar="auto|copy|slide", help="Windows of a state are moved in each run, or slide through more memory."
+    ),
+]
 Plugins = Annotated[
     list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="Run a plug-in first (docs/plugins.md); may be repeated.")
 ]
@@ -142,6 +148,7 @@ class CompileOptions:
     max_iterations: MaxIterations = 1_000_000
     slide: Slides = None
     slide_axis: SlideAxis = 1
+    rings: Rings = "auto"
 
 
 def load_plugins(files: Sequence[Path] = ()) -> None:

@@ -46,6 +46,9 @@ from aot.tir.transform import optimize
 _TOLD_ELSEWHERE = frozenset({"byoc_path", "max_iterations", "slide", "slide_axis"})
 """Options that the metadata does not list: a path of this machine, and what is listed with the loops or inputs it applies to."""
 
+_DEFAULTS = (("byoc", ()), ("rings", "auto"))
+"""Options that they list only where they are not so."""
+
 
 def build(
     model: bytes | Path | NamedBytes | IRModule,
@@ -93,7 +96,7 @@ def compile_model(
         opt=options.opt,
         macs_nominal=nominal_macs(data) if isinstance(data, bytes) else None,
         bounds=bounds,
-        options=_plain({k: v for k, v in asdict(options).items() if k not in _TOLD_ELSEWHERE and (k != "byoc" or v)}),
+        options=_plain({k: v for k, v in asdict(options).items() if k not in _TOLD_ELSEWHERE and (k, v) not in _DEFAULTS}),
         input_values=values,
         slide=None if slide is None else slide.told(),
     )
@@ -101,7 +104,8 @@ def compile_model(
     plans = plans_of(fused, bound=bounds.liveness)
     budget, opt = options.ram_budget, options.opt
     planned = shown(fused, plans.usual(opt) if budget is None else plans.within(budget, opt))
-    made = emit(lower_main(replace(planned, max_iterations=options.max_iterations)), info=info)
+    planned = replace(planned, planning=_with_rings(planned.planning, options), max_iterations=options.max_iterations)
+    made = emit(lower_main(planned), info=info)
     files = library_files(options.byoc_path) if options.byoc else {}
     return replace(made, artifact=replace(made.artifact, files={**made.artifact.files, **files})) if files else made
 
@@ -111,6 +115,14 @@ def fused_module(main: Function, cpu: Target, *, name: str, options: Options) ->
     config = SelectionConfig(kernels=options.kernels, flash_budget=options.flash_budget, feed_rows=options.feed_rows)
     planning = PlanConfig(options.io, options.pooling)
     return with_groups(FusedModule({"main": main}, name, target=cpu, config=config, planning=planning))
+
+
+def _with_rings(planning: PlanConfig, options: Options) -> PlanConfig:
+    """Windows of the state slide where it is asked for, or where speed counts and the budget for RAM leaves room for it."""
+    if options.rings == "auto":
+        slides = options.opt in ("speed", "balanced")
+        return replace(planning, rings="slide" if slides else "copy", ram_limit=options.ram_budget)
+    return replace(planning, rings="slide" if options.rings == "slide" else "copy")
 
 
 def plans_of(fused: FusedModule, *, bound: int) -> Plans:

@@ -12,6 +12,7 @@ from aot.frontend.specialize import FIRST_GRAPH, Choice
 from aot.memory.pools import ONE_POOL, Pooling, check_pooling
 
 KERNELS = ("native", "generic")
+RINGS = ("auto", "copy", "slide")
 OPTS = ("balanced", "speed", "size", "ram")
 
 
@@ -26,7 +27,9 @@ class Options:
     workspace but comes row by row.  `byoc` names external code generators, `cmsis-nn` or, of its patterns some,
     `cmsis-nn=conv2d,add`; `byoc_path` is the folder of their library.  `max_iterations` is the watchdog of loops that need not
     end: the run stops with an error after that many iterations (0: never).  `slide` are the inputs that are windows over time,
-    with the rows by which they move on between two runs, along `slide_axis`; only those rows are given to a run.
+    with the rows by which they move on between two runs, along `slide_axis`; only those rows are given to a run.  `rings`:
+    windows of the state are moved in each run ("copy"), or slide through more memory and are moved rarely ("slide"); "auto"
+    takes memory for it in the modes speed and balanced.
     """
 
     oracle: str = "litert"
@@ -44,6 +47,7 @@ class Options:
     max_iterations: int = 1_000_000
     slide: tuple[tuple[str, int], ...] = ()
     slide_axis: int = 1
+    rings: str = "auto"
 
     def __post_init__(self) -> None:
         choices = (
@@ -51,6 +55,7 @@ class Options:
             ("opt", self.opt, OPTS),
             ("io", self.io, ("arena", "user")),
             ("kernels", self.kernels, KERNELS),
+            ("rings", self.rings, RINGS),
         )
         self._check_types()
         check_pooling(self.pooling)

@@ -11,16 +11,17 @@ from aot.executor.lower.te_compiler import lower_te
 from aot.executor.lowered import LoweredModule
 from aot.executor.phases import check_phase
 from aot.executor.plan.planned import Planned, plan_memory
+from aot.executor.plan.slide_windows import slide_windows
 from aot.executor.select.select_kernels import select_kernels
 from aot.ir.module import of_phase
 from aot.ir.transform import Sequential
 
-__all__ = ["aot_lower_main", "cut_groups", "lower_te", "plan_memory", "select_kernels", "share_functions"]
+__all__ = ["aot_lower_main", "cut_groups", "lower_te", "plan_memory", "select_kernels", "share_functions", "slide_windows"]
 
 GROUPS = Sequential((cut_groups,), "groups")
 LOWER = Sequential((lower_te, select_kernels), "lower")
 PLAN = Sequential((share_functions, plan_memory), "plan")
-MAIN = Sequential((aot_lower_main,), "main")
+MAIN = Sequential((slide_windows, aot_lower_main), "main")
 
 
 def with_groups(module: FusedModule) -> FusedModule:

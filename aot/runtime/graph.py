@@ -126,8 +126,7 @@ class GraphModule:
         if arrays:
             self.set_input(**arrays)
         self._times = []
-        if self._ran:
-            self._step()
+        self._step()
         self._run_items(nested(self._controls, len(self._kernels)))
         self._done = self._ran = True
 
@@ -162,7 +161,10 @@ class GraphModule:
         self._times.append(LayerTime(node["layer"], node["name"], perf_counter() - start))
 
     def _step(self) -> None:
-        """The next run starts from the state that the last one left; until then its tensors can be read."""
+        """The next run starts from the state that the last one left; until an input is set its tensors can be read."""
+        if not self._ran:
+            return
+        self._ran = False
         pairs = self._graph.get("states", ())
         values = [self._view(new).copy() for _, new in pairs]
         for (old, _), value in zip(pairs, values, strict=True):
@@ -209,6 +211,7 @@ class GraphModule:
         if array.shape != view.shape or array.dtype != view.dtype:
             want, got = f"{view.dtype}{list(view.shape)}", f"{array.dtype}{list(array.shape)}"
             raise UsageError(Problem("E5022", f'input {number} "{self._inputs[number]["name"]}" is {want}, not {got}'))
+        self._step()  # before anything overwrites an input that became a part of the state
         view[...] = array
         self._done = False
 

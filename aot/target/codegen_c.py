@@ -8,9 +8,9 @@ multiplication or through an unsigned type, because C leaves it undefined for ne
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import Literal
 
 from aot.errors import internal
 from aot.ir.span import NO_SPAN
@@ -22,7 +22,6 @@ from aot.target.c_uses import Uses, find_uses, uses_buffer
 from aot.target.target import Target
 from aot.tir.arith import wrap
 from aot.tir.buffer import Buffer, flat_index
-from aot.tir.builtin import BUILTINS
 from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var, binop, cast, select
 from aot.tir.function import PrimFunc
 from aot.tir.intrin import EXTERNAL, BlockText, COperand, Intrin
@@ -73,7 +72,7 @@ def emit_func(
 
     `names` may give other names to its buffer parameters than their own; `note` is added to the comment block.
     """
-    printer = _Printer(func, target, names or {})
+    printer = Printer(func, target, names or {})
     text = printer.text
     for line in describe(func, note):
         text.line(line)
@@ -88,22 +87,7 @@ def emit_func(
 
 
 def emit_prototype(func: PrimFunc, *, name: str, target: Target) -> str:
-    return wrap_call(f"void {name}(", _Printer(func, target, {}).parameters(), ");") + "\n"
-
-
-class Addresses(Protocol):
-    """Where the buffers of a main function lie, which only its file knows."""
-
-    def address(self, region: Region) -> str:
-        """The C expression of a region's first byte, of any pointer type."""
-
-    def pointer(self, region: Region) -> str:
-        """The same as an argument of the region's type."""
-
-
-def print_calls(func: PrimFunc, *, target: Target, addresses: Addresses) -> Callable[[Stmt | Expr], str]:
-    """What prints the calls of a main function, one at a time, and what decides its branches and loops."""
-    return _CallPrinter(func, target, addresses).text_of
+    return wrap_call(f"void {name}(", Printer(func, target, {}).parameters(), ");") + "\n"
 
 
 def canonical(func: PrimFunc, target: Target) -> str:
@@ -132,7 +116,7 @@ def _shape(buffer: Buffer) -> str:
     return f"{buffer.dtype}[{', '.join(map(str, buffer.shape)) if buffer.is_sized else '...'}]"
 
 
-class _Printer:
+class Printer:
     """State of printing one function: names in scope, and what buffers and loop variables stand for."""
 
     def __init__(self, func: PrimFunc, target: Target, names: Mapping[Buffer, str]) -> None:
@@ -570,27 +554,3 @@ def _saturation(e: BinOp) -> tuple[Expr, str] | None:
 def _bytes_only(a: str, b: str) -> bool:
     """Whether both are one-byte integers, which a plain cast of the pointer converts."""
     return a in ("int8", "uint8") and b in ("int8", "uint8")
-
-
-class _CallPrinter(_Printer):
-    """Prints the calls of a main function."""
-
-    def __init__(self, func: PrimFunc, target: Target, addresses: Addresses) -> None:
-        super().__init__(func, target, {})
-        self._addresses = addresses
-
-    def text_of(self, item: Stmt | Expr) -> str:
-        """One call, or the bool that decides; an error for anything else."""
-        match item:
-            case CallPrim(name, (Region() as source, Region() as to, Imm() as size)) if name in BUILTINS:
-                return f"{name}({self._addresses.address(to)}, {self._addresses.address(source)}, {self.expr(size)});"
-            case CallPrim(name, operands):
-                args = [self._pointer(o) if isinstance(o, Region) else self.expr(o) for o in operands]
-                return wrap_call(f"{name}(", args, ");")
-            case Load(buffer, (index,), "bool"):  # as a byte, which may be read whatever lies there
-                return f"*(const uint8_t *){self._addresses.address(Region(buffer, index, 'bool'))}"
-            case _:
-                raise internal(f"{type(item).__name__} is no call", where=self.func.name)
-
-    def _pointer(self, operand: Region) -> str:
-        return self._addresses.pointer(operand)

@@ -247,6 +247,8 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
         out.row("RAM", f"{kib(totals['ram'])}: workspace {ram['workspace']['bytes']:,} B, {state}{stack}, heap 0 B")
     else:
         out.row("RAM", f"workspace {ram['workspace']['bytes']:,} B")
+    if (s := report.get("state")) is not None:
+        out.row("state", f"{s['bytes']:,} B, {s['bytes_moved']:,.4g} B moved a run for {s['bytes_new']:,} B new")
     if report["memory"]:
         parts = [f"{m['region']} {100 * m['used'] / m['size']:.1f} % of {kib(m['size'])}" for m in report["memory"]]
         out.row("memory", " · ".join(parts))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from aot.executor.codegen.c_names import Names
-from aot.executor.codegen.lower_main import Main
+from aot.executor.codegen.lower_main import TURN, Main
 from aot.executor.codegen.state_init import StateInit
 from aot.executor.lowered import LoweredModule
 from aot.executor.plan.state_plan import STATE_ALIGN
@@ -21,10 +21,10 @@ from aot.ir.type import TensorType
 from aot.support.dtype import ctype, itemsize
 from aot.support.text import commas
 from aot.target.c_text import comment, float_literal
-from aot.target.codegen_c import print_calls
+from aot.target.codegen_calls import print_calls
 from aot.target.source_module import NamedFunc, Param, internal_header, kernels_source, params_source
 from aot.target.target import Target
-from aot.tir.expr import Expr, Imm
+from aot.tir.expr import BinOp, Expr, Imm, Load
 from aot.tir.function import PrimFunc
 from aot.tir.functor import walk
 from aot.tir.stmt import CallPrim, If, Region, Stmt, While
@@ -65,8 +65,10 @@ class Program:
     def address(self, region: Region) -> str:
         """The C expression of a region's first byte; void * in the workspace."""
         buffers, base = self.main.buffers, region.buffer
-        assert isinstance(region.index, Imm)
-        offset = int(region.index.value) * itemsize(region.dtype)
+        offset, hop = (n * itemsize(region.dtype) for n in _place(region.index))
+        if hop:
+            assert base is buffers.state
+            return f"STATE({offset} + {TURN.name} * {hop})"
         if base is buffers.workspace:
             return self._at(offset)
         if base is buffers.state:
@@ -95,6 +97,21 @@ class Program:
         pools = self.layout.pools
         pool = max((k for k, u in enumerate(pools) if u.base <= offset), default=0)
         return f"AT_{pools[pool].pool.name}({offset - pools[pool].base})" if pool else f"AT({offset})"
+
+
+def _place(index: Expr) -> tuple[int, int]:
+    """`a + b * TURN` as (a, b)."""
+    match index:
+        case Imm(value):
+            return int(value), 0
+        case BinOp("+", a, b):
+            (offset, hop), (more, faster) = _place(a), _place(b)
+            return offset + more, hop + faster
+        case BinOp("*", a, Imm(value)):
+            return _place(a)[0] * int(value), _place(a)[1] * int(value)
+        case _:
+            assert index is TURN
+            return 0, 1
 
 
 def interface_files(program: Program, *, target: Target, metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -148,7 +165,9 @@ def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
         "max_iterations": max((c.get("max_iterations", 0) for c in metadata.get("control", ())), default=0),
         "inputs": inputs,
         "outputs": outputs,
-        "memcpy": layout.io == "arena" or bool(layout.copies or layout.write_backs) or any(s.array for s in program.init.steps),
+        "memcpy": layout.io == "arena"
+        or bool(layout.copies or layout.write_backs or layout.rings)
+        or any(s.array for s in program.init.steps),
         "state": _state(program),
         "slide": _slide(metadata),
         "bools": any(row["ctype"] == "bool" for row in inputs + outputs),
@@ -166,6 +185,8 @@ def _state(program: Program) -> dict[str, Any] | None:
         "align": STATE_ALIGN,
         "zero": program.init.is_zero,
         "section": ".bss.aot_state" if pool is None else f".bss.aot_pool_{pool.name}",
+        "turns": None if program.layout.rings is None else program.layout.rings.turns,
+        "counter": None if program.layout.rings is None else program.layout.rings.counter,
         "steps": program.init.steps,
         "fills": any(not s.array for s in program.init.steps),
         "count": len(program.lowered.states),
@@ -219,7 +240,7 @@ def _feed(program: Program, target: Target) -> dict[str, Any] | None:
 def _lines(program: Program, func: PrimFunc, target: Target) -> list[str]:
     """The lines of a main function: copies, and calls of layers with a comment above and a probe below."""
     lines: list[str] = []
-    layers = [stmt for stmt in func.body if isinstance(stmt, If | While) or (isinstance(stmt, CallPrim) and stmt.layer >= 0)]
+    layers = [stmt for stmt in func.body if _runs_layers(stmt)]
     begin = func.body.index(layers[0]) if layers else _copies_in(program) if func is program.main.run else 0
     printer = _MainPrinter(program, print_calls(func, target=target, addresses=program))
     for k, stmt in enumerate(func.body):
@@ -227,6 +248,13 @@ def _lines(program: Program, func: PrimFunc, target: Target) -> list[str]:
             lines.append("")
         lines += [f"  {line}" if line else "" for line in printer.statement(stmt)]
     return lines if len(func.body) > begin + len(layers) else [*lines, ""]
+
+
+def _runs_layers(stmt: Stmt) -> bool:
+    """Whether a statement is a layer, or decides which run: what moves windows of the state on is none."""
+    return isinstance(stmt, While) or (isinstance(stmt, If) and isinstance(stmt.cond, Load)) or (
+        isinstance(stmt, CallPrim) and stmt.layer >= 0
+    )  # fmt: skip
 
 
 class _MainPrinter:
@@ -242,7 +270,8 @@ class _MainPrinter:
             case CallPrim(layer=layer) if layer >= 0:
                 return self._layer(stmt, layer)
             case If(cond, then, orelse):
-                lines = ["", f"if ({self._text_of(cond)} != 0u) {{", *self._body(then)]
+                decided = f"{self._text_of(cond)} != 0u" if isinstance(cond, Load) else self._text_of(cond)
+                lines = ["", f"if ({decided}) {{", *self._body(then)]
                 return [*lines, *(["} else {", *self._body(orelse)] if orelse else []), "}"]
             case While():
                 return self._while(stmt)

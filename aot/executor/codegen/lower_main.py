@@ -11,14 +11,18 @@ from aot.executor.lowered import LoweredModule, structured
 from aot.executor.plan.state_plan import STATE_ALIGN
 from aot.executor.plan.storage_info import StorageInfo
 from aot.executor.plan.storage_map import StorageMap
+from aot.memory.rings import COUNTER
 from aot.support.dtype import itemsize, stored
 from aot.target.source_module import Param
 from aot.tir.buffer import Buffer
 from aot.tir.builtin import COPY, MOVE
-from aot.tir.expr import Expr, Imm, Load, Var
+from aot.tir.expr import Expr, Imm, Load, Var, binop
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.functor import walk
-from aot.tir.stmt import CallPrim, Region, Stmt
+from aot.tir.stmt import CallPrim, If, Let, Region, Stmt, Store
+
+TURN = Var("turn", COUNTER)
+"""How often the windows of the state have moved on since they were at their start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ def main_functions(
         Buffer("state", (layout.state_size,), "uint8", "state", STATE_ALIGN) if lowered.states else None,
     )
     state = () if buffers.state is None else (buffers.state,)
-    body: list[Stmt] = []
+    body: list[Stmt] = _turn(buffers, layout)
     if layout.io == "arena":
         for i, tensor in enumerate(lowered.inputs):
             body += _copy(buffers, layout, StorageInfo("input", index=i), layout.places[tensor], size=tensor.type.nbytes)
@@ -90,6 +94,7 @@ def main_functions(
             body += _copy(buffers, layout, slot, StorageInfo("output", index=k), size=lowered.outputs[k].type.nbytes)
     for back in layout.write_backs:
         body += _copy(buffers, layout, back.source, back.target, size=back.size, name=MOVE)
+    body += _moved_on(buffers, layout)
     run = PrimFunc(
         f"{lowered.name}_run", buffers.inputs, buffers.outputs, tuple(body), buffers.arrays, (buffers.workspace,), (),
         FuncAttrs("main", macs=sum(layer.func.attrs.macs for layer in layers)), state,
@@ -121,20 +126,52 @@ def _with_feeding(main: Main, layers: Sequence[Layer], functions: Mapping[str, P
     return Main(replace(main.buffers, row=row), main.run, Feeding(take, end, feed[1], feed[2], type_.shape[1]))
 
 
-def _base(buffers: MainBuffers, layout: StorageMap, place: StorageInfo) -> tuple[Buffer, int]:
-    """Buffer and byte offset of a place."""
+def _turn(buffers: MainBuffers, layout: StorageMap) -> list[Stmt]:
+    """How often the windows of the state have moved on."""
+    if layout.rings is None:
+        return []
+    assert buffers.state is not None
+    return [Let(TURN, Load(buffers.state, (Imm(layout.rings.counter // itemsize(COUNTER)),), COUNTER))]
+
+
+def _moved_on(buffers: MainBuffers, layout: StorageMap) -> list[Stmt]:
+    """The windows of the state move on, or are moved back to where they began."""
+    rings, state = layout.rings, buffers.state
+    if rings is None:
+        return []
+    assert state is not None
+    at = (Imm(rings.counter // itemsize(COUNTER)),)
+    back: list[Stmt] = []
+    for w in rings.windows:
+        source, target = StorageInfo("state", offset=w.start + rings.turns * w.hop), StorageInfo("state", offset=w.start)
+        back += _copy(buffers, layout, source, target, size=w.kept, name=MOVE)
+    on = Store(state, at, binop("+", TURN, Imm(1, COUNTER)), COUNTER)
+    cond = binop("<", TURN, Imm(rings.turns - 1, COUNTER))
+    return [If(cond, (on,), (*back, Store(state, at, Imm(0, COUNTER), COUNTER)))]
+
+
+def _region(buffers: MainBuffers, layout: StorageMap, place: StorageInfo, dtype: str) -> Region:
+    """The memory of a place, as elements of `dtype`."""
+    offset = layout.offset(place) if place.where == "workspace" else place.offset
     match place.where:
         case "workspace":
-            return buffers.workspace, layout.offset(place)
+            base = buffers.workspace
         case "input":
-            return buffers.inputs[place.index], place.offset
+            base = buffers.inputs[place.index]
         case "output":
-            return buffers.outputs[place.index], place.offset
+            base = buffers.outputs[place.index]
         case "state":
             assert buffers.state is not None
-            return buffers.state, place.offset
+            base = buffers.state
         case "const":
-            return buffers.arrays[place.index], place.offset
+            base = buffers.arrays[place.index]
+    size = itemsize(dtype)
+    if offset % size or place.hop % size:
+        raise internal(f"offset {offset} is not aligned for {dtype}", where=base.name)
+    index: Expr = Imm(offset // size)
+    if place.hop:
+        index = binop("+", index, binop("*", TURN, Imm(place.hop // size)))
+    return Region(base, index, dtype)
 
 
 def _copy(
@@ -143,10 +180,7 @@ def _copy(
     """A call that copies `size` bytes; none where they are there already."""
     if source == target:
         return []
-    regions = []
-    for place in (source, target):
-        base, offset = _base(buffers, layout, place)
-        regions.append(Region(base, Imm(offset), "uint8"))
+    regions = [_region(buffers, layout, place, "uint8") for place in (source, target)]
     return [CallPrim(name, (*regions, Imm(size, "uint32")))]
 
 
@@ -154,8 +188,8 @@ def _conditions(buffers: MainBuffers, layout: StorageMap) -> list[Expr]:
     """What decides each branch and loop: the bool at its place."""
     found: list[Expr] = []
     for place in layout.conditions:
-        base, offset = _base(buffers, layout, place)
-        found.append(Load(base, (Imm(offset),), "bool"))
+        region = _region(buffers, layout, place, "bool")
+        found.append(Load(region.buffer, (region.index,), "bool"))
     return found
 
 
@@ -165,10 +199,6 @@ def _call(buffers: MainBuffers, layout: StorageMap, layer: Layer, index: int, ca
     places += [StorageInfo("const", index=k) for k in layer.constants]
     places += [StorageInfo("workspace", key) for key in layer.scratch]
     operands: list[Region | Expr] = []
-    for buffer, place in zip(func.buffers, places, strict=True):
-        base, offset = _base(buffers, layout, place)
-        if offset % itemsize(buffer.dtype):
-            raise internal(f"offset {offset} is not aligned for {buffer.dtype}", where=func.name)
-        operands.append(Region(base, Imm(offset // itemsize(buffer.dtype)), buffer.dtype))
+    operands += [_region(buffers, layout, place, buffer.dtype) for buffer, place in zip(func.buffers, places, strict=True)]
     operands += [Imm(v, var.dtype) for v, var in zip(layer.call.scalars, called.scalars, strict=True)]
     return CallPrim(layer.function, tuple(operands), index)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aot.executor.codegen.c_names import Names
-from aot.executor.lowered import LoweredModule, TensorRef
+from aot.executor.lowered import LoweredModule, State, TensorRef
 from aot.executor.plan.bounds import Bounds
 from aot.executor.plan.state_plan import STATE_ALIGN
 from aot.executor.plan.storage_map import StorageMap
@@ -111,10 +111,15 @@ def _feed(layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
-    """`state`: the persistent tensors, and the bytes of them that a run writes and those that it moves only to keep them."""
+    """`state`: the persistent tensors, the bytes of them that are new in each run, and those that are moved only to be kept.
+
+    `bytes_moved` is the average over the runs; `bytes_moved_most` what the one that moves most of them moves.
+    """
     if not lowered.states:
         return {}
-    rows, pool = [], layout.state_pool
+    rows, pool, rings = [], layout.state_pool, layout.rings
+    always = sum(back.size for back in layout.write_backs) + _copied(lowered)
+    back, turns = (0, 1) if rings is None else (rings.moved, rings.turns)
     for state, offset in zip(lowered.states, layout.states, strict=True):
         type_ = state.old.type
         row = {"name": printable(state.name, limit=200), "offset": offset, "size": type_.nbytes, "shape": list(type_.shape)}
@@ -126,10 +131,23 @@ def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
             "align": STATE_ALIGN,
             "pool": None if pool is None else {"name": pool.name, "size": pool.size, "address": pool.address},
             "bytes_written": sum(s.old.type.nbytes for s in lowered.states if s.new is not s.old),
-            "bytes_moved": sum(back.size for back in layout.write_backs) + _copied(lowered),
+            "bytes_new": sum(_new_bytes(lowered, s) for s in lowered.states),
+            "bytes_moved": always + round(back / turns, 2) if rings else always,
+            "bytes_moved_most": always + back,
+            "rings": None
+            if rings is None
+            else {"windows": len(rings.windows), "turns": turns, "room": rings.room, "counter": rings.counter},
             "tensors": rows,
         },
     }
+
+
+def _new_bytes(lowered: LoweredModule, state: State) -> int:
+    """What a run adds to a window, or all of a value that is not one."""
+    if state.new is state.old:
+        return 0
+    root, hop = lowered.place_in_root(state.new)
+    return hop if hop and root is lowered.root(state.old) else state.old.type.nbytes
 
 
 def _copied(lowered: LoweredModule) -> int:

@@ -10,6 +10,8 @@ import numpy as np
 from aot.executor.lowered import LoweredModule
 from aot.executor.plan.storage_map import StorageMap
 from aot.ir.op import Array
+from aot.memory.rings import COUNTER
+from aot.support.dtype import itemsize
 from aot.target.source_module import Param
 
 
@@ -43,7 +45,13 @@ def state_init(lowered: LoweredModule, layout: StorageMap) -> StateInit:
     image = np.zeros(layout.state_size, np.uint8)
     steps: list[InitStep] = []
     arrays: list[Param] = []
-    for offset, k in sorted((offset, k) for k, offset in enumerate(layout.states)):
+    order = sorted((offset, k) for k, offset in enumerate(layout.states))
+    if layout.rings is not None:
+        order = sorted([*order, (layout.rings.counter, -1)])
+    for offset, k in order:
+        if k < 0:
+            steps = _filled(steps, InitStep(offset, itemsize(COUNTER)))
+            continue
         data = np.ascontiguousarray(lowered.states[k].initial).reshape(-1)
         raw = data.view(np.uint8)
         image[offset : offset + raw.size] = raw

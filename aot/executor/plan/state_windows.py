@@ -3,7 +3,10 @@
 A streaming layer joins the rows that it kept with those that came in (CONCATENATION), reads the whole, and keeps the last rows of
 it (a slice).  As three tensors the kept rows are copied twice a run.  Here the state's memory is as long as the whole: the kept
 rows are where the last run left them, new rows are written after them by the layer that makes them, and after the last layer
-the rows that stay are moved to the front.
+the rows that stay are moved to the front, or the window moves on instead (`slide_windows`).
+
+Some models keep the whole window and leave its oldest rows out when they join it with new ones.  Such a state is taken as the
+rows that are left of it, as the others are never read.
 """
 
 from __future__ import annotations
@@ -12,10 +15,15 @@ from dataclasses import replace
 
 from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
 from aot.executor.plan.aliases import fits_offset, is_output, moves_of, without_call
+from aot.ir.type import TensorType
+from aot.support.dtype import itemsize
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Imm, Load, Var
 from aot.tir.function import FuncAttrs, Move, PrimFunc
 from aot.tir.stmt import For, Store
+
+_Parts = list[tuple[TensorRef, Move]]
+"""What a call joins: operands, and where their bytes go."""
 
 
 def with_windows(lowered: LoweredModule) -> LoweredModule:
@@ -51,20 +59,51 @@ def _joined(lowered: LoweredModule, call: CallLowered, state: State) -> LoweredM
     alias: dict[TensorRef, tuple[TensorRef, int]] = {}
     copies: list[tuple[TensorRef, Move]] = []
     end = 0
-    for move in moves_of(lowered.kernel(call)):
-        operand = call.inputs[move.operand]
+    parts = [(call.inputs[move.operand], move) for move in moves_of(lowered.kernel(call))]
+    kept, parts = _cut(lowered, state, parts)
+    for operand, move in parts:
         if move.target != end or move.source or move.size != operand.type.nbytes:
             return None
         end += move.size
-        part = _part(lowered, operand, state, alias, move)
+        part = _part(lowered, operand, kept, alias, move)
         if part is None:
             copies.append((operand, move))
         else:
             alias[part] = (result, move.target)
-    if end != result.type.nbytes or alias.get(state.old) != (result, 0):
+    if end != result.type.nbytes or alias.get(kept.old) != (result, 0):
         return None
-    lowered = _with_copies(lowered, call, copies)
-    return without_call(lowered, call, alias)
+    lowered = without_call(_with_copies(lowered, call, copies), call, alias)
+    if kept is not state:
+        first = state.old.type.nbytes - kept.old.type.nbytes
+        states = tuple(kept if s is state else s for s in lowered.states)
+        views, offsets = {**lowered.views, kept.new: state.new}, {**lowered.offsets, kept.new: first}
+        lowered = replace(lowered, states=states, views=views, offsets=offsets)
+    return lowered
+
+
+def _cut(lowered: LoweredModule, state: State, parts: _Parts) -> tuple[State, _Parts]:
+    """The state as its last rows, and the parts with these, where its only reader joins them with what is new."""
+    readers = [t for c in lowered.calls for t in c.inputs if lowered.root(t) is state.old]
+    lasting = [*lowered.outputs, *lowered.conditions, *(s.new for s in lowered.states)]
+    operand, move = parts[0]
+    old, (root, _) = state.old, lowered.place_in_root(operand)
+    whole = operand.type.nbytes == old.type.nbytes == move.source + move.size
+    if root is not old or len(readers) != 1 or not whole or not move.source or any(lowered.root(t) is old for t in lasting):
+        return state, parts
+    type_, unit = replace(old.type, shape=_rows(old.type, move.size)), itemsize(old.type.dtype)
+    tail = TensorRef(old.name, type_, old.tensor)
+    initial = state.initial.reshape(-1)[move.source // unit :].reshape(type_.shape)
+    kept = replace(state, initial=initial, old=tail, new=TensorRef(f"{state.new.name}_kept", type_, state.new.tensor))
+    return kept, [(tail, replace(move, source=0)), *parts[1:]]
+
+
+def _rows(type_: TensorType, size: int) -> tuple[int, ...]:
+    """The shape of the last `size` bytes: fewer rows along the first axis that has several, or just elements."""
+    axis = next((i for i, n in enumerate(type_.shape) if n > 1), 0)
+    row = type_.nbytes // type_.shape[axis]
+    if size % row:
+        return (size // itemsize(type_.dtype),)
+    return (*type_.shape[:axis], size // row, *type_.shape[axis + 1 :])
 
 
 def _part(

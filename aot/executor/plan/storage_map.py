@@ -16,6 +16,7 @@ from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_c
 from aot.memory.plan import BufferInfo, Kind, MemoryPlan
 from aot.memory.planner import plan
 from aot.memory.pools import UsedPool, plan_pools, verify_pools
+from aot.memory.rings import Rings
 from aot.memory.verify import verify_plan
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
@@ -29,7 +30,7 @@ class StorageMap:
 
     `copies`: results that the layers do not leave in their slot, as (place, output index), done after the last layer.  Persistent
     tensors lie in an array of `state_size` bytes, each at its offset in `states`; `write_backs` are done after the copies.
-    `conditions`: the place of what decides each branch and loop.
+    `conditions`: the place of what decides each branch and loop.  `rings`: the windows of the state that move on.
     """
 
     io: Io
@@ -46,6 +47,7 @@ class StorageMap:
     write_backs: tuple[WriteBack, ...] = ()
     state_pool: Pool | None = None
     conditions: tuple[StorageInfo, ...] = ()
+    rings: Rings | None = None
 
     def offset(self, place: StorageInfo) -> int:
         """The byte of the plan, or of the array of persistent tensors."""

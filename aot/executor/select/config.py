@@ -8,6 +8,7 @@ from typing import Literal
 from aot.memory.pools import ONE_POOL, Pooling
 
 Io = Literal["arena", "user"]
+RingKind = Literal["copy", "slide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,12 @@ class SelectionConfig:
 class PlanConfig:
     """How memory is planned: inputs and outputs in the workspace ("arena") or the caller's ("user"), and the pools.
 
-    `tight`: views take the place of copies only where the plan does not grow by them.
+    `tight`: views take the place of copies only where the plan does not grow by them.  `rings`: whether the windows of the state
+    are moved in each run or slide, within `ram_limit` bytes of workspace and state.
     """
 
     io: Io = "arena"
     pooling: Pooling = ONE_POOL
     tight: bool = False
+    rings: RingKind = "copy"
+    ram_limit: int | None = None

@@ -19,6 +19,7 @@ from aot.micro.run.runner import RunResult, run
 from aot.report.figures.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
 from aot.report.figures.choice import next_faster
 from aot.report.figures.cycles import Profile, profile_cycles
+from aot.report.figures.size import state_figures
 from aot.report.measure.compare import compare_sets
 from aot.report.measure.divergence import find_divergence
 from aot.report.measure.faults import explain_difference
@@ -90,6 +91,7 @@ def make_report(
         "memory": [] if image is None else _memory(project),
         "layers": _layers(meta, counts, flash, cycles),
         "plan": plan_data(meta["workspace"], meta["layers"]),
+        "state": state_figures(meta),
     }
 
 

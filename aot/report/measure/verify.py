@@ -16,6 +16,7 @@ from aot.micro.build.image import check_image
 from aot.micro.build.project import Project, compiler
 from aot.micro.build.toolchain import Tool
 from aot.micro.run.runner import LayerResult, RunResult, run
+from aot.report.figures.size import state_figures
 from aot.report.measure.compare import Comparison, compare_sets
 from aot.report.measure.divergence import find_divergence
 from aot.report.measure.faults import explain_difference, with_zeros
@@ -74,6 +75,7 @@ class Verification:
     known_fault: Mapping[str, Any] | None = None
     cycles: int | None = None
     clock_hz: int | None = None
+    state: Mapping[str, Any] | None = None
     layers: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
     def to_json(self) -> dict[str, Any]:
@@ -231,6 +233,7 @@ def summary(
         stack_bytes=result.stack_bytes,
         stack_bound=facts.stack_bound,
         heap_bytes=facts.heap_bytes,
+        state=state_figures(meta),
         layers=[
             {**layer, "instructions": instructions.get(layer["index"])} | ({"cycles": cycles[layer["index"]]} if cycles else {})
             for layer in meta["layers"]

@@ -1,0 +1,75 @@
+"""Windows that move on: instead of moving the rows that stay to the front in every run, the window begins behind them.
+
+A window (`state_windows`) of `size` bytes gets `hop` new ones a run, and `kept` of the others stay.  In run k it begins
+`k * hop` bytes behind its start, so nothing has to be copied; after `turns` runs, all are moved back at once.  A counter in the
+state says which run it is, and all windows share it and the room in front of them:
+
+    | counter | window | window | ... | window | room |       sorted by hop, the smallest first
+
+A window runs after one that is as fast or faster and never catches up with it, so `(turns - 1) * hop` bytes behind the last of
+them are enough for all.  Windows whose hop is large for what they keep stay where they are and are moved in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MOST_MOVED = (6, 5)
+"""How many bytes may be moved for how many new ones, on average over the runs."""
+
+COUNTER = "int32"
+"""The type of the counter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """A window of `size` bytes at byte `start` of the state, which moves on by `hop` a run; `kept` bytes of it stay."""
+
+    start: int
+    size: int
+    hop: int
+    kept: int
+    align: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rings:
+    """Windows that move on together for `turns` runs; `counter` is the byte of the state where they are counted."""
+
+    windows: tuple[Ring, ...]
+    turns: int
+    counter: int = 0
+
+    @property
+    def room(self) -> int:
+        """Bytes that the windows need beside their own."""
+        return max((w.hop for w in self.windows), default=0) * (self.turns - 1)
+
+    @property
+    def moved(self) -> int:
+        """Bytes that are moved back, in one run of `turns`."""
+        return sum(w.kept for w in self.windows)
+
+
+def choose_rings(windows: Sequence[Ring]) -> Rings | None:
+    """Which windows move on, and how often, for the least memory that moves no more than MOST_MOVED.
+
+    None where the rows that stay are no more than that anyway.
+    """
+    able = sorted((w for w in windows if w.hop % w.align == 0), key=lambda w: (w.hop, -w.align, w.start))
+    most, of = MOST_MOVED
+    new, every = sum(w.hop for w in windows), sum(w.kept for w in windows)
+    if of * every <= most * new or not able:
+        return None
+    found = []
+    for k in range(1, len(able) + 1):
+        kept = sum(w.kept for w in able[:k])
+        left = most * new - of * (every - kept)  # for these, when the others are moved in every run
+        if left > 0:
+            found.append(Rings(tuple(able[:k]), -(-of * kept // left)))
+    if not found:  # those that cannot move on take more than all may
+        kept, hops = sum(w.kept for w in able), sum(w.hop for w in able)
+        found.append(Rings(tuple(able), -(-of * kept // (most * hops))))
+    best = min(found, key=lambda r: (r.room, r.turns))
+    return best if best.turns > 1 else None

@@ -1,0 +1,32 @@
+"""Which windows of the state move on, and how often before they are moved back."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from aot.memory.rings import Ring, Rings, choose_rings
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_choice(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    windows = []
+    for _ in range(int(rng.integers(1, 8))):
+        unit = int(rng.choice([1, 4, 16]))
+        hop, kept = (unit * int(rng.integers(1, n)) for n in (20, 200))
+        windows.append(Ring(0, hop + kept, hop, kept, unit if rng.random() < 0.9 else 32))
+    new, kept = sum(w.hop for w in windows), sum(w.kept for w in windows)
+    rings = choose_rings(windows)
+    if rings is None:
+        assert 5 * kept <= 6 * new or all(w.hop % w.align for w in windows)
+        return
+    moved = (kept - rings.moved) + rings.moved / rings.turns
+    assert all(w.hop % w.align == 0 for w in rings.windows)
+    assert all(a.hop <= b.hop for a, b in pairwise(rings.windows)), "the fastest in front"
+    if all(w.hop % w.align == 0 for w in windows):
+        assert moved <= 1.2 * new
+        fewer = Rings(rings.windows, rings.turns - 1)
+        assert (kept - fewer.moved) + fewer.moved / fewer.turns > 1.2 * new, "and no sooner than needed"
