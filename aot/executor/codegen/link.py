@@ -10,8 +10,9 @@ from aot.support.names import NameSupply, c_identifier
 from aot.target.codegen_c import canonical
 from aot.target.source_module import NamedFunc
 from aot.target.target import Target
+from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.function import PrimFunc
-from aot.tir.functor import Callees, has_calls, with_callees
+from aot.tir.functor import Callees, Cloner, has_calls, with_callees
 
 
 def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[NamedFunc, ...], list[str]]:
@@ -21,6 +22,7 @@ def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[Named
     by_identity: dict[int, str] = {}
     functions: list[NamedFunc] = []
     users: dict[str, list[int]] = {}
+    same: dict[str, list[PrimFunc]] = {}
     linked: list[PrimFunc] = []  # held, as functions are told apart by identity
 
     def enter(func: PrimFunc, i: int) -> str:
@@ -32,6 +34,7 @@ def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[Named
                 name = by_text[key] = supply.fresh(f"{lowered.name}_{kernel_word(func)}_{i}")
                 functions.append(NamedFunc(name, func))
             by_identity[id(func)] = name
+            same.setdefault(name, []).append(func)
         users.setdefault(name, []).append(i)
         return name
 
@@ -45,7 +48,24 @@ def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[Named
                 linked.append(func)
             c_names[name] = enter(func, i), ()
         names.append(c_names[call.emitted][0])
-    return tuple(replace(f, note=_users(users[f.name])) for f in functions), names
+    return tuple(NamedFunc(f.name, without_extents(same[f.name]), _users(users[f.name])) for f in functions), names
+
+
+def without_extents(funcs: Sequence[PrimFunc]) -> PrimFunc:
+    """The first of some functions of one text, whose parameters have no sizes where those of the others differ.
+
+    A slice of 3 numbers reads them from 9 as from 12; the first's 12 would reach beyond the memory of the second.
+    """
+    first = funcs[0]
+    open_ = {
+        b: replace(b, shape=(UNKNOWN_EXTENT,))
+        for i, b in enumerate(first.buffers)
+        if b.scope == "param" and len({f.buffers[i].nbytes for f in funcs}) > 1
+    }
+    if not open_:
+        return first
+    inputs, outputs = (tuple(open_.get(b, b) for b in part) for part in (first.inputs, first.outputs))
+    return replace(first, inputs=inputs, outputs=outputs, body=Cloner(buffers=open_).body(first.body))
 
 
 def _users(calls: Sequence[int]) -> str:
