@@ -106,6 +106,7 @@ def _check_subgraph(graph: SubgraphView, problems: Problems) -> None:
     sound = _check_interface(graph, problems) and sound
     if sound:
         _check_order(graph, problems)
+        _check_flex(graph, problems)
         for op in graph.operators:
             _check_kind(op, problems)
             check_operator(op, graph, problems)
@@ -340,19 +341,33 @@ def is_known_custom(op: OperatorView) -> bool:
     return op.custom_name.startswith(_KNOWN_CUSTOM) or op.custom_name in CONVERTED_CUSTOM
 
 
+def _is_flex(op: OperatorView) -> bool:
+    return op.opcode == "CUSTOM" and op.custom_name.startswith("Flex")
+
+
+def _check_flex(graph: SubgraphView, problems: Problems) -> None:
+    """One problem for all of TensorFlow's own operators: they have one cure."""
+    flex = [op for op in graph.operators if _is_flex(op)]
+    if not flex:
+        return
+    counts = Counter(printable(op.custom_name) for op in flex)
+    names = ", ".join(name if n == 1 else f"{name} ({n} times)" for name, n in counts.items())
+    what = "is a TensorFlow (Flex) operator" if len(flex) == 1 else "are TensorFlow (Flex) operators"
+    needs = "needs TensorFlow itself" if len(flex) == 1 else "need TensorFlow itself"
+    problems.add("E1211", f"{names} {what}, which {needs} to run", flex[0].where)
+
+
 def _check_kind(op: OperatorView, problems: Problems) -> None:
     if op.opcode != "CUSTOM":
         return
     name = printable(op.custom_name)
     if op.custom_name in CONVERTED_CUSTOM:
         return
-    if op.custom_name.startswith("Flex"):
-        problems.add("E1211", f"{name} is a TensorFlow (Flex) operator, which needs TensorFlow itself to run", op.where)
-    elif op.custom_name in _FOR_AN_NPU:
+    if op.custom_name in _FOR_AN_NPU:
         chip = _FOR_AN_NPU[op.custom_name]
         message = f"custom operator {name}: the model was compiled for {chip}; use the model from before that step"
         problems.add("E1210", message, op.where)
-    elif not is_known_custom(op):
+    elif not is_known_custom(op) and not _is_flex(op):
         problems.add("E1210", f'custom operator "{name}" is not known', op.where)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from aot.errors import AotError, ModelError, Problem, UnsupportedError
 
 MAX_PROBLEMS = 100
@@ -9,28 +12,37 @@ MAX_PROBLEMS = 100
 
 
 class Problems:
-    """An ordered collection of distinct problems with an upper limit."""
+    """An ordered collection of problems, one for each cause, with an upper limit.
 
-    __slots__ = ("_seen", "dropped", "found")
+    A recurrent layer that is unrolled, or weights of a wrong type, are one fault at many places: the first place is named, and
+    how many there are.  What only follows from another problem at the same operator is left out.
+    """
+
+    __slots__ = ("_places", "_seen", "dropped", "found")
 
     def __init__(self) -> None:
         self.found: list[Problem] = []
         self.dropped = 0
-        self._seen: set[Problem] = set()
+        self._places: dict[tuple[str, ...], dict[str, None]] = {}
+        self._seen: set[tuple[str, str]] = set()
 
     def __bool__(self) -> bool:
         return bool(self.found)
 
     def add(self, code: str, message: str, where: str = "") -> None:
         """Note one problem; the same one twice counts once."""
-        problem = Problem(code, message, where)
-        if problem in self._seen:
+        if any((earlier, where) in self._seen for earlier in _FOLLOWS.get(code, ())):
             return
-        if len(self.found) >= MAX_PROBLEMS:
+        self._seen.add((code, where))
+        cause = (code, _ONE.sub("", message), _KIND.sub("", where))
+        places = self._places.get(cause)
+        if places is not None:
+            places[where] = None
+        elif len(self.found) >= MAX_PROBLEMS:
             self.dropped += 1
-            return
-        self._seen.add(problem)
-        self.found.append(problem)
+        else:
+            self._places[cause] = {where: None}
+            self.found.append(Problem(code, message, where))
 
     def extend(self, problems: tuple[Problem, ...]) -> None:
         """Note the problems that an error carries."""
@@ -39,13 +51,34 @@ class Problems:
 
     def report(self) -> list[Problem]:
         """All problems, with a last line that says how many were left out."""
+        found = [_with_places(p, list(places)) for p, places in zip(self.found, self._places.values(), strict=True)]
         if not self.dropped:
-            return list(self.found)
-        return [*self.found, Problem("E1008", f"{self.dropped} more problems are not listed")]
+            return found
+        return [*found, Problem("E1008", f"{self.dropped} more problems are not listed")]
 
     def error(self) -> AotError | None:
         """The error to raise: `ModelError` if anything is malformed or inconsistent, else `UnsupportedError`."""
         return error_of(self.report())
+
+
+_FOLLOWS = {"E1201": ("E1213",), "E1204": ("E1213",)}
+"""Code -> those that say it already where they stand at the same operator."""
+_ONE = re.compile(r'(tensor|op) \d+( "[^"]*")?')
+"""Of a message: which tensor or operator is at fault."""
+_KIND = re.compile(r'(?<=^op )\d+|(?<=^tensor )\d+|(?<= )"[^"]*"| of subgraph .*')
+"""Of a place: all but the kind of operator, or that it is a tensor."""
+_NAMED = re.compile(r'((?:op|tensor) \d+)(?: "[^"]*")?( of subgraph \d+)?')
+SHOWN = 4
+"""Further places that are listed by their numbers."""
+
+
+def _with_places(problem: Problem, places: Sequence[str]) -> Problem:
+    """The problem of the first place, and where else it is."""
+    others = [found[1] + (found[2] or "") if (found := _NAMED.search(place)) else place for place in places[1:]]
+    if not others:
+        return problem
+    listed = ", ".join(others[:SHOWN]) + (" …" if len(others) > SHOWN else "")
+    return Problem(problem.code, f"{problem.message}; the same at {len(others)} more: {listed}", problem.where)
 
 
 def error_of(problems: list[Problem]) -> AotError | None:

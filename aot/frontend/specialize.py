@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aot.errors import AotError, Problem, UsageError
+from aot.errors import AotError, Problem, UnsupportedError, UsageError
 from aot.frontend import check
 from aot.frontend.decode import Record, decode_model
 from aot.frontend.encode import encode_model
@@ -61,11 +61,26 @@ def specialize(model: bytes, choice: Choice = FIRST_GRAPH) -> bytes:
     wanted = _input_shapes(record["subgraphs"][0], record, choice)
     if not wanted:
         return _with_known_shapes(encode_model(record))
-    record = _with_shapes(record, wanted, opened=True)
+    before, record = record, _with_shapes(record, wanted, opened=True)
     shapes, error = _all_shapes(encode_model(record))
     if error is not None:
-        raise error
+        raise _made_for_one_shape(error, before, wanted)
     return encode_model(_with_shapes(record, shapes, opened=False))
+
+
+def _made_for_one_shape(error: AotError, before: Record, wanted: Mapping[int, Shape]) -> AotError:
+    """What keeps other shapes from following: E1240 where the graph goes with its own, as it has them in constants."""
+    broken = [p for p in error.problems if p.code.startswith("E11")]
+    if not broken or _all_shapes(encode_model(before))[1] is not None:
+        return error
+    tensors = before["subgraphs"][0]["tensors"]
+    chosen = ", ".join(
+        f"{list(shape)} for {printable(_text(tensors[i]['name']))}, which has {list(_shape(tensors[i]))}"
+        for i, shape in wanted.items()
+    )
+    first = broken[0]
+    message = f"the graph is made for its own shapes, not {chosen}: {first.message} ({first.code})"
+    return UnsupportedError(Problem("E1240", message, first.where))
 
 
 def _with_known_shapes(model: bytes) -> bytes:

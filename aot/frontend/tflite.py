@@ -387,6 +387,8 @@ class GraphWalk:
             known = (p for p in error.problems if not unshaped or p.code in _WHATEVER_THE_SHAPES)
             self._problems.extend(tuple(known))
             results = None
+        except _Unknowable:
+            results = None
         if results is None:
             self._stand_in(op)
             return
@@ -433,9 +435,7 @@ class GraphWalk:
             self._refuse(op, "E1121", error.message)
         except NotAMultiplierError as error:
             self._refuse(op, "E1226", str(error))
-        except _Unknowable:
-            return None
-        except AotError:
+        except (AotError, _Unknowable):
             raise
         except Exception as error:
             if isinstance(error, ArithmeticError | ValueError) and self._has_zero_scale(op):
@@ -510,7 +510,7 @@ class GraphWalk:
         try:
             if tensor.dtype == "resource":
                 self._refuse(None, "E1218", f"{tensor.where}: a resource cannot be an input of the model")
-            type_ = self._type(None, tensor)
+            type_ = _tensor_type(tensor) if tensor.dtype == "string" else self._type(None, tensor)  # E1212 says it
         except AotError as error:
             self._problems.extend(error.problems)
             type_ = TensorType(tensor.shape, tensor.dtype)
@@ -543,6 +543,8 @@ class GraphWalk:
             self._refuse(op, "E1125", f"{tensor.where} is sparse in a way that contradicts itself: {error}")
 
     def _type(self, op: OperatorView | None, tensor: TensorView) -> TensorType:
+        if tensor.dtype == "string":  # E1212 says it
+            raise _Unknowable
         try:
             numpy_dtype(_dtype(tensor))
         except KeyError:

@@ -304,7 +304,7 @@ def test_number_of_listed_problems_is_limited() -> None:
     b = ModelBuilder()
     x = quantised(b, "x")
     for i in range(3 * MAX_PROBLEMS):
-        quantised(b, f"t{i}", (1, -8))
+        quantised(b, f"t{i}", (1, -8 - i))
     problems = check_structure(b.build([x], [x]))
     assert len(problems) == MAX_PROBLEMS + 1
     assert problems[-1] == Problem("E1008", f"{2 * MAX_PROBLEMS} more problems are not listed")

@@ -150,3 +150,18 @@ def test_batches_of_the_shared_models() -> None:
             check(specialize(data, Choice(batch=2)), agree=within_the_contract)
             ran += 1
     assert ran > 20
+
+
+def test_a_shape_that_is_in_the_graph() -> None:
+    """Of a constant operand or a loop's graph: not of the operator where it shows."""
+    b = ModelBuilder()
+    x = b.tensor("x", (1, 8), "float32", shape_signature=(-1, 8))
+    y = b.tensor("y", (1, 2, 4), "float32")
+    b.op("RESHAPE", [x, b.tensor("shape", (3,), "int32", data=np.array([1, 2, 4], np.int32))], [y])
+    model = b.build([x], [y])
+    specialize(model, Choice(batch=1))
+    with pytest.raises(AotError) as found:
+        specialize(model, Choice(batch=2))
+    (problem,) = found.value.problems
+    assert (problem.code, problem.where) == ("E1240", 'op 0 RESHAPE "y"')
+    assert "not [2, 8] for x, which has [1, 8]: reshape of float32[2, 8] to [1, 2, 4]" in problem.message
