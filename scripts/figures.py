@@ -103,7 +103,7 @@ def replace_block(text: str, opening: str, closing: str, content: str) -> str:
 
 
 def render(text: str) -> str:
-    """README.md with everything measured anew."""
+    """README.md with everything measured again."""
     for name, arguments in (("demo", DEMO), ("verify", VERIFY)):
         output = "```text\n" + aot(arguments).rstrip("\n") + "\n```"
         text = replace_block(text, f"<!-- output: {name} -->", "<!-- /output -->", output)

@@ -109,7 +109,7 @@ def _write(path: Path, artifact: Artifact) -> None:
     data = {"name": artifact.name, "files": dict(artifact.files), "metadata": artifact.metadata, "graph": artifact.graph}
     text = json.dumps(data).encode()
     if len(text) > LARGEST or json.loads(text) != data:
-        return  # something that JSON would change, such as a tuple: compiled anew each time
+        return  # something that JSON would change, such as a tuple: compiled again each time
     packed = zlib.compress(text, 1)
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     try:

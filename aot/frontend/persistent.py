@@ -79,7 +79,7 @@ class Persistent:
         return found or self.declare(name, label(name), type_ or TensorType((), "float32"))
 
     def declare(self, key: object, name: str, type_: TensorType, initial: Array | None = None) -> Variable:
-        """The variable of that key, with zeros where no value is given."""
+        """The variable of that key, with zeros if no value is given."""
         is_new = key not in self.variables.known
         found = self.variables.declare(key, name or "state", type_, zeros(type_) if initial is None else initial)
         if is_new and self.initializing:

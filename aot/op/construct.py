@@ -277,7 +277,7 @@ def reshape(data: Expr, newshape: int | Sequence[int]) -> Expr:
 
 @_constructor("transpose")
 def transpose(data: Expr, axes: Sequence[int] | None = None) -> Expr:
-    """Dimensions permuted; reversed where no axes are given."""
+    """Dimensions permuted; reversed if no axes are given."""
     rank = len(_tensor("transpose", data).shape)
     order = range(rank)[::-1] if axes is None else axes
     return call("transpose", [data], TransposeAttrs(tuple(_axis("transpose", a, rank) for a in order)))
@@ -315,7 +315,7 @@ def strided_slice(data: Expr, begin: Sequence[int], end: Sequence[int], strides:
 
 
 def reduced(kind: str, data: Expr, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Expr:
-    """One number for each position of the other axes; of all elements where no axis is given."""
+    """One number for each position of the other axes; of all elements if no axis is given."""
     rank = len(_tensor(kind, data).shape)
     axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
     return call(kind, [data], ReduceAttrs(kind, tuple(sorted({_axis(kind, a, rank) for a in axes})), keepdims))

@@ -1,7 +1,7 @@
 """IF, STABLEHLO_CASE and WHILE: subgraphs that run under a condition, as relay.If and relay.While over functions.
 
 A variable that a subgraph uses is one more operand, and where it is assigned one more result. Constants that go into a subgraph
-are constants inside; of a loop, those that its body hands on unchanged. Oracle: `kernels/if.cc`, `kernels/while.cc`,
+are constants inside; of a loop, those that its body passes on unchanged. Oracle: `kernels/if.cc`, `kernels/while.cc`,
 `kernels/stablehlo_case.cc`, which copy tensors into the subgraph and out of it byte by byte.
 """
 

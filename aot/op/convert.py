@@ -78,7 +78,7 @@ class ConvertContext(Protocol):
         """
 
     def handed_on(self, index: int) -> frozenset[int]:
-        """The numbers i of a subgraph's inputs that are its output i as they are."""
+        """The indices i for which a subgraph's output i is its input i."""
 
     def operators_of(self, index: int) -> tuple[str, ...]:
         """The operators of subgraph number `index`, in their order."""

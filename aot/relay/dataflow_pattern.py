@@ -175,7 +175,7 @@ class TuplePattern(Pattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TupleGetItemPattern(Pattern):
-    """A field of a tuple of a form; any field where no index is given."""
+    """A field of a tuple of a form; any field if no index is given."""
 
     value: Pattern
     index: int | None = None

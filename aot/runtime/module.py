@@ -19,7 +19,7 @@ from aot.support.dtype import numpy_dtype
 OnLayer = Callable[[int, bytes], None]
 """(layer, bytes of its first output)"""
 
-# The library brings its own probe, which hands on to a function of the caller if there is one.
+# The library brings its own probe, which passes on to a function of the caller if there is one.
 _PROBE = """#include <stdint.h>
 #include <stddef.h>
 #include "aot/hooks.h"

@@ -1,4 +1,4 @@
-"""Op strategy: which kernel implements a fused group, and what a kernel hands back."""
+"""Op strategy: which kernel implements a fused group, and what a kernel returns."""
 
 from __future__ import annotations
 

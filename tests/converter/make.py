@@ -4,7 +4,7 @@
     /some/where/bin/python -m tests.converter.make [--kinds int8 float32 ...] [--only NAME ...] [-o FOLDER]
 
 TensorFlow is large and neither a dependency of the project nor needed in CI: the models are committed, in one archive.
-Without -o that archive is written anew; with it one file a model.  Weights, statistics and samples are random, seeded by
+Without -o that archive is written again; with it one file a model.  Weights, statistics and samples are random, seeded by
 the network's name.  Kinds that no operator of ours takes yet ("dynamic", "float16") and loops (`registry.EXTRA`) are
 made on request only.  With the same versions of TensorFlow and Keras the same bytes come out.
 """

@@ -1,4 +1,4 @@
-"""Artifacts written by hand in the form of the generated code, so that the run side is tested without the compiler."""
+"""Artifacts written by pass in the form of the generated code, so that the run side is tested without the compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names for C: key words, types of the headers, and what belongs to the runtime."""
+"""Names for C: keywords, types of the headers, and what belongs to the runtime."""
 
 from __future__ import annotations
 

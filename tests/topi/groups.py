@@ -1,4 +1,4 @@
-"""Fused groups of any operators for kernel tests: every kernel that takes a group against the group's meaning."""
+"""Fused groups of any operators for kernel tests: every kernel that accepts a group against the group's meaning."""
 
 from __future__ import annotations
 

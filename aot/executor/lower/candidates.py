@@ -18,7 +18,7 @@ from aot.topi.strategy import Group, Lowered, OpImplementation
 
 
 def lower_group(func: Function, target: Target, name: str) -> Lowered:
-    """The preferred kernel for the group, by plevel (E1209 if no kernel takes it)."""
+    """The preferred kernel for the group, by plevel (E1209 if no kernel accepts it)."""
     group = group_of(func)
     return _accepting(group, target)[0].lower(group, target, name)
 
@@ -33,7 +33,7 @@ def candidates(
     repeated: Container[Hashable] = (),
     known: Known | None = None,
 ) -> list[Candidate]:
-    """Every kernel that takes the group, lowered, best plevel first; the generic path only where there is nothing else.
+    """Every kernel that accepts the group, lowered, best plevel first; the generic path only where there is nothing else.
 
     Without `keyed` their keys say nothing about shared code, which saves most of the time.  `repeated` are the keys of the
     weights that several layers have; kernels made for those are left out elsewhere.  What is in `known` is not lowered again.

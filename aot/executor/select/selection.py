@@ -87,7 +87,7 @@ def choose(layers: Layers, budget: Budget) -> tuple[int, ...]:
     """The index of the best candidate of each layer.
 
     A layer none of whose candidates respects its scratch limit keeps the one with the least scratch.  Where no choice
-    fits, the limit on code is dropped; where none fits then, the choice with the least flash is taken.
+    fits, the limit on code is dropped; if none fits then, the choice with the least flash is taken.
     """
     if not layers:
         return ()

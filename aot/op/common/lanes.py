@@ -2,7 +2,7 @@
 
   sum = ((s0 + s1) + s2) + s3,  s_l = x[l] y[l] + x[l + 4] y[l + 4] + ...;  the last size % 4 products follow one by one.
 
-Products are rounded before they are added.  Source: `neon_tensor_utils.cc`, which x86 runs, too, by way of SSE.
+Products are rounded before they are added.  Source: `neon_tensor_utils.cc`, which x86 also runs, by way of SSE.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def is_legacy(type_: TensorType) -> bool:
 
 
 def shifted_type(type_: TensorType) -> TensorType:
-    """The int8 twin of a legacy type; others as they are."""
+    """The int8 twin of a legacy type; others unchanged."""
     if type_.quant is None or not is_legacy(type_):
         return type_
     quant = QuantParams(type_.quant.scale, tuple(z - OFFSET for z in type_.quant.zero_point), type_.quant.axis)
@@ -83,7 +83,7 @@ def _shifted(data: Array) -> Array:
 
 
 def legacy_uint8(convert: Converter) -> Converter:
-    """The converter for int8, which thereby takes quantised uint8 operands and results too."""
+    """The converter for int8, which then accepts quantised uint8 operands and results as well."""
 
     @wraps(convert)
     def converter(ctx: ConvertContext, op: OperatorView) -> Expr | Sequence[Expr]:

@@ -22,7 +22,7 @@ class Window:
 
 
 def output_size(size: int, kernel: int, *, stride: int, dilation: int, before: int, after: int) -> int:
-    """Positions of a window of `kernel` taps along one axis, given its padding; 0 or less where none fits."""
+    """Positions of a window of `kernel` taps along one axis, given its padding; 0 or less if none fits."""
     return (size + before + after - ((kernel - 1) * dilation + 1)) // stride + 1
 
 

@@ -1,6 +1,6 @@
 """binary_search: HASHTABLE_LOOKUP of TFLite: rows of a table by int32 keys that stand in ascending order.
 
-The result's row is zeros, and its hit 0, where no key is the one that is looked up.  The search halves the range as C's bsearch
+The result's row is zeros, and its hit 0, if no key matches.  The search halves the range as C's bsearch
 does in glibc, so that of equal keys the same one is found; keys are compared without the overflow of the reference's
 difference. Oracle: `kernels/hashtable_lookup.cc`.
 """
@@ -32,7 +32,7 @@ from aot.tir.expr import Expr, equal, logical_and
 
 @dataclass(frozen=True, slots=True)
 class BinarySearchAttrs:
-    """Nothing to say: the shapes tell it all."""
+    """No attributes: the shapes determine everything."""
 
 
 def infer_type(types: Sequence[Type], _attrs: BinarySearchAttrs) -> Type:

@@ -1,4 +1,4 @@
-"""lsh_projection: LSH_PROJECTION of TFLite: bits that tell by which side of random planes a set of items lies.
+"""lsh_projection: LSH_PROJECTION of TFLite: bits that say on which side of random planes a set of items lies.
 
 An item is a row of any type, taken as bytes.  Of each seed a bit is whether the sum over items of weight * hash(seed, item) is
 above 0, in double precision, the hash being FarmHash's, of the seed's four bytes and the item's, as a signed number.  Dense:

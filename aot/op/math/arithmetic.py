@@ -338,7 +338,7 @@ def convert_plain(ctx: ConvertContext, op: OperatorView, name: str) -> RelayExpr
 
 
 def _same_codes(ctx: ConvertContext, op: OperatorView) -> None:
-    """Codes are compared as they are, so all three quantisations have to agree."""
+    """Quantised values are compared directly, so all three quantisations have to agree."""
     result = ctx.output_type(op).quant
     alike = all(have_same_quant(ctx.input_type(op, i).quant, result) for i in (0, 1))
     if not is_plain(ctx.input_type(op, 0)) and not alike:

@@ -1,7 +1,7 @@
 """equal, less, ...: comparisons of two tensors with broadcasting; bool.
 
 Codes of different quantisations are brought to one scale first: rescale((x - zp) << 8) by their own scale, double rounding;
-int16 only for EQUAL and NOT_EQUAL (and by TFLM, for GREATER): LESS and the like of LiteRT compare int16 values as they are.
+int16 only for EQUAL and NOT_EQUAL (and by TFLM, for GREATER): LESS and the like of LiteRT compare int16 values without rescaling.
 Oracles: `reference_ops::BroadcastComparison4DSlowImpl`, `ComparisonWithScaling` with the parameters of `comparisons.cc`.
 """
 
@@ -87,7 +87,7 @@ def _rescale(ctx: ConvertContext, op: OperatorView, type_: TensorType) -> Rescal
 
 
 def _compares_codes(ctx: ConvertContext, op: OperatorView, type_: TensorType) -> bool:
-    """Whether the reference compares int16 values as they are, whatever their scales: LiteRT does, but for equality."""
+    """Whether the reference compares int16 values without rescaling: LiteRT does, except for equality."""
     return type_.dtype == "int16" and ctx.oracle == "litert" and op.opcode not in ("EQUAL", "NOT_EQUAL")
 
 

@@ -1,4 +1,4 @@
-"""gelu_uneven: GELU of float32 tensors whose size is no multiple of four.  No quantisation.
+"""gelu_uneven: GELU of float32 tensors whose size is not a multiple of four.  No quantisation.
 
 The reference computes float32 by Eigen, in vectors of four elements of the flat tensor; the one to three that are left over it
 computes one by one, and their erfc differs in the last bit now and then.  `gelu` is the form for vectors alone, for

@@ -1,7 +1,7 @@
 """qnn.cast_sums: sums whose products with the multiplier do not fit an int32, as x86's conversion leaves them.
 
 Stands between a fully connected layer's sums and qnn.requantize where the scales allow such products at all, which is in broken
-networks only; `aot.numerics.indefinite` tells what the reference makes of them and why x86 counts.
+networks only; `aot.numerics.indefinite` says what the reference makes of them and why x86 is what counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""qnn.dequantize: DEQUANTIZE of TFLite, int8, uint8 or int16 to float32; of constants int4 and float16, too.
+"""qnn.dequantize: DEQUANTIZE of TFLite, int8, uint8 or int16 to float32; of constants also int4 and float16.
 
 out = scale * (q - zero_point).  The reference multiplies in double and rounds to float32; a float32 product is the same number,
 since a 24-bit scale times a 9-bit or 16-bit integer is exact before that one rounding.  Oracle: `reference_ops::Dequantize`.

@@ -10,7 +10,7 @@ All in float32, but for the zero point of an asymmetric quantisation, which is f
 zero; as the reference takes whole vectors of eight by adding 0.5 and cutting, 0.49999997 becomes 1 there and 0 in what is left
 over at a batch's end.  The result of an asymmetric quantisation is q - zp, which fits int16 and needs no zero point afterwards.
 Infinities and NaN have no defined result in the reference; here the data becomes 0.
-Oracles: `NeonSymmetricQuantizeFloats`, `NeonAsymmetricQuantizeFloats` (x86 runs them, too).
+Oracles: `NeonSymmetricQuantizeFloats`, `NeonAsymmetricQuantizeFloats` (x86 also runs them).
 """
 
 from __future__ import annotations

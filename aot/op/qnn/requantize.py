@@ -1,7 +1,7 @@
 """qnn.requantize: from an accumulator to a narrow quantised type, as TFLite's kernels do it.
 
 out = clamp(zero_point + round(acc * multiplier * 2^(shift - 31)), lo, hi) with a 31-bit multiplier and TFLite's sign of the shift
-(positive shifts left).  `rounding` tells how: "double" rounds twice, in the doubling high multiply and in the right shift
+(positive shifts left).  `rounding` says how: "double" rounds twice, in the doubling high multiply and in the right shift
 (gemmlowp; convolutions, and everything of TFLite Micro), "single" once with halves upwards, "away" once with halves away from
 zero (TFLite's fully connected; `aot.numerics.ties` says where that is the same), with 31 further bits of the multiplier if need
 be.

@@ -1,6 +1,6 @@
 """RANDOM_UNIFORM, RANDOM_STANDARD_NORMAL and MULTINOMIAL of TFLite, drawn from Philox with the seeds of the file.
 
-The generator's counter is a state: each run goes on where the last one ended, and a reset begins anew.  uniform: 23 bits as a
+The generator's counter is a state: each run continues where the last one ended, and a reset starts over.  uniform: 23 bits as a
 fraction.  normal: two words make two numbers by Box and Muller's transform, in float32.  multinomial: the sum of exp(logit -
 largest) up to each class in double precision, and the first class whose sum is above a fraction (52 bits of two words) of the
 whole. Oracle: `kernels/random_ops.cc`, TensorFlow's `philox_random.h` and `random_distributions_utils.h`.

@@ -1,4 +1,4 @@
-"""nn.lstm: LSTM over all time steps of a sequence of float32, each batch by itself.
+"""nn.lstm: LSTM over all time steps of a sequence of float32, each batch separately.
 
 At each step, with x the data, h the last output, c the cell (gates in the order input, forget, cell, output; without an input
 gate, CIFG, it is 1 - forget):
@@ -95,7 +95,7 @@ def infer_type(types: Sequence[Type], attrs: LstmFloatAttrs) -> Type:
 
 
 def first_vector(place: int, cells: int, *, batch: int, batches: int) -> tuple[int, int]:
-    """Between which elements of a gate Eigen takes vectors of four: those that lie on multiples of 16 bytes."""
+    """The elements of a gate that Eigen computes in vectors of four: those that lie on multiples of 16 bytes."""
     lead = min(-(place * batches + batch) * cells % LANES, cells)
     return lead, lead + (cells - lead) // LANES * LANES
 

@@ -1,6 +1,6 @@
 """signal.energy: SignalEnergy of TFLM: the square of the magnitude of each bin from `start` to `end`.
 
-Bins outside are 0; TFLM leaves them as they are.  Oracle: TFLM's `signal/src/energy.cc`.
+Bins outside are 0; TFLM does not write them.  Oracle: TFLM's `signal/src/energy.cc`.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def _mel(frequency: float) -> float:
 
 
 def mel_bank(bins: int, attrs: MfccAttrs) -> MelBank:
-    """The triangles of a spectrogram of so many bins."""
+    """The triangles of a spectrogram of that many bins."""
     low, high = _mel(attrs.lower), _mel(attrs.upper)
     spacing = (high - low) / float(attrs.channels + 1)
     centres = [low + spacing * (i + 1) for i in range(attrs.channels + 1)]

@@ -27,7 +27,7 @@ from aot.tir.expr import Expr, Imm, imm, logical_and
 
 @dataclass(frozen=True, slots=True)
 class DynamicUpdateSliceAttrs:
-    """Nothing to say: the shapes tell it all."""
+    """No attributes: the shapes determine everything."""
 
 
 def infer_type(types: Sequence[Type], attrs: DynamicUpdateSliceAttrs) -> Type:
@@ -72,7 +72,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicUpdateSlice
 
 @from_tflite("DYNAMIC_UPDATE_SLICE", EVERY, "dynamic_update_slice")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """dynamic_update_slice; scalars are left as they are by TFLite too."""
+    """dynamic_update_slice; TFLite does not change scalars either."""
     require_dtype(ctx, op, ctx.input_type(op, 0), MOVABLE)
     require_dtype(ctx, op, ctx.input_type(op, 2), ("int32", "int64"), what="a position")
     args = [operand(ctx, op, i) for i in range(3)]

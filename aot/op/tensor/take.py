@@ -37,7 +37,7 @@ class TakeAttrs:
 
 @dataclass(frozen=True, slots=True)
 class GatherNdAttrs:
-    """Nothing to say: the shapes tell it all."""
+    """No attributes: the shapes determine everything."""
 
 
 def infer_take(types: Sequence[Type], attrs: TakeAttrs) -> Type:

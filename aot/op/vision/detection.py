@@ -2,7 +2,7 @@
 
 Boxes are decoded from centres and sizes relative to anchors, then the best box is chosen again and again (the first of equal
 ones), each time dropping those that overlap it by more than a threshold; classes and scores of the chosen ones follow from
-slices, `topk` and `take`.  Places beyond the number of detections hold 0 (the reference leaves them as they are).
+slices, `topk` and `take`.  Places beyond the number of detections hold 0 (the reference does not write them).
 Oracle: `kernels/detection_postprocess.cc`, its fast form; of the regular one (`use_regular_nms`), none.
 """
 
@@ -170,7 +170,7 @@ def _real(ctx: ConvertContext, op: OperatorView, i: int) -> Real:
 
 
 def score_limit(threshold: float, dtype: str, quant: Real) -> float:
-    """The smallest score, in units of its type, that reaches the threshold; one more than the largest where none does."""
+    """The smallest score, in units of its type, that reaches the threshold; one more than the largest if none does."""
     if dtype == "float32":
         return threshold
     limits = np.iinfo(dtype)

@@ -2,7 +2,7 @@
 
 Candidates wait in a heap of the C++ library, whose order of equal scores is kept.  The best one is dropped if it overlaps a
 chosen box by the threshold or more; with a sigma its score falls with every overlap, and it waits again.  A chosen candidate
-waits again, too, and then overlaps itself: only a box without area is chosen twice.  What is after the chosen ones is 0.
+also waits again, and then overlaps itself: only a box without area is chosen twice.  What is after the chosen ones is 0.
 Oracle: `reference_ops::NonMaxSuppression`.
 """
 
@@ -55,7 +55,7 @@ def turns(boxes: int, attrs: SoftNmsAttrs) -> int:
 
 
 def overlap(a: Array, b: Array) -> np.float32:
-    """Intersection over union of two boxes, float32; 0 where one has no area."""
+    """Intersection over union of two boxes, float32; 0 if one has no area."""
     low = [np.minimum(x[:2], x[2:]) for x in (a, b)]
     high = [np.maximum(x[:2], x[2:]) for x in (a, b)]
     areas = [(h[0] - w[0]) * (h[1] - w[1]) for w, h in zip(low, high, strict=True)]

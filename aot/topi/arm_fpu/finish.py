@@ -41,7 +41,7 @@ class Clamp:
 
     @property
     def keeps(self) -> bool:
-        """Whether it leaves finite numbers as they are."""
+        """Whether it does not change finite numbers."""
         return self.lo == -LARGEST and self.hi == LARGEST
 
     def meaning(self, b: IRBuilder, value: Expr) -> Expr:

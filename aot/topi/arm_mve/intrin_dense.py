@@ -16,7 +16,7 @@ from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
 
 CHANNELS = 8
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
-"""Channels of a block in the order of their numbers: those of q0, then those of q1, which VQMOVNB and VQMOVNT put in turns."""
+"""Channels of a block in the order of their numbers: those of q0, then those of q1, which VQMOVNB and VQMOVNT interleave."""
 _ACCUMULATORS = ("r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr")
 MOST_UNROLLED = 12
 """Vectors of a row up to which there is no loop over them."""
@@ -173,7 +173,7 @@ def _block(row: Row) -> list[str | Repeat]:
 
 
 def _vector(*, first: bool, size: int, offset: int | None) -> list[str]:
-    """Up to 16 bytes of the row by eight channels; at `offset`, or where the pointer is, which goes on then."""
+    """Up to 16 bytes of the row by eight channels; at `offset`, or where the pointer is, which then advances."""
     op = "vmladav.s8" if first else "vmladava.s8"
     place = f"[r3], #{size}" if offset is None else f"[r3, #{offset}]"
     lines = [f"vldrb.u8 q0, {place}"] if size == VECTOR else ["vpst", f"vldrbt.u8 q0, {place}"]

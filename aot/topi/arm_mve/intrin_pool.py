@@ -102,7 +102,7 @@ def _emit(operands: Mapping[str, COperand], text: list[str | Repeat]) -> BlockTe
 
 
 def _channels(pixel: Pixel, lanes: int, *, head: list[str], tap: list[str], foot: list[str]) -> list[str | Repeat]:
-    """The loops: r5 the channels that are left, r1 and r2 those at hand, r3 a line, r4 a pixel, r6 lines left.
+    """The loops: r5 the channels that are left, r1 and r2 the current ones, r3 a line, r4 a pixel, r6 lines left.
 
     `tap` reads at r4.  What is after the last channel is neither read nor written: every vector is predicated.
     """
@@ -172,7 +172,7 @@ def mean_text(pixel: Pixel, numbers: Mean) -> list[str | Repeat]:
 
 
 def instructions(pixel: Pixel, text: list[str | Repeat], *, lanes: int, rows: float, columns: float) -> float:
-    """Executed by one block over so many taps."""
+    """Instructions that one block executes over that many taps."""
     tap = 2 + (pixel.channels % lanes > 0) + (pixel.channels > _NEAR)
     straight = pixel.across == pixel.unroll
     line = 5 + (pixel.line > 0xFFFF) + (0 if straight else 1 + bool(pixel.across))

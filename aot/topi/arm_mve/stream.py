@@ -42,7 +42,7 @@ class Window:
 
 
 def block_bytes(window: Window, form: RequantForm, channels: int) -> int:
-    """Of a block of so many channels in the stream, a multiple of four."""
+    """Of a block of that many channels in the stream, a multiple of four."""
     return channels * (window.size + form.field_bytes)
 
 

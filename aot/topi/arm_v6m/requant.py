@@ -1,12 +1,12 @@
 """Requantisation by two products of 32 bits, proven by thresholds.
 
-Requantisation is monotone (aot/topi/layer/threshold.py), so all between its first and its last threshold tells it: with
-u = acc - (first threshold) + 1 a result is lo for u <= 0, hi for u >= span, and else
+Requantisation is monotone (aot/topi/layer/threshold.py), so everything between its first and its last threshold determines it:
+with u = acc - (first threshold) + 1 a result is lo for u <= 0, hi for u >= span, and else
 
     lo + ((u * high + (u * low >> split) + constant) >> shift),
 
 where high * 2^split + low is the channel's multiplier scaled to 64 - 2U bits, U bits being enough for every u < span.  Neither
-product leaves 32 bits then.  The constant is whatever puts each threshold where it belongs; where there is none, the layer takes
+product leaves 32 bits then.  The constant puts each threshold where it belongs; if there is none, the layer takes
 another form.  The accumulator's shift by the first threshold goes into the bias.
 """
 

@@ -211,7 +211,7 @@ class _Kernel:
     # ---- what is copied in which units
 
     def _raw(self, nest: Nest) -> Var | Constant | None:
-        """The tensor whose bytes the nest copies as they are."""
+        """The tensor whose bytes the nest copies unchanged."""
         if self._movement.epilogue or nest.source == 0:
             return None
         node = self._movement.sources[nest.source - 1].node

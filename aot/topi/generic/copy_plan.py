@@ -154,7 +154,7 @@ def _step(items: list[_Item], i: int) -> tuple[int, int] | None:
 
 
 def _tidy(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """Without axes of one step; an axis that goes on where the one inside it ends is one with it."""
+    """Without axes of one step; an axis that continues where the one inside it ends is merged with it."""
     out: list[Axis] = []
     for axis in reversed([a for a in axes if a.count > 1] or [axes[-1]]):
         if out and axis.out == out[0].count * out[0].out and axis.source == out[0].count * out[0].source:

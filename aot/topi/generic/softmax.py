@@ -62,7 +62,7 @@ def without_table(group: Group, name: str) -> PrimFunc:
 
 
 Exp = Callable[[Expr], Expr]
-"""Q0.31 exponential of so many codes below the largest."""
+"""Q0.31 exponential of that many values below the largest."""
 
 
 def _rows(b: IRBuilder, data: Buffer, out: Buffer, exp: Exp, *, attrs: SoftmaxAttrs, rows: int, depth: int) -> None:

@@ -16,7 +16,7 @@ _MOST = 32
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Lines that stand `count` times.
+    """Lines repeated `count` times.
 
     They are repeated by a C macro, not by the assembler's .rept or .irp: GCC takes the size of a template from the number of its
     lines, and would place constants out of the reach of its loads if it thought a block smaller than it is (ADR 14).

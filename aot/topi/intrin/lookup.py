@@ -16,7 +16,7 @@ CODES = 256
 def lookup(count: int) -> TensorIntrin:
     """values[i] = table[values[i] + 128]; operands: table int8[256], values int32[count] within int8.
 
-    GCC adds 128 to each code where C says so; here it belongs to the address, which is one for all.
+    GCC would add 128 to each value; here it is part of the address, once for all.
     """
     b = IRBuilder(f"lookup_{count}")
     table = b.input("table", (CODES,), "int8")

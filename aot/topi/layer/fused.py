@@ -188,7 +188,7 @@ Epilogue = Callable[[Expr, tuple[Expr, ...]], Expr]
 
 def tail_accepts(layer: FusedLayer) -> bool:
     """Whether every other operand of the tail is a tensor of the output's own shape, so that it can be read at the
-    output's index.  The layer's own data is none: kernels keep it in a form of their own.
+    output's index.  The layer's own data is not: each kernel keeps it in its own form.
     """
     for call in layer.tail:
         if not isinstance(call.op, Op) or call.op.name not in F_TE:

@@ -1,6 +1,6 @@
 """Requantisation with one shift for all channels, proven by thresholds.
 
-Requantisation f is monotone, so its thresholds tell all of it: for each result k > lo the smallest accumulator t_k with
+Requantisation f is monotone, so its thresholds determine it: for each result k > lo the smallest accumulator t_k with
 f(t_k) >= k.  The short form g(acc) = (hi(acc * 2^p * M) + C) >> S, hi(x) = floor(x / 2^32), is monotone as well, and equals f
 (after the clamp to [lo, hi]) on [low, high] exactly when for every k
 
@@ -76,7 +76,7 @@ def thresholds(attrs: RequantizeAttrs, low: Array, high: Array) -> Array | None:
 
 @lru_cache(maxsize=16)
 def _thresholds(attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes) -> Array | None:
-    """Remembered, because every kernel that competes for a layer asks."""
+    """Cached, because every kernel that competes for a layer asks for it."""
     low, high = np.frombuffer(low_bytes, np.int64), np.frombuffer(high_bytes, np.int64)
     multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.float64), low.shape)
     scale = np.ldexp(np.maximum(multiplier, 1.0), np.asarray(attrs.shift, np.int64) - 31)

@@ -54,7 +54,7 @@ def test_interpreted_is_printed(name: str, io: str, tmp_path: Path) -> None:
 
 @needs_gcc
 def test_fed_rows(tmp_path: Path) -> None:
-    """The interpreter hands in row by row, as the C file does."""
+    """The interpreter passes in row by row, as the C file does."""
     exe = same(DIGITS, FED, tmp_path)
     feeding = exe.main.feeding
     assert feeding is not None

@@ -97,7 +97,7 @@ class Flagged(Project):
     how: Flags = ALL[0]
 
     def image(self, mode: str = "measure") -> Path:
-        """The linked program, made anew."""
+        """The linked program, made again."""
         paths = [str(self.compiled(n).relative_to(self.folder)) for n in self.files if n.endswith(".c")]
         elf = self.folder / "flags.elf"
         link = [find_tool("arm-none-eabi-gcc").path, *self.how.core, "-nostdlib", "-Wl,--gc-sections", "-Wl,--build-id=none"]
@@ -153,7 +153,7 @@ def forms() -> Iterator[tuple[str, bytes]]:
 
 @cache
 def operator_cases() -> tuple[Case, ...]:
-    """Every kernel that takes a layer of these models."""
+    """Every kernel that accepts a layer of these models."""
     return tuple(c for text, model in forms() for c in _cases_of(text, model))
 
 

@@ -50,7 +50,7 @@ def branches(*, results: bool = True) -> bytes:
 
 
 def loop(*, counted: bool = True) -> bytes:
-    """From 0, or what an input says, to 4: v = v + x, with x handed on; v is shown."""
+    """From 0, or what an input says, to 4: v = v + x, with x passed on; v is shown."""
     b = ModelBuilder()
     main = b.subgraphs[0]
     initialize(b, {"v": np.zeros(SHAPE, np.float32)})

@@ -71,7 +71,7 @@ def test_bands_equal_meaning(layer: Layer) -> None:
 
 
 def test_bands_let_the_result_lie_over_the_data() -> None:
-    """As in the network for key words of TFLM, whose only convolution has one channel of data and eight of results."""
+    """As in the network for keywords of TFLM, whose only convolution has one channel of data and eight of results."""
     layer = dw((49, 40, 1), (10, 8), multiplier=8, strides=(2, 2), padding=(4, 3, 5, 3))
     func = BANDS.lower(group_of(build(layer)), find_target("cortex-m4"), "kernel").func
     (data,), (out,), (plane,) = func.inputs, func.outputs, func.scratch

@@ -103,7 +103,7 @@ class Plane:
     def copy(self, data: Buffer, channel: Expr, band: Expr, *, kernel_rows: Expr, pitch: Expr) -> tuple[Expr, Expr]:
         """Fills the plane for a band; (its first result row, how many it has).
 
-        The border stays as it is, but for the rows of an image that takes several bands.
+        The border does not change, except for the rows of an image that takes several bands.
         """
         b, n = self._b, self.n
         y = b.let("y", band * n["band"])

@@ -123,7 +123,7 @@ def _emit(operands: Mapping[str, COperand], strip: Strip) -> BlockText:
 
 @lru_cache(maxsize=256)
 def instructions(strip: Strip, rows: int) -> int:
-    """Executed by one block over so many rows, counted from its text."""
+    """Instructions that one block executes over that many rows, counted from its text."""
     return (_Resident(strip) if strip.layout.resident else _Streamed(strip)).instructions(rows)
 
 

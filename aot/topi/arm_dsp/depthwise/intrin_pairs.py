@@ -39,7 +39,7 @@ def rest_columns(words: int, stride: int) -> int:
 
 @cache
 def unpack_pairs() -> TensorIntrin:
-    """Bytes -> pairs of weights times 256, each as it is and one column later.
+    """Bytes -> pairs of weights times 256, each one in place and one column later.
 
     Operands: bytes int8[4 * count] of two pairs each, (low 0, low 1, high 0, high 1); pairs int16[8 * count]: for each pair the
     two weights, then the last weight of the pair before (0 at first) and the first one.

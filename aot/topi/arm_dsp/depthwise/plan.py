@@ -24,7 +24,7 @@ STREAMED_OUTPUTS = 4
 class RequantForm:
     """Requantisation of pre-scaled accumulators: high multiply plus constant, shift, clamp (see topi/requant.py).
 
-    `shift` is -1 where each channel has its own, which then follows the constant in the stream.  `rounded` asks for
+    `shift` is -1 where each channel has its own, which then follows the constant in the stream.  `rounded` requests
     SMMLAR, `signed` adds the sign of the accumulator times 2^(prescale - 1).  `table`: the result is what a table has for it.
     """
 

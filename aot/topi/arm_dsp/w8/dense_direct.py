@@ -1,8 +1,8 @@
-"""Fully connected layers with one byte a weight that take the data as they are: no scratch memory, see w8/intrin.py.
+"""Fully connected layers with one byte a weight that read the data in place: no scratch memory, see w8/intrin.py.
 
-Where dense_w8 packs a row once for all channels, each block of four channels unpacks the data anew: two instructions a quad more,
-at most a seventh.  Where channels are few that is no loss, but neither is the scratch memory; those layers are left to dense.
-Weights take one byte each in flash.
+Where dense_w8 packs a row once for all channels, each block of four channels unpacks the data again: two instructions a quad
+more, at most a seventh.  Where channels are few that is no loss, but neither is the scratch memory; those layers are left to
+dense. Weights take one byte each in flash.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def direct_stream(layer: FusedLayer, target: Target) -> W8Stream:
 
 
 def plan_whole(quads: int) -> QuadPlan:
-    """The quads as they are, as no data beyond a row are read: with a second loop where they have no good divisor."""
+    """The quads unchanged, as nothing beyond a row is read: with a second loop where they have no good divisor."""
     unroll = max(u for u in range(1, MAX_UNROLL + 1) if quads % u == 0)
     return QuadPlan(quads, unroll) if unroll >= min(quads, COMMON_UNROLL) else QuadPlan(quads, COMMON_UNROLL, rest=1)
 

@@ -39,9 +39,10 @@ def window_at(b: IRBuilder, layer: FusedLayer, index: Expr, *, origin: tuple[int
 def first_pixel(b: IRBuilder, layer: FusedLayer, passed: Expr, *, last: Expr, even: bool) -> Expr:
     """The first of the group of output pixels after `passed` others, in the order of computation; `last`: the largest there is.
 
-    Where the pixels are no whole groups (not `even`), the last one still is: it shares pixels with the one before, which are
-    computed twice.  Results of wider elements than the data (dequantised ones) are computed from the last pixel to the first: so
-    they may lie over data that start where they do, and a layer that makes bytes of them again may write these there, too.
+    If the pixels do not divide into whole groups (not `even`), the last group is still whole: it shares pixels with the one
+    before, which are computed twice.  Results of wider elements than the data (dequantised ones) are computed from the last
+    pixel to the first: so they may lie over data that start where they do, and a layer that makes bytes of them again may also
+    write these there.
     """
     if itemsize(layer.out_type.dtype) > itemsize(layer.data_type.dtype):
         return last - passed if even else b.let("pixel", maximum(last - passed, 0))

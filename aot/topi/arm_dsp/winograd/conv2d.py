@@ -2,7 +2,7 @@
 
 For two tiles of m x m outputs: copy their windows with the border (`patch`), transform the channels, then for every four output
 channels take the products of both tiles in one block, transform back and requantise.  The last row and column of tiles are moved
-inwards where the image is no multiple of m, so they compute some outputs twice.
+inwards if the image is not a multiple of m, so they compute some outputs twice.
 
 Weights take 2 * (m + 2)^2 / 9 bytes each in flash: 3.56 for m = 2, 8 for m = 4.
 Scratch, for I input channels rounded up to a multiple of 4: 88 * I + 520 bytes for m = 2, 180 * I + 1456 for m = 4.

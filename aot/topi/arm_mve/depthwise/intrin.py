@@ -121,7 +121,7 @@ def apart_instructions(part: Part) -> int:
 
 @cache
 def convolve(lines: Lines, channels: int) -> TensorIntrin:
-    """`band` lines of outputs of so many channels; the meaning is the sum of the taps, requantised.
+    """`band` lines of outputs of that many channels; the meaning is the sum of the taps, requantised.
 
     Operands: taps int8, as `take_apart` leaves them; params int8 (aligned to 4 bytes), a record a channel; out int8, the first
     output of the first channel.

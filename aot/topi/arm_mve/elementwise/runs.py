@@ -14,7 +14,7 @@ LEAST = 16
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """`rows` runs of `length`; `moves`: whether an operand goes on from run to run."""
+    """`rows` runs of `length`; `moves`: whether an operand continues from run to run."""
 
     rows: int
     length: int

@@ -44,7 +44,7 @@ def lower_spectrogram(group: Group, _target: Target, name: str) -> Lowered:
 
 
 def lower_mfcc(group: Group, _target: Target, name: str) -> Lowered:
-    """Sums of a frame's triangles in scratch memory; one number more in front stands for no channel, one after too."""
+    """Sums of a frame's triangles in scratch memory; one extra number before and one after stand for no channel."""
     kernel = flat_kernel(group, name)
     b, (data,), out, attrs = kernel.b, kernel.args, kernel.out, group.anchor.attrs
     bins = tensor_type(group.anchor.args[0]).shape[2]

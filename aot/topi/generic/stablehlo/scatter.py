@@ -35,7 +35,7 @@ def _joined(b: IRBuilder, kind: str, old: Expr, new: Expr) -> Expr:
 
 
 def _place(b: IRBuilder, extent: int, start: Expr | None, offset: Expr | None) -> Expr:
-    """Where along a dimension of `extent` an element goes, as int64; negative or too large where that is outside."""
+    """The position along a dimension of `extent` that an element goes to, as int64; negative or too large if outside."""
     place: Expr = cast("int64", offset) if offset is not None else imm(0, "int64")
     if start is None:
         return place

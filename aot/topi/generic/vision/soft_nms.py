@@ -38,7 +38,7 @@ class _Heap:
             self.b.store(buffer, place, value)
 
     def rise(self, item: Item, hole: Buffer) -> None:
-        """Move an item up from a hole; where it stands, it stays in all further turns."""
+        """Move an item up from a hole; once there, it stays in all further turns."""
         b = self.b
         with b.for_("level", self.levels), b.if_(hole[0] > 0):
             parent = b.let("parent", (hole[0] - 1) >> 1)
@@ -77,7 +77,7 @@ class _Heap:
 
 
 def _overlap(b: IRBuilder, boxes: Buffer, one: Expr, other: Expr) -> Expr:
-    """Intersection over union of two boxes; 0 where one has no area."""
+    """Intersection over union of two boxes; 0 if one has no area."""
     found = []
     for index in (one, other):
         c = [b.let("corner", boxes[index * 4 + i]) for i in range(4)]

@@ -49,7 +49,7 @@ def test_rows_of_the_window_one_by_one(layer: Layer) -> None:
 
 
 def test_rows_take_little_scratch() -> None:
-    """The convolution of a network for key words: 10 rows of 112 taps."""
+    """The convolution of a network for keywords: 10 rows of 112 taps."""
     group = group_of(build(Layer("conv", (1, 25, 10, 28), (30, 10, 4, 28), strides=(2, 1))))
     whole, rows = (
         sum(b.nbytes for b in k.lower(group, find_target("cortex-m4"), "kernel").func.scratch)
