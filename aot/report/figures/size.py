@@ -48,7 +48,7 @@ def _state(metadata: Metadata) -> list[str]:
     if "state" not in metadata:
         return []
     state = metadata["state"]
-    moved = f", {state['bytes_moved']:,.4g} B moved for {_bytes(state['bytes_new'])} new" if state["bytes_moved"] else ""
+    moved = f", {round(state['bytes_moved']):,} B moved for {_bytes(state['bytes_new'])} new" if state["bytes_moved"] else ""
     return [f"state {_bytes(state['size'])}{moved}"]
 
 

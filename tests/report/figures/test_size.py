@@ -1,0 +1,19 @@
+"""Sizes in the words of the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aot.report.figures.size import plan_of
+
+WORKSPACE = {"size": 100, "plan_lower_bound": 80, "optimal": False, "liveness_bound": 120, "streaming_bound": None}
+
+
+def test_a_plan_that_is_not_proven_optimal() -> None:
+    assert plan_of({"workspace": WORKSPACE}) == "workspace 100 B (at most 25.0 % above the optimum) · whole tensors 120 B"
+
+
+def test_what_a_run_moves_is_rounded_to_bytes() -> None:
+    state = {"size": 37936, "bytes_moved": 10520.4, "bytes_new": 1620}
+    metadata: dict[str, Any] = {"workspace": WORKSPACE | {"optimal": True, "streaming_bound": 90}, "state": state}
+    assert plan_of(metadata).endswith("rows 90 B · state 37,936 B, 10,520 B moved for 1,620 B new")
