@@ -47,13 +47,17 @@ class Case:
     expected: Array
 
 
+SMLAL_ONLY = ("arm_dsp.depthwise_chain", "arm_dsp.depthwise_lanes", "arm_dsp.dense_chain")
+"""Kernels for cores without DSP instructions."""
+
+
 def target_of(impl: OpImplementation) -> Target:
     """The core that the kernel is for: M55 for vectors, M0+ for Armv6-M, M3 for what SMLAL alone makes, else an M4."""
     if impl.name.startswith("arm_v6m."):
         return find_target("cortex-m0plus")
     if impl.name.startswith("arm_mve."):
         return find_target("cortex-m55")
-    return find_target("cortex-m3" if impl.name in ("arm_dsp.depthwise_chain", "arm_dsp.dense_chain") else "cortex-m4")
+    return find_target("cortex-m3" if impl.name in SMLAL_ONLY else "cortex-m4")
 
 
 def make_case(impl: OpImplementation, layer: Layer, *, tail: str = "") -> Case | None:

@@ -18,7 +18,7 @@ from tests.topi.intrin.test_intrin import needs_board, needs_host
 from tests.topi.layers import Layer
 from tests.topi.runs import FULL, RANDOM, drawn_on_board, groups_of, interpreted, on_board
 
-BOARDS = {"cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m55": "mps3-an547"}
+BOARDS = {"cortex-m0plus": "mps2-an385-v6m", "cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m55": "mps3-an547"}
 
 FAILED_ONCE = [
     # The compiler took the copies of runs of one pixel, all or nothing, for loops that overflow, and said so.

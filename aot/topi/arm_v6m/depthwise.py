@@ -1,7 +1,8 @@
-"""Depthwise convolution for Armv6-M: a channel's plane at a time, six outputs of a row or three of two rows: see lanes.py.
+"""Depthwise convolution by 32-bit sums, a channel's plane at a time, six outputs of a row or three of two rows: see lanes.py.
 
-A word of the plane holds a pixel and the one that a neighbouring output reads in its place.  The axis that rows run along and the
-form of the six are chosen by cost.  Weights take one byte each.  Scratch: four bytes a pixel of the band of rows that is in work.
+The kernel of Armv6-M; another core may have it with a block of its own (aot/topi/arm_dsp/depthwise/lanes.py).  A word of the
+plane holds a pixel and the one that a neighbouring output reads in its place.  The axis that rows run along and the form of
+the six are chosen by cost.  Weights take one byte each.  Scratch: four bytes a pixel of the band of rows that is in work.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
+from aot.tir.intrin import TensorIntrin
 from aot.topi.arm_dsp.depthwise.planes import Axis, axes, band_height, band_starts, counted
-from aot.topi.arm_v6m.intrin_depthwise import Taps, mul_plane
+from aot.topi.arm_v6m.intrin_depthwise import MAX_OFFSET, Taps, mul_instructions, mul_plane
 from aot.topi.arm_v6m.lanes import BITS, LIMIT, WORDS, three_sums
 from aot.topi.arm_v6m.numbers import Numbers
 from aot.topi.arm_v6m.requant import Requant, instructions, plan
@@ -38,9 +40,26 @@ UNROLL = 6
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Machine:
+    """What a core's form of the kernel consists of.
+
+    `block` does the taps of six outputs in `taps_cost` instructions, its loads reaching `reach` words; `requantise` chooses how
+    results are made, in `result_cost` instructions.
+    """
+
+    kernel: str
+    block: Callable[[Taps], TensorIntrin]
+    taps_cost: Callable[[Taps], int]
+    reach: int
+    requantise: Callable[[FusedLayer, Target], Requant]
+    result_cost: Callable[[Requant], int]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanePlan:
     """`band` rows of results at a time, in groups of `shape`; `words`: those of a row of the plane."""
 
+    machine: Machine
     layer: FusedLayer
     requant: Requant
     rows: Axis
@@ -75,27 +94,35 @@ class _Plan:
         bands = -(-self.rows.out // self.band)
         lines = self.lines if bands > 1 else min(self.rows.size, self.lines)
         copy = lines * (20 + 8 * min(self.words, self.columns.size))
-        each = 6 * (instructions(self.requant) + tail_each(self.layer))
-        return bands * (copy + self.groups * (self.taps.instructions + 50 + each) + 20)
+        each = 6 * (self.machine.result_cost(self.requant) + tail_each(self.layer))
+        return bands * (copy + self.groups * (self.machine.taps_cost(self.taps) + 50 + each) + 20)
 
 
-def _plan(group: Group, target: Target) -> _Plan | None:
+def plan_planes(group: Group, target: Target, machine: Machine) -> PlanePlan | None:
+    """Windows of a few taps whose sums stay within the lanes."""
     layer = match_layer(group)
-    if layer is None or not target.has("v6m") or not tail_accepts(layer) or 0 in layer.out_type.shape:
+    if layer is None or not tail_accepts(layer) or 0 in layer.out_type.shape or prod(layer.weight.shape[:2]) > MAX_TAPS:
         return None
-    if prod(layer.weight.shape[:2]) > MAX_TAPS:
-        return None
-    requant = plan(layer.requant, layer.acc_low, layer.acc_high, target)
+    requant = machine.requantise(layer, target)
     low, high = layer.acc_low - requant.base, layer.acc_high - requant.base
     if (low < -LIMIT).any() or (high >= LIMIT).any():
         return None
     y, x = axes(layer)
     orders = ((y, x, False), (x, y, True))
-    plans = [_oriented(layer, requant, order, shape) for order, shape in product(orders, GROUPS)]
+    plans = [_oriented(_Start(machine, layer, requant), order, shape) for order, shape in product(orders, GROUPS)]
     return min((p for p in plans if p is not None), key=lambda p: p.cost, default=None)
 
 
-def _oriented(layer: FusedLayer, requant: Requant, order: tuple[Axis, Axis, bool], shape: tuple[int, int]) -> _Plan | None:
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What is the same in every orientation."""
+
+    machine: Machine
+    layer: FusedLayer
+    requant: Requant
+
+
+def _oriented(start: _Start, order: tuple[Axis, Axis, bool], shape: tuple[int, int]) -> PlanePlan | None:
     rows, columns = (replace(a, dilation=a.dilation if a.taps > 1 else 1) for a in order[:2])
     words = (max(columns.out, shape[1]) - 1) * columns.stride + columns.reach - columns.stride
     if 4 * words * (rows.reach + (shape[0] - 1) * rows.stride) > MAX_LINE:
@@ -103,11 +130,12 @@ def _oriented(layer: FusedLayer, requant: Requant, order: tuple[Axis, Axis, bool
     band = band_height(rows, line_bytes=4 * words)
     if shape[0] > 1 and band < shape[0] <= rows.out:
         band = shape[0]
-    found = _Plan(layer, requant, rows, columns, order[2], shape, band, words)
-    return found if found.taps.fits else None
+    found = PlanePlan(start.machine, start.layer, start.requant, rows, columns, order[2], shape, band, words)
+    return found if found.taps.reach <= start.machine.reach else None
 
 
-def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
+def lower_planes(group: Group, _target: Target, name: str, plan: PlanePlan) -> Lowered:
+    """The kernel of a plan."""
     layer, rows = plan.layer, plan.rows
     shape, multiplier = layer.data_type.shape, layer.attrs.multiplier
     b = IRBuilder(name)
@@ -131,13 +159,15 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
                     at = b.let("o", image * prod(layer.out_type.shape[1:]) + channel + first * rows.out_step)
                     _band(b, plan, io, plane, region_of=(weights, numbers, channel), at=at)
     form = {"rows": plan.shape[0], "columns": plan.shape[1], "band": plan.band}
-    func = b.finish(FuncAttrs(kernel=describe("arm_v6m.depthwise", **form), span=layer.span, macs=layer.macs))
+    func = b.finish(FuncAttrs(kernel=describe(plan.machine.kernel, **form), span=layer.span, macs=layer.macs))
     cost = shape[0] * layer.channels * plan.cost + 4 * plane.size
-    code = 900 + 2 * plan.taps.instructions + 400 * len(layer.tail)
+    code = 900 + 2 * plan.machine.taps_cost(plan.taps) + 400 * len(layer.tail)
     return Lowered(func, io.constants, instructions=cost, code=code)
 
 
-def _band(b: IRBuilder, plan: _Plan, io: LayerIo, plane: Buffer, *, region_of: tuple[Buffer, Numbers, Expr], at: Expr) -> None:
+def _band(
+    b: IRBuilder, plan: PlanePlan, io: LayerIo, plane: Buffer, *, region_of: tuple[Buffer, Numbers, Expr], at: Expr
+) -> None:
     """The results of one channel in a band, whose first one is element `at` of the output."""
     weights, numbers, channel = region_of
     rows, columns = plan.rows, plan.columns
@@ -150,7 +180,7 @@ def _band(b: IRBuilder, plan: _Plan, io: LayerIo, plane: Buffer, *, region_of: t
             for i in range(WORDS):
                 b.store(acc, i, start)
             word = y * (rows.stride * plan.words) + x * columns.stride
-            block = mul_plane(plan.taps)
+            block = plan.machine.block(plan.taps)
             b.block(block, w, region(plane, word), acc, imm(plan.second), imm(plan.words * rows.dilation))
             sums = [*three_sums(b, acc, 0), *three_sums(b, acc, 2)]
             here = b.let("here", at + y * rows.out_step + x * columns.out_step)
@@ -173,7 +203,7 @@ def _word(low: Expr, high: Expr) -> Expr:
     return low + high * (1 << BITS)
 
 
-def _copy(b: IRBuilder, plan: _Plan, data: Buffer, plane: Buffer, *, source: Expr, first: Expr) -> None:
+def _copy(b: IRBuilder, plan: PlanePlan, data: Buffer, plane: Buffer, *, source: Expr, first: Expr) -> None:
     """One band's pixels into the plane; with several bands the border rows change place, so they are written too."""
     rows = plan.rows
 
@@ -194,7 +224,7 @@ def _copy(b: IRBuilder, plan: _Plan, data: Buffer, plane: Buffer, *, source: Exp
             _copy_row(b, plan, plane, b.let("d", y * plan.words), lambda x: imm(plan.layer.attrs.pad_value))
 
 
-def _copy_row(b: IRBuilder, plan: _Plan, plane: Buffer, target: Expr, pixel: Callable[[Expr], Expr]) -> None:
+def _copy_row(b: IRBuilder, plan: PlanePlan, plane: Buffer, target: Expr, pixel: Callable[[Expr], Expr]) -> None:
     """The words that hold pixels of the image; those at either end may hold one of the border too."""
     columns, pad = plan.columns, imm(plan.layer.attrs.pad_value)
     stride, before, end = columns.stride, columns.before, columns.before + columns.size
@@ -216,4 +246,15 @@ def _copy_row(b: IRBuilder, plan: _Plan, plane: Buffer, target: Expr, pixel: Cal
         one(i)
 
 
-register_planned("arm_v6m.depthwise", "nn.depthwise_conv2d", _plan, _lower, plevel=20)
+def _two_products(layer: FusedLayer, target: Target) -> Requant:
+    return plan(layer.requant, layer.acc_low, layer.acc_high, target)
+
+
+V6M = Machine("arm_v6m.depthwise", mul_plane, mul_instructions, MAX_OFFSET, _two_products, instructions)
+
+
+def _plan(group: Group, target: Target) -> PlanePlan | None:
+    return plan_planes(group, target, V6M) if target.has("v6m") else None
+
+
+register_planned(V6M.kernel, "nn.depthwise_conv2d", _plan, lower_planes, plevel=20)

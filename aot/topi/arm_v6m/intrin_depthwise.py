@@ -9,6 +9,7 @@ from functools import cache
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Var, cast
+from aot.tir.function import PrimFunc
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_v6m.lanes import UNIFIED, WORDS
 from aot.topi.intrin.asm_text import AsmBlock
@@ -29,17 +30,25 @@ class Taps:
     dilation: int
 
     @property
-    def fits(self) -> bool:
-        """Whether LDR reaches every column."""
-        return (self.columns - 1) * self.dilation + self.stride <= MAX_OFFSET
+    def reach(self) -> int:
+        """Words from the first one of a row to its last one."""
+        return (self.columns - 1) * self.dilation + self.stride
 
-    @property
-    def instructions(self) -> int:
-        return TAP * self.rows * self.columns + 2 * (self.rows - 1)
+
+def mul_instructions(taps: Taps) -> int:
+    """Of `mul_plane`."""
+    return TAP * taps.rows * taps.columns + 2 * (taps.rows - 1)
 
 
 @cache
 def mul_plane(taps: Taps) -> TensorIntrin:
+    """`plane_sums` by LDR, MULS in place and ADD."""
+    desc = plane_sums(taps)
+    return TensorIntrin(f"arm_v6m.mul_{desc.name}", desc, lambda ops: _emit(ops, taps), requires="v6m")
+
+
+@cache
+def plane_sums(taps: Taps) -> PrimFunc:
     """acc[4] += sums over the window of weights times words of the plane.
 
     Operands: w int8[taps]; x int32, words of the plane from the first output's window on, of which word i is pixel i + 2^11 *
@@ -47,7 +56,7 @@ def mul_plane(taps: Taps) -> TensorIntrin:
     between rows of the window.
     """
     second, pitch = Var("second"), Var("pitch")
-    b = IRBuilder(f"mul_plane_{taps.rows}x{taps.columns}_s{taps.stride}_d{taps.dilation}")
+    b = IRBuilder(f"plane_{taps.rows}x{taps.columns}_s{taps.stride}_d{taps.dilation}")
     w = b.input("w", (taps.rows * taps.columns,), "int8")
     x = b.input("x", (UNKNOWN_EXTENT,), "int32", align=4)
     acc = b.output("acc", (WORDS,), "uint32")
@@ -57,8 +66,7 @@ def mul_plane(taps: Taps) -> TensorIntrin:
         for i in range(WORDS):
             place = at + (i % 2) * taps.stride
             b.store(acc, i, acc[i] + weight * cast("uint32", x[place + second if i >= 2 else place]))
-    desc = replace(b.finish(), scalars=(second, pitch))
-    return TensorIntrin(f"arm_v6m.{desc.name}", desc, lambda ops: _emit(ops, taps), requires="v6m")
+    return replace(b.finish(), scalars=(second, pitch))
 
 
 def _emit(operands: Mapping[str, COperand], taps: Taps) -> BlockText:
