@@ -104,7 +104,7 @@ def compile_model(
     plans = plans_of(fused, bound=bounds.liveness)
     budget, opt = options.ram_budget, options.opt
     planned = shown(fused, plans.usual(opt) if budget is None else plans.within(budget, opt))
-    planned = replace(planned, planning=_with_rings(planned.planning, options), max_iterations=options.max_iterations)
+    planned = replace(planned, planning=_with_rings(planned.planning, options))
     made = emit(lower_main(planned), info=info)
     files = library_files(options.byoc_path) if options.byoc else {}
     return replace(made, artifact=replace(made.artifact, files={**made.artifact.files, **files})) if files else made
@@ -113,7 +113,7 @@ def compile_model(
 def fused_module(main: Function, cpu: Target, *, name: str, options: Options) -> FusedModule:
     """The fused graph as the executor takes it; of `options`, neither `opt` nor `ram_budget` counts yet."""
     config = SelectionConfig(kernels=options.kernels, flash_budget=options.flash_budget, feed_rows=options.feed_rows)
-    planning = PlanConfig(options.io, options.pooling)
+    planning = PlanConfig(options.io, options.pooling, max_iterations=options.max_iterations)
     return with_groups(FusedModule({"main": main}, name, target=cpu, config=config, planning=planning))
 
 

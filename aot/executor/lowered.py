@@ -105,7 +105,6 @@ class LoweredModule(IRModule):
     controls: tuple[Control, ...] = ()
     conditions: tuple[TensorRef, ...] = ()
     variables: frozenset[TensorRef] = frozenset()
-    max_iterations: int = 0
     target: Target | None = None
     config: SelectionConfig = field(default_factory=SelectionConfig)
     planning: PlanConfig = field(default_factory=PlanConfig)
@@ -139,6 +138,11 @@ class LoweredModule(IRModule):
             functions={k: f for k, f in self.functions.items() if k in used},
             constants={k: c for k, c in self.constants.items() if k in used},
         )
+
+    @property
+    def max_iterations(self) -> int:
+        """After how many iterations a loop whose end depends on data is given up; 0: never."""
+        return self.planning.max_iterations
 
     @property
     def estimate(self) -> int:

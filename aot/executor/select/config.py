@@ -43,7 +43,8 @@ class PlanConfig:
     """How memory is planned: inputs and outputs in the workspace ("arena") or the caller's ("user"), and the pools.
 
     `tight`: views take the place of copies only where the plan does not grow by them.  `rings`: whether the windows of the state
-    are moved in each run or slide, within `ram_limit` bytes of workspace and state.
+    are moved in each run or slide, within `ram_limit` bytes of workspace and state.  `max_iterations`: a loop whose end depends
+    on data is given up after so many (0: never), and a run that ends there must not have changed the state.
     """
 
     io: Io = "arena"
@@ -51,3 +52,4 @@ class PlanConfig:
     tight: bool = False
     rings: RingKind = "copy"
     ram_limit: int | None = None
+    max_iterations: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -126,8 +127,9 @@ def test_loop() -> None:
     check(loop(), [[rng.standard_normal(SHAPE).astype(np.float32)] for _ in range(4)])
 
 
-def test_a_run_that_is_given_up_changes_nothing() -> None:
-    model, rng = loop(counted=False), np.random.default_rng(2)
+@pytest.mark.parametrize("make", [lambda: loop(counted=False), lambda: counted_before()], ids=["inside", "before"])
+def test_a_run_that_is_given_up_changes_nothing(make: Callable[[], bytes]) -> None:
+    model, rng = make(), np.random.default_rng(2)
     steps: list[list[Array]] = [[np.array([n], np.int32), rng.standard_normal(SHAPE).astype(np.float32)] for n in (2, -1, 3)]
     expected = reference_sets(model, steps)
     for io in ("arena", "user"):
@@ -136,6 +138,32 @@ def test_a_run_that_is_given_up_changes_nothing() -> None:
             with pytest.raises(InternalError, match="returned -"):
                 host.run([np.array([-100], np.int32), s[1]])
             assert same([host.run(s)], [e])
+
+
+def counted_before() -> bytes:
+    """v = v + x, and then a loop from `start` to 4 that has nothing to do with it."""
+    b = ModelBuilder()
+    main = b.subgraphs[0]
+    initialize(b, {"v": np.ones(SHAPE, np.float32)})
+    start, x = b.tensor("start", (1,), "int32"), b.tensor("x", SHAPE, "float32")
+    v = handle(main, "v")
+    total = binary(main, "ADD", read(main, v, SHAPE, "float32"), x)
+    assign(main, v, total)
+    cond, body = b.subgraph("cond"), b.subgraph("body")
+    (i,) = cond.inputs = (cond.tensor("i", (1,), "int32"),)
+    cond.outputs = (cond.tensor("go", (1,), "bool"),)
+    cond.op("LESS", [i, cond.tensor("four", (1,), "int32", data=np.array([4], np.int32))], [*cond.outputs])
+    (i,) = body.inputs = (body.tensor("i", (1,), "int32"),)
+    body.outputs = (body.tensor("next", (1,), "int32"),)
+    body.op(
+        "ADD",
+        [i, body.tensor("one", (1,), "int32", data=np.ones(1, np.int32))],
+        [*body.outputs],
+        fused_activation_function="NONE",
+    )
+    n = b.tensor("n", (1,), "int32")
+    b.op("WHILE", [start], [n], cond_subgraph_index=2, body_subgraph_index=3)
+    return b.build([start, x], [n, binary(main, "ADD", total, x)])
 
 
 def test_a_branch_without_effect() -> None:
