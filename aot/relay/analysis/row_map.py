@@ -266,7 +266,9 @@ _ATTRS: Mapping[str, Callable[[Call, RowForm, Range], Any]] = {
 
 def is_border(expr: Call, form: RowForm, rows: Range) -> bool:
     """Whether a range of a bordered tensor (nn.pad) is nothing but border."""
+    if not is_call(expr, "nn.pad"):
+        return False
     (row_map, *_) = form.maps
     assert row_map is not None
     first, stop = clamped(row_map.reads(rows), tensor_type(expr.args[0]).shape[form.axis])
-    return is_call(expr, "nn.pad") and first == stop
+    return first == stop

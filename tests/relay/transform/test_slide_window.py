@@ -5,6 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from aot.ir.type import TensorType, per_tensor
+from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.tensor.reshape import ReshapeAttrs
+from aot.op.tensor.transpose import TransposeAttrs
+from aot.relay.expr import Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.relay.stateful import StatefulFunction
 from aot.relay.transform.narrow_windows import narrow_windows
@@ -44,3 +49,12 @@ def test_five_hundred_random_networks() -> None:
         check_runs(net, runs=200, seed=seed)
         gains += planned(net).gains
     assert gains > cases(500) // 2, "most of the networks have something to gain"
+
+
+def test_time_may_get_another_axis_in_a_tensor_of_more_of_them() -> None:
+    """[1, 3, 8] as [1, 3, 1, 8]: the axis of the result is one that the operand does not have."""
+    x = Var("x", TensorType((1, 3, 8), "int8", per_tensor(0.5, 4)))
+    image = call("reshape", [x], ReshapeAttrs((1, 3, 1, 8)))
+    turned = call("transpose", [image], TransposeAttrs((0, 3, 2, 1)))
+    layer = call("nn.conv2d", [turned, const(np.ones((2, 3, 1, 3), np.int8))], Conv2DAttrs((1, 1), (1, 0, 1, 0)))
+    check_runs(SlideNet(Function((x,), layer), 2, 2), runs=6, seed=0)
