@@ -23,6 +23,7 @@ from aot.numerics.fixed_point import (
     quantize_value,
     requantize,
     rounding_divide_by_pot,
+    wrap_int32,
 )
 from aot.numerics.inv_sqrt import inverse_sqrt
 from aot.numerics.multipliers import real_multiplier
@@ -37,6 +38,7 @@ from aot.op.nn.gelu import convert_gelu_by_size
 from aot.op.qnn.lut import LutAttrs, codes, float_table
 from aot.op.qnn.lut16 import Lut16Attrs, Sigmoid16Attrs, populate, sigmoid_scaling
 from aot.op.qnn.quantize import Requantize8Attrs
+from aot.op.qnn.sqrt16 import Sqrt16Attrs, quantized_sqrt
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dtype import int_range
@@ -172,16 +174,17 @@ def convert_log(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return real_call(ctx, op, lambda x: np.where(x <= 0, lowest, apply("log", np.where(x <= 0, np.float32(1), x))))
 
 
-@from_tflite("SQRT", "int8 float32", "qnn.lut sqrt")
+@from_tflite("SQRT", "int8 int16 float32", "qnn.lut qnn.sqrt16 sqrt")
 def convert_sqrt(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The square root, truncated for quantised values; that of 0 for negative numbers, which the reference reports as errors."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "sqrt")
-    found = codes_of(ctx, op, ("int8",))
-    real = np.float32(found.data[0]) * np.maximum(codes() - found.data[1], 0).astype(np.float32)
-    with np.errstate(over="ignore"):
-        root = np.minimum(apply("sqrt", real) / np.float32(found.out[0]), np.float32(512))
-    return table_call(ctx, op, np.clip(root.astype(np.int64) + found.out[1], -128, 127))
+    found = codes_of(ctx, op)
+    (scale_in, zp_in), (scale, zp) = found.data, found.out
+    if found.dtype == "int16":
+        attrs = Sqrt16Attrs(scale_in, scale, ctx.output_type(op).quant)
+        return call("qnn.sqrt16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+    return table_call(ctx, op, np.clip(wrap_int32(quantized_sqrt(codes() - zp_in, scale_in, scale) + zp), -128, 127))
 
 
 @from_tflite("RSQRT", "int8 int16 float32", "qnn.lut qnn.lut16 rsqrt")
