@@ -12,7 +12,10 @@ from aot.testing import ModelBuilder
 
 @dataclass(frozen=True, slots=True)
 class Lstm:
-    """`op`: the TFLite operator; the single step LSTM has no time.  `outputs` differ from `cells` with a projection only."""
+    """`op`: the TFLite operator; the single step LSTM has no time.  `outputs` differ from `cells` with a projection only.
+
+    `intermediates` is how many more intermediate tensors there are than the five of the common integer LSTM.
+    """
 
     op: str = "UNIDIRECTIONAL_SEQUENCE_LSTM"
     dtype: str = "int8"
@@ -32,6 +35,7 @@ class Lstm:
     projection_clip: float = 0.0
     activation: str = "TANH"
     asymmetric: bool = False
+    intermediates: int = 0
     seed: int = 0
 
     @property
@@ -148,7 +152,8 @@ class _Integers:
         scales = [float(np.float32(s)) for s in self.rng.uniform(0.001, 0.01, 4)]
         found = [self.b.tensor(f"gate{g}", (0,), "int16", scale=s, zero_point=0) for g, s in enumerate(scales)]
         scale, zp = (self.output_scale * 0.9, -self.zps[0]) if self.lstm.projection else (self.output_scale, self.zps[1])
-        return [*found, self.b.tensor("hidden", (0,), "int8", scale=scale, zero_point=zp)]
+        more = [self.b.tensor(f"more{i}", (0,), "int8", scale=0.01, zero_point=0) for i in range(self.lstm.intermediates)]
+        return [*found, self.b.tensor("hidden", (0,), "int8", scale=scale, zero_point=zp), *more]
 
 
 class _Floats(_Integers):

@@ -10,6 +10,9 @@ from aot.op.recurrent.lstm_convert_integer import convert_integer
 from aot.op.recurrent.lstm_operands import lstm_operands
 from aot.relay.expr import Expr
 
+EIGHT_BITS_BETWEEN = 12
+"""Intermediate tensors by which LiteRT knows an LSTM whose gates are sums of 8-bit numbers; that of the common one has five."""
+
 
 @from_tflite(
     "UNIDIRECTIONAL_SEQUENCE_LSTM",
@@ -35,5 +38,7 @@ def _convert(ctx: ConvertContext, op: OperatorView, *, time_major: bool) -> Expr
     lstm = lstm_operands(ctx, op)
     if data.dtype == "float32":
         return convert_float(ctx, op, lstm, time_major=time_major)
+    if op.opcode == "LSTM" and len(op.intermediates) == EIGHT_BITS_BETWEEN:
+        unsupported(ctx, op, f"an LSTM with {EIGHT_BITS_BETWEEN} intermediate tensors is one of 8x8 to 8 bits", code="E1261")
     require_dtype(ctx, op, data, {"int8", "float32"} if op.opcode == "LSTM" else {"int8", "int16", "float32"})
     return convert_integer(ctx, op, lstm, time_major=time_major)

@@ -26,6 +26,17 @@ def test_basic_kernel_is_refused() -> None:
         main_of(b.build([x], results))
 
 
+def test_eight_bits_between_products_and_sum_are_refused() -> None:
+    """Twelve intermediate tensors say so; read as five they would give other bytes."""
+    for extra, code in ((7, "E1261"), (0, "")):
+        model = lstm_model(Lstm("LSTM", intermediates=extra))
+        if not code:
+            main_of(model)
+            continue
+        with pytest.raises(AotError, match=code):
+            main_of(model)
+
+
 @pytest.mark.parametrize(
     ("change", "oracle", "code"),
     [
