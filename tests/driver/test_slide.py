@@ -16,6 +16,9 @@ from aot.driver.slide import slid
 from aot.errors import AotError
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
+from aot.micro.board import load_board
+from aot.micro.build.project import prepare
+from aot.micro.run.runner import run
 from aot.relay.analysis.slide_plan import slide_plan
 from aot.relay.analysis.sliding import sliding
 from aot.relay.expr import Call, is_call, post_order
@@ -31,14 +34,15 @@ from tests.scale import cases
 
 KWS = Path(__file__).parents[1] / "models" / "net_kws_dscnn.tflite"
 
+needs_qemu = pytest.mark.skipif(shutil.which("qemu-system-arm") is None, reason="qemu-system-arm is not installed")
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 
 
-def compiled(net: SlideNet, seed: int, **options: Any) -> aot.Artifact | None:
+def compiled(net: SlideNet, seed: int, *, target: str = "host", **options: Any) -> aot.Artifact | None:
     """None where there is nothing to gain."""
     given = Options(slide=(("x", net.hop),), slide_axis=net.axis, **options)
     try:
-        return aot.build(IRModule({"main": net.main}), target="host", name=f"s{seed}", options=given)  # type: ignore[return-value]
+        return aot.build(IRModule({"main": net.main}), target=target, name=f"s{seed}", options=given)  # type: ignore[return-value]
     except AotError as error:
         if [p.code for p in error.problems] != ["E1281"]:
             raise
@@ -71,6 +75,34 @@ def test_a_network_on_the_host() -> None:
 def test_random_networks_on_the_host() -> None:
     gained = sum(check_on_the_host(seed, runs=200) for seed in range(5000, 5000 + cases(500)))
     assert gained > cases(500) // 2
+
+
+def check_on_a_board(seed: int, *, runs: int) -> bool:
+    """Every output of every run under QEMU; False where the network has nothing to gain."""
+    net = slide_net(seed)
+    artifact = compiled(net, seed, target="cortex-m4", opt=("balanced", "speed", "size", "ram")[seed % 4])
+    if artifact is None:
+        return False
+    given = windows(net, runs, seed=seed)
+    result = run(prepare(artifact, load_board("mps2-an386")), [(rows,) for rows, _ in given])
+    for k, (row, (_, window)) in enumerate(zip(result.outputs, given, strict=True)):
+        for got, want in zip(row, evaluate(net.main, [window]), strict=True):
+            np.testing.assert_array_equal(got, want, err_msg=f"seed {seed}, run {k}")
+    return True
+
+
+@needs_qemu
+@pytest.mark.qemu
+def test_networks_on_a_board() -> None:
+    assert check_on_a_board(2, runs=12)
+
+
+@needs_qemu
+@pytest.mark.qemu
+@pytest.mark.slow
+def test_random_networks_on_a_board() -> None:
+    gained = sum(check_on_a_board(seed, runs=200) for seed in range(6000, 6000 + cases(100)))
+    assert gained > cases(100) // 2
 
 
 @needs_gcc
