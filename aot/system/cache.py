@@ -7,7 +7,6 @@ import shutil
 import stat
 import tempfile
 from functools import cache
-from multiprocessing.util import Finalize
 from pathlib import Path
 
 from aot.errors import Problem, UsageError
@@ -59,6 +58,8 @@ def _fault(folder: Path) -> str:
 @cache
 def _private() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="aot-cache-"))
+    from multiprocessing.util import Finalize  # imports much, and few runs need it
+
     Finalize(None, shutil.rmtree, (folder, True), exitpriority=0)  # in worker processes, too, where atexit does nothing
     for kind in ("build", "host", "models"):
         (folder / kind).mkdir(mode=0o700)
