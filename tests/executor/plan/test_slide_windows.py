@@ -165,5 +165,5 @@ def test_on_a_board(io: Any, tmp_path: Path) -> None:
     model, inputs = draw_streams(5)
     out = compile_model(model, target="cortex-m4", options=Options(io=io))
     assert out.layout.rings is not None
-    project = prepare(out.artifact, load_board("mps2-an386"), tmp_path)
+    project = prepare(out.artifact, load_board("mps2-an386"), folder=tmp_path)
     assert same(run(project, inputs).outputs, reference_sets(model, inputs))
