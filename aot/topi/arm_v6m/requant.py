@@ -6,8 +6,9 @@ with u = acc - (first threshold) + 1 a result is lo for u <= 0, hi for u >= span
     lo + ((u * high + (u * low >> split) + constant) >> shift),
 
 where high * 2^split + low is the channel's multiplier scaled to 64 - 2U bits, U bits being enough for every u < span.  Neither
-product leaves 32 bits then.  The constant puts each threshold where it belongs; if there is none, the layer takes
-another form.  The accumulator's shift by the first threshold goes into the bias.
+product leaves 32 bits then.  The constant puts each threshold where it belongs.  If there is none, because halves of negative
+values are rounded away from zero, negative accumulators (u < zero) have a constant of their own; if that does not help, the
+layer takes another form.  The accumulator's shift by the first threshold goes into the bias.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ LEAST_SPLIT = 8
 
 @dataclass(frozen=True, slots=True)
 class TwoProducts:
-    """The form above; fields: high, low, constant, span, shift.  `base` is what the accumulators of each channel start less."""
+    """The form above; fields: high, low, constant, span, shift, and perhaps zero and the constant below it.
+
+    `base` is what the accumulators of each channel start less.
+    """
 
     fields: tuple[Field, ...]
     base: Array
@@ -42,7 +46,9 @@ class TwoProducts:
 
     def emit(self, _b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
         """The int32 result of u."""
-        high, low, constant, span, shift = fields
+        high, low, constant, span, shift, *negative = fields
+        if negative:
+            constant = select(acc < negative[0], negative[1], constant)
         u = cast("uint32", acc)
         product = u * cast("uint32", high) + ((u * cast("uint32", low)) >> imm(self.split, "uint32"))
         code = (product + cast("uint32", constant)) >> cast("uint32", shift)
@@ -69,13 +75,18 @@ Requant = TwoProducts | OtherForm
 
 INSTRUCTIONS = 14
 """Of a result by two products, its store included."""
+SIGNED = 4
+"""More where negative accumulators have a constant of their own."""
+UNSIGNED_FIELDS = 5
 SLOW = 95
 """Of a result by software for 64-bit products."""
 
 
 def instructions(requant: Requant) -> int:
     """Of a result, its store included (from counts under QEMU)."""
-    return INSTRUCTIONS if isinstance(requant, TwoProducts) else SLOW
+    if not isinstance(requant, TwoProducts):
+        return SLOW
+    return INSTRUCTIONS + SIGNED * (len(requant.fields) > UNSIGNED_FIELDS)
 
 
 def plan(attrs: RequantizeAttrs, low: Array, high: Array, target: Target) -> Requant:
@@ -99,39 +110,57 @@ def plan_two_products(attrs: RequantizeAttrs, low: Array, high: Array) -> TwoPro
         return None
     multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.float64), low.shape)
     scale = np.ldexp(multiplier, np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape) - 31)
-    parts = _parts(at - base, scale, span, split=split)
-    if parts is None:
+    number, shift = _multiplier(scale, split=split)
+    if (shift < 1).any() or (number < 1).any() or (number >= 1 << (2 * split)).any():
         return None
-    number, constant, shift = parts
-    values = {"high": number >> split, "low": number & ((1 << split) - 1), "constant": constant, "span": span, "shift": shift}
+    values = {"high": number >> split, "low": number & ((1 << split) - 1), "constant": shift, "span": span, "shift": shift}
+    steps = _Steps(at - base, (number, shift), span, split=split)
+    everywhere = steps.constant(np.ones_like(span), span)
+    if everywhere is not None:
+        values["constant"] = everywhere
+    else:
+        zero = np.clip(-base, 1, span)
+        below, above = steps.constant(np.ones_like(span), zero), steps.constant(zero, span)
+        if below is None or above is None:
+            return None
+        values |= {"constant": above, "zero": zero, "below": below}
     return TwoProducts(tuple(Field(n, v) for n, v in values.items()), base, split, attrs.lo, attrs.hi)
 
 
-def _parts(at: Array, scale: Array, span: Array, *, split: int) -> tuple[Array, Array, Array] | None:
-    """(multiplier, constant, shift) of each channel for thresholds `at` on u, or None."""
+def _multiplier(scale: Array, *, split: int) -> tuple[Array, Array]:
+    """(multiplier of both parts, final shift) of each channel."""
     shift = np.minimum(WORD - CODE_BITS - 1, 2 * split - 1 - np.ceil(np.log2(scale) + split).astype(np.int64))
-    if (shift < 1).any():
-        return None
-    number = np.rint(np.ldexp(scale, (shift + split).astype(np.int64))).astype(np.int64)
-    if (number < 1).any() or (number >= 1 << (2 * split)).any():
-        return None
+    return np.rint(np.ldexp(scale, (shift + split).astype(np.int64))).astype(np.int64), shift
 
-    def product(u: Array) -> Array:
-        found: Array = (u * number) >> split
+
+class _Steps:
+    """Where the products of each channel have to step over its thresholds `at`, given on u."""
+
+    def __init__(self, at: Array, number: tuple[Array, Array], span: Array, *, split: int) -> None:
+        self._at, self._span, self._split = at, span, split
+        self._number, self._shift = number
+
+    def _product(self, u: Array) -> Array:
+        found: Array = (u * self._number) >> self._split
         return found
 
-    codes = np.arange(1, at.shape[0] + 1).reshape(-1, 1) << shift
-    far = np.int64(1) << 40
-    inside = (at >= 1) & (at < span)  # the result before the last threshold is computed, that behind it is not
-    last = (at >= 2) & (at <= span)
-    least = np.where(inside, codes - product(at), -far).max(axis=0)
-    most = np.where(last, codes - 1 - product(at - 1), far).min(axis=0)
-    passed = ((at < 1).sum(axis=0)) << shift  # what every u has passed
-    least, most = (
-        np.maximum(least, passed - product(np.ones_like(span))),
-        np.minimum(most, (np.int64(1) << WORD) - 1 - product(span)),
-    )
-    constant = np.where(most == far, least, (least + most) >> 1)
-    if (least > most).any() or (np.abs(constant) >= 1 << 31).any() or (constant + product(np.ones_like(span)) < 0).any():
-        return None
-    return number, constant, shift
+    def constant(self, start: Array, stop: Array) -> Array | None:
+        """What makes results right for start <= u < min(stop, span), or None.
+
+        A result before a threshold and that behind it are each looked at where they are in this range.
+        """
+        at, codes = self._at, np.arange(1, self._at.shape[0] + 1).reshape(-1, 1) << self._shift
+        stop = np.minimum(stop, self._span)
+        far = np.int64(1) << 40
+        least = np.where((at >= start) & (at < stop), codes - self._product(at), -far).max(axis=0)
+        most = np.where((at > start) & (at <= stop), codes - 1 - self._product(at - 1), far).min(axis=0)
+        passed = (at <= start).sum(axis=0)  # what every u of the range has passed, and what none has reached
+        reached = (at < stop).sum(axis=0) + 1
+        used = start < stop
+        least = np.maximum(least, np.where(used, (passed << self._shift) - self._product(start), -far))
+        most = np.minimum(most, np.where(used, (reached << self._shift) - 1 - self._product(stop - 1), far))
+        most = np.minimum(most, np.where(used, (np.int64(1) << WORD) - 1 - self._product(stop), far))
+        constant = np.where(used, np.where(most == far, least, (least + most) >> 1), 0)
+        if (least > most).any() or (np.abs(constant) >= 1 << 31).any():
+            return None
+        return constant if (~used | (constant + self._product(start) >= 0)).all() else None
