@@ -70,26 +70,3 @@ __attribute__((noinline)) uint64_t aot_counter(void) {
   const uint64_t ticks = ((uint64_t)wraps << 24) + tick;
   return ticks * AOT_TICK_NUM + sum - (uint64_t)handled * (HANDLER_INSTRUCTIONS * AOT_TICK_DEN);
 }
-
-uint64_t aot_counter_overhead(void) {
-  const uint64_t before = aot_counter();
-  return aot_counter() - before;
-}
-
-uint64_t aot_counter_check(void) {
-  uint32_t left = AOT_CHECK_INSTRUCTIONS / 2u;
-  aot_counter_start(TOP);
-  const uint64_t overhead = aot_counter_overhead();
-  const uint64_t before = aot_counter();
-  __asm__ volatile(
-      ".syntax unified\n"
-      "1:\n\t"
-      "subs %[left], %[left], #1\n\t"
-      "bne 1b"
-      : [left] "+l"(left)
-      :
-      : "cc", "memory");
-  const uint64_t spent = aot_counter() - before - overhead;
-  aot_counter_stop();
-  return spent;
-}

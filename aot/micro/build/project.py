@@ -42,8 +42,8 @@ WARNINGS = (
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
 MODES = {"measure": 0, "profile": 1, "trace": 2, "poison": 3}
 HOST_ONLY = frozenset({"hosted.c"})
-BOARD_ONLY = frozenset({"startup.c", "semihosting.c", "systick.c", "dwt.c", "memory.c"})
-HARNESS = frozenset({"startup.c", "semihosting.c", "systick.c", "dwt.c", "harness.c", "hosted.c"})
+BOARD_ONLY = frozenset({"startup.c", "semihosting.c", "systick.c", "dwt.c", "counter.c", "memory.c"})
+HARNESS = frozenset({"startup.c", "semihosting.c", "systick.c", "dwt.c", "counter.c", "harness.c", "hosted.c"})
 """crt files that serve the measurement and are no part of what a product would link"""
 
 _HARNESS_RAM = 256

@@ -24,7 +24,7 @@ from aot.micro.new.registry import (
     runtime_source,
 )
 
-_BOARD_SOURCES = ("memory.c", "semihosting.c", "startup.c", "systick.c")
+_BOARD_SOURCES = ("counter.c", "memory.c", "semihosting.c", "startup.c", "systick.c")
 _HOST_SOURCES = ("hosted.c",)
 _RUNTIME = "aot/src/"
 

@@ -12,15 +12,15 @@ from math import prod
 
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, imm, logical_and
+from aot.tir.expr import Expr, imm
 from aot.tir.function import FuncAttrs
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.w8.window import Origin, WindowRuns, first_pixel, inside, is_rows, window_at
+from aot.topi.arm_dsp.w8.window import WindowRuns, first_pixel, inside, is_rows, window_at
 from aot.topi.arm_mve.intrin_matmul import CHANNELS, MOST_ROWS, PIXELS, Tile, code_bytes, instructions, matmul
 from aot.topi.arm_mve.requant import VectorRequant, plan_vectors
 from aot.topi.arm_mve.stream import VECTOR, Window, pack
 from aot.topi.arm_mve.tail import Results
-from aot.topi.arm_mve.window import WindowPacker, pack_instructions
+from aot.topi.arm_mve.window import WindowPacker, pack_instructions, stays_inside
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -107,31 +107,14 @@ class _Pairs:
         starts = [b.let("start", ((image * height + y) * width + x) * depth) for image, y, x in places]
         windows = (region(self._io.data, starts[0]), region(self._io.data, starts[1]))
         step = layer.attrs.dilation[0] * width * depth
-        tests = [t for place in places for t in self._inside(place)]
-        if not tests:
+        test = stays_inside(layer, places)
+        if test is None:
             self._multiply(self._plan.direct, windows, out, step=step)
             return
-        test = tests[0]
-        for t in tests[1:]:
-            test = logical_and(test, t)
         with b.if_(test):
             self._multiply(self._plan.direct, windows, out, step=step)
         with b.else_():
             self._packed(first, out)
-
-    def _inside(self, place: Origin) -> list[Expr]:
-        _, y, x = place
-        _, kh, kw, _ = self._layer.weight.shape
-        _, height, width, _ = self._layer.data_type.shape
-        top, left, bottom, right = self._layer.attrs.padding
-        dy, dx = self._layer.attrs.dilation
-        tests = [
-            (top, y >= 0),
-            (left, x >= 0),
-            (bottom, y <= height - 1 - (kh - 1) * dy),
-            (right, x <= width - 1 - (kw - 1) * dx),
-        ]
-        return [test for pad, test in tests if pad]
 
     def _packed(self, first: Expr, out: Region) -> None:
         assert self._packer is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from math import prod
 
 from aot.tir.buffer import Buffer
@@ -22,6 +24,24 @@ from aot.topi.arm_mve.stream import VECTOR
 from aot.topi.layer.fused import FusedLayer
 
 
+def stays_inside(layer: FusedLayer, origins: Sequence[Origin]) -> Expr | None:
+    """Whether the windows that begin at `origins` read no padding; None where none does."""
+    _, height, width, _ = layer.data_type.shape
+    _, kh, kw, _ = layer.weight.shape
+    dy, dx = layer.attrs.dilation
+    tests = [
+        test
+        for _, y, x in origins
+        for pad, test in zip(
+            layer.attrs.padding,
+            (y >= 0, x >= 0, y <= height - 1 - (kh - 1) * dy, x <= width - 1 - (kw - 1) * dx),
+            strict=True,
+        )
+        if pad
+    ]
+    return reduce(logical_and, tests) if tests else None
+
+
 class WindowPacker:
     """Scratch for `windows` windows of a convolution: rows of KW * C bytes, one after another."""
 
@@ -40,31 +60,14 @@ class WindowPacker:
         b, layer = self._b, self._layer
         origin = window_at(b, layer, index, origin=layer.attrs.padding[:2])
         to = b.let("to", number * self._pitch)
-        tests = self._inside(origin)
-        if not tests:
+        test = stays_inside(layer, [origin])
+        if test is None:
             self._whole(origin, to)
             return
-        test = tests[0]
-        for t in tests[1:]:
-            test = logical_and(test, t)
         with b.if_(test):
             self._whole(origin, to)
         with b.else_():
             self._clipped(origin, to)
-
-    def _inside(self, origin: Origin) -> list[Expr]:
-        _, y, x = origin
-        _, height, width, _ = self._layer.data_type.shape
-        _, kh, kw, _ = self._layer.weight.shape
-        top, left, bottom, right = self._layer.attrs.padding
-        dy, dx = self._layer.attrs.dilation
-        tests = [
-            (top, y >= 0),
-            (left, x >= 0),
-            (bottom, y <= height - 1 - (kh - 1) * dy),
-            (right, x <= width - 1 - (kw - 1) * dx),
-        ]
-        return [test for pad, test in tests if pad]
 
     def _at(self, origin: Origin, row: Expr | int, column: Expr | int) -> Expr:
         """The byte of the image at a row and column of the window's own grid."""
