@@ -62,6 +62,7 @@ def by_index(kind: str) -> dict[str, bytes]:
     }
     if kind == "int32":
         found["EMBEDDING_LOOKUP"] = one_op("EMBEDDING_LOOKUP", [Spec((5,), kind), x], [y])
+        found |= {n: FORMS[n]("float32") for n in ("EMBEDDING_LOOKUP_SPARSE", "STABLEHLO_GATHER", "STABLEHLO_SCATTER")}
     return found
 
 
