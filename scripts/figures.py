@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +43,15 @@ TFLM_M55 = {
     "mlperf_kws_dscnn_int8": 1_813_125,
     "mlperf_vww_mobilenet_int8": 6_558_343,
     "mlperf_sww_int8": 407_437,
+}
+
+# The same for Armv6-M (Cortex-M0+) with CMSIS-NN's plain C, on the machine of the board mps2-an385-v6m: instructions.
+TFLM_M0PLUS = {
+    "mlperf_ad01_int8": 1_763_360,
+    "mlperf_ic_resnet_int8": 97_551_400,
+    "mlperf_kws_dscnn_int8": 28_996_640,
+    "mlperf_vww_mobilenet_int8": 86_903_520,
+    "mlperf_sww_int8": 9_546_040,
 }
 
 
@@ -73,11 +83,11 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def table_m55() -> str:
-    """Instructions with Helium, `--opt speed`: ours / TFLM's."""
+def table_of(board: str, tflm: Mapping[str, int]) -> str:
+    """Instructions on a board with `--opt speed`: ours / TFLM's."""
     lines = ["| model | instructions: aot | TFLM | per MAC |", "|---|--:|--:|--:|"]
-    for name, instructions in TFLM_M55.items():
-        options = f"--board mps3-an547 --opt speed --inputs {NETS / name}.golden.npz --no-profile --json"
+    for name, instructions in tflm.items():
+        options = f"--board {board} --opt speed --inputs {NETS / name}.golden.npz --no-profile --json"
         found = json.loads(aot(f"verify {NETS / name}.tflite {options}"))
         assert found["exact"], f"{name} is not exact"
         title, macs = TFLM[name][:2]
@@ -109,7 +119,8 @@ def render(text: str) -> str:
         text = replace_block(text, f"<!-- output: {name} -->", "<!-- /output -->", output)
     if NETS.is_dir():
         text = replace_block(text, "<!-- figures -->", "<!-- /figures -->", "\n" + table() + "\n")
-        text = replace_block(text, "<!-- figures: m55 -->", "<!-- /figures: m55 -->", "\n" + table_m55() + "\n")
+        for core, board, tflm in (("m55", "mps3-an547", TFLM_M55), ("m0+", "mps2-an385-v6m", TFLM_M0PLUS)):
+            text = replace_block(text, f"<!-- figures: {core} -->", f"<!-- /figures: {core} -->", f"\n{table_of(board, tflm)}\n")
     return replace_block(text, "<!-- snippet -->", "<!-- /snippet -->", snippet())
 
 
