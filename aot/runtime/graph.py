@@ -207,7 +207,7 @@ class GraphModule:
         try:
             array = value if isinstance(value, np.ndarray) else np.from_dlpack(value)
         except Exception:
-            raise _wrong(f"{type(value).__name__} is neither a numpy array nor one that speaks DLPack") from None
+            raise _wrong(f"{type(value).__name__} is neither a numpy array nor one that supports DLPack") from None
         if array.shape != view.shape or array.dtype != view.dtype:
             want, got = f"{view.dtype}{list(view.shape)}", f"{array.dtype}{list(array.shape)}"
             raise UsageError(Problem("E5022", f'input {number} "{self._inputs[number]["name"]}" is {want}, not {got}'))

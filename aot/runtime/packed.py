@@ -63,7 +63,7 @@ class PackedFunc:
         array = value
         if not isinstance(value, np.ndarray):
             if not hasattr(value, "__dlpack__"):
-                raise self._wrong(f"{param.name} is {type(value).__name__}, neither a numpy array nor one that speaks DLPack")
+                raise self._wrong(f"{param.name} is {type(value).__name__}, neither a numpy array nor one that supports DLPack")
             try:
                 array = np.from_dlpack(value)
             except Exception as error:

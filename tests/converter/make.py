@@ -85,7 +85,7 @@ def convert(model: keras.Model, kind: str, seed: int) -> bytes:
 
 
 def made(names: Iterable[str], kinds: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """(file name, content) of each model that the converter can make; the others are told on standard error."""
+    """(file name, content) of each model that the converter can make; the others are named on standard error."""
     for name in names:
         for kind in kinds:
             try:
