@@ -59,6 +59,9 @@ COMMON: dict[str, Any] = {"deadline": None, "report_multiple_bugs": False, "supp
 FAST = settings(max_examples=12, derandomize=True, **COMMON)
 """Examples of the default test run; the same ones each time."""
 
+FEW = settings(max_examples=5, derandomize=True, **COMMON)
+"""For models of which each takes a tenth of a second, as those with a state that run several times."""
+
 SLOW = settings(max_examples=cases(300), **COMMON)
 OFTEN = settings(max_examples=cases(345), **COMMON)
 """For operators whose only cases these are: some are drawn twice and count once."""
@@ -247,7 +250,7 @@ Case = tuple[bytes, list[Array]]
 
 
 def check_drawn(strategy: st.SearchStrategy[Any], examples: Any, run: Callable[..., object] = check) -> None:
-    """`run` for as many draws as `examples` (FAST, SLOW, OFTEN) says, each a model, or the arguments of `run` as a `Case` is."""
+    """`run` for as many draws as `examples` (FAST, FEW, SLOW, OFTEN) says: models, or arguments of `run` as a `Case` is."""
 
     @given(strategy)
     @examples

@@ -7,7 +7,7 @@ from dataclasses import replace
 import hypothesis.strategies as st
 import pytest
 
-from tests.op._differential import FAST, SLOW, check_drawn
+from tests.op._differential import FEW, SLOW, check_drawn
 from tests.op._lstm_models import bidirectional_model
 from tests.op._steps import check_steps, random_steps
 from tests.op.recurrent._lstms import RUNS, SEQUENCE, floats
@@ -28,7 +28,7 @@ def check_both(model: bytes, seed: int) -> None:
 
 
 def test_random() -> None:
-    check_drawn(bidirectional(), FAST, check_both)
+    check_drawn(bidirectional(), FEW, check_both)
 
 
 @pytest.mark.slow

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.op._differential import FAST, SLOW, check_drawn
+from tests.op._differential import FEW, SLOW, check_drawn
 from tests.op._lstm_models import Lstm
 from tests.op.recurrent._lstms import SEQUENCE, STEP, check, floats
 
 
 @pytest.mark.parametrize("op", [SEQUENCE, STEP])
 def test_random(op: str) -> None:
-    check_drawn(floats(op), FAST, check)
+    check_drawn(floats(op), FEW, check)
 
 
 @pytest.mark.slow

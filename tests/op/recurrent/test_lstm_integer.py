@@ -7,7 +7,7 @@ from dataclasses import replace
 import hypothesis.strategies as st
 import pytest
 
-from tests.op._differential import FAST, SLOW, check_drawn
+from tests.op._differential import FEW, SLOW, check_drawn
 from tests.op._lstm_models import Lstm
 from tests.op.recurrent._lstms import SEQUENCE, STEP, check, lstms
 
@@ -26,7 +26,7 @@ def check_tflm(lstm: Lstm) -> None:
 
 @pytest.mark.parametrize("op", [SEQUENCE, STEP])
 def test_random(op: str) -> None:
-    check_drawn(lstms(op), FAST, check)
+    check_drawn(lstms(op), FEW, check)
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ def test_random_often(op: str) -> None:
 
 
 def test_random_tflm() -> None:
-    check_drawn(plain(), FAST, check_tflm)
+    check_drawn(plain(), FEW, check_tflm)
 
 
 @pytest.mark.slow

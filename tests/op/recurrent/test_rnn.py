@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
 
 from aot.errors import AotError
-from tests.op._differential import FAST, SEEDS, SLOW, main_of
+from tests.op._differential import FEW, SEEDS, SLOW, check_drawn, main_of
 from tests.op._rnn_models import Rnn, rnn_model
 from tests.op._steps import check_steps, random_steps
 
@@ -46,24 +44,15 @@ def check(rnn: Rnn, *, host: bool = False) -> None:
     check_steps(model, random_steps(model, seed=rnn.seed, number=RUNS), host=host)
 
 
-def run(op: str, examples: Any) -> None:
-    @given(rnns(op))
-    @examples
-    def test(rnn: Rnn) -> None:
-        check(rnn)
-
-    test()
-
-
 @pytest.mark.parametrize("op", OPS)
 def test_random(op: str) -> None:
-    run(op, FAST)
+    check_drawn(rnns(op), FEW, check)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
 def test_random_often(op: str) -> None:
-    run(op, SLOW)
+    check_drawn(rnns(op), SLOW, check)
 
 
 @pytest.mark.slow

@@ -8,11 +8,10 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
 
 from aot.errors import AotError
 from aot.frontend.tflite import check_model
-from tests.op._differential import FAST, SEEDS, SLOW, main_of
+from tests.op._differential import FEW, SEEDS, SLOW, check_drawn, main_of
 from tests.op._steps import check_steps, random_steps
 from tests.op._svdf_models import Svdf, svdf_model
 
@@ -43,24 +42,15 @@ def check(svdf: Svdf, *, host: bool = False) -> None:
     check_steps(model, random_steps(model, seed=svdf.seed, number=STEPS), oracle=oracle, host=host)
 
 
-def run(kind: str, examples: Any) -> None:
-    @given(svdfs(kind))
-    @examples
-    def test(svdf: Svdf) -> None:
-        check(svdf)
-
-    test()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_random(kind: str) -> None:
-    run(kind, FAST)
+    check_drawn(svdfs(kind), FEW, check)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_often(kind: str) -> None:
-    run(kind, SLOW)
+    check_drawn(svdfs(kind), SLOW, check)
 
 
 @pytest.mark.parametrize("kind", KINDS)
