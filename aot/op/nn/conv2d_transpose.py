@@ -16,13 +16,15 @@ from aot.errors import UnsupportedError
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.float_layer import Bounds, bounds, is_float_layer, layer_operands
+from aot.op.common.float_layer import Bounds, bounds, layer_operands
 from aot.op.common.quantized_layer import check_quantized_layer, finish_layer, layer_weights
 from aot.op.common.uint8 import legacy_uint8
 from aot.op.common.window import TransposedWindow, Window, explicit_padding
 from aot.op.convert import ConvertContext, ForwardingContext, from_tflite, operand, unsupported
 from aot.op.nn.conv2d_transpose_float import NAME as FLOAT
 from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
+from aot.op.nn.conv2d_transpose_hybrid import NAME as HYBRID
+from aot.op.nn.conv2d_transpose_hybrid import convert_hybrid_transposed
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr, call
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
@@ -128,10 +130,14 @@ def _size(ctx: ConvertContext, op: OperatorView, image: Sequence[int], kernel: S
     return (data.shape[0], *sizes, weight.shape[0])
 
 
-@from_tflite("TRANSPOSE_CONV", "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*float32", f"nn.conv2d_transpose {FLOAT}")
+@from_tflite(
+    "TRANSPOSE_CONV",
+    "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*int8 float32*float32",
+    f"nn.conv2d_transpose {FLOAT} {HYBRID} qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range",
+)
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """conv2d_transpose + bias_add + requantize (+ clip), or conv2d_transpose_float."""
+    """conv2d_transpose + bias_add + requantize (+ clip), conv2d_transpose_float, or the hybrid one of quantised data."""
     view = _AsConvolution(ctx)
     data, weight = view.input_type(op, 0), view.input_type(op, 1)
     if len(data.shape) != 4 or len(weight.shape) != 4:
@@ -141,9 +147,11 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     if len(size) != 4 or (size[0], size[3]) != (data.shape[0], weight.shape[0]):
         unsupported(ctx, op, f"the size {size} is not that of the result", code="E1120")
     cut = explicit_padding(op.option("padding"), Window(size[1:3], weight.shape[1:3], strides))[:2]
-    if is_float_layer(view, op):
-        clamp = Bounds(*bounds(view, op))
-        return call(FLOAT, layer_operands(view, op), FloatTransposeAttrs(strides, cut, size[1:3], clamp), span=ctx.span(op))
+    if data.dtype == "float32" and ctx.output_type(op).dtype == "float32" and weight.dtype in ("float32", "int8"):
+        float_attrs = FloatTransposeAttrs(strides, cut, size[1:3], Bounds(*bounds(view, op)))
+        if weight.dtype == "int8":
+            return convert_hybrid_transposed(view, op, float_attrs)
+        return call(FLOAT, layer_operands(view, op), float_attrs, span=ctx.span(op))
     layer = check_quantized_layer(view, op, channel_axis=0)
     attrs = Conv2DTransposeAttrs(strides, cut, size[1:3], layer.input_zp, layer.weight_zp, layer.acc_dtype)
     weights = layer_weights(view, op, layer, channel_axis=0)

@@ -116,7 +116,7 @@ def convert_hybrid(
 
     `layer(integers, weights)` gives the sums, int32 [B, ..., C].
     """
-    scales, weight = _weights(ctx, op, channel_axis=channel_axis)
+    scales, weight = hybrid_weights(ctx, op, channel_axis=channel_axis)
     span = ctx.span(op)
     ends = call(RANGE, [data], span=span)
     params = call(PARAMS, [ends], DynamicQuantizeAttrs(asymmetric), span=span)
@@ -133,7 +133,7 @@ def convert_hybrid(
     return call(NAME, operands, HybridOutputAttrs(weight_first, lo, hi), span=span)
 
 
-def _weights(ctx: ConvertContext, op: OperatorView, *, channel_axis: int) -> tuple[Array, Constant]:
+def hybrid_weights(ctx: ConvertContext, op: OperatorView, *, channel_axis: int) -> tuple[Array, Constant]:
     """Weight scales, float32 [1] or [C], and the weights."""
     type_ = ctx.input_type(op, 1)
     if type_.quant is None:
