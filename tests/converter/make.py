@@ -1,21 +1,20 @@
-"""Convert the Keras networks with TensorFlow's converter and its default, dynamic batch.
+"""Convert the networks with TensorFlow's converter: feed-forward ones with its default, dynamic batch, and those over time.
 
-    python -m venv /some/where && /some/where/bin/pip install tensorflow-cpu
-    /some/where/bin/python -m tests.converter.make [--kinds int8 float32 ...] [--only NAME ...] [-o FOLDER]
+    python -m venv /some/where && /some/where/bin/pip install tensorflow-cpu tf_keras
+    /some/where/bin/python -m tests.converter.make [--set over_time] [--kinds int8 ...] [--only NAME ...] [-o FOLDER]
 
-TensorFlow is large and neither a dependency of the project nor needed in CI: the models are committed, in one archive.
+TensorFlow is large and neither a dependency of the project nor needed in CI: the models are committed, in one archive a set.
 Without -o that archive is written again; with it one file a model.  Weights, statistics and samples are random, seeded by
-the network's name.  Kinds that no operator of ours takes yet ("dynamic", "float16") and loops (`registry.EXTRA`) are
-made on request only.  With the same versions of TensorFlow and Keras the same bytes come out.
+the network's name.  With the same versions of TensorFlow and Keras the same bytes come out.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
+import multiprocessing
 import sys
+import tempfile
 import traceback
-import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,39 +24,40 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.converter import sequence, vision  # noqa: F401 - they register the networks
-from tests.converter.models import ARCHIVE, KINDS
-from tests.converter.registry import EXTRA, NETWORKS
+from tests.converter import modules, recurrent, sequence, signals, vision  # noqa: F401 - they register the networks
+from tests.converter.archive import archive
+from tests.converter.models import ARCHIVE, ARCHIVE_OVER_TIME, KINDS, KINDS_OVER_TIME, is_committed
+from tests.converter.registry import NETWORKS, OVER_TIME
 
-ALL_KINDS = (*KINDS, "dynamic", "float16")
 SAMPLES = 8
 HIGHEST_INDEX = 5
 """Words and categories of the samples: every table of the networks has more rows."""
-EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def build(name: str) -> keras.Model:
+def build(name: str) -> Any:
     """The network with random weights; statistics, offsets and gains are drawn, too."""
     keras.backend.clear_session()
     seed = zlib.crc32(name.encode())
     keras.utils.set_random_seed(seed)
-    inputs, outputs = (NETWORKS | EXTRA)[name]()
-    model = keras.Model(inputs, outputs, name=name)
+    built = (NETWORKS | OVER_TIME)[name]()
+    if isinstance(built, tf.Module) and not hasattr(built, "layers"):
+        return built
+    model = keras.Model(*built, name=name) if isinstance(built, tuple) else built
     rng = np.random.default_rng(seed)
     for weight in model.weights:
-        value = np.asarray(weight)
-        if weight.name in ("bias", "beta", "moving_mean", "recurrent_bias"):
+        value, what = np.asarray(weight), weight.name.split("/")[-1].split(":")[0]
+        if what in ("bias", "beta", "moving_mean", "recurrent_bias"):
             weight.assign(rng.normal(0, 0.2, value.shape))
-        elif weight.name in ("gamma", "moving_variance", "scale"):
+        elif what in ("gamma", "moving_variance", "scale"):
             weight.assign(rng.uniform(0.5, 1.5, value.shape))
     return model
 
 
-def samples(model: keras.Model, seed: int) -> Iterator[dict[str, np.ndarray]]:
+def samples(inputs: dict[str, tuple[tuple[int, ...], str]], seed: int) -> Iterator[dict[str, np.ndarray]]:
     """What the converter calibrates with, by the names of the inputs: it has an order of its own."""
     rng = np.random.default_rng(seed)
     for _ in range(SAMPLES):
-        yield {x.name: _sample(rng, (1, *x.shape[1:]), str(x.dtype)) for x in model.inputs}
+        yield {name: _sample(rng, shape, dtype) for name, (shape, dtype) in inputs.items()}
 
 
 def _sample(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -66,16 +66,40 @@ def _sample(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.
     return rng.normal(0, 1, shape).astype(dtype)
 
 
-def convert(model: keras.Model, kind: str, seed: int) -> bytes:
-    """The .tflite of a model as the documentation of the converter has it for each kind."""
+def convert_model(model: Any, kind: str, seed: int) -> bytes:
+    """The .tflite of a Keras model."""
     converter = tf.lite.TFLiteConverter.from_keras_model(model)
+    known = {
+        x.name: (tuple(1 if n is None else n for n in x.shape), x.dtype if isinstance(x.dtype, str) else x.dtype.name)
+        for x in model.inputs
+    }
+    return convert(converter, kind, lambda: samples(known, seed))
+
+
+def convert_module(module: Any, kind: str, seed: int) -> bytes:
+    """The .tflite of a tf.Module, each function of it a signature."""
+    functions = {n: getattr(module, n) for n in dir(type(module)) if hasattr(getattr(module, n, None), "input_signature")}
+    known = {
+        key: {t.name: (tuple(t.shape), t.dtype.name) for t in function.input_signature} for key, function in functions.items()
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder, signatures=functions)
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        converter.experimental_enable_resource_variables = True
+        if len(functions) == 1:
+            return convert(converter, kind, lambda: samples(*known.values(), seed))
+        return convert(converter, kind, lambda: ((key, x) for key in known for x in samples(known[key], seed)))
+
+
+def convert(converter: Any, kind: str, calibration: Any) -> bytes:
+    """The .tflite of each kind, as the documentation of the converter has it."""
     if kind == "float32":
         return bytes(converter.convert())
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if kind == "float16":
         converter.target_spec.supported_types = [tf.float16]
     elif kind != "dynamic":
-        converter.representative_dataset = lambda: samples(model, seed)
+        converter.representative_dataset = calibration
         wide = kind.startswith("int16x8")
         sixteen = tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8
         converter.target_spec.supported_ops = [sixteen if wide else tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
@@ -84,35 +108,54 @@ def convert(model: keras.Model, kind: str, seed: int) -> bytes:
     return bytes(converter.convert())
 
 
-def made(names: Iterable[str], kinds: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """(file name, content) of each model that the converter can make; the others are named on standard error."""
-    for name in names:
-        for kind in kinds:
-            try:
-                yield f"{name}.{kind}.tflite", convert(build(name), kind, zlib.crc32(name.encode()))
-            except Exception as error:
-                last = str(error).strip().splitlines()[-1:] or [traceback.format_exc().splitlines()[-1]]
-                print(f"{name}.{kind}: {type(error).__name__}: {last[0][:200]}", file=sys.stderr)
-            gc.collect()
+def made(wanted: Iterable[tuple[str, str]]) -> Iterator[tuple[str, bytes]]:
+    """(file name, content) of each network and kind that the converter can make; the others are told on standard error.
+
+    Each in a process of its own: the calibration of some networks with loops crashes.
+    """
+    context = multiprocessing.get_context("fork")
+    for name, kind in wanted:
+        receive, send = context.Pipe(duplex=False)
+        child = context.Process(target=_make, args=(name, kind, send))
+        child.start()
+        send.close()
+        try:
+            result = receive.recv()
+        except EOFError:
+            result = "the converter crashed"
+        child.join()
+        if isinstance(result, bytes):
+            yield f"{name}.{kind}.tflite", result
+        else:
+            print(f"{name}.{kind}: {result}", file=sys.stderr, flush=True)
 
 
-def archive(models: Iterable[tuple[str, bytes]], path: Path) -> None:
-    """All models in one file: the same models, the same bytes."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
-        for name, data in models:
-            file.writestr(zipfile.ZipInfo(name, EPOCH), data, zipfile.ZIP_DEFLATED, compresslevel=9)
+def _make(name: str, kind: str, send: Any) -> None:
+    try:
+        built = build(name)
+        do = convert_model if hasattr(built, "layers") else convert_module
+        send.send(do(built, kind, zlib.crc32(name.encode())))
+    except Exception as error:
+        last = str(error).strip().splitlines()[-1:] or [traceback.format_exc().splitlines()[-1]]
+        send.send(f"{type(error).__name__}: {last[0][:200]}")
 
 
 def main(words: list[str] | None = None) -> Any:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kinds", nargs="*", choices=ALL_KINDS, default=KINDS)
+    parser.add_argument("--set", choices=("feed_forward", "over_time"), default="feed_forward")
+    parser.add_argument("--kinds", nargs="*", choices=KINDS_OVER_TIME, default=None)
     parser.add_argument("--only", nargs="*", default=None, metavar="NAME")
     parser.add_argument("-o", "--output", type=Path, default=None, metavar="FOLDER")
     given = parser.parse_args(words)
-    models = made(given.only if given.only is not None else NETWORKS, given.kinds)
+    networks, kinds, path = {
+        "feed_forward": (NETWORKS, KINDS, ARCHIVE),
+        "over_time": (OVER_TIME, KINDS_OVER_TIME, ARCHIVE_OVER_TIME),
+    }[given.set]
+    wanted = [(name, kind) for name in given.only or networks for kind in given.kinds or kinds]
     if given.output is None:
-        archive(models, ARCHIVE)
+        archive(made(w for w in wanted if given.set != "over_time" or is_committed(*w)), path)
         return
+    models = made(wanted)
     given.output.mkdir(parents=True, exist_ok=True)
     for name, data in models:
         (given.output / name).write_bytes(data)

@@ -9,14 +9,34 @@ from pathlib import Path
 ARCHIVE = Path(__file__).parent / "models.zip"
 KINDS = ("float32", "int8", "int8_float_io", "int16x8")
 
+ARCHIVE_OVER_TIME = Path(__file__).parent / "over_time.zip"
+KINDS_OVER_TIME = ("float32", "dynamic", "float16", "int8", "int8_float_io", "int16x8")
+
+ARCHIVE_PYTORCH = Path(__file__).parent / "pytorch.zip"
+KINDS_PYTORCH = ("float32", "dynamic", "int8")
+
+ARCHIVES = (ARCHIVE, ARCHIVE_OVER_TIME, ARCHIVE_PYTORCH)
+
 
 @cache
-def names() -> tuple[str, ...]:
+def names(archive: Path = ARCHIVE) -> tuple[str, ...]:
     """`network.kind.tflite` of each model."""
-    with zipfile.ZipFile(ARCHIVE) as file:
+    with zipfile.ZipFile(archive) as file:
         return tuple(sorted(file.namelist()))
 
 
-def read(name: str) -> bytes:
-    with zipfile.ZipFile(ARCHIVE) as file:
+def read(name: str, archive: Path = ARCHIVE) -> bytes:
+    with zipfile.ZipFile(archive) as file:
         return file.read(name)
+
+
+def is_committed(network: str, kind: str) -> bool:
+    """Whether the archive over time has it: of the many forms of recurrent layers some kinds, to stay small."""
+    form, *rest = network.split("_")
+    if form == "unrolled":
+        return kind == "int8" or (len(rest) == 1 and kind in ("float32", "int16x8"))
+    if form == "while":
+        return kind == "float32"
+    if form == "fused":
+        return kind in ("float32", "float16", "int8")
+    return kind != "float16" or form == "streaming"

@@ -1,17 +1,18 @@
-"""The networks by name: each builder makes (inputs, outputs) of a Keras model."""
+"""The networks by name."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 Builder = Callable[[], Any]
 
 NETWORKS: dict[str, Builder] = {}
-"""Committed in every kind that make.py lists."""
+"""Feed-forward: each makes (inputs, outputs) of a Keras model with the default, dynamic batch."""
 
-EXTRA: dict[str, Builder] = {}
-"""Made on request only: loops and fused recurrent layers."""
+OVER_TIME: dict[str, Builder] = {}
+"""Recurrent, with state, control flow, signals: each makes a Keras model of Keras 3 or tf_keras, or a tf.Module."""
 
 
 def network(build: Builder) -> Builder:
@@ -19,6 +20,7 @@ def network(build: Builder) -> Builder:
     return build
 
 
-def extra(build: Builder) -> Builder:
-    EXTRA[build.__name__] = build
+def over_time(build: Builder) -> Builder:
+    """Under its name, that of a class in small letters: StreamingGru is streaming_gru."""
+    OVER_TIME[re.sub(r"(?<=[a-z])(?=[A-Z0-9])", "_", build.__name__).lower()] = build
     return build

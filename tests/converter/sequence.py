@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras import layers as kl
 from keras import ops
 
-from tests.converter.registry import extra, network
+from tests.converter.registry import network
 
 Tensor = Any
 
@@ -387,33 +387,3 @@ def batch_in_the_graph() -> Tensor:
         return tf.reshape(tf.concat([t, token], 1), [batch, 5, 2, 4])
 
     return i, kl.Dense(3)(kl.Lambda(grown)(x))
-
-
-@extra
-def lstm_fused() -> Tensor:
-    i = sequence(4)
-    return i, kl.Dense(2)(kl.LSTM(4)(i))
-
-
-@extra
-def lstm_bidirectional_fused() -> Tensor:
-    i = sequence(4)
-    return i, kl.Dense(2)(kl.Bidirectional(kl.LSTM(3, return_sequences=True))(i))
-
-
-@extra
-def gru_loop() -> Tensor:
-    i = sequence(4)
-    return i, kl.Dense(2)(kl.GRU(4)(i))
-
-
-@extra
-def rnn_loop() -> Tensor:
-    i = sequence(5)
-    return i, kl.Dense(2)(kl.SimpleRNN(4, return_sequences=True)(i))
-
-
-@extra
-def convolution_3d() -> Tensor:
-    i = keras.Input((4, 6, 6, 1))
-    return i, kl.Dense(2)(kl.Flatten()(kl.Conv3D(2, 3, activation="relu")(i)))

@@ -12,26 +12,22 @@ import numpy as np
 import pytest
 
 from aot.driver.build import build
-from aot.errors import AotError
 from aot.frontend.problems import Problems
 from aot.frontend.specialize import Choice, specialize
 from aot.frontend.tflite import check_model, from_tflite
 from aot.frontend.view import parse
-from aot.relay.expr import Function, tensor_type
+from aot.relay.expr import Function
 from aot.relay.interpreter import evaluate
-from aot.report.measure.faults import known_fault
 from aot.runtime.module import load
-from aot.support.dtype import numpy_dtype
 from aot.testing import HAVE_LITERT, reference_sets
 from aot.testing.reference import input_details, reference_tensors
 from tests.cli.helper import Cli
+from tests.converter.judge import steps_for, wrong_in_the_reference
 from tests.converter.models import ARCHIVE, KINDS, names, read
 from tests.scale import cases
 
 Sets = list[list[np.ndarray]]
 SIZE_LIMIT = 2_000_000
-HIGHEST_INDEX = 5
-"""Words and categories of the inputs, as in make.py."""
 
 LOST_WEIGHTS = frozenset({"gru_stacked.int16x8.tflite", "gru_unrolled.int16x8.tflite", "images_in_time.int16x8.tflite"})
 """The converter gives weights a scale of infinity where the first step's state is a constant of zeros, and loses their
@@ -40,10 +36,7 @@ values (aot explain E1111).
 
 
 def sets_for(model: bytes, count: int = 3) -> Sets:
-    types = [tensor_type(p) for p in main_of(model).params]
-    drawn = ((np.random.default_rng([n, i]), t.shape, numpy_dtype(t.dtype)) for n in range(count) for i, t in enumerate(types))
-    arrays = [_drawn(*d) for d in drawn]
-    return [arrays[n * len(types) : (n + 1) * len(types)] for n in range(count)]
+    return [step.inputs for step in steps_for(model, count)]
 
 
 def main_of(model: bytes) -> Function:
@@ -52,30 +45,14 @@ def main_of(model: bytes) -> Function:
     return main
 
 
-def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    if dtype.kind == "f":
-        return rng.normal(0, 1, shape).astype(dtype)
-    if dtype.itemsize > 2:
-        return rng.integers(0, HIGHEST_INDEX, shape, dtype=dtype)
-    return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype=dtype, endpoint=True)
-
-
 def expected(model: bytes, sets: Sets) -> tuple[str, Sets]:
     """Who says so, and what must come out: the graph interpreter's results where the reference has no kernel or a wrong one."""
-    if not _is_wrong_there(model):
+    if not wrong_in_the_reference(model):
         try:
             return "reference", reference_sets(model, sets)
         except (RuntimeError, ValueError):
             pass
     return "interpreter", [evaluate(main_of(model), s) for s in sets]
-
-
-def _is_wrong_there(model: bytes) -> bool:
-    """Whether an operator has a known fault in the reference."""
-    view = parse(model, Problems())
-    assert view is not None
-    graph = view.subgraphs[0]
-    return any(known_fault(op.opcode, graph.tensors[op.inputs[0]].dtype, oracle="litert") for op in graph.operators)
 
 
 def assert_same(found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
@@ -179,28 +156,3 @@ def test_lost_weights_on_a_board(name: str, tmp_path: Path, capsys: pytest.Captu
     done = Cli(capsys)("verify", path, "--board", "mps2-an386", "--require-reference", "--json")
     assert done.code == 0, done.err
     assert done.json["exact"]
-
-
-def report() -> None:
-    """`python -m tests.converter.test_converter`: what becomes of each model, and how many there are of each verdict."""
-    verdicts: Counter[str] = Counter()
-    for name in names():
-        model = read(name)
-        try:
-            module, sets = load(build(model, target="host", name="m")), sets_for(model)
-            by, wanted = expected(model, sets)
-            for inputs, outputs in zip(sets, wanted, strict=True):
-                assert_same(module.run(inputs), outputs)
-            verdict = f"exact ({by})"
-        except AotError as error:
-            verdict = f"refused: {error.problems[0].code}"
-        except AssertionError:
-            verdict = "DIFFERS"
-        verdicts[verdict] += 1
-        if verdict != "exact (reference)":
-            print(f"{name:44} {verdict}", flush=True)
-    print(dict(verdicts))
-
-
-if __name__ == "__main__":
-    report()

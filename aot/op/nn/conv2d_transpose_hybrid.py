@@ -105,7 +105,7 @@ def convert_hybrid_transposed(ctx: ConvertContext, op: OperatorView, attrs: Floa
     scales, weight = hybrid_weights(ctx, op, channel_axis=0)
     span, data = ctx.span(op), operand(ctx, op, 0)
     params = call(PARAMS, [call(RANGE, [data], span=span)], ASYMMETRIC, span=span)
-    operands = [call(QUANTIZE, [data, params], ASYMMETRIC, span=span), params, weight, const(scales)]
+    operands: list[RelayExpr] = [call(QUANTIZE, [data, params], ASYMMETRIC, span=span), params, weight, const(scales)]
     bias = ctx.input(op, 2)
     if bias is not None:
         if ctx.input_type(op, 2).dtype != "float32":
