@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Verify a corpus of models on boards: every output byte of all golden sets.
 
-    python scripts/corpus.py                            23 networks of ../shared/models, or our own without that folder
+    python scripts/corpus.py                            34 models of ../shared/models, or our own without that folder
     python scripts/corpus.py --models tests/models      another folder
     python scripts/corpus.py --only kws --boards host   a part
     python scripts/corpus.py --integer --boards mps2-an386 --table FILE.md
-                                                        all 132 integer models of the shared corpus, and a table of them
+                                                        all integer, recurrent, stateful and branching models of the shared corpus
 
 Exit code 1 when a byte differs or something failed; a model that is too large for a board is refused, which is listed but no
 failure.  Whether a figure has become worse is told by scripts/delta.py.
@@ -33,6 +33,10 @@ SHARED = (
     "silabs_fingerprint_int8", "silabs_people_flow_int8", "arm_kws_ds_cnn_s_int8", "micro_kws_m_int8",
     "mlperf_ad_toycar_int8_float_io", "mcunet_320kb_imagenet_int8", "tinyengine_vww_int8", "tinyengine_detection_int8",
     "emza_ssd_slim_int8", "emza_yolo_fastest_320_int8",
+    # over time: state, recurrent layers, signal operators, branches and loops
+    "audio_preprocessor_int8", "dtln_noise_suppression_int8", "keyword_scrambled_8bit", "micro_speech_lstm_int8",
+    "mnist_lstm_int8", "gen_bilstm_float", "gen_gru_while_float", "gen_if_float", "gen_svdf_int8", "lstm_full_int8",
+    "while_nested",
 )  # fmt: skip
 WATCHED = ("instructions", "code_bytes", "constant_bytes", "workspace_bytes", "stack_bytes")
 
@@ -64,6 +68,7 @@ def verify_model(path: Path, boards: Sequence[str], oracle: str) -> list[Row]:
     from aot.driver.options import Options
 
     rows = []
+    oracle = "tflm" if b"Signal" in path.read_bytes() else oracle  # LiteRT has no signal operators
     artifacts: dict[str, Any] = {}
 
     def compiled(cpu: str) -> Any:
@@ -113,12 +118,12 @@ def _verify_on(path: Path, board_name: str, compiled: Any, oracle: str) -> tuple
 
 
 def integer_models(folder: Path, only: str) -> Iterator[Path]:
-    """The models of the shared manifest without float weights, state and control flow."""
+    """The models of the shared manifest that are integer, keep a state, branch or loop."""
     sys.path.insert(0, str(ROOT))
-    from tests.corpus.test_corpus import is_integer
+    from tests.corpus.test_corpus import belongs
 
     entries = json.loads((folder / "MANIFEST.json").read_text(encoding="utf-8"))["models"]
-    return (folder / e["file"] for e in entries if is_integer(e) and only in e["name"])
+    return (folder / e["file"] for e in entries if belongs(e) and only in e["name"])
 
 
 def write_table(path: Path, rows: Sequence[Row]) -> None:
@@ -135,7 +140,8 @@ def write_table(path: Path, rows: Sequence[Row]) -> None:
 def find_models(folder: Path, only: str) -> Iterator[Path]:
     """The corpus of the issue in a folder that has `nets`, else every model there with a golden file."""
     if (folder / "nets").is_dir():
-        paths = [folder / "nets" / f"{name}.tflite" for name in SHARED]
+        places = {p.stem: p for p in sorted(folder.glob("*/*.tflite"))}
+        paths = [places[name] for name in SHARED]
     else:
         paths = [p for p in sorted(folder.glob("*.tflite")) if p.with_name(f"{p.stem}.golden.npz").exists()]
     return (p for p in paths if only in p.stem)
@@ -167,7 +173,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--oracle", choices=("litert", "tflm"), default="litert")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--limit", type=float, default=1500, metavar="SECONDS")
-    parser.add_argument("--integer", action="store_true", help="all integer models of the shared manifest")
+    parser.add_argument(
+        "--integer",
+        action="store_true",
+        help="all integer, recurrent, stateful and branching models",
+    )
     parser.add_argument("--table", type=Path, help="write a Markdown table of all rows to this file")
     parser.add_argument("--json", type=Path, help="write all rows to this file")
     return parser.parse_args()
