@@ -11,6 +11,7 @@ from tests.op._lstm_models import Lstm, lstm_model
 from tests.op._steps import check_steps, random_steps
 
 RUNS = 2
+KINDS = ["float32", "hybrid"]
 SEQUENCE, STEP = "UNIDIRECTIONAL_SEQUENCE_LSTM", "LSTM"
 
 
@@ -38,13 +39,13 @@ def lstms(draw: st.DrawFn, op: str) -> Lstm:
 
 
 @st.composite
-def floats(draw: st.DrawFn, op: str) -> Lstm:
-    """With the time first, or as single steps, of one batch."""
+def floats(draw: st.DrawFn, op: str, dtype: str = "") -> Lstm:
+    """Of `dtype`, or of one of both; with the time first, or as single steps, of one batch."""
     lstm = draw(lstms(op))
     one = op == STEP or lstm.time_major
     activation = draw(st.sampled_from(["TANH", "TANH", "RELU", "RELU6", "RELU_N1_TO_1"]))
     depth = draw(st.integers(1, 40))
-    dtype = draw(st.sampled_from(["float32", "hybrid"]))
+    dtype = dtype or draw(st.sampled_from(KINDS))
     lstm = replace(lstm, dtype=dtype, depth=depth, batch=1 if one else lstm.batch, activation=activation)
     return replace(lstm, asymmetric=draw(st.booleans()))
 

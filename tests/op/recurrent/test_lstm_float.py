@@ -8,7 +8,7 @@ import pytest
 
 from tests.op._differential import FEW, SLOW, check_drawn
 from tests.op._lstm_models import Lstm
-from tests.op.recurrent._lstms import SEQUENCE, STEP, check, floats
+from tests.op.recurrent._lstms import KINDS, SEQUENCE, STEP, check, floats
 
 
 @pytest.mark.parametrize("op", [SEQUENCE, STEP])
@@ -17,9 +17,10 @@ def test_random(op: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("op", [SEQUENCE, STEP])
-def test_random_often(op: str) -> None:
-    check_drawn(floats(op), SLOW, check)
+def test_random_often(op: str, dtype: str) -> None:
+    check_drawn(floats(op, dtype), SLOW, check)
 
 
 @pytest.mark.slow

@@ -17,11 +17,12 @@ RUNS = 3
 
 
 @st.composite
-def rnns(draw: st.DrawFn, op: str) -> Rnn:
+def rnns(draw: st.DrawFn, op: str, *, of: list[bool] | None = None) -> Rnn:
+    """One of float32 or hybrid, or of those in `of`."""
     activation = draw(st.sampled_from(["NONE", "TANH", "RELU", "RELU6", "RELU_N1_TO_1"]))
     units, depth = draw(st.integers(1, 9)), draw(st.integers(1, 20))
     kind = draw(st.sampled_from(["none", "weighted", "data"]))
-    hybrid, merged = draw(st.booleans()), draw(st.booleans())
+    hybrid, merged = draw(st.sampled_from(of or [False, True])), draw(st.booleans())
     return Rnn(
         op,
         hybrid=hybrid,
@@ -50,9 +51,10 @@ def test_random(op: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("hybrid", [False, True])
 @pytest.mark.parametrize("op", OPS)
-def test_random_often(op: str) -> None:
-    check_drawn(rnns(op), SLOW, check)
+def test_random_often(op: str, *, hybrid: bool) -> None:
+    check_drawn(rnns(op, of=[hybrid]), SLOW, check)
 
 
 @pytest.mark.slow
