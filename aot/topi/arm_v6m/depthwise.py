@@ -44,7 +44,7 @@ class Machine:
     """What a core's form of the kernel consists of.
 
     `block` does the taps of six outputs in `taps_cost` instructions, its loads reaching `reach` words; `requantise` chooses how
-    results are made, in `result_cost` instructions.
+    results are made, in `result_cost` instructions; `group_cost` is what a group of six takes beside.
     """
 
     kernel: str
@@ -53,6 +53,7 @@ class Machine:
     reach: int
     requantise: Callable[[FusedLayer, Target], Requant]
     result_cost: Callable[[Requant], int]
+    group_cost: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class PlanePlan:
         lines = self.lines if bands > 1 else min(self.rows.size, self.lines)
         copy = lines * (20 + 8 * min(self.words, self.columns.size))
         each = 6 * (self.machine.result_cost(self.requant) + tail_each(self.layer))
-        return bands * (copy + self.groups * (self.machine.taps_cost(self.taps) + 50 + each) + 20)
+        return bands * (copy + self.groups * (self.machine.taps_cost(self.taps) + self.machine.group_cost + each) + 20)
 
 
 def plan_planes(group: Group, target: Target, machine: Machine) -> PlanePlan | None:
@@ -250,7 +251,7 @@ def _two_products(layer: FusedLayer, target: Target) -> Requant:
     return plan(layer.requant, layer.acc_low, layer.acc_high, target)
 
 
-V6M = Machine("arm_v6m.depthwise", mul_plane, mul_instructions, MAX_OFFSET, _two_products, instructions)
+V6M = Machine("arm_v6m.depthwise", mul_plane, mul_instructions, MAX_OFFSET, _two_products, instructions, 50)
 
 
 def _plan(group: Group, target: Target) -> PlanePlan | None:

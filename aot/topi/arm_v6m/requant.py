@@ -75,7 +75,7 @@ Requant = TwoProducts | OtherForm
 
 INSTRUCTIONS = 14
 """Of a result by two products, its store included."""
-SIGNED = 4
+SIGNED = 9
 """More where negative accumulators have a constant of their own."""
 UNSIGNED_FIELDS = 5
 SLOW = 95

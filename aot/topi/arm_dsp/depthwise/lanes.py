@@ -104,7 +104,7 @@ def _result_cost(requant: Requant) -> int:
     return 5 + 3 * requant.form.rounded + requant.form.signed
 
 
-M3 = Machine("arm_dsp.depthwise_lanes", mla_plane, mla_instructions, REACH, _requantise, _result_cost)
+M3 = Machine("arm_dsp.depthwise_lanes", mla_plane, mla_instructions, REACH, _requantise, _result_cost, 15)
 
 
 def _plan(group: Group, target: Target) -> PlanePlan | None:
