@@ -87,6 +87,7 @@ def recurrent_weights(name: str) -> Iterator[tuple[int, int, np.ndarray]]:
             yield i, op.outputs[0], weights.data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(LOST_WEIGHTS))
 def test_weights_that_the_converter_lost(name: str) -> None:
     """Zeros in 16x8 which are none in float32; where the first steps' layers have the sum 0, x86 makes -32768 of it."""
