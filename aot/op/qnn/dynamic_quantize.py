@@ -9,7 +9,14 @@ value, zero included:
 All in float32, but for the zero point of an asymmetric quantisation, which is found in double precision.  Halves round away from
 zero; as the reference takes whole vectors of eight by adding 0.5 and cutting, 0.49999997 becomes 1 there and 0 in what is left
 over at a batch's end.  The result of an asymmetric quantisation is q - zp, which fits int16 and needs no zero point afterwards.
-Infinities and NaN have no defined result in the reference; here the data becomes 0.
+The factor of the smallest data is infinite; it is 0 if the scale of an asymmetric quantisation rounds to 0.  A product that is
+infinite, or NaN (of a zero), becomes what the reference's x86-64 build makes of it:
+
+  symmetric:   in vectors 127 for infinity; everything else, and everything at the end, INT_MIN and so -127
+  asymmetric:  in vectors INT_MAX for infinity and INT_MIN for the rest, to which the zero point is added and may wrap; at the end
+               the sum with the zero point saturates, and NaN is 0
+
+Infinite data and NaN have no defined result in the reference; here they follow the same rule.
 Oracles: `NeonSymmetricQuantizeFloats`, `NeonAsymmetricQuantizeFloats` (x86 also runs them).
 """
 
@@ -18,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -104,7 +112,8 @@ def _asymmetric(below: np.float32, above: np.float32) -> tuple[float, float, flo
         from_low, from_high = -128.0 - low / scale, 127.0 - high / scale
         nearer = from_low if 128.0 + abs(low / scale) < 127.0 + abs(high / scale) else from_high
         zero_point = min(max(np.sign(nearer) * np.floor(abs(nearer) + 0.5), -128.0), 127.0)
-        return float(np.float32(scale)), float(np.float32(1) / np.float32(scale)), float(zero_point)
+        narrow = np.float32(scale)
+        return float(narrow), float(np.float32(1) / narrow) if narrow else 0.0, float(zero_point)
 
 
 def te_params(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicQuantizeAttrs, out_type: TensorType) -> TensorFn:
@@ -137,7 +146,8 @@ def _tir_asymmetric(b: IRBuilder, below: Expr, above: Expr) -> tuple[Expr, Expr,
     bounded = maximum(imm(-128.0, "float64"), minimum(nearer, imm(127.0, "float64")))
     zero_point = cast("float32", tir_nearest(b, bounded))
     narrow = b.let("narrow", cast("float32", scale))
-    return narrow, select(is_zero, zero, one / narrow), select(is_zero, zero, zero_point)
+    factor = select(narrow > zero, one / select(narrow > zero, narrow, one), zero)
+    return narrow, select(is_zero, zero, factor), select(is_zero, zero, zero_point)
 
 
 # ---- qnn.dynamic_quantize
@@ -157,20 +167,32 @@ _VECTOR = 8
 """Elements that the reference quantises at once."""
 
 _FAR = 512.0
-"""Beyond all products of finite data: what is larger comes from infinities."""
+"""Beyond all products by a finite factor: what is not smaller is infinite or NaN."""
 
 
 def evaluate_quantize(data: Array, params: Array, *, attrs: DynamicQuantizeAttrs, out_type: TensorType) -> Array:
     factor, zero_point = params[:, 1:2], params[:, 2:3]
     with np.errstate(all="ignore"):
-        value = data.reshape(len(params), -1) * factor
-        value = np.clip(np.where(np.isnan(value), np.float32(0), value), -_FAR, _FAR).astype(np.float32)
-    whole = np.arange(value.shape[1]) < value.shape[1] // _VECTOR * _VECTOR
+        product = data.reshape(len(params), -1) * factor
+    whole = np.arange(product.shape[1]) < product.shape[1] // _VECTOR * _VECTOR
+    in_vectors, at_end = _bounds(zero_point if attrs.asymmetric else None)
+    with np.errstate(all="ignore"):
+        kind = np.where(product >= _FAR, 0, np.where(product <= -_FAR, 1, 2))
+        far = np.where(whole, np.choose(kind, in_vectors), np.choose(kind, at_end))
+        value = np.where(np.abs(product) < _FAR, product, far).astype(np.float32)
     wide = np.abs(np.where(whole, value, value.astype(np.float64)))  # float32 numbers
     added = np.where(whole, (np.abs(value) + np.float32(0.5)).astype(np.float64), wide + 0.5)
     nearest = np.sign(value) * np.floor(added)
     low = -128 if attrs.asymmetric else -127
     return np.asarray(np.clip(nearest, low - zero_point, 127 - zero_point), out_type.dtype).reshape(data.shape)
+
+
+def _bounds(zero_point: Array | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What infinity, minus infinity and NaN become before they are clamped: in vectors, and at the end."""
+    if zero_point is None:
+        return (_FAR, -_FAR, -_FAR), (-_FAR, -_FAR, -_FAR)
+    rest = np.where(zero_point < 0, _FAR, -_FAR)
+    return (np.where(zero_point > 0, -_FAR, _FAR), rest, rest), (_FAR, -_FAR, -zero_point)
 
 
 def te_quantize(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicQuantizeAttrs, out_type: TensorType) -> TensorFn:
@@ -179,17 +201,33 @@ def te_quantize(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicQuantiz
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         value = b.let("value", data.at(b, i) * params.at(b, (i[0], imm(1))))
-        low, high, zero = (imm(v, "float32") for v in (-_FAR, _FAR, 0.0))
-        # the second comparison, only made beyond the range, tells what is too large from NaN
-        below = b.let("below", select(value < high, value, select(value >= high, high, zero)))
-        bounded = b.let("bounded", select(below > low, below, low))
-        code = b.let("code", _rounded(b, bounded, _position(i[1:], data.shape[1:]), each))
-        if not attrs.asymmetric:
+        position = _position(i[1:], data.shape[1:])
+        zero_point = params.at(b, (i[0], imm(2))) if attrs.asymmetric else None
+        code = b.let("code", _rounded(b, _bounded(b, value, zero_point, position, each), position, each))
+        if zero_point is None:
             return cast(out_type.dtype, clamp(code, -127, 127))
-        zero_point = b.let("zp", cast("int32", params.at(b, (i[0], imm(2)))))
-        return cast(out_type.dtype, maximum(imm(-128) - zero_point, minimum(code, imm(127) - zero_point)))
+        zp = b.let("zp", cast("int32", zero_point))
+        return cast(out_type.dtype, maximum(imm(-128) - zp, minimum(code, imm(127) - zp)))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+def _bounded(b: IRBuilder, value: Expr, zero_point: Expr | None, position: Expr, each: int) -> Expr:
+    """A product, or what stands for one that is infinite or NaN; the last comparison, only made then, tells which it is."""
+    low, high, zero = (imm(v, "float32") for v in (-_FAR, _FAR, 0.0))
+    in_vectors: list[Expr] = [high, low, low]
+    at_end: list[Expr] = [low, low, low]
+    if zero_point is not None:
+        rest = select(zero_point < zero, high, low)
+        in_vectors, at_end = [select(zero_point > zero, low, high), rest, rest], [high, low, zero - zero_point]
+    whole = each // _VECTOR * _VECTOR
+    if whole == each:
+        found = in_vectors
+    else:
+        found = [select(position < whole, v, e) for v, e in zip(in_vectors, at_end, strict=True)] if whole else at_end
+    above, below, other = found
+    within = select(value > low, value, below)
+    return b.let("bounded", select(value < high, within, select(value >= high, above, other)))
 
 
 def _rounded(b: IRBuilder, value: Expr, position: Expr, each: int) -> Expr:

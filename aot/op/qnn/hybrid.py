@@ -5,6 +5,7 @@ The data is quantised as it comes (`dynamic_quantize.py`), the products are adde
   out = clamp(float(acc) * (weight scale * data scale) + bias)   FULLY_CONNECTED, DEPTHWISE_CONV_2D, CONV_2D of one weight scale
   out = clamp(float(acc) * weight scale * data scale + bias)     CONV_2D of several weight scales or several groups
 
+Without a bias 0 is added: the reference adds to an output of zeros, which makes 0 of the -0 of a product that underflows.
 FULLY_CONNECTED takes the data symmetrically unless its option says otherwise, CONV_2D of one weight scale symmetrically, all else
 asymmetrically.  Oracles: `EvalHybridDense`, `HybridConv`, `HybridConvPerChannel`, `DepthwiseConvHybridPerChannel`.
 """
@@ -61,7 +62,7 @@ def evaluate(acc: Array, params: Array, scales: Array, *bias: Array, attrs: Hybr
     total = acc.astype(np.float32)
     with np.errstate(all="ignore"):
         value = total * weight_scale * data_scale if attrs.weight_first else total * (weight_scale * data_scale)
-        value = value + bias[0].reshape(-1) if bias else value
+        value = value + (bias[0].reshape(-1) if bias else np.float32(0))
         value = value if attrs.lo is None else np.where(value < np.float32(attrs.lo), np.float32(attrs.lo), value)
         value = value if attrs.hi is None else np.where(value > np.float32(attrs.hi), np.float32(attrs.hi), value)
     return np.asarray(value, np.float32)
@@ -75,7 +76,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: HybridOutputAttrs,
         weight_scale = scales.at(b, (i[-1] if scales.shape[0] > 1 else imm(0),))
         data_scale = params.at(b, (i[0], imm(0)))
         value = total * weight_scale * data_scale if attrs.weight_first else total * (weight_scale * data_scale)
-        value = value + bias[0].at(b, (i[-1],)) if bias else value
+        value = value + (bias[0].at(b, (i[-1],)) if bias else imm(0.0, "float32"))
         for bound, below in ((attrs.lo, True), (attrs.hi, False)):
             if bound is not None:
                 value = b.let("value", value)
