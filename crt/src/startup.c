@@ -91,8 +91,9 @@ static void enable_units(void) {
   SCB_CCR |= CCR_LOB; /* low-overhead branches: DLS/WLS/LE loops */
   __asm__ volatile("dsb\n\tisb" ::: "memory");
 #endif
-#if __ARM_ARCH == 7
-  /* The stack begins where the RAM does. What lies below may be writable on an emulated board: forbid GUARD_BYTES of it. */
+#if __ARM_ARCH <= 7
+  /* The stack begins where the RAM does. What lies below may be writable on an emulated board: forbid GUARD_BYTES of it. A core
+     without an MPU reads its type as 0. */
   if (((MPU_TYPE >> 8) & 0xffu) != 0u && ((uintptr_t)aot_stack_bottom & (GUARD_BYTES - 1u)) == 0u) {
     MPU_RNR = 0;
     MPU_RBAR = (uint32_t)(uintptr_t)aot_stack_bottom - GUARD_BYTES;

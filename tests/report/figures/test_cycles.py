@@ -248,5 +248,6 @@ def test_the_plugin_counts_what_the_board_counts(board: str) -> None:
     exact = run(project, sets).instructions
     assert exact is not None
     counted = sum(profile.instructions.values())
-    assert abs(exact - counted) <= 8 + exact / 1000  # the call is the harness's, which itself uses libgcc's multiplication on M0
+    # the call is the harness's, which on the M0 uses libgcc's multiplication itself, for some 300 instructions
+    assert abs(exact - counted) <= (400 if board == "microbit" else 8 + exact / 1000)
     assert 0.5 * counted < profile.total < 2 * exact
