@@ -218,7 +218,9 @@ def _is_lost(tensor: TensorView, quant: QuantView, bad: np.ndarray[tuple[int, ..
     """Whether these scales have nothing to say: those of a bias, and of weights that are zero."""
     if tensor.data is None or tensor.dtype in ("int32", "int64"):
         return tensor.data is not None
-    values = tensor.data if quant.axis is None else np.compress(bad, tensor.data, axis=quant.axis)
+    axis, shape = quant.axis, tensor.data.shape
+    is_sliced = axis is not None and 0 <= axis < len(shape) and shape[axis] == bad.size  # if not, that is a problem of its own
+    values = np.compress(bad, tensor.data, axis=axis) if is_sliced else tensor.data
     zero_point = quant.zero_points[0] if quant.zero_points.size else 0
     return bool((values == zero_point).all() and (quant.zero_points == zero_point).all())
 

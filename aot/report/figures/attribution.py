@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +224,15 @@ def attribute(project: Project, elf: Path) -> list[Symbol]:
         Symbol(name, group_of(name, file, model=project.artifact.name, size=size), size, file, users.get(name, ()))
         for (name, file), size in merged.items()
     ]
-    return sorted(symbols, key=lambda s: (-s.bytes, s.name, s.file))
+    return sorted((_with_users(s, symbols) for s in symbols), key=lambda s: (-s.bytes, s.name, s.file))
+
+
+def _with_users(symbol: Symbol, symbols: Sequence[Symbol]) -> Symbol:
+    """A constant of the kernels' helpers, such as the powers of two of exp, has the layers of all helpers in its source."""
+    if symbol.group != "kernels" or symbol.layers:
+        return symbol
+    helpers = [s for s in symbols if s.file == symbol.file and s.name.startswith("aot_")]
+    return replace(symbol, layers=tuple(sorted({i for s in helpers for i in s.layers})))
 
 
 def shares(size: int, layers: Sequence[int]) -> dict[int, int]:

@@ -15,15 +15,16 @@ from aot.micro.build.project import Project, prepare
 from aot.report.figures.attribution import attribute, by_layer, group_sizes
 from scripts.corpus import SHARED
 
-MODELS = Path(__file__).resolve().parent.parent.parent.parent.parent / "shared" / "models" / "nets"
+MODELS = Path(__file__).resolve().parent.parent.parent.parent.parent / "shared" / "models"
 
 
 def project_of(name: str) -> Project:
     """On the first board that the model fits on."""
+    (path,) = MODELS.glob(f"*/{name}.tflite")
     for board in ("mps2-an386", "mps2-an500", "mps3-an547"):
         place = load_board(board)
         try:
-            project = prepare(build(MODELS / f"{name}.tflite", target=place.cpu), place)
+            project = prepare(build(path, target=place.cpu), place)
             project.model_image()
         except TargetError:
             continue
