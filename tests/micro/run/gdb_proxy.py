@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import re
 import socket
 import threading
@@ -37,7 +38,7 @@ class Proxy:
         self.seen: list[bytes] = []
         self.erased: list[tuple[int, int]] = []
         self._pending: list[tuple[int, bytes]] = []
-        self._swallow = 0
+        self._swallowed: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._upstream = upstream
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -63,9 +64,9 @@ class Proxy:
                 while (match := re.search(rb"\$([^#]*)#..", buffer, re.DOTALL)) is not None:
                     buffer = buffer[match.end() :]
                     qemu.sendall(b"+")
-                    if self._swallow:
-                        self._swallow -= 1
-                    else:
+                    try:
+                        self._swallowed.get_nowait()
+                    except queue.Empty:
                         self._answer(client, match[1])
 
     def _answer(self, client: socket.socket, body: bytes) -> None:
@@ -135,8 +136,8 @@ class Proxy:
                 raw = re.sub(rb"\}(.)", lambda m: bytes((m[1][0] ^ 0x20,)), data, flags=re.DOTALL)
                 for at in range(0, len(raw), 500):
                     part = raw[at : at + 500]
+                    self._swallowed.put(None)  # before the packet: its answer may come at once
                     qemu.sendall(_packet(b"M%x,%x:" % (address + at, len(part)) + part.hex().encode()))
-                    self._swallow += 1
             self._pending = []
             return b"OK"
         return None
