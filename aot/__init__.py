@@ -1,7 +1,7 @@
 """aot: TensorFlow Lite models compiled ahead of time to plain C for Arm Cortex-M.
 
-`aot.build(model, target="cortex-m4")` yields an Artifact (C sources and metadata), `aot.build(schedule, [A, B, C])` a
-runtime.Module (docs/python.md); the command line is `aot.cli`.
+`aot.check`, `aot.build`, `aot.load`, `aot.verify` and `aot.report` take a model as a path or bytes;
+`aot.build(schedule, [A, B, C])` makes a runtime.Module (docs/python.md).  The command line is `aot.cli`.
 """
 
 from __future__ import annotations
@@ -12,37 +12,58 @@ from typing import TYPE_CHECKING, Any
 from aot.version import __version__
 
 if TYPE_CHECKING:
-    from aot.api import build, lower
+    from aot import report as report
+    from aot.api import build, load, lower
     from aot.driver.options import Options
     from aot.executor.artifact import Artifact
     from aot.ir.global_func import get_global_func, list_global_func_names, register_func, remove_global_func
+    from aot.report.calls import Check, ModelReport, check, verify
+    from aot.report.measure.verify import Verification
+    from aot.runtime.module import HostModel
 
 __all__ = [
     "Artifact",
+    "Check",
+    "HostModel",
+    "ModelReport",
     "Options",
+    "Verification",
     "__version__",
     "build",
+    "check",
     "get_global_func",
     "list_global_func_names",
+    "load",
     "lower",
     "register_func",
     "remove_global_func",
+    "report",
+    "verify",
 ]
 
 _HOMES = {
     "Artifact": "aot.executor.artifact",
+    "Check": "aot.report.calls",
+    "HostModel": "aot.runtime.module",
+    "ModelReport": "aot.report.calls",
     "Options": "aot.driver.options",
+    "Verification": "aot.report.measure.verify",
     "build": "aot.api",
+    "check": "aot.report.calls",
     "get_global_func": "aot.ir.global_func",
     "list_global_func_names": "aot.ir.global_func",
+    "load": "aot.api",
     "lower": "aot.api",
     "register_func": "aot.ir.global_func",
     "remove_global_func": "aot.ir.global_func",
+    "verify": "aot.report.calls",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Load the compiler only when it is requested, so that `import aot` and `aot --help` stay quick."""
+    if name == "report":  # a package that can be called
+        return import_module("aot.report")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'aot' has no attribute '{name}'")

@@ -1,8 +1,10 @@
-"""`aot.build` and `aot.lower`: one name each for models, networks written in relay, schedules and loop nests."""
+"""`aot.build`, `aot.load` and `aot.lower`: one name each for models, networks written in relay, schedules and loop nests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, overload
 
@@ -16,6 +18,8 @@ from aot.ir.global_func import get_global_func
 from aot.ir.module import IRModule
 from aot.relay.expr import Function
 from aot.runtime.functions import Module
+from aot.runtime.module import HostModel
+from aot.runtime.module import load as load_artifact
 from aot.support.names import model_identifier
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
@@ -29,7 +33,12 @@ DEFAULT_NAME = "default_function"
 
 @overload
 def build(
-    inputs: str | Path | bytes, *, target: str | Target = ..., name: str | None = ..., options: Options | None = ...
+    inputs: str | Path | bytes,
+    *,
+    target: str | Target = ...,
+    name: str | None = ...,
+    options: Options | None = ...,
+    **keywords: Any,
 ) -> Artifact: ...
 @overload
 def build(
@@ -39,7 +48,12 @@ def build(
 def build(inputs: PrimFunc, *, target: str | Target = ..., name: str | None = ...) -> Module: ...
 @overload
 def build(
-    inputs: IRModule, *, target: str | Target = ..., name: str | None = ..., options: Options | None = ...
+    inputs: IRModule,
+    *,
+    target: str | Target = ...,
+    name: str | None = ...,
+    options: Options | None = ...,
+    **keywords: Any,
 ) -> Artifact | Module: ...
 def build(
     inputs: Any,
@@ -48,16 +62,19 @@ def build(
     target: str | Target | Mapping[str, Any] = "cortex-m4",
     name: str | None = None,
     options: Options | None = None,
+    **keywords: Any,
 ) -> Artifact | Module:
     """Compile to C.
 
     * a .tflite model (its path as str or Path, or its bytes), or an IRModule of relay functions: an Artifact;
     * a te.Schedule with the list of its arguments, a PrimFunc, or an IRModule of PrimFuncs: a runtime.Module.
 
-    `name` becomes the prefix of the C symbols (default: the file's name, the function's, or `default_function`).  Passes run in
-    the current PassContext.  Raises UsageError E5073 for arguments that are not the schedule's, E5074 for what cannot be built,
-    and the errors of the compiler.
+    `name` becomes the prefix of the C symbols (default: the file's name, the function's, or `default_function`).  Options of a
+    model are keywords, those of `aot.Options` (`opt="ram"`, `ram_budget=20_000` bytes), or one record of them.  Passes run in the
+    current PassContext.  Raises UsageError E5073 for arguments that are not the schedule's, E5074 for what cannot be built or no
+    option, E5009 for an option's wrong value, E5001 for a missing file, and the errors of the compiler.
     """
+    options = options_of(options, keywords)
     cpu = Target(target)
     if name is not None and (not isinstance(name, str) or not name.strip() or not name.isprintable()):
         raise UsageError(Problem("E5074", f"{name!r} is not a name"))
@@ -73,7 +90,47 @@ def build(
         if options is not None:
             raise UsageError(Problem("E5074", "options are for models; functions have none"))
         return _build_functions(inputs, cpu, name)
-    return build_model(_model(inputs), target=cpu, name=name, options=options)
+    return build_model(model_source(inputs), target=cpu, name=name, options=options)
+
+
+def options_of(options: Options | None, keywords: Mapping[str, Any]) -> Options | None:
+    """The record of options that keywords make (E5074: both are given, or a keyword is no option; E5009: wrong value).
+
+    `slide` may be a mapping, `byoc_path` a text.
+    """
+    if not keywords:
+        return options
+    if options is not None:
+        raise UsageError(Problem("E5074", f"give options, or keywords such as {next(iter(keywords))}, not both"))
+    known = {f.name for f in fields(Options)}
+    for name in keywords:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else f"; options: {', '.join(sorted(known))}"
+            raise UsageError(Problem("E5074", f"there is no option {name}{hint}"))
+    given = dict(keywords)
+    if isinstance(given.get("slide"), Mapping):
+        given["slide"] = tuple(given["slide"].items())
+    if isinstance(given.get("byoc_path"), str):
+        given["byoc_path"] = Path(given["byoc_path"])
+    return Options(**given)
+
+
+def load(model: str | Path | bytes | Artifact, **keywords: Any) -> HostModel:
+    """A model compiled to C and loaded into this process: call it with numpy arrays of the inputs' shapes and dtypes.
+
+    `model` is a .tflite (path or bytes), compiled with the options `keywords` of `aot.build`, or an Artifact.  The outputs
+    are the bytes that firmware computes, whatever the target.  Raises what `aot.build` raises, and
+    ToolchainError E3001 without gcc.
+    """
+    if isinstance(model, Artifact):
+        if keywords:
+            raise UsageError(Problem("E5074", f"an Artifact is compiled already; {next(iter(keywords))} comes too late"))
+        return load_artifact(model)
+    built = build(model, **keywords)
+    if not isinstance(built, Artifact):
+        raise UsageError(Problem("E5074", "load takes a model: functions of a runtime.Module can be called as they are"))
+    return load_artifact(built)
 
 
 @overload
@@ -122,7 +179,7 @@ def _build_functions(module: IRModule, target: Target, name: str | None) -> Modu
     return result
 
 
-def _model(inputs: Any) -> bytes | Path | IRModule:
+def model_source(inputs: Any) -> bytes | Path | IRModule:
     """A model as the driver takes it: a path has to exist (E5001)."""
     if isinstance(inputs, str):
         if not inputs or "\0" in inputs:

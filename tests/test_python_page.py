@@ -11,8 +11,10 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.slow
-def test_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def test_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").replace("```python\n", "").replace("```", "")
     test = doctest.DocTestParser().get_doctest(text, {}, "docs/python.md", "docs/python.md", 0)
     lines: list[str] = []

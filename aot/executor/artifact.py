@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from aot.errors import Problem, UsageError
+from aot.support.notebook import layer_table, plan_table, section
+from aot.support.text import commas
 
 _FILE_ENDS = ("internal", "kernels", "params", "test")
 """Of a model's files and of a project's test vector, after the model's name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Artifact:
     """The result of `aot.build`.
 
@@ -27,8 +29,27 @@ class Artifact:
     metadata: Mapping[str, Any]
     graph: Mapping[str, Any] | None = None
 
-    def export(self, folder: Path) -> list[Path]:
-        """Write all files below `folder` (created when missing); return their paths."""
+    def __repr__(self) -> str:
+        return f"Artifact({self._title()}: {self._figures()})"
+
+    def _repr_html_(self) -> str:
+        """A notebook's view: the figures, the memory plan, and the table of layers."""
+        parts = [f"<p>{self._figures()}</p>", plan_table(self.metadata), layer_table(self.metadata["layers"])]
+        return section(self._title(), *parts)
+
+    def _title(self) -> str:
+        return f"{self.name} for {self.metadata['target']['cpu']}"
+
+    def _figures(self) -> str:
+        meta = self.metadata
+        layers, size = len(meta["layers"]), meta["workspace"]["size"]
+        state = [f"state {commas(meta['state']['size'])} B"] if "state" in meta else []
+        parts = [f"{layers} layer{'s' * (layers != 1)}", f"{commas(meta['macs'])} MAC", f"workspace {commas(size)} B", *state]
+        return ", ".join([*parts, f"constants {commas(meta['constants']['size'])} B"])
+
+    def export(self, folder: str | Path) -> list[Path]:
+        """Write all files below `folder` (created when missing); return their paths.  OSError if that cannot be written."""
+        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         written = []
         for name, text in self.files.items():

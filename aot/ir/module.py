@@ -60,6 +60,7 @@ class IRModule:
         return self.functions[name]
 
     def with_function(self, name: str, func: BaseFunc) -> IRModule:
+        """A module with this function in the place of the one of that name, or in addition."""
         return replace(self, functions={**self.functions, name: func})
 
     def astext(self, *, metadata: bool = False) -> str:

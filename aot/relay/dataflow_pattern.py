@@ -140,7 +140,7 @@ class CallPattern(Pattern):
     args: tuple[Pattern, ...] | None = None
 
     def __call__(self, *args: Pattern) -> CallPattern:
-        """The same over operands of these forms."""
+        """The same over operands of these forms (E5106 without a name)."""
         return CallPattern(self.ops, tuple(map(_pattern, args)))
 
     def parts(self) -> tuple[Pattern, ...]:
@@ -238,19 +238,19 @@ def _has_attrs(expr: Call, wanted: Mapping[str, Any]) -> bool:
 
 
 def is_op(*names: str) -> CallPattern:
-    """A call of the operator, or of one of several; called with patterns, over operands of these forms."""
+    """A call of the operator, or of one of several; called with patterns, over operands of these forms (E5106 without a name)."""
     if not names or not all(isinstance(n, str) for n in names):
         raise _wrong(f"is_op takes names of operators, not {names!r}")
     return CallPattern(names)
 
 
 def wildcard() -> Pattern:
-    """Anything."""
+    """The pattern that fits every expression."""
     return WildcardPattern()
 
 
 def is_constant() -> Pattern:
-    """A constant."""
+    """The pattern that fits every constant, of any shape and dtype."""
     return KindPattern(Constant)
 
 

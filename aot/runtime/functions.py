@@ -53,7 +53,7 @@ class Module:
         return ()
 
     def import_module(self, module: Module) -> None:
-        """Let this module find the functions of another one."""
+        """Let this module find the functions of another one (E5074 for itself and for what is no module)."""
         if not isinstance(module, Module) or self in (module, *_all_imports(module)):
             raise UsageError(Problem("E5074", "a module imports another runtime.Module, and not itself", f"module {self.name}"))
         self._imports.append(module)

@@ -108,7 +108,7 @@ class GraphModule:
         return len(self._graph["heads"])
 
     def set_input(self, key: int | str | None = None, value: Any = None, **arrays: Any) -> None:
-        """Set an input by number or name, or several by keyword."""
+        """Set an input by number or name, or several by keyword, to arrays of their shapes and dtypes (UsageError otherwise)."""
         if key is not None:
             self._set(self._number(key, [n["name"] for n in self._inputs], "input"), value)
         elif not arrays:

@@ -15,6 +15,7 @@ from aot.executor.artifact import Artifact
 from aot.ir.op import Array
 from aot.runtime.host_library import build_library
 from aot.support.dtype import numpy_dtype
+from aot.support.notebook import section, table
 
 OnLayer = Callable[[int, bytes], None]
 """(layer, bytes of its first output)"""
@@ -35,7 +36,11 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uin
 
 
 class HostModel:
-    """A loaded model; not safe for two threads, as it has one workspace."""
+    """A loaded model; not safe for two threads, as it has one workspace.
+
+    `inputs` and `outputs` describe the tensors: name, shape, dtype, scale and zero point of each
+    (real = scale * (q - zero_point)).
+    """
 
     def __init__(self, library: Path, metadata: Mapping[str, Any]) -> None:
         self.metadata = metadata
@@ -46,6 +51,48 @@ class HostModel:
         self._run.restype = ctypes.c_int32
         self._reset = getattr(self._lib, f"{name}_reset", None)
         self._state = self.new_state() if metadata["io"] == "user" and self._reset is not None else None
+
+    @property
+    def inputs(self) -> tuple[Mapping[str, Any], ...]:
+        """The rows of the inputs, in their order."""
+        return tuple(self.metadata["inputs"])
+
+    @property
+    def outputs(self) -> tuple[Mapping[str, Any], ...]:
+        """The rows of the outputs, in their order."""
+        return tuple(self.metadata["outputs"])
+
+    def __repr__(self) -> str:
+        ends = (", ".join(f"{t['name']}: {t['dtype']}{list(t['shape'])}" for t in rows) for rows in (self.inputs, self.outputs))
+        return f"HostModel({self.metadata['name']}: ({') -> ('.join(ends)}))"
+
+    def _repr_html_(self) -> str:
+        """A notebook's view: inputs and outputs with their quantisation."""
+        rows = [
+            (what, t["name"], t["dtype"], "×".join(map(str, t["shape"])), t.get("scale"), t.get("zero_point"))
+            for what, tensors in (("input", self.inputs), ("output", self.outputs))
+            for t in tensors
+        ]
+        return section(self.metadata["name"], table(("", "name", "dtype", "shape", "scale", "zero point"), rows, left=4))
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """One inference: arrays in the order of the inputs, then by name.  Returns the output, or a list if there are several.
+
+        Arrays have the inputs' shapes and dtypes (E5022 otherwise, and for a name that no input has, or has twice).
+        """
+        rows = self.metadata["inputs"]
+        given = dict(zip((row["index"] for row in rows), inputs, strict=False))
+        names = {key: row["index"] for row in rows for key in (row["name"], row["c_name"])}
+        for name, array in named.items():
+            if name not in names or names[name] in given:
+                text = f"'{name}' is no input that is still to be given; inputs: {', '.join(row['name'] for row in rows)}"
+                raise UsageError(Problem("E5022", text))
+            given[names[name]] = array
+        if len(given) != len(rows) or len(inputs) > len(rows):
+            count = max(len(given), len(inputs))
+            raise UsageError(Problem("E5022", f"{count} inputs given, {self.metadata['name']} has {len(rows)}"))
+        results = self.run([np.asarray(given[row["index"]]) for row in rows])
+        return results[0] if len(results) == 1 else results
 
     def run(self, inputs: Sequence[Array], *, state: Array | None = None, on_layer: OnLayer | None = None) -> list[Array]:
         """One inference on one array an input, of its shape and dtype (E5022 otherwise); returns one array an output.

@@ -53,7 +53,8 @@ class Schedule:
         """Replace a loop of n iterations by n / factor outer and `factor` inner ones; return both variables.
 
         Where factor does not divide n: "exact" refuses, "loop" runs the rest in a loop of its own, "guard" puts the body under
-        a condition.  Bounds must be constant.  The order of iterations stays, so nothing else can go wrong.
+        a condition.  Bounds must be constant.  ScheduleError E5040 where it is refused.  The order of
+        iterations stays, so nothing else can go wrong.
         """
         node = self._find(loop)
         start, extent = self._extent(node)
@@ -90,9 +91,9 @@ class Schedule:
     def reorder(self, outer: Var, inner: Var) -> None:
         """Exchange two perfectly nested loops.
 
-        Refused unless the order of iterations cannot matter: each buffer that the body writes is written at one place only, and
-        either never read in it with all iterations of both loops writing different elements, or only read to be updated by a
-        commutative operator at that same place.  Blocks and calls are refused.
+        Refused (ScheduleError E5040) unless the order of iterations cannot matter: each buffer that the body writes is
+        written at one place only, and either never read in it with all iterations of both loops writing different elements,
+        or only read to be updated by a commutative operator at that same place. Blocks and calls are refused.
         """
         a, b = self._nested(outer, inner)
         if outer in free_vars(b.start) | free_vars(b.stop):

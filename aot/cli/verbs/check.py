@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aot.cli.fitting import Tries, price, price_text
 from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, QuietFlag, TargetName, VerboseFlag, compiles
 from aot.cli.output import Output
 from aot.errors import TargetError
 
+if TYPE_CHECKING:
+    from aot.report.measure.fitting import Tries
+
 NAME = "check"
-
-
-def fitting_boards(tries: Tries) -> list[dict[str, Any]]:
-    """For each board whether the model's workspace and constants fit its memory, as requested or how, and why not."""
-    from aot.micro.board import board_names, load_board
-
-    rows = []
-    for name in board_names():
-        board = load_board(name)
-        found, problems = tries.first_fit(board)
-        row = {"board": name, "cpu": board.cpu, "fits": found is not None, "problems": [p.message for p in problems]}
-        rows.append(row | ({} if found is None else price(found, tries.asked)))
-    return rows
 
 
 def show_fits(out: Output, rows: list[dict[str, Any]], tries: Tries) -> None:
     """The boards that fit as requested, those that fit in another way, and those that do not."""
+    from aot.report.measure.fitting import price_text
+
     out.row("fits", ", ".join(row["board"] for row in rows if row["fits"] and not row["options"]))
     made = {words: found for words, found in tries.made.items() if found is not None}
     for row in rows:
@@ -54,6 +45,7 @@ def command(
     from aot.frontend.tflite import check_model
     from aot.report.figures.size import flash_of, operators_of, plan_of
     from aot.report.figures.slide import slide_lines
+    from aot.report.measure.fitting import Tries, fitting_boards, price, price_text
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board) if board else None
@@ -61,7 +53,7 @@ def command(
     error = error_of(check_model(wanted.data, oracle=wanted.oracle))
     if error is not None:
         raise error
-    tries = Tries(wanted)
+    tries = Tries(wanted.source, wanted.target, wanted.name, wanted.options)
     with out.working(f"compiling {model.name}"):
         found, problems = tries.first_fit(place)
         if found is None:

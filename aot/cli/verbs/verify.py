@@ -23,7 +23,7 @@ from aot.cli.options import (
     compiles,
 )
 from aot.cli.output import Output, paint
-from aot.errors import EXIT_VERIFICATION, Problem, UsageError, VerificationError
+from aot.errors import EXIT_VERIFICATION, Problem, VerificationError
 from aot.report import DEFAULT_SETS
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from aot.report.measure.verify import Verification
 
 NAME = "verify"
-MAX_RANDOM = 10_000
 
 InputsFile = Annotated[
     Path | None,
@@ -71,23 +70,9 @@ RequireFlag = Annotated[
 
 def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None, *, oracle: str) -> Sets:
     """The sets that the command line asks for."""
-    from aot.report.measure.samples import Conversion, load_samples
-    from aot.report.measure.sets import golden_sets, is_golden, open_npz, rule_sets
-    from aot.report.measure.windows import fill_count
+    from aot.report.measure.choose import sets_for
 
-    meta = artifact.metadata
-    if inputs is None:
-        count = max(DEFAULT_SETS, 2 * fill_count(meta)) if count is None else count
-        if not 1 <= count <= MAX_RANDOM:
-            raise UsageError(Problem("E5018", f"--random {count}: choose a number from 1 to {MAX_RANDOM}"))
-        return rule_sets(meta["inputs"], count)
-    if count is not None:
-        raise UsageError(Problem("E5017", "--inputs and --random are mutually exclusive"))
-    if inputs.suffix.lower() == ".npz":
-        arrays = open_npz(inputs)
-        if is_golden(arrays):
-            return golden_sets(arrays, inputs, inputs=meta["inputs"], outputs=meta["outputs"], oracle=oracle)
-    return load_samples([inputs], meta["inputs"], Conversion()).sets
+    return sets_for(artifact.metadata, inputs, count, oracle=oracle)
 
 
 def show(out: Output, found: Verification, artifact: Artifact) -> None:

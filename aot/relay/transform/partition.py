@@ -107,7 +107,7 @@ def MergeComposite(pattern_table: Sequence[Entry | Composite]) -> Pass:  # noqa:
 
 
 def AnnotateTarget(compilers: str | Sequence[str]) -> Pass:  # noqa: N802
-    """Mark the composite functions of these compilers' patterns."""
+    """Mark the composite functions of these compilers' patterns (UsageError for what is no name)."""
     names = (compilers,) if isinstance(compilers, str) else tuple(compilers)
     if not names or not all(isinstance(n, str) for n in names):
         raise _wrong(f"AnnotateTarget takes names of compilers, not {compilers!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from aot.micro.build.image import check_image
 from aot.micro.build.project import Project, compiler
 from aot.micro.build.toolchain import Tool
 from aot.micro.run.runner import LayerResult, RunResult, run
-from aot.report.figures.size import state_figures
+from aot.report.figures.size import LAYER_HEADERS, layer_rows, state_figures
 from aot.report.measure.compare import Comparison, compare_sets
 from aot.report.measure.divergence import find_divergence
 from aot.report.measure.faults import explain_difference, with_zeros
@@ -24,6 +25,7 @@ from aot.report.measure.fingerprint import fingerprint
 from aot.report.measure.reference import OWN, find_reference
 from aot.report.measure.sets import Sets
 from aot.report.measure.windows import as_windows
+from aot.support.notebook import section, table
 
 SCHEMA = "aot-verify/1"
 
@@ -35,7 +37,7 @@ def _quiet(step: str, text: str) -> None:
     """The default Progress."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Verification:
     """What `verify` found; figures are None if the board cannot tell them (the host counts no instructions).
 
@@ -77,6 +79,25 @@ class Verification:
     clock_hz: int | None = None
     state: Mapping[str, Any] | None = None
     layers: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+    def __repr__(self) -> str:
+        return f"Verification({self.model} on {self.board}: {', '.join(self._words())})"
+
+    def _words(self) -> list[str]:
+        known = (("instructions", self.instructions), ("cycles", self.cycles))
+        memory = (("code", self.code_bytes), ("constants", self.constant_bytes), ("workspace", self.workspace_bytes),
+                  ("stack", self.stack_bytes))  # fmt: skip
+        return [
+            f"{self.sets_exact}/{self.sets} sets bit-exact",
+            *(f"{n:,} {word}" for word, n in known if n is not None),
+            *(f"{word} {n:,} B" for word, n in memory if n is not None),
+        ]
+
+    def _repr_html_(self) -> str:
+        """A notebook's view: the verdict, the figures, and the instructions of each layer where they were counted."""
+        lines = f"<p>{', '.join(self._words())}</p><p>Reference: {escape(self.reference)}</p>"
+        rows = layer_rows(self.layers)
+        return section(f"{self.model} on {self.board}", lines, table(LAYER_HEADERS, rows, left=3) if rows else "")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, in the order of the fields, in the form of schema/aot-verify-1.schema.json."""

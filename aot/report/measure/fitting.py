@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from aot.cli.budgets import over_budget
+from aot.driver.build import compile_model
+from aot.driver.options import Options
+from aot.driver.reading import NamedBytes
 from aot.errors import AotError, Problem, TargetError
-
-if TYPE_CHECKING:
-    from aot.cli.common import Request
-    from aot.driver.options import Options
-    from aot.micro.board import Board
+from aot.micro.board import Board, board_names, load_board
+from aot.micro.build.project import choose_places
+from aot.report.figures.limits import over_budget
 
 RAM = frozenset({"E2010", "E2021"})
 FLASH = frozenset({"E2011", "E2022"})
@@ -54,19 +54,19 @@ def ways(options: Options) -> Iterator[Way]:
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """The ways of one request, each compiled when it is first asked for."""
+    """The ways to compile `source` for a core, as `options` ask and otherwise, each compiled when it is first asked for."""
 
-    wanted: Request
+    source: NamedBytes | bytes
+    target: str
+    name: str | None
+    options: Options
     made: dict[str, Compiled | None] = field(default_factory=dict)
 
     def compiled(self, way: Way) -> Compiled | None:
         """What comes of a way; None if the model cannot be compiled so (its input cannot come by rows)."""
-        from aot.driver.build import compile_model
-
         if way.words not in self.made:
-            w = self.wanted
             try:
-                found = compile_model(w.source, target=w.target, name=w.name, options=way.options)
+                found = compile_model(self.source, target=self.target, name=self.name, options=way.options)
             except AotError:
                 if not way.words:
                     raise
@@ -78,7 +78,7 @@ class Tries:
     @property
     def asked(self) -> Compiled:
         """As asked for."""
-        found = self.compiled(next(ways(self.wanted.options)))
+        found = self.compiled(next(ways(self.options)))
         assert found is not None, "its errors are raised"
         return found
 
@@ -91,7 +91,7 @@ class Tries:
         if not problems:
             return self.asked, ()
         codes = {p.code for p in problems}
-        for way in ways(self.wanted.options):
+        for way in ways(self.options):
             hopeless = not codes & way.helps or (not way.options.feed_rows and least_ram(self.asked.metadata) > room(board))
             found = None if hopeless else self.compiled(way)
             if found is not None and not problems_on(board, found.metadata):
@@ -115,8 +115,6 @@ def room(board: Board | None) -> int:
 
 def problems_on(board: Board | None, metadata: Mapping[str, Any]) -> tuple[Problem, ...]:
     """What is over a budget, and what a board has no room for."""
-    from aot.micro.build.project import choose_places
-
     found = tuple(over_budget(metadata))
     if board is not None and not board.is_host:
         try:
@@ -144,3 +142,14 @@ def price_text(found: Compiled, asked: Compiled) -> str:
     if new["instructions"] is not None:
         parts.append(f"{new['instructions']:.2f} times the instructions by estimate")
     return f"with {found.way.words}: {', '.join(parts)}"
+
+
+def fitting_boards(tries: Tries) -> list[dict[str, Any]]:
+    """For each board whether the model's workspace and constants fit its memory, as requested or how, and why not."""
+    rows = []
+    for name in board_names():
+        board = load_board(name)
+        found, problems = tries.first_fit(board)
+        row = {"board": name, "cpu": board.cpu, "fits": found is not None, "problems": [p.message for p in problems]}
+        rows.append(row | ({} if found is None else price(found, tries.asked)))
+    return rows

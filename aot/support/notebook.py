@@ -1,0 +1,75 @@
+"""Small HTML for notebooks: a heading, lines and tables, with inline styles only, as a notebook keeps no style sheet of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+_CELL = "text-align:{};padding:2px 10px;border-bottom:1px solid rgba(128,128,128,.3);white-space:nowrap"
+_COLOURS = {"input": "#8fd3a8", "output": "#f19c99", "scratch": "#c3b1e1"}
+_LONG = 60
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 1) -> str:
+    """An HTML table: the first `left` columns to the left, numbers with commas; a `Bar` is drawn."""
+
+    def line(tag: str, row: Sequence[object]) -> str:
+        cells = (f'<{tag} style="{_CELL.format("left" if i < left else "right")}">{_cell(c)}</{tag}>' for i, c in enumerate(row))
+        return f"<tr>{''.join(cells)}</tr>"
+
+    body = "".join(line("td", row) for row in rows)
+    return f'<div style="overflow-x:auto"><table><thead>{line("th", headers)}</thead><tbody>{body}</tbody></table></div>'
+
+
+class Bar:
+    """A bar from `start` to `end`, shares of a cell's width from 0 to 1, with a text for those who cannot see it."""
+
+    def __init__(self, start: float, end: float, label: str, colour: str = "#7ea6e0") -> None:
+        self.start, self.end, self.label, self.colour = start, end, label, colour
+
+    def __str__(self) -> str:
+        place = f"margin-left:{100 * self.start:.1f}%;width:{max(1.0, 100 * (self.end - self.start)):.1f}%"
+        inner = f"{place};height:10px;background:{self.colour};border-radius:2px"
+        return f'<div style="width:160px" role="img" aria-label="{escape(self.label)}"><div style="{inner}"></div></div>'
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, Bar):
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    text = str(value)
+    return escape(text) if len(text) <= _LONG else f'<span title="{escape(text)}">{escape(text[: _LONG - 1])}…</span>'
+
+
+def section(title: str, *parts: str) -> str:
+    """A bold title and what belongs to it; `parts` are HTML."""
+    return f"<div><p><b>{escape(title)}</b></p>{''.join(parts)}</div>"
+
+
+def plan_table(metadata: Mapping[str, Any]) -> str:
+    """The buffers of the workspace by address, each with its bytes and a bar from its first to its last layer."""
+    steps = len(metadata["layers"]) + 2  # inputs are there at step -1, outputs until one after the last layer
+    rows = []
+    for b in sorted(metadata["workspace"]["buffers"], key=lambda b: (b["offset"], b["first"])):
+        when = f"{b['first']} to {b['last']}"
+        bar = Bar((b["first"] + 1) / steps, (b["last"] + 2) / steps, f"layers {when}", _COLOURS.get(b["kind"], "#7ea6e0"))
+        rows.append((b["name"], b["kind"], bar, when, b["offset"], b["size"]))
+    return table(("buffer", "kind", "over time", "layers", "at", "bytes"), rows, left=4)
+
+
+def layer_table(layers: Sequence[Mapping[str, Any]]) -> str:
+    """One row a layer: number, operator, result, kernel, shape, multiply-accumulates with their share, constants, scratch."""
+    total = sum(x["macs"] for x in layers)
+    rows = []
+    for x in layers:
+        share = x["macs"] / total if total else 0.0
+        shape = "×".join(map(str, x["output"]["shape"]))
+        bar = Bar(0, share, f"{100 * share:.1f} %")
+        figures = (x["macs"], f"{100 * share:.1f} %", bar, x["constants"], x["scratch"])
+        rows.append((x["index"], x["op"], x["name"].partition(";")[0], x["kernel"], shape, *figures))
+    headers = ("", "operator", "result", "kernel", "shape", "MAC", "share", "", "constants, B", "scratch, B")
+    return table(headers, rows, left=5)
