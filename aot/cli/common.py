@@ -85,10 +85,10 @@ def request(model: Path | NamedBytes, options: CompileOptions, *, target: str, b
 
 def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Options:
     """The options as the compiler takes them; all errors are reported at once (E5009)."""
-    from aot.driver.options import KERNELS, OPTS, RINGS, Options
+    from aot.driver.options import FLOAT16, KERNELS, OPTS, RINGS, Options
     from aot.driver.oracles import oracles
 
-    known = {"oracle": oracles(), "opt": OPTS, "io": ("arena", "user"), "kernels": KERNELS, "rings": RINGS}
+    known = {"oracle": oracles(), "opt": OPTS, "io": ("arena", "user"), "kernels": KERNELS, "rings": RINGS, "float16": FLOAT16}
     wrong = [
         Problem("E5009", f"--{name} {getattr(given, name)}: choose one of {', '.join(choices)}")
         for name, choices in known.items()
@@ -112,6 +112,7 @@ def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Opt
         slide=chosen_hops(given),
         slide_axis=given.slide_axis,
         rings=given.rings,
+        float16=given.float16,
     )
 
 

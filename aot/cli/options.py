@@ -85,6 +85,9 @@ Rings = Annotated[
         "--rings", metavar="auto|copy|slide", help="Windows of a state are moved in each run, or slide through more memory."
     ),
 ]
+Float16 = Annotated[
+    str, typer.Option("--float16", metavar="keep|fold", help="Weights of float16 stay so in flash, or become float32 there.")
+]
 Plugins = Annotated[
     list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="Run a plug-in first (docs/plugins.md); may be repeated.")
 ]
@@ -149,6 +152,7 @@ class CompileOptions:
     slide: Slides = None
     slide_axis: SlideAxis = 1
     rings: Rings = "auto"
+    float16: Float16 = "keep"
 
 
 def load_plugins(files: Sequence[Path] = ()) -> None:

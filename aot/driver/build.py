@@ -36,6 +36,7 @@ from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
 from aot.relay.expr import Function
+from aot.relay.stored import widened
 from aot.relay.transform import pipeline as relay_pipeline
 from aot.support.names import model_identifier
 from aot.support.text import printable
@@ -46,7 +47,7 @@ from aot.tir.transform import optimize
 _TOLD_ELSEWHERE = frozenset({"byoc_path", "max_iterations", "slide", "slide_axis"})
 """Options that the metadata does not list: a path of this machine, and what is listed with the loops or inputs it applies to."""
 
-_DEFAULTS = (("byoc", ()), ("rings", "auto"))
+_DEFAULTS = (("byoc", ()), ("rings", "auto"), ("float16", "keep"))
 """Options that they list only where they are not so."""
 
 
@@ -82,6 +83,8 @@ def compile_model(
     name = model_identifier(name or (file.path.stem if file is not None else "model"))
     module = data if isinstance(data, IRModule) else from_tflite(data, oracle=options.oracle, name=name)
     before = module["main"]
+    if options.float16 == "fold" and isinstance(before, Function):
+        module = module.with_function("main", widened(before, "float16"))
     values = input_values(data, before) if isinstance(data, bytes) and isinstance(before, Function) else {}
     with with_partitions(options.byoc, cpu) as context:
         slide = slid(module, options, opt_level=context.opt_level) if options.slide else None

@@ -12,6 +12,7 @@ from aot.frontend.specialize import FIRST_GRAPH, Choice
 from aot.memory.pools import ONE_POOL, Pooling, check_pooling
 
 KERNELS = ("native", "generic")
+FLOAT16 = ("keep", "fold")
 RINGS = ("auto", "copy", "slide")
 OPTS = ("balanced", "speed", "size", "ram")
 
@@ -29,7 +30,8 @@ class Options:
     end: the run stops with an error after that many iterations (0: never).  `slide` are the inputs that are windows over time,
     with the rows by which they move on between two runs, along `slide_axis`; only those rows are given to a run.  `rings`:
     windows of the state are moved in each run ("copy"), or slide through more memory and are moved rarely ("slide"); "auto"
-    takes memory for it in the modes speed and balanced.
+    takes memory for it in the modes speed and balanced.  `float16`: weights that the file has as float16 stay so in flash
+    ("keep"), or become float32 ("fold").
     """
 
     oracle: str = "litert"
@@ -48,6 +50,7 @@ class Options:
     slide: tuple[tuple[str, int], ...] = ()
     slide_axis: int = 1
     rings: str = "auto"
+    float16: str = "keep"
 
     def __post_init__(self) -> None:
         choices = (
@@ -56,6 +59,7 @@ class Options:
             ("io", self.io, ("arena", "user")),
             ("kernels", self.kernels, KERNELS),
             ("rings", self.rings, RINGS),
+            ("float16", self.float16, FLOAT16),
         )
         self._check_types()
         check_pooling(self.pooling)

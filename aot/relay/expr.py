@@ -30,11 +30,12 @@ class Var:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A value known at compile time."""
+    """A value known at compile time; `stored` is the type that the file has it in where that is smaller (aot.relay.stored)."""
 
     data: Array
     type: TensorType
     span: Span = NO_SPAN
+    stored: TensorType | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

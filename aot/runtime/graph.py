@@ -28,6 +28,7 @@ _SCALARS: dict[str, Any] = {
     "uint32": ctypes.c_uint32,
     "int64": ctypes.c_int64,
     "uint64": ctypes.c_uint64,
+    "float16": ctypes.c_uint16,
     "float32": ctypes.c_float,
     "float64": ctypes.c_double,
 }

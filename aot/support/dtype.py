@@ -33,6 +33,7 @@ _C = {
     "uint32": "uint32_t",
     "int64": "int64_t",
     "uint64": "uint64_t",
+    "float16": "uint16_t",
     "float32": "float",
     "float64": "double",
     "complex64": "float",
@@ -60,7 +61,7 @@ def stored(shape: tuple[int, ...], dtype: str) -> tuple[tuple[int, ...], str]:
 
 
 def ctype(dtype: str) -> str:
-    """The C99 type of one element; of a complex one, of each of its two parts."""
+    """The C99 type of one element; of a complex one, of each of its two parts; of float16, which C99 does not know, its bits."""
     return _C[dtype]
 
 

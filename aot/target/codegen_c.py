@@ -472,6 +472,10 @@ class Printer:
         return str(amount.value) if isinstance(amount, Imm) else self._side(amount, "<<", _PREC["<<"] + 1)
 
     def _cast(self, dtype: str, value: Expr) -> tuple[str, int]:
+        if value.dtype == "float16":
+            return f"aot_f32_of_f16({self._text(value)})", _PRIMARY
+        if dtype == "float16":
+            return f"aot_f16_of_f32({self._text(value)})", _PRIMARY
         if dtype == "bool":
             return f"{self._text(value, _PREC['!='] + 1)} != 0", _PREC["!="]
         if dtype == "int32" and value.dtype in _NARROW:

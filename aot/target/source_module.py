@@ -70,6 +70,8 @@ def print_array(array: Param) -> str:
 def _values(data: Array, dtype: str) -> list[str]:
     if dtype in _BYTES:
         return list(map(_BYTES[dtype].__getitem__, data.tobytes()))
+    if dtype == "float16":
+        return [f"0x{bits:04x}" for bits in data.view(np.uint16).tolist()]
     if is_float(dtype):
         return [float_literal(v, dtype) for v in data.tolist()]
     if dtype == "bool":

@@ -154,7 +154,10 @@ class BinOp(ExprOps):
 
 @dataclass(frozen=True, slots=True)
 class Cast(ExprOps):
-    """Conversion; to a narrower integer it keeps the low bits, from float to int it truncates and must be in range."""
+    """Conversion; to a narrower integer it keeps the low bits, from float to int it truncates and must be in range.
+
+    float16 is a type of storage: it is converted from and to float32 only, and nothing is computed in it.
+    """
 
     dtype: str
     value: Expr

@@ -220,6 +220,15 @@ def _f32(value: float) -> float:
         return float(np.float32(value))
 
 
+def _widened(half: int) -> float:
+    return float(np.uint16(half).view(np.float16).astype(np.float32))
+
+
+def _halved(value: float) -> int:
+    with np.errstate(all="ignore"):
+        return int(np.float32(value).astype(np.float16).view(np.uint16))
+
+
 def _to_int(value: float, low: int, high: int) -> int:
     if not (low - 1 < value < high + 1):  # also false for a NaN
         raise FaultError(f"conversion of {value} to an integer of {low}..{high}")
@@ -238,6 +247,8 @@ _HELPERS: Mapping[str, Any] = {
     "_amount": _amount,
     "_fdiv": _fdiv,
     "_f32": _f32,
+    "_widened": _widened,
+    "_halved": _halved,
     "_to_int": _to_int,
     "_inf": float("inf"),
     "_nan": float("nan"),

@@ -30,6 +30,7 @@ _CODES = {
     "uint32": "I",
     "int64": "q",
     "uint64": "Q",
+    "float16": "H",
     "float32": "f",
     "float64": "d",
 }
@@ -313,6 +314,8 @@ class _Translator:
 
     def _cast(self, dtype: str, value: Expr) -> _Code:
         x = self._expr(value)
+        if value.dtype == "float16" or dtype == "float16":  # float16 is its bits
+            return _Code(f"{'_widened' if dtype == 'float32' else '_halved'}({x.text})", (0, 0), x.depth + 1)
         if is_float(dtype):
             return _Code(f"{'_f32' if dtype == 'float32' else 'float'}({x.text})", (0, 0), x.depth + 1)
         low, high = int_range(dtype)

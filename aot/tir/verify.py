@@ -220,6 +220,8 @@ class _Verifier:
 
     def _leaf(self, expr: Expr) -> None:
         match expr:
+            case Imm(_, "float16"):
+                self._require(False, "a number of float16")
             case Imm(value, dtype) if not is_float(dtype):
                 low, high = int_range(dtype)
                 self._require(isinstance(value, int) and low <= value <= high, f"{value!r} is not a {dtype}")
@@ -228,7 +230,9 @@ class _Verifier:
             case BinOp(op, a, b):
                 self._require(op in ARITHMETIC | COMPARISONS, f"unknown operator {op}")
                 self._require(a.dtype == b.dtype, f"{op} of {a.dtype} and {b.dtype}")
-                self._require(not (is_float(a.dtype) and op in _BITWISE), f"{op} of {a.dtype}")
+                self._require(not (is_float(a.dtype) and op in _BITWISE) and a.dtype != "float16", f"{op} of {a.dtype}")
+            case Cast(dtype, value) if "float16" in (dtype, value.dtype):
+                self._require({dtype, value.dtype} == {"float16", "float32"}, f"a cast of {value.dtype} to {dtype}")
             case Call(intrin, args):
                 got = tuple(a.dtype for a in args)
                 self._require(got == intrin.args, f"{intrin.name} takes {intrin.args}, not {got}")

@@ -1,6 +1,7 @@
 """cast: CAST of TFLite between element types.
 
 Integers keep their low bits, a float is cut towards zero and saturates (NaN gives the upper bound), anything but 0 is true.
+What comes from or goes to float16 passes through float32.
 Oracle: `kernels/cast.cc`.
 """
 
@@ -26,7 +27,7 @@ from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, select
 
-DTYPES = MOVABLE
+DTYPES = (*MOVABLE, "float16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,11 @@ def _float_limits(dtype: str) -> tuple[float, float]:
 
 
 def evaluate(data: Array, *, attrs: CastAttrs, out_type: TensorType) -> Array:
+    if "float16" in (attrs.dtype, str(data.dtype)):
+        data = data.astype(np.float32)
+    if attrs.dtype == "float16":
+        with np.errstate(all="ignore"):
+            return data.astype(np.float16)
     dtype = numpy_dtype(attrs.dtype)
     if not is_float(str(data.dtype)) or is_float(attrs.dtype) or attrs.dtype == "bool":
         return data.astype(dtype)
@@ -67,19 +73,22 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: CastAttrs, out_typ
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         value = data.at(b, i)
-        if is_float(attrs.dtype) or not is_float(data.dtype):
+        if attrs.dtype == "float16":
+            return cast("float16", cast("float32", value))
+        value = cast("float32", value) if data.dtype == "float16" else value
+        if is_float(attrs.dtype) or not is_float(value.dtype):
             return cast(attrs.dtype, value)
         if attrs.dtype == "bool":
-            return binop("!=", value, imm(0.0, data.dtype))
+            return binop("!=", value, imm(0.0, value.dtype))
         value = named(b, "value", value)
         (low, high), (smallest, largest) = _float_limits(attrs.dtype), int_range(attrs.dtype)
-        inside = select(value < imm(high, data.dtype), cast(attrs.dtype, value), imm(largest, attrs.dtype))
-        return select(value <= imm(low, data.dtype), imm(smallest, attrs.dtype), inside)
+        inside = select(value < imm(high, value.dtype), cast(attrs.dtype, value), imm(largest, attrs.dtype))
+        return select(value <= imm(low, value.dtype), imm(smallest, attrs.dtype), inside)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("CAST", EVERY, "cast")
+@from_tflite("CAST", f"{EVERY} float16", "cast")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """cast to the declared type of the result; nothing where it is the operand's."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
@@ -97,6 +106,6 @@ register_op(
     pattern=OpPattern.ELEMWISE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="CAST; all plain types",
+    doc="CAST; all plain types and float16",
 )
 F_TE.set("cast", te_rule)

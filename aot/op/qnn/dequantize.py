@@ -1,4 +1,4 @@
-"""qnn.dequantize: DEQUANTIZE of TFLite, int8, uint8 or int16 to float32; of constants also int4 and float16.
+"""qnn.dequantize: DEQUANTIZE of TFLite, int8, uint8, int16 or float16 to float32; of constants also int4.
 
 out = scale * (q - zero_point).  The reference multiplies in double and rounds to float32; a float32 product is the same number,
 since a 24-bit scale times a 9-bit or 16-bit integer is exact before that one rounding.  Oracle: `reference_ops::Dequantize`.
@@ -7,7 +7,7 @@ since a 24-bit scale times a 9-bit or 16-bit integer is exact before that one ro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.check import require_dtype, require_quant
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.math.cast import CastAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, call, const
 from aot.relay.expr import Expr as RelayExpr
@@ -54,20 +55,28 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DequantizeAttrs, o
     return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("DEQUANTIZE", "int4 int8 uint8 int16 float16", "qnn.dequantize")
+@from_tflite("DEQUANTIZE", "int4 int8 uint8 int16 float16", "qnn.dequantize cast")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """qnn.dequantize; of constants (weights stored as float16 or integers, also with a scale a channel) their value."""
+    """qnn.dequantize, of float16 a cast; of constants (weights stored as float16 or integers, also with a scale a channel) their
+    value, with a note of how they are stored."""
     data = ctx.input_type(op, 0)
     x = operand(ctx, op, 0)
     if isinstance(x, Constant):
         return _constant(ctx, op, x)
-    require_dtype(ctx, op, data, DTYPES)
+    require_dtype(ctx, op, data, (*DTYPES, "float16"))
     require_dtype(ctx, op, ctx.output_type(op), ("float32",), what="a result")
+    if data.dtype == "float16":
+        return call("cast", [x], CastAttrs("float32"), span=ctx.span(op))
     return call("qnn.dequantize", [x], DequantizeAttrs(*require_quant(ctx, op, data, may_be_zero=True)), span=ctx.span(op))
 
 
 def _constant(ctx: ConvertContext, op: OperatorView, x: Constant) -> Constant:
     """The float32 values of float16 numbers, or of integers with one scale or one for each index of an axis."""
+    value = _value(ctx, op, x)
+    return replace(value, stored=x.type)
+
+
+def _value(ctx: ConvertContext, op: OperatorView, x: Constant) -> Constant:
     require_dtype(ctx, op, x.type, (*DTYPES, "int4", "float16"))
     require_dtype(ctx, op, ctx.output_type(op), ("float32",), what="a result")
     if x.type.dtype == "float16":

@@ -11,6 +11,7 @@ from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
 from aot.relay.analysis.interval import Int64
 from aot.relay.expr import Call, Constant, Expr, call, const, tensor_type
+from aot.relay.stored import inheriting
 from aot.relay.transform._uses import Uses
 from aot.relay.transform.canonicalize import merge_biases
 
@@ -22,7 +23,7 @@ def cut(value: Constant, index: Sequence[Array]) -> Constant:
     if quant is not None and quant.axis is not None and len(quant.scale) > 1:
         kept = [int(i) for i in index[quant.axis]]
         quant = QuantParams(tuple(quant.scale[i] for i in kept), tuple(quant.zero_point[i] for i in kept), quant.axis)
-    return Constant(data, TensorType(data.shape, value.type.dtype, quant), value.span)
+    return inheriting(Constant(data, TensorType(data.shape, value.type.dtype, quant), value.span), [value])
 
 
 def with_bias(layer: Call, bias: Int64) -> Call:

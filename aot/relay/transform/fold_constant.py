@@ -9,6 +9,7 @@ from aot.ir.transform import PassContext, function_pass, register_option
 from aot.ir.type import TensorType, TupleType
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, make_tuple, rewrite
 from aot.relay.interpreter import call_op
+from aot.relay.stored import inheriting
 
 MAX_GROWTH = register_option("fold.max_growth", 1024, "bytes by which a folded result may exceed the constants it comes from")
 
@@ -41,6 +42,6 @@ def _value(expr: Call, limit: int) -> Expr:
         return expr
     value = call_op(expr, [a.data for a in arguments])
     if isinstance(expr.type, TensorType):
-        return Constant(cast(Array, value), expr.type, expr.span)
+        return inheriting(Constant(cast(Array, value), expr.type, expr.span), arguments)
     fields = [Constant(v, t, expr.span) for v, t in zip(value, expr.type.fields, strict=True)]
     return make_tuple(fields, span=expr.span)

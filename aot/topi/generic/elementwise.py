@@ -12,6 +12,7 @@ from aot.ir.op import T_OP_PATTERN, Op, OpPattern
 from aot.ir.type import TensorType
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, post_order, tensor_type
+from aot.relay.stored import flattened
 from aot.support.dtype import is_float
 from aot.target.target import Target
 from aot.te.nest import emit_flat
@@ -57,7 +58,7 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     for expr in post_order(group.result):
         match expr:
             case Constant():
-                tensors[id(expr)] = ctx.constant("table", expr.data.reshape(-1))
+                tensors[id(expr)] = ctx.value("table", flattened(expr))
             case Call():
                 calls.append(expr)
                 tensors[id(expr)] = _compute(ctx, expr, tensors, size)

@@ -34,7 +34,7 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     for expr in post_order(group.result):
         match expr:
             case Constant():
-                tensors[id(expr)] = ctx.constant("table", expr.data)
+                tensors[id(expr)] = ctx.value("table", expr)
             case Call(op=Op() as op):
                 assert isinstance(expr.type, TensorType)
                 names.append(op.name)

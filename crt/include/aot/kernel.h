@@ -1,7 +1,7 @@
 /* What generated kernels call: typed memory access, fixed-point helpers and the DSP instructions with portable stand-ins.
  *
  * Typed access: AOT_LD_I32(ptr, index) is element `index` of the memory at `ptr` seen as int32_t, whatever its declared type is;
- * AOT_ST_I32(ptr, index, value) stores one.  I8 U8 I16 U16 I32 U32 I64 U64 F32 F64 exist; `ptr` must be aligned for the type
+ * AOT_ST_I32(ptr, index, value) stores one.  I8 U8 I16 U16 I32 U32 I64 U64 F16 F32 F64 exist (F16: the bits of one); `ptr` must be aligned for the type
  * (64-bit ones: to 4 bytes).  The access may alias any other.
  *
  * DSP: functions named after the instruction (aot_smlad for SMLAD).  Where the core has it (__ARM_FEATURE_DSP) they are that one
@@ -143,6 +143,7 @@ typedef double AOT_MAY_ALIAS4 aot_f64;
 #define AOT_LD_U32(ptr, index) (((const aot_u32 *)(const void *)(ptr))[(index)])
 #define AOT_LD_I64(ptr, index) (((const aot_i64 *)(const void *)(ptr))[(index)])
 #define AOT_LD_U64(ptr, index) (((const aot_u64 *)(const void *)(ptr))[(index)])
+#define AOT_LD_F16(ptr, index) AOT_LD_U16(ptr, index)
 #define AOT_LD_F32(ptr, index) (((const aot_f32 *)(const void *)(ptr))[(index)])
 #define AOT_LD_F64(ptr, index) (((const aot_f64 *)(const void *)(ptr))[(index)])
 #define AOT_ST_I8(ptr, index, value) ((void)(((aot_i8 *)(void *)(ptr))[(index)] = (value)))
@@ -153,6 +154,7 @@ typedef double AOT_MAY_ALIAS4 aot_f64;
 #define AOT_ST_U32(ptr, index, value) ((void)(((aot_u32 *)(void *)(ptr))[(index)] = (value)))
 #define AOT_ST_I64(ptr, index, value) ((void)(((aot_i64 *)(void *)(ptr))[(index)] = (value)))
 #define AOT_ST_U64(ptr, index, value) ((void)(((aot_u64 *)(void *)(ptr))[(index)] = (value)))
+#define AOT_ST_F16(ptr, index, value) AOT_ST_U16(ptr, index, value)
 #define AOT_ST_F32(ptr, index, value) ((void)(((aot_f32 *)(void *)(ptr))[(index)] = (value)))
 #define AOT_ST_F64(ptr, index, value) ((void)(((aot_f64 *)(void *)(ptr))[(index)] = (value)))
 
@@ -189,6 +191,64 @@ AOT_DEFINE_MINMAX(f32, float)
 AOT_DEFINE_MINMAX(f64, double)
 
 #undef AOT_DEFINE_MINMAX
+
+/* float16 (IEEE 754 binary16), as bits: C99 has no type for it.  The FPU's own conversions where there are any; they neither
+ * flush subnormal halves nor make any, whatever FPSCR says of float32 (FZ), and the result is a number of float32 that is normal.
+ * They take FPSCR.AHP to be 0, as it is after reset and for every ABI but the old alternative one. */
+#if defined(__ARM_FP) && (__ARM_FP & 2)
+#define AOT_FP16 1
+#else
+#define AOT_FP16 0
+#endif
+
+typedef union {
+  uint32_t bits;
+  float value;
+} aot_float_bits;
+
+AOT_INLINE float aot_f32_of_f16(uint16_t half) {
+  aot_float_bits x;
+#if AOT_FP16
+  x.bits = half;
+  __asm("vcvtb.f32.f16 %0, %0" : "+t"(x.value));
+#else
+  uint32_t rest = half & 0x7fffu;
+  if (rest >= 0x0400u) {
+    x.bits = (rest << 13) + (rest >= 0x7c00u ? 0x70000000u : 0x38000000u);
+  } else { /* a subnormal: the fraction of a number between 1/2 and 1, less that half */
+    x.bits = 0x3f000000u | rest;
+    x.value -= 0.5f;
+  }
+  x.bits |= (uint32_t)(half & 0x8000u) << 16;
+#endif
+  return x.value;
+}
+
+/* Rounded to nearest, ties to even; what is too large becomes infinite. */
+AOT_INLINE uint16_t aot_f16_of_f32(float value) {
+  aot_float_bits x;
+  x.value = value;
+#if AOT_FP16
+  __asm("vcvtb.f16.f32 %0, %0" : "+t"(x.value));
+  return (uint16_t)(x.bits & 0xffffu);
+#else
+  uint32_t sign = (x.bits >> 16) & 0x8000u;
+  uint32_t rest = x.bits & 0x7fffffffu;
+  if (rest > 0x7f800000u) {
+    return (uint16_t)(sign | 0x7e00u);
+  }
+  if (rest >= 0x47800000u) {
+    return (uint16_t)(sign | 0x7c00u);
+  }
+  if (rest >= 0x38800000u) {
+    return (uint16_t)(sign | ((rest - 0x38000000u + 0x0fffu + ((rest >> 13) & 1u)) >> 13));
+  }
+  /* a subnormal half: adding 1/2 rounds to its last place, 2^-24 */
+  x.bits = rest;
+  x.value += 0.5f;
+  return (uint16_t)(sign | (x.bits - 0x3f000000u));
+#endif
+}
 
 /* Fixed point ------------------------------------------------------------------------------------------------------------- */
 

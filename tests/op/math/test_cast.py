@@ -13,6 +13,7 @@ from tests.op._one_op import Spec, draw_array, one_op
 
 EDGES = [0.5, -0.5, 1.5, 126.9, 127.5, -127.9, -128.9, 254.9, 255.5, 300.7, -300.7, 32767.9, 65535.9, -32768.5]
 EDGES += [2147483520.0, 2147483648.0, -2147483648.0, 4294967040.0, 3e9, -3e9, 1e20, -1e20, 9.2233715e18, -9.2233721e18]
+EDGES += [65519.996, 65520.0, 6.1e-5, 5.96e-8, 2.98e-8, 2.99e-8, 1.0004883, 1.0014648, 1e-40]
 EDGES += [np.nan, np.inf, -np.inf, -0.0]
 
 
@@ -23,8 +24,9 @@ def cast_model(source: str, result: str, count: int) -> bytes:
 @pytest.mark.parametrize("source", DTYPES)
 @pytest.mark.parametrize("result", DTYPES)
 def test_cast(source: str, result: str) -> None:
-    if source == "float32":
-        values = np.array(EDGES, np.float32)
+    if source.startswith("float"):
+        with np.errstate(all="ignore"):
+            values = np.array(EDGES).astype(source)
     elif source == "bool":
         values = np.array([True, False])
     else:
@@ -37,13 +39,26 @@ def test_cast_on_host() -> None:
     values = np.array(EDGES, np.float32)
     for result in ("int8", "uint8", "int32", "int64", "bool"):
         check(cast_model("float32", result, len(values)), [values], host=True)
-    for result in ("int8", "bool", "float32"):
+    for result in ("int8", "bool", "float32", "float16"):
         check(cast_model("int32", result, 5), host=True)
+
+
+def test_every_float16() -> None:
+    """To float32, and the numbers between two float16 to the nearer one, in the interpreter and in C."""
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    halves[np.isnan(halves)] = np.nan  # whose bits carry nothing
+    check(cast_model("float16", "float32", halves.size), [halves], host=True)
+    finite = np.sort(halves[np.isfinite(halves)].astype(np.float32))
+    ties = (finite[1:] + finite[:-1]) / 2
+    near = np.concatenate([np.nextafter(ties, np.float32(s)) for s in (-np.inf, np.inf)] + [ties])
+    check(cast_model("float32", "float16", near.size), [near], host=True)
 
 
 @pytest.mark.slow
 @given(st.sampled_from(DTYPES), st.sampled_from(DTYPES), st.lists(st.floats(width=32), min_size=1, max_size=20), SEEDS)
 @SLOW
 def test_cast_often(source: str, result: str, floats: list[float], seed: int) -> None:
-    values = np.array(floats, np.float32) if source == "float32" else draw_array(seed, (len(floats),), source)
+    values = (
+        np.array(floats, np.float32).astype(source) if source.startswith("float") else draw_array(seed, (len(floats),), source)
+    )
     check(cast_model(source, result, len(floats)), [values])

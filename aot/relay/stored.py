@@ -1,0 +1,116 @@
+"""The forms in which flash may hold float32 constants: as the float16 numbers or the integers that the file has.
+
+The graph knows values only.  A constant that the file keeps in fewer bytes says so in `Constant.stored`, the type it has there;
+whether its value still is what that type can say (it may have been transposed, cut or changed) is checked here, bit by bit,
+where a kernel asks.  So a pass that loses the note costs flash, and one that keeps it wrongly costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.ir.type import TensorType
+from aot.relay.expr import Constant, Expr, Function, map_inner_functions, rewrite
+from aot.support.dtype import int_range
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """`float32(data)`, or `scale * (data - zero)` in float32, is the value: data float16, or int8 within the range of `dtype`.
+
+    `scale`, float32, and `zero`, int32, have the data's rank and one element, or those of one axis.  Zero points are None where
+    the data less them is in range, and then it is that.
+    """
+
+    data: Array
+    dtype: str
+    scale: Array | None = None
+    zero: Array | None = None
+
+
+def codes_of(constant: Constant) -> Codes | None:
+    """The smaller form of a constant, None if it has none."""
+    stored = constant.stored
+    if stored is None or constant.type.dtype != "float32":
+        return None
+    if stored.quant is None:
+        return encoded(constant.data, "float16", None) if stored.dtype == "float16" else None
+    scale, zero = np.asarray(stored.quant.scale, np.float32), np.asarray(stored.quant.zero_point, np.int32)
+    rank, axis = constant.data.ndim, stored.quant.axis
+    if scale.size > 1 and (axis is None or axis >= rank or constant.data.shape[axis] != scale.size):
+        return None
+    along = [-1 if scale.size > 1 and a == axis else 1 for a in range(rank)]
+    zero = zero - 128 if stored.dtype == "uint8" else zero
+    return encoded(constant.data, stored.dtype, scale.reshape(along), zero.reshape(along))
+
+
+def encoded(values: Array, dtype: str, scale: Array | None = None, zero: Array | int = 0) -> Codes | None:
+    """float32 `values` as float16, or as integers with `scale` and `zero` (broadcast); None unless that is exact.
+
+    The integers are int4 where `dtype` is and they fit, else int8.
+    """
+    if scale is None:
+        with np.errstate(all="ignore"):
+            half = values.astype(np.float16)
+        return Codes(half, "float16") if _same(half.astype(np.float32), values) else None
+    with np.errstate(all="ignore"):
+        ratio = np.where(scale == 0, 0.0, values.astype(np.float64) / np.where(scale == 0, 1, scale))
+    if not np.isfinite(ratio).all() or (np.abs(ratio) > 256).any():
+        return None
+    integers = np.rint(ratio).astype(np.int32)
+    if not _same(scale * integers.astype(np.float32), values):
+        return None
+    for kind in ("int4", "int8") if dtype == "int4" else ("int8",):
+        low, high = int_range(kind)
+        for data, less in ((integers, None), (integers + zero, np.asarray(zero, np.int32))):
+            if data.size == 0 or (low <= data.min() and data.max() <= high):
+                return Codes(data.astype(np.int8), kind, scale, less)
+    return None
+
+
+def widened(func: Function, dtype: str) -> Function:
+    """`func`, control flow included, with the constants that the file has as `dtype` kept as float32 in flash."""
+
+    def rule(expr: Expr) -> Expr:
+        if isinstance(expr, Constant) and expr.stored is not None and expr.stored.dtype == dtype:
+            return replace(expr, stored=None)
+        return expr
+
+    return rewrite(map_inner_functions(func, lambda inner: rewrite(inner, rule)), rule)
+
+
+def flattened(constant: Constant) -> Constant:
+    """The same elements in one dimension."""
+    flat = TensorType((constant.data.size,), constant.type.dtype, None)
+    return inheriting(Constant(constant.data.reshape(-1), flat, constant.span), [constant])
+
+
+def _same(a: Array, b: Array) -> bool:
+    return np.ascontiguousarray(a, np.float32).tobytes() == np.ascontiguousarray(b, np.float32).tobytes()
+
+
+def inheriting(value: Constant, sources: Sequence[Constant]) -> Constant:
+    """A constant computed from others with the note of that one of them whose form fits it too."""
+    if value.type.dtype != "float32" or value.stored is not None:
+        return value
+    for source in sources:
+        for stored in _candidates(source.stored, value.type):
+            noted = replace(value, stored=stored)
+            if codes_of(noted) is not None:
+                return noted
+    return value
+
+
+def _candidates(stored: TensorType | None, type_: TensorType) -> list[TensorType]:
+    """A note in another shape, a scale for each index of any axis that has as many."""
+    if stored is None:
+        return []
+    quant = stored.quant
+    if quant is None or len(quant.scale) == 1:
+        return [replace(stored, shape=type_.shape)]
+    axes = [a for a, n in enumerate(type_.shape) if n == len(quant.scale)]
+    return [replace(stored, shape=type_.shape, quant=replace(quant, axis=a)) for a in axes]
