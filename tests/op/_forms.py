@@ -10,6 +10,7 @@ import numpy as np
 from aot.testing import ModelBuilder, Quant, Sparsity
 from aot.testing.state import assign, handle, initialize, read
 from tests.op._blockwise import blockwise
+from tests.op._lstm_basic_models import Basic, basic_model
 from tests.op._lstm_models import Lstm, bidirectional_model, lstm_model
 from tests.op._one_op import Spec, const, moving, one_op, same_quant
 from tests.op._rnn_models import Rnn, rnn_model
@@ -105,7 +106,9 @@ def svdf(dtype: str, weights: str) -> bytes:
 
 
 def lstm(op: str, dtype: str, weights: str) -> bytes:
-    """One without anything optional."""
+    """One without anything optional; of uint8 the basic kernel."""
+    if (op, dtype, weights) == ("LSTM", "uint8", "uint8"):
+        return basic_model(Basic(dtype))
     kinds = {"int8": ("int8", "int16", "float32"), "float32": ("float32",)}.get(weights, ())
     dtype, given = ("hybrid" if (dtype, weights) == ("float32", "int8") else dtype), dtype
     other = window(op, weight=(4, 4), shape=(2, 4), result=(2, 4))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aot.frontend.view import OperatorView
 from aot.op.common.check import require_dtype
 from aot.op.convert import ConvertContext, from_tflite, unsupported
+from aot.op.recurrent.lstm_basic import convert_basic
 from aot.op.recurrent.lstm_convert_float import convert_float
 from aot.op.recurrent.lstm_convert_integer import convert_integer
 from aot.op.recurrent.lstm_operands import lstm_operands
@@ -25,11 +26,11 @@ def convert_sequence(ctx: ConvertContext, op: OperatorView) -> Expr:
     return _convert(ctx, op, time_major=bool(op.option("time_major")))
 
 
-@from_tflite("LSTM", "int8*int8 float32*int8 float32*float32", "qnn.lstm nn.lstm")
-def convert_step(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """One step [B, I], of the full kernel."""
-    if op.option("kernel_type") != "FULL":
-        unsupported(ctx, op, "the basic kernel, whose gates share one matrix, is not supported; the full one is")
+@from_tflite("LSTM", "int8*int8 uint8*uint8 float32*int8 float32*float32", "qnn.lstm nn.lstm nn.lstm_basic concatenate")
+def convert_step(ctx: ConvertContext, op: OperatorView) -> Expr | list[Expr]:
+    """One step [B, I]."""
+    if op.option("kernel_type") == "BASIC":
+        return convert_basic(ctx, op)
     return _convert(ctx, op, time_major=True)
 
 

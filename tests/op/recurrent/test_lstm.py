@@ -1,29 +1,15 @@
-"""LSTM and UNIDIRECTIONAL_SEQUENCE_LSTM: what is refused. Arithmetic: test_lstm_float.py, test_lstm_integer.py."""
+"""LSTM and UNIDIRECTIONAL_SEQUENCE_LSTM: what is refused. Arithmetic: test_lstm_basic.py, _float.py, _integer.py."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from aot.errors import AotError
-from aot.testing import ModelBuilder
 from tests.op._differential import main_of
 from tests.op._lstm_models import Lstm, lstm_model
-
-
-def test_basic_kernel_is_refused() -> None:
-    b = ModelBuilder()
-    x, h = b.tensor("x", (1, 3), "float32"), b.tensor("h", (1, 2), "float32", is_variable=True)
-    w, bias = (b.tensor(n, s, "float32", data=np.ones(s, np.float32)) for n, s in (("w", (8, 5)), ("b", (8,))))
-    c = b.tensor("c", (1, 2), "float32", is_variable=True)
-    shapes = ((1, 2), (1, 2), (1, 5), (1, 8))
-    results = [b.tensor(f"y{i}", s, "float32") for i, s in enumerate(shapes)]
-    b.op("LSTM", [x, h, w, bias, c], results, version=2, kernel_type=1, fused_activation_function="TANH")
-    with pytest.raises(AotError, match=r"E1203.*basic kernel"):
-        main_of(b.build([x], results))
 
 
 def test_eight_bits_between_products_and_sum_are_refused() -> None:
