@@ -120,6 +120,8 @@ def random_layer(rng: np.random.Generator, name: str, *, seed: int) -> Layer:
         rounding=("double", "single")[pick(rng, 0, 1)], per_channel=bool(rng.random() < 0.7), seed=seed,
         ends=bool(rng.random() < 0.1), spread=(20.0, 200.0, 200.0, 2000.0, 1e5)[int(rng.integers(5))], stored=stored_by(name),
     )  # fmt: skip
+    if layer.stored == "int8" and rng.random() < 0.15:
+        layer = replace(layer, weight_zp=int(rng.integers(-128, 128)))
     depth, channels = pick(rng, 1, 2, 3, 4, 5, 7, 8, 12, 17, 33), pick(rng, 1, 2, 3, 4, 5, 7, 9, 17)
     if impl.name.startswith("arm_mve.") and rng.random() < 0.5:  # around vectors of 16 bytes, and far strides
         depth, channels = pick(rng, 15, 16, 16, 24, 31, 32, 48, 64), pick(rng, 4, 8, 12, 16, 31, 128, 133)

@@ -29,7 +29,8 @@ topi.load_all()
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One layer to try. `kind` is conv, dw or dense; `spread` scales the requantisation so that about that many codes
-    are used; with `ends` multipliers and weights are at the ends of their ranges.  `stored` is the weights' type, int8 or int4.
+    are used; with `ends` multipliers and weights are at the ends of their ranges.  `stored` is the weights' type, int8 or int4; with a `weight_zp`,
+    as legacy uint8 models have, a weight less it may have nine bits.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class Layer:
     seed: int = 0
     ends: bool = False
     stored: str = "int8"
+    weight_zp: int = 0
 
 
 def build(layer: Layer) -> Function:
@@ -61,13 +63,14 @@ def build(layer: Layer) -> Function:
     w = const(weights, dtype=layer.stored)
     attrs: Any
     if layer.kind == "conv":
-        attrs = Conv2DAttrs(layer.strides, layer.padding, layer.dilation, 0, layer.pad_value)
+        attrs = Conv2DAttrs(layer.strides, layer.padding, layer.dilation, 0, layer.pad_value, layer.weight_zp)
         acc, depth = call("nn.conv2d", [x, w], attrs), weights[0].size
     elif layer.kind == "dw":
-        attrs = DepthwiseConv2DAttrs(layer.strides, layer.padding, layer.dilation, 0, layer.pad_value, layer.multiplier)
+        numbers = (0, layer.pad_value, layer.multiplier, layer.weight_zp)
+        attrs = DepthwiseConv2DAttrs(layer.strides, layer.padding, layer.dilation, *numbers)
         acc, depth = call("nn.depthwise_conv2d", [x, w], attrs), weights[..., 0].size
     else:
-        acc, depth = call("nn.dense", [x, w], DenseAttrs()), weights[0].size
+        acc, depth = call("nn.dense", [x, w], DenseAttrs(0, layer.weight_zp)), weights[0].size
     assert isinstance(acc.type, TensorType)
     channels = acc.type.shape[-1]
     typical = 73.0 * (73.0 if layer.stored == "int8" else 4.5) * depth**0.5 * 2

@@ -70,10 +70,11 @@ EVERY_KIND = INT8 | {("int8", "int4"), ("int16", "int8")}
 """Those that the portable kernels take."""
 
 
-def match_layer(group: Group, kinds: frozenset[tuple[str, str]] = INT8) -> FusedLayer | None:
+def match_layer(group: Group, kinds: frozenset[tuple[str, str]] = INT8, *, wide: bool = False) -> FusedLayer | None:
     """The view of a group, or None if it has another form (then the generic te path lowers it) or other types than `kinds`.
 
-    With `INT8` the weights less their zero point are within int8 and the accumulators within int32.
+    With `INT8` the weights less their zero point are within int8 and the accumulators within int32.  `wide`: for kernels that
+    keep more than eight bits of a weight, those of legacy uint8 models less their zero point may have nine.
     """
     anchor = group.anchor
     if not isinstance(anchor.op, Op) or anchor.op.name not in LAYERS:
@@ -82,7 +83,7 @@ def match_layer(group: Group, kinds: frozenset[tuple[str, str]] = INT8) -> Fused
     rest = list(group.followers)
     if not isinstance(data, Var) or not isinstance(weight, Constant) or (data.type.dtype, weight.type.dtype) not in kinds:
         return None
-    if kinds is INT8 and not _weights_fit(anchor, weight.data):
+    if kinds is INT8 and not wide and not _weights_fit(anchor, weight.data):
         return None
     channels = tensor_type(anchor).shape[-1]
     bias = np.zeros(channels, np.int64)

@@ -118,7 +118,7 @@ def plan_segments(weights: Array, config: ChainConfig) -> Segments:
 
 def accepts(group: Group, target: Target) -> bool:
     """Layers of at least three output pixels whose requantisation has the short form."""
-    layer = match_layer(group)
+    layer = match_layer(group, wide=True)
     if layer is None or not target.has("thumb2") or not tail_accepts(layer):
         return False
     return prod(layer.out_type.shape[:-1]) >= PIXELS and _requant(layer, target) is not None
@@ -151,7 +151,7 @@ def best_requant(layer: FusedLayer, target: Target, seg: Segments, *, common: bo
 
 
 def lower(group: Group, target: Target, name: str, *, config: ChainConfig) -> Lowered:
-    layer = match_layer(group)
+    layer = match_layer(group, wide=True)
     assert layer is not None
     stream = ChainStream(layer, target, config)
     b = IRBuilder(name)

@@ -48,7 +48,7 @@ CONFIG = ChainConfig(common=False)
 
 def accepts(group: Group, target: Target) -> bool:
     """The layers of conv2d_chain whose window has several rows."""
-    layer = match_layer(group)
+    layer = match_layer(group, wide=True)
     if layer is None or layer.weight.ndim != 4 or layer.weight.shape[1] < 2 or is_rows(layer):
         return False
     return conv2d_chain.accepts(group, target) and layer.weight.shape[1] * segments_of_rows(_matrix(layer)).count <= MAX_SEGMENTS
@@ -115,7 +115,7 @@ class RowStream:
 
 
 def lower(group: Group, target: Target, name: str) -> Lowered:
-    layer = match_layer(group)
+    layer = match_layer(group, wide=True)
     assert layer is not None
     stream, rows = RowStream(layer, target), prod(layer.out_type.shape[:-1])
     b = IRBuilder(name)

@@ -119,7 +119,7 @@ def _match(group: Group) -> FusedLayer | None:
         if not isinstance(constant, Constant):
             return None
         bias = constant.data.astype(np.int64)
-    if not rest or not is_call(rest[0], "qnn.requantize") or rest[0].attrs.dtype != "int8" or np.abs(values).max() > 128:
+    if not rest or not is_call(rest[0], "qnn.requantize") or rest[0].attrs.dtype != "int8" or np.abs(values).max() > 255:
         return None
     requant: RequantizeAttrs = rest.pop(0).attrs
     tail: tuple[Call, ...] = tuple(rest)

@@ -72,9 +72,11 @@ class _Plan:
 
 
 def _plan(group: Group, target: Target) -> _Plan | None:
-    """Sums that stay within a lane, requantised in the short form; with DSP instructions other kernels are better."""
-    layer = match_layer(group)
-    if layer is None or not target.has("thumb2") or target.has("dsp") or not tail_accepts(layer) or not is_rows(layer):
+    """Sums that stay within a lane, requantised in the short form; with DSP instructions other kernels are better for weights of eight bits."""
+    layer = match_layer(group, wide=True)
+    if layer is None or not target.has("thumb2") or not tail_accepts(layer) or not is_rows(layer):
+        return None
+    if target.has("dsp") and match_layer(group) is not None:
         return None
     if layer.weight.ndim > 2 and prod(layer.out_type.shape[:-1]) > MAX_ROWS:
         return None

@@ -116,6 +116,8 @@ def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int 
     weight, bias = layer.weight * used, layer.bias * used
     low, high = layer.acc_low * used, layer.acc_high * used
     largest = np.abs(weight).max(axis=(0, 1))
+    if not packed and int(largest.max()) > 128:
+        scale = min(scale, PACKED_SCALE - 1)  # nine bits of a weight, less the zero point of a uint8 model
     right = -np.asarray(attrs.shift, np.int64)
     for shift in COMMON_SHIFTS if attrs.rounding == "double" and not packed else ():
         p = np.where(used, shift + 1 - right, shift)
@@ -251,9 +253,7 @@ def is_supported(layer: FusedLayer, target: Target, *, feature: str = "dsp") -> 
         or prod(layer.weight.shape[:2]) > MAX_TAPS
     ):
         return False
-    return {layer.data_type.dtype, layer.requant.dtype, layer.out_type.dtype} == {"int8"} and bool(
-        (np.abs(layer.weight) <= 128).all()
-    )
+    return {layer.data_type.dtype, layer.requant.dtype, layer.out_type.dtype} == {"int8"}
 
 
 def plain_layer(group: Group, target: Target) -> FusedLayer | None:
@@ -268,7 +268,7 @@ _Plan = tuple[FusedLayer, Numbers, StripPlan]
 
 
 def _plan(group: Group, target: Target, *, packed: bool) -> _Plan | None:
-    layer = match_layer(group)
+    layer = match_layer(group, wide=not packed)
     if layer is None or not is_supported(layer, target):
         return None
     numbers = plan_numbers(layer, target, packed=packed)

@@ -29,7 +29,7 @@ MAX_CHANNELS = 1024
 
 def accepts(group: Group, target: Target) -> bool:
     """Rows of 5 to 8 bytes, at least two of them, no tail, results of the whole int8 range, the short requantisation unsigned."""
-    layer = match_layer(group)
+    layer = match_layer(group, wide=True)
     if layer is None or not target.has("dsp") or layer.tail or not is_rows(layer):
         return False
     if prod(layer.out_type.shape[:-1]) < PIXELS or layer.weight[0].size not in DEPTHS or layer.channels > MAX_CHANNELS:
@@ -50,7 +50,7 @@ def _plan(layer: FusedLayer, target: Target) -> HighMultiply | None:
 
 
 def lower(group: Group, target: Target, name: str) -> Lowered:
-    layer = match_layer(group)
+    layer = match_layer(group, wide=True)
     assert layer is not None
     requant = _plan(layer, target)
     assert requant is not None

@@ -38,17 +38,14 @@ from aot.topi.arm_dsp.winograd.intrin import (
 )
 from aot.topi.arm_dsp.winograd.plan import WinogradPlan, WinogradStream, is_winograd_shape, plan_winograd
 from aot.topi.intrin.dsp import SXTB16, SXTB16_ROR8
-from aot.topi.layer.fused import INT8, FusedLayer, describe, match_layer, tail_accepts, tail_each
+from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_each
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
-
-KINDS = INT8 | {("int8", "int4")}
-"""Types of data and weights; the weights are transformed anyway."""
 
 
 def accepts(group: Group, target: Target, *, form: Winograd) -> bool:
     """Layers of at least one whole tile, exact by proof."""
-    layer = match_layer(group, KINDS)
+    layer = match_layer(group, wide=True)
     if layer is None or not target.has("dsp") or not tail_accepts(layer) or not is_winograd_shape(layer):
         return False
     _, height, width, _ = layer.out_type.shape
@@ -56,7 +53,7 @@ def accepts(group: Group, target: Target, *, form: Winograd) -> bool:
 
 
 def lower(group: Group, target: Target, name: str, *, form: Winograd) -> Lowered:
-    layer = match_layer(group, KINDS)
+    layer = match_layer(group, wide=True)
     assert layer is not None
     plan = plan_winograd(layer, form)
     assert plan is not None
