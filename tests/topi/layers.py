@@ -29,8 +29,8 @@ topi.load_all()
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One layer to try. `kind` is conv, dw or dense; `spread` scales the requantisation so that about that many codes
-    are used; with `ends` multipliers and weights are at the ends of their ranges.  `stored` is the weights' type, int8 or int4; with a `weight_zp`,
-    as legacy uint8 models have, a weight less it may have nine bits.
+    are used; with `ends` multipliers and weights are at the ends of their ranges.  `stored` is the weights' type, int8 or
+    int4; with a `weight_zp`, as legacy uint8 models have, a weight less it may have nine bits.
     """
 
     kind: str

@@ -72,7 +72,7 @@ class _Plan:
 
 
 def _plan(group: Group, target: Target) -> _Plan | None:
-    """Sums that stay within a lane, requantised in the short form; with DSP instructions other kernels are better for weights of eight bits."""
+    """Sums that stay within a lane, requantised in the short form; with DSP only nine-bit weights: other kernels are better."""
     layer = match_layer(group, wide=True)
     if layer is None or not target.has("thumb2") or not tail_accepts(layer) or not is_rows(layer):
         return None

@@ -1,0 +1,98 @@
+"""Hybrid layers: random ones in the interpreter, on the host and in QEMU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aot.executor.lower.groups import group_of
+from aot.ir.op import Array
+from aot.ir.type import TensorType
+from aot.op.common.float_layer import FLOAT_ACTIVATIONS
+from aot.op.nn.dense import DenseAttrs
+from aot.op.qnn.hybrid import HybridOutputAttrs
+from aot.relay.expr import Constant, Function, Var, call, const
+from aot.relay.interpreter import evaluate
+from aot.target.target import find_target
+from aot.topi.strategy import OpImplementation, implementations
+from tests.topi.drawn import Case, pick
+from tests.topi.intrin.test_intrin import needs_board, needs_host
+from tests.topi.runs import RANDOM, drawn_on_board, interpreted
+
+KERNELS: dict[str, OpImplementation] = {
+    f"{anchor} {i.name}": i for anchor in ("nn.dense",) for i in implementations(anchor) if "hybrid" in i.name
+}
+
+every_kernel = pytest.mark.parametrize("name", sorted(KERNELS))
+
+
+def layer(rng: np.random.Generator) -> Function:
+    """A fully connected layer as the converter makes them: one scale or many, with and without bias and clamp."""
+    depth, channels = pick(rng, 1, 2, 3, 4, 5, 8, 17, 33) * pick(rng, 1, 1, 4, 9), pick(rng, 1, 2, 3, 4, 5, 8, 9)
+    rows = pick(rng, 1, 1, 2, 3)
+    x, parameters = Var("x", TensorType((rows, depth), "int8")), Var("p", TensorType((rows, 3), "float32"))
+    acc = call("nn.dense", [x, const(rng.integers(-127, 128, (channels, depth)).astype(np.int8))], DenseAttrs())
+    scales = _floats(rng, pick(rng, 1, channels), 0.01)
+    bias = [_floats(rng, channels, 1.0)] if rng.random() < 0.7 else []
+    names = list(FLOAT_ACTIVATIONS)
+    lo, hi = (None, None) if rng.random() < 0.3 else FLOAT_ACTIVATIONS[names[int(rng.integers(len(names)))]]
+    attrs = HybridOutputAttrs(bool(rng.random() < 0.3), lo, hi)
+    first, second = (x, parameters) if rng.random() < 0.8 else (parameters, x)
+    return Function((first, second), call("qnn.hybrid_output", [acc, parameters, scales, *bias], attrs), {"Primitive": 1})
+
+
+def _floats(rng: np.random.Generator, count: int, size: float) -> Constant:
+    return const((rng.standard_normal(count) * size).astype(np.float32))
+
+
+def random_cases(name: str, seed: int) -> Iterator[Case]:
+    """Endless random layers that the kernel takes; data scales of all sizes, the smallest and infinity too."""
+    impl, target, rng = KERNELS[name], find_target("cortex-m4"), np.random.default_rng(seed)
+    while True:
+        func = layer(rng)
+        group = group_of(func)
+        if not impl.accepts(group, target):
+            continue
+        inputs = [_parameters(rng, v.type.shape) if v.type.dtype == "float32" else _codes(rng, v.type.shape) for v in func.params]
+        (expected,) = evaluate(func, inputs)
+        text = f"{impl.name}: {func.params[0].type} {group.anchor.args[1].type} {group.followers[0].attrs}"
+        yield Case(text, impl.lower(group, target, "kernel"), inputs, expected)
+
+
+def _codes(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    codes = rng.integers(-127, 128, shape)
+    return np.asarray(np.where(codes < 0, -127, 127) if rng.random() < 0.1 else codes, np.int8)
+
+
+def _parameters(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    scale = rng.uniform(1e-3, 2, shape) * 10.0 ** pick(rng, 0, 0, 0, -38, 34)
+    return np.asarray(scale, np.float32)
+
+
+@every_kernel
+def test_some_in_the_interpreter(name: str) -> None:
+    interpreted(islice(random_cases(name, 4), 4))
+
+
+@pytest.mark.slow
+@every_kernel
+def test_random_in_the_interpreter(name: str) -> None:
+    interpreted(islice(random_cases(name, 1), RANDOM))
+
+
+@pytest.mark.slow
+@needs_host
+@every_kernel
+def test_on_the_host(name: str, tmp_path: Path) -> None:
+    drawn_on_board("host", random_cases(name, 2), tmp_path)
+
+
+@pytest.mark.qemu
+@needs_board
+@every_kernel
+def test_on_the_core(name: str, tmp_path: Path) -> None:
+    drawn_on_board("mps2-an386", random_cases(name, 3), tmp_path)
