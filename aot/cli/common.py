@@ -137,7 +137,7 @@ def chosen_pools(given: CompileOptions, default: tuple[Pool, ...]) -> Pooling:
         if not tensor:
             raise UsageError(Problem("E5018", f"--pin {text}: give TENSOR=POOL"))
         pins.append((tensor, pool))
-    pools = tuple(map(parse_pool, given.pool)) if given.pool else default
+    pools = tuple(map(parse_pool, given.pool)) if given.pool else (() if given.feed_rows else default)  # fed rows take one
     return Pooling(pools, tuple(pins), tuple(map(parse_pool, given.const_pool or ())))
 
 

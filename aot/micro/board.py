@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -63,13 +63,27 @@ class Gpio:
 
 
 @dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine of QEMU, its core as QEMU calls it, and its instructions per SysTick tick."""
+
+    name: str
+    cpu: str
+    tick: Fraction | None
+
+
+EMULATED = "qemu:"
+"""`--board qemu:NAME`: a board of kind gdb on the emulated machine of its map ([qemu] in its board.toml)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """What is needed to build for a board and to run on it.
 
     `tick` is the number of instructions per SysTick tick (None: the board cannot count).  `constants` and `workspace` are
     lists of regions in order of preference: the first with enough room is taken.  `stack` is in bytes, `timeout` in seconds.
     `pools` are the memories that the workspace is spread over (none: it is one array in a region of `workspace`).
-    `gdb` is how a board of kind gdb is reached; `machine` and `qemu_cpu` are empty there.
+    `gdb` is how a board of kind gdb is reached; `machine` and `qemu_cpu` are empty there.  `like` is the machine on which QEMU
+    runs the images of such a board; a board that was loaded as `qemu:NAME` has the name of the other in `emulates`.
     """
 
     name: str
@@ -91,6 +105,8 @@ class Board:
     gpio: Gpio | None = None
     pools: tuple[Pool, ...] = ()
     gdb: GdbLink | None = None
+    like: Machine | None = None
+    emulates: str = ""
 
     @property
     def counts_cycles(self) -> bool:
@@ -217,52 +233,85 @@ def parse_board(text: str, path: str) -> Board:
     title = top.matching("title", _TITLE, "a line of at most 120 letters, digits, spaces and + & ' ( ) , . / : ; = @ # - _")
     kind, cpu = top.take("kind", str, None), top.named("cpu", symbol=False)
     flags = _flags(top)
-    emulated = kind != "host"
     if kind not in ("host", "qemu", "gdb"):
         top.note('kind must be "host", "qemu" or "gdb"')
     run = top.sub("run", path, required=True)
     timeout = run.take("timeout_seconds", float, None)
     if "timeout_seconds" in run.table and not 0 < timeout <= MAX_TIMEOUT:
         run.note(f"timeout_seconds must be positive, and at most {MAX_TIMEOUT:.0f}")
-    stack = run.take("stack", int, None if emulated else 0)
+    stack = run.take("stack", int, None if kind != "host" else 0)
     run.finish()
-    machine, qemu_cpu, tick = "", "", None
-    link: GdbLink | None = None
-    uart: Uart | None = None
-    gpio: Gpio | None = None
-    pools: tuple[Pool, ...] = ()
-    memory: tuple[Memory, ...] = ()
-    code, data = "", ""
-    constants: tuple[str, ...] = ()
-    workspace: tuple[str, ...] = ()
-    if emulated:
-        if kind == "gdb":
-            link = read_link(top, path)
-        else:
-            qemu = top.sub("qemu", path, required=True)
-            machine, qemu_cpu = (qemu.matching(k, _MACHINE, "a name that QEMU accepts") for k in ("machine", "cpu"))
-            qemu.finish()
-        cycles = link is not None and link.counter != ""
-        tick = Fraction(1) if cycles else _tick(top.sub("systick", path, required=True))
-        uart = _uart(top.sub("uart", path, required=False)) if "uart" in document else None
-        gpio = _gpio(top.sub("gpio", path, required=False)) if "gpio" in document else None
-        memory = _memories(top, path)
-        pools = _pools(top, path, memory)
-        place = top.sub("placement", path, required=True)
-        code, data = place.take("code", str, None), place.take("data", str, None)
-        constants = place.strings("constants", required=True)
-        workspace = place.strings("workspace", required=True)
-        place.finish()
-        _check_places(place, memory, {"code": [code], "constants": constants, "data": [data], "workspace": workspace})
+    parts = _Parts()
+    if kind != "host":
+        parts = _parts(top, path, kind)
         if not 0 < stack < _WORDS or stack % 8:
             run.note("stack must be a positive multiple of 8, within 32 bits")
     top.finish()
     if problems:
         raise UsageError(*problems)
+    machine = parts.machine if kind == "qemu" else _NONE
     return Board(
-        name=name, title=title, kind=kind, cpu=cpu, flags=flags, machine=machine, qemu_cpu=qemu_cpu, tick=tick,
-        memory=memory, code=code, constants=constants, data=data, workspace=workspace, stack=stack, timeout=timeout,
-        uart=uart, gpio=gpio, pools=pools, gdb=link,
+        name=name, title=title, kind=kind, cpu=cpu, flags=flags, machine=machine.name, qemu_cpu=machine.cpu, tick=parts.tick,
+        memory=parts.memory, code=parts.code, constants=parts.constants, data=parts.data, workspace=parts.workspace, stack=stack,
+        timeout=timeout, uart=parts.uart, gpio=parts.gpio, pools=parts.pools, gdb=parts.link,
+        like=parts.machine if kind == "gdb" and parts.machine.name else None,
+    )  # fmt: skip
+
+
+_NONE = Machine("", "", None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What the file says of a board that is not this machine."""
+
+    machine: Machine = _NONE
+    tick: Fraction | None = None
+    link: GdbLink | None = None
+    memory: tuple[Memory, ...] = ()
+    code: str = ""
+    constants: tuple[str, ...] = ()
+    data: str = ""
+    workspace: tuple[str, ...] = ()
+    uart: Uart | None = None
+    gpio: Gpio | None = None
+    pools: tuple[Pool, ...] = ()
+
+
+def _parts(top: TableReader, path: str, kind: str) -> _Parts:
+    link = read_link(top, path) if kind == "gdb" else None
+    cycles = link is not None and link.counter != ""
+    machine = _NONE
+    if kind == "qemu" or "qemu" in top.table:
+        qemu = top.sub("qemu", path, required=True)
+        name, cpu = (qemu.matching(k, _MACHINE, "a name that QEMU accepts") for k in ("machine", "cpu"))
+        qemu.finish()
+        machine = Machine(name, cpu, None)
+    if not cycles or machine.name:
+        machine = replace(machine, tick=_tick(top.sub("systick", path, required=True)))
+    uart = _uart(top.sub("uart", path, required=False)) if "uart" in top.table else None
+    gpio = _gpio(top.sub("gpio", path, required=False)) if "gpio" in top.table else None
+    memory = _memories(top, path)
+    pools = _pools(top, path, memory)
+    place = top.sub("placement", path, required=True)
+    code, data = place.take("code", str, None), place.take("data", str, None)
+    constants = place.strings("constants", required=True)
+    workspace = place.strings("workspace", required=True)
+    place.finish()
+    _check_places(place, memory, {"code": [code], "constants": constants, "data": [data], "workspace": workspace})
+    tick = Fraction(1) if cycles else machine.tick
+    return _Parts(machine, tick, link, memory, code, constants, data, workspace, uart, gpio, pools)
+
+
+def emulated(board: Board) -> Board:
+    """A board of kind gdb as the machine that its [qemu] names (UsageError E5021 without one)."""
+    if board.like is None:
+        message = f"{EMULATED}{board.name}: no [qemu] says on which emulated machine images of {board.name} run"
+        raise UsageError(Problem("E5021", message, f"{board.name}/board.toml"))
+    machine = board.like
+    return replace(
+        board, name=f"{board.name}-qemu", title=f"{board.title}, on QEMU's {machine.name}", kind="qemu", machine=machine.name,
+        qemu_cpu=machine.cpu, tick=machine.tick, gdb=None, like=None, emulates=board.name,
     )  # fmt: skip
 
 
@@ -270,6 +319,11 @@ def board_names(folder: Path | None = None) -> list[str]:
     """The names of all boards, sorted; `folder` is the folder of board folders (default: ours)."""
     roots = (folder,) if folder is not None else (data_folder("boards"), *_BOARD_FOLDERS)
     return sorted({p.parent.name for root in roots for p in root.glob("*/board.toml")})
+
+
+def emulated_names() -> list[str]:
+    """The names of the boards that QEMU runs as they are, sorted."""
+    return [name for name in board_names() if load_board(name).kind == "qemu"]
 
 
 _BOARD_FOLDERS: list[Path] = []
@@ -284,10 +338,12 @@ def register_boards(folder: Path) -> None:
 
 
 def load_board(name: str, folder: Path | None = None) -> Board:
-    """The board in `<folder>/<name>/board.toml`, or in the folder that `name` itself is a path to.
+    """The board in `<folder>/<name>/board.toml`, or in the folder that `name` itself is a path to; `qemu:NAME`: `emulated`.
 
     Raises UsageError E5020 (no such board) or E5021 (malformed file).
     """
+    if name.startswith(EMULATED):
+        return emulated(load_board(name.removeprefix(EMULATED), folder))
     root = folder or next((f for f in _BOARD_FOLDERS if _is_file(f / name / "board.toml")), data_folder("boards"))
     path = root / name / "board.toml"
     if "/" in name:

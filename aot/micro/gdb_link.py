@@ -74,7 +74,7 @@ def read_link(top: TableReader, path: str) -> GdbLink:
     cycles.finish()
     if counter and counter not in COUNTERS:
         cycles.note(f"counter must be one of {', '.join(COUNTERS)}")
-    if counter and "systick" in top.table:
+    if counter and "systick" in top.table and "qemu" not in top.table:
         cycles.note("a board counts cycles, or instructions by [systick], not both")
     return GdbLink(connect, server, reset, load, command, hz, init, counter)
 

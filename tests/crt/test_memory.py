@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aot.micro.board import board_names, load_board
+from aot.micro.board import emulated_names, load_board
 from aot.micro.build import project as project_module
 from aot.micro.build.project import prepare
 from aot.micro.build.toolchain import have_tool
@@ -74,7 +74,7 @@ def test_on_the_host_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.skipif(
     not (have_tool("arm-none-eabi-gcc") and have_tool("qemu-system-arm")), reason="the cross compiler or QEMU is not installed"
 )
-@pytest.mark.parametrize("board", [n for n in board_names() if n != "host"])
+@pytest.mark.parametrize("board", emulated_names())
 def test_on_every_core(board: str, tmp_path: Path) -> None:
     project = prepare(_artifact(), load_board(board), folder=tmp_path)
     assert len(run(project, fake.input_sets(1)).outputs) == 1

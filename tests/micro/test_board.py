@@ -6,15 +6,20 @@ from pathlib import Path
 import pytest
 
 from aot.errors import UsageError
-from aot.micro.board import board_names, load_board, parse_board
+from aot.micro.board import board_names, emulated_names, load_board, parse_board
 from aot.support.data import data_folder
 
 EIGHT = ["host", "microbit", "mps2-an385", "mps2-an385-v6m", "mps2-an386", "mps2-an500", "mps2-an505", "mps3-an547"]
+DESK = [
+    "alif-e8-hp", "b-l475e-iot01a", "mimxrt1060-evk", "nano33ble", "nrf52840dk", "nrf5340dk", "nucleo-f446re", "nucleo-h743zi2",
+    "nucleo-l4r5zi", "nucleo-u575zi-q", "rpi-pico", "rpi-pico2", "stm32f746g-disco",
+]  # fmt: skip
 
 
 def test_every_folder_is_a_board() -> None:
-    assert board_names() == EIGHT
-    for name in EIGHT:
+    assert board_names() == sorted(EIGHT + DESK)
+    assert emulated_names() == EIGHT[1:]
+    for name in board_names():
         board = load_board(name)
         assert board.name == name
         assert (board.tick is None) == board.is_host
@@ -114,3 +119,21 @@ def test_output_pin() -> None:
     assert load_board("microbit").gpio is None
     with pytest.raises(UsageError, match="pin must be 0 to 7"):
         parse_board(text.replace("pin = 0", "pin = 8"), "board.toml")
+
+
+def test_a_board_on_a_desk_as_an_emulated_machine() -> None:
+    board = load_board("qemu:nucleo-f446re")
+    assert (board.name, board.kind, board.machine, board.tick) == (
+        "nucleo-f446re-qemu",
+        "qemu",
+        "netduinoplus2",
+        Fraction(125, 21),
+    )
+    assert board.memory == load_board("nucleo-f446re").memory
+    with pytest.raises(UsageError, match=r"E5021.*no \[qemu\]"):
+        load_board("qemu:rpi-pico")
+    with pytest.raises(UsageError, match="E5020"):
+        load_board("qemu:nucleo")
+    text = (data_folder("boards") / "nucleo-f446re" / "board.toml").read_text()
+    with pytest.raises(UsageError, match="instructions_per_tick is missing"):
+        parse_board(text.replace("instructions_per_tick = [125, 21]", ""), "b/board.toml")

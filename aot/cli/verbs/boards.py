@@ -1,13 +1,16 @@
-"""`aot boards [NAME]`: the boards that firmware can be built for and run on."""
+"""`aot boards [NAME]`: the boards that firmware can be built for and run on; `aot boards new --from FILE`: a draft of one."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from aot.cli.options import JsonFlag, QuietFlag, load_plugins
 from aot.cli.output import Output
+from aot.errors import Problem, UsageError
+from aot.support.text import printable
 
 if TYPE_CHECKING:
     from aot.micro.board import Board
@@ -25,6 +28,7 @@ def describe(board: Board) -> dict[str, Any]:
         "cpu": board.cpu,
         "flags": list(board.flags),
         "instructions_per_tick": None if tick is None else [tick.numerator, tick.denominator],
+        "emulated_by": None if board.like is None else board.like.name,
         "memory": [{"name": m.name, "access": m.access, "origin": m.origin, "size": m.size} for m in board.memory],
         "constants": list(board.constants),
         "workspace": list(board.workspace),
@@ -41,24 +45,96 @@ def _show(out: Output, board: Board) -> None:
         out.row(m.name, f"0x{m.origin:08x}  {m.size:>10,} B  {m.access}  {', '.join(uses)}")
     if not board.is_host:
         out.row("stack", f"{board.stack:,} B")
+    for pool in board.pools:
+        where = "placed by the linker" if pool.address is None else f"0x{pool.address:08x}"
+        out.row("pool", f"{pool.name}  {where}  {pool.size:,} B  speed {pool.speed:g}")
+    if board.gdb is not None:
+        out.row("reached", " ".join(board.gdb.server) or board.gdb.connect)
+        out.row("cycles", board.gdb.counter + (f" at {board.gdb.hz / 1e6:g} MHz" if board.gdb.hz else ""))
+    if board.like is not None:
+        out.row("emulated", f"--board qemu:{board.name}: QEMU's {board.like.name}")
+
+
+Search = Annotated[str | None, typer.Option("--search", metavar="TEXT", help="Only boards with TEXT in name, core or title.")]
+Source = Annotated[
+    Path | None,
+    typer.Option(
+        "--from", metavar="FILE", help="With NAME new: draft a board from a linker script (.ld) or a devicetree (.dts)."
+    ),
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="DIR", help="The draft's folder, whose name is the board's; default: FILE's."),
+]
+Core = Annotated[str | None, typer.Option("--cpu", metavar="CORE", help="The draft's core, such as cortex-m4.")]
 
 
 def command(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show this board in full.", show_default=False)] = None,
     *,
+    search: Search = None,
+    source: Source = None,
+    folder: Folder = None,
+    cpu: Core = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """List the boards (--board), or show one of them."""
+    """List the boards (--board), show one of them, or draft one (aot boards new --from FILE)."""
     from aot.micro.board import board_names, load_board
 
     load_plugins()
     out = Output(json=as_json, quiet=quiet)
+    if source is not None:
+        if name != "new" or search is not None:
+            raise UsageError(Problem("E5017", "--from drafts a board: aot boards new --from FILE"))
+        _draft(out, source, folder, cpu or "")
+        return
+    if folder is not None or cpu is not None:
+        raise UsageError(Problem("E5017", "--output and --cpu belong to a draft: aot boards new --from FILE"))
     if name is not None:
         board = load_board(name)
         _show(out, board)
         out.result(describe(board))
         return
-    boards = [load_board(n) for n in board_names()]
-    out.table(("board", "core", "runs on", "what"), [(b.name, b.cpu, b.kind, b.title) for b in boards])
+    word = (search or "").lower()
+    boards = [b for b in map(load_board, board_names()) if word in f"{b.name} {b.cpu} {b.title}".lower()]
+    if not boards:
+        raise UsageError(Problem("E5020", f"no board has {printable(word)!r} in its name, core or title; aot boards lists them"))
+    out.table(("board", "core", "runs on", "what"), [(b.name, b.cpu, _runs_on(b), b.title) for b in boards])
     out.result({"boards": [describe(b) for b in boards]})
+
+
+def _runs_on(board: Board) -> str:
+    return f"{board.kind}, qemu:" if board.like is not None else board.kind
+
+
+def _draft(out: Output, source: Path, folder: Path | None, cpu: str) -> None:
+    """Write a board.toml from `source` (E5385, E5386; E5003 if it cannot be read, E5004 if there is one)."""
+    from aot.cli.output_folder import write_new_folder
+    from aot.driver.reading import read_limited
+    from aot.micro.board import MAX_TEXT, parse_board
+    from aot.micro.draft.board_file import draft
+    from aot.micro.draft.devicetree import read_devicetree
+    from aot.micro.draft.linker_script import read_linker_script
+
+    place = folder or Path(source.stem.lower())
+    name = place.resolve().name
+    text = read_limited(source, limit=MAX_TEXT).decode("utf-8", "replace")
+    found = (read_devicetree if source.suffix in (".dts", ".dtsi", ".overlay") else read_linker_script)(text)
+    if not found.memory:
+        hint = (
+            "give the whole devicetree, build/zephyr/zephyr.dts"
+            if source.suffix.startswith(".dt")
+            else "it has no MEMORY { } of its own"
+        )
+        raise UsageError(Problem("E5385", f"{printable(source.name)} tells of no memory: {hint}"))
+    board = draft(found, name=name, source=printable(source.name), cpu=cpu)
+    write_new_folder(place, {"board.toml": board})
+    made = parse_board(board, f"{name}/board.toml")
+    _show(out, made)
+    out.row("write", f"{place / 'board.toml'}; use it as --board {_argument(place)}")
+    out.result({"ok": True, "output": str(place), **describe(made)})
+
+
+def _argument(place: Path) -> str:
+    return str(place) if "/" in str(place) else f"./{place}"

@@ -81,7 +81,10 @@ def command(
 
 def board_file(name: str | None) -> str:
     """The text of board.toml for a board in a folder of the user's, which the project keeps."""
-    return (Path(name) / "board.toml").read_text(encoding="utf-8") if name and "/" in name else ""
+    from aot.micro.board import EMULATED
+
+    own = (name or "").removeprefix(EMULATED)
+    return (Path(own) / "board.toml").read_text(encoding="utf-8") if "/" in own else ""
 
 
 def workspace_files(parts: tuple[Part, ...]) -> dict[str, str]:

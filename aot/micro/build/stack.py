@@ -77,9 +77,9 @@ def bounds_by_level(project: Project) -> dict[str, int]:
 
 
 def board_of(cpu: str) -> Board | None:
-    """The first board with such a core; None if there is none to link for."""
+    """The first emulated board with such a core; None if there is none to link for."""
     boards = (load_board(name) for name in board_names())
-    return next((b for b in boards if b.cpu == cpu and not b.is_host), None)
+    return next((b for b in boards if b.cpu == cpu and b.kind == "qemu"), None)
 
 
 def state_stack_bound(artifact: Artifact, board: Board) -> Artifact:

@@ -37,7 +37,7 @@ def generate(spec: Spec) -> ProjectFiles:
     made = KINDS[spec.kind](spec)
     generated = {**made.generated, **{f"models/{p.name}.tflite": p.model for p in spec.parts}}
     if spec.board_file:
-        generated[f"board/{spec.board.name}/board.toml"] = spec.board_file
+        generated[f"board/{spec.board.emulates or spec.board.name}/board.toml"] = spec.board_file
     generated["regenerate.sh"] = render("regenerate.sh.j2", **common_values(spec))
     generated[MANIFEST] = _manifest(spec, generated)
     return ProjectFiles(dict(sorted(generated.items())), dict(sorted(made.once.items())))

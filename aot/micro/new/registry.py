@@ -17,7 +17,7 @@ import numpy as np
 
 from aot.errors import internal
 from aot.executor.artifact import Artifact
-from aot.micro.board import Board
+from aot.micro.board import EMULATED, Board
 from aot.micro.build.image import is_integer_model
 from aot.micro.build.project import Places, choose_places
 from aot.support.data import data_folder
@@ -71,7 +71,8 @@ class Spec:
     @property
     def board_argument(self) -> str:
         """The argument of --board when the project is generated again."""
-        return f"./board/{self.board.name}" if self.board_file else self.board.name
+        name = self.board.emulates or self.board.name
+        return (EMULATED if self.board.emulates else "") + (f"./board/{name}" if self.board_file else name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aot.errors import VerificationError
-from aot.micro.board import board_names, load_board
+from aot.micro.board import emulated_names, load_board
 from aot.micro.build.callgraph import Function, _note, _registers
 from aot.micro.build.image import check_image, inspect_image, is_integer_model
 from aot.micro.build.project import Project, prepare
@@ -15,7 +15,7 @@ from aot.micro.run.runner import run
 from tests.micro import fake
 
 needs_arm = pytest.mark.skipif(not have_tool("arm-none-eabi-gcc"), reason="the cross compiler is not installed")
-BOARDS = [n for n in board_names() if n != "host"]
+BOARDS = emulated_names()
 DIVIDE = "{ static volatile int64_t q = 5; q = q / tiny_workspace[60]; }"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aot.errors import TargetError, ToolchainError, UsageError, VerificationError
-from aot.micro.board import board_names, load_board
+from aot.micro.board import emulated_names, load_board
 from aot.micro.build.project import prepare
 from aot.micro.build.toolchain import have_tool
 from aot.micro.run import runner
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(not have_tool("arm-none-eabi-gcc"), reason="the cross compiler is not installed"),
     pytest.mark.skipif(not have_tool("qemu-system-arm"), reason="QEMU is not installed"),
 ]
-BOARDS = [n for n in board_names() if n != "host"]
+BOARDS = emulated_names()
 
 
 def _count(board: str, folder: Path, iterations: int, *, first: int = 0xFFFFFF) -> int:
