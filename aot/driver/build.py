@@ -10,13 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from aot import op as operators
-from aot import topi
-from aot.driver.byoc import library_files, with_partitions
+from aot.driver.byoc import library_files
+from aot.driver.front import front, load_registries
 from aot.driver.options import OPTS, Options
-from aot.driver.plugins import load_installed
 from aot.driver.reading import NamedBytes, read_named
-from aot.driver.slide import slid
 from aot.executor.artifact import Artifact
 from aot.executor.codegen.emit import LoweredOutput, emit
 from aot.executor.codegen.metadata import BuildInfo
@@ -32,12 +29,9 @@ from aot.executor.select.select_kernels import NothingFits
 from aot.frontend.input_values import input_values
 from aot.frontend.macs import nominal_macs, nominal_shapes
 from aot.frontend.specialize import specialize
-from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
 from aot.relay.expr import Function
-from aot.relay.stored import widened
-from aot.relay.transform import pipeline as relay_pipeline
 from aot.support.names import model_identifier
 from aot.support.text import printable
 from aot.target.target import Target, find_target
@@ -76,21 +70,14 @@ def compile_model(
     """As `build`, with everything that is known on the way: the lowered module, the plan, the functions as TIR."""
     options = options or Options()
     cpu = find_target(target) if isinstance(target, str) else target
-    _load()
+    load_registries()
     file = read_named(model) if isinstance(model, Path) else model if isinstance(model, NamedBytes) else None
     source = model if isinstance(model, bytes | IRModule) else file.data if file is not None else b""
     data = source if isinstance(source, IRModule) else specialize(source, options.choice)
     name = model_identifier(name or (file.path.stem if file is not None else "model"))
-    module = data if isinstance(data, IRModule) else from_tflite(data, oracle=options.oracle, name=name)
-    before = module["main"]
-    if options.float16 == "fold" and isinstance(before, Function):
-        module = module.with_function("main", widened(before, "float16"))
-    values = input_values(data, before) if isinstance(data, bytes) and isinstance(before, Function) else {}
-    with with_partitions(options.byoc, cpu) as context:
-        slide = slid(module, options, opt_level=context.opt_level) if options.slide else None
-        module = relay_pipeline(context.opt_level)(module if slide is None else slide.module)
-    main = module["main"]
-    assert isinstance(main, Function)
+    found = front(data, cpu, name=name, options=options)
+    main, slide = found.main, found.slide
+    values = input_values(data, found.before) if isinstance(data, bytes) else {}
     bounds = memory_bounds(main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
     info = BuildInfo(
         model_sha256=hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else "",
@@ -155,7 +142,7 @@ def shown(fused: FusedModule, planned: Planned) -> Planned:
 
 def lower(func: Function, target: str | Target = "cortex-m4", *, name: str = "kernel") -> PrimFunc:
     """One fused function as a PrimFunc, for tests and tuning (the counterpart of tvm.lower)."""
-    _load()
+    load_registries()
     cpu = find_target(target) if isinstance(target, str) else target
     return optimize(lower_group(func, cpu, name).func)
 
@@ -164,10 +151,3 @@ def _plain(options: dict[str, Any]) -> dict[str, Any]:
     """As JSON has it: lists for tuples."""
     plain: dict[str, Any] = json.loads(json.dumps(options))
     return plain
-
-
-def _load() -> None:
-    """Fill the registries of operators and kernels."""
-    operators.load_all()
-    topi.load_all()
-    load_installed()

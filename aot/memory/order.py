@@ -16,8 +16,8 @@ STATES = 5_000
 BEAM = 32
 """States that the beam search keeps."""
 
-_State = tuple[int, int, tuple[int, ...]]
-"""Peak, bytes alive, and the order that led there."""
+_State = tuple[int, int, int, int]
+"""Peak, bytes alive, the place of the state that it came from by the order that led there, and the last operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,19 @@ class _Graph:
         touched = {t for w in work for t in (*w.reads, *w.writes)}
         self.start = sum(sizes[t] for t in set(inputs) if t in touched or t in self.kept)
         self.made = [sum(sizes[t] for t in w.writes) for w in work]
+        free = [[t for t in reads if t not in self.kept] for reads in self.reads]
+        self.freed = [tuple((self.readers[t], sizes[t]) for t in tensors) for tensors in free]
+        unread = [[t for t in w.writes if t not in self.kept and t not in self.readers] for w in work]
+        self.unread = [sum(sizes[t] for t in tensors) for tensors in unread]
 
     def after(self, k: int, done: int, live: int) -> tuple[int, int]:
         """Peak during operator k and bytes alive after it, where `done` is the set of those that ran before."""
         peak = live + self.made[k]
-        now = done | 1 << k
-        gone = sum(
-            self.sizes[t] for t in self.reads[k] if t not in self.kept and self.readers[t] & ~now == 0
-        ) + sum(self.sizes[t] for t in self.work[k].writes if t not in self.kept and t not in self.readers)  # fmt: skip
-        return peak, peak - gone
+        left, now = peak - self.unread[k], done | 1 << k
+        for readers, size in self.freed[k]:
+            if readers & now == readers:
+                left -= size
+        return peak, left
 
     def peak(self, order: Sequence[int]) -> int:
         done, live, peak = 0, self.start, self.start
@@ -169,25 +173,40 @@ class _Search:
 
 
 def _beam(graph: _Graph, limit: int) -> list[int] | None:
-    """An order with a peak below `limit`, from the states with the least peak and the fewest live bytes at each length."""
-    states: dict[int, _State] = {0: (graph.start, graph.start, ())}
-    ready = {0: graph.first()}
+    """An order with a peak below `limit`, from the states with the least peak and the fewest live bytes at each length.
+
+    Of equal ones those whose order comes first.  Orders are as long as each other, so their places among the states before, and
+    the last operator, say which does.
+    """
+    states: dict[int, _State] = {0: (graph.start, graph.start, 0, 0)}
+    ready, places = {0: graph.first()}, {0: 0}
+    steps: list[list[tuple[int, int]]] = []
     for _ in graph.work:
         following: dict[int, _State] = {}
         last: dict[int, tuple[int, int]] = {}
-        for done, (peak, live, order) in states.items():
+        for done, (peak, live, _, _) in states.items():
             for k in elements(ready[done]):
                 top, left = graph.after(k, done, live)
                 highest = max(peak, top)
                 if highest >= limit:
                     continue
                 now = done | 1 << k
-                known = following.get(now)
-                if known is None or (highest, left) <= known[:2]:
-                    entry = (highest, left, (*order, k))
-                    if known is None or entry < known:
-                        following[now] = entry
-                        last[now] = k, done
+                entry = (highest, left, places[done], k)
+                if now not in following or entry < following[now]:
+                    following[now] = entry
+                    last[now] = k, done
         states = dict(sorted(following.items(), key=lambda item: item[1])[:BEAM])
         ready = {now: graph.ready_after(last[now][0], now, ready[last[now][1]]) for now in states}
-    return list(next(iter(states.values()))[2]) if states else None
+        orders = sorted(states, key=lambda now: states[now][2:])
+        places = {now: place for place, now in enumerate(orders)}
+        steps.append([states[now][2:] for now in orders])
+    return _order_of(steps, places[next(iter(states))]) if states else None
+
+
+def _order_of(steps: Sequence[Sequence[tuple[int, int]]], place: int) -> list[int]:
+    """The operators that led to a state; a step holds, for each state, the place of the one before, and the operator."""
+    order = []
+    for step in reversed(steps):
+        place, k = step[place]
+        order.append(k)
+    return order[::-1]

@@ -17,7 +17,10 @@ This is a bound for whole rows: a kernel that overlaps pixels inside a row, or w
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import add
 
 NEVER = 1 << 40
 """Later than every step and every row."""
@@ -133,10 +136,24 @@ class _Lives:
         for t in graph.outputs:
             self.last[t] = NEVER
 
-        steps = range(len(graph.ops) + 1)
-        lives = [(t.nbytes, a, b) for t, a, b in zip(graph.tensors, self.first, self.last, strict=True)]
-        self._during = [sum(n for n, a, b in lives if a <= k <= b) for k in steps]
-        self._before = [sum(n for n, a, b in lives if a < k <= b) for k in steps]
+        steps = len(graph.ops) + 1
+        during, before = [0] * (steps + 1), [0] * (steps + 1)
+        for tensor, a, b in zip(graph.tensors, self.first, self.last, strict=True):
+            for changes, start in ((during, max(a, 0)), (before, max(a + 1, 0))):
+                end = min(b + 1, steps)
+                if start < end:
+                    changes[start] += tensor.nbytes
+                    changes[end] -= tensor.nbytes
+        self._during, self._before = list(accumulate(during)), list(accumulate(before))
+        self.windows = [tuple(self._windows(op, read) for read in op.reads) if op.row_local else () for op in graph.ops]
+        """For each operator and what it reads the tensor, and the first row and the end of those that each of its rows needs."""
+        self.wants = [tuple(_wants(rows, graph.tensors[t].rows) for t, rows in reads) for reads in self.windows]
+        """How many rows of the operator need each row of what it reads."""
+
+    def _windows(self, op: RowOp, read: Read) -> tuple[int, list[tuple[int, int]]]:
+        height, rows = (self.graph.tensors[t].rows for t in (op.writes[0], read.tensor))
+        firsts = (y * read.stride // read.repeat - read.before for y in range(height))
+        return read.tensor, [(max(first, 0), min(first + read.extent, rows)) for first in firsts]
 
     def during(self, k: int) -> int:
         """Bytes that are alive while operator k runs as a whole."""
@@ -147,6 +164,16 @@ class _Lives:
         return self._before[k]
 
 
+def _wants(windows: Sequence[tuple[int, int]], rows: int) -> list[int]:
+    """How many of the windows hold each row."""
+    changes = [0] * (rows + 1)
+    for first, end in windows:
+        if first < end:
+            changes[first] += 1
+            changes[end] -= 1
+    return list(accumulate(changes))[:rows]
+
+
 class _Chain:
     """The rows of the operators from i to j, made on demand."""
 
@@ -155,29 +182,21 @@ class _Chain:
         self.limit = NEVER
         self.made_rows = 0
         self.ops = range(i, j + 1)
-        self.reads = {k: graph.ops[k].reads for k in self.ops}
+        self.reads = {k: lives.windows[k] for k in self.ops}
         self.out = {k: graph.ops[k].writes[0] for k in self.ops}
         self.maker = {t: k for k, t in self.out.items()}
         self.next = dict.fromkeys(self.ops, 0)
         self.tensors = graph.tensors
         self.height = {k: graph.tensors[t].rows for k, t in self.out.items()}
-        touched = {read.tensor for reads in self.reads.values() for read in reads} | set(self.maker)
+        touched = {t for reads in self.reads.values() for t, _ in reads} | set(self.maker)
         self.stays = {t for t in touched if lives.last[t] > j}
         self.wanted = {t: [1 if t in self.stays else 0] * graph.tensors[t].rows for t in touched}
         for k in self.ops:
-            for read in self.reads[k]:
-                wanted = self.wanted[read.tensor]
-                for y in range(self.height[k]):
-                    for row in self.window(read, y):
-                        wanted[row] += 1
+            for (t, _), wants in zip(self.reads[k], lives.wants[k], strict=True):
+                self.wanted[t] = list(map(add, self.wanted[t], wants))
         # what nobody in the chain reads goes when it starts
         for t in touched - set(self.maker):
-            self.live -= sum(not n for n in self.wanted[t]) * graph.tensors[t].row_bytes
-
-    def window(self, read: Read, y: int) -> range:
-        """The rows of a tensor that row y of its reader needs."""
-        first = y * read.stride // read.repeat - read.before
-        return range(max(first, 0), min(first + read.extent, self.tensors[read.tensor].rows))
+            self.live -= self.wanted[t].count(0) * graph.tensors[t].row_bytes
 
     def run(self, limit: int) -> int:
         """The peak in bytes, or something >= `limit` as soon as that is certain."""
@@ -192,20 +211,20 @@ class _Chain:
         """The next row of operator k, where it is wanted, with the rows that it needs."""
         y, t = self.next[k], self.out[k]
         if self.wanted[t][y]:
-            for read in self.reads[k]:
-                maker = self.maker.get(read.tensor)
+            for read, windows in self.reads[k]:
+                maker = self.maker.get(read)
                 if maker is not None:
-                    top = self.window(read, y).stop
+                    top = windows[y][1]
                     while self.next[maker] < top and self.peak < self.limit:
                         self.make(maker)
             self.live += self.tensors[t].row_bytes
             self.peak = max(self.peak, self.live)
             self.made_rows += 1
         self.next[k] = y + 1
-        for read in self.reads[k]:
-            wanted, size = self.wanted[read.tensor], self.tensors[read.tensor].row_bytes
-            made = self.next.get(self.maker.get(read.tensor, -1), NEVER)
-            for row in self.window(read, y):
-                wanted[row] -= 1
-                if not wanted[row] and row < made:
-                    self.live -= size
+        for read, windows in self.reads[k]:
+            wanted = self.wanted[read]
+            made = self.next[self.maker[read]] if read in self.maker else NEVER
+            for row in range(*windows[y]):
+                left = wanted[row] = wanted[row] - 1
+                if not left and row < made:
+                    self.live -= self.tensors[read].row_bytes

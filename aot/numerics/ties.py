@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -45,6 +46,11 @@ class Rescaling:
 
 def rounded_once(reals: Sequence[float], largest: Sequence[int], results: tuple[int, int]) -> Rescaling:
     """What gives round(acc * real) within results[0] to results[1], for |acc| <= largest, of each channel or of all."""
+    return _rounded_once(tuple(reals), tuple(largest), results)
+
+
+@lru_cache(64)  # a layer is converted several times: its shapes are inferred, it is checked, it is compiled
+def _rounded_once(reals: tuple[float, ...], largest: tuple[int, ...], results: tuple[int, int]) -> Rescaling:
     pairs = [quantize_multiplier(real) for real in reals]
     found = []
     for i, ((multiplier, shift), real) in enumerate(zip(pairs, reals, strict=True)):
@@ -70,7 +76,7 @@ def _in_62_bits(real: float, *, bound: int, results: tuple[int, int]) -> tuple[i
         return 0, 0
     fraction, exponent = math.frexp(real)
     whole = int(math.ldexp(fraction, 62)) >> (shift - exponent)  # one where the multiplier was rounded up to a power of two
-    at, codes = _limits_within(real, min(bound, LARGEST_SUM), results)
+    at, codes = _limits_within(real, min(bound, LARGEST_SUM), close_codes(real, results))
     wrong: dict[tuple[int, int], int] = {}
     for more in MORE:
         pair = divmod(min(whole + more, (1 << 62) - 1), 1 << 31)
@@ -81,9 +87,29 @@ def _in_62_bits(real: float, *, bound: int, results: tuple[int, int]) -> tuple[i
     return min(wrong, key=lambda pair: wrong[pair])
 
 
-def _limits_within(real: float, bound: int, results: tuple[int, int]) -> tuple[Array, Array]:
-    """int64: `limits` with |acc| <= bound, and their codes."""
+@lru_cache(16)
+def _codes(results: tuple[int, int]) -> tuple[Array, Array]:
+    """int64: the codes that have a limit below them; float64: the halves there."""
     codes = np.arange(results[0] + 1, results[1] + 1, dtype=np.int64)
+    return codes, codes - 0.5
+
+
+def close_codes(real: float, results: tuple[int, int]) -> Array:
+    """int64: the codes whose limit can be missed by 62 bits, since (code - 0.5) / real nearly is an integer.
+
+    All numbers here are right to one part in 2^50, which leaves the others on their side.
+    """
+    codes, halves = _codes(results)
+    if not codes.size:
+        return codes
+    off = halves * (1 / real)
+    off -= np.rint(off)
+    near = max(-halves[0], halves[-1]) / real * 2.0**-47
+    return codes[np.flatnonzero((off <= near) & (off >= -near))]
+
+
+def _limits_within(real: float, bound: int, codes: Array) -> tuple[Array, Array]:
+    """int64: `limits` of the codes with |acc| <= bound, and their codes."""
     at = limits(real, codes)
     inside = (at > -bound) & (at <= bound)
     return at[inside].astype(np.int64), codes[inside]
@@ -95,7 +121,7 @@ def _in_31_bits(real: float, multiplier: int, shift: int, *, bound: int, results
         return 0
     if bound >= 1 << 31 or shift > 30:
         return None
-    at, codes = _limits_within(real, bound, results)
+    at, codes = _limits_within(real, bound, _codes(results)[0])
     half = 1 << (30 - shift)
     for step in NEIGHBOURS if len(codes) <= MOST_LIMITS else NEIGHBOURS[:2]:
         m = multiplier + step

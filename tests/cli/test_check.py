@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import re
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from aot.driver.build import build
+from aot.driver.front import load_registries
+from aot.driver.options import Options
+from aot.driver.outline import outline
+from aot.errors import AotError
+from aot.executor.lower import candidates
+from aot.frontend.specialize import specialize
+from aot.topi.strategy import OpImplementation
 from tests.cli.boards import small_board
 from tests.cli.helper import Cli
 
 ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared"
 MODELS = ROOT / "tests" / "models"
 
 
@@ -48,11 +59,51 @@ def test_budgets(cli: Cli) -> None:
     assert "--force" not in done.err  # check writes nothing
 
 
+def test_bounds_are_those_of_the_compilation(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a board no kernel is made, and what is said of the graph is what a compilation says."""
+    model = MODELS / "net_kws_dscnn.tflite"
+    meta = build(model).metadata
+    monkeypatch.setattr(candidates, "lower_group", None)
+    monkeypatch.setattr(OpImplementation, "lower", None)
+    found = cli("check", model, "--json").json
+    keys = ("liveness_bound", "streaming_bound")
+    assert {k: found[k] for k in keys} == {k: meta["workspace"][k] for k in keys}
+    assert (found["layers"], found["macs"], found["macs_nominal"]) == (len(meta["layers"]), meta["macs"], meta["macs_nominal"])
+    assert found["inputs"] == [{k: t[k] for k in found["inputs"][0]} for t in meta["inputs"]]
+    assert found["weight_bytes"] <= meta["constants"]["size"] < 2.5 * found["weight_bytes"]
+
+
+def test_bounds_judge_boards(cli: Cli) -> None:
+    """A board whose memory is below every bound is unlikely, as it turns out."""
+    found = cli("check", MODELS / "net_vww_mobilenet.tflite", "--json").json
+    verdicts = {b["board"]: b["fits"] for b in found["boards"]}
+    assert verdicts["microbit"] == "unlikely"
+    assert verdicts["mps2-an386"] == "likely"
+
+
+@pytest.mark.slow
+def test_check_without_a_board_takes_a_second() -> None:
+    """CPU time after imports, of the networks beside the repository below 5 MB."""
+    found = [p for folder in ("nets", "derived") for p in sorted((SHARED / "models" / folder).glob("*.tflite"))]
+    paths = [p for p in found if p.stat().st_size < 5_000_000]
+    if not paths:
+        pytest.skip("no networks beside the repository")
+    load_registries()
+    late = {}
+    for path in paths:
+        start = time.process_time()
+        with suppress(AotError):
+            data = specialize(path.read_bytes())
+            outline(data, target="cortex-m4", name="m", options=Options())
+        late[path.stem] = time.process_time() - start
+    assert max(late.values()) < 2.0, max(late, key=lambda k: late[k])  # a busy machine's second
+
+
 @pytest.mark.slow
 def test_what_fits_with_less_memory_only(cli: Cli, tmp_path: Path) -> None:
     """Nothing is said to be too large that `ram` finds room for."""
     model = MODELS / "net_sww.tflite"
-    usual = cli("check", model, "--json").json
+    usual = cli("check", model, "--ram-budget", "1M", "--json").json
     found = cli("check", model, "--board", small_board(tmp_path, usual["workspace_bytes"] - 400), "--json").json
     assert found["fit"]["options"] == "--opt ram"
     assert found["fit"]["instructions"] > 0.9

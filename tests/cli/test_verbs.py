@@ -45,9 +45,12 @@ def test_check_tells_memory_and_boards(cli: Cli) -> None:
     found = done.json
     assert found["ok"]
     assert found["inputs"][0]["shape"] == [1, 8, 8, 1]
+    assert found["liveness_bound"] >= found["streaming_bound"] > 0
+    assert {b["board"] for b in found["boards"] if b["fits"] == "likely"} >= {"host", "microbit", "mps2-an386"}
+    assert "microbit" in cli("check", MODEL).out
+    found = cli("check", MODEL, "--board", "host", "--json").json
     assert found["workspace_bytes"] > 0
     assert {b["board"] for b in found["boards"] if b["fits"]} >= {"host", "microbit", "mps2-an386"}
-    assert "microbit" in cli("check", MODEL).out
 
 
 @pytest.mark.slow

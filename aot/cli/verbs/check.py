@@ -1,4 +1,8 @@
-"""`aot check MODEL`: everything that is wrong with a model at once; what it will need; where it fits."""
+"""`aot check MODEL`: everything that is wrong with a model at once; what it will need; where it fits.
+
+By rules and bounds, which takes no kernel; it compiles only where something has to fit: with a board, a budget, rows that are
+fed, or pools.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from aot.cli.output import Output
 from aot.errors import TargetError
 
 if TYPE_CHECKING:
+    from aot.cli.common import Request
+    from aot.micro.board import Board
     from aot.report.measure.fitting import Tries
 
 NAME = "check"
@@ -39,22 +45,62 @@ def command(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Tell whether MODEL can be compiled, with all problems at once, what memory it needs, and where it fits in which mode."""
-    from aot.cli.common import choose_target, find_board, import_text, request
+    """Tell whether MODEL can be compiled, with all problems at once, what memory it needs, and where it fits.
+
+    Without a board or a budget by bounds, in a second; with one it compiles, and names the mode that fits.
+    """
+    from aot.cli.common import choose_target, find_board, request
+
+    out = Output(json=as_json, quiet=quiet, verbose=verbose)
+    place = find_board(board) if board else None
+    wanted = request(model, options, target=choose_target(target, place), board=place)
+    asked = wanted.options
+    limits = (place, asked.ram_budget, asked.flash_budget)
+    if any(x is not None for x in limits) or asked.feed_rows or asked.byoc or asked.pooling != type(asked.pooling)():
+        compiled(wanted, place, out)
+    else:
+        outlined(wanted, out)
+
+
+def outlined(wanted: Request, out: Output) -> None:
+    """What bounds say."""
+    from aot.cli.common import import_text
+    from aot.cli.outlook import figures, outlook
+    from aot.driver.outline import outline
+    from aot.report.figures.size import macs_of
+    from aot.report.figures.slide import slide_lines
+
+    found = outline(wanted.data, target=wanted.target, name=wanted.name, options=wanted.options)
+    boards = outlook(found, wanted.options)
+    out.row("import", import_text(wanted))
+    out.row("layers", f"{found.layers}, {macs_of(found.macs, found.macs_nominal)}")
+    state = f" · state {found.state:,} B" if found.state else ""
+    out.row("bounds", f"whole tensors {found.liveness:,} B · rows {found.streaming:,} B{state}")
+    out.row("flash", f"constants {found.weights:,} B in the graph; kernels that are made for speed may take twice that")
+    for line in slide_lines({"slide": found.slide}):
+        out.row("slide", line)
+    for verdict, text in (("likely", "fits"), ("tight", "tight"), ("unlikely", "too large")):
+        names = ", ".join(row["board"] for row in boards if row["fits"] == verdict)
+        if names:
+            out.row(text, names)
+    out.row("", "by bounds; --board NAME compiles, and names the mode that fits")
+    out.result({"ok": True, "model": wanted.name, "problems": [], "target": wanted.target, **figures(found), "boards": boards})
+
+
+def compiled(wanted: Request, place: Board | None, out: Output) -> None:
+    """What comes of the mode that was asked for, or of the first other one that fits."""
+    from aot.cli.common import import_text
     from aot.frontend.problems import error_of
     from aot.frontend.tflite import check_model
     from aot.report.figures.size import flash_of, operators_of, plan_of
     from aot.report.figures.slide import slide_lines
     from aot.report.measure.fitting import Tries, fitting_boards, price, price_text
 
-    out = Output(json=as_json, quiet=quiet, verbose=verbose)
-    place = find_board(board) if board else None
-    wanted = request(model, options, target=choose_target(target, place), board=place)
     error = error_of(check_model(wanted.data, oracle=wanted.oracle))
     if error is not None:
         raise error
     tries = Tries(wanted.source, wanted.target, wanted.name, wanted.options)
-    with out.working(f"compiling {model.name}"):
+    with out.working(f"compiling {wanted.path.name}"):
         found, problems = tries.first_fit(place)
         if found is None:
             raise TargetError(*problems)

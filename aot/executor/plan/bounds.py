@@ -45,8 +45,13 @@ def memory_bounds(main: Function, shapes: Mapping[int, tuple[int, ...]], *, io: 
     file, so that the bounds are those of the model and not of what was made of it.  With `io` "user", inputs and outputs are the
     caller's and count nothing.
     """
-    graph = _Graph(main, shapes).graph(io)
+    graph = row_graph(main, shapes, io=io)
     return Bounds(whole_tensor_bound(graph), streaming_bound(graph), streaming_bound(fed_by_rows(graph)))
+
+
+def row_graph(main: Function, shapes: Mapping[int, tuple[int, ...]], *, io: str = "arena") -> RowGraph:
+    """The fused main function as the bounds see it, `shapes` and `io` as in `memory_bounds`."""
+    return _Graph(main, shapes).graph(io)
 
 
 class _Graph:
