@@ -27,12 +27,10 @@ NOT_EXACT = {
     "overlap_add.int16x8": "known fault",
     "fused_lstm.int8": "refused: E1226",
     "fused_bidirectional_lstm.int8": "refused: E1226",
-    "learned.int8": "refused: E1204",
-    "learned.int8_float_io": "refused: E1204",
     "learned.int16x8": "not by the reference",
 }
 """SUM of int8 and int16, which the reference gets wrong; a cell's state of 2^-16 a step, for which it has no tanh and leaves
-its result unwritten; weights that are computed at run time, in a signature that learns.
+its result unwritten.
 """
 pytestmark = [
     pytest.mark.skipif(not HAVE_LITERT, reason="ai-edge-litert is not installed"),

@@ -46,7 +46,7 @@ FLOAT = Kind("float32", "float32", "float32")
 @dataclass(frozen=True, slots=True)
 class LayerModel:
     """One layer; `reach` scales the output so that about that part of its range is used, weights are near their
-    limits if `heavy`, scales are powers of two if `ties`.
+    limits if `heavy`, scales are powers of two if `ties`; weights are an input of the model if `running`.
     """
 
     op: str
@@ -64,6 +64,7 @@ class LayerModel:
     heavy: bool = False
     groups: int = 1
     ties: bool = False
+    running: bool = False
     seed: int = 0
 
     def build(self) -> bytes:
@@ -83,7 +84,7 @@ class LayerModel:
         scale_y = float(self._scale(scale_x * scale.mean() * typical / (self.reach * (high - low) / 4)))
         result = b.tensor("y", self.out_shape(), self.kind.data, scale=scale_y, zero_point=zy)
         b.op(self.op, inputs, [result], version=self._version(), **self.options())
-        return b.build([source], [result])
+        return b.build([source, weights] if self.running else [source], [result])
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
@@ -104,7 +105,9 @@ class LayerModel:
         scale = self._scale(rng.uniform(0.002, 0.03, count))
         extra: dict[str, Any] = {"axis": axis} if count > 1 else {}
         stored = data.astype(self.kind.weight if self.kind.weight != "int4" else np.int8)
-        tensor = b.tensor("w", shape, self.kind.weight, scale=scale, zero_point=[zp] * count, data=stored, **extra)
+        tensor = b.tensor(
+            "w", shape, self.kind.weight, scale=scale, zero_point=[zp] * count, data=None if self.running else stored, **extra
+        )
         return tensor, scale, int(np.prod(shape)) // shape[axis]
 
     def _bias(self, b: ModelBuilder, rng: np.random.Generator, scale: Array, typical: float) -> list[int]:

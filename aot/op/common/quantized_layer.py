@@ -19,7 +19,7 @@ from aot.op.convert import ConvertContext, unsupported
 from aot.op.math.clip import ClipAttrs
 from aot.op.qnn.cast_sums import CastSumsAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
-from aot.relay.expr import Call, Constant, Expr, call, const
+from aot.relay.expr import Call, Constant, Expr, Var, call, const, post_order, tensor_type
 from aot.support.dtype import int_range
 
 
@@ -114,7 +114,7 @@ def _accumulation(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, 
 def largest_sums(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> Array:
     """int64 [C]: a bound of the magnitude of each channel's sum, bias included."""
     low, high = int_range(ctx.input_type(op, 0).dtype)
-    weight = np.abs(ctx.constant(op, 1).astype(np.int64) - layer.weight_zp)
+    weight = _magnitudes(ctx, op, layer)
     largest: Array = weight.sum(axis=tuple(a for a in range(weight.ndim) if a != channel_axis))
     largest = largest * max(layer.input_zp - low, high - layer.input_zp)
     if ctx.input(op, 2) is not None:
@@ -122,8 +122,25 @@ def largest_sums(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *
     return largest
 
 
+def _magnitudes(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) -> Array:
+    """int64: of each weight less its zero point; at most, where weights are computed at run time."""
+    running = running_weights(ctx, op)
+    if running is None:
+        return np.abs(ctx.constant(op, 1).astype(np.int64) - layer.weight_zp)
+    low, high = int_range(tensor_type(running).dtype)
+    return np.full(tensor_type(running).shape, max(high - layer.weight_zp, layer.weight_zp - low), np.int64)
+
+
 MULTIPLIER_LIMIT = 2.0**31
 """From here on the left shift would leave an int32; the reference's result is then undefined."""
+
+
+def running_weights(ctx: ConvertContext, op: OperatorView) -> Expr | None:
+    """Weights of FULLY_CONNECTED that are computed at run time, as their type has them; None where they are known."""
+    expr = ctx.input(op, 1)
+    if expr is None or op.opcode != "FULLY_CONNECTED" or ctx.input_type(op, 1).dtype == "int4":
+        return None
+    return expr if any(isinstance(e, Var) for e in post_order(expr)) else None
 
 
 def layer_weights(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> Constant:

@@ -17,9 +17,9 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import is_float_layer
 from aot.op.common.move import reshaped
-from aot.op.common.quantized_layer import check_quantized_layer, finish_layer, layer_weights
+from aot.op.common.quantized_layer import check_quantized_layer, finish_layer, layer_weights, running_weights
 from aot.op.common.uint8 import legacy_uint8
-from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.nn.dense_blockwise import convert_blockwise
 from aot.op.nn.dense_float import convert_float, dense_shapes
 from aot.op.qnn.hybrid import convert_hybrid, is_hybrid_layer
@@ -93,7 +93,12 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     span, (rows, shape) = ctx.span(op), dense_shapes(ctx, op)
     data = reshaped(data, rows, span)
     attrs = DenseAttrs(layer.input_zp, layer.weight_zp, layer.acc_dtype)
-    acc = call("nn.dense", [data, layer_weights(ctx, op, layer, channel_axis=0)], attrs, span=span)
+    weight = running_weights(ctx, op)
+    if weight is None:
+        weight = layer_weights(ctx, op, layer, channel_axis=0)
+    elif layer.flipped:
+        unsupported(ctx, op, "weights computed at run time with a negative scale are not supported", code="E1226")
+    acc = call("nn.dense", [data, weight], attrs, span=span)
     rounding = "once" if ctx.oracle == "litert" else "double"
     return reshaped(finish_layer(ctx, op, acc, layer=layer, rounding=rounding), shape, span)
 

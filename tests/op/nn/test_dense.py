@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from aot.driver.build import build
 from aot.testing import Quant, dense_model
-from tests.op._differential import ACTIVATIONS, FAST, SEEDS, SLOW, check, check_drawn, quants
+from tests.op._differential import ACTIVATIONS, FAST, FEW, SEEDS, SLOW, check, check_drawn, quants
 from tests.op._layer_models import INT4, INT16, INT16_BIAS32, INT16_INT4, INT16_NO_BIAS, UINT8, Kind, LayerModel, rows
 from tests.op.nn._sums import sums_of_64_bits
 
@@ -49,6 +51,33 @@ def test_kinds(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", DENSE_KINDS, ids=str)
 def test_kinds_often(kind: Kind) -> None:
     check_drawn(rows(kind).map(LayerModel.build), SLOW)
+
+
+RUNNING = [Kind("int8", "int8"), INT16, INT16_BIAS32, UINT8]
+
+
+def running(kind: Kind) -> st.SearchStrategy[bytes]:
+    """Layers whose weights are an input of the model."""
+    return rows(kind).map(lambda layer: replace(layer, running=True).build())
+
+
+@pytest.mark.parametrize("kind", RUNNING, ids=str)
+def test_weights_at_run_time(kind: Kind) -> None:
+    check_drawn(running(kind), FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", RUNNING, ids=str)
+def test_weights_at_run_time_often(kind: Kind) -> None:
+    check_drawn(running(kind), SLOW)
+
+
+@pytest.mark.parametrize("cpu", ["host", "cortex-m0", "cortex-m4", "cortex-m55"])
+def test_kernels_of_weights_at_run_time(cpu: str) -> None:
+    """Those that pack weights at compile time leave such a layer to others."""
+    model = LayerModel("FULLY_CONNECTED", RUNNING[0], (3, 32), 8, running=True).build()
+    (layer,) = build(model, target=cpu).metadata["layers"]
+    assert layer["kernel"].startswith("generic.dense")
 
 
 def test_sums_of_64_bits() -> None:

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 
 from aot.errors import AotError
-from tests.op._differential import FEW, SEEDS, SLOW, check_drawn, main_of
+from tests.op._differential import FEW, OFTEN, SEEDS, check_drawn, main_of
 from tests.op._lstm_basic_models import Basic, basic_model
 from tests.op._steps import check_steps, random_steps
 
@@ -42,7 +42,7 @@ def test_random(dtype: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "uint8"])
 def test_random_often(dtype: str) -> None:
-    check_drawn(basics(dtype), SLOW, check)
+    check_drawn(basics(dtype), OFTEN, check)
 
 
 @pytest.mark.slow
