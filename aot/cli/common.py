@@ -11,11 +11,13 @@ from aot.cli.files import model_name
 from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, CompileOptions, load_plugins
 from aot.driver.reading import NamedBytes, read_named
 from aot.errors import Problem, UsageError
+from aot.support.text import printable
 
 if TYPE_CHECKING:
     from aot.driver.options import Options
     from aot.executor.artifact import Artifact
     from aot.frontend.specialize import Choice
+    from aot.frontend.view import ModelView
     from aot.memory.pools import Pooling
     from aot.micro.board import Board
     from aot.support.pool import Pool
@@ -175,15 +177,22 @@ def compile_model(wanted: Request) -> Artifact:
     return model_cache.kept(key, run)
 
 
-def operator_count(data: bytes) -> int:
-    """Operators of the model's first graph, as the file has them."""
+def import_text(wanted: Request) -> str:
+    """`kws.tflite   13 operators, 52 KiB`; of several graphs that can be called, which one it is and how to choose another."""
     from aot.frontend.problems import Problems
     from aot.frontend.view import parse
 
-    view = parse(data, Problems())
-    return len(view.subgraphs[0].operators) if view is not None and view.subgraphs else 0
+    view = parse(wanted.data, Problems())
+    count = len(view.subgraphs[0].operators) if view is not None and view.subgraphs else 0
+    size = f"{-(-len(wanted.data) // 1024):,} KiB"
+    return f"{wanted.path.name}   {count} operators, {size}{_signature_text(view) if view is not None else ''}"
 
 
-def import_text(wanted: Request) -> str:
-    """`kws.tflite   13 operators, 52 KiB`."""
-    return f"{wanted.path.name}   {operator_count(wanted.data)} operators, {-(-len(wanted.data) // 1024):,} KiB"
+def _signature_text(view: ModelView) -> str:
+    """`, signature reset (--signature step for the other)`; the graph that is compiled is the first of `view`."""
+    chosen = [printable(s.key) for s in view.signatures if s.subgraph == 0]
+    others = [printable(s.key) for s in view.signatures if s.subgraph != 0]
+    if not chosen or not others:
+        return ""
+    which = "the other" if len(others) == 1 else "another"
+    return f", signature {chosen[0]} (--signature {' | '.join(others)} for {which})"
