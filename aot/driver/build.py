@@ -102,7 +102,9 @@ def compile_model(
 
 def fused_module(main: Function, cpu: Target, *, name: str, options: Options) -> FusedModule:
     """The fused graph as the executor takes it; of `options`, neither `opt` nor `ram_budget` counts yet."""
-    config = SelectionConfig(kernels=options.kernels, flash_budget=options.flash_budget, feed_rows=options.feed_rows)
+    config = SelectionConfig(
+        kernels=options.kernels, flash_budget=options.flash_budget, feed_rows=options.feed_rows, slides=bool(options.slide)
+    )
     planning = PlanConfig(options.io, options.pooling, max_iterations=options.max_iterations)
     return with_groups(FusedModule({"main": main}, name, target=cpu, config=config, planning=planning))
 

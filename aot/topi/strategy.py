@@ -69,7 +69,8 @@ class OpImplementation:
     (aot.executor.select).  `plevel` is the order in which they are listed: it decides between kernels of equal cost, and for
     functions that are lowered alone.
     `small`: made for its scratch memory, so only in the running where the workspace is limited.
-    `for_repeated`: only for layers whose weights other layers have too.
+    `for_repeated`: only for layers whose weights other layers have too.  `for_pushes`: only for models whose window moves, where
+    layers of one position run for every new row.
     """
 
     name: str
@@ -79,6 +80,7 @@ class OpImplementation:
     plevel: int = 10
     small: bool = False
     for_repeated: bool = False
+    for_pushes: bool = False
 
 
 _IMPLS: dict[str, list[OpImplementation]] = {}
@@ -103,6 +105,7 @@ def register_planned(
     *,
     plevel: int,
     small: bool = False,
+    for_pushes: bool = False,
 ) -> OpImplementation:
     """Enter a kernel that accepts the groups for which there is a `plan`, and that is lowered by it."""
     planned = lru_cache(maxsize=16)(plan)  # asked for the same group when it is accepted and when it is lowered
@@ -115,7 +118,7 @@ def register_planned(
         assert found is not None
         return lower(group, target, func, found)
 
-    return register_impl(OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small))
+    return register_impl(OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small, for_pushes=for_pushes))
 
 
 _EXTERNAL: dict[str, OpImplementation] = {}

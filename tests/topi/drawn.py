@@ -133,11 +133,14 @@ def random_layer(rng: np.random.Generator, name: str, *, seed: int) -> Layer:
     if kind == "dense":
         depth *= pick(rng, 1, 4)
         return replace(layer, data=(pick(rng, 1, 1, 2, 3), depth), weight=(channels, depth))
+    if impl.name == "arm_dsp.depthwise_window":
+        size = (pick(rng, 1, 2, 3, 5), pick(rng, 1, 1, 3, 6), 4 * channels)
+        return replace(layer, data=(1, *size), weight=(1, *size))
     if kind == "dw":
         return _depthwise(rng, layer)
     if "winograd" in name:
         return _winograd(rng, layer, size=4 if name.endswith("f2") else 6)
-    if impl.name in ("arm_dsp.conv2d_smlad", "generic.pointwise") or "dense_w" in impl.name:
+    if impl.name in ("arm_dsp.conv2d_smlad", "generic.pointwise") or "dense_" in impl.name:
         pixels = (1, pick(rng, 1, 2)) if "dense" in name else (pick(rng, 1, 2, 5), pick(rng, 1, 2, 3, 5))
         if name.endswith("smlad"):
             depth = int(rng.integers(min(DEPTHS), max(DEPTHS) + 1))
@@ -219,11 +222,14 @@ def awkward_layers(name: str) -> Iterator[Layer]:
             spread=(200.0, 2000.0, 20.0)[n % 3], stored=stored_by(name),
         )  # fmt: skip
         if kind == "dense":
-            layer = replace(layer, data=(size, depth), weight=(channels, depth))
+            layer = replace(layer, data=(1 if "pairs" in impl.name else size, depth), weight=(channels, depth))
         elif "winograd" in name:
             layer = _for_winograd(layer)
+        elif impl.name == "arm_dsp.depthwise_window":
+            window = (1, k, size, 4 * depth)
+            layer = replace(layer, data=window, weight=window, strides=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1))
         elif impl.name in ("arm_dsp.conv2d_smlad", "generic.pointwise") or "dense" in impl.name:
-            pixels = (size, size) if "dense" not in impl.name else (1, min(size, 2))
+            pixels = (size, size) if "dense" not in impl.name else (1, 1 if "pairs" in impl.name else min(size, 2))
             layer = replace(layer, data=(1, *pixels, depth), weight=(channels, 1, 1, depth), strides=(1, 1), padding=(0, 0, 0, 0))
         yield layer
 

@@ -49,7 +49,7 @@ def candidates(
     for impl in _accepting(group, target):
         if (impl.anchor == "*" and found) or _is_left_out(impl, policy, group):
             continue
-        if impl.small and not policy.limits_ram:
+        if (impl.small and not policy.limits_ram) or (impl.for_pushes and not policy.slides):
             continue
         if impl.for_repeated and not any(w.key in repeated for w in weights[:1]):
             continue

@@ -17,7 +17,7 @@ class SelectionConfig:
 
     `kernels` "generic" leaves out everything that is made for an instruction set.  `feed_rows`: the input comes row by row.
     A `ram_budget` of 0 asks for the smallest workspace, whatever it costs.  `whole_limit`: bytes within which whole layers
-    should run where they have kernels that can; without cascades.
+    should run where they have kernels that can; without cascades.  `slides`: the model takes the new rows of a window.
     """
 
     opt: str = "balanced"
@@ -26,6 +26,7 @@ class SelectionConfig:
     ram_budget: int | None = None
     feed_rows: bool = False
     whole_limit: int | None = None
+    slides: bool = False
 
     @property
     def cascades(self) -> bool:
