@@ -71,6 +71,8 @@ class OpImplementation:
     `small`: made for its scratch memory, so only in the running where the workspace is limited.
     `for_repeated`: only for layers whose weights other layers have too.  `for_pushes`: only for models whose window moves, where
     layers of one position run for every new row.
+    `keeps`: leaves float weights as the file has them, float16 or integers; where there is such a kernel, others are only in the
+    running where speed or a budget for RAM asks for it.
     """
 
     name: str
@@ -81,6 +83,7 @@ class OpImplementation:
     small: bool = False
     for_repeated: bool = False
     for_pushes: bool = False
+    keeps: bool = False
 
 
 _IMPLS: dict[str, list[OpImplementation]] = {}
@@ -106,6 +109,7 @@ def register_planned(
     plevel: int,
     small: bool = False,
     for_pushes: bool = False,
+    keeps: bool = False,
 ) -> OpImplementation:
     """Enter a kernel that accepts the groups for which there is a `plan`, and that is lowered by it."""
     planned = lru_cache(maxsize=16)(plan)  # asked for the same group when it is accepted and when it is lowered
@@ -118,7 +122,8 @@ def register_planned(
         assert found is not None
         return lower(group, target, func, found)
 
-    return register_impl(OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small, for_pushes=for_pushes))
+    impl = OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small, for_pushes=for_pushes, keeps=keeps)
+    return register_impl(impl)
 
 
 _EXTERNAL: dict[str, OpImplementation] = {}

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from aot.executor.lower.groups import group_of
 from aot.ir.op import Array
-from aot.ir.type import TensorType
+from aot.ir.type import QuantParams, TensorType
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS, Bounds, FloatWindowAttrs
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.qnn.quantize import QuantizeAttrs
 from aot.relay.expr import Constant, Expr, Function, Var, call
 from aot.relay.interpreter import evaluate
+from aot.support.dtype import int_range
 from aot.target.target import find_target
 from aot.topi.strategy import OpImplementation, implementations
 from tests.topi.drawn import Case, pick
@@ -42,7 +43,7 @@ def random_cases(name: str, seed: int) -> Iterator[Case]:
 
 
 def _case(impl: OpImplementation, rng: np.random.Generator, anchor: str) -> Case | None:
-    func = _function(rng, anchor)
+    func = _function(rng, anchor, _stored if impl.keeps else _constant)
     group, target = group_of(func), find_target("cortex-m4")
     if not impl.accepts(group, target):
         return None
@@ -68,7 +69,27 @@ def _constant(rng: np.random.Generator, shape: tuple[int, ...]) -> Constant:
     return Constant(_numbers(rng, shape), TensorType(shape, "float32"))
 
 
-def _function(rng: np.random.Generator, anchor: str) -> Function:
+def _stored(rng: np.random.Generator, shape: tuple[int, ...]) -> Constant:
+    """Weights that a file has as float16, or as integers with one scale or one a channel, with zero points or without."""
+    dtype = ("float16", "int8", "int4", "uint8")[int(rng.integers(4))]
+    if dtype == "float16":
+        half = (_numbers(rng, shape) * 2.0 ** pick(rng, 0, 0, -14)).astype(np.float16)  # some subnormal
+        return Constant(half.astype(np.float32), TensorType(shape, "float32"), stored=TensorType(shape, dtype))
+    low, high = int_range(dtype)
+    axis = pick(rng, 0, len(shape) - 1) if rng.random() < 0.6 else None
+    count = 1 if axis is None else shape[axis]
+    zero = rng.integers(low, high, count, endpoint=True) * (dtype == "uint8" or rng.random() < 0.4)
+    scale = rng.uniform(0.0001, 0.2, count).astype(np.float32)
+    along = [-1 if a == axis else 1 for a in range(len(shape))]
+    centred = rng.integers(low, high, shape, endpoint=True) - zero.reshape(along)
+    quant = QuantParams(tuple(map(float, scale)), tuple(map(int, zero)), axis)
+    value = scale.reshape(along) * centred.astype(np.float32)
+    return Constant(value, TensorType(shape, "float32"), stored=TensorType(shape, dtype, quant))
+
+
+def _function(
+    rng: np.random.Generator, anchor: str, weights: Callable[[np.random.Generator, tuple[int, ...]], Constant]
+) -> Function:
     names = list(FLOAT_ACTIVATIONS)
     lo, hi = (None, None) if rng.random() < 0.1 else FLOAT_ACTIVATIONS[names[int(rng.integers(len(names)))]]
     depth, channels = pick(rng, 1, 2, 3, 4, 5, 8, 12, 17), pick(rng, 1, 2, 3, 4, 5, 7, 8, 9, 16, 19)
@@ -94,7 +115,7 @@ def _function(rng: np.random.Generator, anchor: str) -> Function:
         weight = (1, *kernel, depth * multiplier) if depthwise else (channels, *kernel, depth)
         channels = weight[3] if depthwise else channels
     bias = [_constant(rng, (channels,))] if rng.random() < 0.8 else []
-    return _with_tail(rng, (x,), call(anchor, [x, _constant(rng, weight), *bias], attrs))
+    return _with_tail(rng, (x,), call(anchor, [x, weights(rng, weight), *bias], attrs))
 
 
 def _with_tail(rng: np.random.Generator, params: tuple[Var, ...], body: Expr) -> Function:

@@ -46,7 +46,10 @@ def candidates(
     group = group_of(func)
     weights = _weights(group)
     found: list[Candidate] = []
-    for impl in _accepting(group, target):
+    accepted = _accepting(group, target)
+    if policy.keeps_weights:
+        accepted = [i for i in accepted if i.keeps and not _is_left_out(i, policy, group)] or accepted
+    for impl in accepted:
         if (impl.anchor == "*" and found) or _is_left_out(impl, policy, group):
             continue
         if (impl.small and not policy.limits_ram) or (impl.for_pushes and not policy.slides):

@@ -45,7 +45,7 @@ def lower_te(module: IRModule, _context: PassContext) -> IRModule:
     """
     fused = of_phase(module, FusedModule, "lower_te")
     config, known = fused.config, fused.known
-    key = (config.opt if config.opt in ("speed", "size") else "", config.limits_ram)
+    key = (config.opt if config.opt in ("speed", "size") else "", config.limits_ram, config.keeps_weights)
     if key not in known.drafts:
         known.drafts[key] = replace(_Compiler(fused).draft(), key=key)
     return replace(known.drafts[key], config=config, planning=fused.planning)

@@ -34,6 +34,11 @@ class SelectionConfig:
         return self.opt == "ram" or self.ram_budget is not None or self.feed_rows
 
     @property
+    def keeps_weights(self) -> bool:
+        """Whether float weights stay as the file has them where there are kernels for it, though others may be faster."""
+        return self.opt in ("balanced", "size") and self.ram_budget is None
+
+    @property
     def limits_ram(self) -> bool:
         """Whether kernels that are made for their scratch memory are considered; a row of a cascade needs little anyway."""
         return self.ram_budget is not None or self.whole_limit is not None

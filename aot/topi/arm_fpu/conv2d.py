@@ -1,6 +1,7 @@
 """Convolutions and fully connected layers of float32: two neighbouring pixels by eight channels, straight from the image.
 
-No scratch but that of a tail.  Weights take four bytes each in flash, [channels / 8][taps][8], with the block's bias in front.
+No scratch but that of a tail.  Weights take four bytes each in flash, [channels / 8][taps][8], with the block's bias in front;
+or they stay as the file has them and are widened into scratch memory, 32 bytes a tap.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aot.tir.intrin import TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_fpu.intrin import DotForm, dot
 from aot.topi.arm_fpu.layer import FloatLayer, match_float_layer
-from aot.topi.arm_fpu.window import UNROLL, WindowKernel, unroll_of
+from aot.topi.arm_fpu.window import UNROLL, WindowKernel, stored_form, unroll_of
 from aot.topi.layer.fused import describe
 from aot.topi.strategy import Group, Lowered, register_planned
 
@@ -47,11 +48,20 @@ def plan(group: Group, target: Target, operator: str) -> Plan | None:
     return Plan(layer, dilated)
 
 
-def lower(group: Group, _target: Target, name: str, found: Plan, *, form: str) -> Lowered:
+def plan_stored(group: Group, target: Target, operator: str) -> Plan | None:
+    """Several pixels, and weights that the file has in fewer bytes."""
+    found = plan(group, target, operator)
+    if found is None or found.layer.batch * found.layer.rows.out * found.layer.columns.out == 1:
+        return None
+    return None if stored_form(found.layer, _matrix(found.layer)) is None else found
+
+
+def lower(group: Group, _target: Target, name: str, found: Plan, *, form: str, small: bool = False) -> Lowered:
     b, layer = IRBuilder(name), found.layer
-    kernel = _Kernel(b, group, layer, inner=layer.depth, fused=form == "vmla", dilated=found.dilated)
+    kernel = _Kernel(b, group, layer, inner=layer.depth, fused=form == "vmla", dilated=found.dilated, small=small)
     kernel.emit()
     word = "dense" if layer.rows.out == layer.columns.out == 1 else "conv2d"
+    word += "" if kernel.stored is None else f"_{kernel.stored.kind}"
     func = b.finish(FuncAttrs(kernel=describe(f"arm_fpu.{word}_{form}", unroll=UNROLL), span=layer.span, macs=layer.macs))
     instructions, cycles = kernel.instructions()
     return Lowered(func, kernel.io.constants, instructions, kernel.code(), cycles)
@@ -61,8 +71,7 @@ class _Kernel(WindowKernel):
     """Every channel of a result reads all channels of the data."""
 
     def matrix(self) -> Array:
-        found: Array = self.layer.weight.reshape(self.layer.channels, -1).T
-        return found
+        return _matrix(self.layer)
 
     def form(self, pixels: int, count: int) -> DotForm:
         run, varies = self.run, pixels == 1 and self.run_varies
@@ -82,8 +91,15 @@ class _Kernel(WindowKernel):
         return (columns.dilation if self._dilated else rows.dilation * columns.size) * depth - taps
 
 
+def _matrix(layer: FloatLayer) -> Array:
+    found: Array = layer.weight.reshape(layer.channels, -1).T
+    return found
+
+
 for _operator in ("nn.conv2d_float", "nn.dense_float", "nn.depthwise_conv2d_float"):
     _name = _operator.removeprefix("nn.").removesuffix("_float").removeprefix("depthwise_")
     for _form, _plevel in (("vmla", 30), ("vmul", 29)):
         _plan, _lower = partial(plan, operator=_operator), partial(lower, form=_form)
         register_planned(f"arm_fpu.{_name}_{_form}", _operator, _plan, _lower, plevel=_plevel)
+        _plan, _lower = partial(plan_stored, operator=_operator), partial(lower, form=_form, small=True)
+        register_planned(f"arm_fpu.{_name}_stored_{_form}", _operator, _plan, _lower, plevel=_plevel - 2, keeps=True)

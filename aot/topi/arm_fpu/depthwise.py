@@ -1,7 +1,7 @@
 """Depthwise convolutions of float32: two neighbouring pixels by eight channels, straight from the image.
 
 Any window, stride and dilation.  No scratch but that of a tail.  Weights take four bytes each in flash, [channels / 8][taps][8],
-with the block's bias in front.
+with the block's bias in front; or they stay as the file has them and are widened into scratch memory, 32 bytes a tap.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aot.tir.stmt import Region
 from aot.topi.arm_fpu.intrin import DotForm
 from aot.topi.arm_fpu.intrin_depthwise import DepthwiseForm, depthwise_dot
 from aot.topi.arm_fpu.layer import FloatLayer, match_float_layer
-from aot.topi.arm_fpu.window import WindowKernel
+from aot.topi.arm_fpu.window import WindowKernel, stored_form
 from aot.topi.layer.fused import describe
 from aot.topi.strategy import Group, Lowered, register_planned
 
@@ -34,11 +34,18 @@ def plan(group: Group, target: Target) -> FloatLayer | None:
     return layer if layer is not None and layer.depth == layer.channels else None
 
 
-def lower(group: Group, _target: Target, name: str, layer: FloatLayer, *, form: str) -> Lowered:
+def plan_stored(group: Group, target: Target) -> FloatLayer | None:
+    """Also weights that the file has in fewer bytes."""
+    layer = plan(group, target)
+    return None if layer is None or stored_form(layer, _matrix(layer)) is None else layer
+
+
+def lower(group: Group, _target: Target, name: str, layer: FloatLayer, *, form: str, small: bool = False) -> Lowered:
     b = IRBuilder(name)
-    kernel = _Kernel(b, group, layer, inner=1, fused=form == "vmla")
+    kernel = _Kernel(b, group, layer, inner=1, fused=form == "vmla", small=small)
     kernel.emit()
-    func = b.finish(FuncAttrs(kernel=describe(f"arm_fpu.depthwise_{form}", channels=8), span=layer.span, macs=layer.macs))
+    word = "depthwise" if kernel.stored is None else f"depthwise_{kernel.stored.kind}"
+    func = b.finish(FuncAttrs(kernel=describe(f"arm_fpu.{word}_{form}", channels=8), span=layer.span, macs=layer.macs))
     instructions, cycles = kernel.instructions()
     return Lowered(func, kernel.io.constants, instructions, kernel.code(), cycles)
 
@@ -47,8 +54,7 @@ class _Kernel(WindowKernel):
     """Every channel of a result reads its own channel of the data."""
 
     def matrix(self) -> Array:
-        found: Array = self.layer.weight.reshape(-1, self.layer.channels)
-        return found
+        return _matrix(self.layer)
 
     def form(self, pixels: int, count: int) -> DotForm:
         columns = self.layer.columns
@@ -74,5 +80,12 @@ class _Kernel(WindowKernel):
         return [imm(self.layer.columns.dilation * self.layer.depth)]
 
 
+def _matrix(layer: FloatLayer) -> Array:
+    found: Array = layer.weight.reshape(-1, layer.channels)
+    return found
+
+
 for _form, _plevel in (("vmla", 30), ("vmul", 29)):
     register_planned(f"arm_fpu.depthwise_{_form}", OPERATOR, plan, partial(lower, form=_form), plevel=_plevel)
+    _lower = partial(lower, form=_form, small=True)
+    register_planned(f"arm_fpu.depthwise_stored_{_form}", OPERATOR, plan_stored, _lower, plevel=_plevel - 2, keeps=True)

@@ -222,10 +222,10 @@ class FloatIo:
     def constants(self) -> dict[str, Array]:
         return dict(self._ctx.constants)
 
-    def stream(self, data: Array) -> Buffer:
-        """The packed weights and biases."""
-        buffer = self._b.const("params", (data.size,), "float32", align=4)
-        self._ctx.constants[buffer.name] = data.astype(np.float32)
+    def stream(self, data: Array, dtype: str = "float32") -> Buffer:
+        """The packed weights and biases, float32 or words that hold some of them in a smaller form."""
+        buffer = self._b.const("params", (data.size,), dtype, align=4)
+        self._ctx.constants[buffer.name] = data.astype(dtype)
         return buffer
 
     def target(self, pixel: Expr, channel: Expr, count: int) -> tuple[Region, int]:

@@ -1,23 +1,29 @@
 """The loops of a float32 layer: images, rows, pairs of neighbouring pixels, single pixels, blocks of channels.
 
 Windows that reach beyond the image, and the last of an odd number of pixels, are done alone, with the columns that are inside.
+Weights that flash has in a small form are widened for one block of channels at a time, which then runs over all pixels.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.relay.expr import Constant
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, imm, select
 from aot.tir.intrin import TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_fpu.finish import Clamp
 from aot.topi.arm_fpu.intrin import CHANNELS, DotForm, instructions
+from aot.topi.arm_fpu.intrin_unfold import unfold, unfold_code, unfold_instructions
 from aot.topi.arm_fpu.layer import Axis, FloatIo, FloatLayer, residual_bounds
+from aot.topi.arm_fpu.rows import StoredMatrix, stored_matrix
 from aot.topi.generic.window import TapRange, tap_range
 from aot.topi.intrin.asm_text import count_instructions
 from aot.topi.layer.fused import TAIL_INSTRUCTIONS
@@ -25,6 +31,10 @@ from aot.topi.strategy import Group
 
 UNROLL = 8
 """Taps that a loop does at a time where their number allows it."""
+
+
+ENOUGH = 32
+"""Pixels for which weights are widened at once: more would take less time, and keep the result from overlapping the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +56,32 @@ class WindowKernel(ABC):
     only row.
     """
 
-    def __init__(self, b: IRBuilder, group: Group, layer: FloatLayer, *, inner: int, fused: bool, dilated: bool = False) -> None:
+    def __init__(
+        self,
+        b: IRBuilder,
+        group: Group,
+        layer: FloatLayer,
+        *,
+        inner: int,
+        fused: bool,
+        dilated: bool = False,
+        small: bool = False,
+    ) -> None:
+        """`small`: with the weights as the file has them, in `stored`."""
         self.b, self.layer, self.fused, self._inner, self._dilated = b, layer, fused, inner, dilated
         self.io = FloatIo(b, group, layer, run=2 * CHANNELS)
         self._matrix = self.matrix()
-        self._params = self.io.stream(pack(self._matrix, layer.bias))
+        self.stored = stored_form(layer, self._matrix) if small else None
+        if self.stored is not None:
+            self._params = self.io.stream(self.stored.pack(layer.bias, CHANNELS), "uint32")
+        else:
+            self._params = self.io.stream(pack(self._matrix, layer.bias))
+        if self.stored is not None and self.unfolds:
+            self.layer = layer = in_rows(layer)
+        lines = layer.rows.out
+        self._together = next((n for n in range(1, lines) if lines % n == 0 and n * layer.columns.out >= ENOUGH), lines)
+        widened = min(CHANNELS, layer.channels) * len(self._matrix)
+        self._scratch = b.scratch("widened", (widened,), "float32") if self.stored is not None and self.unfolds else None
         self._forms: dict[tuple[int, int], DotForm] = {}
         first, last = layer.columns.whole
         self._first, self._pairs = first, (last - first) // 2
@@ -75,6 +106,11 @@ class WindowKernel(ABC):
     def gap(self, taps: Expr) -> Expr:
         """Elements between the data of a run of `taps` and that of the next."""
 
+    @property
+    def unfolds(self) -> bool:
+        """Whether stored weights are widened into scratch memory."""
+        return True
+
     def more(self) -> list[Expr]:
         """The block's last numbers."""
         return []
@@ -95,51 +131,78 @@ class WindowKernel(ABC):
         return self.layer.columns.whole != (0, self.layer.columns.out) and not self._dilated
 
     def emit(self) -> None:
-        b, layer = self.b, self.layer
-        with b.for_("i", layer.batch) as i, b.for_("y", layer.rows.out) as y:
-            rows = _range(b, layer.rows, y)
-            line = b.let("line", (i * layer.rows.size + rows.at(rows.first, layer.rows.dilation)) * layer.columns.size)
-            pixel = b.let("pixel", (i * layer.rows.out + y) * layer.columns.out)
-            if self._pairs:
-                with b.for_("t", self._pairs) as t:
-                    self._pair(t * 2 + self._first, rows, line, pixel)
-            if self._singles:
-                with b.for_("s", self._singles) as s:
-                    behind = s + 2 * self._pairs
-                    x = select(s < self._first, s, behind) if self._first and self._pairs else behind
-                    self._single(b.let("x", x), rows, line, pixel)
+        b, rows = self.b, self.layer.rows.out
+        with b.for_("i", self.layer.batch) as i:
+            if self._scratch is None:
+                with b.for_("y", rows) as y:
+                    self._row(i, y, self._channels)
+            else:
+                with b.for_("g", rows // self._together) as g:
+                    self._blocks(partial(self._unfolded, i, g * self._together))
 
-    def _pair(self, x: Expr, rows: TapRange, line: Expr, pixel: Expr) -> None:
+    def _unfolded(self, i: Expr, first: Expr, channel: Expr, offset: Expr, count: int) -> None:
+        """A block of channels for some rows of an image, after its weights are widened."""
+        assert self.stored is not None
+        assert self._scratch is not None
+        row = self.stored.row(count)
+        codes = offset + (count + row.parameters)
+        operands = [region(self._params, codes * row.per_word, dtype=row.dtype)]
+        operands += [region(self._params, offset + count, dtype="float32")] * bool(row.parameters)
+        self.b.block(unfold(row), *operands, self._scratch, imm(len(self._matrix)))
+        with self.b.for_("y", self._together) as y:
+            self._row(i, first + y, lambda tile, pixel: self._block(tile, pixel, channel, offset, count))
+
+    def _row(self, i: Expr, y: Expr, body: Callable[[Tile, Expr], None]) -> None:
+        """Run `body` for each tile of a row; its second argument is the row's first pixel in the result."""
+        b, layer = self.b, self.layer
+
+        def named(tile: Tile) -> Tile:
+            runs, taps, skipped = b.let("runs", tile.runs), b.let("taps", tile.taps), b.let("skipped", tile.skipped)
+            return replace(tile, runs=runs, taps=taps, skipped=skipped)
+
+        rows = _range(b, layer.rows, y)
+        line = b.let("line", (i * layer.rows.size + rows.at(rows.first, layer.rows.dilation)) * layer.columns.size)
+        pixel = b.let("pixel", (i * layer.rows.out + y) * layer.columns.out)
+        if self._pairs:
+            with b.for_("t", self._pairs) as t:
+                body(named(self._pair(t * 2 + self._first, rows, line)), pixel)
+        if self._singles:
+            with b.for_("s", self._singles) as s:
+                behind = s + 2 * self._pairs
+                x = select(s < self._first, s, behind) if self._first and self._pairs else behind
+                body(named(self._single(b.let("x", x), rows, line)), pixel)
+
+    def _pair(self, x: Expr, rows: TapRange, line: Expr) -> Tile:
         columns = self.layer.columns
         start = self.b.let("start", (line + x * columns.stride - columns.before) * self.layer.depth)
         runs = imm(columns.taps) if self._dilated else rows.last - rows.first
         skipped = imm(0) if self._dilated else rows.first * self.run
-        self._channels(Tile(x, 2, start, skipped, runs, imm(self.run)), pixel)
+        return Tile(x, 2, start, skipped, runs, imm(self.run))
 
-    def _single(self, x: Expr, rows: TapRange, line: Expr, pixel: Expr) -> None:
+    def _single(self, x: Expr, rows: TapRange, line: Expr) -> Tile:
         columns, inner, b = self.layer.columns, self._inner, self.b
         inside = _range(b, columns, x)
         start = b.let("start", (line + inside.at(inside.first, columns.dilation)) * self.layer.depth)
         count = inside.last - inside.first
         if self._dilated:
-            tile = Tile(x, 1, start, inside.first * inner, count, imm(inner))
-        else:
-            skipped = (rows.first * columns.taps + inside.first) * inner
-            tile = Tile(x, 1, start, skipped, rows.last - rows.first, count * inner)
-        self._channels(tile, pixel)
+            return Tile(x, 1, start, inside.first * inner, count, imm(inner))
+        skipped = (rows.first * columns.taps + inside.first) * inner
+        return Tile(x, 1, start, skipped, rows.last - rows.first, count * inner)
 
     def _channels(self, tile: Tile, pixel: Expr) -> None:
-        b = self.b
-        tile = replace(tile, runs=b.let("runs", tile.runs), taps=b.let("taps", tile.taps), skipped=b.let("skipped", tile.skipped))
+        self._blocks(lambda channel, offset, count: self._block(tile, pixel, channel, offset, count))
+
+    def _blocks(self, body: Callable[[Expr, Expr, int], None]) -> None:
+        """Run `body` for each block of channels: its first one, its place in the constants, its size."""
         blocks, rest = divmod(self.layer.channels, CHANNELS)
-        size = CHANNELS * (1 + len(self._matrix))
+        size = CHANNELS * (1 + len(self._matrix)) if self.stored is None else self.stored.words(CHANNELS)
         if blocks == 1:
-            self._block(tile, pixel, imm(0), imm(0), CHANNELS)
+            body(imm(0), imm(0), CHANNELS)
         elif blocks:
-            with b.for_("n", blocks) as n:
-                self._block(tile, pixel, n * CHANNELS, n * size, CHANNELS)
+            with self.b.for_("n", blocks) as n:
+                body(n * CHANNELS, n * size, CHANNELS)
         if rest:
-            self._block(tile, pixel, imm(blocks * CHANNELS), imm(blocks * size), rest)
+            body(imm(blocks * CHANNELS), imm(blocks * size), rest)
 
     def _block(self, tile: Tile, pixel: Expr, channel: Expr, offset: Expr, count: int) -> None:
         form = self._forms[tile.pixels, count] = self.form(tile.pixels, count)
@@ -150,10 +213,22 @@ class WindowKernel(ABC):
             numbers += [tile.runs, self.gap(tile.taps)]
             whole = self._inner if self._dilated else self.run
             numbers += [(whole - tile.taps) * count] if tile.pixels == 1 else []
-        weights = region(self._params, offset + count + tile.skipped * count)
+        weights = self._weights(offset, tile.skipped, count)
+        bias = region(self._params, offset, dtype="float32")
         data = self.data(tile.data, channel, form)
-        self.b.block(self.intrin(form), *data, weights, region(self._params, offset), to, *numbers, *self.more())
+        self.b.block(self.intrin(form), *data, *weights, bias, to, *numbers, *self.more())
         self.io.finish(pixel + tile.x, channel, pixels=tile.pixels, count=count)
+
+    def _weights(self, offset: Expr, skipped: Expr, count: int) -> list[Region]:
+        """Where a block reads its weights, and how they are scaled, from a tap on."""
+        if self._scratch is not None:
+            return [region(self._scratch, skipped * count)]
+        if self.stored is None:
+            return [region(self._params, offset + count + skipped * count)]
+        row = self.stored.row(count)
+        codes = offset + (count + row.parameters) + skipped * row.words
+        scales = [region(self._params, offset + count, dtype="float32")] * bool(row.parameters)
+        return [region(self._params, codes * row.per_word, dtype=row.dtype), *scales]
 
     @property
     def clamp(self) -> Clamp:
@@ -173,6 +248,7 @@ class WindowKernel(ABC):
                 once, twice = (instructions(form, runs=r, trips=trips) for r in (1, 2))
                 total += lines * tiles * (once + (runs - 1) * (twice - once) + 14)
                 macs += lines * tiles * pixels * count * runs * self.run
+        total += self._unfolding()
         total += (
             (5 if residual_bounds(layer) is not None else TAIL_INSTRUCTIONS * len(layer.tail)) * layer.out_type.size
             + 14 * lines * (self._pairs + self._singles)
@@ -180,9 +256,37 @@ class WindowKernel(ABC):
         )
         return int(total), int(total + (2.7 if self.fused else 0.7) * macs)
 
+    def _unfolding(self) -> int:
+        """Instructions that widen stored weights."""
+        if self.stored is None or self._scratch is None:
+            return 0
+        rows, (blocks, rest) = len(self._matrix), divmod(self.layer.channels, CHANNELS)
+        each = {n: unfold_instructions(self.stored.row(n), rows) for n in (CHANNELS, rest) if n}
+        turns = self.layer.batch * self.layer.rows.out // self._together
+        return turns * (blocks * each[CHANNELS] + each.get(rest, 0) * bool(rest))
+
     def code(self) -> int:
         """Bytes."""
-        return 120 + sum(4 * count_instructions(f.text()) + 80 for f in self._forms.values())
+        counts = {f.channels for f in self._forms.values()} if self.stored is not None and self._scratch is not None else ()
+        widening = sum(unfold_code(self.stored.row(n)) for n in counts if self.stored is not None)
+        return 120 + widening + sum(4 * count_instructions(f.text()) + 80 for f in self._forms.values())
+
+
+def in_rows(layer: FloatLayer) -> FloatLayer:
+    """A pointwise layer, which has one row of pixels, as one of several rows: weights are widened for some pixels each."""
+    if layer.rows.out > 1 or layer.columns.taps > 1 or layer.columns.stride > 1 or layer.columns.size != layer.columns.out:
+        return layer
+    pixels = layer.columns.out
+    width = next((n for n in range(ENOUGH, pixels) if pixels % n == 0 and n % 2 == 0), pixels)
+    return replace(layer, rows=Axis(pixels // width, pixels // width), columns=Axis(width, width))
+
+
+def stored_form(layer: FloatLayer, matrix: Array) -> StoredMatrix | None:
+    """The weights of a layer, as [taps, channels], in the form in which the file has them; None where there is none."""
+    constant = layer.anchor.args[1]
+    assert isinstance(constant, Constant)
+    axis = -1 if str(layer.anchor.op) == "nn.depthwise_conv2d_float" else 0
+    return stored_matrix(constant, matrix, channel_axis=axis)
 
 
 def pack(matrix: Array, bias: Array) -> Array:

@@ -1,0 +1,157 @@
+"""Rows of weights that flash holds as float16 or integers: how a block of channels is packed, and widened into FPU registers.
+
+A row is the weights of one tap for up to eight channels, in whole words.  In front of a block's rows are its biases, and of
+integers the scales and, where there are any, the zero points, all as float32: value = scale * (float(code) - zero), with the one
+rounding of the reference (the difference is exact).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.op.te_rule import pack_nibbles
+from aot.relay.expr import Constant
+from aot.relay.stored import Codes, codes_of, encoded
+from aot.tir.buffer import Buffer
+from aot.tir.expr import Expr, binop, cast
+from aot.topi.arm_fpu.finish import Text, vector
+
+LEAST = 128
+"""Weights of a layer from which on a small form is worth its code."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowForm:
+    """`kind` float16, int8 or int4; `channels` weights a row; `zero`: with zero points."""
+
+    kind: str
+    channels: int
+    zero: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}_{self.channels}" + "_zero" * self.zero
+
+    @property
+    def words(self) -> int:
+        """Of a row."""
+        return -(-self.channels * {"float16": 2, "int8": 1}.get(self.kind, 0) // 4) or 1
+
+    @property
+    def parameters(self) -> int:
+        """Words of scales and zero points."""
+        return self.channels * (0 if self.kind == "float16" else 2 if self.zero else 1)
+
+    @property
+    def dtype(self) -> str:
+        """The type as which a description reads the codes."""
+        return "uint32" if self.kind == "int4" else self.kind
+
+    @property
+    def per_word(self) -> int:
+        """Elements of `dtype` in a word."""
+        return {"float16": 2, "int8": 4}.get(self.kind, 1)
+
+    def value(self, codes: Buffer, parameters: Buffer | None, row: Expr, channel: int) -> Expr:
+        """A weight as the description has it; `codes` seen as `dtype`."""
+        start = row * (self.words * self.per_word)
+        if self.kind == "float16":
+            return cast("float32", codes[start + channel])
+        assert parameters is not None
+        if self.kind == "int4":
+            nibble = cast("int32", (codes[start] >> 4 * channel) & 15)
+            code = cast("float32", binop("^", nibble, 8) - 8)
+        else:
+            code = cast("float32", cast("int32", codes[start + channel]))
+        code = code - parameters[self.channels + channel] if self.zero else code
+        return code * parameters[channel]
+
+    def load(self, first: int, *, scale: int, zero: int) -> list[str]:
+        """The next row to s`first` and up; scales and zero points are in s`scale` and s`zero` and up.  Spoils a and b."""
+        n = self.channels
+        if self.kind == "float16":
+            text = [f"vldmia %[w]!, {vector(first, self.words)}"]
+            return text + [f"vcvt{'bt'[c % 2]}.f32.f16 s{first + c}, s{first + c // 2}" for c in reversed(range(n))]
+        text = []
+        for c in range(0, n, 2):
+            text += self._integers(first, c)
+        text += [f"vcvt.f32.s32 s{first + c}, s{first + c}" for c in range(n)]
+        text += [f"vsub.f32 s{first + c}, s{first + c}, s{zero + c}" for c in range(n * self.zero)]
+        return text + [f"vmul.f32 s{first + c}, s{first + c}, s{scale + c}" for c in range(n)]
+
+    def _integers(self, first: int, c: int) -> list[str]:
+        """Weights c and c + 1 of a row as integers."""
+        width = 4 if self.kind == "int4" else 8
+        at = c * width % 32
+        text = ["ldr %[a], [%[w]], #4"] if at == 0 else []
+        text.append(f"sbfx %[b], %[a], #{at}, #{width}")
+        if c + 1 == self.channels:
+            return [*text, f"vmov s{first + c}, %[b]"]
+        done = c + 2 == self.channels or (at + 2 * width) % 32 == 0  # with the word
+        into = "a" if done else "u"
+        return [*text, f"sbfx %[{into}], %[a], #{at + width}, #{width}", f"vmov s{first + c}, s{first + c + 1}, %[b], %[{into}]"]
+
+    def load_scales(self, first: int) -> Text:
+        """Scales to s`first` and up; the pointer moves on to the zero points."""
+        return [] if self.kind == "float16" else [f"vldmia %[s]!, {vector(first, self.channels)}"]
+
+    def load_zeros(self, first: int) -> Text:
+        """Zero points to s`first` and up."""
+        return [f"vldmia %[s], {vector(first, self.channels)}"] * self.zero
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMatrix:
+    """Weights [taps, channels] in their small form; `scale` float32 and `zero` int32 a channel, of integers only."""
+
+    kind: str
+    codes: Array
+    scale: Array | None = None
+    zero: Array | None = None
+
+    def row(self, channels: int) -> RowForm:
+        return RowForm(self.kind, channels, self.zero is not None)
+
+    def words(self, channels: int) -> int:
+        """Of a block."""
+        row = self.row(channels)
+        return channels + row.parameters + row.words * len(self.codes)
+
+    def pack(self, bias: Array, block: int) -> Array:
+        """Blocks of up to `block` channels: bias, scales, zero points, rows; as words."""
+        parts: list[Array] = []
+        for first in range(0, bias.size, block):
+            part = slice(first, first + block)
+            numbers = [a[part].astype(np.float32) for a in (bias, self.scale, self.zero) if a is not None]
+            parts += [a.view(np.uint32) for a in numbers] + [self._rows(self.codes[:, part])]
+        return np.concatenate(parts)
+
+    def _rows(self, codes: Array) -> Array:
+        row = self.row(codes.shape[1])
+        width = {"float16": 2, "int8": 4}.get(self.kind, 8) * row.words
+        padded = np.pad(codes, ((0, 0), (0, width - codes.shape[1])))
+        data = pack_nibbles(padded) if self.kind == "int4" else np.ascontiguousarray(padded)
+        return np.frombuffer(data.tobytes(), np.uint32)
+
+
+def stored_matrix(weight: Constant, matrix: Array, *, channel_axis: int) -> StoredMatrix | None:
+    """`matrix` [taps, channels], the elements of `weight` in another order, in the form in which the file has them.
+
+    None where it has none, or scales that do not belong to channels, and for a few weights.
+    """
+    known: Codes | None = codes_of(weight) if matrix.size >= LEAST else None
+    if known is None:
+        return None
+    if known.scale is None:
+        return StoredMatrix("float16", matrix.astype(np.float16))
+    rank = weight.data.ndim
+    if known.scale.size > 1 and known.scale.shape[channel_axis % rank] == 1:
+        return None
+    channels = matrix.shape[1]
+    zeros = np.zeros(1, np.int32) if known.zero is None else known.zero
+    scale, zero = (np.broadcast_to(a.reshape(-1), channels) for a in (known.scale, zeros))
+    codes = encoded(matrix, known.dtype, scale, zero)
+    return None if codes is None else StoredMatrix(codes.dtype, codes.data, scale, None if codes.zero is None else zero)
