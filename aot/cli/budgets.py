@@ -1,12 +1,17 @@
-"""--ram-budget and --flash-budget: what is over them is not written."""
+"""--ram-budget, --flash-budget and --budget FILE: what is over them is not written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from aot.errors import TargetError
+from aot.errors import Problem, TargetError
+
+if TYPE_CHECKING:
+    from aot.cli.output import Output
+    from aot.micro.build.project import Project
 
 FORCE = "--force-over-budget writes the files anyway"
 
@@ -20,3 +25,47 @@ def check_budgets(
     problems = [p for m in models for p in over_budget(m, code_bytes=code_bytes, constant_bytes=constant_bytes)]
     if problems and not force:
         raise TargetError(*(replace(p, message=f"{p.message}; {FORCE}") for p in problems))
+
+
+def compiled_totals(metadata: Mapping[str, Any]) -> dict[str, int | None]:
+    """The totals of a budget file that a compilation knows."""
+    return {"workspace": metadata["workspace"]["size"], "constants": metadata["constants"]["size"], "macs": metadata["macs"]}
+
+
+def built_totals(project: Project) -> dict[str, int | None]:
+    """Those that a linked image knows too, as `aot report` has them."""
+    from aot.micro.build.image import inspect_image
+    from aot.report.figures.attribution import variables
+
+    totals = compiled_totals(project.artifact.metadata)
+    if project.board.is_host:
+        return totals
+    image = inspect_image(project)
+    used = sum(variables(project, project.model_image()).values())
+    ram = project.artifact.metadata["workspace"]["size"] + used + image.stack_bound
+    sizes = {"flash": image.flash, "code": image.flash - image.constants, "constants": image.constants}
+    return {**totals, **sizes, "ram": ram, "stack_bound": image.stack_bound, "heap": 0}
+
+
+def check_budget_file(
+    file: Path | None, totals: Mapping[str, int | None], *, name: str, board: str, force: bool, out: Output
+) -> None:
+    """Compare with the absolute limits of a budget file (E5001, E5002, E5052); E5387 (exit 4) for what is over, unless `force`.
+
+    Limits that need a run, or grow over a baseline, are those of `aot report`; how many are left to it is said.
+    """
+    from aot.report.gate.budget import METRICS, check_report, load_budget
+
+    if file is None:
+        return
+    budget = load_budget(file, Path())
+    report = {"name": name, "board": board, "totals": totals}
+    found = check_report(report, budget, None)
+    limits = [x for m in METRICS for x in (budget.limits(report, m) if budget is not None else None) or ()]
+    judged = [f for f in found if f.state != "new"]
+    rest = len(limits) - len(judged)
+    over = [f for f in judged if f.state == "over"]
+    left = f", {rest} left to aot report" if rest else ""
+    out.row("budget", f"{file}: {len(judged) - len(over)} of {len(judged)} limits kept{left}")
+    if over and not force:
+        raise TargetError(*(Problem("E5387", f"{f.text}; {FORCE}", f.key) for f in over))

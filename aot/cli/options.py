@@ -96,6 +96,10 @@ Force = Annotated[bool, typer.Option("--force", help="Replace an output folder t
 ForceOverBudget = Annotated[
     bool, typer.Option("--force-over-budget", help="Write the files even if --ram-budget or --flash-budget is exceeded.")
 ]
+LimitsFile = Annotated[
+    Path | None,
+    typer.Option("--budget", metavar="FILE", help="Absolute limits, as in budget.toml.", show_default=False),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
 VerboseFlag = Annotated[bool, typer.Option("-v", "--verbose", help="Print more.")]

@@ -71,3 +71,30 @@ def test_build_knows_the_code(cli: Cli) -> None:
     assert not Path("made").exists()
     assert cli("build", MODEL, "-o", "made", "--flash-budget", "8", "--force-over-budget").code == 0
     assert cli("build", MODEL, "-o", "small", "--flash-budget", "32K").code == 0
+
+
+def test_a_budget_file(cli: Cli, tmp_path: Path) -> None:
+    file, model = tmp_path / "budget.toml", MODEL.with_name("dense.tflite")
+    file.write_text('workspace = "64 KiB"\nconstants = "64 KiB"\ninstructions = 1\nflash = "+1 %"\n', encoding="utf-8")
+    done = cli("compile", model, "--budget", file, "-o", tmp_path / "fits")
+    assert done.code == 0, done.err
+    assert "2 of 2 limits kept, 2 left to aot report" in done.out
+    file.write_text('["dense@cortex-m4"]\nworkspace = 1\nconstants = 1\n', encoding="utf-8")
+    done = cli("compile", model, "--budget", file, "-o", tmp_path / "over")
+    assert done.code == 4
+    assert done.err.count("E5387 dense@cortex-m4: ") == 2
+    assert not (tmp_path / "over").exists()
+    assert cli("compile", model, "--budget", file, "-o", tmp_path / "over", "--force-over-budget").code == 0
+
+
+@pytest.mark.qemu
+def test_a_budget_file_of_a_build(cli: Cli, tmp_path: Path) -> None:
+    file, model = tmp_path / "budget.toml", MODEL.with_name("dense.tflite")
+    report = cli("report", model, "--board", "mps2-an386", "-o", tmp_path / "r", "--json").json
+    totals = report["reports"][0]["totals"]
+    names = ("flash", "code", "constants", "ram", "workspace", "stack_bound")
+    for less, code in ((0, 0), (1, 4)):
+        file.write_text("".join(f"{n} = {totals[n] - less}\n" for n in names), encoding="utf-8")
+        done = cli("build", model, "--board", "mps2-an386", "--budget", file, "-o", tmp_path / f"b{less}")
+        assert done.code == code, done.err
+        assert done.err.count("E5387 dense@mps2-an386: ") == less * len(names)

@@ -33,17 +33,20 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
 def test_what_fits_with_fed_rows_only(cli: Cli, tmp_path: Path) -> None:
     """The workspace of a pooling is its input and its output; fed by rows, the output alone."""
     place = small_board(tmp_path, 100)
-    done = cli("check", MODELS / "max_pool.tflite", "--board", place, "--json")
+    done = cli("check", MODELS / "max_pool.tflite", "--board", place, "--no-modes", "--json")
     assert done.code == 0, done.err
     assert done.json["fit"]["options"] == "--feed-rows"
     assert done.json["workspace_bytes"] > 100 >= done.json["fit"]["workspace_bytes"]
-    text = cli("check", MODELS / "max_pool.tflite", "--board", place).out
+    text = cli("check", MODELS / "max_pool.tflite", "--board", place, "--no-modes").out
     assert re.search(r"small +fits with --feed-rows: workspace 63 B instead of 126 B", text)
-    assert cli("check", MODELS / "max_pool.tflite", "--board", place, "--feed-rows", "--json").json["fit"]["options"] == ""
+    assert (
+        cli("check", MODELS / "max_pool.tflite", "--board", place, "--feed-rows", "--no-modes", "--json").json["fit"]["options"]
+        == ""
+    )
 
 
 def test_what_fits_in_no_mode(cli: Cli, tmp_path: Path) -> None:
-    done = cli("check", MODELS / "max_pool.tflite", "--board", small_board(tmp_path, 50))
+    done = cli("check", MODELS / "max_pool.tflite", "--board", small_board(tmp_path, 50), "--no-modes")
     assert done.code == 4
     assert done.err.startswith("E2010 workspace of 126 bytes does not fit")
 
@@ -109,3 +112,29 @@ def test_what_fits_with_less_memory_only(cli: Cli, tmp_path: Path) -> None:
     assert found["fit"]["instructions"] > 0.9
     assert cli("compile", model, "--board", tmp_path / "small", "--opt", "ram", "-o", tmp_path / "out").code == 0
     assert cli("compile", model, "--board", tmp_path / "small", "-o", tmp_path / "none").code == 4
+
+
+@pytest.mark.qemu
+def test_every_mode_on_a_board(cli: Cli, tmp_path: Path) -> None:
+    """What is said of a mode is what its own image has, and what is short is short."""
+    model, place = MODELS / "graph_residual.tflite", small_board(tmp_path, 8000, layers=40)
+    done = cli("check", model, "--board", place, "--json")
+    assert done.code == 0, done.err
+    rows = {r["mode"]: r for r in done.json["modes"]}
+    assert {"balanced", "speed", "size", "ram"} <= set(rows)
+    assert rows["size"]["flash"] <= rows["speed"]["flash"]
+    assert rows["ram"]["ram"] <= rows["balanced"]["ram"]
+    for row in rows.values():
+        assert row["image_ram"] > row["ram"] - row["stack"]
+        assert row["image_flash"] > row["flash"]
+    built = cli("build", model, "--board", place, "-o", tmp_path / "out", "--json").json
+    assert rows["balanced"]["flash"] - built["code_bytes"] - built["constant_bytes"] in range(0, 64)
+    text = cli("check", model, "--board", place).out
+    assert re.search(r"balanced +[\d,]+ +[\d,]+ +fits", text)
+
+
+@pytest.mark.qemu
+def test_modes_that_do_not_fit(cli: Cli, tmp_path: Path) -> None:
+    done = cli("check", MODELS / "max_pool.tflite", "--board", small_board(tmp_path, 20))
+    assert done.code == 4
+    assert "too large" in done.out

@@ -13,6 +13,7 @@ from aot.cli.options import (
     Force,
     ForceOverBudget,
     JsonFlag,
+    LimitsFile,
     ModelPath,
     OutputFolder,
     QuietFlag,
@@ -51,12 +52,13 @@ def command(
     options: CompileOptions,
     force: Force = False,
     over: ForceOverBudget = False,
+    budget: LimitsFile = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
     """Compile MODEL and build the firmware that runs it on a board (reads inputs.bin, writes outputs.bin by semihosting)."""
-    from aot.cli.budgets import check_budgets
+    from aot.cli.budgets import built_totals, check_budget_file, check_budgets
     from aot.cli.common import compile_model, find_board, import_text, request
     from aot.cli.output_folder import check_replaceable, write_folder
     from aot.micro.build.project import prepare
@@ -76,6 +78,8 @@ def command(
         facts = image_facts(project)
         constants = artifact.metadata["constants"]["size"] if facts.constant_bytes is None else facts.constant_bytes
         check_budgets([artifact.metadata], force=over, code_bytes=facts.code_bytes or 0, constant_bytes=constants)
+        totals = built_totals(project) if budget is not None else {}
+        check_budget_file(budget, totals, name=artifact.name, board=place.name, force=over, out=out)
         files = project_files(project, image)
         if facts.stack_bound is not None:
             header = f"{artifact.name}.h"

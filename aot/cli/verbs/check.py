@@ -6,7 +6,9 @@ fed, or pools.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, QuietFlag, TargetName, VerboseFlag, compiles
 from aot.cli.output import Output
@@ -34,6 +36,45 @@ def show_fits(out: Output, rows: list[dict[str, Any]], tries: Tries) -> None:
             out.row("too large", f"for {row['board']} in every mode: {'; '.join(row['problems'])}")
 
 
+def every_mode(tries: Tries, board: Board | None) -> tuple[list[dict[str, Any]], Board | None]:
+    """The rows of a board's modes, and the next smaller board; none on this machine, or without a compiler for Arm."""
+    from aot.errors import ToolchainError
+    from aot.micro.board import board_names, load_board
+    from aot.report.measure.modes import mode_rows, next_smaller
+
+    if board is None or board.is_host:
+        return [], None
+    smaller = next_smaller(board, map(load_board, board_names()))
+    try:
+        return mode_rows(tries, board, smaller), smaller
+    except ToolchainError:
+        return [], None
+
+
+def show_modes(out: Output, rows: list[dict[str, Any]], board: Board, smaller: Board | None) -> None:
+    """A line a mode; the best one for the smaller board."""
+    from aot.report.measure.modes import room_for_flash, room_for_ram, shortage_text
+
+    out.rule()
+    flash, ram = room_for_flash(board), room_for_ram(board)
+    out.line(f" {board.name}: flash {flash:,} B, RAM {ram:,} B. Product: RAM with the worst-case stack; image: the one that")
+    out.line(f" measures, with start-up, harness and a stack of {board.stack:,} B")
+    out.table(
+        ("mode", "product: flash", "RAM", "", "image: flash", "RAM", ""),
+        [(r["mode"], r["flash"], r["ram"], shortage_text(r["short"]), r["image_flash"], r["image_ram"],
+          "too large" if r["image_fault"] else "links") for r in rows],
+    )  # fmt: skip
+    if smaller is not None:
+        best = min(rows, key=lambda r: sum(r["short_on_smaller"].values()))
+        need = shortage_text(best["short_on_smaller"])
+        out.row("smaller", f"{smaller.name} ({room_for_ram(smaller):,} B of RAM): {need} in mode {best['mode']}")
+
+
+ModesFlag = Annotated[
+    bool, typer.Option("--modes/--no-modes", help="With --board: link every mode, show what each takes of it and lacks.")
+]
+
+
 @compiles(leave_out=("name", "kernels", "io"))
 def command(
     model: ModelPath,
@@ -41,6 +82,7 @@ def command(
     options: CompileOptions,
     target: TargetName = None,
     board: BoardName = None,
+    every: ModesFlag = True,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
@@ -57,7 +99,7 @@ def command(
     asked = wanted.options
     limits = (place, asked.ram_budget, asked.flash_budget)
     if any(x is not None for x in limits) or asked.feed_rows or asked.byoc or asked.pooling != type(asked.pooling)():
-        compiled(wanted, place, out)
+        compiled(wanted, place, out, every=every)
     else:
         outlined(wanted, out)
 
@@ -87,7 +129,7 @@ def outlined(wanted: Request, out: Output) -> None:
     out.result({"ok": True, "model": wanted.name, "problems": [], "target": wanted.target, **figures(found), "boards": boards})
 
 
-def compiled(wanted: Request, place: Board | None, out: Output) -> None:
+def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) -> None:
     """What comes of the mode that was asked for, or of the first other one that fits."""
     from aot.cli.common import import_text
     from aot.frontend.problems import error_of
@@ -102,7 +144,10 @@ def compiled(wanted: Request, place: Board | None, out: Output) -> None:
     tries = Tries(wanted.source, wanted.target, wanted.name, wanted.options)
     with out.working(f"compiling {wanted.path.name}"):
         found, problems = tries.first_fit(place)
+        rows, smaller = every_mode(tries, place) if every else ([], None)
         if found is None:
+            if rows and place is not None:
+                show_modes(out, rows, place, smaller)
             raise TargetError(*problems)
         boards = fitting_boards(tries)
     meta = tries.asked.metadata
@@ -115,6 +160,8 @@ def compiled(wanted: Request, place: Board | None, out: Output) -> None:
     if found is not tries.asked:
         out.row(place.name if place is not None else "budget", f"fits {price_text(found, tries.asked)}")
     show_fits(out, boards, tries)
+    if rows and place is not None:
+        show_modes(out, rows, place, smaller)
     keys = ("name", "shape", "dtype", "scale", "zero_point")
     out.result({
         "ok": True, "model": wanted.name, "problems": [], "target": wanted.target,
@@ -122,5 +169,6 @@ def compiled(wanted: Request, place: Board | None, out: Output) -> None:
         "outputs": [{k: t.get(k) for k in keys} for t in meta["outputs"]],
         "macs": meta["macs"], "workspace_bytes": meta["workspace"]["size"], "constant_bytes": meta["constants"]["size"],
         **({"state_bytes": meta["state"]["size"]} if "state" in meta else {}), "fit": price(found, tries.asked), "boards": boards,
+        **({"modes": rows, "next_smaller": None if smaller is None else smaller.name} if rows else {}),
         **({"slide": meta["slide"]} if "slide" in meta else {}),
     })  # fmt: skip

@@ -15,6 +15,7 @@ from aot.cli.options import (
     Force,
     ForceOverBudget,
     JsonFlag,
+    LimitsFile,
     OutputFolder,
     QuietFlag,
     TargetName,
@@ -148,12 +149,15 @@ def command(
     verify_passes: VerifyPasses = False,
     force: Force = False,
     over: ForceOverBudget = False,
+    budget: LimitsFile = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
     """Compile MODEL to C, or several into one folder. With --board, refuse what does not fit its memory."""
     if len(models) > 1 or share:
+        if budget is not None:
+            raise UsageError(Problem("E5017", "--budget takes one model; aot report takes several"))
         from aot.cli.verbs._several import compile_several
 
         compile_several(
@@ -162,7 +166,7 @@ def command(
         )  # fmt: skip
         return
     (model,) = models
-    from aot.cli.budgets import check_budgets
+    from aot.cli.budgets import check_budget_file, check_budgets, compiled_totals
     from aot.cli.common import choose_target, compile_model, find_board, request
     from aot.report.figures.choice import CHOICE_HEADERS, choice_rows
 
@@ -181,10 +185,11 @@ def command(
         if stack_bound:
             artifact = add_stack_bound(artifact, place, wanted.target)
     check_budgets([artifact.metadata], force=over)
+    meta, where = artifact.metadata, place.name if place is not None else wanted.target
+    check_budget_file(budget, compiled_totals(meta), name=artifact.name, board=where, force=over, out=out)
     if plan is not None:
         write_plan(plan, artifact)
     written = write_library(path, artifact, wanted) if form == "mlf" else write_sources(path, artifact, force=force)
-    meta = artifact.metadata
     show(out, wanted, meta)
     out.row("write", f"{path}: {', '.join(written)}")
     if verbose:

@@ -11,6 +11,7 @@ from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.driver.reading import NamedBytes
 from aot.errors import AotError, Problem, TargetError
+from aot.executor.artifact import Artifact
 from aot.micro.board import Board, board_names, load_board
 from aot.micro.build.project import choose_places
 from aot.report.figures.limits import over_budget
@@ -33,8 +34,12 @@ class Compiled:
     """What came of a way; `estimate` in instructions."""
 
     way: Way
-    metadata: Mapping[str, Any]
+    artifact: Artifact
     estimate: int
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        return self.artifact.metadata
 
 
 def ways(options: Options) -> Iterator[Way]:
@@ -72,7 +77,7 @@ class Tries:
                     raise
                 self.made[way.words] = None
             else:
-                self.made[way.words] = Compiled(way, found.artifact.metadata, found.lowered.estimate)
+                self.made[way.words] = Compiled(way, found.artifact, found.lowered.estimate)
         return self.made[way.words]
 
     @property
