@@ -20,8 +20,9 @@ from aot.ir.op import Array
 from aot.memory.pools import ONE_POOL, Pooling
 from aot.micro.board import Board, load_board
 from aot.micro.build.project import prepare
-from aot.report.figures.report import bundle, make_report, to_text
+from aot.report.figures.report import EXTRAS, bundle, make_report, to_text
 from aot.report.measure import verify as measure
+from aot.report.measure.advice import advice
 from aot.report.measure.choose import own_sets, sets_for
 from aot.report.measure.fitting import Tries, fitting_boards
 from aot.report.measure.sets import Sets
@@ -209,7 +210,10 @@ def report(
     """
     source, artifact, place, sets = _prepared(model, board, inputs, random, name, options_of(options, keywords))
     data = specialize(source.data, (options_of(options, keywords) or Options()).choice)
-    return ModelReport(make_report(data, artifact, prepare(artifact, place), sets, timeout=timeout))
+    made = make_report(data, artifact, prepare(artifact, place), sets, timeout=timeout)
+    tries = Tries(source, place.cpu, artifact.name, options_of(options, keywords) or Options())
+    made[EXTRAS]["advice"] = advice(tries, board=board)
+    return ModelReport(made)
 
 
 def _read(model: str | Path | bytes, name: str | None) -> tuple[NamedBytes, str]:

@@ -30,6 +30,9 @@ Models = Annotated[
 ]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many layers and symbols to show.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
+HtmlFile = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write a page with both side by side.", show_default=False)
+]
 AnyFingerprint = Annotated[bool, typer.Option("--force", help="Compare even if the fingerprints differ.")]
 
 
@@ -108,6 +111,7 @@ def command(
     force: AnyFingerprint = False,
     top: Top = 10,
     markdown: AsMarkdown = False,
+    html: HtmlFile = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
@@ -132,6 +136,11 @@ def command(
     else:
         before, after = load_reports(Path(a)), load_reports(Path(b))
     found = diff_reports(before, after, allow=parts)
+    if html is not None:
+        from aot.cli.files import write_file
+        from aot.report.render.compare import compare_html
+
+        write_file(html, compare_html(found, before, after))
     if markdown and not out.silent:
         typer.echo(diff_markdown(found, top=top), nl=False)
     else:

@@ -82,7 +82,7 @@ def work(job: Job) -> Report:
     from aot.cli.common import compile_model, find_board, request
     from aot.cli.verbs.verify import choose_sets, require
     from aot.micro.build.project import prepare
-    from aot.report.figures.report import make_report
+    from aot.report.figures.report import EXTRAS, make_report
 
     o = job.options
     place = find_board(job.board)
@@ -90,10 +90,17 @@ def work(job: Job) -> Report:
     artifact = compile_model(wanted)
     sets = choose_sets(artifact, o["inputs"], o["random"], oracle=wanted.oracle)
     require(wanted.data, artifact, sets, wanted=o.get("require_reference", False))
-    return make_report(
+    found = make_report(
         wanted.data, artifact, prepare(artifact, place), sets, accept_known_faults=o.get("accept_known_faults", True),
         timeout=o["timeout"], folder=o.get("folder"),
     )  # fmt: skip
+    if o.get("advice"):
+        from aot.report.measure.advice import advice
+        from aot.report.measure.fitting import Tries
+
+        tries = Tries(wanted.source, wanted.target, wanted.name, wanted.options)
+        found[EXTRAS]["advice"] = advice(tries, board=place.name)
+    return found
 
 
 @contextmanager
@@ -127,8 +134,8 @@ def chosen_formats(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def contents(bundle: Mapping[str, Any], judged: Judged) -> dict[str, str]:
-    """The text of every format."""
+def contents(bundle: Mapping[str, Any], judged: Judged, full: Sequence[Report] = ()) -> dict[str, str]:
+    """The text of every format; `full` are the reports with what only the page shows."""
     from aot.report.figures.report import to_text
     from aot.report.render import formats
     from aot.report.render.html import report_html
@@ -139,7 +146,7 @@ def contents(bundle: Mapping[str, Any], judged: Judged) -> dict[str, str]:
     return {
         "json": to_text(bundle),
         "markdown": report_markdown(reports, failures, findings, changes),
-        "html": report_html(reports, failures, findings, changes),
+        "html": report_html(full or reports, failures, findings, changes),
         "junit": formats.junit(reports, failures, findings),
         "badge": json.dumps(formats.badge(reports, failures, findings), ensure_ascii=False) + "\n",
         "benchmark": json.dumps(formats.benchmark(reports), indent=1) + "\n",
@@ -178,12 +185,14 @@ def command(
     check_usable(output)
     gate = open_gate(budget, baseline, accept=accept, allow=allow)
     how = {"compile": options, "inputs": inputs, "random": random, "timeout": timeout or None, "folder": output}
+    how |= {"advice": "html" in chosen}
     how |= {"accept_known_faults": accept_known_faults, "require_reference": require_reference}
     job_list = make_jobs(models, board, how)
     with progress(out, len(job_list)) as done:
-        found = bundle(*run_jobs(work, job_list, processes=jobs, done=done))
+        full, failures = run_jobs(work, job_list, processes=jobs, done=done)
+        found = bundle(full, failures)
     judged = judge_absolute(found["reports"], gate) if accept else judge(found["reports"], gate)
-    texts = contents(found, judged)
+    texts = contents(found, judged, sorted(full, key=lambda r: (r["name"], r["board"])))
     for name in chosen:
         write_file(output / FILES[name], texts[name])
     show(out, found, judged)

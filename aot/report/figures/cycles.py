@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aot.errors import Problem, ToolchainError
@@ -52,10 +52,11 @@ def build_plugin(folder: Path) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Of one inference: instructions and estimated cycles by function."""
+    """Of one inference: instructions and estimated cycles by function, and (address, text, executions) of its instructions."""
 
     instructions: Mapping[str, int]
     cycles: Mapping[str, int]
+    lines: Mapping[str, Sequence[tuple[int, str, int]]] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -94,9 +95,18 @@ def profile_cycles(
     if counts is None or entry is None or not counts.get(entry, (0, 0))[0]:
         return None
     runs = counts[entry][0]
-    spent = estimate(read_disassembly(elf), counts, core)
+    code = read_disassembly(elf)
+    spent = estimate(code, counts, core)
+    lines = {
+        n: [
+            (x, f"{i.mnemonic} {i.operands}".rstrip(), counts.get(x, (0, 0))[0] // runs)
+            for x, i in sorted(code.items())
+            if a <= x < b
+        ]
+        for a, b, n in spans
+    }
     instructions = {n: sum(c for x, (c, _) in counts.items() if a <= x < b) // runs for a, b, n in spans}
-    return Profile(instructions, {n: sum(c for x, c in spent.items() if a <= x < b) // runs for a, b, n in spans})
+    return Profile(instructions, {n: sum(c for x, c in spent.items() if a <= x < b) // runs for a, b, n in spans}, lines)
 
 
 def _count(

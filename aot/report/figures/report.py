@@ -19,6 +19,7 @@ from aot.micro.run.runner import RunResult, run
 from aot.report.figures.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
 from aot.report.figures.choice import next_faster
 from aot.report.figures.cycles import Profile, profile_cycles
+from aot.report.figures.listing import listings
 from aot.report.figures.size import state_figures
 from aot.report.measure.compare import compare_sets
 from aot.report.measure.divergence import find_divergence
@@ -32,6 +33,9 @@ SCHEMA = "aot-report/3"
 
 Report = Mapping[str, Any]
 """A report of one model on one board."""
+
+EXTRAS = "extras"
+"""The key of what only the page shows (aot.report.figures.listing, aot.report.measure.advice); `bundle` leaves it out."""
 
 
 def make_report(
@@ -92,6 +96,7 @@ def make_report(
         "layers": _layers(meta, counts, flash, cycles),
         "plan": plan_data(meta["workspace"], meta["layers"]),
         "state": state_figures(meta),
+        EXTRAS: listings(model, project, cycles),
     }
 
 
@@ -99,7 +104,7 @@ def bundle(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]] = ()
     """The content of report.json: reports and what could not be reported, each by model and board."""
     return {
         "schema": SCHEMA,
-        "reports": sorted(reports, key=lambda r: (r["name"], r["board"])),
+        "reports": sorted(({k: v for k, v in r.items() if k != EXTRAS} for r in reports), key=lambda r: (r["name"], r["board"])),
         "failures": sorted(failures, key=lambda f: (f["model"], f["board"])),
     }
 

@@ -14,6 +14,7 @@ _BOUNDS = (("liveness_bound", "whole tensors"), ("streaming_bound", "rows"))
 
 STYLE = """text { font: 11px system-ui, sans-serif; fill: #1c2733; } .small { font-size: 10px; } .in { fill: #14181d; }
 rect { stroke: #ffffff; stroke-width: .7; } .ground { fill: #f1f4f8; stroke: none; } .grid { stroke: #d5dce4; stroke-width: .6; }
+.bound { stroke: #14181d; stroke-dasharray: 4 3; } .peak { stroke: #c0392b; stroke-width: 1.2; } .pool { stroke: #14181d; }
 .c1 { fill: #7ea6e0; } .c2 { fill: #c3b1e1; } .c3 { fill: #8fd3a8; } .c5 { fill: #f19c99; } .c6 { fill: #9fd5d8; }"""
 """The colours of the page, for a drawing that stands alone."""
 
@@ -26,6 +27,8 @@ def plan_data(workspace: Mapping[str, Any], layers: Sequence[Mapping[str, Any]])
     """
     buffers, size = workspace["buffers"], workspace["size"]
     plan = {"layers": len(layers)} | {k: workspace[k] for k in _FIELDS}
+    if workspace.get("pools"):
+        plan["pools"] = [{k: p[k] for k in ("name", "base", "used", "size", "address", "speed")} for p in workspace["pools"]]
     return plan | {"overlaps": overlaps(buffers), "peak": peak(buffers, size=size, layers=layers)}
 
 
@@ -61,7 +64,7 @@ def memory_plan(plan: Mapping[str, Any]) -> str:
     One rectangle a buffer, from its first write to its last read, with its name and bytes; what two of them share is hatched;
     lines for the peak and the bounds; the layers that set the peak have a mark.
     """
-    return "\n".join([_head(), *_body(plan), "</svg>"])
+    return "\n".join([_head(width_of(plan)), *_body(plan), "</svg>"])
 
 
 def standalone(plan: Mapping[str, Any], *, title: str) -> str:
@@ -73,14 +76,22 @@ def standalone(plan: Mapping[str, Any], *, title: str) -> str:
             key += [rect(Box(x, HEIGHT + TOP + 34, 10, 10), css, word), text(x + 14, HEIGHT + TOP + 43, word)]
             x += 90
     key.append(text(x, HEIGHT + TOP + 43, "hatched: shared by two buffers · ▲ layer at the peak"))
-    body = [_head(f' xmlns="http://www.w3.org/2000/svg" width="{WIDTH}"', extra=34), f"<style>{STYLE}</style>"]
+    width = width_of(plan)
+    body = [_head(width, f' xmlns="http://www.w3.org/2000/svg" width="{width:g}"', extra=34), f"<style>{STYLE}</style>"]
     body += [f'<g transform="translate(0 18)">{text(LEFT, -4, title)}', *_body(plan), *key, "</g>", "</svg>"]
     return "\n".join(body) + "\n"
 
 
-def _head(attributes: str = "", *, extra: float = 0.0) -> str:
+def width_of(plan: Mapping[str, Any]) -> float:
+    """Units of the drawing's width: a column is never so narrow that nothing can be told apart."""
+    return max(float(WIDTH), LEFT + 8 + (int(plan["layers"]) + 2) * 16.0)
+
+
+def _head(width: float, attributes: str = "", *, extra: float = 0.0) -> str:
     label = "memory plan: layers from left to right, addresses from top to bottom"
-    return f'<svg{attributes} viewBox="0 0 {WIDTH} {TOP + HEIGHT + 24 + extra:g}" role="img" aria-label="{escape(label)}">'
+    wide = f' style="width:{width:g}px"' if width > WIDTH else ""
+    box = f'viewBox="0 0 {width:g} {TOP + HEIGHT + 24 + extra:g}"'
+    return f'<svg{attributes}{wide} {box} role="img" aria-label="{escape(label)}">'
 
 
 def _scale(plan: Mapping[str, Any]) -> int:
@@ -92,7 +103,8 @@ def _scale(plan: Mapping[str, Any]) -> int:
 def _body(plan: Mapping[str, Any]) -> list[str]:
     top_address, layers = _scale(plan), plan["layers"]
     steps = layers + 2  # inputs are there at step -1, outputs until step `layers`
-    column, scale = (WIDTH - LEFT - 8) / steps, HEIGHT / top_address
+    width = width_of(plan)
+    column, scale = (width - LEFT - 8) / steps, HEIGHT / top_address
 
     def box(entry: Mapping[str, Any]) -> Box:
         """The rectangle of something with first, last, offset and size."""
@@ -102,9 +114,9 @@ def _body(plan: Mapping[str, Any]) -> list[str]:
     body = [_HATCH, rect(Box(LEFT, TOP, column * steps, HEIGHT), "ground", "not used")]
     for i in range(5):
         y = TOP + HEIGHT * i / 4
-        body.append(_line(y, "grid"))
+        body.append(_line(y, "grid", width))
         body.append(text(LEFT - 6, y + 4, f"{top_address * i // 4:,}", anchor="end", css="small"))
-    every = max(1, -(-layers // 30))
+    every = max(1, round(22 / column))
     body += [text(LEFT + (i + 1.5) * column, TOP - 6, str(i), anchor="middle", css="small") for i in range(0, layers, every)]
     for b in plan["buffers"]:
         where = f"{b['size']:,} B at {b['offset']:,} to {b['offset'] + b['size']:,}"
@@ -119,7 +131,7 @@ def _body(plan: Mapping[str, Any]) -> list[str]:
         x = LEFT + (step["step"] + 1.5) * column
         mark = f'<text x="{x:.2f}" y="{TOP + HEIGHT + 12:g}" text-anchor="middle" class="small">▲'
         body.append(f"{mark}<title>{escape(step['what'])}</title></text>")
-    return [*body, *_lines(plan, scale)]
+    return [*body, *_pools(plan, scale, width), *_lines(plan, scale, width)]
 
 
 _HATCH = (
@@ -128,31 +140,47 @@ _HATCH = (
 )
 
 
-def _line(y: float, css: str, style: str = "") -> str:
-    return f'<line x1="{LEFT:g}" y1="{y:.2f}" x2="{WIDTH - 8:g}" y2="{y:.2f}" class="{css}"{style}/>'
+def _line(y: float, css: str, width: float) -> str:
+    return f'<line x1="{LEFT:g}" y1="{y:.2f}" x2="{width - 8:g}" y2="{y:.2f}" class="{css}"/>'
+
+
+def _pools(plan: Mapping[str, Any], scale: float, width: float) -> list[str]:
+    """Where each memory begins in the plan's addresses, with what of it is used."""
+    body = []
+    for pool in plan.get("pools", ()):
+        y = TOP + pool["base"] * scale
+        what = f"{pool['name']}: {pool['used']:,} of {pool['size']:,} B at {pool['address']:#x}"
+        body += [_line(y, "pool", width), text(LEFT + 4, y + 11, what, css="in small")]
+    return body
 
 
 def _label(buffer: Mapping[str, Any], place: Box) -> list[str]:
     """Name and bytes, where there is room."""
     name = fitting(buffer["name"], place.w)
-    if place.h < 14 or not name:
-        return []
     size = f"{buffer['size']:,} B"
+    if place.h < 14 or not name:
+        bare = f"{buffer['size']:,}"
+        room = place.h >= 12 and fitting(bare, place.w) == bare
+        return [text(place.x + place.w / 2, place.y + place.h / 2 + 4, bare, anchor="middle", css="in small")] if room else []
     x, y = place.x + place.w / 2, place.y + place.h / 2 + 4
     if place.h >= 28 and fitting(size, place.w) == size:
         return [text(x, y - 6, name, anchor="middle", css="in"), text(x, y + 7, size, anchor="middle", css="in small")]
     return [text(x, y, name, anchor="middle", css="in")]
 
 
-def _lines(plan: Mapping[str, Any], scale: float) -> list[str]:
+def _lines(plan: Mapping[str, Any], scale: float, width: float) -> list[str]:
     """The peak, and those bounds that are on the drawing."""
-    lines = [(plan["size"], f"peak {plan['size']:,} B", ' style="stroke:#c0392b;stroke-width:1.2"')]
+    lines = [(plan["size"], f"peak {plan['size']:,} B", "peak")]
     for key, word in _BOUNDS:
         bound = plan[key]
         if bound is not None and bound * scale <= HEIGHT + 0.5:
-            lines.append((bound, f"{word} {bound:,} B", ' style="stroke:#14181d;stroke-dasharray:4 3"'))
+            lines.append((bound, f"{word} {bound:,} B", "bound"))
     body = []
-    for value, label, style in lines:
+    for value, label, css in lines:
         y = TOP + value * scale
-        body += [_line(y, "bound", style), text(WIDTH - 10, y - 3, label, anchor="end", css="small")]
+        at_left = css == "peak"  # bounds are often close to the peak
+        place = (
+            text(LEFT + 4, y + 12, label, css="small") if at_left else text(width - 10, y - 3, label, anchor="end", css="small")
+        )
+        body += [_line(y, css, width), place]
     return body

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from aot.report.render.elements import middle
+
 WIDTH = 960
 """Units of all drawings; the page scales them."""
 
@@ -47,54 +49,12 @@ def _svg(height: float, label: str, body: Sequence[str]) -> str:
 
 
 def fitting(name: str, width: float) -> str:
-    """The first of the names that a converter joined by semicolons, cut where it is wider than `width`.
+    """The first of the names that a converter joined by semicolons, shortened in the middle where it is wider than `width`.
 
     A character takes about 6.8; where not even a few letters fit, nothing is left.
     """
     room = int((width - 6) / 6.8)
-    name = name.partition(";")[0]
-    if len(name) <= room:
-        return name
-    return name[: room - 1] + "…" if room >= 5 else ""
-
-
-def layer_bars(layers: Sequence[Mapping[str, Any]]) -> str:
-    """Two bars a layer: instructions, and bytes of flash (code, weights, tables stacked)."""
-    counted = any(x["instructions"] is not None for x in layers)
-    sized = any(x["code"] is not None for x in layers)
-    most = max([1, *(x["instructions"] or 0 for x in layers)])
-    largest = max([1, *(_flash(x) for x in layers)])
-    label, row = 250.0, 22.0
-    half = (WIDTH - label - 150) / 2
-    second = label + half + 75
-    body = [text(label, 12, "instructions", css="small"), text(second, 12, "flash: code, weights, tables", css="small")]
-    for i, x in enumerate(layers):
-        y = 20 + i * row
-        body.append(text(label - 8, y + 14, fitting(f"{x['index']} {x['op']}", label), anchor="end"))
-        if counted:
-            count = x["instructions"] or 0
-            width = half * count / most
-            ratio = "" if x["instructions_per_mac"] is None else f"\n{x['instructions_per_mac']:.2f} a MAC"
-            body.append(rect(Box(label, y + 2, width, row - 6), "c1", f"{x['kernel']}\n{count:,} instructions{ratio}"))
-            body.append(text(label + width + 5, y + 14, f"{count:,}", css="small"))
-        if sized:
-            body += _flash_bar(x, second, y + 2, scale=half / largest, height=row - 6)
-    return _svg(26 + len(layers) * row, "instructions and flash of every layer", body)
-
-
-def _flash(layer: Mapping[str, Any]) -> int:
-    return int((layer["code"] or 0) + (layer["weights"] or 0) + (layer["tables"] or 0))
-
-
-def _flash_bar(layer: Mapping[str, Any], x: float, y: float, *, scale: float, height: float) -> list[str]:
-    parts = []
-    for field, css in (("code", "c1"), ("weights", "c4"), ("tables", "c5")):
-        size = layer[field] or 0
-        if size:
-            parts.append(rect(Box(x, y, size * scale, height), css, f"{field} {size:,} B"))
-            x += size * scale
-    parts.append(text(x + 5, y + 12, f"{_flash(layer):,}", css="small"))
-    return parts
+    return middle(name.partition(";")[0], room)
 
 
 def squarify(sizes: Sequence[float], box: Box) -> list[Box]:
@@ -140,21 +100,31 @@ def _lay(row: Sequence[float], box: Box) -> tuple[list[Box], Box]:
     return boxes, Box(box.x, box.y + thick, box.w, max(0.0, box.h - thick))
 
 
-def flash_map(flash: Mapping[str, Any], *, model: str) -> str:
-    """Groups, and the symbols in each, by area."""
+def flash_map(flash: Mapping[str, Any], *, model: str, only: str = "") -> str:
+    """Groups, and the symbols in each, by area; with `only` the symbols of one group, as large as the drawing."""
     height = 340.0
-    groups = sorted(((v, k) for k, v in flash["groups"].items() if v), key=lambda g: (-g[0], g[1]))
+    groups = sorted(((v, k) for k, v in flash["groups"].items() if v and only in ("", k)), key=lambda g: (-g[0], g[1]))
     body = []
     for (_, group), box in zip(groups, squarify([g[0] for g in groups], Box(0, 0, WIDTH, height)), strict=True):
-        symbols = [s for s in flash["symbols"] if s["group"] == group]
+        symbols = [s for s in flash["symbols"] if s["group"] == group and s["bytes"]]
         for s, place in zip(symbols, squarify([s["bytes"] for s in symbols], box), strict=True):
-            users = f"\nlayers {', '.join(map(str, s['layers']))}" if s["layers"] else ""
-            body.append(rect(place, _GROUP[group], f"{s['name']}\n{group}, {s['bytes']:,} B, {s['file'] or 'padding'}{users}"))
-            name = fitting(s["name"].removeprefix(model + "_"), place.w)
-            if name and place.h >= 16:
-                body.append(text(place.x + place.w / 2, place.y + place.h / 2 + 4, name, anchor="middle", css="in"))
+            body += _symbol(s, place, model)
         body.append(f'<rect x="{_n(box.x)}" y="{_n(box.y)}" width="{_n(box.w)}" height="{_n(box.h)}" class="frame"/>')
-    return _svg(height, "flash by group and symbol", body)
+    return _svg(height, f"flash of {only}, by symbol" if only else "flash by group and symbol", body)
+
+
+def _symbol(s: Mapping[str, Any], place: Box, model: str) -> list[str]:
+    """The rectangle of a symbol, with its name and bytes where there is room."""
+    group, size = s["group"], f"{s['bytes']:,} B"
+    users = f"\nlayers {', '.join(map(str, s['layers']))}" if s["layers"] else ""
+    lines = [rect(place, _GROUP[group], f"{s['name']}\n{group}, {size}, {s['file'] or 'padding'}{users}")]
+    name = fitting(s["name"].removeprefix(model + "_"), place.w)
+    x, y = place.x + place.w / 2, place.y + place.h / 2 + 4
+    if name and place.h >= 32 and fitting(size, place.w) == size:
+        lines += [text(x, y - 7, name, anchor="middle", css="in"), text(x, y + 7, size, anchor="middle", css="in small")]
+    elif name and place.h >= 16:
+        lines.append(text(x, y, name, anchor="middle", css="in"))
+    return lines
 
 
 def legend(kind: str) -> list[tuple[str, str]]:
