@@ -163,7 +163,7 @@ class _Search:
         self.exhausted = self._visit({}, dict.fromkeys(range(len(self.part)), 0), level=0, top=0, taken=0)
 
     def _visit(self, placed: dict[int, int], lowest: dict[int, int], *, level: int, top: int, taken: int) -> bool:
-        """Try everything below a state; False if the budget did not suffice.  `taken`: `placed` as a set of bits."""
+        """Try all below a state; False if the budget did not suffice.  `taken`: `placed` as a set of bits, where it counts."""
         if top > self.limit or self.limit < self.target:
             return True
         if not lowest:
@@ -175,7 +175,7 @@ class _Search:
         self.nodes += 1
         for i in self._next(lowest, level):
             placed[i] = at = lowest[i]
-            now, height = taken | self._bit(i, at), max(top, at + self.size[i])
+            now, height = taken if self.rising else taken | self._bit(i, at), max(top, at + self.size[i])
             left = self._after(i, placed, lowest=lowest, taken=now, top=height)
             complete = left is None or self._visit(placed, left, level=at, top=height, taken=now)
             del placed[i]

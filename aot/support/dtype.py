@@ -76,14 +76,17 @@ def bits(dtype: str) -> int:
     return 4 if dtype == "int4" else 8 * itemsize(dtype)
 
 
+@cache
 def is_float(dtype: str) -> bool:
     return dtype.startswith("float")
 
 
+@cache
 def is_int(dtype: str) -> bool:
     return dtype.startswith(("int", "uint"))
 
 
+@cache
 def is_signed(dtype: str) -> bool:
     return dtype.startswith("int")
 

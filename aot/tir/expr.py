@@ -7,7 +7,9 @@ signed types, and shifts need amounts within the width.  Both operands of a BinO
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from operator import index
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 LOGICAL = frozenset({"&&", "||"})
+_TRUTHS = COMPARISONS | LOGICAL
 ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "min", "max"})
 
 
@@ -144,7 +147,12 @@ class BinOp(ExprOps):
 
     @property
     def dtype(self) -> str:
-        return "bool" if self.op in COMPARISONS or self.op in LOGICAL else self.a.dtype
+        expr: Expr = self
+        while type(expr) is BinOp:
+            if expr.op in _TRUTHS:
+                return "bool"
+            expr = expr.a
+        return expr.dtype
 
     def __bool__(self) -> bool:
         if self.op in COMPARISONS or self.op in LOGICAL:
@@ -204,6 +212,8 @@ class Call(ExprOps):
 Expr = Imm | Var | BinOp | Cast | Select | Load | Call
 IntoExpr = Expr | ExprOps | int | float
 
+_NODES = frozenset({Imm, Var, BinOp, Cast, Select, Load, Call})
+
 
 def imm(value: int | float, dtype: str = "int32") -> Imm:
     return Imm(value, dtype)
@@ -211,8 +221,8 @@ def imm(value: int | float, dtype: str = "int32") -> Imm:
 
 def as_expr(value: IntoExpr, dtype: str = "int32") -> Expr:
     """A Python number as an Imm of `dtype`; expressions as they are. Raises E5070 for anything else."""
-    if isinstance(value, (Imm, Var, BinOp, Cast, Select, Load, Call)):
-        return value
+    if type(value) in _NODES:
+        return value  # type: ignore[return-value]
     if isinstance(value, (int, float)):
         if isinstance(value, float) and not is_float(dtype):
             raise ExprError(f"{value!r} is not a {dtype}: convert the other operand with astype")
@@ -235,9 +245,15 @@ def binop(op: str, a: IntoExpr, b: IntoExpr) -> Expr:
         x = as_expr(a, y.dtype)
     if x.dtype != y.dtype:
         raise ExprError(f"{op} of {x.dtype} and {y.dtype}: convert one of them with astype")
-    from aot.tir.arith import fold  # the folding rules need the node classes above
+    return _fold()(BinOp(op, x, y))
 
-    return fold(BinOp(op, x, y))
+
+@cache
+def _fold() -> Callable[[BinOp], Expr]:
+    """The folding rules, which need the node classes above."""
+    from aot.tir.arith import fold
+
+    return fold
 
 
 def cast(dtype: str, value: Expr) -> Expr:

@@ -130,26 +130,45 @@ def free_vars(expr: Expr) -> set[Var]:
 
 def map_children(expr: Expr, f: Callable[[Expr], Expr]) -> Expr:
     """`expr` with `f` applied to its operands and constants folded; the same object where nothing changed."""
-    match expr:
-        case Imm() | Var():
-            return expr
-        case BinOp(op, a, b):
-            x, y = f(a), f(b)
-            return expr if x is a and y is b else binop(op, x, y)
-        case Cast(dtype, value):
-            v = f(value)
-            return expr if v is value else cast(dtype, v)
-        case Select(cond, then, orelse):
-            c, t, o = f(cond), f(then), f(orelse)
-            return expr if c is cond and t is then and o is orelse else select(c, t, o)
-        case Load(buffer, indices, dtype):
-            new = tuple([f(i) for i in indices])
-            return expr if _same(new, indices) else Load(buffer, new, dtype)
-        case Call(intrin, args):
-            new = tuple([f(a) for a in args])
-            return expr if _same(new, args) else Call(intrin, new)
-        case _:
-            raise TypeError(f"not an expression: {expr!r}")
+    kind: type = type(expr)  # as `match` would try one class after the other in the innermost loop of every pass
+    if kind is Imm or kind is Var:
+        return expr
+    return _MAPPED[kind](expr, f)
+
+
+def _map_binop(expr: BinOp, f: Callable[[Expr], Expr]) -> Expr:
+    a, b = expr.a, expr.b
+    x, y = f(a), f(b)
+    return expr if x is a and y is b else binop(expr.op, x, y)
+
+
+def _map_cast(expr: Cast, f: Callable[[Expr], Expr]) -> Expr:
+    v = f(expr.value)
+    return expr if v is expr.value else cast(expr.dtype, v)
+
+
+def _map_select(expr: Select, f: Callable[[Expr], Expr]) -> Expr:
+    c, t, o = f(expr.cond), f(expr.then), f(expr.orelse)
+    return expr if c is expr.cond and t is expr.then and o is expr.orelse else select(c, t, o)
+
+
+def _map_load(expr: Load, f: Callable[[Expr], Expr]) -> Expr:
+    new = tuple([f(i) for i in expr.indices])
+    return expr if _same(new, expr.indices) else Load(expr.buffer, new, expr.dtype)
+
+
+def _map_call(expr: Call, f: Callable[[Expr], Expr]) -> Expr:
+    new = tuple([f(a) for a in expr.args])
+    return expr if _same(new, expr.args) else Call(expr.intrin, new)
+
+
+_MAPPED: dict[type, Callable[[Any, Callable[[Expr], Expr]], Expr]] = {
+    BinOp: _map_binop,
+    Cast: _map_cast,
+    Select: _map_select,
+    Load: _map_load,
+    Call: _map_call,
+}
 
 
 def map_expressions(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:

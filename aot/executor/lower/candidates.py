@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Container, Hashable
 
 from aot.errors import Problem, UnsupportedError
-from aot.executor.lower.draft import Known
+from aot.executor.lower.draft import Known, KnownLayer
 from aot.executor.lower.groups import accepting, group_of
 from aot.executor.select.config import SelectionConfig
 from aot.executor.select.selection import Candidate, Stored, stored
+from aot.relay.analysis.group_key import group_key
 from aot.relay.expr import Call, Constant, Function, all_functions, post_order
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
@@ -43,12 +44,12 @@ def candidates(
     if keyed:
         code_key = structural_key if policy.opt == "speed" else lambda f: sharing_key(flatten(simplified(f)))
     keys = "" if not keyed else "structural" if policy.opt == "speed" else "sharing"
-    group = group_of(func)
-    weights = _weights(group)
+    layer = known_layer(func, target, name, known)
+    group, weights = layer.group, layer.weights
     found: list[Candidate] = []
-    accepted = _accepting(group, target)
+    accepted = layer.accepting
     if policy.keeps_weights:
-        accepted = [i for i in accepted if i.keeps and not _is_left_out(i, policy, group)] or accepted
+        accepted = tuple(i for i in accepted if i.keeps and not _is_left_out(i, policy, group)) or accepted
     for impl in accepted:
         if (impl.anchor == "*" and found) or _is_left_out(impl, policy, group):
             continue
@@ -56,14 +57,29 @@ def candidates(
             continue
         if impl.for_repeated and not any(w.key in repeated for w in weights[:1]):
             continue
-        key = (id(func), impl.name, keys)
-        if key not in known.lowered:
+        key = (impl.name, keys)
+        if key not in layer.lowered:
             lowered = impl.lower(group, target, name)
-            known.lowered[key] = func, _candidate(lowered, code_key(lowered.func), weights, keyed=keyed)
-        found.append(known.lowered[key][1])
+            layer.lowered[key] = _candidate(lowered, code_key(lowered.func), weights, keyed=keyed)
+        found.append(layer.lowered[key])
     if policy.opt == "speed":
         return _fewest_cycles(found)
     return _packed(found) if policy.opt == "size" else found
+
+
+def known_layer(func: Function, target: Target, name: str, known: Known) -> KnownLayer:
+    """What is known of a layer: of the same function, or of one that is equal but for names and places in the file."""
+    place = (id(func), name)
+    if place not in known.layers:
+        key = group_key(func)
+        layer = None if key is None else known.by_key.get((name, key))
+        if layer is None:
+            group = group_of(func)
+            layer = KnownLayer(group, tuple(_accepting(group, target)), _weights(group))
+            if key is not None:
+                known.by_key[name, key] = layer
+        known.layers[place] = func, layer
+    return known.layers[place][1]
 
 
 def _fewest_cycles(found: list[Candidate]) -> list[Candidate]:

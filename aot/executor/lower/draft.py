@@ -8,21 +8,33 @@ from dataclasses import dataclass, field
 from aot.executor.cascade.items import Items
 from aot.executor.lowered import LoweredModule
 from aot.executor.select.config import PlanConfig, SelectionConfig
-from aot.executor.select.selection import Candidate
+from aot.executor.select.selection import Candidate, Stored
 from aot.ir.module import IRModule
 from aot.relay.expr import Function
 from aot.target.target import Target
+from aot.topi.strategy import Group, OpImplementation
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLayer:
+    """A group, the kernels that accept it, its weights and biases, and candidates by implementation and key of their code."""
+
+    group: Group
+    accepting: tuple[OpImplementation, ...]
+    weights: tuple[Stored, ...]
+    lowered: dict[tuple[str, str], Candidate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """What was made for one model and target, and is kept for the next config with the same `kernels`.
 
-    `lowered` by id of the group's function, name of the implementation and key of its code: the function (its id stays its own),
-    the candidate.  `drafts` and `items` by what of the config they depend on.
+    `layers` by id of the function: it (its id stays its own), and what is known of its layer, which equal functions share.
+    `by_key`: the same by name and key of the function.  `drafts` and `items` by what of the config they depend on.
     """
 
-    lowered: dict[tuple[int, str, str], tuple[Function, Candidate]] = field(default_factory=dict)
+    layers: dict[tuple[int, str], tuple[Function, KnownLayer]] = field(default_factory=dict)
+    by_key: dict[tuple[str, bytes], KnownLayer] = field(default_factory=dict)
     drafts: dict[Hashable, Draft] = field(default_factory=dict)
     items: dict[Hashable, Items] = field(default_factory=dict)
 

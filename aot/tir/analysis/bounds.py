@@ -131,13 +131,12 @@ class Intervals:
         self._known: dict[int, tuple[Expr, Interval]] = {}  # by identity; the expression is kept, so that its id stays its own
 
     def of(self, expr: Expr) -> Interval:
-        match expr:
-            case Imm(value, dtype):
-                return (int(value), int(value)) if not is_float(dtype) else (0, 0)
-            case Var():
-                return self._ranges.get(expr) or int_range(expr.dtype)
-            case Load() | Call():
-                return int_range(expr.dtype)
+        if isinstance(expr, Imm):
+            return (int(expr.value), int(expr.value)) if not is_float(expr.dtype) else (0, 0)
+        if isinstance(expr, Var):
+            return self._ranges.get(expr) or int_range(expr.dtype)
+        if isinstance(expr, (Load, Call)):
+            return int_range(expr.dtype)
         known = self._known.get(id(expr))
         if known is None:
             known = self._known[id(expr)] = expr, self._compute(expr)

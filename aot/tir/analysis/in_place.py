@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -28,6 +29,7 @@ LIMIT = 2_000_000
 _NEVER = np.iinfo(np.int64).max
 
 
+@lru_cache(4096)  # the same kernels are asked for each trial of a memory plan
 def in_place_pairs(func: PrimFunc, *, limit: int = LIMIT) -> frozenset[Pair]:
     """The (input, output) pairs of equal size that may start at the same address; what cannot be followed is left out."""
     pairs = [(a, b) for a in func.inputs for b in func.outputs if a.nbytes == b.nbytes and a.is_sized and not type_based(a, b)]

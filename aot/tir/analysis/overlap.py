@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import count
 
 import numpy as np
@@ -64,6 +65,24 @@ def safe_distances(func: PrimFunc, funcs: Mapping[str, PrimFunc] | None = None, 
     A distance of the size of the buffer that lies first says that they may not overlap on that side.  `funcs` holds what
     the body calls; a callee that is not there is taken to use its operands whole.
     """
+    return dict(_safe_distances(func, tuple(sorted(_callees(func, funcs or {}).items())), limit))
+
+
+def _callees(func: PrimFunc, funcs: Mapping[str, PrimFunc]) -> dict[str, PrimFunc]:
+    """What a function calls, directly and by way of others, as far as it is known."""
+    found: dict[str, PrimFunc] = {}
+    waiting = [func] if funcs else []
+    while waiting:
+        for stmt in walk(waiting.pop().body):
+            if isinstance(stmt, CallPrim) and stmt.func in funcs and stmt.func not in found:
+                found[stmt.func] = funcs[stmt.func]
+                waiting.append(funcs[stmt.func])
+    return found
+
+
+@lru_cache(4096)  # the same kernels are asked for each trial of a memory plan
+def _safe_distances(func: PrimFunc, callees: tuple[tuple[str, PrimFunc], ...], limit: int) -> dict[Pair, Distance]:
+    funcs = dict(callees)
     watched = [(a, b) for a in func.inputs for b in func.outputs + func.scratch]
     watched += [(a, b) for a in func.scratch for b in func.outputs]
     pairs = frozenset(p for p in watched if not type_based(*p))
@@ -72,7 +91,7 @@ def safe_distances(func: PrimFunc, funcs: Mapping[str, PrimFunc] | None = None, 
     if any(isinstance(s, While) for s in walk(func.body)):
         return {}  # its iterations are not known, so nothing may overlap
     accesses = sum(1 for s in walk(func.body) if isinstance(s, (Store, Let, Block, CallPrim)))
-    walker = _Walker(pairs, funcs or {}, max(64, min(limit, _WORK // max(1, accesses))))
+    walker = _Walker(pairs, funcs, max(64, min(limit, _WORK // max(1, accesses))))
     trace = _Trace(pairs)
     walker.body(func.body, _Scope({}, 1), trace)
     none = (-_FAR, -_FAR)

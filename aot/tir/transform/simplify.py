@@ -11,8 +11,8 @@ from aot.tir.analysis.bounds import Interval, Intervals
 from aot.tir.buffer import Buffer
 from aot.tir.expr import BinOp, Cast, Expr, Imm, Load, Select, Var, cast
 from aot.tir.function import PrimFunc
-from aot.tir.functor import accesses, expressions, map_children, map_expressions, walk, walk_expr
-from aot.tir.stmt import Allocate, For, If, Let, Region, Stmt, Store, While
+from aot.tir.functor import children, expressions, map_children, map_expressions, walk
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 
 def simplified(func: PrimFunc) -> PrimFunc:
@@ -179,16 +179,32 @@ def _without_dead(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         variables: set[Var] = set()
         read: set[Buffer] = set()
         local: set[Buffer] = set()
+        seen: set[int] = set()  # of expressions, which statements share
         for stmt in walk(body):
             for expr in expressions(stmt):
-                variables |= {e for e in walk_expr(expr) if isinstance(e, Var)}
-            read |= {a.buffer for a in accesses(stmt) if isinstance(a, (Load, Region))}
+                _uses(expr, variables, read, seen)
+            if isinstance(stmt, (Block, CallPrim)):
+                read |= {o.buffer for o in stmt.operands if isinstance(o, Region)}
             if isinstance(stmt, Allocate):
                 local.add(stmt.buffer)
         new = _drop(body, used=variables, dead=local - read)
         if new is body:
             return body
         body = new
+
+
+def _uses(expr: Expr, variables: set[Var], read: set[Buffer], seen: set[int]) -> None:
+    """Adds the variables of an expression and the buffers that it loads from."""
+    stack = [expr]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Var):
+            variables.add(top)
+        elif not isinstance(top, Imm) and id(top) not in seen:
+            seen.add(id(top))
+            if isinstance(top, Load):
+                read.add(top.buffer)
+            stack += children(top)
 
 
 def _drop(body: tuple[Stmt, ...], *, used: set[Var], dead: set[Buffer]) -> tuple[Stmt, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -70,6 +71,7 @@ EVERY_KIND = INT8 | {("int8", "int4"), ("int16", "int8")}
 """Those that the portable kernels take."""
 
 
+@lru_cache(16)  # every kernel that competes for a layer asks
 def match_layer(group: Group, kinds: frozenset[tuple[str, str]] = INT8, *, wide: bool = False) -> FusedLayer | None:
     """The view of a group, or None if it has another form (then the generic te path lowers it) or other types than `kinds`.
 

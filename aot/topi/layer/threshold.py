@@ -34,6 +34,15 @@ def plan_uniform(
 
     The shift is as large as the channels allow, `limit` at most.
     """
+    spans = (low.astype(np.int64).tobytes(), high.astype(np.int64).tobytes())
+    return _plan_uniform(attrs, *spans, dsp=target.has("dsp"), prescale=prescale, limit=limit)
+
+
+@lru_cache(maxsize=64)
+def _plan_uniform(
+    attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes, *, dsp: bool, prescale: int, limit: int
+) -> HighMultiply | None:  # fmt: skip
+    low, high = np.frombuffer(low_bytes, np.int64), np.frombuffer(high_bytes, np.int64)
     multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape)
     shift = prescale - 1 - np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape)
     at = thresholds(attrs, low, high)
@@ -63,7 +72,7 @@ def plan_uniform(
         return None
     fields = (Field("multiplier", ratio), Field("constant", constant), Field("shift", np.full_like(shift, common)))
     bits = np.full_like(shift, prescale)
-    return HighMultiply(fields, bits, False, False, attrs.lo, attrs.hi, attrs.dtype, target.has("dsp"))
+    return HighMultiply(fields, bits, False, False, attrs.lo, attrs.hi, attrs.dtype, dsp)
 
 
 def thresholds(attrs: RequantizeAttrs, low: Array, high: Array) -> Array | None:
