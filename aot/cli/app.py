@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from aot.cli.verbs import boards, build, check, diff, doctor, dump, explain, new, ops, report, run, targets, verify
+from aot.cli.verbs import boards, build, check, diff, doctor, dump, explain, explore, new, ops, report, run, targets, verify
 from aot.cli.verbs import compile as compile_verb
 from aot.version import __version__
 
@@ -38,6 +38,22 @@ def make_app() -> typer.Typer:
     ) -> None:
         """Compile TensorFlow Lite models to plain C for Arm Cortex-M, and verify the result on this machine."""
 
-    for module in (check, compile_verb, build, new, run, verify, report, diff, dump, explain, doctor, ops, targets, boards):
+    for module in (
+        check,
+        compile_verb,
+        build,
+        new,
+        run,
+        verify,
+        report,
+        diff,
+        explore,
+        dump,
+        explain,
+        doctor,
+        ops,
+        targets,
+        boards,
+    ):
         app.command(module.NAME)(module.command)
     return app

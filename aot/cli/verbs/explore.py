@@ -1,0 +1,110 @@
+"""`aot explore MODEL`: what flash, RAM and time may be traded for, and the command for each build."""
+
+from __future__ import annotations
+
+import shlex
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, QuietFlag, VerboseFlag, compiles, words_of
+from aot.cli.output import Output
+from aot.errors import Problem, TargetError
+
+if TYPE_CHECKING:
+    from aot.report.explore.points import Limits, Point
+
+NAME = "explore"
+VARIED = ("opt", "flash_budget", "ram_budget", "feed_rows")
+
+Flash = Annotated[str | None, typer.Option("--flash", metavar="SIZE", help="Flash there is for constants and kernels.")]
+Ram = Annotated[str | None, typer.Option("--ram", metavar="SIZE", help="RAM there is for workspace and state.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one page with a plot, which needs no network.")]
+Steps = Annotated[int, typer.Option("--steps", metavar="N", min=0, max=64, help="Budgets of RAM that are tried in between.")]
+Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="How many processes compile at the same time.")]
+
+
+@compiles(leave_out=(*VARIED, "kernels", "io"))
+def command(
+    model: ModelPath,
+    *,
+    options: CompileOptions,
+    board: BoardName = None,
+    flash: Flash = None,
+    ram: Ram = None,
+    html: Html = None,
+    steps: Steps = 3,
+    jobs: Jobs = 1,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
+) -> None:
+    """Compile MODEL with many options; tell which builds no other one beats in flash, RAM and time, and where they fit.
+
+    With --flash or --ram the fastest build within them, or the nearest misses (exit 4).
+    """
+    from aot.cli.common import choose_target, find_board, parse_bytes, request
+    from aot.cli.files import write_file
+    from aot.report.explore.page import page
+    from aot.report.explore.points import Limits, explore, on_boards, pareto
+
+    out = Output(json=as_json, quiet=quiet, verbose=verbose)
+    place = find_board(board)
+    limits = Limits(*(None if s is None else parse_bytes(s, o) for s, o in ((flash, "--flash"), (ram, "--ram"))))
+    wanted = request(model, options, target=choose_target(None, place), board=place)
+    with out.working(f"compiling {model.name}"), ProcessPoolExecutor(jobs) if jobs > 1 else nullcontext() as executor:
+        points = explore(
+            wanted.source, wanted.options, target=wanted.target, name=wanted.name, limits=limits, steps=steps, executor=executor
+        )
+    words = ["aot", "compile", shlex.quote(str(model)), "--board", shlex.quote(board or place.name)]
+    given = " ".join([*words, *words_of(replace(options, oracle=options.oracle), leave_out=VARIED)])
+    front = pareto(points)
+    rows = [_row(p, given, best=p in front, limits=limits) for p in points]
+    boards = {name: None if p is None else f"{given} {p.words}" for name, p in on_boards(points).items()}
+    if html is not None:
+        write_file(html, page(f"{wanted.path.name} on {wanted.target}: {len(front)} of {len(points)} builds", rows, boards))
+    _show(out, points if verbose else front, boards)
+    chosen = _within(points, limits, given)
+    if chosen is not None:
+        out.row("fastest", f"within the limits: {given} {chosen.words}")
+    out.result({"ok": True, "model": wanted.name, "target": wanted.target, "points": rows, "boards": boards,
+                "chosen": None if chosen is None else f"{given} {chosen.words}"})  # fmt: skip
+
+
+def _row(point: Point, given: str, *, best: bool, limits: Limits) -> dict[str, Any]:
+    flash, ram, instructions = point.figures
+    return {
+        "options": point.words, "flash_bytes": flash, "ram_bytes": ram, "instructions": instructions, "pareto": best,
+        "fits": limits.excess(point) <= 1, "boards": list(point.boards), "command": f"{given} {point.words}",
+    }  # fmt: skip
+
+
+def _show(out: Output, points: list[Point], boards: dict[str, str | None]) -> None:
+    headers = ("instructions", "RAM", "flash", "options")
+    out.table(headers, [(f"{p.instructions:,}", f"{p.ram:,}", f"{p.flash:,}", p.words) for p in points])
+    out.line()
+    for name in (n for n, c in boards.items() if c is None):
+        out.row("too large", f"for {name}, whatever the options")
+
+
+def _within(points: list[Point], limits: Limits, given: str) -> Point | None:
+    """The fastest build within the limits; None without limits; E2021, E2022 with the nearest misses where there is none."""
+    from aot.report.explore.points import fastest, nearest
+
+    if limits.flash is None and limits.ram is None:
+        return None
+    chosen = fastest(points, limits)
+    if chosen is not None:
+        return chosen
+    problems = []
+    for p in nearest(points, limits):
+        over = limits.ram is not None and p.ram > limits.ram
+        text = (
+            f"nothing fits; {given} {p.words} takes {p.ram:,} B of RAM and {p.flash:,} B of flash, {limits.excess(p):.2f} times"
+        )
+        problems.append(Problem("E2021" if over else "E2022", f"{text} what there is"))
+    raise TargetError(*problems)
