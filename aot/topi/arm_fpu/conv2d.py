@@ -49,16 +49,19 @@ def plan(group: Group, target: Target, operator: str) -> Plan | None:
 
 
 def plan_stored(group: Group, target: Target, operator: str) -> Plan | None:
-    """Several pixels, and weights that the file has in fewer bytes."""
+    """Weights that the file has in fewer bytes; of one pixel no single taps, which are widened where they are used."""
     found = plan(group, target, operator)
-    if found is None or found.layer.batch * found.layer.rows.out * found.layer.columns.out == 1:
+    if found is None:
         return None
-    return None if stored_form(found.layer, _matrix(found.layer)) is None else found
+    pixels = found.layer.batch * found.layer.rows.out * found.layer.columns.out
+    if pixels == 1 and is_pointwise(found.layer):
+        return None
+    return None if stored_form(found.layer, weights_of(found.layer)) is None else found
 
 
 def lower(group: Group, _target: Target, name: str, found: Plan, *, form: str, small: bool = False) -> Lowered:
     b, layer = IRBuilder(name), found.layer
-    kernel = _Kernel(b, group, layer, inner=layer.depth, fused=form == "vmla", dilated=found.dilated, small=small)
+    kernel = DenseKernel(b, group, layer, inner=layer.depth, fused=form == "vmla", dilated=found.dilated, small=small)
     kernel.emit()
     word = "dense" if layer.rows.out == layer.columns.out == 1 else "conv2d"
     word += "" if kernel.stored is None else f"_{kernel.stored.kind}"
@@ -67,11 +70,11 @@ def lower(group: Group, _target: Target, name: str, found: Plan, *, form: str, s
     return Lowered(func, kernel.io.constants, instructions, kernel.code(), cycles)
 
 
-class _Kernel(WindowKernel):
+class DenseKernel(WindowKernel):
     """Every channel of a result reads all channels of the data."""
 
     def matrix(self) -> Array:
-        return _matrix(self.layer)
+        return weights_of(self.layer)
 
     def form(self, pixels: int, count: int) -> DotForm:
         run, varies = self.run, pixels == 1 and self.run_varies
@@ -91,7 +94,13 @@ class _Kernel(WindowKernel):
         return (columns.dilation if self._dilated else rows.dilation * columns.size) * depth - taps
 
 
-def _matrix(layer: FloatLayer) -> Array:
+def is_pointwise(layer: FloatLayer) -> bool:
+    """Whether each result reads one pixel, inside the image."""
+    return all(a.taps == 1 and a.whole == (0, a.out) for a in (layer.rows, layer.columns))
+
+
+def weights_of(layer: FloatLayer) -> Array:
+    """[taps, channels]."""
     found: Array = layer.weight.reshape(layer.channels, -1).T
     return found
 

@@ -58,6 +58,16 @@ class DotForm:
         return self.pixels
 
     @property
+    def pointers(self) -> tuple[str, ...]:
+        """Operands in memory that are read."""
+        return (*(f"x{p}" for p in range(self.sources)), "w", "bias")
+
+    @property
+    def temporaries(self) -> tuple[str, ...]:
+        """Core registers that the text spoils."""
+        return ("t", "u")
+
+    @property
     def free(self) -> int:
         """The first register after the accumulators."""
         return 16 if self.pixels == 2 else 8
@@ -85,10 +95,10 @@ class DotForm:
             for k in range(size):
                 if k % each == 0:
                     text.append(f"vldmia %[w]!, {vector(self.free, min(each, size - k) * self.channels)}")
-                text += self._products(self.free + k % each * self.channels, k)
+                text += self.products(self.free + k % each * self.channels, k)
         return text
 
-    def _products(self, weights: int, k: int) -> list[str]:
+    def products(self, weights: int, k: int) -> list[str]:
         """Those of one tap; a product waits two instructions until it is added."""
         terms = [
             (p * self.channels + c, weights + c, _DATA + p * self.together + k)
@@ -170,9 +180,9 @@ def finish(b: IRBuilder, form: DotForm, acc: Buffer, bias: Buffer, out: Buffer, 
 
 def emit(form: DotForm, operands: Mapping[str, COperand]) -> BlockText:
     """The assembly of a block."""
-    pointers = [*(f"x{p}" for p in range(form.sources)), "w", "bias"]
+    pointers = form.pointers
     declarations = [f"const void *aot_{name} = {operands[name].pointer};" for name in pointers]
-    declarations += [f"void *aot_o = {operands['out'].pointer};", "uint32_t aot_t, aot_u;"]
+    declarations += [f"void *aot_o = {operands['out'].pointer};", f"uint32_t {', '.join(f'aot_{n}' for n in form.temporaries)};"]
     moved = [*pointers, "o"]
     inputs: list[str] = []
     for name in ("step", "trips", "runs", "gap", "skip", "tap"):
@@ -184,7 +194,7 @@ def emit(form: DotForm, operands: Mapping[str, COperand]) -> BlockText:
     return AsmBlock(
         declarations,
         form.text(),
-        outs=[*(f'[{n}] "+&r"(aot_{n})' for n in moved), '[t] "=&r"(aot_t)', '[u] "=&r"(aot_u)'],
+        outs=[*(f'[{n}] "+&r"(aot_{n})' for n in moved), *(f'[{n}] "=&r"(aot_{n})' for n in form.temporaries)],
         ins=[f'[{n}] "r"(aot_{n})' for n in inputs],
         clobbers=REGISTERS,
     ).emit()

@@ -83,8 +83,8 @@ class WindowKernel(ABC):
         widened = min(CHANNELS, layer.channels) * len(self._matrix)
         self._scratch = b.scratch("widened", (widened,), "float32") if self.stored is not None and self.unfolds else None
         self._forms: dict[tuple[int, int], DotForm] = {}
-        first, last = layer.columns.whole
-        self._first, self._pairs = first, (last - first) // 2
+        first, _ = layer.columns.whole
+        self._first, self._pairs = first, self.pairs
         self._singles = layer.columns.out - 2 * self._pairs
 
     @abstractmethod
@@ -105,6 +105,12 @@ class WindowKernel(ABC):
     @abstractmethod
     def gap(self, taps: Expr) -> Expr:
         """Elements between the data of a run of `taps` and that of the next."""
+
+    @property
+    def pairs(self) -> int:
+        """Of neighbouring pixels in a row that are done together."""
+        first, last = self.layer.columns.whole
+        return (last - first) // 2
 
     @property
     def unfolds(self) -> bool:
