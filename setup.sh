@@ -3,6 +3,7 @@
 #
 #   ./setup.sh demo          classify handwritten digits on an emulated Cortex-M4
 #   ./setup.sh test [ARGS]   run the tests (ARGS go to pytest)
+#   ./setup.sh docs          build the site from docs/ into build/site
 #   ./setup.sh               only set up; then: . .venv/bin/activate
 set -eu
 cd "$(dirname "$0")"
@@ -79,6 +80,11 @@ case "${1:-}" in
     unset PYTHONDONTWRITEBYTECODE
     export PYTHONPYCACHEPREFIX="$PWD/.venv/bytecode"
     exec .venv/bin/python -m pytest -n auto --dist loadfile "$@"
+    ;;
+  docs)
+    install_python "[docs]"
+    export NO_MKDOCS_2_WARNING=1
+    exec .venv/bin/mkdocs build --quiet --strict
     ;;
   "")
     install_python "[test,tflm,dev,examples]"

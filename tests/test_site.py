@@ -1,0 +1,114 @@
+"""The site: every page has its place, the tutorial's commands work, anchors exist, and it builds without a warning."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+TUTORIAL = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+_BLOCK = re.compile(r"(?:<!-- ([^>]*?) -->\n)?```(\w*)\n(.*?)\n```", re.DOTALL)
+
+
+def site_pages() -> Any:
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "scripts" / "site_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def leaves(entry: Any) -> list[str]:
+    """The pages of a part of the navigation."""
+    if isinstance(entry, str):
+        return [entry]
+    return [page for part in (entry.values() if isinstance(entry, dict) else entry) for page in leaves(part)]
+
+
+def test_every_page_has_a_place() -> None:
+    nav = leaves(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+    here = {p.relative_to(DOCS).as_posix() for p in DOCS.rglob("*.md")}
+    assert len(nav) == len(set(nav))
+    assert here - set(nav) == set(), "add these to the nav of mkdocs.yml"
+    assert {p for p in nav if not p.startswith(("reference/", "explanation/"))} - here == set()
+
+
+def test_pages_are_made_of_the_program() -> None:
+    pages = site_pages()
+    options = pages.options_page()
+    verbs = [p.stem for p in (ROOT / "aot" / "cli" / "verbs").glob("[a-z]*.py")]
+    assert all(f"## aot {verb}\n" in options for verb in verbs)
+    assert "`--ram-budget`" in options
+    errors = pages.errors_page()
+    codes = [p.stem for p in (ROOT / "aot" / "errors" / "codes").glob("E*.md")]
+    assert all(f"\n## {code}" in errors for code in codes)
+    assert all(
+        name in pages.api_page() for name in ("::: aot.api.build", "::: aot.report.calls.check", "::: aot.te.schedule.Stage")
+    )
+
+
+def anchors(page: Path) -> set[str]:
+    """The ids of a page's headings, as MkDocs and GitHub make them."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    heads = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", h.lower())).strip("-") for h in heads}
+
+
+def test_anchors_exist() -> None:
+    for page in DOCS.rglob("*.md"):
+        for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            there = page if not target else page.parent / target
+            if there.suffix == ".md":
+                assert anchor in anchors(there), f"{page.name}: {target}#{anchor}"
+
+
+def test_every_block_of_the_tutorial_is_run_or_says_why_not() -> None:
+    blocks = _BLOCK.findall(TUTORIAL)
+    assert sum(mark == "run" for mark, _, _ in blocks) >= 7
+    assert [b for mark, _, b in blocks if mark != "run" and not mark.startswith("not run: ")] == []
+
+
+@pytest.mark.qemu
+def test_the_commands_of_the_tutorial(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    script = "\n".join(body for mark, _, body in _BLOCK.findall(TUTORIAL) if mark == "run")
+    program = f'aot() {{ "{sys.executable}" -m aot "$@"; }}\n'
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "-euc", program + script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "bit-exact" in done.stdout
+    for name in ("digits/digits.h", "report/report.html", "diff.html", "firmware/Makefile"):
+        assert (tmp_path / "out" / "tutorial" / name).is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs is not installed (extra docs)")
+def test_the_site_builds_without_warnings_and_asks_nobody(tmp_path: Path) -> None:
+    program = shutil.which("mkdocs", path=str(Path(sys.executable).parent)) or "mkdocs"
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    command = [program, "build", "--strict", "-d", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    names = site_pages().api_page()
+    assert all(f"::: aot.{name}\n" in names for name in ("api.build", "report.calls.check", "te.schedule.Stage"))
+    assert list(site_pages().requests(tmp_path / "site")) == []
+    assert (tmp_path / "site" / "reference" / "api.html").read_text(encoding="utf-8").count("<h3") > 20
