@@ -14,6 +14,7 @@ from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS
 from aot.op.nn.dense import DenseAttrs
+from aot.op.qnn.dynamic_quantize import QUANTIZE, RANGE, DynamicQuantizeAttrs
 from aot.op.qnn.hybrid import HybridOutputAttrs
 from aot.relay.expr import Constant, Function, Var, call, const
 from aot.relay.interpreter import evaluate
@@ -23,8 +24,9 @@ from tests.topi.drawn import Case, pick
 from tests.topi.intrin.test_intrin import needs_board, needs_host
 from tests.topi.runs import RANDOM, drawn_on_board, interpreted
 
+ANCHORS = ("nn.dense", RANGE, QUANTIZE)
 KERNELS: dict[str, OpImplementation] = {
-    f"{anchor} {i.name}": i for anchor in ("nn.dense",) for i in implementations(anchor) if "hybrid" in i.name
+    f"{anchor} {i.name}": i for anchor in ANCHORS for i in implementations(anchor) if "hybrid" in i.name or "dynamic" in i.name
 }
 
 every_kernel = pytest.mark.parametrize("name", sorted(KERNELS))
@@ -49,9 +51,51 @@ def _floats(rng: np.random.Generator, count: int, size: float) -> Constant:
     return const((rng.standard_normal(count) * size).astype(np.float32))
 
 
+def quantisation(rng: np.random.Generator, anchor: str) -> Function:
+    """The range of one to three batches, or their codes."""
+    shape = (pick(rng, 1, 1, 2, 3), *pick_shape(rng))
+    x, parameters = Var("x", TensorType(shape, "float32")), Var("p", TensorType((shape[0], 3), "float32"))
+    if anchor == RANGE:
+        return Function((x,), call(RANGE, [x]), {"Primitive": 1})
+    return Function((x, parameters), call(QUANTIZE, [x, parameters], DynamicQuantizeAttrs()), {"Primitive": 1})
+
+
+def pick_shape(rng: np.random.Generator) -> tuple[int, ...]:
+    return ((8,), (40,), (2, 12), (3, 4, 2))[pick(rng, 0, 1, 2, 3)]
+
+
+def numbers(rng: np.random.Generator, shape: tuple[int, ...], factor: Array) -> Array:
+    """Numbers on both sides of halves of codes, zeros of both signs, now and then infinity and NaN."""
+    halves = (rng.integers(-130, 130, shape) + 0.5).astype(np.float32)
+    scale = factor.reshape(-1, *[1] * (len(shape) - 1))
+    with np.errstate(all="ignore"):
+        near = (halves / scale).astype(np.float32)
+        near = (near.view(np.int32) + rng.integers(-2, 3, shape)).astype(np.int32).view(np.float32)
+        below = (np.float32(0.49999997) / scale * np.where(rng.random(shape) < 0.5, 1, -1)).astype(np.float32)
+    values = np.where(rng.random(shape) < 0.2, below, near)
+    values = np.where(rng.random(shape) < 0.1, np.where(rng.random(shape) < 0.5, 0.0, -0.0), values).astype(np.float32)
+    if rng.random() < 0.3:
+        special = np.array([np.inf, -np.inf, np.nan, -np.nan, 3e38, -3e38, 1e-45], np.float32)
+        values.reshape(-1)[int(rng.integers(values.size))] = special[int(rng.integers(special.size))]
+    return values
+
+
 def random_cases(name: str, seed: int) -> Iterator[Case]:
     """Endless random layers that the kernel takes; data scales of all sizes, the smallest and infinity too."""
     impl, target, rng = KERNELS[name], find_target("cortex-m4"), np.random.default_rng(seed)
+    anchor = name.split()[0]
+    while anchor != "nn.dense":
+        func = quantisation(rng, anchor)
+        group = group_of(func)
+        assert impl.accepts(group, target)
+        factor = np.where(rng.random((func.params[0].type.shape[0], 3)) < 0.3, 1.0, rng.uniform(0.01, 300)).astype(np.float32)
+        if rng.random() < 0.1:
+            factor = np.full_like(factor, (np.inf, 0.0)[pick(rng, 0, 1)])
+        factor[:, 2] = 0  # a symmetric quantisation has no zero point
+        data = numbers(rng, func.params[0].type.shape, np.where(np.isfinite(factor) & (factor > 0), factor, 1)[:, 1])
+        inputs = [data, factor][: len(func.params)]
+        (expected,) = evaluate(func, inputs)
+        yield Case(f"{impl.name}: {func.params[0].type}", impl.lower(group, target, "kernel"), inputs, expected)
     while True:
         func = layer(rng)
         group = group_of(func)

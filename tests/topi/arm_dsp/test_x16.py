@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from math import ceil, log2
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from aot.executor.lower.groups import group_of
 from aot.ir.type import TensorType
 from aot.op.nn.conv2d import Conv2DAttrs
 from aot.op.nn.dense import DenseAttrs
+from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
 from aot.op.qnn.add import AddAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.relay.expr import Function, Var, call, const, tensor_type
@@ -26,7 +28,10 @@ from tests.topi.intrin.test_intrin import needs_board, needs_host
 from tests.topi.runs import RANDOM, drawn_on_board, interpreted
 
 KERNELS: dict[str, OpImplementation] = {
-    f"{anchor} {i.name}": i for anchor in ("nn.conv2d", "nn.dense") for i in implementations(anchor) if i.name.endswith("_16x8")
+    f"{anchor} {i.name}": i
+    for anchor in ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense")
+    for i in implementations(anchor)
+    if i.name.endswith("_16x8")
 }
 
 every_kernel = pytest.mark.parametrize("name", sorted(KERNELS))
@@ -41,15 +46,21 @@ def layer(rng: np.random.Generator, anchor: str, *, pointwise: bool) -> Function
         weights = rng.integers(-127, 128, shape).astype(np.int8)
         acc = call(anchor, [x, const(weights)], replace(DenseAttrs(), acc_dtype=acc_dtype))
     else:
-        kernel = (1, 1) if pointwise else (pick(rng, 1, 2, 3), pick(rng, 1, 2, 3))
+        kernel = (1, 1) if pointwise else (pick(rng, 1, 2, 3, 7), pick(rng, 1, 2, 3, 9))
         dilation = (1, 1) if pointwise else (pick(rng, 1, 1, 2), pick(rng, 1, 1, 2))
         size, pads = _sizes(rng, kernel, dilation)
         strides = (1, 1) if pointwise else (pick(rng, 1, 1, 2), pick(rng, 1, 1, 2, 3))
         x = Var("x", TensorType((pick(rng, 1, 1, 2), *size, depth), "int16"))
         weights = rng.integers(-127, 128, (channels, *kernel, depth)).astype(np.int8)
-        attrs = Conv2DAttrs(strides, (0, 0, 0, 0) if pointwise else pads, dilation, acc_dtype=acc_dtype)
+        attrs: Any = Conv2DAttrs(strides, (0, 0, 0, 0) if pointwise else pads, dilation, acc_dtype=acc_dtype)
+        if anchor == "nn.depthwise_conv2d":
+            multiplier = pick(rng, 1, 1, 2)
+            channels = depth * multiplier
+            weights = rng.integers(-127, 128, (1, *kernel, channels)).astype(np.int8)
+            attrs = DepthwiseConv2DAttrs(strides, pads, dilation, multiplier=multiplier, acc_dtype=acc_dtype)
         acc = call(anchor, [x, const(weights)], attrs)
-    typical = 73.0 * 19000.0 * weights[0].size ** 0.5
+    depth = weights[0].size if anchor != "nn.depthwise_conv2d" else weights[..., 0].size
+    typical = 73.0 * 19000.0 * depth**0.5
     bias = rng.integers(-int(typical), int(typical), channels).astype(acc_dtype)
     shift = ceil(log2(typical / 9000))
     reduced = acc_dtype == "int64" and anchor != "nn.dense"
@@ -58,7 +69,9 @@ def layer(rng: np.random.Generator, anchor: str, *, pointwise: bool) -> Function
     )
     rounding = "single" if reduced else ("double", "away")[int(acc_dtype == "int64")]
     shifts = tuple(-shift - int(v) for v in rng.integers(0, 3, channels))
-    requant = RequantizeAttrs(multipliers, shifts, 0, -32768, 32767, rounding, "int16")
+    lowest = 0 if anchor == "nn.depthwise_conv2d" and rng.random() < 0.3 else -32768
+    highest = 6000 if anchor == "nn.depthwise_conv2d" and rng.random() < 0.3 else 32767
+    requant = RequantizeAttrs(multipliers, shifts, 0, lowest, highest, rounding, "int16")
     body = call("qnn.requantize", [call("nn.bias_add", [acc, const(bias)])], requant)
     if anchor == "nn.dense" and rng.random() < 0.3:
         other = Var("y", tensor_type(body))

@@ -23,6 +23,9 @@ from aot.topi.layer.requant import sign_term
 TABLE = 256
 """Bytes of a table."""
 
+HALF_MAX = 32767
+"""The largest int16."""
+
 
 @lru_cache(maxsize=256)
 def dw_strip(strip: Strip) -> TensorIntrin:
@@ -34,11 +37,12 @@ def dw_strip(strip: Strip) -> TensorIntrin:
     """
     b = IRBuilder("dw_strip")
     layout, (sy, sx) = strip.layout, strip.stride
-    written = (strip.rows - 1) * strip.row_step + (strip.outputs - 1) * strip.column_step + 1
+    each = 2 if strip.rounding.halves else 1
+    written = ((strip.rows - 1) * strip.row_step + (strip.outputs - 1) * strip.column_step) // each + 1
     plane = b.input("plane", (UNKNOWN_EXTENT if strip.shared else strip.plane_size,), "int16", align=4)
     params = b.input("params", (UNKNOWN_EXTENT if strip.shared else strip.stream_words,), "int32", align=4)
     table = b.input("table", (TABLE,), "int8") if strip.rounding.table else None
-    out = b.output("out", (UNKNOWN_EXTENT if strip.shared else written,), "int8")
+    out = b.output("out", (UNKNOWN_EXTENT if strip.shared else written,), strip.rounding.dtype)
     scalars = tuple(Var(n) for n in ("rows", "column_step", "row_step")) if strip.shared else ()
     rows, column_step, row_step = scalars or (imm(strip.rows), imm(strip.column_step), imm(strip.row_step))
     numbers = [b.let(n, params[i]) for n, i in zip(NUMBERS, strip.number_indices, strict=False)]
@@ -63,7 +67,7 @@ def dw_strip(strip: Strip) -> TensorIntrin:
                 for k in range(layout.kw):
                     tap(at + row * strip.dilation * strip.pitch, k, _weight(params, places[row][k], packed=strip.packed))
         result = requantized(b, strip.rounding, acc[0], numbers)
-        b.store(out, y * row_step + x * column_step, result if table is None else table[result + TABLE // 2])
+        b.store(out, y * (row_step // each) + x * (column_step // each), result if table is None else table[result + TABLE // 2])
     func = replace(b.finish(), scalars=scalars)
     return TensorIntrin(strip.name, func, lambda ops: _emit(ops, strip), requires="dsp")
 
@@ -153,6 +157,8 @@ def load_words(register: str, other: str, base: str, offset: int) -> list[str]:
 def clamp_lines(rounding: RequantForm, accs: Sequence[str]) -> list[str]:
     """SSAT with the common shift and, for bounds other than int8's, compares."""
     shift = f", asr #{rounding.shift}" if rounding.shift > 0 else ""
+    if rounding.halves:
+        return [f"{'usat' if rounding.lo == 0 else 'ssat'} {a}, #{15 if rounding.lo == 0 else 16}, {a}{shift}" for a in accs]
     lines = [f"ssat {a}, #8, {a}{shift}" for a in accs]
     for a in accs:
         if rounding.lo > -128:
@@ -172,6 +178,7 @@ class _Emitter:
 
     def __init__(self, strip: Strip) -> None:
         self.strip = strip
+        self.store = "strh" if strip.rounding.halves else "strb"
         self.in_memory: list[tuple[str, int]] = []
 
     def head(self) -> list[str]:
@@ -215,7 +222,10 @@ class _Emitter:
         return 4 * count_instructions(self.text())
 
     def clamped(self, accs: Sequence[str], spare: str) -> list[str]:
-        lines = clamp_lines(self.strip.rounding, accs)
+        lines, rounding = clamp_lines(self.strip.rounding, accs), self.strip.rounding
+        if rounding.halves and rounding.hi < HALF_MAX:
+            lines.append(f"movw {spare}, #{rounding.hi}")
+            lines += [line for a in accs for line in (f"cmp {a}, {spare}", "it gt", f"movgt {a}, {spare}")]
         if not self.strip.rounding.table:
             return lines
         return [*lines, f"ldr {spare}, %[table]", *(f"ldrsb {a}, [{spare}, {a}]" for a in accs)]
@@ -312,10 +322,11 @@ class _Resident(_Emitter):
         strip, lines = self.strip, self._sums(outputs, index)
         if far:
             return lines + [
-                line for a in self.acc[:outputs] for line in (f"strb {a}, [r2]", *add_immediate("r2", strip.column_step))
+                line for a in self.acc[:outputs] for line in (f"{self.store} {a}, [r2]", *add_immediate("r2", strip.column_step))
             ]
         for j, a in enumerate(self.acc[:outputs]):
-            lines.append(f"strb {a}, [r2, #{counted_offset(index, strip.step * strip.column_step, j * strip.column_step)}]")
+            offset = counted_offset(index, strip.step * strip.column_step, j * strip.column_step)
+            lines.append(f"{self.store} {a}, [r2, #{offset}]")
         return lines
 
     def _sums(self, outputs: int, index: int | None) -> list[str]:
@@ -443,7 +454,7 @@ class _Streamed(_Emitter):
             if j * strip.column_step - moved > 4095:
                 lines += add_immediate(out, j * strip.column_step - moved)
                 moved = j * strip.column_step
-            lines.append(f"strb {a}, [{out}, #{j * strip.column_step - moved}]")
+            lines.append(f"{self.store} {a}, [{out}, #{j * strip.column_step - moved}]")
         lines += add_immediate(out, strip.row_step - moved) if not strip.shared else []
         if self.out_in_memory:
             lines.append(f"str {out}, %[out]")

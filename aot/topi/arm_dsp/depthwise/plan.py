@@ -26,6 +26,7 @@ class RequantForm:
 
     `shift` is -1 where each channel has its own, which then follows the constant in the stream.  `rounded` requests
     SMMLAR, `signed` adds the sign of the accumulator times 2^(prescale - 1).  `table`: the result is what a table has for it.
+    `halves`: data and results are int16, the results from the type's least or from 0 on.
     """
 
     shift: int
@@ -35,6 +36,11 @@ class RequantForm:
     hi: int
     prescale: int = 1
     table: bool = False
+    halves: bool = False
+
+    @property
+    def dtype(self) -> str:
+        return "int16" if self.halves else "int8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +183,15 @@ class Strip:
     def name(self) -> str:
         parts = []
         for part in (self.layout, self.rounding, self):
-            values = [getattr(part, f.name) for f in fields(part) if f.name != "table"]
+            values = [getattr(part, f.name) for f in fields(part) if f.name not in ("table", "halves")]
             parts += [str(int(v)) for v in values if isinstance(v, int)]
         parts += [str(v) for v in self.stride]
-        return "arm_dsp.dw_strip_" + "_".join(parts).replace("-", "m") + "_table" * self.rounding.table
+        return (
+            "arm_dsp.dw_strip_"
+            + "_".join(parts).replace("-", "m")
+            + "_table" * self.rounding.table
+            + "_halves" * self.rounding.halves
+        )
 
 
 @dataclass(frozen=True, slots=True)

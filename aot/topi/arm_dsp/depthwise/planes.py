@@ -112,7 +112,7 @@ def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int 
 
     For packed weights: all times 2^scale, and a common shift where thresholds prove it; None if no form is exact.
     """
-    attrs, used = _without_vanishing(layer)
+    attrs, used = without_vanishing(layer)
     weight, bias = layer.weight * used, layer.bias * used
     low, high = layer.acc_low * used, layer.acc_high * used
     largest = np.abs(weight).max(axis=(0, 1))
@@ -137,7 +137,7 @@ def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int 
     return None
 
 
-def _without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
+def without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
     """Multiplier 0 and shift 1 for channels whose product always rounds to zero, |acc| < 2^(s - 1); and which
     channels are others.
     """
@@ -226,8 +226,8 @@ def strip_of(tiling: StripPlan, rounding: RequantForm, target: Target, *, output
         tiling.pitch,
         tiling.band,
         outputs,
-        columns.out_step,
-        rows.out_step,
+        columns.out_step * (2 if rounding.halves else 1),
+        rows.out_step * (2 if rounding.halves else 1),
         rounding,
         target.has("fpu"),
         tiling.packed and tiling.layout.resident,
@@ -285,9 +285,11 @@ def _plan_bands(group: Group, target: Target) -> _Plan | None:
     return None if tiling is None else (plan[0], plan[1], tiling)
 
 
-def _lower(group: Group, target: Target, name: str, plan: _Plan) -> Lowered:
+def lower_strips(group: Group, target: Target, name: str, plan: _Plan) -> Lowered:
+    """The kernel of a plan."""
     layer, numbers, tiling = plan
-    kernel = "arm_dsp.depthwise" + "_w8" * tiling.packed + "_bands" * tiling.bands_first
+    suffix = "_w8" * tiling.packed + "_bands" * tiling.bands_first + "_16x8" * numbers.rounding.halves
+    kernel = "arm_dsp.depthwise" + suffix
     b = IRBuilder(name)
     shape, out_shape = layer.data_type.shape, layer.out_type.shape
     io = open_flat(b, group, layer)
@@ -428,7 +430,7 @@ def _copy_row(b: IRBuilder, tiling: StripPlan, data: Buffer, plane: Buffer, *, s
     target = b.let("d", row * tiling.pitch + tiling.columns.before)
 
     def one(x: Expr) -> None:
-        b.store(plane, target + x, data.load("int8", source + x * step) if pad is None else pad)
+        b.store(plane, target + x, data[source + x * step] if pad is None else pad)
 
     if pad is not None:
         with b.for_("x", count) as x:
@@ -484,6 +486,6 @@ def strip_loop(b: IRBuilder, first: int, count: int, *, step: int) -> Iterator[E
         yield x
 
 
-register_planned("arm_dsp.depthwise", "nn.depthwise_conv2d", partial(_plan, packed=False), _lower, plevel=30)
-register_planned("arm_dsp.depthwise_w8", "nn.depthwise_conv2d", partial(_plan, packed=True), _lower, plevel=28)
-register_planned("arm_dsp.depthwise_bands", "nn.depthwise_conv2d", _plan_bands, _lower, plevel=9, small=True)
+register_planned("arm_dsp.depthwise", "nn.depthwise_conv2d", partial(_plan, packed=False), lower_strips, plevel=30)
+register_planned("arm_dsp.depthwise_w8", "nn.depthwise_conv2d", partial(_plan, packed=True), lower_strips, plevel=28)
+register_planned("arm_dsp.depthwise_bands", "nn.depthwise_conv2d", _plan_bands, lower_strips, plevel=9, small=True)

@@ -16,16 +16,16 @@ from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.w8.window import window_at
 from aot.topi.arm_dsp.x16.intrin import CHANNELS
 from aot.topi.arm_dsp.x16.layer import PairStream, match_16x8
+from aot.topi.arm_dsp.x16.requant import AnyRequant
 from aot.topi.intrin.dsp import smlad_2x4
 from aot.topi.layer.fused import FusedLayer, describe
 from aot.topi.layer.io import LayerIo, open_io
-from aot.topi.layer.requant import Requant
 from aot.topi.strategy import Group, Lowered, register_planned
 
 PIXELS = 2
 
 
-def plan(group: Group, target: Target) -> tuple[FusedLayer, Requant] | None:
+def plan(group: Group, target: Target) -> tuple[FusedLayer, AnyRequant] | None:
     """Convolutions of at least two pixels."""
     found = match_16x8(group, target)
     if found is None or found[0].tail or found[0].weight.ndim != 4 or prod(found[0].out_type.shape[:-1]) < PIXELS:
@@ -33,7 +33,7 @@ def plan(group: Group, target: Target) -> tuple[FusedLayer, Requant] | None:
     return found
 
 
-def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, Requant]) -> Lowered:
+def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, AnyRequant]) -> Lowered:
     layer, requant = found
     rows = prod(layer.out_type.shape[:-1])
     stream = PairStream(layer, requant)
@@ -53,7 +53,13 @@ def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, Req
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.conv2d_16x8", pixels=PIXELS), span=layer.span, macs=layer.macs))
     taps, blocks = layer.weight.shape[1] * layer.weight.shape[2], -(-layer.channels // CHANNELS)
     pack = PIXELS * (taps * (14 + layer.weight.shape[3] * (2 if layer.weight.shape[3] % 2 == 0 else 6)) + 20)
-    block = 11 * stream.pairs + stream.pairs // 2 + PIXELS * CHANNELS * 4 + CHANNELS * (stream.numbers + 2) + 24
+    block = (
+        11 * stream.pairs
+        + stream.pairs // 2
+        + PIXELS * CHANNELS * (4 + stream.long_products)
+        + CHANNELS * (stream.numbers + 2)
+        + 24
+    )
     return Lowered(func, io.constants, instructions=-(-rows // PIXELS) * (pack + blocks * block + 8), code=900)
 
 

@@ -14,19 +14,19 @@ from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.w8.window import is_rows
 from aot.topi.arm_dsp.x16.intrin import CHANNELS, smlad_1x4, unroll_of
 from aot.topi.arm_dsp.x16.layer import PairStream, match_16x8
+from aot.topi.arm_dsp.x16.requant import AnyRequant
 from aot.topi.layer.fused import FusedLayer, describe, tail_instructions
 from aot.topi.layer.io import open_io
-from aot.topi.layer.requant import Requant
 from aot.topi.strategy import Group, Lowered, register_planned
 
 
-def plan(group: Group, target: Target) -> tuple[FusedLayer, Requant] | None:
+def plan(group: Group, target: Target) -> tuple[FusedLayer, AnyRequant] | None:
     """Rows of an even number of data, so that each begins with a word."""
     found = match_16x8(group, target)
     return found if found is not None and is_rows(found[0]) and found[0].weight[0].size % 2 == 0 else None
 
 
-def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, Requant]) -> Lowered:
+def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, AnyRequant]) -> Lowered:
     layer, requant = found
     rows, depth = prod(layer.out_type.shape[:-1]), int(layer.weight[0].size)
     stream = PairStream(layer, requant)
@@ -53,7 +53,7 @@ def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, Req
     steps, rest = divmod(stream.pairs, 2)
     unroll = unroll_of(stream.pairs)
     loops = 2 * (steps // unroll) if unroll and steps > unroll else 0
-    block = 11 * steps + 6 * rest + loops + CHANNELS * (5 + stream.numbers) + 12
+    block = 11 * steps + 6 * rest + loops + CHANNELS * (5 + stream.numbers + stream.long_products) + 12
     blocks = -(-layer.channels // CHANNELS)
     code = (60 + 4 * (11 * unroll + 6) + 80) * (1 + (layer.channels % CHANNELS > 0 and blocks > 1))
     return Lowered(func, io.constants, instructions=rows * (blocks * block + 8) + tail_instructions(layer), code=code)

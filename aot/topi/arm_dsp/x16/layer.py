@@ -18,14 +18,15 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.x16.intrin import CHANNELS
+from aot.topi.arm_dsp.x16.requant import AnyRequant, LongMultiply, with_short_products
 from aot.topi.layer.fused import FusedLayer, match_layer, tail_accepts
-from aot.topi.layer.requant import Requant, plan_requantize
+from aot.topi.layer.requant import plan_requantize
 from aot.topi.strategy import Group
 
 KINDS = frozenset({("int16", "int8")})
 
 
-def match_16x8(group: Group, target: Target) -> tuple[FusedLayer, Requant] | None:
+def match_16x8(group: Group, target: Target) -> tuple[FusedLayer, AnyRequant] | None:
     """A layer whose sums fit 32 bits, with a tail that reads tensors of the result's shape, and its requantisation."""
     layer = match_layer(group, KINDS) if target.has("dsp") else None
     if layer is None or not tail_accepts(layer) or layer.weight.ndim == 3 or layer.attrs.weight_zp:
@@ -33,13 +34,13 @@ def match_16x8(group: Group, target: Target) -> tuple[FusedLayer, Requant] | Non
     matrix = np.abs(layer.weight.reshape(layer.channels, -1)).sum(axis=1)
     if (matrix * 32768 + np.abs(layer.bias) >= 1 << 31).any():
         return None
-    return layer, plan_requantize(layer.requant, layer.acc_low, layer.acc_high, target)
+    return layer, with_short_products(plan_requantize(layer.requant, layer.acc_low, layer.acc_high, target))
 
 
 class PairStream:
     """Blocks of four channels: weights [pairs][4][2] as int16, then bias [4] and the fields that vary [4] as int32."""
 
-    def __init__(self, layer: FusedLayer, requant: Requant) -> None:
+    def __init__(self, layer: FusedLayer, requant: AnyRequant) -> None:
         matrix = layer.weight.reshape(layer.channels, -1)
         more = -layer.channels % CHANNELS
         self.channels, self.requant = layer.channels, requant
@@ -56,6 +57,11 @@ class PairStream:
     def numbers(self) -> int:
         """That are loaded for each channel."""
         return len(self._arrays)
+
+    @property
+    def long_products(self) -> int:
+        """Instructions of a result beyond those of the short requantisation."""
+        return 8 if isinstance(self.requant, LongMultiply) else 0
 
     def data(self) -> Array:
         """The stream as int32."""
@@ -84,7 +90,7 @@ class PairStream:
 
     def result(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
         """The requantised sum, which the model has in `acc_dtype`."""
-        return self.requant.emit(b, cast(self._acc_dtype, acc), fields)
+        return self.requant.emit(b, acc if isinstance(self.requant, LongMultiply) else cast(self._acc_dtype, acc), fields)
 
     def fields(self, b: IRBuilder, params: Buffer, n: Expr, j: int) -> tuple[Expr, ...]:
         """The requantisation numbers of channel j of a block, loaded or immediate."""
