@@ -46,7 +46,8 @@ def layer(rng: np.random.Generator, anchor: str, *, pointwise: bool) -> Function
         weights = rng.integers(-127, 128, shape).astype(np.int8)
         acc = call(anchor, [x, const(weights)], replace(DenseAttrs(), acc_dtype=acc_dtype))
     else:
-        kernel = (1, 1) if pointwise else (pick(rng, 1, 2, 3, 7), pick(rng, 1, 2, 3, 9))
+        more = (5, 9) if anchor == "nn.depthwise_conv2d" else (1, 3)
+        kernel = (1, 1) if pointwise else (pick(rng, 1, 2, 3, more[0]), pick(rng, 1, 2, 3, more[1]))
         dilation = (1, 1) if pointwise else (pick(rng, 1, 1, 2), pick(rng, 1, 1, 2))
         size, pads = _sizes(rng, kernel, dilation)
         strides = (1, 1) if pointwise else (pick(rng, 1, 1, 2), pick(rng, 1, 1, 2, 3))
@@ -73,7 +74,7 @@ def layer(rng: np.random.Generator, anchor: str, *, pointwise: bool) -> Function
     highest = 6000 if anchor == "nn.depthwise_conv2d" and rng.random() < 0.3 else 32767
     requant = RequantizeAttrs(multipliers, shifts, 0, lowest, highest, rounding, "int16")
     body = call("qnn.requantize", [call("nn.bias_add", [acc, const(bias)])], requant)
-    if anchor == "nn.dense" and rng.random() < 0.3:
+    if anchor != "nn.depthwise_conv2d" and rng.random() < 0.3:
         other = Var("y", tensor_type(body))
         total = AddAttrs((0, 0), (1 << 30, 1500000000), (0, -1), 1600000000, -14, 0, -32768, 32767, left_shift=15)
         return Function((x, other), call("qnn.add", [body, other], total), {"Primitive": 1})

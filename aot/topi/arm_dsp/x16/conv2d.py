@@ -1,6 +1,7 @@
 """Convolutions of 16-bit data: two pixels by four channels, windows packed as pairs of both pixels.
 
-Scratch: eight bytes a pair of taps of the window.
+Scratch: eight bytes a pair of taps of the window; with a tail also the results of two pixels, two bytes each, as the block of
+assembly leaves it no registers.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from math import prod
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, imm, logical_and, minimum
+from aot.tir.expr import Expr, cast, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.w8.window import window_at
 from aot.topi.arm_dsp.x16.intrin import CHANNELS
 from aot.topi.arm_dsp.x16.layer import PairStream, match_16x8
 from aot.topi.arm_dsp.x16.requant import AnyRequant
 from aot.topi.intrin.dsp import smlad_2x4
-from aot.topi.layer.fused import FusedLayer, describe
+from aot.topi.layer.fused import FusedLayer, describe, tail_instructions
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.strategy import Group, Lowered, register_planned
 
@@ -28,7 +29,7 @@ PIXELS = 2
 def plan(group: Group, target: Target) -> tuple[FusedLayer, AnyRequant] | None:
     """Convolutions of at least two pixels."""
     found = match_16x8(group, target)
-    if found is None or found[0].tail or found[0].weight.ndim != 4 or prod(found[0].out_type.shape[:-1]) < PIXELS:
+    if found is None or found[0].weight.ndim != 4 or prod(found[0].out_type.shape[:-1]) < PIXELS:
         return None
     return found
 
@@ -41,6 +42,7 @@ def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, Any
     io = open_io(b, group, layer, data_shape=(layer.data_type.size,), out_shape=(rows * layer.channels,), data_align=4)
     params = io.constant("params", stream.data(), "int32")
     words = b.scratch("words", (stream.pairs, PIXELS, 2), "int16", align=4)
+    results = b.scratch("results", (PIXELS * layer.channels,), "int16") if layer.tail else None
     if layer.weight[0].size % 2:
         for p in range(PIXELS):
             b.store(words, (stream.pairs - 1, p, 1), 0)
@@ -49,25 +51,26 @@ def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, Any
         for p in range(PIXELS):
             _pack(b, layer, io, words, index=first + p, p=p)
         for n, count in stream.blocks(b):
-            _block(b, stream, io, (params, words), first=first, n=n, count=count)
+            _block(b, stream, io, (params, words, results), first=first, n=n, count=count)
+        if results is not None:
+            with b.for_("c", PIXELS * layer.channels) as c:
+                io.store((first * layer.channels + c,), cast("int32", results[c]))
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.conv2d_16x8", pixels=PIXELS), span=layer.span, macs=layer.macs))
     taps, blocks = layer.weight.shape[1] * layer.weight.shape[2], -(-layer.channels // CHANNELS)
     pack = PIXELS * (taps * (14 + layer.weight.shape[3] * (2 if layer.weight.shape[3] % 2 == 0 else 6)) + 20)
-    block = (
-        11 * stream.pairs
-        + stream.pairs // 2
-        + PIXELS * CHANNELS * (4 + stream.long_products)
-        + CHANNELS * (stream.numbers + 2)
-        + 24
-    )
-    return Lowered(func, io.constants, instructions=-(-rows // PIXELS) * (pack + blocks * block + 8), code=900)
+    each = PIXELS * (4 + stream.long_products) + stream.numbers + 2
+    block = 11 * stream.pairs + stream.pairs // 2 + CHANNELS * each + 24
+    instructions = -(-rows // PIXELS) * (pack + blocks * block + 8) + tail_instructions(layer)
+    return Lowered(func, io.constants, instructions=instructions, code=900 + 200 * len(layer.tail))
 
 
-def _block(
-    b: IRBuilder, stream: PairStream, io: LayerIo, buffers: tuple[Buffer, Buffer], *, first: Expr, n: Expr, count: int
-) -> None:
+Buffers = tuple[Buffer, Buffer, Buffer | None]
+"""Parameters, packed windows, results before the tail."""
+
+
+def _block(b: IRBuilder, stream: PairStream, io: LayerIo, buffers: Buffers, *, first: Expr, n: Expr, count: int) -> None:
     """Four channels of two pixels, `count` of them stored."""
-    params, words = buffers
+    params, words, results = buffers
     acc = b.local("acc", (PIXELS, CHANNELS), "int32")
     for j in range(CHANNELS):
         bias = b.let("bias", stream.number(params, n, 0, j))
@@ -78,7 +81,10 @@ def _block(
         fields = stream.fields(b, params, n, j)
         for p in range(PIXELS):
             value = stream.result(b, acc[p, j], fields)
-            io.store(((first + p) * stream.channels + n * CHANNELS + j,), value)
+            if results is None:
+                io.store(((first + p) * stream.channels + n * CHANNELS + j,), value)
+            else:
+                b.store(results, n * CHANNELS + (p * stream.channels + j), value)
 
 
 def _pack(b: IRBuilder, layer: FusedLayer, io: LayerIo, words: Buffer, *, index: Expr, p: int) -> None:
