@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs `aot report` as the environment says, adds the table to the job's summary, and ends with aot's exit code.
 # AOT_MODELS: paths or patterns. AOT_REFERENCE: where it is empty, the compiler's own interpreter will do as the reference.
+# AOT_OPTIONS: further options, separated by spaces.
 # AOT_BOARDS AOT_OPT AOT_ORACLE AOT_BASELINE AOT_BUDGET AOT_ALLOW AOT_JOBS AOT_OUTPUT: options.
 set -u
 shopt -s nullglob globstar
@@ -22,6 +23,9 @@ options=(--output "$output" --jobs "${AOT_JOBS:-2}")
 [ -n "${AOT_BUDGET:-}" ] && options+=(--budget "$AOT_BUDGET")
 [ "${AOT_REFERENCE-set}" = "" ] && options+=(--no-require-reference)
 for part in ${AOT_ALLOW:-}; do options+=(--allow "$part"); done
+# words as they are: nothing in them is expanded or run
+read -r -d '' -a words <<<"${AOT_OPTIONS:-}" || true
+options+=(${words[@]+"${words[@]}"})
 
 code=0
 aot report "${options[@]}" -- "${models[@]}" || code=$?

@@ -67,8 +67,15 @@ def test_report_passes_the_inputs_on(folder: Path) -> None:
     assert (folder / "summary").read_text() == "the table\n"
 
 
+def test_options_are_those_of_the_command_line(folder: Path) -> None:
+    run("report.sh", folder, AOT_MODELS="models/a.tflite", AOT_OPTIONS="--ram-budget 20KiB\n--feed-rows")
+    assert calls(folder)[5:-2] == ["--ram-budget", "20KiB", "--feed-rows"]
+
+
 def test_inputs_are_words_and_no_commands(folder: Path) -> None:
-    run("report.sh", folder, AOT_MODELS="models/a.tflite $(touch bad) ;", AOT_BOARDS="$(touch bad)")
+    wild = "$(touch bad) *"
+    run("report.sh", folder, AOT_MODELS="models/a.tflite $(touch bad) ;", AOT_BOARDS="$(touch bad)", AOT_OPTIONS=wild)
+    assert "*" in calls(folder)
     assert not (folder / "bad").exists()
     assert "$(touch bad)" in calls(folder)
 
