@@ -1,0 +1,53 @@
+"""The benchmark of how compilations grow: its networks are what they say, and cost grows with operators, not their square."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from aot.driver.options import Options
+from aot.driver.outline import outline
+from aot.frontend.problems import Problems
+from aot.frontend.view import parse
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def scaling() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("aot_scaling", ROOT / "scripts" / "scaling.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("kind", ["chain", "dense"])
+@pytest.mark.parametrize("size", [10, 31])
+def test_networks_have_so_many_operators(scaling: ModuleType, kind: str, size: int) -> None:
+    data = scaling.network(kind, size)
+    view = parse(data, Problems())
+    assert view is not None
+    assert len(view.subgraphs[0].operators) == size
+    found = outline(data, target="cortex-m4", name="m", options=Options())
+    assert 0 < found.layers <= size
+
+
+def test_the_plot_holds_every_measurement(scaling: ModuleType) -> None:
+    rows = [{"kind": k, "operators": n, "seconds": n / 20} for k in scaling.KINDS for n in (10, 100)]
+    text = scaling.plot(rows)
+    assert text.count("<circle") == 4
+    assert text.count("<polyline") == 2
+    assert "5 s</text>" in text
+
+
+@pytest.mark.slow
+def test_cost_grows_with_operators(scaling: ModuleType) -> None:
+    """Ten times the operators take at most twenty times the time."""
+    small, large = scaling.measure("chain", 15), scaling.measure("chain", 150)
+    assert large["seconds"] < 20 * small["seconds"]
+    assert large["mebibytes"] < 500
