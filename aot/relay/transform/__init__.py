@@ -22,11 +22,13 @@ from aot.relay.transform.partition import (
 )
 from aot.relay.transform.remove_constant_channels import remove_constant_channels
 from aot.relay.transform.simplify_control_flow import simplify_control_flow
+from aot.relay.transform.sink_transpose import sink_transpose
 
 _PIPELINE = (
     infer_type,
     simplify_control_flow,
     fold_constant,
+    sink_transpose,
     canonicalize,
     fold_to_table,
     eliminate_common_subexpr,
@@ -56,6 +58,7 @@ __all__ = [
     "register_pattern_table",
     "remove_constant_channels",
     "simplify_control_flow",
+    "sink_transpose",
 ]
 
 
