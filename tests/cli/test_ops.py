@@ -63,9 +63,10 @@ def test_types_are_those_that_are_accepted() -> None:
     assert set(CONVERTERS) - set(FORMS) - set(LAYERS) == without
     pairs = ("int8*int4", "int8*int8", "uint8*uint8", "int16*int4", "int16*int8")
     pairs = (*pairs, "float32*int4", "float32*int8", "float32*float32")
-    of_weights = ("int4", *DTYPES[:-1], "float16", DTYPES[-1])  # types that constants alone are stored in, too
+    of_weights = ("int4", *DTYPES[:-1], "float16", DTYPES[-1])  # int4: of constants alone
     for name in (*FORMS, *LAYERS):
-        types = pairs if name in LAYERS else of_weights if name in ("DENSIFY", "DEQUANTIZE") else DTYPES
+        halves = name in ("CAST", "DENSIFY", "DEQUANTIZE", "GATHER", "GATHER_ND")
+        types = pairs if name in LAYERS else of_weights if halves else DTYPES
         wide = name.startswith("CUSTOM:") or name == "STABLEHLO_RNG_BIT_GENERATOR"
         types = (*types[:-1], "uint64", types[-1]) if wide else types
         types = (*types, "complex64") if name in COMPLEX else types

@@ -156,8 +156,8 @@ def random_sets(func: Function, *, seed: int = 0, count: int = 4) -> list[list[A
 
 
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, *, extreme: bool) -> Array:
-    if dtype == "float32":
-        return np.asarray(rng.normal(size=shape) * (100 if extreme else 3), np.float32)
+    if dtype in ("float16", "float32"):
+        return np.asarray(rng.normal(size=shape) * (100 if extreme else 3), np.dtype(dtype))
     if dtype == "complex64":
         parts = random_array(rng, (*shape, 2), "float32", extreme=extreme)
         return np.ascontiguousarray(parts).view(np.complex64).reshape(shape)

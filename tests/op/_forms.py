@@ -315,6 +315,9 @@ FORMS: dict[str, Form] = {
 """Operators of one data type; control flow, STABLEHLO_COMPOSITE and the custom one are left out."""
 
 OTHER_FORMS: dict[str, Form] = {
+    "DEQUANTIZE": lambda d: (
+        one_op("DEQUANTIZE", [codes(SHAPE, d)], [Spec(SHAPE, "float32")], version=6) if d == "float16" else stored(d)
+    ),
     "EMBEDDING_LOOKUP": scaled_embedding,
     "GELU": unary("GELU", shape=(1, 5)),
     "FULLY_CONNECTED": lambda _types: blockwise(1, 4, 1, size=32, seed=0),
