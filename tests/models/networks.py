@@ -42,8 +42,8 @@ def ds_cnn() -> bytes:
     return _classifier(net, x, 12)
 
 
-def mobilenet() -> bytes:
-    """Visual wake words: MobileNetV1, width 0.25, on 96 x 96 x 3, two classes."""
+def mobilenet(widest: int = 256) -> bytes:
+    """Visual wake words: MobileNetV1, width 0.25, on 96 x 96 x 3, two classes; no layer with more channels than `widest`."""
     quant = Quant(float32(1 / 255), -128)
     net = Net(_noise((96, 96, 3), count=6, quant=quant, seed=2), input_quant=quant, seed=2)
     x = net.random("conv2d", net.input, (8, 3, 3, 3), strides=(2, 2), activation="RELU")
@@ -53,6 +53,7 @@ def mobilenet() -> bytes:
         *[(1, 128)] * 5,
         *((2, 256), (1, 256)),
     ):
+        filters = min(filters, widest)
         shape = (1, 3, 3, channels)
         x = net.random("depthwise", x, shape, strides=(stride, stride), activation="RELU")
         x = net.random("conv2d", x, (filters, 1, 1, channels), activation="RELU")

@@ -15,7 +15,7 @@ _FLAGS = {
 }  # fmt: skip
 CORES = tuple(_FLAGS)
 _NO_DWT = ("cortex-m0", "cortex-m0plus")
-_MOST_STACK, _STACK_SHARE = 8192, 8
+_MOST_STACK, _STACK_SHARE = 8192, 16
 _ALIGN = 128
 """Bytes to which the vector table must be aligned, with up to 16 interrupts; ours has none."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aot.errors import Problem, UsageError
-from aot.micro.board import Board
+from aot.micro.board import EMULATED, Board
 from aot.micro.build import project as build
 from aot.micro.build.pools import pool_regions
 from aot.micro.new.registry import (
@@ -112,6 +112,7 @@ def qemu_arguments(board: Board, console: Sequence[str]) -> list[str]:
         return []
     if board.gdb is not None:
         message = f"{board.name} is reached by a GDB server, and a project of this kind runs in an emulator; see aot build"
-        raise UsageError(Problem("E5300", message))
+        twin = f"; --board {EMULATED}{board.name} makes one for QEMU's {board.like.name}" if board.like is not None else ""
+        raise UsageError(Problem("E5300", message + twin))
     machine = ["-M", board.machine, "-cpu", board.qemu_cpu, "-icount", "shift=0,sleep=off"]
     return [*machine, "-display", "none", "-monitor", "none", *console, "-kernel"]

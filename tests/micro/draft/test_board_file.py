@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,13 +17,14 @@ from aot.micro.draft.linker_script import read_linker_script
 from tests.cli.helper import Cli
 from tests.micro.draft.test_devicetree import ZEPHYR
 from tests.micro.draft.test_linker_script import CUBE
+from tests.models.golden import FOLDER as MODELS
 
 
 @pytest.mark.parametrize("cpu", CORES)
 def test_a_draft_of_every_core_loads(cpu: str) -> None:
     board = parse_board(draft(read_linker_script(CUBE), name="g4", source="g4.ld", cpu=cpu), "g4/board.toml")
     assert (board.cpu, board.code, board.data, board.workspace) == (cpu, "FLASH", "RAM", ("RAM", "CCMSRAM"))
-    assert board.stack == 4096
+    assert board.stack == 2048
     assert board.gdb is not None
     assert board.gdb.counter == ("systick" if cpu.startswith("cortex-m0") else "dwt")
     emulated = {"cortex-m3": "netduino2", "cortex-m4": "netduinoplus2"}
@@ -68,3 +71,22 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     assert [b["name"] for b in found] == ["nucleo-f446re", "nucleo-h743zi2", "nucleo-l4r5zi", "nucleo-u575zi-q"]
     assert found[0]["emulated_by"] == "netduinoplus2"
     assert "E5020" in run("boards", "--search", "z80").err
+
+
+@pytest.mark.qemu
+def test_a_project_for_the_emulated_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It keeps the board file, and its regenerate.sh names it from within the project."""
+    monkeypatch.chdir(tmp_path)
+    run = Cli(capsys)
+    Path("part.ld").write_text(CUBE, encoding="utf-8")
+    assert run("boards", "new", "--from", "part.ld", "--cpu", "cortex-m4", "-o", "boards/g431").code == 0
+    model = MODELS / "dense.tflite"
+    assert "E5300" in run("new", "p", model, "--board", "boards/g431").err
+    done = run("new", "p", model, "--board", "qemu:boards/g431")
+    assert done.code == 0, done.err
+    assert "--board qemu:./board/g431" in Path("p/regenerate.sh").read_text(encoding="utf-8")
+    assert Path("p/board/g431/board.toml").read_bytes() == Path("boards/g431/board.toml").read_bytes()
+    made = subprocess.run(["make", "-s", "-C", "p", "run"], capture_output=True, text=True, timeout=120, check=True)
+    assert re.search(r"PASS dense: \d+ instructions, 0 outputs differ", made.stdout)
