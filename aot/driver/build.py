@@ -41,6 +41,9 @@ from aot.tir.transform import optimize
 _TOLD_ELSEWHERE = frozenset({"byoc_path", "max_iterations", "slide", "slide_axis"})
 """Options that the metadata does not list: a path of this machine, and what is listed with the loops or inputs it applies to."""
 
+SLIDE_SHARE = 20
+"""Windows made by --slide have so many times their room: it saves copies that are a small part of a run anyway."""
+
 _DEFAULTS = (("byoc", ()), ("rings", "auto"), ("float16", "keep"))
 """Options that they list only where they are not so."""
 
@@ -113,7 +116,8 @@ def _with_rings(planning: PlanConfig, options: Options) -> PlanConfig:
     """Windows of the state slide where it is asked for, or where speed counts and the budget for RAM leaves room for it."""
     if options.rings == "auto":
         slides = options.opt in ("speed", "balanced")
-        return replace(planning, rings="slide" if slides else "copy", ram_limit=options.ram_budget)
+        share = SLIDE_SHARE if options.slide and options.opt != "speed" else None
+        return replace(planning, rings="slide" if slides else "copy", ram_limit=options.ram_budget, ring_share=share)
     return replace(planning, rings="slide" if options.rings == "slide" else "copy")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from aot.driver.options import Options
 from aot.errors import Problem, UnsupportedError, UsageError
 from aot.ir.module import IRModule
+from aot.relay.analysis.running_sum import RunningSum
 from aot.relay.analysis.slide_plan import LayerRows, SlidePlan, slide_plan
 from aot.relay.analysis.sliding import sliding
 from aot.relay.expr import Call, Expr, Function, Var
@@ -35,9 +36,10 @@ class Slid:
                 {"index": i, "name": n, "axis": a, "rows": rows, "hop": hop} for n, (i, a, rows, hop) in self.windows.items()
             ],
             "macs_window": self.plan.macs_full,
-            "rows_bytes": sum(map(self.plan.state_bytes, self.plan.kept)),
+            "rows_bytes": self.plan.total_bytes,
             "layers": [_told(layer) for layer in self.plan.layers()],
-            "whole": [{**_place(e), "reason": reasons[id(e)]} for e in nodes if id(e) in reasons],
+            "whole": [{**_place(e), "reason": reasons[id(e)]} for e in nodes if id(e) in reasons and id(e) not in self.plan.sums],
+            "sums": [_summed(e, self.plan.sums[id(e)]) for e in nodes if id(e) in self.plan.sums],
         }
 
 
@@ -46,6 +48,11 @@ def _told(layer: LayerRows) -> dict[str, Any]:
     if layer.slide is None:
         return row
     return row | {"rows": layer.slide.rows, "computed": layer.count, "new": layer.slide.shift, "padded": layer.padded}
+
+
+def _summed(expr: Expr, total: RunningSum) -> dict[str, Any]:
+    read = round(total.share * total.slide.rows)
+    return {**_place(expr), "rows": total.slide.rows, "read": read, "numbers": total.numbers}
 
 
 def _place(expr: Expr) -> dict[str, str]:

@@ -52,16 +52,19 @@ class Rings:
         return sum(w.kept for w in self.windows)
 
 
-def choose_rings(windows: Sequence[Ring]) -> Rings | None:
+def choose_rings(windows: Sequence[Ring], most_room: int | None = None) -> Rings | None:
     """Which windows move on, and how often, for the least memory that moves no more than MOST_MOVED.
 
-    None where the rows that stay are no more than that anyway.
+    None where the rows that stay are no more than that anyway.  With `most_room` the least that is moved within so many bytes of
+    room instead.
     """
     able = sorted((w for w in windows if w.hop % w.align == 0), key=lambda w: (w.hop, -w.align, w.start))
     most, of = MOST_MOVED
     new, every = sum(w.hop for w in windows), sum(w.kept for w in windows)
     if of * every <= most * new or not able:
         return None
+    if most_room is not None:
+        return _within(able, every, most_room, enough=most * new)
     found = []
     for k in range(1, len(able) + 1):
         kept = sum(w.kept for w in able[:k])
@@ -73,3 +76,17 @@ def choose_rings(windows: Sequence[Ring]) -> Rings | None:
         found.append(Rings(tuple(able), -(-of * kept // (most * hops))))
     best = min(found, key=lambda r: (r.room, r.turns))
     return best if best.turns > 1 else None
+
+
+def _within(able: Sequence[Ring], every: int, room: int, *, enough: int) -> Rings | None:
+    """The fewest bytes moved of `every`, until `enough` / MOST_MOVED[1]; None where the room is not one step of any window."""
+    best: tuple[float, Rings] | None = None
+    for k, last in enumerate(able, 1):
+        kept = sum(w.kept for w in able[:k])
+        left = enough - MOST_MOVED[1] * (every - kept)
+        turns = room // last.hop + 1
+        turns = min(turns, -(-MOST_MOVED[1] * kept // left)) if left > 0 else turns
+        moved = every - kept + kept / turns
+        if turns > 1 and (best is None or moved < best[0]):
+            best = moved, Rings(tuple(able[:k]), turns)
+    return None if best is None else best[1]

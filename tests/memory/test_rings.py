@@ -30,3 +30,14 @@ def test_the_choice(seed: int) -> None:
         assert moved <= 1.2 * new
         fewer = Rings(rings.windows, rings.turns - 1)
         assert (kept - fewer.moved) + fewer.moved / fewer.turns > 1.2 * new, "and no sooner than needed"
+
+
+def test_within_some_room_the_fewest_bytes_are_moved() -> None:
+    slow, fast = Ring(0, 84, 4, 80, 4), Ring(84, 240, 40, 200, 4)
+    assert choose_rings([slow, fast], 3) is None, "not one step"
+    found = choose_rings([slow, fast], 16)
+    assert found is not None
+    assert (found.windows, found.turns, found.room) == ((slow,), 5, 16)
+    both = choose_rings([slow, fast], 120)
+    assert both is not None
+    assert (len(both.windows), both.turns, both.room) == (2, 4, 120)

@@ -97,6 +97,9 @@ def show(out: Output, found: Verification, artifact: Artifact) -> None:
         out.row("poison", "outputs unchanged" if found.poisoned_exact else paint("outputs CHANGE: dead memory is read", "red"))
     if found.instructions is not None:
         out.row("time", time_of(found.instructions, found.macs, found.macs_nominal))
+    if found.pushes is not None:
+        average, most = found.pushes["average"], found.pushes["most"]
+        out.row("pushes", f"{average:,} instructions on average, {most:,} at most, over {found.sets}")
     if slowest_of(found.layers):
         out.row("slowest", slowest_of(found.layers))
     if found.first_divergence is not None and found.divergence is not None:

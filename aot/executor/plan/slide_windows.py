@@ -28,9 +28,10 @@ def slide_windows(module: IRModule, _context: PassContext) -> IRModule:
     """
     planned = of_phase(module, Planned, "slide_windows")
     fed = any(call.feed for call in planned.calls)
-    rings = (
-        None if fed or planned.controls or planned.planning.rings == "copy" else choose_rings(list(_windows(planned).values()))
-    )
+    if fed or planned.controls or planned.planning.rings == "copy":
+        return planned
+    windows, share = list(_windows(planned).values()), planned.planning.ring_share
+    rings = choose_rings(windows, sum(w.size for w in windows) // share if share else None)
     if rings is None:
         return planned
     layout = _laid_out(planned, rings)

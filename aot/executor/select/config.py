@@ -49,7 +49,8 @@ class PlanConfig:
     """How memory is planned: inputs and outputs in the workspace ("arena") or the caller's ("user"), and the pools.
 
     `tight`: views take the place of copies only where the plan does not grow by them.  `rings`: whether the windows of the state
-    are moved in each run or slide, within `ram_limit` bytes of workspace and state.  `max_iterations`: a loop whose end depends
+    are moved in each run or slide, within `ram_limit` bytes of workspace and state, and with room for at most 1 / `ring_share` of
+    them where that is given.  `max_iterations`: a loop whose end depends
     on data is given up after so many (0: never), and a run that ends there must not have changed the state.
     """
 
@@ -58,4 +59,5 @@ class PlanConfig:
     tight: bool = False
     rings: RingKind = "copy"
     ram_limit: int | None = None
+    ring_share: int | None = None
     max_iterations: int = 0

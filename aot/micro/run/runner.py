@@ -36,7 +36,8 @@ class RunResult:
 
     `outputs[set][i]` has the shape and dtype of output i.  `instructions`: executed by <name>_run, exact.  `cycles`: of
     the core's own counter, where the board has that instead.  `stack_bytes`: measured depth below the caller.
-    `workspace_touched`: bytes written; `workspace_extent`: from the first to the last of them.
+    `workspace_touched`: bytes written; `workspace_extent`: from the first to the last of them.  `every`: instructions of all sets
+    on average, and of the longest; runs differ where a state is kept.
     """
 
     outputs: list[list[Array]]
@@ -46,6 +47,7 @@ class RunResult:
     workspace_extent: int | None
     layers: tuple[LayerResult, ...] = ()
     cycles: int | None = None
+    every: tuple[int, int] | None = None
 
 
 def run(
@@ -111,7 +113,14 @@ def _result(project: Project, result: Mapping[str, Any], outputs: list[list[Arra
         workspace_touched=result.get("touched"),
         workspace_extent=result.get("extent"),
         layers=layers,
+        every=None if cycles or counted is None or "all" not in result else _every(result, tick),
     )
+
+
+def _every(result: Mapping[str, Any], tick: Fraction | None) -> tuple[int, int]:
+    """Instructions of all sets: the average, and the most."""
+    assert tick is not None
+    return _count(result["all"] // result["sets"], tick), _count(result["most"], tick)
 
 
 CHECK_INSTRUCTIONS = 200_000

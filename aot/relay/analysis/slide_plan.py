@@ -8,11 +8,12 @@ Inputs that slide are always kept, as only their fresh rows are given.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from aot.relay.analysis.cost import LAYERS, layer_cost
 from aot.relay.analysis.row_map import Range, RowMap, clamped
+from aot.relay.analysis.running_sum import RunningSum, running_sum
 from aot.relay.analysis.sliding import Slide, Sliding
 from aot.relay.expr import Call, Expr, Function, Var, is_call, operands, post_order, tensor_type, users
 
@@ -50,11 +51,15 @@ class LayerRows:
 
 @dataclass(frozen=True, slots=True)
 class SlidePlan:
-    """The rows of each sliding tensor that anything asks for, by the identity of its node, operands before readers."""
+    """The rows of each sliding tensor that anything asks for, by the identity of its node, operands before readers.
+
+    `sums`: the reductions over all rows whose sums are kept, by the identity of the node.
+    """
 
     sliding: Sliding
     rows: Mapping[int, Rows]
     nodes: tuple[Expr, ...]
+    sums: Mapping[int, RunningSum] = field(default_factory=dict)
 
     @property
     def kept(self) -> list[Expr]:
@@ -65,6 +70,11 @@ class SlidePlan:
         """The bytes of a tensor's kept rows."""
         kept = self.rows[id(expr)].kept
         return 0 if kept is None else (kept[1] - kept[0]) * _row_bytes(expr, self.sliding.table[id(expr)])
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of all that is kept, rows and sums."""
+        return sum(map(self.state_bytes, self.kept)) + sum(s.nbytes for s in self.sums.values())
 
     def macs(self) -> int:
         """Multiply-accumulates of a run."""
@@ -104,13 +114,15 @@ class SlidePlan:
             rows = self.rows.get(id(expr))
             if rows is not None and rows.kept is not None:
                 total += _BYTE * (self.state_bytes(expr) + rows.count * _row_bytes(expr, self.sliding.table[id(expr)]))
+            if id(expr) in self.sums:
+                total += 2 * self.sums[id(expr)].numbers
         return total
 
     def _share(self, expr: Expr) -> float:
         """The part of a tensor's rows that a run computes."""
         slide = self.sliding.of(expr)
         if slide is None:
-            return 1.0
+            return self.sums[id(expr)].share if id(expr) in self.sums else 1.0
         return self.rows[id(expr)].count / slide.rows if id(expr) in self.rows else 0.0
 
 
@@ -167,7 +179,13 @@ def _planned(main: Function, nodes: Sequence[Expr], sliding: Sliding, keep: Coll
                 first, stop = clamped(row_map.reads(part), sliding.table[id(operand)].rows)
                 if first < stop:
                     asked.setdefault(id(operand), []).append((first, stop))
-    return SlidePlan(sliding, found, tuple(nodes))
+    sums = {id(e): s for e in nodes if (s := running_sum(e, sliding)) is not None and _keeps(found[id(s.data)], s)}
+    return SlidePlan(sliding, found, tuple(nodes), sums)
+
+
+def _keeps(rows: Rows, total: RunningSum) -> bool:
+    """Whether a run has the rows that leave, of those that it keeps."""
+    return rows.kept is not None and rows.kept[0] <= total.slide.lo
 
 
 def _rows(slide: Slide, asked: Sequence[Range], *, kept: bool) -> Rows:

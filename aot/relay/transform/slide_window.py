@@ -17,12 +17,14 @@ import numpy as np
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.relay.analysis.row_map import Range, clamped, is_border, over_rows
+from aot.relay.analysis.running_sum import RunningSum
 from aot.relay.analysis.slide_plan import SlidePlan
 from aot.relay.analysis.sliding import Slide
 from aot.relay.construct import constructor
 from aot.relay.expr import Call, Expr, Function, Var, const, make_tuple, operands, tensor_type, with_operands
 from aot.relay.interpreter import evaluate
 from aot.relay.state import STATE, StateTensor, result_exprs
+from aot.relay.transform.running_sums import finished_sum, sum_of, sum_offset
 from aot.support.dtype import numpy_dtype
 
 
@@ -38,6 +40,7 @@ def slide_window(main: Function, plan: SlidePlan) -> Function:
     outputs = [work.whole(e) for e in result_exprs(main)[0]]
     kept = plan.kept
     initial = _initial(main, plan)
+    kept = [*kept, *(e for e in plan.nodes if id(e) in plan.sums)]
     states = tuple(StateTensor(work.old[id(e)].name, value) for e, value in zip(kept, initial, strict=True))
     news = [work.new[id(e)] for e in kept]
     olds = [work.old[id(e)] for e in kept]
@@ -59,17 +62,24 @@ def _with_rows(type_: TensorType, axis: int, rows: int) -> TensorType:
 
 
 def _initial(main: Function, plan: SlidePlan) -> list[Array]:
-    """The kept rows after runs on zeros: all rows of [lo, hi) are alike then."""
+    """The kept rows and sums after runs on zeros: all rows of [lo, hi) are alike then."""
     if not plan.kept:
         return []
-    probe = Function(main.params, make_tuple(plan.kept))
+    totals = [(e, plan.sums[id(e)]) for e in plan.nodes if id(e) in plan.sums]
+    probe = Function(main.params, make_tuple([*plan.kept, *(s.data for _, s in totals)]))
     values = evaluate(probe, [zero_window(v.type) for v in main.params])
     found = []
+    values, rest = values[: len(plan.kept)], values[len(plan.kept) :]
     for expr, value in zip(plan.kept, values, strict=True):
         slide, kept = plan.sliding.table[id(expr)], plan.rows[id(expr)].kept
         assert kept is not None
         rows = range(kept[0] + slide.shift, kept[1] + slide.shift)
         found.append(np.ascontiguousarray(np.take(value, rows, axis=slide.axis)))
+    for (expr, total), value in zip(totals, rest, strict=True):
+        slide = total.slide
+        stay = np.take(value, range(slide.lo + slide.shift, slide.hi), axis=slide.axis).astype(np.int64)
+        sums = stay.sum(axis=total.axes, keepdims=True) - sum_offset(expr, total)
+        found.append(np.ascontiguousarray(sums.astype(np.int32)))
     return found
 
 
@@ -100,7 +110,27 @@ class _Rewrite:
         """A node that does not slide, over whole tensors."""
         if isinstance(node, Var):
             return self.given.get(id(node), node)
+        if id(node) in self.plan.sums:
+            assert isinstance(node, Call)
+            return self._running(node, self.plan.sums[id(node)])
         return with_operands(node, [self._operand(o) for o in operands(node)])
+
+    def _running(self, node: Call, total: RunningSum) -> Expr:
+        """A reduction over all rows from the sum of those that stayed; what the next run needs of it is the new state."""
+        add, take_off = constructor("add"), constructor("subtract")
+
+        def of_rows(rows: Range) -> Expr:
+            return sum_of(self._range(total.data, rows), total.axes)
+
+        fresh = of_rows(total.slide.fresh)
+        type_ = tensor_type(fresh)
+        old = Var(f"kept_{len(self.old)}", type_, node.span)
+        self.old[id(node)] = old
+        self.new[id(node)] = take_off(add(old, fresh), of_rows(total.leaving))
+        whole = add(old, fresh)
+        for edge in total.edges:
+            whole = add(whole, of_rows(edge))
+        return finished_sum(node, total, whole)
 
     def _operand(self, expr: Expr) -> Expr:
         slide = self.plan.sliding.of(expr)

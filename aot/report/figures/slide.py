@@ -16,7 +16,7 @@ def slide_lines(metadata: Mapping[str, Any]) -> list[str]:
     moves = ", ".join(f"{row['hop']} of {row['rows']} rows of {row['name']}" for row in slide["inputs"])
     part = f" ({macs / full:.2f})" if full else ""
     lines = [f"{moves} are new in a run: {macs:,} of {full:,} MAC{part}, {slide['rows_bytes']:,} B of rows are kept"]
-    return lines + _padding(layers, macs, full) + _whole(slide)
+    return lines + _padding(layers, macs, full) + _sums(slide) + _whole(slide)
 
 
 def _padding(layers: list[dict[str, Any]], macs: int, full: int) -> list[str]:
@@ -34,10 +34,21 @@ def _padding(layers: list[dict[str, Any]], macs: int, full: int) -> list[str]:
     ]
 
 
+def _sums(slide: Mapping[str, Any]) -> list[str]:
+    """Reductions over all rows that are not computed anew."""
+    return [
+        f"{row['op']} {row['name'][:40]} is {row['numbers']:,} running sums:"
+        f" {row['read']} rows are read in place of {row['rows']}"
+        for row in slide["sums"]
+    ]
+
+
 def _whole(slide: Mapping[str, Any]) -> list[str]:
     """What ends the rows, and what the layers behind it cost."""
     rest = sum(row["macs"] for row in slide["layers"] if "rows" not in row)
     lines = [f"{row['op']} {row['name'][:40]} {row['reason']}" for row in slide["whole"]]
-    if lines and rest:
+    if not lines and rest:
+        return [f"layers behind all rows run as a whole: {rest:,} MAC"]
+    if rest:
         lines[-1] += f"; layers behind such places run as a whole: {rest:,} MAC"
     return lines

@@ -43,7 +43,8 @@ class Verification:
 
     `first_divergence` names the first layer, in order of execution, whose output differs from the reference's tensor, or only the
     output that differs where no layer could be compared; `divergence` is the whole of it, as in a report.  `known_fault`: the
-    entry of `KNOWN_FAULTS` that is all of the difference, and who agrees with us.
+    entry of `KNOWN_FAULTS` that is all of the difference, and who agrees with us.  `pushes`: of a model whose window moves, the
+    instructions of a run on `average` and at `most`, over all sets.
     """
 
     model: str
@@ -78,6 +79,7 @@ class Verification:
     cycles: int | None = None
     clock_hz: int | None = None
     state: Mapping[str, Any] | None = None
+    pushes: Mapping[str, int] | None = None
     layers: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
     def __repr__(self) -> str:
@@ -255,6 +257,7 @@ def summary(
         stack_bound=facts.stack_bound,
         heap_bytes=facts.heap_bytes,
         state=state_figures(meta),
+        pushes={"average": result.every[0], "most": result.every[1]} if result.every and "slide" in meta else None,
         layers=[
             {**layer, "instructions": instructions.get(layer["index"])} | ({"cycles": cycles[layer["index"]]} if cycles else {})
             for layer in meta["layers"]

@@ -12,4 +12,6 @@ def test_the_state_is_what_it_says() -> None:
         net = slide_net(seed)
         plan = planned(net)
         states = state_of(slide_window(net.main, plan))
-        assert [s.initial.nbytes for s in states] == [plan.state_bytes(e) for e in plan.kept]
+        sums = [s.nbytes for s in plan.sums.values()]
+        assert [s.initial.nbytes for s in states] == [plan.state_bytes(e) for e in plan.kept] + sums
+        assert sum(s.initial.nbytes for s in states) == plan.total_bytes

@@ -30,5 +30,12 @@ def test_without_padding_only_the_mean_over_time_stays() -> None:
     assert [text.split()[0] for text in texts] == ["1", "AVERAGE_POOL_2D"]
 
 
+def test_a_mean_over_many_rows_is_a_running_sum() -> None:
+    _, sums, whole = lines(tcn(Tcn(frames=60, features=4, channels=4, classes=3, dilations=(1, 2))), "x", 1)
+    assert sums.startswith("AVERAGE_POOL_2D ")
+    assert sums.endswith(" is 4 running sums: 2 rows are read in place of 54")
+    assert whole == "layers behind all rows run as a whole: 12 MAC"
+
+
 def test_a_model_that_does_not_slide_has_no_lines() -> None:
     assert slide_lines({}) == []
