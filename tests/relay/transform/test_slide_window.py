@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType, per_tensor
-from aot.numerics.fixed_point import quantize_multiplier
-from aot.op.common.pool import PoolAttrs
 from aot.op.nn.conv2d import Conv2DAttrs
-from aot.op.reduce.mean import MeanAttrs, mean_multiplier
 from aot.op.tensor.reshape import ReshapeAttrs
 from aot.op.tensor.transpose import TransposeAttrs
 from aot.relay.expr import Function, Var, call, const
@@ -32,38 +29,6 @@ def check_runs(net: SlideNet, *, runs: int, seed: int) -> None:
 def test_random_networks_give_the_bytes_of_whole_runs() -> None:
     for seed in range(30):
         check_runs(slide_net(seed), runs=8, seed=seed)
-
-
-def test_means_over_time_are_running_sums() -> None:
-    for seed in (82, 104, 334, 481):
-        net = slide_net(seed)
-        assert planned(net).sums
-        check_runs(net, runs=40, seed=seed)
-
-
-def quantised_mean(name: str, *, keepdims: bool) -> SlideNet:
-    """MEAN or SUM of [1, 40, 3, 2] over time and width, with zero points that count."""
-    x = Var("x", TensorType((1, 40, 3, 2), "int8", per_tensor(0.5, -7)))
-    real = 0.9 if name == "mean" else 0.02
-    multiplier, shift = mean_multiplier(real, 120) if name == "mean" else quantize_multiplier(real)
-    attrs = MeanAttrs((1, 2), keepdims, -7, multiplier, shift, 11)
-    return SlideNet(Function((x,), call(name, [x], attrs)), 1, 2)
-
-
-@pytest.mark.parametrize("name", ["mean", "qnn.sum"])
-def test_quantised_means_and_sums_over_time(name: str) -> None:
-    for keepdims in (True, False):
-        net = quantised_mean(name, keepdims=keepdims)
-        (total,) = planned(net).sums.values()
-        assert (total.count, total.numbers, total.leaving) == (120, 2, (0, 2))
-        check_runs(net, runs=60, seed=3)
-
-
-def test_a_mean_of_few_rows_is_computed_anew() -> None:
-    """Where much of the window is new the kernels of whole windows are faster."""
-    x = Var("x", TensorType((1, 8, 1, 2), "int8", per_tensor(0.5, 0)))
-    pool = call("nn.avg_pool2d", [x], PoolAttrs((8, 1), (1, 1), (0, 0, 0, 0), -128, 127))
-    assert not planned(SlideNet(Function((x,), pool), 1, 1)).sums
 
 
 def test_reset_begins_with_zeros_again() -> None:
