@@ -6,8 +6,10 @@ import ast
 import importlib.util
 import re
 import subprocess
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -48,6 +50,14 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_every_test_is_collected() -> None:
+    """No folder of tests has a name that pytest passes over."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    assert settings["testpaths"] == ["tests"]
+    tests = [p.relative_to(ROOT) for p in sources("tests") if p.name.startswith("test_")]
+    assert not [str(p) for p in tests for folder in p.parts[:-1] if any(fnmatch(folder, n) for n in settings["norecursedirs"])]
 
 
 # Imports.

@@ -73,7 +73,7 @@ class Batch:
         return data
 
     def run(self, board: str, folder: Path) -> list[str]:
-        """What is wrong: the text of each case whose output differs from the expected one."""
+        """What is wrong: the text of each case of which a result differs from the expected one."""
         return self.wrong(self.project(board, folder))
 
     def project(self, board: str, folder: Path) -> Project:
@@ -82,14 +82,14 @@ class Batch:
         return prepare(self._artifact(find_target("host" if kind.is_host else kind.cpu)), kind, folder=folder)
 
     def wrong(self, project: Project) -> list[str]:
-        """Run the program: the text of each case whose output differs from the expected one."""
+        """Run the program: the text of each case of which a result differs from the expected one."""
         result = run_board(project, [[self.input()]])
         found = np.frombuffer(result.outputs[0][0].tobytes(), np.uint8)
         wrong = []
         for case, placed in zip(self._cases, self._placed, strict=True):
-            (out,) = placed.func.outputs
-            offset = placed.places[out][1]
-            if found[offset : offset + out.nbytes].tobytes() != case.expected.tobytes():
+            places = [(placed.places[out][1], out.nbytes) for out in placed.func.outputs]
+            results = [found[offset : offset + size].tobytes() for offset, size in places]
+            if results != [e.tobytes() for e in case.expected]:
                 wrong.append(case.text)
         return wrong
 

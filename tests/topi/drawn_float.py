@@ -38,7 +38,7 @@ def random_cases(name: str, seed: int) -> Iterator[Case]:
     rng = np.random.default_rng(seed)
     while True:
         case = _case(impl, rng, anchor)
-        if case is not None and not np.isnan(case.expected.astype(np.float32)).any():
+        if case is not None and not any(np.isnan(e.astype(np.float32)).any() for e in case.expected):
             yield case
 
 
@@ -52,10 +52,9 @@ def _case(impl: OpImplementation, rng: np.random.Generator, anchor: str) -> Case
         inputs[0] = np.where(rng.random(inputs[0].shape) < 0.2, np.float32(1e38), inputs[0]).astype(np.float32)
     if rng.random() < 0.05:
         inputs[0].reshape(-1)[int(rng.integers(inputs[0].size))] = np.inf
-    (expected,) = evaluate(func, inputs)
     tail = [str(f.op) for f in group.followers]
     text = f"{impl.name}: {func.params[0].type} {group.anchor.args[1].type} {group.anchor.attrs} {tail}"
-    return Case(text, impl.lower(group, target, "kernel"), inputs, expected)
+    return Case(text, impl.lower(group, target, "kernel"), inputs, evaluate(func, inputs))
 
 
 def _numbers(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:

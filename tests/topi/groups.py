@@ -43,14 +43,19 @@ def lowered(kernel: str, params: tuple[Var, ...], body: Expr, *, cpu: str = "cor
 
 
 def run_lowered(low: Lowered, inputs: list[Array], out_type: Any) -> Array:
-    """The kernel in the TIR interpreter."""
+    """The kernel's one result, from the TIR interpreter."""
+    (out,) = run_all(low, inputs)
+    return out.view(numpy_dtype(out_type.dtype)).reshape(out_type.shape)
+
+
+def run_all(low: Lowered, inputs: list[Array]) -> list[Array]:
+    """All results of the kernel in the TIR interpreter, of the shapes that its buffers have."""
     buffers: dict[str, Array] = dict(low.constants)
     for buffer, value in zip(low.func.inputs, inputs, strict=True):
         buffers[buffer.name] = value.reshape(buffer.shape)
-    out = np.full(out_type.nbytes, 0x55, np.uint8).view(numpy_dtype(out_type.dtype))
-    buffers[low.func.outputs[0].name] = out.reshape(low.func.outputs[0].shape)
-    run(low.func, buffers)
-    return out.reshape(out_type.shape)
+    outs = [np.full(b.nbytes, 0x55, np.uint8).view(numpy_dtype(b.dtype)).reshape(b.shape) for b in low.func.outputs]
+    run(low.func, buffers | {b.name: out for b, out in zip(low.func.outputs, outs, strict=True)})
+    return outs
 
 
 def check_group(kernel: str, params: tuple[Var, ...], body: Expr, *, cpu: str = "cortex-m4", seed: int = 0) -> Lowered:

@@ -101,7 +101,7 @@ def test_a_wrong_result_is_found() -> None:
     """One case of the harness itself, and what it says of a kernel that is wrong."""
     case = next(random_cases("dense generic.dense", 0))
     interpreted([case])
-    wrong = Case(case.text, case.lowered, case.inputs, -1 - case.expected)
+    wrong = Case(case.text, case.lowered, case.inputs, [-1 - e for e in case.expected])
     with pytest.raises(AssertionError, match=r"generic\.dense"):
         interpreted([wrong])
 
@@ -110,5 +110,5 @@ def test_a_wrong_result_is_found() -> None:
 @needs_host
 def test_a_batch_tells_which_case_differs(tmp_path: Path) -> None:
     one, two = islice(random_cases("dense arm_dsp.dense_w8", 0), 2)
-    wrong = Case(one.text, one.lowered, one.inputs, -1 - one.expected)
+    wrong = Case(one.text, one.lowered, one.inputs, [-1 - e for e in one.expected])
     assert Batch([wrong, two]).run("host", tmp_path) == [one.text]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from aot.ir.transform import PassContext, prim_func_pass
@@ -105,6 +105,8 @@ class _Simplifier:
                 return self._division(new)
             case BinOp(op="&&" | "||"):
                 return _logical(new)
+            case BinOp("-", Var() as a, Var() as b) if a is b and is_int(a.dtype):
+                return Imm(0, a.dtype)
             case Cast(dtype, Cast(_, inner)) if _all_integers(dtype, new.value.dtype, inner.dtype):
                 return self._double_cast(new)
             case Select(cond, then, orelse) if then == orelse and not is_float(cond.dtype):
@@ -170,7 +172,29 @@ def _logical(expr: BinOp) -> Expr:
     for known, other in ((expr.a, expr.b), (expr.b, expr.a)):
         if isinstance(known, Imm):
             return Imm(int(absorbing), "bool") if bool(known.value) == absorbing else other
-    return expr
+    return Imm(0, "bool") if expr.op == "&&" and _contradictory(expr) else expr
+
+
+def _contradictory(expr: BinOp) -> bool:
+    """Whether what is compared with constants would have to be above one and below a smaller one."""
+    low: dict[Expr, int] = {}
+    high: dict[Expr, int] = {}
+    for part in _conjuncts(expr):
+        match part:
+            case BinOp(">" | ">=" | "<" | "<=" | "==" as op, value, Imm(bound)) if is_int(value.dtype):
+                if op in (">", ">=", "=="):
+                    low[value] = max(low.get(value, int(bound)), int(bound) + (op == ">"))
+                if op in ("<", "<=", "=="):
+                    high[value] = min(high.get(value, int(bound)), int(bound) - (op == "<"))
+    return any(low[value] > high[value] for value in low.keys() & high.keys())
+
+
+def _conjuncts(expr: Expr) -> Iterator[Expr]:
+    if isinstance(expr, BinOp) and expr.op == "&&":
+        yield from _conjuncts(expr.a)
+        yield from _conjuncts(expr.b)
+    else:
+        yield expr
 
 
 def _without_dead(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -1,7 +1,8 @@
 """Fully connected layers, and pointwise convolutions of few pixels, for Armv6-M: one row by six channels, see intrin_dense.py.
 
-Three channels share two words, so weights take 2.7 bytes each.  Scratch: a byte an input, the row with 128 added.  Sums of a
-segment of the row start where their range has its middle, so that they stay within the lanes.
+Three channels share two words, so weights take 2.7 bytes each; at most three that are left are a block of their own.  Scratch:
+a byte an input, the row with 128 added.  Sums of a segment of the row start where their range has its middle, so that they stay
+within the lanes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.w8.window import is_rows
-from aot.topi.arm_v6m.intrin_dense import TAP, dot_words, tap_loop
+from aot.topi.arm_v6m.intrin_dense import dot_words, tap_cost, tap_loop
 from aot.topi.arm_v6m.lanes import BITS, LIMIT, SIX, WORDS, three_sums
 from aot.topi.arm_v6m.numbers import Numbers
 from aot.topi.arm_v6m.requant import Requant, instructions, plan
@@ -56,6 +57,12 @@ class _Plan:
         return -(-self.layer.channels // CHANNELS)
 
     @property
+    def words(self) -> list[int]:
+        """That the channels of each block share: half of them where three are enough."""
+        rest = self.layer.channels - CHANNELS * (self.blocks - 1)
+        return [WORDS] * (self.blocks - 1) + [WORDS if rest > CHANNELS // 2 else WORDS // 2]
+
+    @property
     def block_words(self) -> int:
         """Of six channels in the stream: in front of each segment's words those that its sums start with."""
         return WORDS * (self.depth + self.segments)
@@ -89,8 +96,9 @@ def _stream(found: _Plan) -> tuple[Array, Array]:
         middle = -(HIGHEST * run.sum(axis=1)) // 2
         bias = bias - middle
         parts += [_words(middle.reshape(-1, 1)), _words(run)]
-    words = np.concatenate([p.reshape(found.blocks, -1) for p in parts], axis=1)
-    return words.reshape(-1).astype(np.uint32).view(np.int32), bias[: layer.channels]
+    blocks = np.concatenate(parts, axis=1)
+    words = np.concatenate([block[:, :count].reshape(-1) for block, count in zip(blocks, found.words, strict=True)])
+    return words.astype(np.uint32).view(np.int32), bias[: layer.channels]
 
 
 def _words(values: Array) -> Array:
@@ -124,8 +132,9 @@ def _lower(group: Group, _target: Target, name: str, found: _Plan) -> Lowered:
     func = b.finish(FuncAttrs(kernel=describe("arm_v6m.dense", segments=found.segments), span=layer.span, macs=layer.macs))
     loop = tap_loop(found.length)
     loops = (3 * (found.length // loop.unroll) if loop.unroll else 0) * found.segments + 14 * found.segments
-    each = TAP * depth + loops + CHANNELS * (instructions(found.requant) + 6) + 20
-    cost = rows * (6 * depth + found.blocks * each + layer.channels * tail_each(layer) + 12)
+    each = loops + CHANNELS * (instructions(found.requant) + 6) + 20
+    taps = depth * sum(map(tap_cost, found.words))
+    cost = rows * (6 * depth + taps + found.blocks * each + layer.channels * tail_each(layer) + 12)
     code = 150 + (500 + 200 * len(layer.tail) + 22 * (loop.unroll + loop.rest) * found.segments) * (bool(whole) + bool(rest))
     return Lowered(func, io.constants, instructions=cost, code=code)
 
@@ -133,10 +142,11 @@ def _lower(group: Group, _target: Target, name: str, found: _Plan) -> Lowered:
 def _block(
     b: IRBuilder, found: _Plan, io: LayerIo, place: tuple[Numbers, Buffer, Buffer], *, n: Expr, m: Expr, count: int
 ) -> None:
-    """Block `n` of six channels for row `m`, of which `count` are stored."""
+    """Block `n` for row `m`; `count` of its channels are stored."""
     numbers, weights, row = place
     channels = found.layer.channels
-    sums = _sums(b, found, weights, row, at=n * found.block_words)
+    words = WORDS if count == CHANNELS else found.words[-1]
+    sums = _sums(b, found, (weights, row), at=n * found.block_words, words=words)
     for j in range(count):
         channel = n * CHANNELS + j
         acc = b.let("acc", sums[j] + numbers.start(channel))
@@ -144,16 +154,18 @@ def _block(
         io.store((m * channels + channel,), value)
 
 
-def _sums(b: IRBuilder, found: _Plan, weights: Buffer, row: Buffer, *, at: Expr) -> list[Expr]:
-    """The sums of six channels whose words begin at `at`."""
+def _sums(b: IRBuilder, found: _Plan, place: tuple[Buffer, Buffer], *, at: Expr, words: int) -> list[Expr]:
+    """The sums of a block's channels, three in two of its `words`, which begin at `at`."""
+    weights, row = place
     totals: list[Expr] = []
     for s, length in enumerate(found.lengths):
-        acc = b.local("acc", (WORDS,), "uint32")
-        first = at + s * WORDS * (found.length + 1)
-        for i in range(WORDS):
+        acc = b.local("acc", (words,), "uint32")
+        first = at + s * words * (found.length + 1)
+        for i in range(words):
             b.store(acc, i, cast("uint32", weights[first + i]))
-        b.block(dot_words(tap_loop(length)), region(weights, first + WORDS), region(row, s * found.length), acc, imm(length))
-        sums = [*three_sums(b, acc, 0), *three_sums(b, acc, 2)]
+        block = dot_words(tap_loop(length), words)
+        b.block(block, region(weights, first + words), region(row, s * found.length), acc, imm(length))
+        sums = [total for i in range(0, words, 2) for total in three_sums(b, acc, i)]
         totals = [b.let("total", a + v) for a, v in zip(totals, sums, strict=True)] if totals else sums
     return totals
 

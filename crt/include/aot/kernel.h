@@ -111,14 +111,17 @@
 #endif
 
 /* Core registers that the compiler can give to one block of inline assembly; where a block wants more, the C beside it is compiled.
- * GCC gives all 14 but sp and pc where it optimises.  Elsewhere there are 11: one is the frame pointer, and two may be needed for the
- * addresses of operands in memory.  Blocks name r9, which position-independent builds keep for themselves, and load words at any
- * address, so such builds, and those with -mno-unaligned-access, have none of them; blocks for Armv6-M load no such words. */
+ * GCC gives all 14 but sp and pc where it optimises.  Elsewhere there are 11: one is the frame pointer, and two may be needed for
+ * the addresses of operands in memory; at -O0 for a core with an FPU, GCC reads operands into r0 to r6 only.  Blocks name r9, which
+ * position-independent builds keep for themselves, and load words at any address, so such builds, and those with
+ * -mno-unaligned-access, have none of them; blocks for Armv6-M load no such words. */
 #ifndef AOT_REGISTERS
 #if !(AOT_V6M || defined(__ARM_FEATURE_UNALIGNED)) || defined(__PIC__) || defined(__APCS_RWPI)
 #define AOT_REGISTERS 0
 #elif defined(__OPTIMIZE__) && !defined(__clang__)
 #define AOT_REGISTERS 14
+#elif AOT_FPU && !defined(__clang__)
+#define AOT_REGISTERS 7
 #else
 #define AOT_REGISTERS 11
 #endif

@@ -1,36 +1,17 @@
-"""Programs of all kernels, and models, built as a user might build them: any compiler, -O level, frame pointer and float ABI."""
+"""A program built as a user might build it: any compiler, -O level, frame pointer and float ABI."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from aot.executor.lower.candidates import lower_group
-from aot.executor.lower.groups import accepting, group_of
-from aot.ir.module import IRModule
 from aot.micro.build.project import _LIBRARIES, WARNINGS, Project
 from aot.micro.build.toolchain import find_tool
-from aot.op.convert import SUPPORT
-from aot.relay.expr import Call, Function, post_order
-from aot.relay.interpreter import evaluate
-from aot.relay.transform import pipeline
-from aot.topi.strategy import Lowered
-from tests.op._differential import TARGET, main_of, random_sets, run_fused, run_interpreted
-from tests.op._forms import FORMS, LAYERS, OTHER_FORMS
-from tests.op.vision.test_detection import case as detection
-from tests.topi.drawn import KERNELS, Case, random_cases
-
-Array = np.ndarray[Any, Any]
 
 LEVELS = ("-O0", "-Og", "-O1", "-O2", "-Os", "-O3", "-O2 -flto")
 FRAMES = ("", "-fno-omit-frame-pointer")
@@ -128,51 +109,3 @@ class Flagged(Project):
 
 def flagged(project: Project, how: Flags) -> Flagged:
     return Flagged(project.artifact, project.board, project.folder, project.places, project.files, how=how)
-
-
-# --- the kernels
-
-
-def drawn_cases(count: int) -> list[Case]:
-    """`count` random layers of every kernel of convolutions, depthwise convolutions and fully connected layers."""
-    return [case for name in sorted(KERNELS) for case in islice(random_cases(name, 5), count)]
-
-
-def forms() -> Iterator[tuple[str, bytes]]:
-    """The smallest model of every operator, with int8, with float32 and with another of its types."""
-    for name in sorted({*FORMS, *LAYERS}):
-        types = sorted(t for t in SUPPORT[name].types if "float16" not in t)  # those are constants
-        for i, dtype in enumerate(types):
-            if i == len(name) % len(types) or dtype in ("int8", "float32", "int8*int8") or name == "SOFTMAX":
-                yield f"{name} {dtype}", FORMS[name](dtype) if name in FORMS else LAYERS[name](*dtype.split("*"))
-    for name, form in OTHER_FORMS.items():
-        yield f"{name} float32", form("float32")
-    yield "ADD of eights", (MODELS / "add.tflite").read_bytes()
-    yield "DETECTION", detection("float32", 5, 1)[0]
-
-
-@cache
-def operator_cases() -> tuple[Case, ...]:
-    """Every kernel that accepts a layer of these models."""
-    return tuple(c for text, model in forms() for c in _cases_of(text, model))
-
-
-def _cases_of(text: str, model: bytes) -> Iterator[Case]:
-    fused = pipeline()(IRModule({"main": main_of(model)}))["main"]
-    assert isinstance(fused, Function)
-    calls = {id(e): e for e in post_order(fused.body) if isinstance(e, Call) and isinstance(e.op, Function)}
-    kernels = {key: lower_group(call.op, TARGET, "k") for key, call in calls.items() if isinstance(call.op, Function)}
-    seen: list[Case] = []
-
-    def record(key: int, lowered: Lowered, buffers: Mapping[str, Array]) -> None:
-        func = calls[key].op
-        assert isinstance(func, Function)
-        inputs = [buffers[b.name].copy() for b in lowered.func.inputs]
-        (expected,) = evaluate(func, inputs)
-        group = group_of(func)
-        for impl in accepting(group, TARGET):
-            seen.append(Case(f"{text}: {impl.name}", impl.lower(group, TARGET, "k"), inputs, expected))
-        run_interpreted(key, lowered, buffers)
-
-    run_fused(fused, random_sets(main_of(model), seed=1)[1], kernels, record)
-    yield from seen

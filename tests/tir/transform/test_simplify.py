@@ -49,6 +49,11 @@ def one_store(rule: Callable[[Expr, Expr], Expr], *, extent: int = 8) -> str:
         (lambda i, j: Cast("int32", Cast("int8", i)), "i"),
         (lambda i, j: Cast("int32", Cast("int8", i * 100)), "int32(int8(i * 100))"),
         (lambda i, j: (i - i) * 0 + 3, "3"),
+        (lambda i, j: (i - i) * 4 + j, "j"),
+        (lambda i, j: select(BinOp("&&", i >= 4, i <= 3), i, j), "j"),
+        (lambda i, j: select(BinOp("&&", i > 3, BinOp("&&", j < 2, i < 5)), i, j), "select(i > 3 && (j < 2 && i < 5), i, j)"),
+        (lambda i, j: select(BinOp("&&", i > 3, BinOp("&&", j < 2, i < 4)), i, j), "j"),
+        (lambda i, j: select(BinOp("&&", equal(i, 3), i < 3), i, j), "j"),
     ],
 )
 def test_simplify_expressions(rule: Callable[[Expr, Expr], Expr], text: str) -> None:

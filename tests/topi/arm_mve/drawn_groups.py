@@ -26,5 +26,4 @@ def cases(draw: Draw, kernel: str, kind: str, *, seed: int) -> Iterator[Case]:
         if low is None:
             continue
         inputs = [data_of(v, seed + n + i) for i, v in enumerate(params)]
-        (expected,) = evaluate(Function(params, body), inputs)
-        yield Case(f"{kind} {seed} {n}", low, inputs, expected)
+        yield Case(f"{kernel} {kind} {seed} {n}", low, inputs, evaluate(Function(params, body), inputs))
