@@ -24,8 +24,10 @@ from aot.relay.transform import pipeline
 from aot.topi.strategy import Lowered
 from tests.op._differential import TARGET, main_of, random_array, random_sets, run_fused, run_interpreted
 from tests.op._forms import FORMS, LAYERS, OTHER_FORMS
+from tests.op._lstm_basic_models import Basic, basic_model
 from tests.op.vision.test_detection import case as detection
 from tests.topi import drawn, drawn_float
+from tests.topi.arm_dsp import test_hybrid as hybrid
 from tests.topi.arm_dsp import test_x16 as x16
 from tests.topi.arm_dsp.chain import test_conv2d_transpose as transposed
 from tests.topi.arm_mve import drawn_groups
@@ -45,7 +47,7 @@ def drawn_cases(count: int) -> list[Case]:
 
 
 def _generators() -> Iterator[Iterator[Case]]:
-    for module in (drawn, drawn_float, x16):
+    for module in (drawn, drawn_float, x16, hybrid):
         yield from (module.random_cases(name, 5) for name in sorted(module.KERNELS))
     yield transposed.random_cases(5)
     yield from (drawn_groups.cases(draw_elementwise, f"arm_mve.{kind}", kind, seed=5) for kind in KINDS)
@@ -79,6 +81,7 @@ def forms() -> Iterator[tuple[str, bytes]]:
         yield f"{name} float32", form("float32")
     yield "ADD of eights", (MODELS / "add.tflite").read_bytes()
     yield "DETECTION", detection("float32", 5, 1)[0]
+    yield "LSTM uint8", basic_model(Basic("uint8"))
 
 
 @cache
