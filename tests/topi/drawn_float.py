@@ -43,7 +43,7 @@ def random_cases(name: str, seed: int) -> Iterator[Case]:
 
 
 def _case(impl: OpImplementation, rng: np.random.Generator, anchor: str) -> Case | None:
-    func = _function(rng, anchor, _stored if impl.keeps else _constant)
+    func = _function(rng, anchor, stored_weights if impl.keeps else _constant)
     group, target = group_of(func), find_target("cortex-m4")
     if not impl.accepts(group, target):
         return None
@@ -68,7 +68,7 @@ def _constant(rng: np.random.Generator, shape: tuple[int, ...]) -> Constant:
     return Constant(_numbers(rng, shape), TensorType(shape, "float32"))
 
 
-def _stored(rng: np.random.Generator, shape: tuple[int, ...]) -> Constant:
+def stored_weights(rng: np.random.Generator, shape: tuple[int, ...]) -> Constant:
     """Weights that a file has as float16, or as integers with one scale or one a channel, with zero points or without."""
     dtype = ("float16", "int8", "int4", "uint8")[int(rng.integers(4))]
     if dtype == "float16":

@@ -8,9 +8,17 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.topi.drawn_float import KERNELS, random_cases
+from aot.executor.lower.groups import group_of
+from aot.ir.type import TensorType
+from aot.op.common.float_layer import FloatWindowAttrs
+from aot.relay.expr import Function, Var, call
+from aot.relay.interpreter import evaluate
+from aot.target.target import find_target
+from tests.topi.drawn import Case
+from tests.topi.drawn_float import KERNELS, random_cases, stored_weights
 from tests.topi.intrin.test_intrin import needs_board, needs_host
 from tests.topi.runs import RANDOM, drawn_on_board, interpreted
 
@@ -40,3 +48,16 @@ def test_on_the_host(name: str, tmp_path: Path) -> None:
 @every_kernel
 def test_on_the_core(name: str, tmp_path: Path) -> None:
     drawn_on_board("mps2-an386", random_cases(name, 3), tmp_path)
+
+
+def test_one_row_of_results_of_a_column_of_taps() -> None:
+    """A single row of results whose windows have several rows is none of a pointwise layer."""
+    x = Var("x", TensorType((1, 2, 4, 17), "float32"))
+    weight = stored_weights(np.random.default_rng(1), (9, 3, 1, 17))
+    attrs = FloatWindowAttrs((2, 1), (0, 0, 1, 0), lo=-1.0, hi=1.0)
+    func = Function((x,), call("nn.conv2d_float", [x, weight], attrs), {"Primitive": 1})
+    _, impl = KERNELS["conv2d_float arm_fpu.conv2d_stored_vmla"]
+    data = np.random.default_rng(2).standard_normal(x.type.shape).astype(np.float32)
+    (expected,) = evaluate(func, [data])
+    lowered = impl.lower(group_of(func), find_target("cortex-m4"), "kernel")
+    interpreted([Case("one row", lowered, [data], expected)])

@@ -280,9 +280,9 @@ class WindowKernel(ABC):
 
 def in_rows(layer: FloatLayer) -> FloatLayer:
     """A pointwise layer, which has one row of pixels, as one of several rows: weights are widened for some pixels each."""
-    if layer.rows.out > 1 or layer.columns.taps > 1 or layer.columns.stride > 1 or layer.columns.size != layer.columns.out:
-        return layer
     pixels = layer.columns.out
+    if layer.rows != Axis(1, 1) or layer.columns != Axis(pixels, pixels):
+        return layer
     width = next((n for n in range(ENOUGH, pixels) if pixels % n == 0 and n % 2 == 0), pixels)
     return replace(layer, rows=Axis(pixels // width, pixels // width), columns=Axis(width, width))
 
