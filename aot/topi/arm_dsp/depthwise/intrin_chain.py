@@ -69,7 +69,7 @@ class ChainStrip:
     @property
     def name(self) -> str:
         *sizes, rounding = astuple(self)
-        flat = [*sizes, *rounding[:-1]]  # a chain has no table
+        flat = [*sizes, *rounding[:-2]]  # a chain has neither a table nor halves
         return "arm_dsp.dw_chain_" + "_".join(str(int(v)) for v in flat).replace("-", "m")
 
 

@@ -52,7 +52,7 @@ def lower_range(group: Group, _target: Target, name: str) -> Lowered:
             b.store_as(out, "uint32", m * 2, below)
             b.store_as(out, "uint32", m * 2 + 1, ends[0])
     func = b.finish(FuncAttrs(kernel="arm_dsp.dynamic_range", span=anchor.span))
-    return Lowered(func, {}, batches * (size // 8 * 44 + 24) + 10, 340)
+    return Lowered(func, {}, batches * (size // 8 * 52 + 24) + 10, 340)
 
 
 def _range_of_numbers(b: IRBuilder, x: Buffer, out: Buffer, *, m: Expr, size: int) -> None:
