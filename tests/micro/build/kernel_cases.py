@@ -78,7 +78,8 @@ def forms() -> Iterator[tuple[str, bytes]]:
             if i == len(name) % len(types) or dtype in ("int8", "float32", "int8*int8") or name == "SOFTMAX":
                 yield f"{name} {dtype}", FORMS[name](dtype) if name in FORMS else LAYERS[name](*dtype.split("*"))
     for name, form in OTHER_FORMS.items():
-        yield f"{name} float32", form("float32")
+        dtype = "float32" if any(t.startswith("float32") for t in SUPPORT[name].types) else "float16"
+        yield f"{name} {dtype}", form(dtype)
     yield "ADD of eights", (MODELS / "add.tflite").read_bytes()
     yield "DETECTION", detection("float32", 5, 1)[0]
     yield "LSTM uint8", basic_model(Basic("uint8"))
