@@ -1,7 +1,7 @@
 """Where the reference is not what to compare with: kernels known to be wrong, and places that an operator leaves unwritten.
 
-A model whose outputs differ because of a known fault is not taken for exact: the first layer that differs must be an operator of
-the table, every output must be what the graph interpreter makes of the model, which has that operator right, and the operator
+A model whose outputs differ because of a known fault is not taken for exact: the first layer that differs must have an operator
+of the table, every output must be what the graph interpreter makes of the model, which has that operator right, and the operator
 alone must be what the other engine makes of it, where it has it.
 """
 
@@ -81,19 +81,15 @@ def explain_difference(
     `first` is the first divergence, `actual[set][output]` what the compiled model gave for `inputs[set][input]`.
     """
     view = parse(model, Problems())
-    if view is None or len(first.get("ops", ())) != 1:
+    found = None if view is None else _first_fault(view, first.get("ops", ()), oracle)
+    if found is None:
         return None
-    op = view.subgraphs[0].operators[first["ops"][0]]
-    operands = [view.subgraphs[0].tensors[t] for t in op.inputs if t != ABSENT]
-    blockwise = any(t.quant is not None and t.quant.block is not None for t in operands)
-    fault = known_fault(op.opcode, operands[0].dtype, oracle=oracle, blockwise=blockwise)
-    if fault is None:
-        return None
+    index, result, fault = found
     own = graph(model, oracle)
     if not compare_sets(own.outputs(inputs), actual).exact:
         return None
     assert own.tensors is not None
-    engine, agrees = _other_engine(model, first, own.tensors(inputs[first["set"]]))
+    engine, agrees = _other_engine(model, index, result, own.tensors(inputs[first["set"]]))
     if agrees is False:
         return None
     words = {"operator": fault.opcode, "what": fault.what, "example": fault.example, "versions": fault.versions}
@@ -107,16 +103,29 @@ def fault_text(fault: Mapping[str, Any]) -> str:
     return f"differs from the reference, which is wrong here ({here}): {fault['what']}; {fault['example']}{other}"
 
 
-def _other_engine(model: bytes, first: Mapping[str, Any], tensors: Mapping[int, Array]) -> tuple[str | None, bool | None]:
+def _first_fault(view: ModelView, ops: Sequence[int], oracle: str) -> tuple[int, int, KnownFault] | None:
+    """The first of a layer's operators that the table has, with its result's tensor."""
+    graph_view = view.subgraphs[0]
+    for index in ops:
+        op = graph_view.operators[index]
+        operands = [graph_view.tensors[t] for t in op.inputs if t != ABSENT]
+        blockwise = any(t.quant is not None and t.quant.block is not None for t in operands)
+        fault = known_fault(op.opcode, operands[0].dtype, oracle=oracle, blockwise=blockwise) if operands else None
+        if fault is not None:
+            return index, op.outputs[0], fault
+    return None
+
+
+def _other_engine(model: bytes, index: int, result: int, tensors: Mapping[int, Array]) -> tuple[str | None, bool | None]:
     """TFLM's name and whether it gives the operator's result for the same operands; (None, None) where it cannot be asked."""
     try:
-        alone = extract(model, first["ops"], first["tensor"])
+        alone = extract(model, (index,), result)
     except NotAloneError:
         return None, None
     engine = tflm(alone.data, 1)
-    if engine is None or any(t not in tensors for t in alone.inputs):
+    if engine is None or any(t not in tensors for t in (*alone.inputs, result)):
         return None, None
-    wanted = tensors[first["tensor"]]
+    wanted = tensors[result]
     ((found,),) = engine.outputs([[tensors[t] for t in alone.inputs]])
     return engine.name, difference(found.reshape(wanted.shape), wanted) is None
 

@@ -64,6 +64,26 @@ def test_a_known_fault_is_told_and_accepted(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.slow
 @needs_gcc
 @needs_litert
+def test_a_known_fault_within_a_layer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A SUM and the MINIMUM behind it are one layer, whose first operator is the wrong one."""
+    b = ModelBuilder()
+    x = b.tensor("x", (2, 8), "int8", scale=1.0, zero_point=0)
+    axis = b.tensor("axis", (1,), "int32", data=np.array([1], np.int32))
+    most = b.tensor("most", (1,), "int8", scale=1.0, zero_point=0, data=np.array([100], np.int8))
+    total, y = (b.tensor(name, (2,), "int8", scale=1.0, zero_point=0) for name in ("total", "y"))
+    b.op("SUM", [x, axis], [total], keep_dims=False)
+    b.op("MINIMUM", [total, most], [y])
+    path = tmp_path / "sum.tflite"
+    path.write_bytes(b.build([x], [y]))
+    done = Cli(capsys)("verify", path, "--board", "host", "-o", tmp_path / "out", "--json")
+    assert done.code == 0, done.err
+    assert done.json["known_fault"]["operator"] == "SUM"
+    assert not HAVE_TFLM or done.json["known_fault"]["compared_with"].startswith("tflite-micro")
+
+
+@pytest.mark.slow
+@needs_gcc
+@needs_litert
 def test_reports_know_the_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     cli = Cli(capsys)
     monkeypatch.chdir(tmp_path)
