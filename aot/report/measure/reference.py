@@ -11,7 +11,8 @@ from typing import Any
 
 from aot.driver.oracles import engine_of
 from aot.errors import Problem, ToolchainError
-from aot.frontend.view import kernels_of
+from aot.frontend.problems import Problems
+from aot.frontend.view import kernels_of, parse
 from aot.ir.op import Array
 
 OWN = "the graph interpreter"
@@ -66,10 +67,18 @@ def _litert_run(interpreter: Any, inputs: Sequence[Array]) -> list[Array]:
     return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
 
 
+def harms_litert(model: bytes) -> bool:
+    """Whether TensorFlow Lite would corrupt its memory: its SVDF takes every state for int16 (kernels/svdf.cc), TFLM has int8."""
+    view = parse(model, Problems())
+    graphs = () if view is None else view.subgraphs
+    layers = ((g, op) for g in graphs for op in g.operators if op.opcode == "SVDF" and len(op.inputs) > 4)
+    return any(g.tensors[op.inputs[4]].dtype == "int8" for g, op in layers)
+
+
 def litert(model: bytes) -> Reference | None:
-    """TensorFlow Lite's reference kernels; None if they are not installed or refuse the model."""
+    """TensorFlow Lite's reference kernels; None if they are not installed, refuse the model or would not survive it."""
     have = installed("ai-edge-litert")
-    if have is None:
+    if have is None or harms_litert(model):
         return None
     try:
         fresh = [_litert_interpreter(model, preserve=False)]
@@ -147,7 +156,12 @@ def find_reference(model: bytes, oracle: str, *, outputs: int) -> Reference:
     if engine is not None:
         return engine
     package = _PACKAGES[oracle]
-    why = f"{package} is not installed" if installed(package) is None else f"{package} does not take the model"
+    if installed(package) is None:
+        why = f"{package} is not installed"
+    elif oracle == "litert" and harms_litert(model):
+        why = f"{package} takes the int8 state of SVDF for int16 and crashes (--oracle tflm has it right)"
+    else:
+        why = f"{package} does not take the model"
     return replace(graph(model, oracle), name=f"{OWN}, as {why}")
 
 

@@ -24,8 +24,9 @@ MAX_UNROLL = 16
 STRAIGHT = 32
 """Steps that need no loop."""
 
-_DATA = ("r4", "r5", "r6")
-_WEIGHTS = ("r8", "r9", "r10", "r11")
+_DATA = ("r5", "r6", "r8")
+_WEIGHTS = ("r9", "r10", "r11", "r12")
+"""What is left for the six operands are low registers: with r12 in place of r4 GCC often finds no room for them."""
 _UNSIZED = (UNKNOWN_EXTENT,)
 
 
