@@ -73,6 +73,7 @@ class OpImplementation:
     layers of one position run for every new row.
     `keeps`: leaves float weights as the file has them, float16 or integers; where there is such a kernel, others are only in the
     running where speed or a budget for RAM asks for it.
+    `cuts`: a layer is taken from its followers so that this kernel runs it, at the price of a tensor between them.
     """
 
     name: str
@@ -84,6 +85,7 @@ class OpImplementation:
     for_repeated: bool = False
     for_pushes: bool = False
     keeps: bool = False
+    cuts: bool = True
 
 
 _IMPLS: dict[str, list[OpImplementation]] = {}
@@ -110,6 +112,7 @@ def register_planned(
     small: bool = False,
     for_pushes: bool = False,
     keeps: bool = False,
+    cuts: bool = True,
 ) -> OpImplementation:
     """Enter a kernel that accepts the groups for which there is a `plan`, and that is lowered by it."""
     planned = lru_cache(maxsize=16)(plan)  # asked for the same group when it is accepted and when it is lowered
@@ -122,8 +125,9 @@ def register_planned(
         assert found is not None
         return lower(group, target, func, found)
 
-    impl = OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small, for_pushes=for_pushes, keeps=keeps)
-    return register_impl(impl)
+    return register_impl(
+        OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small, for_pushes=for_pushes, keeps=keeps, cuts=cuts)
+    )
 
 
 _EXTERNAL: dict[str, OpImplementation] = {}

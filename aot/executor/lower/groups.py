@@ -66,13 +66,13 @@ def _cut(expr: Expr, target: Target) -> Expr:
         return expr
     calls = (group.anchor, *group.followers)
     for n in range(len(calls) - 1, 0, -1):
-        if _has_kernel(_alone(calls[:n]), target):
+        if _has_kernel(_alone(calls[:n]), target, cutting=True):
             return _in_parts((calls[:n], *_parts(calls[n:], target)), expr)
     return expr
 
 
-def _has_kernel(group: Group, target: Target) -> bool:
-    return any(i.anchor != "*" for i in accepting(group, target))
+def _has_kernel(group: Group, target: Target, *, cutting: bool = False) -> bool:
+    return any(i.anchor != "*" and (i.cuts or not cutting) for i in accepting(group, target))
 
 
 def _parts(calls: Sequence[Call], target: Target) -> Sequence[Sequence[Call]]:

@@ -43,9 +43,9 @@ def test_points_are_what_a_compilation_gives() -> None:
 
 @pytest.mark.slow
 def test_budgets_fill_the_gap_between_the_modes() -> None:
-    data = (MODELS / "net_kws_dscnn.tflite").read_bytes()
-    points = explore(data, Options(), target="cortex-m4", name="kws", limits=Limits(ram=14_000), steps=2)
+    data = (MODELS / "net_sww.tflite").read_bytes()
+    points = explore(data, Options(), target="cortex-m4", name="sww", limits=Limits(ram=6_000), steps=2)
     assert any("--ram-budget" in p.words for p in pareto(points))
-    chosen = fastest(points, Limits(ram=14_000))
+    chosen = fastest(points, Limits(ram=6_000))
     assert chosen is not None
-    assert chosen.ram <= 14_000
+    assert chosen.ram <= 6_000

@@ -173,4 +173,5 @@ class _Kernel:
         return 140 + sum(self.quads.code(8 + 12 * n) + 60 + 56 * n for n in kinds)
 
 
-register_planned("arm_dsp.dense_hybrid", "nn.dense", _plan, _lower, plevel=30)
+# float32 results of four bytes each would lie between this layer and its followers
+register_planned("arm_dsp.dense_hybrid", "nn.dense", _plan, _lower, plevel=30, cuts=False)
