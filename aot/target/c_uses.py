@@ -16,13 +16,15 @@ from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, 
 class Uses:
     """`vars` that a live statement reads; `buffers` touched at all; `loaded` elements; loop variables that must become constants.
 
-    `loaded` holds (buffer, element) of local buffers, with None for an element that is not a constant or a buffer used whole.
+    `loaded` holds (buffer, element) of local buffers, with None for an element that is not a constant or a buffer used whole;
+    `values` those of them that expressions read, not only a block.
     `read_only` collects the names of a block's operands that point to constant memory.
     """
 
     vars: set[Var] = field(default_factory=set)
     buffers: set[Buffer] = field(default_factory=set)
     loaded: set[tuple[Buffer, int | None]] = field(default_factory=set)
+    values: set[tuple[Buffer, int | None]] = field(default_factory=set)
     constant_vars: set[Var] = field(default_factory=set)
     headers: set[str] = field(default_factory=set)
     read_only: set[Buffer] = field(default_factory=set)
@@ -32,6 +34,7 @@ class Uses:
             self.vars | other.vars,
             self.buffers | other.buffers,
             self.loaded | other.loaded,
+            self.values | other.values,
             self.constant_vars | other.constant_vars,
             self.headers | other.headers,
             self.read_only | other.read_only,
@@ -42,6 +45,11 @@ class Uses:
         if element is None:
             return any(b is buffer for b, _ in self.loaded)
         return (buffer, element) in self.loaded or (buffer, None) in self.loaded
+
+    def only_blocks_use(self, buffer: Buffer, element: int) -> bool:
+        """Whether expressions read other elements of a local buffer, but not this one: a block may compute too many."""
+        read = {e for b, e in self.values if b is buffer}
+        return bool(read) and not read & {element, None}
 
 
 def uses_buffer(e: Expr, buffer: Buffer) -> bool:
@@ -142,6 +150,7 @@ class _Walker:
                         place = _element(buffer, indices) if buffer in self.scalars else None
                         if own is None or (buffer, place) != own:
                             self.uses.loaded.add((buffer, place))
+                            self.uses.values.add((buffer, place))
                     case Call(intrin, _):
                         self.uses.headers.add(intrin.header)
 

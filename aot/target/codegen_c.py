@@ -263,6 +263,9 @@ class Printer:
         live = [(i, n) for i, n in enumerate(self._locals[buffer]) if self._uses.reads(buffer, i)]
         if live:
             self._declare(kind, [f"{n} = {values[i]}" if i in values else n for i, n in live])
+        for i, name in live:
+            if self._uses.only_blocks_use(buffer, i):
+                self.text.line(f"(void){name};")
         return len(values)
 
     def _declare(self, kind: str, parts: list[str]) -> None:

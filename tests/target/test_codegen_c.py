@@ -16,11 +16,12 @@ from aot.target.c_text import LINE, fold_lines
 from aot.target.codegen_c import canonical, emit_func, emit_prototype, headers
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import BinOp, Expr, Imm, Load, Select, Var, cast, clamp, select
+from aot.tir.expr import BinOp, Expr, Imm, Load, Select, Var, cast, clamp, imm, select
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.interpreter import InterpreterError, run
 from aot.tir.intrin import BlockText, Intrin, TensorIntrin
 from aot.tir.stmt import Store
+from aot.topi.arm_dsp.push.intrin import dot_quads
 from tests.c_tools import compile_all, shared_library
 
 HOST = find_target("host")
@@ -329,3 +330,18 @@ def test_long_lines_are_folded_between_operands() -> None:
         assert all(part.startswith(("    ", "  const")) and part.count("(") == part.count(")") for part in folded[1:-1])
     for line in (f'  "{"ldr r0, [r1] " * 12}\\n"', f"/* {'a, b ' * 40}*/", f"#define X {'1 + ' * 40}2", "x" * 200):
         assert fold_lines(line) == line
+
+
+def test_an_accumulator_that_only_a_block_uses() -> None:
+    """Blocks of fixed size may compute more than is wanted; Clang would warn of what is set and never read."""
+    b = IRBuilder("f")
+    x, w = b.input("x", (4,), "int16", align=4), b.input("w", (8,), "int16", align=4)
+    out = b.output("out", (1,), "int32")
+    acc = b.local("acc", (2,), "int32")
+    for i in range(2):
+        b.store(acc, i, imm(0))
+    b.block(dot_quads(2, 1), x, w, acc)
+    b.store(out, 0, acc[0])
+    text = emit_func(b.finish(), name="f", target=find_target("cortex-m4"))
+    assert "(void)acc_1;" in text
+    assert "(void)acc_0;" not in text
