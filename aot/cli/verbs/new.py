@@ -52,12 +52,12 @@ def command(
     from aot.cli.budgets import check_budgets
     from aot.cli.common import find_board, request
     from aot.executor.artifact import check_names
-    from aot.micro.new.generate import generate
+    from aot.micro.new.generate import default_board, generate
     from aot.micro.new.library import target_of
     from aot.micro.new.registry import Spec
 
     out = Output(json=as_json, quiet=quiet)
-    place = find_board(board)
+    place = find_board(board or default_board(kind))
     cpu = target_of(kind, place.cpu)
     names = list(name or [])
     if names and len(names) != len(models):

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from aot.errors import Problem, UsageError
 from aot.executor.artifact import check_names
-from aot.micro.new import bare, library, mlperf  # noqa: F401 - they register their kinds
-from aot.micro.new.registry import KINDS, ProjectFiles, Spec, Text, common_values, render
+from aot.micro.new import bare, library, mlperf, pico  # noqa: F401 - they register their kinds
+from aot.micro.new.registry import DEFAULT_BOARDS, KINDS, ProjectFiles, Spec, Text, common_values, render
 from aot.support.digest import digest
 from aot.version import __version__
 
@@ -21,6 +21,11 @@ PROJECT_SCHEMA = "aot-project/1"
 def project_kinds() -> list[str]:
     """The values of `--kind`, sorted."""
     return sorted(KINDS)
+
+
+def default_board(kind: str) -> str | None:
+    """The board of a project whose user names none; None: the one of all verbs."""
+    return DEFAULT_BOARDS.get(kind)
 
 
 def generate(spec: Spec) -> ProjectFiles:

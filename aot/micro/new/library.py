@@ -15,6 +15,7 @@ from aot.micro.new.registry import (
     render,
     runtime_headers,
 )
+from aot.micro.new.source_tree import source_tree
 
 ZEPHYR_BOARDS = {
     "mps2-an385": ("mps2_an385", "mps2/an385"),
@@ -42,15 +43,10 @@ def target_of(kind: str, cpu: str) -> str:
 @project_kind("zephyr")
 def zephyr_project(spec: Spec) -> ProjectFiles:
     """CMakeLists.txt, prj.conf and src/main.c are the user's."""
-    texts = model_files(spec, sources="models/", headers="models/")
-    files = {f"aot/{name}": text for name, text in texts.items()}
-    files.update({f"aot/include/{name}": text for name, text in runtime_headers(texts).items()})
-    sources = sorted(n for n in texts if n.endswith(".c"))
-    fast = [n for n in sources if n.endswith("_kernels.c")]
-    values = {
-        **_values(spec), "fast": fast, "small": [n for n in sources if n not in fast],
-        "zephyr_boards": ZEPHYR_BOARDS.get(spec.board.name, ("BOARD",)),
-    }  # fmt: skip
+    tree = source_tree(spec)
+    files = dict(tree.files)
+    boards = ZEPHYR_BOARDS.get(spec.board.name, ("BOARD",))
+    values = {**_values(spec), "fast": tree.fast, "small": tree.small, "zephyr_boards": boards}
     files["aot/project.cmake"] = render("zephyr/project.cmake.j2", **values)
     files["README.md"] = render("zephyr/README.md.j2", **values)
     once: dict[str, Text] = {n: render(f"zephyr/{n}.j2", **values) for n in ("CMakeLists.txt", "prj.conf")}

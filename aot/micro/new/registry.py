@@ -86,13 +86,17 @@ class ProjectFiles:
 Generator = Callable[[Spec], ProjectFiles]
 
 KINDS: dict[str, Generator] = {}
+DEFAULT_BOARDS: dict[str, str] = {}
+"""Kind -> the board of a project whose user names none, where it is not the default of all verbs."""
 
 
-def project_kind(name: str) -> Callable[[Generator], Generator]:
+def project_kind(name: str, *, board: str = "") -> Callable[[Generator], Generator]:
     """Register a function that makes the files of one kind of project (without README, models and manifest)."""
 
     def register(function: Generator) -> Generator:
         KINDS[name] = function
+        if board:
+            DEFAULT_BOARDS[name] = board
         return function
 
     return register
