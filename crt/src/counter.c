@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the counters of systick.c and dwt.c share: the cost of a reading, and a loop of known length. */
 #include "aot/systick.h"
 

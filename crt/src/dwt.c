@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The counter of aot/systick.h by the core's own cycle counter, DWT_CYCCNT (M3 and larger): units are cycles of its clock. */
 #include "aot/systick.h"
 

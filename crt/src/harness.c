@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a model over all sets of inputs.bin and measures the second inference of set 0 (the bench rule of docs/boards.md). */
 #include "aot/harness.h"
 

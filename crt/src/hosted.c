@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of semihosting.h and systick.h for a program that runs on the host itself. Counts read 0. */
 #include "aot/semihosting.h"
 #include "aot/systick.h"

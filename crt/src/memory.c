@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memcpy, memset, memmove: the only library functions that generated code calls, so that their size, stack and cost are ours. */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arm semihosting calls (IHI 0203): BKPT 0xAB with the operation in r0 and a parameter block in r1. */
 #include "aot/semihosting.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Vector table, reset and faults of every Cortex-M, M0 to M55. The linker script (aot/template/board.ld.j2) names the regions. */
 #include "aot/semihosting.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See aot/systick.h for the idea. Every path through aot_counter() has the same number of instructions: no branch depends on data. */
 #include "aot/systick.h"
 

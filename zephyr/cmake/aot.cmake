@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # aot_add_model(<target> <model> [NAME <name>] [OPT speed|balanced|size|ram] [ORACLE litert|tflm] [CPU <core>]
 #               [WORKSPACE_SECTION <section>])
 #

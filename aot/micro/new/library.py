@@ -92,6 +92,7 @@ def _library_sources(spec: Spec, folder: str, values: dict[str, Any]) -> dict[st
     texts.update(runtime_headers(texts, more=("model.hpp",)))
     for name, text in texts.items():
         if name.endswith("_kernels.c"):  # such build systems have no flags for a single file
-            texts[name] = f'#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC optimize("O2")\n#endif\n{text!s}'
+            licence, _, rest = str(text).partition("\n")
+            texts[name] = f'{licence}\n#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC optimize("O2")\n#endif\n{rest}'
     texts[values["header"]] = render("library/all.h.j2", **values)
     return {folder + name: text for name, text in texts.items()}

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Four bytes of a word at once: the larger and the smaller of each pair, signed (s) or unsigned (u).
  *
  * With the DSP extension two instructions each (SSUB8 or USUB8 sets a flag for each byte, SEL chooses by them), elsewhere portable C.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lanes of the SMLAL chain (docs/kernels.md): three sums of 21 bits in a 64-bit accumulator. */
 #ifndef AOT_CHAIN_H
 #define AOT_CHAIN_H

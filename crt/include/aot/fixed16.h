@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sigmoid and tanh of 16-bit fixed-point numbers in integers, as gemmlowp computes them (`fixedpoint.h`): exp by a barrel shifter
  * over a polynomial, reciprocals by three Newton steps.  Numbers are int32_t within the range of int16_t; `bits` are the integer
  * bits of the argument, results have none.

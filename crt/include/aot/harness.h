@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the measuring harness (crt/src/harness.c) needs to know of a model; the generated main.c answers. */
 #ifndef AOT_HARNESS_H
 #define AOT_HARNESS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A probe after each layer of the main function; no code at all unless compiled with -DAOT_HOOKS=1. */
 #ifndef AOT_HOOKS_H
 #define AOT_HOOKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What generated kernels call: typed memory access, fixed-point helpers and the DSP instructions with portable stand-ins.
  *
  * Typed access: AOT_LD_I32(ptr, index) is element `index` of the memory at `ptr` seen as int32_t, whatever its declared type is;

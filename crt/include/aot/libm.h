@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels of floats call of the C library, declared here because a freestanding compiler need not have <math.h>.  All but
  * exp, log and pow are exact or correctly rounded in every C library; these are for the boxes of Detection_PostProcess, for Mfcc and
  * for LOCAL_RESPONSE_NORMALIZATION only, and their results are rounded to float. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Elementary functions of float32 that give the same bits on every processor and with every C library: those of the GNU C library
  * from 2.28 on, with which the reference runs.  exp, log, sin and cos are its methods (Arm's optimized-routines, `expf.c`,
  * `logf.c`, `sincosf.h`: tables, polynomials and constants are from there), arranged so that nothing depends on whether a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions that the reference computes in steps of float32, here with the same steps: the same bits wherever expressions are
  * not contracted.  expm1, tanh and atan2 are fdlibm's (`s_expm1.c`, ... in the float versions of Ian Lance Taylor), which the
  * GNU C library has up to 2.40; erfc and tanh of GELU, tanh and logistic of LSTM are Eigen's (`SpecialFunctionsImpl.h`,

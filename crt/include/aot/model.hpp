@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A thin C++17 wrapper around the generated C interface: views of a model's tensors, and a run. Header only, no heap, no exceptions.
 //
 //   #include "kws.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files and console of the machine that debugs or emulates this one (Arm semihosting, IHI 0203).
    crt/src/hosted.c gives the same functions over stdio, so that one harness serves boards and the host. */
 #ifndef AOT_SEMIHOSTING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How deep the stack went: paint what is free, run, look how much of the paint is gone. */
 #ifndef AOT_STACK_H
 #define AOT_STACK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Results of <model>_run: 0 or one of these negative codes. */
 #ifndef AOT_STATUS_H
 #define AOT_STATUS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A 64-bit instruction counter over the 24-bit SysTick of a machine whose virtual time is its instruction count.
 
    A SysTick tick is AOT_TICK_NUM / AOT_TICK_DEN instructions (lowest terms). aot_counter() resolves below a tick: it reads the

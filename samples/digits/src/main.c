@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recognises one image of a handwritten seven. */
 #include "digits.h"
 

@@ -62,7 +62,7 @@ def test_the_empty_folder_that_we_are_in(tmp_path: Path, monkeypatch: pytest.Mon
     node = tmp_path.stat().st_ino
     new(Path("."), DIGITS, "--title", "here")
     assert tmp_path.stat().st_ino == node
-    assert Path("Makefile").read_text().startswith("# here. ")
+    assert Path("Makefile").read_text().splitlines()[1].startswith("# here. ")
     assert Path("regenerate.sh").stat().st_mode & 0o100
 
 

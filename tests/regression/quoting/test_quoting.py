@@ -92,7 +92,7 @@ def test_the_linker_script_of_a_hostile_title() -> None:
     """Such a title does not pass the reader of board.toml; a board may be made without it."""
     board = replace(load_board("mps2-an386"), title="*/ MEMORY {} /*\n x")
     text = linker_script(board, Places("SSRAM1", "SSRAM1", "SSRAM23", "SSRAM23"), [])
-    first = text.splitlines()[0]
+    first = text.splitlines()[1]
     assert first.startswith("/* mps2-an386: ")
     assert first.count("*/") == 1
     assert first.endswith("*/")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an application under Zephyr may want to know of a model's run. */
 #ifndef AOT_ZEPHYR_H
 #define AOT_ZEPHYR_H
