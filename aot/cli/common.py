@@ -115,6 +115,7 @@ def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Opt
         slide_axis=given.slide_axis,
         rings=given.rings,
         float16=given.float16,
+        in_steps=given.in_steps,
     )
 
 

@@ -59,6 +59,9 @@ Pins = Annotated[
 FeedRows = Annotated[
     bool, typer.Option("--feed-rows", help="The input comes row by row (NAME_feed_row) and is not in the workspace.")
 ]
+InSteps = Annotated[
+    bool, typer.Option("--in-steps", help="A run may be split into steps: NAME_run_step gives way after each layer.")
+]
 Slides = Annotated[
     list[str] | None,
     typer.Option(
@@ -157,6 +160,7 @@ class CompileOptions:
     slide_axis: SlideAxis = 1
     rings: Rings = "auto"
     float16: Float16 = "keep"
+    in_steps: InSteps = False
 
 
 def load_plugins(files: Sequence[Path] = ()) -> None:

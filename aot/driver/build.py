@@ -44,7 +44,7 @@ _TOLD_ELSEWHERE = frozenset({"byoc_path", "max_iterations", "slide", "slide_axis
 SLIDE_SHARE = 20
 """Windows made by --slide have so many times their room: it saves copies that are a small part of a run anyway."""
 
-_DEFAULTS = (("byoc", ()), ("rings", "auto"), ("float16", "keep"))
+_DEFAULTS = (("byoc", ()), ("rings", "auto"), ("float16", "keep"), ("in_steps", False))
 """Options that they list only where they are not so."""
 
 

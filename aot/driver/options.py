@@ -31,7 +31,7 @@ class Options:
     with the rows by which they move on between two runs, along `slide_axis`; only those rows are given to a run.  `rings`:
     windows of the state are moved in each run ("copy"), or slide through more memory and are moved rarely ("slide"); "auto"
     takes memory for it in the modes speed and balanced.  `float16`: weights that the file has as float16 stay so in flash
-    ("keep"), or become float32 ("fold").
+    ("keep"), or become float32 ("fold").  With `in_steps` a run can be split into steps (NAME_run_step).
     """
 
     oracle: str = "litert"
@@ -51,6 +51,7 @@ class Options:
     slide_axis: int = 1
     rings: str = "auto"
     float16: str = "keep"
+    in_steps: bool = False
 
     def __post_init__(self) -> None:
         choices = (
@@ -91,8 +92,8 @@ class Options:
             or not 0 <= self.max_iterations < 1 << 32
         ):
             raise UsageError(Problem("E5009", f"max_iterations is a number from 0 to 2^32 - 1, not {self.max_iterations!r}"))
-        kinds = (("choice", Choice), ("pooling", Pooling), ("share_workspace", bool), ("feed_rows", bool), ("byoc", tuple))
-        for name, kind in kinds:
+        kinds = (("choice", Choice), ("pooling", Pooling), ("share_workspace", bool), ("feed_rows", bool), ("in_steps", bool))
+        for name, kind in (*kinds, ("byoc", tuple)):
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise UsageError(Problem("E5009", f"{name} is {kind.__name__}, not {type(value).__name__}"))

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 
-from aot.executor.codegen.c_names import Names
-from aot.executor.codegen.lower_main import TURN, Main
-from aot.executor.codegen.state_init import StateInit
-from aot.executor.lowered import LoweredModule
+from aot.executor.codegen.main_text import main_lines, probe
+from aot.executor.codegen.program import Program
+from aot.executor.codegen.step_text import step_values
 from aot.executor.plan.state_plan import STATE_ALIGN
-from aot.executor.plan.storage_info import StorageInfo
-from aot.executor.plan.storage_map import StorageMap
 from aot.ir.type import TensorType
-from aot.support.dtype import ctype, itemsize
+from aot.support.dtype import ctype
 from aot.support.licence import PARAMETERS, spdx_line
 from aot.support.text import commas
 from aot.target.c_text import comment, float_literal
 from aot.target.codegen_calls import print_calls
-from aot.target.source_module import NamedFunc, Param, internal_header, kernels_source, params_source
+from aot.target.source_module import internal_header, kernels_source, params_source
 from aot.target.target import Target
-from aot.tir.expr import BinOp, Expr, Imm, Load
-from aot.tir.function import PrimFunc
-from aot.tir.functor import walk
-from aot.tir.stmt import CallPrim, If, Region, Stmt, While
 from aot.version import __version__
-
-if TYPE_CHECKING:
-    from aot.executor.codegen.layer import Layer
-
 
 _ROUNDING = {"litert": "TensorFlow Lite's reference kernels do", "tflm": "TensorFlow Lite Micro does"}
 """How the header names an oracle."""
@@ -49,72 +37,6 @@ def templates() -> jinja2.Environment:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """Everything the C files need: the lowered module, where its tensors lie, and its calls, functions and arrays by name."""
-
-    lowered: LoweredModule
-    layout: StorageMap
-    layers: Sequence[Layer]
-    functions: Sequence[NamedFunc]
-    arrays: Sequence[Param]
-    names: Names
-    main: Main
-    init: StateInit
-    shared: bool = False
-
-    def address(self, region: Region) -> str:
-        """The C expression of a region's first byte; void * in the workspace."""
-        buffers, base = self.main.buffers, region.buffer
-        offset, hop = (n * itemsize(region.dtype) for n in _place(region.index))
-        if hop:
-            assert base is buffers.state
-            return f"STATE({offset} + {TURN.name} * {hop})"
-        if base is buffers.workspace:
-            return self._at(offset)
-        if base is buffers.state:
-            return f"STATE({offset})"
-        text, const = base.name, "const "
-        if base in buffers.inputs:
-            text = f"in->{self.names.inputs[buffers.inputs.index(base)]}"
-        elif base in buffers.outputs:
-            text, const = f"out->{self.names.outputs[buffers.outputs.index(base)]}", ""
-        return f"(({const}char *){text} + {offset})" if offset else text
-
-    def pointer(self, region: Region) -> str:
-        """The same as an argument of the region's type."""
-        buffers, base, text = self.main.buffers, region.buffer, self.address(region)
-        plain = ctype(region.dtype) == ctype(base.dtype) and not text.startswith("(")
-        if base is buffers.workspace or base is buffers.state or plain:
-            return text
-        return f"(void *){text}" if base in buffers.outputs else f"(const void *){text}"
-
-    def at(self, place: StorageInfo) -> str:
-        """The address of a place in the workspace."""
-        return self._at(self.layout.offset(place))
-
-    def _at(self, offset: int) -> str:
-        """A byte of the plan in C: the first pool is the workspace, the others have arrays of their own."""
-        pools = self.layout.pools
-        pool = max((k for k, u in enumerate(pools) if u.base <= offset), default=0)
-        return f"AT_{pools[pool].pool.name}({offset - pools[pool].base})" if pool else f"AT({offset})"
-
-
-def _place(index: Expr) -> tuple[int, int]:
-    """`a + b * TURN` as (a, b)."""
-    match index:
-        case Imm(value):
-            return int(value), 0
-        case BinOp("+", a, b):
-            (offset, hop), (more, faster) = _place(a), _place(b)
-            return offset + more, hop + faster
-        case BinOp("*", a, Imm(value)):
-            return _place(a)[0] * int(value), _place(a)[1] * int(value)
-        case _:
-            assert index is TURN
-            return 0, 1
-
-
 def interface_files(program: Program, *, target: Target, metadata: Mapping[str, Any]) -> dict[str, str]:
     """All files by name: `<name>.h .c _kernels.c _params.c _internal.h`."""
     functions, arrays, name = program.functions, program.arrays, program.lowered.name
@@ -122,7 +44,8 @@ def interface_files(program: Program, *, target: Target, metadata: Mapping[str, 
     banner = f"{spdx_line()}\n{generated}"
     values = _values(program, metadata)
     values |= {"banner": banner, "feed": _feed(program, target)}
-    values["body"] = "\n".join(_lines(program, program.main.run, target))
+    values["body"] = "\n".join(main_lines(program, program.main.run, target))
+    values["steps"] = step_values(program, target) if program.steps else None
     header = f"{name}_internal.h"
     return {
         f"{name}.h": templates().get_template("model.h.j2").render(values),
@@ -235,84 +158,5 @@ def _feed(program: Program, target: Target) -> dict[str, Any] | None:
         "align": row.align,
         "input": program.names.inputs[0],
         "text": text.replace("\n", "\n  "),
-        "end": "\n".join([f"  {_probe(program, 0)}", *_lines(program, feeding.end, target)]),
+        "end": "\n".join([f"  {probe(program, 0)}", *main_lines(program, feeding.end, target)]),
     }
-
-
-def _lines(program: Program, func: PrimFunc, target: Target) -> list[str]:
-    """The lines of a main function: copies, and calls of layers with a comment above and a probe below."""
-    lines: list[str] = []
-    layers = [stmt for stmt in func.body if _runs_layers(stmt)]
-    begin = func.body.index(layers[0]) if layers else _copies_in(program) if func is program.main.run else 0
-    printer = _MainPrinter(program, print_calls(func, target=target, addresses=program))
-    for k, stmt in enumerate(func.body):
-        if k == begin + len(layers):
-            lines.append("")
-        lines += [f"  {line}" if line else "" for line in printer.statement(stmt)]
-    return lines if len(func.body) > begin + len(layers) else [*lines, ""]
-
-
-def _runs_layers(stmt: Stmt) -> bool:
-    """Whether a statement is a layer, or decides which run: what moves windows of the state on is none."""
-    return isinstance(stmt, While) or (isinstance(stmt, If) and isinstance(stmt.cond, Load)) or (
-        isinstance(stmt, CallPrim) and stmt.layer >= 0
-    )  # fmt: skip
-
-
-class _MainPrinter:
-    """The statements of a main function as lines; `text_of` prints calls and what decides branches and loops."""
-
-    def __init__(self, program: Program, text_of: Callable[[Stmt | Expr], str]) -> None:
-        self._program = program
-        self._text_of = text_of
-        self._loops = 0
-
-    def statement(self, stmt: Stmt) -> list[str]:
-        match stmt:
-            case CallPrim(layer=layer) if layer >= 0:
-                return self._layer(stmt, layer)
-            case If(cond, then, orelse):
-                decided = f"{self._text_of(cond)} != 0u" if isinstance(cond, Load) else self._text_of(cond)
-                lines = ["", f"if ({decided}) {{", *self._body(then)]
-                return [*lines, *(["} else {", *self._body(orelse)] if orelse else []), "}"]
-            case While():
-                return self._while(stmt)
-            case _:
-                return self._text_of(stmt).splitlines()
-
-    def _body(self, body: Sequence[Stmt]) -> list[str]:
-        lines = [line for stmt in body for line in self.statement(stmt)]
-        return [f"  {line}" if line else "" for line in (lines[1:] if lines[:1] == [""] else lines)]
-
-    def _layer(self, stmt: CallPrim, number: int) -> list[str]:
-        layer = self._program.layers[number]
-        call = layer.call
-        shapes = f"{', '.join(str(t.type) for t in call.inputs)} -> {', '.join(str(t.type) for t in call.outputs)}"
-        what = comment(f"{call.span.opcode or layer.func.name} {call.outputs[0].name[:60]}")
-        return ["", f"/* {number}: {what}  {shapes} */", *self._text_of(stmt).splitlines(), _probe(self._program, number)]
-
-    def _while(self, loop: While) -> list[str]:
-        """A loop that stops in its middle; with a limit, its iterations are counted."""
-        head, give_up = "for (;;) {", list[str]()
-        if loop.limit:
-            turn = f"turn_{self._loops}"
-            self._loops += 1
-            head = f"for (uint32_t {turn} = 0;; ++{turn}) {{"
-            release = ["    aot_workspace_release();"] if self._program.shared else []
-            give_up = [f"  if ({turn} == {loop.limit}u) {{", *release, "    return AOT_ERROR_ITERATIONS;", "  }"]
-        leave = [f"  if ({self._text_of(loop.cond)} == 0u) {{", "    break;", "  }"]
-        return ["", head, *self._body(loop.test), *leave, *give_up, *self._body(loop.body), "}"]
-
-
-def _copies_in(program: Program) -> int:
-    """How many inputs are copied into the workspace."""
-    return sum(p.where != "input" for p in map(program.layout.places.__getitem__, program.lowered.inputs))
-
-
-def _probe(program: Program, index: int) -> str:
-    """What a harness sees of a layer: the address and the bytes of its first result."""
-    call = next(s for s in walk(program.main.run.body) if isinstance(s, CallPrim) and s.layer == index)
-    layer = program.layers[index]
-    result = call.operands[len(layer.func.inputs)]
-    assert isinstance(result, Region)
-    return f"AOT_LAYER({index}, {program.address(result)}, {layer.call.outputs[0].type.nbytes}u);"

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aot.executor.artifact import Artifact
-from aot.executor.codegen.c_files import Program, interface_files
+from aot.executor.codegen.c_files import interface_files
 from aot.executor.codegen.c_names import Names
 from aot.executor.codegen.graph import make_graph
 from aot.executor.codegen.layer import Layer
 from aot.executor.codegen.link import function_table
 from aot.executor.codegen.lower_main import Main
 from aot.executor.codegen.metadata import BuildInfo, make_metadata
+from aot.executor.codegen.program import Program
 from aot.executor.codegen.state_init import StateInit
 from aot.executor.codegen.tir_module import TirModule, aot_lower_main
 from aot.executor.lowered import LoweredModule
@@ -92,7 +93,8 @@ def emit(module: TirModule, *, info: BuildInfo) -> LoweredOutput:
     names = Names.of(lowered)
     metadata = make_metadata(lowered, layout=layout, layers=layers, arrays=arrays, names=names, target=lowered.target, info=info)
     shared = bool(metadata["options"].get("share_workspace")) and layout.plan.size > 0
-    program = Program(lowered, layout, layers, kernels, arrays, names, main, module.init, shared)
+    steps = bool(metadata["options"].get("in_steps"))
+    program = Program(lowered, layout, layers, kernels, arrays, names, main, module.init, shared, steps)
     files = interface_files(program, target=lowered.target, metadata=metadata)
     artifact = Artifact(lowered.name, files, metadata, make_graph(lowered, layers, arrays=arrays, tensors=module.tensors))
     return LoweredOutput(lowered, layout, layers, kernels, arrays, main, artifact, module.init)
