@@ -70,7 +70,8 @@ class CallLowered:
 class State:
     """A persistent tensor: `old` is the value before a run, `new` the one after it (`old` itself where nothing changes it).
 
-    `shared`: other signatures of the file use it too.
+    `shared`: other signatures of the file use it too.  `fresh`: how many bytes of a new value were not in the old one, where the
+    others stay in their place; None: all of them are written.
     """
 
     name: str
@@ -78,6 +79,7 @@ class State:
     old: TensorRef
     new: TensorRef
     shared: bool = False
+    fresh: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

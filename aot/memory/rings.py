@@ -1,8 +1,8 @@
 """Windows that move on: instead of moving the rows that stay to the front in every run, the window begins behind them.
 
-A window (`state_windows`) of `size` bytes gets `hop` new ones a run, and `kept` of the others stay.  In run k it begins
-`k * hop` bytes behind its start, so nothing has to be copied; after `turns` runs, all are moved back at once.  A counter in the
-state says which run it is, and all windows share it and the room in front of them:
+A window (`state_windows`, `shifted_states`) of `size` bytes gets `fresh` new ones a run, `hop` of them behind its end, and `kept`
+bytes stay.  In run k it begins `k * hop` bytes behind its start, so nothing has to be copied; after `turns` runs, all are moved
+back at once.  A counter in the state says which run it is, and all windows share it and the room in front of them:
 
     | counter | window | window | ... | window | room |       sorted by hop, the smallest first
 
@@ -24,12 +24,16 @@ COUNTER = "int32"
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A window of `size` bytes at byte `start` of the state, which moves on by `hop` a run; `kept` bytes of it stay."""
+    """A window of `size` bytes at byte `start` of the state, which moves on by `hop` a run; `kept` bytes of it stay.
+
+    A run writes `fresh` bytes of it: at its end the `hop` that are new, or others of which one part after the other is replaced.
+    """
 
     start: int
     size: int
     hop: int
     kept: int
+    fresh: int
     align: int = 1
 
 
@@ -60,7 +64,7 @@ def choose_rings(windows: Sequence[Ring], most_room: int | None = None) -> Rings
     """
     able = sorted((w for w in windows if w.hop % w.align == 0), key=lambda w: (w.hop, -w.align, w.start))
     most, of = MOST_MOVED
-    new, every = sum(w.hop for w in windows), sum(w.kept for w in windows)
+    new, every = sum(w.fresh for w in windows), sum(w.kept for w in windows)
     if of * every <= most * new or not able:
         return None
     if most_room is not None:
@@ -72,8 +76,8 @@ def choose_rings(windows: Sequence[Ring], most_room: int | None = None) -> Rings
         if left > 0:
             found.append(Rings(tuple(able[:k]), -(-of * kept // left)))
     if not found:  # those that cannot move on take more than all may
-        kept, hops = sum(w.kept for w in able), sum(w.hop for w in able)
-        found.append(Rings(tuple(able), -(-of * kept // (most * hops))))
+        kept, fresh = sum(w.kept for w in able), sum(w.fresh for w in able)
+        found.append(Rings(tuple(able), -(-of * kept // (most * fresh))))
     best = min(found, key=lambda r: (r.room, r.turns))
     return best if best.turns > 1 else None
 

@@ -22,6 +22,19 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Shift:
+    """A result that is the first input from byte `by` on, but for `fresh` bytes, which `rest` computes from the other inputs.
+
+    Where the result lies `by` bytes behind the input, `rest` (the other inputs -> the result, of which it writes these bytes
+    alone) does all that there is to do, and the input loses what it wrote there.
+    """
+
+    by: int
+    fresh: int
+    rest: PrimFunc
+
+
+@dataclass(frozen=True, slots=True)
 class FuncAttrs:
     """What is known of a kernel beside its body.
 
@@ -29,7 +42,8 @@ class FuncAttrs:
     call; `opt` is the C optimisation level that it wants: "speed" or "size".  `args` are the buffers' names in the order in which
     a caller gives them, where that is not the order of the PrimFunc.
 
-    `moves`: all that a kernel does, where that is to copy runs of its operands.  `distances`: (name of a, name of b) -> d where
+    `moves`: all that a kernel does, where that is to copy runs of its operands.  `shift`: where most of what it does is to move
+    its first input.  `distances`: (name of a, name of b) -> d where
     who made the function knows that start(b) - start(a) >= d is safe; None if that is to be found out.
     """
 
@@ -39,6 +53,7 @@ class FuncAttrs:
     opt: str = "speed"
     args: tuple[str, ...] = ()
     moves: tuple[Move, ...] = ()
+    shift: Shift | None = None
     distances: Mapping[tuple[str, str], int] | None = None
 
 

@@ -17,7 +17,7 @@ def test_the_choice(seed: int) -> None:
     for _ in range(int(rng.integers(1, 8))):
         unit = int(rng.choice([1, 4, 16]))
         hop, kept = (unit * int(rng.integers(1, n)) for n in (20, 200))
-        windows.append(Ring(0, hop + kept, hop, kept, unit if rng.random() < 0.9 else 32))
+        windows.append(Ring(0, hop + kept, hop, kept, hop, unit if rng.random() < 0.9 else 32))
     new, kept = sum(w.hop for w in windows), sum(w.kept for w in windows)
     rings = choose_rings(windows)
     if rings is None:
@@ -33,7 +33,7 @@ def test_the_choice(seed: int) -> None:
 
 
 def test_within_some_room_the_fewest_bytes_are_moved() -> None:
-    slow, fast = Ring(0, 84, 4, 80, 4), Ring(84, 240, 40, 200, 4)
+    slow, fast = Ring(0, 84, 4, 80, 4, 4), Ring(84, 240, 40, 200, 40, 4)
     assert choose_rings([slow, fast], 3) is None, "not one step"
     found = choose_rings([slow, fast], 16)
     assert found is not None

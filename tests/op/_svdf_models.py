@@ -27,12 +27,18 @@ class Svdf:
 
 def svdf_model(svdf: Svdf) -> bytes:
     b = ModelBuilder()
+    data, result = svdf_layer(b, svdf)
+    return b.build([data], [result])
+
+
+def svdf_layer(b: ModelBuilder, svdf: Svdf) -> tuple[int, int]:
+    """Adds the operator; its data and its result."""
     tensors = _integers(b, svdf) if svdf.kind.startswith("int8") else _floats(b, svdf)
     data, result = tensors[0], tensors[-1]
     options = {"rank": svdf.rank, "asymmetric_quantize_inputs": svdf.asymmetric}
     version = 3 if svdf.kind.startswith("int8") else 2
     b.op("SVDF", tensors[:-1], [result], version=version, fused_activation_function=svdf.activation, **options)
-    return b.build([data], [result])
+    return data, result
 
 
 def _integers(b: ModelBuilder, svdf: Svdf) -> list[int]:

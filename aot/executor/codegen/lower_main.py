@@ -170,7 +170,7 @@ def _region(buffers: MainBuffers, layout: StorageMap, place: StorageInfo, dtype:
         raise internal(f"offset {offset} is not aligned for {dtype}", where=base.name)
     index: Expr = Imm(offset // size)
     if place.hop:
-        index = binop("+", index, binop("*", TURN, Imm(place.hop // size)))
+        index = binop("+", index, TURN if place.hop == size else binop("*", TURN, Imm(place.hop // size)))
     return Region(base, index, dtype)
 
 

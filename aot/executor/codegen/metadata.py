@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aot.executor.codegen.c_names import Names
 from aot.executor.lowered import LoweredModule, State, TensorRef
 from aot.executor.plan.bounds import Bounds
-from aot.executor.plan.state_plan import STATE_ALIGN
+from aot.executor.plan.state_plan import STATE_ALIGN, fresh_bytes
 from aot.executor.plan.storage_map import StorageMap
 from aot.ir.type import TensorType
 from aot.memory.bounds import liveness_bound
@@ -131,7 +131,7 @@ def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
             "align": STATE_ALIGN,
             "pool": None if pool is None else {"name": pool.name, "size": pool.size, "address": pool.address},
             "bytes_written": sum(s.old.type.nbytes for s in lowered.states if s.new is not s.old),
-            "bytes_new": sum(_new_bytes(lowered, s) for s in lowered.states),
+            "bytes_new": sum(_fresh(lowered, s) for s in lowered.states),
             "bytes_moved": always + round(back / turns, 2) if rings else always,
             "bytes_moved_most": always + back,
             "rings": None
@@ -142,19 +142,19 @@ def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
     }
 
 
-def _new_bytes(lowered: LoweredModule, state: State) -> int:
-    """What a run adds to a window, or all of a value that is not one."""
-    if state.new is state.old:
-        return 0
-    root, hop = lowered.place_in_root(state.new)
-    return hop if hop and root is lowered.root(state.old) else state.old.type.nbytes
+def _fresh(lowered: LoweredModule, state: State) -> int:
+    """`fresh_bytes`, where a layer moves most of the state itself too."""
+    shifts = [lowered.kernel(c).attrs.shift for c in lowered.calls if state.new in c.outputs]
+    return next((s.fresh for s in shifts if s is not None), fresh_bytes(lowered, state))
 
 
 def _copied(lowered: LoweredModule) -> int:
-    """Bytes of persistent tensors that layers do nothing but copy."""
+    """Bytes of persistent tensors that layers only copy or move."""
     roots = {lowered.root(s.old) for s in lowered.states}
     moves = ((call, move) for call in lowered.calls for move in lowered.kernel(call).attrs.moves)
-    return sum(move.size for call, move in moves if lowered.root(call.inputs[move.operand]) in roots)
+    copied = sum(move.size for call, move in moves if lowered.root(call.inputs[move.operand]) in roots)
+    shifts = ((call, shift) for call in lowered.calls if (shift := lowered.kernel(call).attrs.shift) is not None)
+    return copied + sum(c.outputs[0].type.nbytes - shift.fresh for c, shift in shifts if lowered.root(c.inputs[0]) in roots)
 
 
 def _constant_pools(lowered: LoweredModule, arrays: Sequence[Param]) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ from itertools import pairwise
 from aot.errors import InternalError, Problem, internal
 from aot.executor.lowered import TensorRef
 from aot.executor.plan.planned import Planned
-from aot.executor.plan.state_plan import STATE_ALIGN
+from aot.executor.plan.shifted_states import shifted_states, without_shifts
+from aot.executor.plan.state_plan import STATE_ALIGN, fresh_bytes
 from aot.executor.plan.storage_info import StorageInfo
 from aot.executor.plan.storage_map import StorageMap
 from aot.ir.module import IRModule, of_phase
@@ -28,16 +29,18 @@ def slide_windows(module: IRModule, _context: PassContext) -> IRModule:
     """
     planned = of_phase(module, Planned, "slide_windows")
     fed = any(call.feed for call in planned.calls)
-    if fed or planned.controls or planned.planning.rings == "copy":
+    if fed or planned.planning.rings == "copy":
         return planned
-    windows, share = list(_windows(planned).values()), planned.planning.ring_share
+    shifted, share = shifted_states(planned), planned.planning.ring_share
+    windows = [*_windows(planned).values(), *(s.ring for s in shifted)]
     rings = choose_rings(windows, sum(w.size for w in windows) // share if share else None)
     if rings is None:
         return planned
+    whole, planned = planned, without_shifts(planned, [s for s in shifted if s.ring in rings.windows])
     layout = _laid_out(planned, rings)
     limit = planned.planning.ram_limit
     if (limit is not None and layout.plan.size + layout.state_size > limit) or not _fits_pool(layout):
-        return planned
+        return whole
     _verify(layout)
     return replace(planned, layout=layout)
 
@@ -50,7 +53,9 @@ def _windows(planned: Planned) -> dict[TensorRef, Ring]:
         new, hop = planned.place_in_root(state.new)
         if new is root and hop and roots.count(root) == 1 and planned.place_in_root(state.old)[1] == 0:
             kept = state.old.type.nbytes
-            found[root] = Ring(start, root.type.nbytes, hop, kept, planned.layout.aligns[root])
+            found[root] = Ring(
+                start, root.type.nbytes, hop, kept, fresh_bytes(planned, state), planned.layout.aligns[root]
+            )  # fmt: skip
     return found
 
 

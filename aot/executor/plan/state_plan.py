@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aot.errors import Problem, TargetError
-from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
+from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
 from aot.executor.plan.storage_info import StorageInfo
 from aot.memory.plan import align_up
 from aot.memory.pools import Pooling
@@ -53,6 +53,16 @@ def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
         if writes[0] not in reads or (len(writes) == 1 and _is_proven(lowered, lowered.calls[writes[0]], old=old, new=root)):
             found[root] = old
     return found
+
+
+def fresh_bytes(lowered: LoweredModule, state: State) -> int:
+    """What a run adds to a window, or all of a value that is not one."""
+    if state.new is state.old:
+        return 0
+    if state.fresh is not None:
+        return state.fresh
+    root, hop = lowered.place_in_root(state.new)
+    return hop if hop and root is lowered.root(state.old) else state.old.type.nbytes
 
 
 def _is_proven(lowered: LoweredModule, call: CallLowered, *, old: TensorRef, new: TensorRef) -> bool:
