@@ -104,14 +104,15 @@ def make_part(wanted: Request) -> Part:
     """Compile a model and compute its test vector: input set 0 of the bench rule, outputs by the graph interpreter."""
     from aot.cli.common import compile_model
     from aot.driver.reading import NamedBytes
-    from aot.micro.new.registry import Part
+    from aot.micro.new.registry import STATEFUL_RUNS, Part
     from aot.report.measure.reference import graph
     from aot.report.measure.sets import rule_set
 
     file = NamedBytes(Path(f"{wanted.name}.tflite"), wanted.data)  # as it is called in the project, with the chosen shapes
     artifact = compile_model(replace(wanted, source=file))
     inputs = rule_set(artifact.metadata["inputs"], 0)
-    outputs = graph(wanted.data, wanted.oracle).outputs([inputs])[0]
+    runs = STATEFUL_RUNS if artifact.metadata.get("stateful") else 1
+    outputs = graph(wanted.data, wanted.oracle).outputs([inputs] * runs)[-1]
     return Part(artifact, wanted.data, tuple(inputs), tuple(outputs))
 
 

@@ -31,12 +31,16 @@ Text = str | bytes
 
 _PER_LINE = 16
 
+STATEFUL_RUNS = 3
+"""How often the test of a model with state runs it; the outputs of the last run are compared."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """One model of a project: what the compiler made of it, the file itself, and one test vector.
 
-    `inputs` and `outputs` are arrays in the order and with the shapes and dtypes of the metadata.
+    `inputs` and `outputs` are arrays in the order and with the shapes and dtypes of the metadata; for a model with state the
+    outputs are those of the run STATEFUL_RUNS on the same inputs.
     """
 
     artifact: Artifact
@@ -185,6 +189,7 @@ def vector_files(part: Part) -> dict[str, str]:
         **model_values(part.artifact),
         "version": __version__,
         "oracle": meta["oracle"],
+        "runs": STATEFUL_RUNS,
         "in_rows": [_rows(i, a) for i, a in zip(meta["inputs"], part.inputs, strict=True)],
         "out_rows": [_rows(o, a) for o, a in zip(meta["outputs"], part.outputs, strict=True)],
     }
