@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Hashable
+from functools import partial
 
 from aot.errors import Problem, UnsupportedError
 from aot.executor.lower.draft import Known, KnownLayer
@@ -42,7 +43,7 @@ def candidates(
     known = Known() if known is None else known
     code_key: Callable[[PrimFunc], Hashable] = id
     if keyed:
-        code_key = structural_key if policy.opt == "speed" else lambda f: sharing_key(flatten(simplified(f)))
+        code_key = partial(CodeKey, text=structural_key if policy.opt == "speed" else _sharing_key)
     keys = "" if not keyed else "structural" if policy.opt == "speed" else "sharing"
     layer = known_layer(func, target, name, known)
     group, weights = layer.group, layer.weights
@@ -65,6 +66,30 @@ def candidates(
     if policy.opt == "speed":
         return _fewest_cycles(found)
     return _packed(found) if policy.opt == "size" else found
+
+
+class CodeKey:
+    """Equal for functions of which one may stand for all; its text is written when it is asked for, as few are compared."""
+
+    __slots__ = ("_func", "_known", "_text")
+
+    def __init__(self, func: PrimFunc, text: Callable[[PrimFunc], str]) -> None:
+        self._func, self._text, self._known = func, text, ""
+
+    def text(self) -> str:
+        """The same for equal keys only."""
+        self._known = self._known or self._text(self._func)
+        return self._known
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CodeKey) and self.text() == other.text()
+
+    def __hash__(self) -> int:
+        return hash(self.text())
+
+
+def _sharing_key(func: PrimFunc) -> str:
+    return sharing_key(flatten(simplified(func)))
 
 
 def known_layer(func: Function, target: Target, name: str, known: Known) -> KnownLayer:

@@ -92,9 +92,12 @@ def choose(layers: Layers, budget: Budget) -> tuple[int, ...]:
     if not layers:
         return ()
     allowed = [_allowed(c, None if budget.scratch is None else budget.scratch[i]) for i, c in enumerate(layers)]
-    program = _Program(layers, allowed)
     if budget.flash is None and budget.code is None:
         return tuple(min(options, key=lambda k: _speed_first(layers[i][k])) for i, options in enumerate(allowed))
+    fastest = _fastest_within(layers, allowed, budget)
+    if fastest is not None:
+        return fastest
+    program = _Program(layers, allowed)
     for code in dict.fromkeys((budget.code, None)):
         chosen = program.solve(program.instructions, flash=budget.flash, code=code)
         if chosen is not None:
@@ -109,6 +112,26 @@ def _allowed(candidates: Sequence[Candidate], limit: int | None) -> tuple[int, .
     if fitting:
         return fitting
     return (min(range(len(candidates)), key=lambda k: (candidates[k].scratch, candidates[k].instructions)),)
+
+
+def _fastest_within(layers: Layers, allowed: Sequence[tuple[int, ...]], budget: Budget) -> tuple[int, ...] | None:
+    """The candidates with the fewest instructions where those fit together, which then are the optimum; else None.
+
+    Most networks have room for them, and then no other candidate has to be known by its code.
+    """
+    least = [min(layers[i][k].instructions for k in options) for i, options in enumerate(allowed)]
+    options = [tuple(k for k in ks if layers[i][k].instructions == least[i]) for i, ks in enumerate(allowed)]
+    flash, code = (float("inf") if limit is None else limit for limit in (budget.flash, budget.code))
+    if all(len(ks) == 1 for ks in options):
+        chosen = [layers[i][k] for i, (k,) in enumerate(options)]
+        most = sum(c.code for c in chosen)  # as if none shared code
+        fits = most <= code and sum(c.constants for c in chosen) + most <= flash
+        if not fits:
+            program = _Program(layers, options)
+            fits = program.code.sum() <= code and program.flash.sum() <= flash
+        return tuple(k for (k,) in options) if fits else None
+    program = _Program(layers, options)
+    return program.solve(program.instructions, flash=budget.flash, code=budget.code)
 
 
 def _speed_first(candidate: Candidate) -> tuple[int, int]:
