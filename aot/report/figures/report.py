@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aot.executor.artifact import Artifact
 from aot.ir.op import Array
+from aot.micro.board import emulated
 from aot.micro.build.image import ImageReport, check_image
-from aot.micro.build.project import Project
+from aot.micro.build.project import Project, prepare
 from aot.micro.run.runner import RunResult, run
 from aot.report.figures.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
 from aot.report.figures.choice import next_faster
@@ -57,12 +59,10 @@ def make_report(
     expected, by = expected_outputs(model, sets, oracle=meta["oracle"], outputs=len(meta["outputs"]))
     image = None if project.board.is_host else check_image(project)
     result = run(project, sets.inputs, timeout=timeout)
-    timed = run(project, sets.inputs[:1], mode="profile", timeout=timeout).layers if project.board.tick else ()
     comparison = compare_sets(expected, result.outputs)
     flash = None if image is None else _flash(project)
     ram = _ram(project, result, image)
-    counts = {layer.index: layer.instructions for layer in timed}
-    cycles = None if flash is None or not project.board.machine else _cycles(project, flash, sets.inputs[0], timeout=timeout)
+    spent = _spent(project, flash, sets.inputs[:1], timeout=timeout)
     verdict: dict[str, Any] = {
         "exact": comparison.exact,
         "accepted": comparison.exact,
@@ -88,15 +88,15 @@ def make_report(
         "cpu": project.board.cpu,
         "verdict": verdict,
         "fingerprint": fingerprint(project, sets, result.outputs),
-        "totals": _totals(meta, result, image=image, ram=ram) | {"estimated_cycles": None if cycles is None else cycles.total},
+        "totals": _totals(meta, result, image=image, ram=ram) | _time(project, result, spent),
         "flash": flash,
         "firmware": None if image is None else _firmware(project),
         "ram": ram,
         "memory": [] if image is None else _memory(project),
-        "layers": _layers(meta, counts, flash, cycles),
+        "layers": _layers(meta, spent, flash),
         "plan": plan_data(meta["workspace"], meta["layers"]),
         "state": state_figures(meta),
-        EXTRAS: listings(model, project, cycles),
+        EXTRAS: listings(model, project, spent.estimates),
     }
 
 
@@ -199,6 +199,43 @@ def _totals(
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """What each layer took, by its number: instructions, cycles of the board's own counter, and estimated cycles.
+
+    `total` are the instructions of a run, where a twin of the board counted them.
+    """
+
+    instructions: Mapping[int, int | None]
+    cycles: Mapping[int, int | None]
+    estimates: Profile | None
+    total: int | None = None
+
+
+def _spent(
+    project: Project, flash: Mapping[str, Any] | None, sets: Sequence[Sequence[Array]], *, timeout: float | None
+) -> _Spent:
+    """A profile of the board, and of QEMU's machine of the same map (`qemu:BOARD`) where the board counts cycles."""
+    board = project.board
+    timed = run(project, sets, mode="profile", timeout=timeout).layers if board.tick else ()
+    cycles = {layer.index: layer.cycles for layer in timed} if board.counts_cycles else {}
+    if board.like is not None and cycles:
+        twin = prepare(project.artifact, emulated(board))
+        counted = run(twin, sets, mode="profile", timeout=timeout)
+        estimates = None if flash is None else _cycles(twin, flash, sets[0], timeout=timeout)
+        return _Spent({x.index: x.instructions for x in counted.layers}, cycles, estimates, counted.instructions)
+    estimates = None if flash is None or not board.machine else _cycles(project, flash, sets[0], timeout=timeout)
+    return _Spent({layer.index: layer.instructions for layer in timed}, cycles, estimates)
+
+
+def _time(project: Project, result: RunResult, spent: _Spent) -> dict[str, int | None]:
+    """Totals of time; `cycles` and `clock_hz` only of a board whose own counter counts cycles."""
+    estimated: dict[str, int | None] = {"estimated_cycles": None if spent.estimates is None else spent.estimates.total}
+    if result.cycles is None or project.board.gdb is None:
+        return estimated
+    return {"instructions": spent.total, **estimated, "cycles": result.cycles, "clock_hz": project.board.gdb.hz or None}
+
+
 def _cycles(project: Project, flash: Mapping[str, Any], inputs: Sequence[Array], *, timeout: float | None) -> Profile | None:
     """Functions of layers, with what they call, and the main function."""
     steps = ("feed_begin", "feed_row", "feed_end") if project.artifact.metadata.get("feed") else ("run",)
@@ -217,21 +254,21 @@ def _functions(layer: int, flash: Mapping[str, Any] | None) -> list[str]:
 
 def _layers(
     meta: Mapping[str, Any],
-    counts: Mapping[int, int | None],
+    spent: _Spent,
     flash: Mapping[str, Any] | None,
-    cycles: Profile | None,
 ) -> list[dict[str, Any]]:
     sizes = {} if flash is None else {row["layer"]: row for row in flash["layers"]}
     rows = []
     for layer in meta["layers"]:
-        count, macs = counts.get(layer["index"]), layer["macs"]
+        count, macs = spent.instructions.get(layer["index"]), layer["macs"]
         size = sizes.get(layer["index"])
         rows.append(
             {
                 **{k: layer[k] for k in ("index", "op", "ops", "name", "function", "kernel", "macs")},
                 "instructions": count,
                 "instructions_per_mac": round(count / macs, 4) if count is not None and macs else None,
-                "estimated_cycles": cycles and cycles.of(_functions(layer["index"], flash), count),
+                **({"cycles": spent.cycles.get(layer["index"])} if spent.cycles else {}),
+                "estimated_cycles": spent.estimates and spent.estimates.of(_functions(layer["index"], flash), count),
                 **{k: None if size is None else size[k] for k in ("code", "weights", "tables", "shared")},
                 "scratch": layer["scratch"],
                 "output": {k: layer["output"][k] for k in ("shape", "dtype")},

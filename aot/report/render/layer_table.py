@@ -29,10 +29,20 @@ def usual_per_mac(reports: Sequence[Report]) -> dict[str, float]:
     return {kind: median(values) for kind, values in found.items()}
 
 
+def _columns(report: Report) -> tuple[tuple[str, str], ...]:
+    """With the cycles that the board's own counter counted, where it has one."""
+    at = [name for name, _ in _COLUMNS].index("cycles, est.")
+    return (*_COLUMNS[:at], *((("cycles", "n"),) if _counts_cycles(report) else ()), *_COLUMNS[at:])
+
+
+def _counts_cycles(report: Report) -> bool:
+    return any("cycles" in x for x in report["layers"])
+
+
 def layer_table(report: Report, usual: Usual, *, prefix: str) -> str:
     """All layers in order of execution; `prefix` makes the ids of the page unique."""
     total = sum(x["instructions"] or 0 for x in report["layers"])
-    heads = "".join(f'<th class="{css}"><button type="button">{name or "no."}</button></th>' for name, css in _COLUMNS)
+    heads = "".join(f'<th class="{css}"><button type="button">{name or "no."}</button></th>' for name, css in _columns(report))
     rows = [line for x in report["layers"] for line in _rows(x, report, usual, total, f"{prefix}-l{x['index']}")]
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return scroll(f"layers of {report['name']} on {report['board']}", table)
@@ -56,14 +66,15 @@ def _rows(x: Mapping[str, Any], report: Report, usual: Usual, total: int, row_id
         f'<td class="n" data-v="{share or 0:.6f}">{bar}</td>',
         f'<td class="n {css}" data-v="{x["instructions_per_mac"] or ""}" title="{escape(title)}">{ratio}</td>',
         f"<td>{kernel}</td>",
-        *(_number(x[k]) for k in ("macs", "estimated_cycles")),
+        *(_number(x[k]) for k in ("macs", *(("cycles",) if "cycles" in x else ()), "estimated_cycles")),
         f"<td>{escape(shape)}</td>",
         *(_number(x[k]) for k in ("code", "weights", "tables", "scratch")),
     ]
     lines = [_row(cells, row_id, detail)]
     if detail:
         lines.append(
-            f'<tr class="detail" id="{row_id}" hidden><td colspan="{len(_COLUMNS)}"><div class="in2">{detail}</div></td></tr>'
+            f'<tr class="detail" id="{row_id}" hidden><td colspan="{len(_columns(report))}">'
+            f'<div class="in2">{detail}</div></td></tr>'
         )
     return lines
 

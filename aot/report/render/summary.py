@@ -49,6 +49,8 @@ def _fits(report: Report, findings: Sequence[Finding]) -> str:
 def _fast(report: Report) -> str:
     totals = report["totals"]
     macs = f"{short(totals['macs'])} {macs_label(totals)}"
+    if totals.get("cycles") is not None:
+        return _card("How fast is it?", f"{short(totals['cycles'])} cycles", _list(_counted(report)))
     if totals["instructions"] is None:
         return _card("How fast is it?", "not measured", f"<p>{escape(macs)}</p><p>This board counts no instructions.</p>")
     lines = [macs]
@@ -58,6 +60,19 @@ def _fast(report: Report) -> str:
         lines.append(f"{short(totals['estimated_cycles'])} cycles, estimated")
     lines.append(f"slowest: {slowest_of(report['layers'])}")
     return _card("How fast is it?", f"{short(totals['instructions'])} instructions", _list(lines))
+
+
+def _counted(report: Report) -> list[str]:
+    """What a board says that counts cycles: its clock, and what a model of the core estimates."""
+    totals = report["totals"]
+    hz = totals["clock_hz"]
+    lines = [f"{1000 * totals['cycles'] / hz:.3g} ms at {hz / 1e6:g} MHz" if hz else "clock not given ([clock] hz)"]
+    lines.append(f"{short(totals['macs'])} {macs_label(totals)}")
+    if totals["estimated_cycles"] is not None:
+        lines.append(f"{short(totals['estimated_cycles'])} cycles, estimated without wait states")
+    if totals["instructions"] is not None:
+        lines.append(f"{short(totals['instructions'])} instructions, {totals['cycles'] / totals['instructions']:.2f} cycles each")
+    return lines
 
 
 def macs_label(totals: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 from aot.driver.build import build
 from aot.driver.reading import NamedBytes
 from aot.executor.artifact import Artifact
-from aot.micro.board import load_board
+from aot.micro.board import Machine, load_board
 from aot.micro.build.image import check_image
 from aot.micro.build.project import Project, prepare
 from aot.report.figures.attribution import GROUPS, attribute, berkeley, group_of, sections_of, shares
@@ -33,6 +34,7 @@ from aot.report.measure.sets import golden_sets, open_npz, rule_sets
 from aot.report.measure.verify import verify
 from aot.report.render.html import report_html
 from aot.report.render.markdown import report_markdown
+from tests.micro.run.test_gdb import gdb_board
 from tests.report.measure.test_verify import broken
 from tests.report.sample_report import FAILURE, host_sample, sample
 from tests.scale import cases
@@ -249,6 +251,30 @@ def test_a_report_of_the_digits(board: str) -> None:
     assert totals["estimated_cycles"] > totals["instructions"] / 2
     for _ in range(cases(10)):
         assert to_text(bundle([report])) == to_text(bundle([report_of(project)]))
+
+
+@pytest.mark.qemu
+@needs_arm
+def test_counted_cycles_stand_beside_estimates() -> None:
+    """A board of kind gdb by SysTick as a cycle counter (a cycle is 1.25 instructions), and its twin in the emulator."""
+    usual = load_board("mps2-an386")
+    board = gdb_board("mps2-an386", counter="systick", hz=25_000_000)
+    assert board.gdb is not None
+    server = tuple("shift=5,sleep=off" if word.startswith("shift=0") else word for word in board.gdb.server)
+    twin = Machine(usual.machine, usual.qemu_cpu, usual.tick)
+    board = replace(board, gdb=replace(board.gdb, server=server), tick=Fraction(1), like=twin)
+    report = report_of(prepare(compiled(DIGITS, "cortex-m4"), board))
+    validate(report)
+    totals = report["totals"]
+    assert report["verdict"]["exact"]
+    assert totals["clock_hz"] == 25_000_000
+    assert abs(totals["cycles"] - 0.8 * totals["instructions"]) < 60
+    for layer in report["layers"]:
+        assert abs(layer["cycles"] - 0.8 * layer["instructions"]) < 40
+        assert layer["estimated_cycles"] is None or layer["estimated_cycles"] > layer["instructions"] / 2
+    page = report_html([report], [], [])
+    assert ">cycles</button>" in page
+    assert "cycles, estimated" in page or totals["estimated_cycles"] is None
 
 
 @pytest.mark.qemu
