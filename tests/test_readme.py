@@ -129,21 +129,3 @@ def _clone(folder: Path) -> None:
         pytest.skip("not a git checkout")
     environment = {**os.environ, "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
     subprocess.run(["git", "clone", "-q", str(ROOT), str(folder / "clone")], check=True, env=environment)
-
-
-@pytest.mark.slow
-def test_a_wheel_carries_runtime_and_boards(tmp_path: Path) -> None:
-    """`pip install .` in a fresh environment gives an aot that builds firmware without the checkout."""
-    _clone(tmp_path)
-    script = """
-        python3 -m venv venv
-        venv/bin/python -m pip install -qq ./clone
-        cp clone/examples/digits/digits.tflite model.tflite
-        rm -rf clone
-        venv/bin/aot boards --json >/dev/null
-        venv/bin/aot build model.tflite --board mps2-an386 -o firmware
-        venv/bin/aot verify model.tflite --board host --random 1
-    """
-    done = sh(script, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "firmware" / "model.elf").is_file()

@@ -13,6 +13,7 @@ import typer
 from aot.cli.options import JsonFlag, QuietFlag
 from aot.cli.output import Output, paint
 from aot.errors import EXIT_TOOLCHAIN
+from aot.version import DISTRIBUTION
 
 NAME = "doctor"
 
@@ -52,7 +53,7 @@ def required_packages() -> list[str]:
     from importlib.metadata import PackageNotFoundError, requires
 
     try:
-        lines = requires("aot") or []
+        lines = requires(DISTRIBUTION) or []
     except PackageNotFoundError:
         return []
     return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines if "extra ==" not in line]
