@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import typer
 
@@ -49,14 +50,22 @@ _PURPOSES = {
 
 
 def required_packages() -> list[str]:
-    """The Python packages that ours depends on, by its own metadata; none when it runs without being installed."""
+    """The Python packages that ours depends on: by pyproject.toml in a checkout, else by the metadata of what is installed."""
     from importlib.metadata import PackageNotFoundError, requires
 
+    checkout = Path(__file__).resolve().parents[3] / "pyproject.toml"
     try:
-        lines = requires(DISTRIBUTION) or []
+        lines = _dependencies(checkout) if checkout.is_file() else requires(DISTRIBUTION) or []
     except PackageNotFoundError:
         return []
     return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines if "extra ==" not in line]
+
+
+def _dependencies(file: Path) -> list[str]:
+    import tomllib
+
+    project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
+    return list(project["dependencies"]) if project.get("name") == DISTRIBUTION else []
 
 
 def _packages() -> list[Finding]:
