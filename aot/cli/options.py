@@ -103,6 +103,7 @@ LimitsFile = Annotated[
     Path | None,
     typer.Option("--budget", metavar="FILE", help="Absolute limits, as in budget.toml.", show_default=False),
 ]
+SbomFlag = Annotated[bool, typer.Option("--sbom", help="Write sbom.cdx.json too, a CycloneDX bill of materials.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
 VerboseFlag = Annotated[bool, typer.Option("-v", "--verbose", help="Print more.")]

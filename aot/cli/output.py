@@ -31,6 +31,10 @@ class Output:
         if not self.silent:
             print(_safe(text))
 
+    def flush(self) -> None:
+        """Show what was printed so far, also where nobody sits at a terminal."""
+        sys.stdout.flush()
+
     def row(self, label: str, text: str) -> None:
         """` label     text`, the form of all summaries."""
         self.line(f" {paint(f'{label:<9}', 'cyan')} {one_line(text)}")

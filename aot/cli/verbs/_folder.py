@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +52,16 @@ def check_folder(folder: Path, *, force: bool) -> None:
     check_replaceable(folder, force=force)
 
 
-def write_sources(folder: Path, artifact: Artifact, *, force: bool) -> list[str]:
-    """Write the output folder; the paths of its files in it."""
+def write_sources(folder: Path, artifact: Artifact, *, force: bool, sbom: bool) -> list[str]:
+    """Write the output folder, with `sbom` a bill of materials of it as well; the paths of its files in it."""
     from aot.cli.output_folder import write_folder
 
-    return [str(p.relative_to(folder)) for p in write_folder(folder, output_files(artifact), force=force)]
+    files = with_sbom(output_files(artifact), [artifact], name=artifact.name, wanted=sbom)
+    return [str(p.relative_to(folder)) for p in write_folder(folder, files, force=force)]
+
+
+def with_sbom(files: dict[str, str | bytes], artifacts: Sequence[Artifact], *, name: str, wanted: bool) -> dict[str, str | bytes]:
+    """The files of a folder, and their bill of materials where it is wanted."""
+    from aot.report.figures.sbom import FILE, sbom
+
+    return {**files, FILE: sbom(name, [a.metadata for a in artifacts], files)} if wanted else files

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aot.cli.options import CompileOptions
-from aot.cli.output import Output
-from aot.cli.verbs._folder import check_folder, runtime_headers, to_json
+from aot.cli.verbs._compilation import Compilation
+from aot.cli.verbs._folder import check_folder, runtime_headers, to_json, with_sbom
 from aot.errors import Problem, UsageError
 
 if TYPE_CHECKING:
@@ -20,47 +20,41 @@ if TYPE_CHECKING:
 SCHEMA = "aot-models/1"
 
 
-def compile_several(
-    models: Sequence[Path],
-    *,
-    options: CompileOptions,
-    target: str | None,
-    board: str | None,
-    output: Path | None,
-    share: bool,
-    force: bool,
-    over: bool,
-    form: str,
-    plan: Path | None,
-    out: Output,
-) -> None:
+def compile_several(models: Sequence[Path], asked: Compilation) -> None:
     """Compile all models and write one folder; E5017 for options that take a single model."""
     from aot.cli.budgets import check_budgets
     from aot.cli.common import choose_target, compile_model, find_board
+    from aot.cli.output_folder import write_folder
     from aot.executor.artifact import check_names
     from aot.report.figures.size import plan_of
 
-    alone = (("--format", form != "c"), ("--plan", plan is not None), ("--name", bool(options.name) and len(models) > 1))
-    for name, given in alone:
-        if given:
-            raise UsageError(Problem("E5017", f"{name} takes a single model"))
-    place = find_board(board) if board else None
-    wanted = requests(models, options, target=choose_target(target, place), share=share)
+    check_alone(asked, several=len(models) > 1)
+    place = find_board(asked.board) if asked.board else None
+    wanted = requests(models, asked.options, target=choose_target(asked.target, place), share=asked.share)
     check_names([w.name for w in wanted])
-    path = output or Path("out") / "-".join(w.name for w in wanted)
-    check_folder(path, force=force)
-    with out.working(f"compiling {len(wanted)} models"):
+    path = asked.output or Path("out") / "-".join(w.name for w in wanted)
+    check_folder(path, force=asked.force)
+    with asked.out.working(f"compiling {len(wanted)} models"):
         artifacts = [compile_model(w) for w in wanted]
-        check_budgets([a.metadata for a in artifacts], force=over)
-        metadata = combined(artifacts, share=share)
+        check_budgets([a.metadata for a in artifacts], force=asked.over)
+        metadata = combined(artifacts, share=asked.share)
         if place is not None and not place.is_host:
             check_fit(place, artifacts, metadata)
-    written = write_several(path, artifacts, metadata, force=force)
+    files = with_sbom(several_files(artifacts, metadata), artifacts, name=path.name, wanted=asked.sbom)
+    written = [str(p.relative_to(path)) for p in write_folder(path, files, force=asked.force)]
     for artifact in artifacts:
-        out.row(artifact.name, plan_of(artifact.metadata))
-    out.row("workspace", f"{metadata['workspace']['size']:,} B in all{', shared' if share else ''}")
-    out.row("write", f"{path}: {', '.join(written)}")
-    out.result({"ok": True, "output": str(path), "files": written, "metadata": metadata})
+        asked.out.row(artifact.name, plan_of(artifact.metadata))
+    asked.out.row("workspace", f"{metadata['workspace']['size']:,} B in all{', shared' if asked.share else ''}")
+    asked.out.row("write", f"{path}: {', '.join(written)}")
+    asked.out.result({"ok": True, "output": str(path), "files": written, "metadata": metadata})
+
+
+def check_alone(asked: Compilation, *, several: bool) -> None:
+    """Raise E5017 for an option that takes a single model."""
+    named = several and bool(asked.options.name)
+    for name, given in (("--format", asked.form != "c"), ("--plan", asked.plan is not None), ("--name", named)):
+        if given:
+            raise UsageError(Problem("E5017", f"{name} takes a single model"))
 
 
 def requests(models: Sequence[Path], options: CompileOptions, *, target: str, share: bool) -> list[Request]:
@@ -92,9 +86,8 @@ def check_fit(board: Board, artifacts: Sequence[Artifact], metadata: Mapping[str
     choose_places(board, {**metadata, **tensors, "layers": [], "io": artifacts[0].metadata["io"]})
 
 
-def write_several(folder: Path, artifacts: Sequence[Artifact], metadata: Mapping[str, Any], *, force: bool) -> list[str]:
-    """Write the folder; the paths of its files in it."""
-    from aot.cli.output_folder import write_folder
+def several_files(artifacts: Sequence[Artifact], metadata: Mapping[str, Any]) -> dict[str, str | bytes]:
+    """All files of the folder."""
     from aot.executor.codegen.shared_workspace import shared_files
     from aot.support.data import data_folder
 
@@ -106,4 +99,4 @@ def write_several(folder: Path, artifacts: Sequence[Artifact], metadata: Mapping
     for artifact in artifacts:
         files[f"{artifact.name}.metadata.json"] = to_json(artifact.metadata)
     files["metadata.json"] = to_json(metadata)
-    return [str(p.relative_to(folder)) for p in write_folder(folder, files, force=force)]
+    return files

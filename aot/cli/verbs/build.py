@@ -17,6 +17,7 @@ from aot.cli.options import (
     ModelPath,
     OutputFolder,
     QuietFlag,
+    SbomFlag,
     VerboseFlag,
     compiles,
 )
@@ -50,6 +51,7 @@ def command(
     output: OutputFolder = None,
     board: BoardName = None,
     options: CompileOptions,
+    sbom: SbomFlag = False,
     force: Force = False,
     over: ForceOverBudget = False,
     budget: LimitsFile = None,
@@ -63,6 +65,8 @@ def command(
     from aot.cli.output_folder import check_replaceable, write_folder
     from aot.micro.build.project import prepare
     from aot.micro.build.stack import StatedStack, built_by, with_stack_bound
+    from aot.report.figures.sbom import FILE as SBOM
+    from aot.report.figures.sbom import sbom as bill
     from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, plan_of, ram_of
     from aot.report.measure.verify import image_facts
 
@@ -85,6 +89,8 @@ def command(
             header = f"{artifact.name}.h"
             stack = StatedStack(facts.stack_bound, built_by(project))
             files[header] = with_stack_bound(artifact.files[header], name=artifact.name, stack=stack)
+        if sbom:
+            files[SBOM] = bill(artifact.name, [artifact.metadata], files, board=place.name, compiler=facts.compiler)
         write_folder(folder, files, force=force)
     meta = artifact.metadata
     out.row("import", import_text(wanted))

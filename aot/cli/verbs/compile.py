@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from aot.cli.options import (
     LimitsFile,
     OutputFolder,
     QuietFlag,
+    SbomFlag,
     TargetName,
     VerboseFlag,
     compiles,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from aot.cli.common import Request
     from aot.executor.artifact import Artifact
     from aot.micro.board import Board
+from aot.cli.verbs._compilation import Compilation
 from aot.cli.verbs._folder import check_folder, to_json, write_sources
 
 NAME = "compile"
@@ -42,6 +45,8 @@ Share = Annotated[bool, typer.Option("--share-workspace", help="One workspace fo
 PlanFile = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="Draw the memory plan as .svg, or write it as .json; replaces FILE.")
 ]
+
+Watch = Annotated[bool, typer.Option("--watch", help="Compile again whenever the model's file changes, until Ctrl-C.")]
 
 VerifyPasses = Annotated[
     bool, typer.Option("--verify-passes", help="Run every function before and after each pass, and compare (E9003, E9004).")
@@ -99,10 +104,12 @@ def add_stack_bound(artifact: Artifact, place: Board | None, target: str) -> Art
     return state_stack_bound(artifact, board)
 
 
-def check_forms(form: str, plan: Path | None) -> None:
-    """What can be written, and how (E5009, E5018)."""
+def check_forms(form: str, plan: Path | None, *, sbom: bool) -> None:
+    """What can be written, and how (E5009, E5017, E5018)."""
     if form not in ("c", "mlf"):
         raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
+    if sbom and form != "c":
+        raise UsageError(Problem("E5017", "--sbom is of a folder of C; --format mlf writes one archive"))
     if plan is not None and plan.suffix not in (".svg", ".json"):
         raise UsageError(Problem("E5018", f"--plan {plan}: name a file that ends in .svg or .json"))
 
@@ -134,6 +141,62 @@ def show(out: Output, wanted: Request, meta: Mapping[str, Any]) -> None:
         out.row("slide", line)
 
 
+def compile_one(model: Path, asked: Compilation) -> None:
+    """Compile and write one model."""
+    from aot.cli.budgets import check_budget_file, check_budgets, compiled_totals
+    from aot.cli.common import choose_target, compile_model, find_board, request
+    from aot.report.figures.choice import CHOICE_HEADERS, choice_rows
+
+    mlf, out = asked.form == "mlf", asked.out
+    check_forms(asked.form, asked.plan, sbom=asked.sbom)
+    place = find_board(asked.board) if asked.board else None
+    wanted = request(model, asked.options, target=choose_target(asked.target, place), board=place)
+    path = asked.output or Path("out") / (f"{wanted.name}.tar" if mlf else wanted.name)
+    (check_library if mlf else check_folder)(path, force=asked.force)
+    with out.working(f"compiling {model.name}"):
+        artifact = compile_checked(wanted, out) if asked.verify_passes else compile_model(wanted)
+        if place is not None and not place.is_host:
+            from aot.micro.build.project import choose_places
+
+            choose_places(place, artifact.metadata)
+        if asked.stack_bound:
+            artifact = add_stack_bound(artifact, place, wanted.target)
+    check_budgets([artifact.metadata], force=asked.over)
+    meta, where = artifact.metadata, place.name if place is not None else wanted.target
+    check_budget_file(asked.budget, compiled_totals(meta), name=artifact.name, board=where, force=asked.over, out=out)
+    if asked.plan is not None:
+        write_plan(asked.plan, artifact)
+    written = write_library(path, artifact, wanted) if mlf else write_sources(path, artifact, force=asked.force, sbom=asked.sbom)
+    show(out, wanted, meta)
+    out.row("write", f"{path}: {', '.join(written)}")
+    if out.verbose:
+        out.table(CHOICE_HEADERS, choice_rows(meta["layers"]))
+    out.result({"ok": True, "output": str(path), "files": written, "metadata": meta})
+
+
+def compile_all(models: Sequence[Path], asked: Compilation) -> None:
+    """One model, or several in one folder (E5017 for options that take one)."""
+    if len(models) == 1 and not asked.share:
+        compile_one(models[0], asked)
+        return
+    if asked.budget is not None:
+        raise UsageError(Problem("E5017", "--budget takes one model; aot report takes several"))
+    from aot.cli.verbs._several import compile_several
+
+    compile_several(models, asked)
+
+
+def compile_on_change(models: Sequence[Path], asked: Compilation) -> None:
+    """Compile now, and again whenever a model, the board's or the budget's file changes; what was written is replaced then."""
+    from aot.cli.watch import watch
+
+    if asked.out.json:
+        raise UsageError(Problem("E5017", "--watch prints text, round after round; --json is one object"))
+    board = [Path(asked.board) / "board.toml"] if asked.board and "/" in asked.board else []
+    files = [*models, *board, *([asked.budget] if asked.budget else [])]
+    watch(files, lambda again: compile_all(models, replace(asked, force=asked.force or again)), asked.out)
+
+
 @compiles()
 def command(
     models: Models,
@@ -147,6 +210,8 @@ def command(
     share: Share = False,
     stack_bound: StackFlag = False,
     verify_passes: VerifyPasses = False,
+    sbom: SbomFlag = False,
+    watch: Watch = False,
     force: Force = False,
     over: ForceOverBudget = False,
     budget: LimitsFile = None,
@@ -155,43 +220,9 @@ def command(
     verbose: VerboseFlag = False,
 ) -> None:
     """Compile MODEL to C, or several into one folder. With --board, refuse what does not fit its memory."""
-    if len(models) > 1 or share:
-        if budget is not None:
-            raise UsageError(Problem("E5017", "--budget takes one model; aot report takes several"))
-        from aot.cli.verbs._several import compile_several
-
-        compile_several(
-            models, options=options, target=target, board=board, output=output, share=share, force=force, over=over, form=form,
-            plan=plan, out=Output(json=as_json, quiet=quiet, verbose=verbose),
-        )  # fmt: skip
-        return
-    (model,) = models
-    from aot.cli.budgets import check_budget_file, check_budgets, compiled_totals
-    from aot.cli.common import choose_target, compile_model, find_board, request
-    from aot.report.figures.choice import CHOICE_HEADERS, choice_rows
-
-    check_forms(form, plan)
-    out = Output(json=as_json, quiet=quiet, verbose=verbose)
-    place = find_board(board) if board else None
-    wanted = request(model, options, target=choose_target(target, place), board=place)
-    path = output or Path("out") / (wanted.name if form == "c" else f"{wanted.name}.tar")
-    (check_library if form == "mlf" else check_folder)(path, force=force)
-    with out.working(f"compiling {model.name}"):
-        artifact = compile_checked(wanted, out) if verify_passes else compile_model(wanted)
-        if place is not None and not place.is_host:
-            from aot.micro.build.project import choose_places
-
-            choose_places(place, artifact.metadata)
-        if stack_bound:
-            artifact = add_stack_bound(artifact, place, wanted.target)
-    check_budgets([artifact.metadata], force=over)
-    meta, where = artifact.metadata, place.name if place is not None else wanted.target
-    check_budget_file(budget, compiled_totals(meta), name=artifact.name, board=where, force=over, out=out)
-    if plan is not None:
-        write_plan(plan, artifact)
-    written = write_library(path, artifact, wanted) if form == "mlf" else write_sources(path, artifact, force=force)
-    show(out, wanted, meta)
-    out.row("write", f"{path}: {', '.join(written)}")
-    if verbose:
-        out.table(CHOICE_HEADERS, choice_rows(meta["layers"]))
-    out.result({"ok": True, "output": str(path), "files": written, "metadata": meta})
+    asked = Compilation(
+        options=options, output=output, target=target, board=board, form=form, plan=plan, share=share, sbom=sbom,
+        stack_bound=stack_bound, verify_passes=verify_passes, force=force, over=over, budget=budget,
+        out=Output(json=as_json, quiet=quiet, verbose=verbose),
+    )  # fmt: skip
+    (compile_on_change if watch else compile_all)(models, asked)

@@ -1,0 +1,29 @@
+"""What `aot compile` is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from aot.cli.options import CompileOptions
+from aot.cli.output import Output
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """The options of the verb beside the models: `options` are those that all verbs share, the others its own."""
+
+    options: CompileOptions
+    output: Path | None
+    target: str | None
+    board: str | None
+    form: str
+    plan: Path | None
+    share: bool
+    sbom: bool
+    stack_bound: bool
+    verify_passes: bool
+    force: bool
+    over: bool
+    budget: Path | None
+    out: Output

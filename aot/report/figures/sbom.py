@@ -1,0 +1,143 @@
+"""The bill of materials of a folder that the compiler wrote, as CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json/).
+
+It names the models by their hashes, the compiler and what else made the files, the options, and every file with its hash and the
+licence that it states.  Nothing in it depends on the time or the machine: the same build gives the same bytes, its serial number
+(an RFC 4122 UUID, version 5) included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from aot.support.data import data_folder
+from aot.version import DISTRIBUTION, __version__
+
+FILE = "sbom.cdx.json"
+"""Its name in the folder, by which tools know the format."""
+
+_STATED = re.compile(rb"SPDX-License-Identifier:\s*([^\n]*?)\s*(?:\*/)?\s*$", re.MULTILINE)
+_OURS = ("0BSD", "Apache-2.0")
+_HEAD = 2048
+_LIBRARY = "byoc/"
+
+
+def sbom(
+    name: str,
+    models: Sequence[Mapping[str, Any]],
+    files: Mapping[str, str | bytes],
+    *,
+    board: str = "",
+    compiler: str = "",
+) -> str:
+    """The document as text: `models` are their metadata.json, `files` what is written (path in the folder -> content).
+
+    `board` and `compiler` (name and version, such as `arm-none-eabi-gcc 12.2.1`) are those of a build that was linked.
+    """
+    content = {path: text.encode("utf-8") if isinstance(text, str) else text for path, text in sorted(files.items())}
+    libraries = [x for x in (_runtime(content), _foreign(content)) if x is not None]
+    taken = {part["name"] for x in libraries for part in x["components"]}
+    own = [_file(path, data) for path, data in content.items() if path not in taken]
+    components = [*map(_model, models), *libraries, *own]
+    root = f"build:{name}"
+    document = {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": "",
+        "version": 1,
+        "metadata": {
+            "tools": {"components": _tools(compiler)},
+            "component": {
+                "type": "firmware" if compiler else "library", "bom-ref": root, "name": name,
+                "properties": _properties(models, board),
+            },
+        },
+        "components": components,
+        "dependencies": [{"ref": root, "dependsOn": [c["bom-ref"] for c in components]}],
+    }  # fmt: skip
+    document["serialNumber"] = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(document)).urn
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _hash(data: bytes) -> list[dict[str, str]]:
+    return [{"alg": "SHA-256", "content": hashlib.sha256(data).hexdigest()}]
+
+
+def _model(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """A model that was compiled; one that was not read from a file has neither name nor hash of its own."""
+    found: dict[str, Any] = {
+        "type": "machine-learning-model", "bom-ref": f"model:{metadata['name']}",
+        "name": metadata["model"]["file"] or metadata["name"],
+    }  # fmt: skip
+    if metadata["model"]["sha256"]:
+        found["hashes"] = [{"alg": "SHA-256", "content": metadata["model"]["sha256"]}]
+    return found
+
+
+def _file(path: str, data: bytes) -> dict[str, Any]:
+    stated = _STATED.search(data[:_HEAD])
+    licences = {"licenses": _licences(stated[1].decode("ascii", "replace"))} if stated else {}
+    return {"type": "file", "bom-ref": f"file:{path}", "name": path, "hashes": _hash(data), **licences}
+
+
+def _licences(stated: str) -> list[dict[str, Any]]:
+    """As CycloneDX has them: an identifier of SPDX's list, a name that is in no list, or an expression."""
+    if stated in _OURS:
+        return [{"license": {"id": stated}}]
+    if stated.startswith("LicenseRef-"):
+        return [{"license": {"name": stated}}]
+    return [{"expression": stated}]
+
+
+def _runtime(files: Mapping[str, bytes]) -> dict[str, Any] | None:
+    """The files of crt among them, wherever they are: those with the bytes that aot brings along."""
+    known = {p.read_bytes() for p in data_folder("crt").rglob("*") if p.is_file()}
+    parts = [_file(path, data) for path, data in files.items() if data in known]
+    return _library("aot-crt", "crt", parts, version=__version__, licence="Apache-2.0") if parts else None
+
+
+def _foreign(files: Mapping[str, bytes]) -> dict[str, Any] | None:
+    """The library of an external code generator, which a build copies."""
+    parts = [_file(path, data) for path, data in files.items() if path.startswith(_LIBRARY)]
+    return _library("external library", "byoc", parts) if parts else None
+
+
+def _library(name: str, ref: str, parts: list[dict[str, Any]], *, version: str = "", licence: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "library", "bom-ref": f"library:{ref}", "name": name}
+    if version:
+        found["version"] = version
+    if licence:
+        found["licenses"] = _licences(licence)
+    return {**found, "components": parts}
+
+
+def _tools(compiler: str) -> list[dict[str, Any]]:
+    aot = {"type": "application", "name": DISTRIBUTION, "version": __version__, "licenses": _licences("Apache-2.0")}
+    if not compiler:
+        return [aot]
+    name, _, version = compiler.partition(" ")
+    return [aot, {"type": "application", "name": PurePosixPath(name).name, **({"version": version} if version else {})}]
+
+
+def _properties(models: Sequence[Mapping[str, Any]], board: str) -> list[dict[str, str]]:
+    """The target, and each option of each model that is not left open, as `aot:option:MODEL:NAME`."""
+    found = [("aot:target", cpu) for cpu in dict.fromkeys(m["target"]["cpu"] for m in models)]
+    if board:
+        found.append(("aot:board", board))
+    for m in models:
+        found += [(f"aot:option:{m['name']}:{key}", value) for key, value in _flat(m["options"])]
+    return [{"name": key, "value": value} for key, value in found]
+
+
+def _flat(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        elif value not in (None, [], ()):
+            yield prefix + key, value if isinstance(value, str) else json.dumps(value)
