@@ -20,6 +20,8 @@ from aot.relay.expr import Expr, call, const, get_item
 _F = np.float32
 _GATE_SCALE = _F(2.0**-12)
 _PRODUCT = 2.0**-15
+_LEAST_POWER, _MOST_POWER = -29, 1
+"""Of the cell's scale: the product of two gates is shifted by 30 more, between 1 and 31."""
 
 
 def convert_integer(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands, *, time_major: bool) -> Expr:
@@ -64,8 +66,9 @@ def _attrs(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands, *, time_ma
     attrs = replace(attrs, cell_clip=_clip(op, "cell_clip", cell_scale, 32767), quant=out.quant)
     if op.opcode != "LSTM" and (ctx.oracle == "tflm" or data.dtype == "int16"):  # LiteRT has no int16, TFLM no single step
         return _tflm(ctx, op, lstm, attrs, cell_scale=float(cell_scale), output_scale=float(output_scale))
-    if not 0 <= attrs.cell_bits <= 6:
-        unsupported(ctx, op, f"the cell's scale, {cell_scale}, is not between 2^-15 and 2^-9", code="E1226")
+    if not attrs.has_cell_tanh and (lstm.gates < 4 or not _LEAST_POWER <= power <= _MOST_POWER):
+        least, most = (-15, -9) if lstm.gates < 4 else (_LEAST_POWER, _MOST_POWER)
+        unsupported(ctx, op, f"the cell's scale, {cell_scale}, is not between 2^{least} and 2^{most}", code="E1226")
     return _litert(ctx, op, lstm, attrs, power=power, gate_scales=gate_scales)
 
 

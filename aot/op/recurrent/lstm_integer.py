@@ -38,7 +38,7 @@ class LstmAttrs:
 
     `peephole_scales`: of each gate but the cell's; `norm`: (multiplier, shift, least variance) of each gate; empty without.
     `forget_scale`, `update_scale`: of the two products that make the cell, a multiplier of 0 for a rounding shift alone.
-    `cell_bits`: integer bits of the cell (for "table" the sigmoid's argument is scaled by it too).
+    `cell_bits`: integer bits of the cell (for "table" the sigmoid's argument is scaled by it too); see `has_cell_tanh`.
     `hidden_scale`, `hidden_zp`: of the output before the projection, `projection_scale` (None: there is none) and `output_zp`
     of that after it.  Clips are 0 if there is none.  `rounding` is that of the sums of products: "single", with 16-bit
     multipliers, for int16 data.
@@ -66,6 +66,11 @@ class LstmAttrs:
     def is_tflm(self) -> bool:
         """Both shares of a gate are saturated there before they are added."""
         return self.activation == "table"
+
+    @property
+    def has_cell_tanh(self) -> bool:
+        """LiteRT has tanh for 0 to 6 integer bits; with others it multiplies by the input gate, which its buffer still holds."""
+        return self.is_tflm or 0 <= self.cell_bits <= 6
 
     @property
     def gates(self) -> int:
@@ -206,7 +211,7 @@ def _step(x: Array, h: Array, c: Array, weights: LstmWeights, attrs: LstmAttrs, 
     c = _saturated(product(forget, c, attrs.forget_scale).astype(np.int16).astype(np.int64) + update.astype(np.int16))
     c = np.clip(c, -attrs.cell_clip, attrs.cell_clip) if attrs.cell_clip else c
     opened = gate(attrs.gates - 1, c)
-    hidden = product(opened, tanh(c, attrs, attrs.cell_bits), attrs.hidden_scale)
+    hidden = product(opened, tanh(c, attrs, attrs.cell_bits) if attrs.has_cell_tanh else entry, attrs.hidden_scale)
     if weights.projection is None or weights.projection_bias is None or attrs.projection_scale is None:
         return _saturated(hidden + attrs.hidden_zp, dtype), c
     hidden = _saturated(hidden + attrs.hidden_zp, "int8")

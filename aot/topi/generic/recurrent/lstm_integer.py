@@ -231,12 +231,18 @@ class LstmKernel:
         forget, update = self._gate(cell_gate - 1, i), self._gate(cell_gate, i)
         entry = self._gate(0, i) if attrs.gates == 4 else imm(32767) - forget
         kept = b.let("kept", self._product(forget, cast("int32", self.cell[place]), attrs.forget_scale))
-        value = saturated(kept + self._product(entry, update, attrs.update_scale))
+        change = self._product(entry, update, attrs.update_scale)
+        if not attrs.has_cell_tanh:  # a smaller shift than 15, after which the reference keeps the lower half
+            change = cast("int32", cast("int16", change))
+        value = saturated(kept + change)
         b.store(self.cell, place, clamp(value, -attrs.cell_clip, attrs.cell_clip) if attrs.cell_clip else value)
 
     def _hidden(self, i: Expr, step: Step, dtype: str) -> Expr:
         attrs = self.attrs
-        cell = self._function("tanh", cast("int32", self.cell[step.cell + i]), attrs.cell_bits)
+        if attrs.has_cell_tanh:
+            cell = self._function("tanh", cast("int32", self.cell[step.cell + i]), attrs.cell_bits)
+        else:
+            cell = self._gate(0, i)
         value = self._product(self._gate(attrs.gates - 1, i), cell, attrs.hidden_scale)
         return clamp(value + attrs.hidden_zp, *int_range(dtype))
 
