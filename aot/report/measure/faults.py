@@ -56,7 +56,8 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
         "ai-edge-litert 2.1 to 2.3",
         "the reference kernel takes one scale for weights that have one a block, and finds 0",
         "every result is 0, or the bias; LiteRT's own kernels without delegates give what is meant",
-        "tflite/kernels/fully_connected.cc, EvalQuantized of kReference: EvalBlockwise4Bit is for the other kernels only",
+        "tflite/kernels/fully_connected.cc, Prepare: op_data_4bit, and with it EvalBlockwise4Bit, is not for kReference;"
+        " EvalHybridDense multiplies by filter->params.scale, which is 0 for a tensor with blocks",
         blockwise=True,
     ),
 )
