@@ -172,10 +172,10 @@ class ForwardingContext:
 
 Converter = Callable[[ConvertContext, OperatorView], Expr | Sequence[Expr]]
 
-EVERY = "bool int8 uint8 int16 uint16 int32 uint32 int64 float32"
+EVERY = "bool int8 uint8 int16 uint16 int32 uint32 int64 float16 float32"
 """Types whose elements are moved, whatever they mean."""
 
-_ALL = ("int4", *EVERY.split()[:-1], "uint64", "float16", "float32", "complex64")
+_ALL = ("int4", *EVERY.split()[:-2], "uint64", "float16", "float32", "complex64")
 
 
 def _are_types(types: str) -> bool:

@@ -52,20 +52,20 @@ DATA = {
 MOVED = "uint16 uint32"
 LACKING = {
     **dict.fromkeys(("ARG_MAX", "ARG_MIN"), "int16 int64"),
-    **dict.fromkeys(("DEPTH_TO_SPACE", "SPACE_TO_DEPTH"), f"bool int16 {MOVED}"),
+    **dict.fromkeys(("DEPTH_TO_SPACE", "SPACE_TO_DEPTH"), f"bool float16 int16 {MOVED}"),
     **dict.fromkeys(("GATHER", "GATHER_ND", "PAD", "PADV2", "REVERSE_V2"), MOVED),
     **dict.fromkeys(("GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"), "bool"),
     **dict.fromkeys(("MAXIMUM", "MINIMUM"), "uint32"),
-    **dict.fromkeys(("ONE_HOT", "SCATTER_ND"), f"int16 {MOVED}"),
+    **dict.fromkeys(("ONE_HOT", "SCATTER_ND"), f"float16 int16 {MOVED}"),
     **dict.fromkeys(("RELU_0_TO_1", "RELU_N1_TO_1"), "int16"),
-    **dict.fromkeys(("SPLIT", "SPLIT_V"), f"bool {MOVED}"),
+    **dict.fromkeys(("SPLIT", "SPLIT_V"), f"bool float16 {MOVED}"),
     "CONCATENATION": "uint16",
-    "PACK": "bool uint16",
+    "PACK": "bool float16 uint16",
     "RESIZE_NEAREST_NEIGHBOR": "int64",
-    "REVERSE_SEQUENCE": f"bool int8 {MOVED}",
+    "REVERSE_SEQUENCE": f"bool float16 int8 {MOVED}",
     "TRANSPOSE_CONV": "int8*int4",
     "UNPACK": f"int64 {MOVED}",
-    "ZEROS_LIKE": f"bool int8 uint8 int16 {MOVED}",
+    "ZEROS_LIKE": f"bool float16 int8 uint8 int16 {MOVED}",
 }
 """Types of data that neither reference takes, all but a few because it moves no such elements."""
 

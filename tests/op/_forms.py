@@ -18,7 +18,7 @@ from tests.op._svdf_models import Svdf, svdf_model
 from tests.op.signal._models import FORMS as SIGNAL_FORMS
 from tests.op.stablehlo._forms import FORMS as STABLEHLO_FORMS
 
-DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32")
+DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32")
 COMPLEX = ("COMPLEX_ABS", "REAL", "IMAG", "RESHAPE", "EXPAND_DIMS", "SQUEEZE")
 """Operators that take complex64."""
 Form = Callable[[str], bytes]

@@ -12,7 +12,7 @@ from aot.testing import ModelBuilder, Quant
 from tests.op._differential import random_array
 
 MOVABLE = ["int8", "uint8", "int16", "int32", "int64", "bool", "float32"]
-EVERY = [*MOVABLE, "uint16", "uint32"]
+EVERY = [*MOVABLE, "uint16", "uint32", "float16"]
 
 
 @dataclass(frozen=True, slots=True)

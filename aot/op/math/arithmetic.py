@@ -9,7 +9,7 @@ floats: fmod with the sign of the divisor.)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -24,10 +24,11 @@ from aot.numerics.glibc_pow import powf
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
 from aot.op.common.check import have_same_quant, require_dtype
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS
+from aot.op.common.half import LARGEST_HALF, widens_halves
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import ConvertContext, Converter, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Constant, call
+from aot.relay.expr import Call, Constant, call
 from aot.relay.expr import Expr as RelayExpr
 from aot.support.dtype import int_range, is_float, itemsize
 from aot.te.tensor import TensorFn, tensor_fn
@@ -337,6 +338,19 @@ def convert_plain(ctx: ConvertContext, op: OperatorView, name: str) -> RelayExpr
     return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 
 
+def add_halves(convert: Converter) -> Converter:
+    """The converter of ADD or MUL, which then takes float16 too: widened, and kept within the finite float16 numbers."""
+
+    def finite(x: RelayExpr) -> RelayExpr:
+        assert isinstance(x, Call)
+        assert isinstance(x.attrs, BinaryAttrs)
+        assert x.attrs.lo is not None
+        assert x.attrs.hi is not None
+        return replace(x, attrs=BinaryAttrs(max(x.attrs.lo, -LARGEST_HALF), min(x.attrs.hi, LARGEST_HALF)))
+
+    return widens_halves(convert, then=finite)
+
+
 def _same_codes(ctx: ConvertContext, op: OperatorView) -> None:
     """Quantised values are compared directly, so all three quantisations have to agree."""
     result = ctx.output_type(op).quant
@@ -364,7 +378,8 @@ def _power_by_squares(ctx: ConvertContext, op: OperatorView) -> RelayExpr | None
 
 
 def _converter(opcode: str, name: str) -> None:
-    @from_tflite(opcode, " ".join(BINARY[name].dtypes), name)
+    halves = name in ("maximum", "minimum", "atan2")
+
     def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         if name in ("maximum", "minimum"):
             _same_codes(ctx, op)
@@ -372,6 +387,9 @@ def _converter(opcode: str, name: str) -> None:
             unsupported(ctx, op, f"quantised {ctx.input_type(op, 0).dtype} is not supported here", code="E1202")
         by_squares = _power_by_squares(ctx, op) if name == "power" else None
         return by_squares or convert_plain(ctx, op, name)
+
+    dtypes, through = (*BINARY[name].dtypes, *["float16"] * halves), f"cast {name}" if halves else name
+    from_tflite(opcode, " ".join(dtypes), through)(widens_halves(convert) if halves else convert)
 
 
 for _opcode, _name in (

@@ -27,7 +27,7 @@ from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, select
 
-DTYPES = (*MOVABLE, "float16")
+DTYPES = MOVABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: CastAttrs, out_typ
     return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
-@from_tflite("CAST", f"{EVERY} float16", "cast")
+@from_tflite("CAST", EVERY, "cast")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """cast to the declared type of the result; nothing where it is the operand's."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)

@@ -24,6 +24,7 @@ from aot.numerics.fixed_point import (
 from aot.numerics.multipliers import real_multiplier
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
 from aot.op.common.check import require_dtype, require_quant
+from aot.op.common.half import widens_halves
 from aot.op.common.uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.op.math.arithmetic import is_plain
@@ -110,7 +111,8 @@ def _register(name: str, symbol: str, opcode: str) -> None:
 
         return tensor_fn(out_type.shape, "bool", rule)
 
-    @from_tflite(opcode, " ".join(DTYPES), name)
+    @from_tflite(opcode, " ".join((*DTYPES, "float16")), f"cast {name}")
+    @widens_halves
     @legacy_uint8
     def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         types = ctx.input_type(op, 0), ctx.input_type(op, 1)

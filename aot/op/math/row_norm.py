@@ -11,6 +11,7 @@ import numpy as np
 from aot.frontend.view import OperatorView
 from aot.ir.span import Span
 from aot.op.common.check import require_dtype
+from aot.op.common.half import rounded_to_half
 from aot.op.convert import ConvertContext, operand, unsupported
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
@@ -50,14 +51,15 @@ def convert_log_softmax(ctx: ConvertContext, op: OperatorView) -> Expr:
     return _binary("subtract", centred, call("log", [total], UnaryAttrs(), span=span), span)
 
 
-def convert_softmax(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """float32; called by the converter of SOFTMAX."""
+def convert_softmax(ctx: ConvertContext, op: OperatorView, *, halves: bool = False) -> Expr:
+    """float32; called by the converter of SOFTMAX.  `halves`: what is divided by the sum, not what is added, is float16 first."""
     x, span = _rows(ctx, op), ctx.span(op)
     centred = _binary("subtract", x, _reduced("reduce_max", x, span), span)
     if op.option("beta") != 1:
         centred = _binary("multiply", centred, _number(op.option("beta")), span)
     exps = call("exp", [centred], UnaryAttrs(), span=span)
-    return _binary("divide", exps, _reduced("sum", exps, span), span)
+    stored = rounded_to_half(exps, span) if halves else exps
+    return _binary("divide", stored, _reduced("sum", exps, span), span)
 
 
 def convert_l2(ctx: ConvertContext, op: OperatorView) -> Expr:

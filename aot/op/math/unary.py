@@ -18,6 +18,7 @@ from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import MATH, apply
 from aot.numerics.fixed_point import named
 from aot.op.common.check import require_dtype
+from aot.op.common.half import widens_halves
 from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
@@ -251,9 +252,13 @@ def convert_unary(ctx: ConvertContext, op: OperatorView, name: str, attrs: Unary
 
 
 def _converter(opcode: str, name: str) -> None:
-    @from_tflite(opcode, " ".join(UNARY[name].dtypes), name)
+    halves = opcode in ("NEG", "SIN", "COS", "FLOOR")
+
     def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
         return convert_unary(ctx, op, name)
+
+    dtypes, through = (*UNARY[name].dtypes, *["float16"] * halves), f"cast {name}" if halves else name
+    from_tflite(opcode, " ".join(dtypes), through)(widens_halves(convert) if halves else convert)
 
 
 for _opcode, _name in (

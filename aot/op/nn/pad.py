@@ -14,6 +14,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.check import require_dtype, require_same_quant
+from aot.op.common.half import moves_halves
 from aot.op.common.move import MOVABLE
 from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
@@ -86,7 +87,8 @@ def _convert(ctx: ConvertContext, op: OperatorView, value: int | float) -> Relay
     return call("nn.pad", [operand(ctx, op, 0)], PadAttrs(width, value), span=ctx.span(op))
 
 
-@from_tflite("PAD", EVERY, "nn.pad")
+@from_tflite("PAD", EVERY, "bitcast nn.pad")
+@moves_halves
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """nn.pad with the output's zero point."""
     out = ctx.output_type(op)
@@ -94,7 +96,8 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return _convert(ctx, op, zero)
 
 
-@from_tflite("PADV2", EVERY, "nn.pad")
+@from_tflite("PADV2", EVERY, "bitcast nn.pad")
+@moves_halves
 def convert_v2(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """nn.pad with the value of operand 2."""
     value = ctx.constant(op, 2)

@@ -28,6 +28,7 @@ from aot.numerics.fixed_point import (
 from aot.numerics.inv_sqrt import inverse_sqrt
 from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import require_dtype, require_quant
+from aot.op.common.half import widens_halves
 from aot.op.common.uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.math.arithmetic import is_plain
@@ -111,7 +112,8 @@ def _convert_sigmoid(ctx: ConvertContext, op: OperatorView, *, function: str, sh
     return call("qnn.sigmoid16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
-@from_tflite("LOGISTIC", "int8 uint8 int16 float32", "qnn.lut qnn.sigmoid16 sigmoid")
+@from_tflite("LOGISTIC", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 sigmoid")
+@widens_halves
 @legacy_uint8
 def convert_logistic(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """1 / (1 + e^-x)."""
@@ -123,7 +125,8 @@ def convert_logistic(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return real_call(ctx, op, sigmoid, ("int8",))
 
 
-@from_tflite("TANH", "int8 uint8 int16 float32", "qnn.lut qnn.sigmoid16 tanh")
+@from_tflite("TANH", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 tanh")
+@widens_halves
 @legacy_uint8
 def convert_tanh(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """The hyperbolic tangent."""

@@ -35,7 +35,7 @@ from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
 from aot.op.common.check import Clamped, fused_range, require_alike, require_dtype, require_quant
 from aot.op.common.uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.math.arithmetic import BinaryAttrs, convert_plain, is_plain
+from aot.op.math.arithmetic import BinaryAttrs, add_halves, convert_plain, is_plain
 from aot.op.qnn.dequantize import DequantizeAttrs
 from aot.op.qnn.quantize import QuantizeAttrs
 from aot.op.te_rule import F_TE, TeContext
@@ -182,7 +182,8 @@ def _through_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call("qnn.quantize", [total], QuantizeAttrs(scale, zp, *int_range(out.dtype), out.dtype), span=span)
 
 
-@from_tflite("ADD", "int8 uint8 int16 int32 int64 float32", "add qnn.add")
+@from_tflite("ADD", "int8 uint8 int16 int32 int64 float16 float32", "add cast qnn.add")
+@add_halves
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """add of numbers, qnn.add of quantised values."""

@@ -19,7 +19,7 @@ from aot.op.common.binary import RescaledAttrs, broadcast_at, broadcast_type, tw
 from aot.op.common.check import fused_range, require_alike
 from aot.op.common.uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand
-from aot.op.math.arithmetic import convert_plain, is_plain
+from aot.op.math.arithmetic import add_halves, convert_plain, is_plain
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
@@ -61,10 +61,11 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: RescaledAttrs, out
 
 @from_tflite(
     "MUL",
-    "int8 uint8 int16 int32 uint32 int64 float32",
-    "multiply qnn.multiply",
+    "int8 uint8 int16 int32 uint32 int64 float16 float32",
+    "cast multiply qnn.multiply",
     oracle="LiteRT, or TFLM with `--oracle tflm`",
 )
+@add_halves
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """multiply of numbers, qnn.multiply of quantised values."""

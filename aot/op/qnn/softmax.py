@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from aot.numerics.fixed_point import (
 )
 from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import require_dtype, require_quant, require_rows
+from aot.op.common.half import widens_halves
 from aot.op.common.uint8 import legacy_uint8
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.math.row_norm import convert_softmax
@@ -91,18 +93,20 @@ def evaluate(data: Array, *, attrs: SoftmaxAttrs, out_type: TensorType) -> Array
 
 @from_tflite(
     "SOFTMAX",
-    "int8 uint8 int16 float32",
-    "divide exp qnn.softmax qnn.softmax16 reduce_max subtract sum",
+    "int8 uint8 int16 float16 float32",
+    "cast divide exp qnn.softmax qnn.softmax16 reduce_max subtract sum",
     oracle="LiteRT; of int16 TFLM with `--oracle tflm`",
 )
 @legacy_uint8
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr | Sequence[RelayExpr]:
     """qnn.softmax with the integers of SoftmaxPrepare, qnn.softmax16, or float32 arithmetic."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     if data.dtype == "int16":
         return convert_softmax16(ctx, op)
     if data.dtype == "float32":
         return convert_softmax(ctx, op)
+    if data.dtype == "float16":
+        return widens_halves(partial(convert_softmax, halves=True))(ctx, op)
     require_dtype(ctx, op, data, {"int8"})
     require_dtype(ctx, op, out, RESULTS, what="a result")
     scale, _ = require_quant(ctx, op, data)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from aot.frontend.view import OperatorView
 from aot.op.common.check import require_dtype
+from aot.op.common.half import widens_halves
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.math.arithmetic import BINARY, BinaryAttrs
 from aot.op.math.compare import CompareAttrs
@@ -19,10 +20,11 @@ from aot.relay.expr import Expr, call
 DTYPES = ("int32", "int64", "float32")
 
 
-@from_tflite("STABLEHLO_ADD", "int32 int64 float32", "add")
-@from_tflite("STABLEHLO_MULTIPLY", "int32 int64 float32", "multiply")
-@from_tflite("STABLEHLO_MAXIMUM", "int32 int64 float32", "less select")
-@from_tflite("STABLEHLO_MINIMUM", "int32 int64 float32", "less select")
+@from_tflite("STABLEHLO_ADD", "int32 int64 float16 float32", "add cast")
+@from_tflite("STABLEHLO_MULTIPLY", "int32 int64 float16 float32", "cast multiply")
+@from_tflite("STABLEHLO_MAXIMUM", "int32 int64 float16 float32", "cast less select")
+@from_tflite("STABLEHLO_MINIMUM", "int32 int64 float16 float32", "cast less select")
+@widens_halves
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """The arithmetic operator, or a choice by a comparison."""
     a, b, span = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.span(op)

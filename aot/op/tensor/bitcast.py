@@ -60,7 +60,7 @@ def evaluate(data: Array, *, attrs: BitcastAttrs, out_type: TensorType) -> Array
     return np.frombuffer(np.ascontiguousarray(data).tobytes(), numpy_dtype(attrs.dtype)).reshape(attrs.shape)
 
 
-@from_tflite("BITCAST", "int8 uint8 int16 uint16 int32 uint32 int64 float32", "bitcast")
+@from_tflite("BITCAST", "int8 uint8 int16 uint16 int32 uint32 int64 float16 float32", "bitcast")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """bitcast to the declared type of the result."""
     data, dtype = ctx.input_type(op, 0), ctx.output_type(op).dtype

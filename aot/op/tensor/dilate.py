@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from aot.frontend.view import OperatorView
 from aot.ir.span import Span
 from aot.op.common.check import require_dtype
+from aot.op.common.half import moves_halves
 from aot.op.common.move import MOVABLE, constant_ints, reshaped
 from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.nn.pad import PadAttrs
@@ -23,7 +24,8 @@ LARGEST = 1 << 24
 """Elements of a result."""
 
 
-@from_tflite("DILATE", EVERY, "nn.pad strided_slice")
+@from_tflite("DILATE", EVERY, "bitcast nn.pad strided_slice")
+@moves_halves
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """Dimension by dimension: pad each element to `dilation` ones, and leave those after the last element out."""
     data = ctx.input_type(op, 0)
@@ -40,7 +42,8 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     return dilated(ctx, op, operand(ctx, op, 0), dilations=dilations, value=value)
 
 
-@from_tflite("STABLEHLO_PAD", EVERY, "nn.pad strided_slice")
+@from_tflite("STABLEHLO_PAD", EVERY, "bitcast nn.pad strided_slice")
+@moves_halves
 def convert_pad(ctx: ConvertContext, op: OperatorView) -> Expr:
     """Dilate each dimension, then pad it, then cut."""
     data, between = ctx.input_type(op, 0), ctx.constant(op, 1)

@@ -109,11 +109,11 @@ def check_constant_indices(ctx: ConvertContext, op: OperatorView, i: int, extent
         unsupported(ctx, op, f"operand {i} holds an index outside {list(extents)}", code="E1133")
 
 
-@from_tflite("GATHER", f"{EVERY} float16", "take")
+@from_tflite("GATHER", EVERY, "take")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """take; axis and batch_dims may be negative."""
     data, indices = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, (*MOVABLE, "float16"))
+    require_dtype(ctx, op, data, MOVABLE)
     require_dtype(ctx, op, indices, INDEX_TYPES, what="an index")
     axis = normalized_axis(ctx, op, int(op.option("axis")), len(data.shape))
     batch = int(op.option("batch_dims"))
@@ -122,11 +122,11 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call("take", [operand(ctx, op, 0), operand(ctx, op, 1)], TakeAttrs(axis, batch), span=ctx.span(op))
 
 
-@from_tflite("GATHER_ND", f"{EVERY} float16", "gather_nd")
+@from_tflite("GATHER_ND", EVERY, "gather_nd")
 def convert_nd(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """gather_nd."""
     data, indices = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, (*MOVABLE, "float16"))
+    require_dtype(ctx, op, data, MOVABLE)
     require_dtype(ctx, op, indices, INDEX_TYPES, what="an index")
     if indices.shape and indices.shape[-1] <= len(data.shape):
         check_constant_indices(ctx, op, 1, data.shape[: indices.shape[-1]])
