@@ -8,12 +8,17 @@ back at once.  A counter in the state says which run it is, and all windows shar
 
 A window runs after one that is as fast or faster and never catches up with it, so `(turns - 1) * hop` bytes behind the last of
 them are enough for all.  Windows whose hop is large for what they keep stay where they are and are moved in every run.
+
+What is new in a window may lie over what leaves the one behind it, where the order of the layers allows that; then windows need
+little more than what they keep.  With one turn nothing moves on: the windows are only packed so, and moved in every run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from aot.memory.plan import align_up
 
 MOST_MOVED = (6, 5)
 """How many bytes may be moved for how many new ones, on average over the runs."""
@@ -59,10 +64,10 @@ class Rings:
 def choose_rings(windows: Sequence[Ring], most_room: int | None = None) -> Rings | None:
     """Which windows move on, and how often, for the least memory that moves no more than MOST_MOVED.
 
-    None where the rows that stay are no more than that anyway.  With `most_room` the least that is moved within so many bytes of
-    room instead.
+    Those of one hop stay in the order in which they are given.  None where the rows that stay are no more than that anyway.  With
+    `most_room` the least that is moved within so many bytes of room instead.
     """
-    able = sorted((w for w in windows if w.hop % w.align == 0), key=lambda w: (w.hop, -w.align, w.start))
+    able = sorted((w for w in windows if w.hop % w.align == 0), key=lambda w: w.hop)
     most, of = MOST_MOVED
     new, every = sum(w.fresh for w in windows), sum(w.kept for w in windows)
     if of * every <= most * new or not able:
@@ -80,6 +85,30 @@ def choose_rings(windows: Sequence[Ring], most_room: int | None = None) -> Rings
         found.append(Rings(tuple(able), -(-of * kept // (most * fresh))))
     best = min(found, key=lambda r: (r.room, r.turns))
     return best if best.turns > 1 else None
+
+
+def tight_rings(windows: Sequence[Ring]) -> Rings | None:
+    """All windows that can move on, without room to do so; None if there are none."""
+    able = sorted((w for w in windows if w.hop % w.align == 0), key=lambda w: w.hop)
+    return Rings(tuple(able), 1) if able else None
+
+
+def packed(windows: Sequence[Ring], start: int, share: Callable[[Ring, Ring, int], bool]) -> tuple[list[Ring], int]:
+    """The windows one behind another from `start` on, and the end of the last.
+
+    `share` (one, the next, bytes from start to start): whether what is new in one may lie over what leaves the next.
+    """
+    placed: list[Ring] = []
+    end, last = start, None
+    for w in windows:
+        to = align_up(end, w.align)
+        if last is not None:
+            over = align_up(end - min(last.hop, w.hop, w.kept), w.align)
+            if over < to and share(last, w, over - placed[-1].start):
+                to = over
+        placed.append(replace(w, start=to))
+        last, end = w, to + w.size
+    return placed, end
 
 
 def _within(able: Sequence[Ring], every: int, room: int, *, enough: int) -> Rings | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from aot.memory.rings import Ring, Rings, choose_rings
+from aot.memory.rings import Ring, Rings, choose_rings, packed, tight_rings
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -41,3 +42,23 @@ def test_within_some_room_the_fewest_bytes_are_moved() -> None:
     both = choose_rings([slow, fast], 120)
     assert both is not None
     assert (len(both.windows), both.turns, both.room) == (2, 4, 120)
+
+
+def test_what_is_new_lies_over_what_leaves_the_next() -> None:
+    one, two, three = Ring(0, 12, 4, 8, 4, 4), Ring(0, 24, 4, 20, 4, 4), Ring(0, 80, 8, 72, 8, 8)
+    apart, end = packed([one, two, three], 4, lambda *_: False)
+    assert [w.start for w in apart] == [4, 16, 40]
+    assert end == 120
+    asked = []
+    tight, end = packed([one, two, three], 4, lambda a, b, gap: asked.append((a, b, gap)) is None)
+    assert [w.start for w in tight] == [4, 12, 32], "the last at a multiple of 8"
+    assert end == 112
+    assert asked == [(one, two, 8), (two, three, 20)]
+    assert packed([one, replace(two, kept=2, size=6)], 0, lambda *_: True)[0][1].start == 12, "not over more than what is old"
+
+
+def test_windows_without_room() -> None:
+    found = tight_rings([Ring(0, 12, 4, 8, 4, 4), Ring(0, 13, 5, 8, 5, 4), Ring(0, 12, 2, 10, 2)])
+    assert found is not None
+    assert ([w.hop for w in found.windows], found.turns, found.room) == ([2, 4], 1, 0)
+    assert tight_rings([Ring(0, 13, 5, 8, 5, 4)]) is None

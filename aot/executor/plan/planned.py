@@ -8,6 +8,7 @@ from aot.executor.check import check_lowered
 from aot.executor.lowered import LoweredModule
 from aot.executor.plan.aliases import with_aliases
 from aot.executor.plan.coalesce import without_copies
+from aot.executor.plan.part_copies import with_gathered_rows
 from aot.executor.plan.state_plan import has_fixed_layout
 from aot.executor.plan.state_windows import with_windows
 from aot.executor.plan.storage_map import StorageMap, make_layout
@@ -49,7 +50,8 @@ def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False) -> Plan
     if lowered.states and not lowered.controls and not has_fixed_layout(lowered):
         lowered = with_windows(lowered)
         check_lowered(lowered)
-    best, layout = lowered, make_layout(lowered, io)
+    best, layout = _with_gathers(lowered, io) if lowered.states else (lowered, make_layout(lowered, io))
+    lowered = best
     limit = layout.plan.size if tight else max(layout.plan.size, liveness_bound(layout.buffers))
     for kind in ({"slices": True, "parts": True}, {"slices": True, "parts": False}, {"slices": False, "parts": True}):
         trial = with_aliases(lowered, **kind)
@@ -60,3 +62,18 @@ def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False) -> Plan
         if planned.plan.size <= limit:
             best, layout = trial, planned
     return Planned(**{f.name: getattr(best, f.name) for f in fields(LoweredModule)}, layout=layout)
+
+
+def _with_gathers(lowered: LoweredModule, io: Io) -> tuple[LoweredModule, StorageMap]:
+    """Rows of a state copied into what layers write beside them, all of them or the short ones, where the plan does not grow."""
+    layout = make_layout(lowered, io)
+    if not lowered.controls:
+        for most in (layout.plan.size, layout.plan.size // 2):
+            trial = with_gathered_rows(lowered, most)
+            if trial.calls == lowered.calls:
+                break
+            check_lowered(trial)
+            planned = make_layout(trial, io)
+            if planned.plan.size <= layout.plan.size:
+                return trial, planned
+    return lowered, layout

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from aot.errors import InternalError, Problem, internal
 from aot.executor.lowered import TensorRef
 from aot.executor.plan.planned import Planned
-from aot.executor.plan.shifted_states import shifted_states, without_shifts
-from aot.executor.plan.state_plan import STATE_ALIGN, fresh_bytes
+from aot.executor.plan.shifted_states import ShiftedState, shifted_states, without_shifts
+from aot.executor.plan.state_plan import STATE_ALIGN, WriteBack, fresh_bytes
+from aot.executor.plan.state_sharing import first_write, may_share, replay
 from aot.executor.plan.storage_info import StorageInfo
 from aot.executor.plan.storage_map import StorageMap
 from aot.ir.module import IRModule, of_phase
 from aot.ir.transform import PassContext, module_pass
 from aot.memory.plan import align_up
 from aot.memory.pools import UsedPool
-from aot.memory.rings import COUNTER, Ring, Rings, choose_rings
+from aot.memory.rings import COUNTER, Ring, Rings, choose_rings, packed, tight_rings
 from aot.support.dtype import itemsize
 
 
@@ -28,25 +29,49 @@ def slide_windows(module: IRModule, _context: PassContext) -> IRModule:
     two would ever meet).
     """
     planned = of_phase(module, Planned, "slide_windows")
-    fed = any(call.feed for call in planned.calls)
-    if fed or planned.planning.rings == "copy":
+    if any(call.feed for call in planned.calls):
         return planned
-    shifted, share = shifted_states(planned), planned.planning.ring_share
-    windows = [*_windows(planned).values(), *(s.ring for s in shifted)]
-    rings = choose_rings(windows, sum(w.size for w in windows) // share if share else None)
-    if rings is None:
-        return planned
-    whole, planned = planned, without_shifts(planned, [s for s in shifted if s.ring in rings.windows])
-    layout = _laid_out(planned, rings)
-    limit = planned.planning.ram_limit
-    if (limit is not None and layout.plan.size + layout.state_size > limit) or not _fits_pool(layout):
-        return whole
-    _verify(layout)
-    return replace(planned, layout=layout)
+    shifted = shifted_states(planned) if planned.planning.rings == "slide" else []
+    for rings in _choices(planned, shifted):
+        chosen = [s for s in shifted if s.ring in rings.windows]
+        slid = without_shifts(planned, chosen) if chosen else planned
+        layout = _laid_out(slid, rings)
+        if _fits(planned, layout):
+            _verify(slid, layout)
+            return replace(slid, layout=layout)
+    return planned
+
+
+def _choices(planned: Planned, shifted: Sequence[ShiftedState]) -> Iterator[Rings]:
+    """What to try, the best first; with `planning.ring_share` the state has so many times its room and what is new in it."""
+    windows, share = list(_windows(planned).values()), planned.planning.ring_share
+    tight = tight_rings(windows)
+    if planned.planning.rings == "slide":
+        room = None
+        if share:
+            kept = planned.layout.state_size - sum(w.size - w.kept for w in windows)
+            least = planned.layout.state_size if tight is None else _laid_out(planned, tight).state_size
+            room = max(0, kept + kept // share - least - 2 * itemsize(COUNTER))
+        rings = choose_rings([*windows, *(s.ring for s in shifted)], room)
+        if rings is not None:
+            yield rings
+    if tight is not None:
+        yield tight
+
+
+def _fits(planned: Planned, layout: StorageMap) -> bool:
+    """Within the budget for RAM and the pool, and no larger without room to move than with windows beside one another."""
+    rings, limit = layout.rings, planned.planning.ram_limit
+    if limit is not None and layout.plan.size + layout.state_size > limit:
+        return False
+    return (rings is not None or layout.state_size < planned.layout.state_size) and _fits_pool(layout)
 
 
 def _windows(planned: Planned) -> dict[TensorRef, Ring]:
-    """The windows by the tensor that owns their bytes: the old value in front, the new one behind the rows that are left."""
+    """The windows by the tensor that owns their bytes: the old value in front, the new one behind the rows that are left.
+
+    Those that are written last come first: what is new in them may lie over what leaves the others.
+    """
     found: dict[TensorRef, Ring] = {}
     roots = [planned.root(s.old) for s in planned.states]
     for state, root, start in zip(planned.states, roots, planned.layout.states, strict=True):
@@ -56,29 +81,34 @@ def _windows(planned: Planned) -> dict[TensorRef, Ring]:
             found[root] = Ring(
                 start, root.type.nbytes, hop, kept, fresh_bytes(planned, state), planned.layout.aligns[root]
             )  # fmt: skip
-    return found
+    return dict(sorted(found.items(), key=lambda item: -first_write(planned, item[0])))
 
 
 def _laid_out(planned: Planned, rings: Rings) -> StorageMap:
-    """The state with what stays in its place in front, then the counter, and the windows behind it."""
-    layout = planned.layout
-    own = {w.start: w for w in rings.windows}
+    """The state with what stays in its place in front, then the counter, and the windows behind it.
+
+    Without room to move on there is no counter: the windows are moved back by copies at the end of each run.
+    """
+    layout, slides = planned.layout, rings.turns > 1
+    own, roots = {w.start: w for w in rings.windows}, {w.start: root for root, w in _windows(planned).items()}
     places = {p.offset: t for t, p in layout.places.items() if p.where == "state" and planned.root(t) is t}
-    roots = [(start, tensor) for start, tensor in sorted(places.items()) if tensor.type.nbytes]
     end, table = 0, dict[int, tuple[int, int, int]]()  # first byte: bytes, where they go, hop
-    for start, tensor in roots:
-        if start not in own:
+    for start, tensor in sorted(places.items()):
+        if start not in own and tensor.type.nbytes:
             to = align_up(end, layout.aligns[tensor])
             table[start] = tensor.type.nbytes, to, 0
             end = to + tensor.type.nbytes
     counter = align_up(end, itemsize(COUNTER))
-    end = counter + itemsize(COUNTER)
-    windows = []
-    for w in rings.windows:
-        to = align_up(end, w.align)
-        table[w.start] = w.size, to, w.hop
-        windows.append(replace(w, start=to))
-        end = to + w.size
+
+    shifted = {planned.root(s.old) for s in planned.states if s.fresh is not None}  # read and written all over
+
+    def share(below: Ring, above: Ring, gap: int) -> bool:
+        one, other = roots[below.start], roots[above.start]
+        return not {one, other} & shifted and may_share(planned, one, other, gap=gap)
+
+    placed, end = packed(rings.windows, counter + itemsize(COUNTER) if slides else end, share)
+    for before, w in zip(rings.windows, placed, strict=True):
+        table[before.start] = w.size, w.start, w.hop if slides else 0
 
     def moved(place: StorageInfo) -> StorageInfo:
         if place.where != "state":
@@ -89,21 +119,28 @@ def _laid_out(planned: Planned, rings: Rings) -> StorageMap:
         return replace(place, offset=place.offset - first + table[first][1], hop=table[first][2])
 
     backs = [b for b in layout.write_backs if b.target.where != "state" or b.target.offset not in own]
+    backs = [replace(b, source=moved(b.source), target=moved(b.target)) for b in backs]
+    if not slides:
+        backs += [WriteBack(_in_state(w.start + w.hop), _in_state(w.start), w.kept) for w in placed]
     return replace(
         layout,
         places={t: moved(p) if t.type.nbytes else p for t, p in layout.places.items()},
         output_slots=tuple(map(moved, layout.output_slots)),
         copies=tuple((moved(p), k) for p, k in layout.copies),
         conditions=tuple(map(moved, layout.conditions)),
-        write_backs=tuple(replace(b, source=moved(b.source), target=moved(b.target)) for b in backs),
+        write_backs=tuple(backs),
         states=tuple(
-            moved(StorageInfo("state", offset=start)).offset if state.old.type.nbytes else 0
+            moved(_in_state(start)).offset if state.old.type.nbytes else 0
             for start, state in zip(layout.states, planned.states, strict=True)
         ),
         state_size=end + rings.room,
-        rings=replace(rings, windows=tuple(windows), counter=counter),
+        rings=replace(rings, windows=tuple(placed), counter=counter) if slides else None,
         pools=_pools(layout, end + rings.room),
     )  # fmt: skip
+
+
+def _in_state(offset: int) -> StorageInfo:
+    return StorageInfo("state", offset=offset)
 
 
 def _pools(layout: StorageMap, size: int) -> tuple[UsedPool, ...]:
@@ -122,22 +159,29 @@ def _fits_pool(layout: StorageMap) -> bool:
     return state is None or align_up(layout.state_size, STATE_ALIGN) + used <= state.size
 
 
-def _verify(layout: StorageMap) -> None:
-    """Replays where everything lies in each run, and what the last one moves back (E9005)."""
+def _verify(planned: Planned, layout: StorageMap) -> None:
+    """Replays what each run does with the bytes of the state, and what the last one moves back (E9005)."""
+    laid = {root: replace(w, start=layout.places[root].offset) for root, w in _windows(planned).items()}
     rings = layout.rings
-    assert rings is not None
-    faults = []
-    owned = {p.offset: t.type.nbytes for t, p in layout.places.items() if p.where == "state" and not p.hop}
-    owned[rings.counter] = itemsize(COUNTER)
-    fixed = sorted((start, start + size) for start, size in owned.items())
-    for turn in range(rings.turns):
-        spans = fixed + [(w.start + turn * w.hop, w.start + turn * w.hop + w.size) for w in rings.windows]
-        if any(a[1] > b[0] for a, b in pairwise(spans)) or spans[-1][1] > layout.state_size:
-            faults.append(Problem("E9005", f"windows of the state meet in run {turn}"))
-        if any((w.start + turn * w.hop) % w.align for w in rings.windows):
-            faults.append(Problem("E9005", f"a window of the state is not aligned in run {turn}"))
-    for a, b in pairwise(rings.windows):
-        if a.start + a.kept > b.start + rings.turns * b.hop:
-            faults.append(Problem("E9005", "a window of the state is moved back over another"))
+    if rings is None:
+        faults = replay(planned, layout, laid, 1)
+    else:
+        laid = {root: w for root, w in laid.items() if w.start in {r.start for r in rings.windows}}
+        faults = replay(planned, layout, laid, rings.turns)
+        faults += _misplaced(layout, rings)
     if faults:
-        raise InternalError(*faults)
+        raise InternalError(*(Problem("E9005", fault) for fault in faults))
+
+
+def _misplaced(layout: StorageMap, rings: Rings) -> list[str]:
+    """Windows that leave the state, are not aligned or meet what stays in its place."""
+    owned = [(p.offset, t.type.nbytes) for t, p in layout.places.items() if p.where == "state" and not p.hop and t.type.nbytes]
+    fixed = max((start + size for start, size in [*owned, (rings.counter, itemsize(COUNTER))]), default=0)
+    faults = []
+    for w in rings.windows:
+        starts = range(w.start, w.start + rings.turns * w.hop, w.hop)
+        if w.start < fixed or starts[-1] + w.size > layout.state_size:
+            faults.append("a window of the state has no room to move on")
+        if any(start % w.align for start in starts):
+            faults.append("a window of the state is not aligned in each run")
+    return faults

@@ -15,15 +15,9 @@ from dataclasses import replace
 
 from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
 from aot.executor.plan.aliases import fits_offset, is_output, moves_of, without_call
-from aot.ir.type import TensorType
+from aot.executor.plan.part_copies import Parts, rows_of, with_copies
 from aot.support.dtype import itemsize
-from aot.tir.buffer import Buffer
-from aot.tir.expr import Imm, Load, Var
-from aot.tir.function import FuncAttrs, Move, PrimFunc
-from aot.tir.stmt import For, Store
-
-_Parts = list[tuple[TensorRef, Move]]
-"""What a call joins: operands, and where their bytes go."""
+from aot.tir.function import Move
 
 
 def with_windows(lowered: LoweredModule) -> LoweredModule:
@@ -62,17 +56,18 @@ def _joined(lowered: LoweredModule, call: CallLowered, state: State) -> LoweredM
     parts = [(call.inputs[move.operand], move) for move in moves_of(lowered.kernel(call))]
     kept, parts = _cut(lowered, state, parts)
     for operand, move in parts:
-        if move.target != end or move.source or move.size != operand.type.nbytes:
+        if move.target != end:
             return None
         end += move.size
-        part = _part(lowered, operand, kept, alias, move)
+        whole = move.size == operand.type.nbytes
+        part = _part(lowered, operand, kept, alias, move) if whole else None
         if part is None:
             copies.append((operand, move))
         else:
             alias[part] = (result, move.target)
     if end != result.type.nbytes or alias.get(kept.old) != (result, 0):
         return None
-    lowered = without_call(_with_copies(lowered, call, copies), call, alias)
+    lowered = without_call(with_copies(lowered, call, copies, result), call, alias)
     if kept is not state:
         first = state.old.type.nbytes - kept.old.type.nbytes
         states = tuple(kept if s is state else s for s in lowered.states)
@@ -81,7 +76,7 @@ def _joined(lowered: LoweredModule, call: CallLowered, state: State) -> LoweredM
     return lowered
 
 
-def _cut(lowered: LoweredModule, state: State, parts: _Parts) -> tuple[State, _Parts]:
+def _cut(lowered: LoweredModule, state: State, parts: Parts) -> tuple[State, Parts]:
     """The state as its last rows, and the parts with these, where its only reader joins them with what is new."""
     readers = [t for c in lowered.calls for t in c.inputs if lowered.root(t) is state.old]
     lasting = [*lowered.outputs, *lowered.conditions, *(s.new for s in lowered.states)]
@@ -90,20 +85,11 @@ def _cut(lowered: LoweredModule, state: State, parts: _Parts) -> tuple[State, _P
     whole = operand.type.nbytes == old.type.nbytes == move.source + move.size
     if root is not old or len(readers) != 1 or not whole or not move.source or any(lowered.root(t) is old for t in lasting):
         return state, parts
-    type_, unit = replace(old.type, shape=_rows(old.type, move.size)), itemsize(old.type.dtype)
+    type_, unit = replace(old.type, shape=rows_of(old.type, move.size)), itemsize(old.type.dtype)
     tail = TensorRef(old.name, type_, old.tensor)
     initial = state.initial.reshape(-1)[move.source // unit :].reshape(type_.shape)
     kept = replace(state, initial=initial, old=tail, new=TensorRef(f"{state.new.name}_kept", type_, state.new.tensor))
     return kept, [(tail, replace(move, source=0)), *parts[1:]]
-
-
-def _rows(type_: TensorType, size: int) -> tuple[int, ...]:
-    """The shape of the last `size` bytes: fewer rows along the first axis that has several, or just elements."""
-    axis = next((i for i, n in enumerate(type_.shape) if n > 1), 0)
-    row = type_.nbytes // type_.shape[axis]
-    if size % row:
-        return (size // itemsize(type_.dtype),)
-    return (*type_.shape[:axis], size // row, *type_.shape[axis + 1 :])
 
 
 def _part(
@@ -118,28 +104,3 @@ def _part(
     made = any(root in c.outputs for c in lowered.calls)
     kept = any(lowered.root(t) is root for s in lowered.states for t in (s.old, s.new))
     return root if made and not kept and fits_offset(lowered, root, move.target) else None
-
-
-def _with_copies(lowered: LoweredModule, call: CallLowered, copies: list[tuple[TensorRef, Move]]) -> LoweredModule:
-    """With a call in front of `call` for each operand that has to be copied into its result."""
-    (result,) = call.outputs
-    functions, views, offsets, made = dict(lowered.functions), dict(lowered.views), dict(lowered.offsets), []
-    for operand, move in copies:
-        func = _copy(move, lowered.place_in_root(operand)[1])
-        functions.setdefault(func.name, func)
-        part = TensorRef(f"{operand.name}_kept", operand.type)
-        views[part], offsets[part] = result, move.target
-        made.append(CallLowered(func.name, (operand,), (part,), span=call.span, ops=call.ops))
-    at = lowered.calls.index(call)
-    calls = (*lowered.calls[:at], *made, *lowered.calls[at:])
-    return replace(lowered, functions=functions, views=views, offsets=offsets, calls=calls)
-
-
-def _copy(move: Move, offset: int) -> PrimFunc:
-    """A kernel that copies a move's bytes, which begin `offset` bytes into their tensor; as words where they lie as such."""
-    unit = 4 if not (move.size | move.target | offset) % 4 else 1
-    word = "int32" if unit == 4 else "int8"
-    source, target = (Buffer(name, (move.size,), "int8", align=unit) for name in ("data", "result"))
-    i = Var("i")
-    body = For(i, Imm(0), Imm(move.size // unit), (Store(target, (i,), Load(source, (i,), word), word),))
-    return PrimFunc(f"keep_{move.size}_{word}", (source,), (target,), (body,), attrs=FuncAttrs("generic.copy"))

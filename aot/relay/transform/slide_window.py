@@ -145,7 +145,7 @@ class _Rewrite:
             assert isinstance(node, Call)
             parts = [(part, self._computed(node, slide, part)) for part in rows.computed]
         if rows.kept is not None:
-            parts[-1] = self._joined(node, slide, rows.kept, *parts[-1])
+            parts[-1:] = self._joined(node, slide, rows.kept, *parts[-1])
         self.pieces[id(node)] = parts
 
     def _computed(self, node: Call, slide: Slide, part: Range) -> Expr:
@@ -163,14 +163,20 @@ class _Rewrite:
                 args.append(self._range(arg, clamped(row_map.reads(part), other.rows)))
         return over_rows(node, slide.form, part, args)
 
-    def _joined(self, node: Expr, slide: Slide, kept: Range, part: Range, fresh: Expr) -> tuple[Range, Expr]:
-        """The state with what was computed after it; what stays is the state after the run."""
+    def _joined(self, node: Expr, slide: Slide, kept: Range, part: Range, computed: Expr) -> list[tuple[Range, Expr]]:
+        """The state with the new rows after it; what stays is the state after the run.  Then what was computed, if that is more.
+
+        Rows at the edge behind the new ones are not in the window, so it is no longer than what is kept and new.
+        """
+        fresh = slide.fresh
         type_ = _with_rows(tensor_type(node), slide.axis, kept[1] - kept[0])
         old = Var(f"kept_{len(self.old)}", type_, node.span)
-        window = constructor("concatenate")([old, fresh], axis=slide.axis)
+        new = _slice(computed, slide.axis, (0, fresh[1] - fresh[0]))
+        window = constructor("concatenate")([old, new], axis=slide.axis)
         self.old[id(node)] = old
         self.new[id(node)] = _slice(window, slide.axis, (slide.shift, slide.shift + kept[1] - kept[0]))
-        return (kept[0], part[1]), window
+        joined = ((kept[0], fresh[1]), window)
+        return [joined] if part == fresh else [joined, (part, computed)]
 
     def _range(self, node: Expr, wanted: Range) -> Expr:
         """Some rows of a sliding tensor, of one piece or of several side by side."""
@@ -179,10 +185,12 @@ class _Rewrite:
         return self.ranges[id(node), wanted]
 
     def _assembled(self, node: Expr, wanted: Range) -> Expr:
+        """Of pieces that have a row both, the one that has more of the rows behind it is taken from where it begins."""
         axis, at, parts = self.plan.sliding.table[id(node)].axis, wanted[0], []
         while at < wanted[1]:
-            (first, stop), expr = next(p for p in self.pieces[id(node)] if p[0][0] <= at < p[0][1])
-            end = min(stop, wanted[1])
+            (first, stop), expr = max((p for p in self.pieces[id(node)] if p[0][0] <= at < p[0][1]), key=lambda p: p[0][1])
+            further = [a for (a, b), _ in self.pieces[id(node)] if at < a < stop < b and stop < wanted[1]]
+            end = min(stop, wanted[1], *further)
             parts.append(_slice(expr, axis, (at - first, end - first)))
             at = end
         return parts[0] if len(parts) == 1 else constructor("concatenate")(parts, axis=axis)
