@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, overload
 
@@ -21,6 +20,7 @@ from aot.runtime.functions import Module
 from aot.runtime.module import HostModel
 from aot.runtime.module import load as load_artifact
 from aot.support.names import model_identifier
+from aot.support.near import nearest
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
 from aot.tir.verify import verify
@@ -105,7 +105,7 @@ def options_of(options: Options | None, keywords: Mapping[str, Any]) -> Options 
     known = {f.name for f in fields(Options)}
     for name in keywords:
         if name not in known:
-            near = get_close_matches(name, known, 1)
+            near = nearest(name, known, limit=1)
             hint = f"; did you mean {near[0]}?" if near else f"; options: {', '.join(sorted(known))}"
             raise UsageError(Problem("E5074", f"there is no option {name}{hint}"))
     given = dict(keywords)

@@ -42,7 +42,9 @@ def _run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except (Exception, SystemExit) as error:  # typer turns a broken pipe, which no stream of ours raises, into SystemExit
+    except (Exception, SystemExit) as error:  # typer ends so what it does itself (completion); a failure of a stream gives 1
+        if isinstance(error, SystemExit) and not error.code:
+            return 0
         return _fail((_unexpected(error),), EXIT_INTERNAL, as_json=as_json, error=error)
     return result if isinstance(result, int) else 0
 

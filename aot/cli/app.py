@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from aot.cli.verbs import boards, build, check, diff, doctor, dump, explain, explore, new, ops, report, run, targets, verify
+from aot.cli.verbs import boards, build, check, diff, doctor, dump, explain, explore, man, new, ops, report, run, targets, verify
 from aot.cli.verbs import compile as compile_verb
 from aot.version import __version__
 
@@ -54,6 +54,7 @@ def make_app() -> typer.Typer:
         ops,
         targets,
         boards,
+        man,
     ):
         app.command(module.NAME)(module.command)
     return app

@@ -11,6 +11,7 @@ from aot.cli.files import model_name
 from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, CompileOptions, load_plugins
 from aot.driver.reading import NamedBytes, read_named
 from aot.errors import Problem, UsageError
+from aot.support.near import did_you_mean
 from aot.support.text import printable
 
 if TYPE_CHECKING:
@@ -92,7 +93,10 @@ def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Opt
 
     known = {"oracle": oracles(), "opt": OPTS, "io": ("arena", "user"), "kernels": KERNELS, "rings": RINGS, "float16": FLOAT16}
     wrong = [
-        Problem("E5009", f"--{name} {getattr(given, name)}: choose one of {', '.join(choices)}")
+        Problem(
+            "E5009",
+            f"--{name} {getattr(given, name)}{did_you_mean(getattr(given, name), choices)}: choose one of {', '.join(choices)}",
+        )
         for name, choices in known.items()
         if getattr(given, name) not in choices
     ]

@@ -13,18 +13,42 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from aot.cli import completion
+
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="The model, a .tflite file.", show_default=False)]
 OutputFolder = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder to write; default out/NAME.")]
 ModelName = Annotated[str | None, typer.Option("-n", "--name", help="Prefix of all C symbols; default: the file's name.")]
-TargetName = Annotated[str | None, typer.Option("--target", metavar="CPU", help="Core, such as cortex-m4 (aot targets).")]
-BoardName = Annotated[str | None, typer.Option("--board", metavar="BOARD", help="Board, such as mps2-an386 (aot boards).")]
-Oracle = Annotated[str, typer.Option("--oracle", metavar="litert|tflm", help="Whose rounding: TensorFlow Lite's or TFLM's.")]
+TargetName = Annotated[
+    str | None,
+    typer.Option("--target", metavar="CPU", autocompletion=completion.targets, help="Core, such as cortex-m4 (aot targets)."),
+]
+BoardName = Annotated[
+    str | None,
+    typer.Option("--board", metavar="BOARD", autocompletion=completion.boards, help="Board, such as mps2-an386 (aot boards)."),
+]
+Oracle = Annotated[
+    str,
+    typer.Option(
+        "--oracle", metavar="litert|tflm", autocompletion=completion.oracles, help="Whose rounding: TensorFlow Lite's or TFLM's."
+    ),
+]
 Opt = Annotated[
     str,
-    typer.Option("--opt", metavar="speed|balanced|size|ram", help="What to optimise for; balanced: all of them, within bounds."),
+    typer.Option(
+        "--opt",
+        metavar="speed|balanced|size|ram",
+        autocompletion=completion.choices("speed", "balanced", "size", "ram"),
+        help="What to optimise for; balanced: all of them, within bounds.",
+    ),
 ]
 Kernels = Annotated[
-    str, typer.Option("--kernels", metavar="native|generic", help="With the core's special instructions, or portable C only.")
+    str,
+    typer.Option(
+        "--kernels",
+        metavar="native|generic",
+        autocompletion=completion.choices("native", "generic"),
+        help="With the core's special instructions, or portable C only.",
+    ),
 ]
 FlashBudget = Annotated[
     str | None, typer.Option("--flash-budget", metavar="SIZE", help="Limit for constants and code in flash, such as 96KiB.")
@@ -36,13 +60,31 @@ RamBudget = Annotated[
     ),
 ]
 Shapes = Annotated[
-    list[str] | None, typer.Option("--shape", metavar="NAME=N,N,..", help="Fix an input's dynamic dimensions; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="NAME=N,N,..",
+        autocompletion=completion.inputs,
+        help="Fix an input's dynamic dimensions; may be repeated.",
+    ),
 ]
 Batch = Annotated[int | None, typer.Option("--batch", metavar="N", help="The first dimension of inputs where it is dynamic.")]
-Signature = Annotated[str | None, typer.Option("--signature", metavar="KEY", help="Which graph, by its signature's key.")]
-Subgraph = Annotated[int | None, typer.Option("--subgraph", metavar="N", help="Which graph, by its number; default 0.")]
+Signature = Annotated[
+    str | None,
+    typer.Option("--signature", metavar="KEY", autocompletion=completion.signatures, help="Which graph, by its signature's key."),
+]
+Subgraph = Annotated[
+    int | None,
+    typer.Option("--subgraph", metavar="N", autocompletion=completion.subgraphs, help="Which graph, by its number; default 0."),
+]
 Io = Annotated[
-    str, typer.Option("--io", metavar="arena|user", help="Inputs and outputs in the workspace or in the caller's buffers.")
+    str,
+    typer.Option(
+        "--io",
+        metavar="arena|user",
+        autocompletion=completion.choices("arena", "user"),
+        help="Inputs and outputs in the workspace or in the caller's buffers.",
+    ),
 ]
 Pools = Annotated[
     list[str] | None,
@@ -54,7 +96,12 @@ ConstPools = Annotated[
 ]
 Pins = Annotated[
     list[str] | None,
-    typer.Option("--pin", metavar="TENSOR=POOL", help="Place a tensor, or the state, in a pool; may be repeated."),
+    typer.Option(
+        "--pin",
+        metavar="TENSOR=POOL",
+        autocompletion=completion.tensors,
+        help="Place a tensor, or the state, in a pool; may be repeated.",
+    ),
 ]
 FeedRows = Annotated[
     bool, typer.Option("--feed-rows", help="The input comes row by row (NAME_feed_row) and is not in the workspace.")
@@ -65,13 +112,21 @@ InSteps = Annotated[
 Slides = Annotated[
     list[str] | None,
     typer.Option(
-        "--slide", metavar="INPUT=HOP", help="The input is a window that moves by HOP rows a run, which alone are given."
+        "--slide",
+        metavar="INPUT=HOP",
+        autocompletion=completion.inputs,
+        help="The input is a window that moves by HOP rows a run, which alone are given.",
     ),
 ]
 SlideAxis = Annotated[int, typer.Option("--slide-axis", metavar="N", help="The dimension of the window that is time.")]
 Byoc = Annotated[
     list[str] | None,
-    typer.Option("--byoc", metavar="NAME[=OPS]", help="Layers for an external code generator: cmsis-nn; may be repeated."),
+    typer.Option(
+        "--byoc",
+        metavar="NAME[=OPS]",
+        autocompletion=completion.choices("cmsis-nn"),
+        help="Layers for an external code generator: cmsis-nn; may be repeated.",
+    ),
 ]
 ByocPath = Annotated[
     Path | None, typer.Option("--byoc-path", metavar="DIR", help="The folder of its library, with Include and Source in it.")
@@ -85,11 +140,20 @@ MaxIterations = Annotated[
 Rings = Annotated[
     str,
     typer.Option(
-        "--rings", metavar="auto|copy|slide", help="Windows of a state are moved in each run, or slide through more memory."
+        "--rings",
+        metavar="auto|copy|slide",
+        autocompletion=completion.choices("auto", "copy", "slide"),
+        help="Windows of a state are moved in each run, or slide through more memory.",
     ),
 ]
 Float16 = Annotated[
-    str, typer.Option("--float16", metavar="keep|fold", help="Weights of float16 stay so in flash, or become float32 there.")
+    str,
+    typer.Option(
+        "--float16",
+        metavar="keep|fold",
+        autocompletion=completion.choices("keep", "fold"),
+        help="Weights of float16 stay so in flash, or become float32 there.",
+    ),
 ]
 Plugins = Annotated[
     list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="Run a plug-in first (docs/plugins.md); may be repeated.")

@@ -12,6 +12,7 @@ from aot.byoc.cmsis_nn_patterns import COMPILER as CMSIS_NN
 from aot.errors import Problem, UsageError
 from aot.ir.transform import Pass, PassContext
 from aot.relay.transform.partition import get_pattern_table, partition_for
+from aot.support.near import did_you_mean
 from aot.target.target import Target
 
 FOLDER = "byoc"
@@ -44,8 +45,11 @@ def partitions(wanted: Sequence[str], target: Target | None = None) -> tuple[Pas
             raise UsageError(Problem("E5121", f"byoc takes names of external code generators, not {text!r}"))
         name, patterns = parse_byoc(text)
         if name not in byoc.external_codegens():
-            known = ", ".join(byoc.external_codegens())
-            raise UsageError(Problem("E5121", f"there is no external code generator {name!r}; there are {known}"))
+            known = byoc.external_codegens()
+            near = did_you_mean(name, known)
+            raise UsageError(
+                Problem("E5121", f"there is no external code generator {name!r}{near}; there are {', '.join(known)}")
+            )
         if name == CMSIS_NN and target is not None and target.has("mve"):
             patterns = _for_mve(patterns)
         steps += partition_for(name, only=patterns).passes

@@ -10,6 +10,7 @@ from aot.errors import Problem, UsageError
 from aot.executor.select.config import Io
 from aot.frontend.specialize import FIRST_GRAPH, Choice
 from aot.memory.pools import ONE_POOL, Pooling, check_pooling
+from aot.support.near import did_you_mean
 
 KERNELS = ("native", "generic")
 FLOAT16 = ("keep", "fold")
@@ -78,7 +79,9 @@ class Options:
             raise UsageError(Problem("E5017", "--feed-rows cannot be combined with --share-workspace or --io user"))
         for name, value, known in choices:
             if value not in known:
-                raise UsageError(Problem("E5009", f"unknown {name} '{value}'; known: {', '.join(known)}"))
+                raise UsageError(
+                    Problem("E5009", f"unknown {name} '{value}'{did_you_mean(str(value), known)}; known: {', '.join(known)}")
+                )
 
     def _check_types(self) -> None:
         """E5009 for a value of the wrong kind; the command line always gives the right one."""

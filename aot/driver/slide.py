@@ -17,6 +17,7 @@ from aot.relay.state import state_of
 from aot.relay.transform import graph_pipeline
 from aot.relay.transform.narrow_windows import narrow_windows
 from aot.relay.transform.slide_window import slide_window
+from aot.support.near import did_you_mean
 from aot.support.text import printable
 
 
@@ -91,8 +92,10 @@ def _hops(main: Function, options: Options) -> dict[str, tuple[int, int]]:
     hops: dict[str, tuple[int, int]] = {}
     for name, hop in options.slide:
         if name not in inputs:
-            known = ", ".join(inputs)
-            raise UsageError(Problem("E5330", f"--slide {name}={hop}: the model has no input of that name; there are {known}"))
+            known, near = ", ".join(inputs), did_you_mean(name, inputs)
+            raise UsageError(
+                Problem("E5330", f"--slide {name}={hop}: the model has no input of that name{near}; there are {known}")
+            )
         hops[name] = _axis(inputs[name], options.slide_axis, hop), hop
     return hops
 

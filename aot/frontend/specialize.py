@@ -20,6 +20,7 @@ from aot.frontend.problems import Problems
 from aot.frontend.tflite import GraphWalk
 from aot.frontend.view import SubgraphView, TensorView
 from aot.op import load_all
+from aot.support.near import did_you_mean
 from aot.support.text import printable
 
 Shape = tuple[int, ...]
@@ -117,8 +118,8 @@ def _chosen_graph(record: Record, choice: Choice) -> int:
         return index
     found = {_text(s["signature_key"]): int(s["subgraph_index"]) for s in record["signature_defs"] or ()}
     if choice.signature not in found:
-        names = ", ".join(map(printable, found)) or "none"
-        raise _refuse(f"--signature {choice.signature}: the model's signatures are: {names}")
+        names, near = ", ".join(map(printable, found)) or "none", did_you_mean(choice.signature, found)
+        raise _refuse(f"--signature {choice.signature}{near}: the model's signatures are: {names}")
     index = found[choice.signature]
     if choice.subgraph not in (None, index):
         raise _refuse(f"--signature {choice.signature} is subgraph {index}, which contradicts --subgraph {choice.subgraph}")
@@ -179,7 +180,8 @@ def _input_shapes(graph: Record, record: Record, choice: Choice) -> dict[int, Sh
     wanted = _batched(tensors, inputs, choice.batch)
     for name, shape in choice.shapes:
         if name not in names:
-            raise _refuse(f"--shape {name}: the model's inputs are: {', '.join(map(printable, names))}")
+            near = did_you_mean(name, names)
+            raise _refuse(f"--shape {name}{near}: the model's inputs are: {', '.join(map(printable, names))}")
         _check_shape(tensors[names[name]], name, shape)
         wanted[names[name]] = shape
     return wanted

@@ -19,6 +19,7 @@ from aot.errors import Problem, UsageError
 from aot.ir.attr_map import AttrMap, RegistryError
 from aot.ir.type import Type
 from aot.support.caller import call_place
+from aot.support.near import nearest
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -229,9 +230,7 @@ def load_operators() -> None:
 
 
 def _similar(name: str) -> str:
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, list(OP_INFO), n=3) or [o for o in OP_INFO if o.rpartition(".")[2] == name.rpartition(".")[2]]
+    found = nearest(name, OP_INFO) or [o for o in OP_INFO if o.rpartition(".")[2] == name.rpartition(".")[2]]
     return f"; did you mean {', '.join(found)}?" if found else ""
 
 

@@ -21,6 +21,7 @@ from aot.errors import Problem, UsageError
 from aot.ir.dialect import dialect
 from aot.ir.module import IRModule
 from aot.support.caller import call_place
+from aot.support.near import did_you_mean
 
 Transform = Callable[[IRModule, "PassContext"], IRModule]
 
@@ -185,7 +186,9 @@ def is_pass(name: str) -> bool:
 def _check_known(names: frozenset[str]) -> Iterator[Problem]:
     for name in sorted(names):
         if not is_pass(name):
-            yield Problem("E5030", f'there is no pass "{name}"; passes are {", ".join(sorted(_PASSES))}')
+            yield Problem(
+                "E5030", f'there is no pass "{name}"{did_you_mean(name, _PASSES)}; passes are {", ".join(sorted(_PASSES))}'
+            )
 
 
 def _check_disabled(names: frozenset[str]) -> Iterator[Problem]:
@@ -199,7 +202,10 @@ def _check_config(config: Mapping[str, Any]) -> Iterator[Problem]:
     for key in sorted(config):
         option = _OPTIONS.get(key)
         if option is None:
-            yield Problem("E5032", f'there is no pass option "{key}"; options are {", ".join(sorted(_OPTIONS))}')
+            yield Problem(
+                "E5032",
+                f'there is no pass option "{key}"{did_you_mean(key, _OPTIONS)}; options are {", ".join(sorted(_OPTIONS))}',
+            )
         elif type(config[key]) is not type(option.default):
             wanted = type(option.default).__name__
             yield Problem("E5033", f'the pass option "{key}" takes a value of type {wanted}, not {config[key]!r}')
@@ -258,7 +264,9 @@ class Sequential:
         name = pass_name(name)
         if name not in names:
             known = ", ".join(dict.fromkeys(names))
-            raise UsageError(Problem("E5030", f'there is no pass "{name}" in {self.name}; its passes are {known}'))
+            raise UsageError(
+                Problem("E5030", f'there is no pass "{name}" in {self.name}{did_you_mean(name, names)}; its passes are {known}')
+            )
         return Sequential(self.passes[: len(names) - names[::-1].index(name)], f"{self.name} until {name}")
 
 
@@ -286,7 +294,9 @@ def register_pass(
     if not isinstance(name, str) or not isinstance(after, str):
         wrong.append("name and after are strings")
     elif after and not is_pass(after):
-        wrong.append(f'there is no pass "{after}" to run after; passes are {", ".join(sorted(_PASSES))}')
+        wrong.append(
+            f'there is no pass "{after}" to run after{did_you_mean(after, _PASSES)}; passes are {", ".join(sorted(_PASSES))}'
+        )
     if on not in known:
         wrong.append(f"on is one of {', '.join(known)}, not {on!r}")
     if wrong:

@@ -15,6 +15,7 @@ from aot.errors import InternalError, Problem, TargetError, UsageError
 from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up
 from aot.memory.planner import plan
 from aot.memory.pool_choice import Limit, cheapest, choose_pools, fits, within
+from aot.support.near import did_you_mean
 from aot.support.pool import BASE_ALIGN, Pool
 
 
@@ -66,7 +67,11 @@ def check_pooling(pooling: Pooling) -> None:
     every = [p.name for p in both]
     problems = [Problem("E5019", p.fault) for p in both if p.fault]
     problems += [Problem("E5019", f"there are two pools {n}") for n in sorted({n for n in every if every.count(n) > 1})]
-    problems += [Problem("E5019", f"--pin {t}={p}: there is no such pool") for t, p in pooling.pins if p not in names]
+    problems += [
+        Problem("E5019", f"--pin {t}={p}: there is no such pool{did_you_mean(p, names)}")
+        for t, p in pooling.pins
+        if p not in names
+    ]
     fixed = sorted((p.address, p.address + p.size, p.name) for p in both if p.address is not None)
     for (_, end, a), (start, _, b) in pairwise(fixed):
         if start < end:
@@ -151,7 +156,10 @@ def _pins(buffers: Sequence[BufferInfo], pooling: Pooling) -> dict[str, str]:
     if unknown:
         known = ", ".join(sorted(n for n in names if n)[:12])
         raise UsageError(
-            *(Problem("E5019", f"--pin {t}: no such tensor in the workspace; there are {known}, …") for t in unknown)
+            *(
+                Problem("E5019", f"--pin {t}: no such tensor in the workspace{did_you_mean(t, names)}; there are {known}, …")
+                for t in unknown
+            )
         )
     return dict(pooling.pins)
 

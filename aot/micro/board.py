@@ -17,6 +17,7 @@ from aot.errors import Problem, UsageError
 from aot.micro.gdb_link import GdbLink, read_link
 from aot.micro.toml_table import TableReader
 from aot.support.data import data_folder
+from aot.support.near import did_you_mean
 from aot.support.pool import Pool
 from aot.support.text import printable
 
@@ -349,8 +350,9 @@ def load_board(name: str, folder: Path | None = None) -> Board:
     if "/" in name:
         path = Path(name) / "board.toml"
     if not name or not _is_file(path):
-        known = ", ".join(board_names(folder))
-        raise UsageError(Problem("E5020", f"there is no board {printable(name)!r}; known boards: {known}"))
+        known = board_names(folder)
+        near = did_you_mean(name, known)
+        raise UsageError(Problem("E5020", f"there is no board {printable(name)!r}{near}; known boards: {', '.join(known)}"))
     own = path.parent.name or path.parent.resolve().name  # `./` is the current one
     where = f"{printable(own)}/board.toml"
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 from aot.errors import Problem
 from aot.support.names import name_fault
+from aot.support.near import did_you_mean
 
 
 class TableReader:
@@ -71,7 +72,7 @@ class TableReader:
 
     def finish(self) -> None:
         for key in sorted(set(self.table) - self.known):
-            self.note(f"unknown key {key!r}")
+            self.note(f"unknown key {key!r}{did_you_mean(key, self.known)}")
 
     def sub(self, key: str, path: str, *, required: bool) -> TableReader:
         """The table `key` of this one; an empty one if there is none."""

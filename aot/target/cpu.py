@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from aot.errors import Problem, UsageError
 from aot.support.caller import call_place
+from aot.support.near import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def find_core(name: str) -> Core:
     """
     base, *modifiers = name.split("+")
     if base not in CORES:
-        raise UsageError(Problem("E5010", f"unknown target '{name}'; known: {', '.join(CORES)}"))
+        raise UsageError(Problem("E5010", f"unknown target '{name}'{did_you_mean(base, CORES)}; known: {', '.join(CORES)}"))
     core = CORES[base]
     for modifier in modifiers:
         feature = modifier.removeprefix("no")

@@ -8,6 +8,7 @@ from typing import Any
 
 from aot.errors import Problem, UsageError
 from aot.ir.global_func import register_func
+from aot.support.near import did_you_mean
 from aot.target.cpu import CORES, Core, find_core
 
 
@@ -168,7 +169,7 @@ def _text(value: Any) -> str:
 
 def _kind(name: str) -> TargetKind:
     if name not in _KINDS:
-        raise _unknown(f"unknown kind of target '{name}'; known: {', '.join(sorted(_KINDS))}")
+        raise _unknown(f"unknown kind of target '{name}'{did_you_mean(name, _KINDS)}; known: {', '.join(sorted(_KINDS))}")
     return _KINDS[name]
 
 
@@ -176,7 +177,8 @@ def _core(attrs: Mapping[str, str], known: Collection[str]) -> tuple[Core, dict[
     """The core that attributes describe, and the attributes that do not belong to it."""
     unknown = [k for k in attrs if k not in known]
     if unknown:
-        raise _unknown(f"unknown attribute -{unknown[0]} of a target; known: {', '.join(sorted(known))}")
+        near = did_you_mean(unknown[0], known)
+        raise _unknown(f"unknown attribute -{unknown[0]} of a target{near}; known: {', '.join(sorted(known))}")
     core = find_core(attrs.get("mcpu", attrs.get("model", "host")))
     arch = core.description.partition(",")[0].lower()
     expected = {"model": {core.name}, "march": {arch, arch.removesuffix(" mainline") + ".main"}}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aot.cli import completion
 from aot.cli.options import JsonFlag, QuietFlag, load_plugins
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
@@ -66,11 +67,17 @@ Folder = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="DIR", help="The draft's folder, whose name is the board's; default: FILE's."),
 ]
-Core = Annotated[str | None, typer.Option("--cpu", metavar="CORE", help="The draft's core, such as cortex-m4.")]
+Core = Annotated[
+    str | None,
+    typer.Option("--cpu", metavar="CORE", autocompletion=completion.targets, help="The draft's core, such as cortex-m4."),
+]
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show this board in full.", show_default=False)] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", autocompletion=completion.boards, help="Show this board in full.", show_default=False),
+    ] = None,
     *,
     search: Search = None,
     source: Source = None,

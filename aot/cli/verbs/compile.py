@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aot.cli import completion
 from aot.cli.options import (
     BoardName,
     CompileOptions,
@@ -36,7 +37,15 @@ from aot.cli.verbs._folder import check_folder, to_json, write_sources
 
 NAME = "compile"
 
-Format = Annotated[str, typer.Option("--format", metavar="c|mlf", help="A folder of C, or one tar in Model Library Format.")]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="c|mlf",
+        autocompletion=completion.choices("c", "mlf"),
+        help="A folder of C, or one tar in Model Library Format.",
+    ),
+]
 
 Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="The models, .tflite files.", show_default=False)]
 

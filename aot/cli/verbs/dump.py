@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aot.cli import completion
 from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, TargetName, compiles
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
+from aot.support.near import did_you_mean
 
 if TYPE_CHECKING:
     from aot.ir.module import IRModule
@@ -22,15 +24,33 @@ NAME = "dump"
 
 After = Annotated[
     str | None,
-    typer.Option("--after", metavar="PASS", help="The module as this pass leaves it; default: the last.", show_default=False),
+    typer.Option(
+        "--after",
+        metavar="PASS",
+        autocompletion=completion.passes,
+        help="The module as this pass leaves it; default: the last.",
+        show_default=False,
+    ),
 ]
 Format = Annotated[
     str | None,
-    typer.Option("--format", metavar="relay|tir|c", help="Which functions; default: all of the module.", show_default=False),
+    typer.Option(
+        "--format",
+        metavar="relay|tir|c",
+        autocompletion=completion.choices("relay", "tir", "c"),
+        help="Which functions; default: all of the module.",
+        show_default=False,
+    ),
 ]
 StopAfter = Annotated[
     str | None,
-    typer.Option("--stop-after", metavar="PASS", help="Stop after the first run of PASS.", show_default=False),
+    typer.Option(
+        "--stop-after",
+        metavar="PASS",
+        autocompletion=completion.passes,
+        help="Stop after the first run of PASS.",
+        show_default=False,
+    ),
 ]
 AllFolder = Annotated[
     Path | None,
@@ -74,7 +94,8 @@ def new_folder(folder: Path) -> Path:
 def pick(modules: Mapping[str, IRModule], after: str | None, form: str | None) -> tuple[str, str]:
     """(pass, text) of the module that the pass left, or of the last one with functions of the form asked for (E5009)."""
     if after is not None and after not in modules:
-        raise UsageError(Problem("E5009", f"--after {after}: no such pass ran; these did: {', '.join(modules)}"))
+        near = did_you_mean(after, modules)
+        raise UsageError(Problem("E5009", f"--after {after}: no such pass ran{near}; these did: {', '.join(modules)}"))
     for name in list(modules)[::-1] if after is None else [after]:
         text = module_text(modules[name], form)
         if text:

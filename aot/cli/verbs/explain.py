@@ -6,22 +6,30 @@ from typing import Annotated
 
 import typer
 
+from aot.cli import completion
 from aot.cli.options import JsonFlag, QuietFlag
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
+from aot.support.near import did_you_mean
 
 NAME = "explain"
 
 
 def command(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="An error code (E1203) or an operator (WHILE); default: list all codes.")
+        str | None,
+        typer.Argument(
+            metavar="CODE",
+            autocompletion=completion.explained,
+            help="An error code (E1203) or an operator (WHILE); default: list all codes.",
+        ),
     ] = None,
     *,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Explain an error code, or list them all."""
+    from aot.cli.verbs.ops import operator_names
     from aot.errors.explanations import codes, explanation
 
     out = Output(json=as_json, quiet=quiet)
@@ -32,7 +40,8 @@ def command(
         return
     entry = _of_error(code.upper()) or _operator(code)
     if entry is None:
-        message = f"there is no error code or operator '{code}'; aot explain lists the codes, aot ops the operators"
+        near = did_you_mean(code, [*codes(), *operator_names()])
+        message = f"there is no error code or operator '{code}'{near}; aot explain lists the codes, aot ops the operators"
         raise UsageError(Problem("E5008", message))
     title, text = entry
     code = code if ":" in code else code.upper()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aot.cli import completion
 from aot.cli.options import BoardName, CompileOptions, ForceOverBudget, JsonFlag, QuietFlag, compiles, words_of
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
@@ -26,7 +27,12 @@ NAME = "new"
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder.", show_default=False)]
 Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="One or several .tflite files.", show_default=False)]
 Names = Annotated[list[str] | None, typer.Option("-n", "--name", help="Prefix of a model's C symbols; once per model, in order.")]
-Kind = Annotated[str, typer.Option("--kind", metavar="KIND", help="What the project is built with (docs/projects.md).")]
+Kind = Annotated[
+    str,
+    typer.Option(
+        "--kind", metavar="KIND", autocompletion=completion.kinds, help="What the project is built with (docs/projects.md)."
+    ),
+]
 Share = Annotated[bool, typer.Option("--share-workspace", help="One workspace for all models, which run one at a time.")]
 Title = Annotated[str | None, typer.Option("--title", help="The project's name; default: the folder's.")]
 Again = Annotated[bool, typer.Option("--force", help="Replace the generated files of an existing project.")]

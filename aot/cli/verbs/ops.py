@@ -40,6 +40,19 @@ whose name ends with `?` may be left out, one that begins with `*` may be repeat
 """
 
 
+_NO_OPERATORS = {"CUSTOM", "PLACEHOLDER_FOR_GREATER_OP_CODES"}
+
+
+def operator_names() -> list[str]:
+    """The TensorFlow Lite operators that are supported or known by name."""
+    from aot.frontend.schema import enums
+    from aot.op import load_all
+    from aot.op.convert import CONVERTERS
+
+    load_all()
+    return sorted({*enums()["BuiltinOperator"], *CONVERTERS} - _NO_OPERATORS)
+
+
 def operator_rows() -> list[dict[str, Any]]:
     """One entry per TensorFlow Lite operator: name, types, classes of kernels, whose bytes, its file and its doc."""
     import sys
@@ -76,7 +89,7 @@ def missing_rows() -> list[dict[str, str]]:
     from aot.op.convert import CONVERTERS
 
     load_all()
-    names = set(enums()["BuiltinOperator"]) - {"CUSTOM", "PLACEHOLDER_FOR_GREATER_OP_CODES"} - set(CONVERTERS)
+    names = set(enums()["BuiltinOperator"]) - _NO_OPERATORS - set(CONVERTERS)
     return [{"operator": n, "reason": " ".join((needs_of(n) or "").split())} for n in sorted(names)]
 
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aot.cli import completion
 from aot.cli.files import check_usable, write_file
 from aot.cli.options import DEFAULT_BOARD, CompileOptions, JsonFlag, QuietFlag, Timeout, VerboseFlag, compiles
 from aot.cli.output import Output, paint
 from aot.cli.verbs.verify import FaultsFlag, InputsFile, RandomCount, RequireFlag
 from aot.errors import Problem, UsageError
+from aot.support.near import did_you_mean
 
 if TYPE_CHECKING:
     from aot.report.figures.matrix import Job
@@ -36,11 +38,20 @@ DEFAULT_FORMATS = ",".join(FILES)
 
 ModelPaths = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="Models, .tflite files.", show_default=False)]
 BoardNames = Annotated[
-    str | None, typer.Option("--board", metavar="BOARD,...", help=f"Boards; default {DEFAULT_BOARD}.", show_default=False)
+    str | None,
+    typer.Option(
+        "--board",
+        metavar="BOARD,...",
+        autocompletion=completion.board_list,
+        help=f"Boards; default {DEFAULT_BOARD}.",
+        show_default=False,
+    ),
 ]
 Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="How many processes to run at the same time.")]
 ReportFolder = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files.")]
-Formats = Annotated[str, typer.Option("--format", metavar="LIST", help="Files to write.")]
+Formats = Annotated[
+    str, typer.Option("--format", metavar="LIST", autocompletion=completion.choices(*FILES, listed=True), help="Files to write.")
+]
 BaselineFile = Annotated[
     Path | None, typer.Option("--baseline", metavar="FILE", help="A baseline or report.json to compare with.", show_default=False)
 ]
@@ -51,7 +62,13 @@ BudgetFile = Annotated[
 Accept = Annotated[bool, typer.Option("--accept", help="Write the baseline instead of comparing with it.")]
 Allow = Annotated[
     list[str] | None,
-    typer.Option("--allow", metavar="PART", help="Compare even if this part of the fingerprint differs.", show_default=False),
+    typer.Option(
+        "--allow",
+        metavar="PART",
+        autocompletion=completion.fingerprint_parts,
+        help="Compare even if this part of the fingerprint differs.",
+        show_default=False,
+    ),
 ]
 
 
@@ -130,7 +147,7 @@ def chosen_formats(text: str) -> list[str]:
     names = [t.strip() for t in text.split(",") if t.strip()]
     for name in names:
         if name not in FILES:
-            raise UsageError(Problem("E5009", f"--format {name}: choose from {', '.join(FILES)}"))
+            raise UsageError(Problem("E5009", f"--format {name}{did_you_mean(name, FILES)}: choose from {', '.join(FILES)}"))
     return list(dict.fromkeys(names))
 
 

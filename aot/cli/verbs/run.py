@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aot.cli import completion
 from aot.cli.options import (
     BoardName,
     CompileOptions,
@@ -40,7 +41,12 @@ InputFiles = Annotated[
 ]
 Quantize = Annotated[
     str,
-    typer.Option("--quantize", metavar="auto|always|never", help="Quantise real values for the model; auto: float arrays only."),
+    typer.Option(
+        "--quantize",
+        metavar="auto|always|never",
+        autocompletion=completion.choices("auto", "always", "never"),
+        help="Quantise real values for the model; auto: float arrays only.",
+    ),
 ]
 Scale = Annotated[
     float | None, typer.Option("--scale", help="The real value is (raw - mean) * scale.", callback=finite, show_default=False)

@@ -11,6 +11,7 @@ from aot.executor.artifact import check_names
 from aot.micro.new import bare, cmsis, library, mlperf, pico, rust  # noqa: F401 - they register their kinds
 from aot.micro.new.registry import DEFAULT_BOARDS, KINDS, ProjectFiles, Spec, Text, common_values, render
 from aot.support.digest import digest
+from aot.support.near import did_you_mean
 from aot.version import __version__
 
 MANIFEST = "aot-project.json"
@@ -35,7 +36,8 @@ def generate(spec: Spec) -> ProjectFiles:
     models together do not fit the board.
     """
     if spec.kind not in project_kinds():
-        raise UsageError(Problem("E5042", f"unknown kind of project {spec.kind!r}; known: {', '.join(project_kinds())}"))
+        near = did_you_mean(spec.kind, KINDS)
+        raise UsageError(Problem("E5042", f"unknown kind of project {spec.kind!r}{near}; known: {', '.join(project_kinds())}"))
     if not spec.parts:
         raise UsageError(Problem("E5043", "a project needs a model"))
     check_names([p.name for p in spec.parts])

@@ -23,6 +23,7 @@ from aot.relay.dataflow_pattern import CallPattern, Match, Pattern, operators_of
 from aot.relay.expr import Call, Expr, Function, operands, post_order, users, with_operands
 from aot.relay.transform.fuse_ops import call_group
 from aot.support.caller import call_place
+from aot.support.near import did_you_mean
 
 Check = Callable[[Call], bool]
 Entry = tuple[str, Pattern] | tuple[str, Pattern, Check]
@@ -130,7 +131,10 @@ def partition_for(compiler: str, *, only: Sequence[str] | None = None) -> Sequen
     names = [c.name.removeprefix(f"{compiler}.") for c in table]
     unknown = [n for n in only or () if n not in names]
     if unknown:
-        raise UsageError(Problem("E5121", f"{compiler} has no {', '.join(unknown)}; it has {', '.join(dict.fromkeys(names))}"))
+        near = did_you_mean(unknown[0], names)
+        raise UsageError(
+            Problem("E5121", f"{compiler} has no {', '.join(unknown)}{near}; it has {', '.join(dict.fromkeys(names))}")
+        )
     chosen = [c for c, n in zip(table, names, strict=True) if only is None or n in only]
     return Sequential((MergeComposite(chosen), AnnotateTarget(compiler), PartitionGraph()), f"partition for {compiler}")
 

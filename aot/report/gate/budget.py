@@ -18,6 +18,7 @@ from typing import Any
 from aot.driver.reading import read_limited
 from aot.errors import Problem, UsageError
 from aot.report.figures.report import Report, key_of
+from aot.support.near import did_you_mean
 
 METRICS = (
     "instructions",
@@ -133,7 +134,7 @@ def parse_budget(table: Mapping[str, Any], file: Path) -> Budget:
     def enter(scope: str, metric: str, value: object) -> None:
         where = f"{file}: {scope + '.' if scope else ''}{metric}"
         if metric not in METRICS:
-            problems.append(Problem("E5052", f"unknown total; known: {', '.join(METRICS)}", where))
+            problems.append(Problem("E5052", f"unknown total{did_you_mean(metric, METRICS)}; known: {', '.join(METRICS)}", where))
             return
         try:
             rules.setdefault(scope, {})[metric] = _limits(value, where)

@@ -13,6 +13,7 @@ from aot.report.figures.report import Report, key_of
 from aot.report.gate.baseline import baseline_text
 from aot.report.gate.budget import DEFAULT_BASELINE, Budget, Finding, check_reports, load_budget
 from aot.report.gate.diff import FIELDS, check_comparable, diff_reports, load_reports
+from aot.support.near import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def allowed_parts(allow: Sequence[str] | None) -> frozenset[str]:
     """The parts of a fingerprint that may differ, by name (E5009)."""
     for part in allow or ():
         if part not in FIELDS:
-            raise UsageError(Problem("E5009", f"--allow {part}: choose one of {', '.join(FIELDS)}"))
+            raise UsageError(Problem("E5009", f"--allow {part}{did_you_mean(part, FIELDS)}: choose one of {', '.join(FIELDS)}"))
     return frozenset(allow or ())
 
 
