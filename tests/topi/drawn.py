@@ -144,7 +144,17 @@ def random_layer(rng: np.random.Generator, name: str, *, seed: int) -> Layer:
         if name.endswith("smlad"):
             depth = int(rng.integers(min(DEPTHS), max(DEPTHS) + 1))
         return replace(layer, data=(1, *pixels, depth), weight=(channels, 1, 1, depth))
-    return _convolution(rng, replace(layer, data=(pick(rng, 1, 1, 1, 2), 0, 0, depth), weight=(channels, 0, 0, depth)))
+    layer = _convolution(rng, replace(layer, data=(pick(rng, 1, 1, 1, 2), 0, 0, depth), weight=(channels, 0, 0, depth)))
+    return _in_quads(layer) if impl.name == "arm_dsp.conv2d_pairs" else layer
+
+
+def _in_quads(layer: Layer) -> Layer:
+    """Without padding, on an image with room for two windows, and with whole quads of channels."""
+    (count, height, width, depth), (channels, kh, kw, _) = layer.data, layer.weight
+    (dy, dx), kh = layer.dilation, kh if kh * kw > 1 else 2
+    size = (max(height, (kh - 1) * dy + 1), max(width, (kw - 1) * dx + 1 + layer.strides[1]))
+    quads = -(-depth // 4) * 4
+    return replace(layer, data=(count, *size, quads), weight=(channels, kh, kw, quads), padding=(0, 0, 0, 0))
 
 
 def _convolution(rng: np.random.Generator, layer: Layer) -> Layer:
@@ -224,6 +234,8 @@ def awkward_layers(name: str) -> Iterator[Layer]:
             layer = replace(layer, data=(1 if "pairs" in impl.name else size, depth), weight=(channels, depth))
         elif "winograd" in name:
             layer = _for_winograd(layer)
+        elif impl.name == "arm_dsp.conv2d_pairs":
+            layer = _in_quads(layer)
         elif impl.name == "arm_dsp.depthwise_window":
             window = (1, k, size, 4 * depth)
             layer = replace(layer, data=window, weight=window, strides=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from aot.driver.build import compile_model
@@ -15,6 +17,7 @@ from tests.topi.layers import Layer, build, check
 
 M4 = find_target("cortex-m4")
 DENSE = next(i for i in implementations("nn.dense") if i.name == "arm_dsp.dense_pairs")
+CONV = next(i for i in implementations("nn.conv2d") if i.name == "arm_dsp.conv2d_pairs")
 WINDOW = next(i for i in implementations("nn.depthwise_conv2d") if i.name == "arm_dsp.depthwise_window")
 
 
@@ -28,6 +31,29 @@ def test_a_row_equals_the_meaning(depth: int, channels: int) -> None:
 @pytest.mark.parametrize("size", [(1, 1, 4), (5, 1, 8), (3, 3, 12)])
 def test_a_window_equals_the_meaning(size: tuple[int, int, int]) -> None:
     assert check(WINDOW, Layer("dw", (1, *size), (1, *size), seed=size[2]), M4) >= 1
+
+
+@pytest.mark.parametrize(
+    ("data", "weight", "stride"),
+    [((4, 5, 4), (5, 3, 2, 4), 1), ((10, 7, 16), (7, 5, 4, 16), 1), ((5, 5, 8), (3, 2, 3, 8), 2), ((3, 4, 2), (1, 2, 2, 2), 1)],
+)
+def test_pixels_in_pairs_equal_the_meaning(data: tuple[int, ...], weight: tuple[int, ...], stride: int) -> None:
+    """Pixels and channels that do not come out even, runs of several blocks of code."""
+    layer = Layer("conv", (1, *data), weight, strides=(stride, stride), dilation=(1, 1), seed=weight[0])
+    assert check(CONV, layer, M4) >= 1
+    if data[0] == 10:
+        assert check(CONV, replace(layer, data=(1, 21, 9, 16), dilation=(2, 2)), M4) >= 1, "runs of one column"
+
+
+def test_pairs_need_whole_quads_and_no_padding() -> None:
+    for layer in (
+        Layer("conv", (1, 4, 4, 3), (4, 2, 3, 3)),
+        Layer("conv", (1, 4, 4, 4), (4, 3, 3, 4), padding=(1, 1, 1, 1)),
+        Layer("conv", (1, 3, 2, 4), (4, 3, 2, 4)),
+        Layer("conv", (1, 4, 4, 4), (4, 1, 1, 4)),
+    ):
+        assert not CONV.accepts(group_of(build(layer)), M4)
+    assert not CONV.accepts(group_of(build(Layer("conv", (1, 4, 5, 4), (5, 3, 2, 4)))), find_target("cortex-m3"))
 
 
 def test_one_position_alone_is_taken() -> None:

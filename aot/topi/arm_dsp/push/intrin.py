@@ -196,3 +196,82 @@ def _emit_window(operands: Mapping[str, COperand], taps: int, pitch: int) -> Blo
         ins=[f'[pitch] "r"({pitch})'] if pitch >= 256 else [],
         clobbers=["r8", "r9", "r10", "r11"],
     ).emit()
+
+
+@cache
+def unpack_pairs() -> TensorIntrin:
+    """words[q, i // 2, p, i % 2] = x_p[4 q + ORDER[i]], q < quads: two runs of int8 at any address, word by word."""
+    b = IRBuilder("unpack_pairs")
+    quads = Var("quads")
+    runs = [b.input(f"x{p}", _UNSIZED, "int8") for p in range(2)]
+    words = b.output("words", _UNSIZED, "int16", align=4)
+    with b.for_("q", quads) as q:
+        values = [[b.let("v", cast("int32", x[q * TAPS + i])) for i in ORDER] for x in runs]
+        for p, of_run in enumerate(values):
+            for i, value in enumerate(of_run):
+                b.store(words, q * (2 * TAPS) + (i // 2 * 4 + p * 2 + i % 2), value)
+    desc = replace(b.finish(), scalars=(quads,))
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, _emit_unpack_pairs, requires="dsp", ordered=True)
+
+
+def _emit_unpack_pairs(operands: Mapping[str, COperand]) -> BlockText:
+    step = [
+        *("ldr r5, [%[s]], #4", "ldr r6, [%[t]], #4"),
+        *("sxtb16 r8, r5", "sxtb16 r9, r6", "sxtb16 r10, r5, ror #8", "sxtb16 r11, r6, ror #8"),
+        "stmia %[d]!, {r8, r9, r10, r11}",
+    ]
+    return AsmBlock(
+        [
+            f"const void *aot_s = {operands['x0'].pointer};",
+            f"const void *aot_t = {operands['x1'].pointer};",
+            f"void *aot_d = {operands['words'].pointer};",
+            f"uint32_t aot_n = {operands['quads'].value};",
+        ],
+        ["1:", *step, "subs %[n], %[n], #1", "bne 1b"],
+        outs=['[s] "+r"(aot_s)', '[t] "+r"(aot_t)', '[d] "+r"(aot_d)', '[n] "+r"(aot_n)'],
+        clobbers=["r5", "r6", "r8", "r9", "r10", "r11"],
+    ).emit()
+
+
+@cache
+def pair_products(steps: int) -> TensorIntrin:
+    """acc[c, p] += sum over k < steps, j < 2 of x[k, p, j] * w[k, c, j], modulo 2^32, for three channels c and two runs p.
+
+    acc: int32[6]; x: int16[steps, 2, 2] and w: int16[steps, 3, 2], both aligned to 4 bytes.  6 SMLAD, an LDRD and an LDM for 12
+    multiply-accumulates.
+    """
+    b = IRBuilder(f"pair_products_{steps}")
+    x = b.input("x", _UNSIZED, "int16", align=4)
+    w = b.input("w", _UNSIZED, "int16", align=4)
+    acc = b.output("acc", (6,), "int32")
+    with b.for_("k", steps) as k:
+        values = [[b.let("x", cast("int32", x[k * 4 + p * 2 + j])) for j in range(2)] for p in range(2)]
+        for c in range(3):
+            weights = [b.let("w", cast("int32", w[k * 6 + c * 2 + j])) for j in range(2)]
+            for p, pair in enumerate(values):
+                add_modulo(b, acc, c * 2 + p, pair[0] * weights[0] + pair[1] * weights[1])
+    desc = b.finish()
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_products(ops, steps), requires="dsp")
+
+
+def pair_instructions() -> int:
+    """Of a step of `pair_products`."""
+    return len(_PAIR_STEP)
+
+
+_PRODUCTS = tuple((2 * c + p, w, x) for c, w in enumerate(("r10", "r11", "r12")) for p, x in enumerate(("r8", "r9")))
+_PAIR_STEP = [
+    "ldrd r8, r9, [%[x]], #8",
+    "ldmia %[w]!, {r10, r11, r12}",
+    *(f"smlad %[a{i}], {w}, {x}, %[a{i}]" for i, w, x in _PRODUCTS),
+]
+
+
+def _emit_products(operands: Mapping[str, COperand], steps: int) -> BlockText:
+    lines = [f"const void *aot_w = {operands['w'].pointer};", f"const void *aot_x = {operands['x'].pointer};"]
+    return AsmBlock(
+        lines,
+        [Repeat(steps, _PAIR_STEP)],
+        outs=[*(f'[a{c}] "+r"({s})' for c, s in enumerate(operands["acc"].scalars)), '[w] "+r"(aot_w)', '[x] "+r"(aot_x)'],
+        clobbers=["r8", "r9", "r10", "r11", "r12"],
+    ).emit()
