@@ -29,7 +29,7 @@ def lowered_faults(lowered: LoweredModule) -> Iterator[str]:
     for i, call in enumerate(lowered.calls):
         yield from (f"layer {i} ({call.func}): {fault}" for fault in _call_faults(lowered, call))
     for tensor in (*lowered.outputs, *(s.new for s in lowered.states)):
-        if lowered.root(tensor) not in known:
+        if not _is_known(lowered, lowered.root(tensor), known, filled):
             yield f"output {tensor.name} is never written"
 
 

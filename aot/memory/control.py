@@ -82,6 +82,14 @@ def without_step(controls: Sequence[Control], step: int) -> tuple[Control, ...] 
     return tuple(moved) if all(c.first < c.last for c in moved) else None
 
 
+def with_steps(controls: Sequence[Control], at: int, count: int) -> tuple[Control, ...]:
+    """The controls over the steps with `count` more in front of step `at`, which is in none of them."""
+    shifted = (count * (c.first > at) for c in controls)
+    return tuple(
+        replace(c, first=c.first + n, middle=c.middle + n, last=c.last + n) for c, n in zip(controls, shifted, strict=True)
+    )
+
+
 def runs(controls: Sequence[Control], step: int) -> int:
     """How often a step runs in one run of the program; a loop whose iterations are not known counts as one."""
     times = 1

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from aot.testing.stateful_nets import draw_network
+from aot.testing.stateful_nets import draw_branching_network, draw_network
 from tests.op.state.test_variable import check
 
 DRAWN = 300 if os.environ.get("AOT_FULL") else 40
@@ -21,6 +21,19 @@ def test_some_networks(seed: int) -> None:
 def test_a_part_of_a_part_is_read_before_the_whole_is_written() -> None:
     model, steps = draw_network(1705)
     check(model, steps, opt="ram")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_branching_networks(seed: int) -> None:
+    model, steps = draw_branching_network(seed)
+    check(model, steps, io="user" if seed % 3 == 0 else "arena")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4, 4 + DRAWN))
+def test_drawn_branching_networks(seed: int) -> None:
+    model, steps = draw_branching_network(seed)
+    check(model, steps, io="user" if seed % 3 == 0 else "arena", opt=("balanced", "ram", "speed", "size")[seed % 4])
 
 
 @pytest.mark.slow

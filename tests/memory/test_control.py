@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aot.errors import InternalError
-from aot.memory.control import Control, Nested, all_steps, loops_around, nested, runs, without_step
+from aot.memory.control import Control, Nested, all_steps, loops_around, nested, runs, with_steps, without_step
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
 from aot.memory.plan import MemoryPlan
 from aot.memory.planner import plan
@@ -48,6 +48,12 @@ def test_steps_that_go() -> None:
     assert without_step((BRANCH,), 0) == (Control("if", 0, 1, 2),)
     assert without_step((BRANCH,), 1) == (Control("if", 1, 1, 2),)
     assert without_step((Control("if", 1, 1, 2),), 1) is None
+
+
+def test_steps_that_come() -> None:
+    outer, inner = Control("while", 1, 3, 6, 2), Control("if", 3, 4, 5)
+    assert with_steps((outer, inner), 0, 2) == (Control("while", 3, 5, 8, 2), Control("if", 5, 6, 7))
+    assert with_steps((outer, inner), 6, 2) == (outer, inner)
 
 
 def test_how_often_a_step_runs() -> None:

@@ -1,15 +1,18 @@
 """Copies into loop variables and results of branches that need not be made: the layer writes its result where it is wanted.
 
 By Chaitin's rule two tensors may share their bytes if neither is written while the other is still needed, apart from the copy
-between them; a layer that reads one for the last time and writes the other must be proven to work in place.
+between them; a layer that reads one for the last time and writes the other must be proven to work in place.  A persistent tensor
+that a loop or branch goes on from is shared so as well: the variable then lies in the state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.executor.plan.aliases import moves_of, without_call
+from aot.executor.plan.state_plan import may_be_given_up
 from aot.memory.control import Nested, nested
 from aot.tir.analysis.in_place import in_place_pairs
 from aot.tir.analysis.overlap import safe_distances
@@ -27,17 +30,24 @@ def without_copies(lowered: LoweredModule) -> LoweredModule:
         source, target = lowered.root(call.inputs[0]), lowered.root(call.outputs[0])
         if source is target and lowered.is_whole(call.inputs[0]) and lowered.is_whole(call.outputs[0]):
             lowered = without_call(lowered, call, {})
-        elif _may_share(lowered, call):
+        elif _may_share(lowered, source=call.inputs[0], target=call.outputs[0], copy=call):
             lowered = without_call(lowered, call, {source: (target, 0)})
+    for state in lowered.states:  # as if the new value were copied to the old one at the end
+        if _may_share(lowered, source=state.old, target=state.new):
+            lowered = replace(lowered, views={**lowered.views, lowered.root(state.old): lowered.root(state.new)})
     return lowered
 
 
-def _may_share(lowered: LoweredModule, copy: CallLowered) -> bool:
-    source, target = lowered.root(copy.inputs[0]), lowered.root(copy.outputs[0])
-    fixed = {*lowered.inputs, *lowered.values, *(lowered.root(s.old) for s in lowered.states)}
-    if target not in lowered.variables or source is target or {source, target} & fixed:
+def _may_share(lowered: LoweredModule, *, source: TensorRef, target: TensorRef, copy: CallLowered | None = None) -> bool:
+    """Whether a tensor may lie where a variable does; `copy` is the layer that copies the one to the other."""
+    is_whole = lowered.is_whole(source) and lowered.is_whole(target)
+    source, target = lowered.root(source), lowered.root(target)
+    if target not in lowered.variables or source is target or {source, target} & {*lowered.inputs, *lowered.values}:
         return False
-    if not (lowered.is_whole(copy.inputs[0]) and lowered.is_whole(copy.outputs[0]) and source.type.nbytes == target.type.nbytes):
+    kept = {source, target} & {lowered.root(s.old) for s in lowered.states}
+    if len(kept) > 1 or (kept and may_be_given_up(lowered)):
+        return False
+    if not is_whole or source.type.nbytes != target.type.nbytes:
         return False
     if _parts_are_written(lowered, source) or (_is_output(lowered, source) and _is_output(lowered, target)):
         return False

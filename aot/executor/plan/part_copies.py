@@ -7,6 +7,7 @@ from dataclasses import replace
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.executor.plan.aliases import fits_offset, is_output, moves_of, without_call
 from aot.ir.type import TensorType
+from aot.memory.control import with_steps
 from aot.support.dtype import itemsize
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Imm, Load, Var
@@ -66,7 +67,8 @@ def with_copies(lowered: LoweredModule, call: CallLowered, copies: Parts, result
         made.append(CallLowered(func.name, (operand,), (part,), span=call.span, ops=call.ops))
     at = lowered.calls.index(call)
     calls = (*lowered.calls[:at], *made, *lowered.calls[at:])
-    return replace(lowered, functions=functions, views=views, offsets=offsets, calls=calls)
+    controls = with_steps(lowered.controls, at, len(made))
+    return replace(lowered, functions=functions, views=views, offsets=offsets, calls=calls, controls=controls)
 
 
 def rows_of(type_: TensorType, size: int) -> tuple[int, ...]:

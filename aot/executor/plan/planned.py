@@ -47,7 +47,7 @@ def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False) -> Plan
     """
     check_lowered(lowered)
     lowered = without_copies(lowered)
-    if lowered.states and not lowered.controls and not has_fixed_layout(lowered):
+    if lowered.states and not has_fixed_layout(lowered):
         lowered = with_windows(lowered)
         check_lowered(lowered)
     best, layout = _with_gathers(lowered, io) if lowered.states else (lowered, make_layout(lowered, io))

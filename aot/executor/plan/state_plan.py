@@ -30,6 +30,11 @@ def has_fixed_layout(lowered: LoweredModule) -> bool:
     return lowered.planning.io == "user" and any(s.shared for s in lowered.states)
 
 
+def may_be_given_up(lowered: LoweredModule) -> bool:
+    """Whether a run may end half-way, which then has changed no state."""
+    return bool(lowered.max_iterations) and any(c.kind == "while" and c.trips is None for c in lowered.controls)
+
+
 def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
     """New value -> old value whose memory it takes at once: nothing reads the old value afterwards.
 
@@ -37,8 +42,8 @@ def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
     each byte before it writes there.
     """
     found: dict[TensorRef, TensorRef] = {}
-    if any(c.kind == "while" and c.trips is None for c in lowered.controls) and lowered.max_iterations:
-        return found  # such a run may be given up half-way, and then has changed nothing
+    if may_be_given_up(lowered):
+        return found
     lasting = [lowered.root(t) for t in (*lowered.outputs, *lowered.conditions, *(s.new for s in lowered.states))]
     for state in lowered.states:
         old, new = state.old, state.new

@@ -24,17 +24,23 @@ def with_windows(lowered: LoweredModule) -> LoweredModule:
     """The module where states are the front of the tensor that they are joined into, as far as its layers allow it."""
     for state in lowered.states:
         trial = _sliced(lowered, state)
-        makers = [c for c in trial.calls if c.outputs == (trial.root(state.new),)]
+        makers = [c for c in trial.calls if c.outputs == (trial.root(state.new),) and _always_runs(trial, c)]
         if len(makers) == 1 and len(moves_of(trial.kernel(makers[0]))) > 1:
             lowered = _joined(trial, makers[0], state) or lowered
     return lowered
+
+
+def _always_runs(lowered: LoweredModule, call: CallLowered) -> bool:
+    """Whether a call is in no branch or loop, and nothing else writes its results."""
+    at = lowered.calls.index(call)
+    return not any(at in c for c in lowered.controls) and not lowered.variables.intersection(map(lowered.root, call.outputs))
 
 
 def _sliced(lowered: LoweredModule, state: State) -> LoweredModule:
     """The new value as a view of what it is a slice of."""
     maker = next((c for c in lowered.calls if c.outputs == (state.new,)), None)
     moves = () if maker is None else moves_of(lowered.kernel(maker))
-    if maker is None or len(moves) != 1 or moves[0].size != state.new.type.nbytes:
+    if maker is None or len(moves) != 1 or moves[0].size != state.new.type.nbytes or not _always_runs(lowered, maker):
         return lowered
     if is_output(lowered, state.new) or state.new in lowered.views:
         return lowered
@@ -97,7 +103,7 @@ def _part(
 ) -> TensorRef | None:
     """The tensor that can lie inside of the result: the state itself in front, or all of what a layer makes."""
     root = lowered.root(operand)
-    if root in alias or root.type.nbytes != move.size or is_output(lowered, root):
+    if root in alias or root.type.nbytes != move.size or is_output(lowered, root) or root in lowered.variables:
         return None
     if root is state.old:
         return root if move.target == 0 else None

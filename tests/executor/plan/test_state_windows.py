@@ -11,6 +11,7 @@ from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.testing import ModelBuilder
 from aot.testing.state import assign, handle, initialize, read
+from aot.testing.text_model import text_model
 from tests.op.state.test_variable import check
 
 Array = np.ndarray[Any, Any]
@@ -90,3 +91,64 @@ def test_an_old_value_that_is_read_later_stays() -> None:
     rng = np.random.default_rng(3)
     model = b.build([x], [y])
     check(model, [[rng.standard_normal((1, 8)).astype(np.float32)] for _ in range(5)])
+
+
+BESIDE = """
+    in x float32[1,1,4]
+    in k int32[]
+    tensor v resource[]
+    CALL_ONCE -> init_subgraph_index=3
+    VAR_HANDLE -> v shared_name=v
+    tensor old float32[1,12,4]
+    READ_VARIABLE v -> old
+    tensor window float32[1,13,4]
+    const begin int32[3] data=0,1,0
+    const size int32[3] data=1,12,4
+    tensor tail float32[1,12,4]
+    const axis int32[1] data=1
+    tensor most float32[1,4]
+    const zero int32[] data=0
+    const like int32[3] data=1,1,4
+    tensor go bool[]
+    LESS k zero -> go
+    {before}
+    CONCATENATION old new -> window axis=1 fused_activation_function=NONE
+    SLICE window begin size -> tail
+    ASSIGN_VARIABLE v tail ->
+    REDUCE_MAX window axis -> most keep_dims=0
+    {after}
+    graph then
+    in a float32[{shape}]
+    out twice float32[{shape}]
+    ADD a a -> twice
+    graph else
+    in a float32[{shape}]
+    out square float32[{shape}]
+    MUL a a -> square
+    graph initialize
+    tensor v resource[]
+    const zeros float32[1,12,4] data=0
+    VAR_HANDLE -> v shared_name=v
+    ASSIGN_VARIABLE v zeros ->
+"""
+IF = "IF go {} -> {} then_subgraph_index=1 else_subgraph_index=2"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shape"),
+    [
+        ("tensor new float32[1,1,4]\nRESHAPE x like -> new", "out y float32[1,4]\n" + IF.format("most", "y"), "1,4"),
+        ("tensor new float32[1,1,4]\n" + IF.format("x", "new"), "out y float32[1,4]\nADD most most -> y", "1,1,4"),
+    ],
+)
+def test_a_window_beside_a_branch_slides(before: str, after: str, shape: str) -> None:
+    model = text_model(BESIDE.format(before=before, after=after, shape=shape))
+    rng = np.random.default_rng(3)
+    inputs: list[list[Array]] = [
+        [rng.standard_normal((1, 1, 4)).astype(np.float32), np.array(rng.integers(-2, 2), np.int32)] for _ in range(40)
+    ]
+    check(model, inputs)
+    found = compile_model(model)
+    told = found.artifact.metadata["state"]
+    assert found.layout.rings is not None
+    assert told["bytes_moved"] <= 1.2 * told["bytes_new"]
