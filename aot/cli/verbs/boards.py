@@ -37,7 +37,8 @@ def describe(board: Board) -> dict[str, Any]:
     }
 
 
-def _show(out: Output, board: Board) -> None:
+def _show(out: Output, board: Board, called: str) -> None:
+    """`called` is what --board takes for it: its name, or the path of its folder."""
     out.line(f"{board.name}: {board.title}")
     out.row("core", f"{board.cpu}  {' '.join(board.flags)}")
     for m in board.memory:
@@ -53,7 +54,7 @@ def _show(out: Output, board: Board) -> None:
         out.row("reached", " ".join(board.gdb.server) or board.gdb.connect)
         out.row("cycles", board.gdb.counter + (f" at {board.gdb.hz / 1e6:g} MHz" if board.gdb.hz else ""))
     if board.like is not None:
-        out.row("emulated", f"--board qemu:{board.name}: QEMU's {board.like.name}")
+        out.row("emulated", f"--board qemu:{called}: QEMU's {board.like.name}")
 
 
 Search = Annotated[str | None, typer.Option("--search", metavar="TEXT", help="Only boards with TEXT in name, core or title.")]
@@ -100,7 +101,7 @@ def command(
         raise UsageError(Problem("E5017", "--output and --cpu belong to a draft: aot boards new --from FILE"))
     if name is not None:
         board = load_board(name)
-        _show(out, board)
+        _show(out, board, name)
         out.result(describe(board))
         return
     word = (search or "").lower()
@@ -138,7 +139,7 @@ def _draft(out: Output, source: Path, folder: Path | None, cpu: str) -> None:
     board = draft(found, name=name, source=printable(source.name), cpu=cpu)
     write_new_folder(place, {"board.toml": board})
     made = parse_board(board, f"{name}/board.toml")
-    _show(out, made)
+    _show(out, made, _argument(place))
     out.row("write", f"{place / 'board.toml'}; use it as --board {_argument(place)}")
     out.result({"ok": True, "output": str(place), **describe(made)})
 

@@ -82,7 +82,9 @@ def _emulated(core: str, found: Found, needed: tuple[str, str], name: str) -> st
     machine = like_machine(core, found.memory, needed)
     if machine is None:
         return ""
-    text = f"# --board qemu:./{name}: the same images on an emulated machine, whose map has these regions and perhaps more.\n"
+    text = (
+        f"# --board qemu:PATH/TO/{name}: the same images on an emulated machine, whose map has these regions and perhaps more.\n"
+    )
     text += f'[qemu]\nmachine = "{machine.name}"\ncpu = "{qemu_core(core, machine)}"\n\n'
     return text + f"[systick]\ninstructions_per_tick = [{machine.tick[0]}, {machine.tick[1]}]\n\n"
 

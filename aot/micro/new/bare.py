@@ -112,7 +112,7 @@ def qemu_arguments(board: Board, console: Sequence[str]) -> list[str]:
         return []
     if board.gdb is not None:
         message = f"{board.name} is reached by a GDB server, and a project of this kind runs in an emulator; see aot build"
-        twin = f"; --board {EMULATED}{board.name} makes one for QEMU's {board.like.name}" if board.like is not None else ""
+        twin = f"; with {EMULATED} in front of the board it is one for QEMU's {board.like.name}" if board.like is not None else ""
         raise UsageError(Problem("E5300", message + twin))
     machine = ["-M", board.machine, "-cpu", board.qemu_cpu, "-icount", "shift=0,sleep=off"]
     return [*machine, "-display", "none", "-monitor", "none", *console, "-kernel"]

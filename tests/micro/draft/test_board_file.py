@@ -53,7 +53,9 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     run = Cli(capsys)
     monkeypatch.chdir(tmp_path)
     Path("part.ld").write_text(CUBE, encoding="utf-8")
-    assert run("boards", "new", "--from", "part.ld", "--cpu", "cortex-m4", "-o", "boards/g431").code == 0
+    made = run("boards", "new", "--from", "part.ld", "--cpu", "cortex-m4", "-o", "boards/g431")
+    assert made.code == 0
+    assert "--board qemu:boards/g431:" in made.out
     board = load_board("boards/g431")
     assert board.kind == "gdb"
     there = load_board("qemu:boards/g431")

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Write the measured tables of docs/ (README.md has scripts/figures.py): each stands between `figures: NAME` marks.
+
+python scripts/doc_figures.py              measure all again (needs ../shared/models, QEMU; some minutes)
+python scripts/doc_figures.py NAME...      only these
+python scripts/doc_figures.py --check      change nothing; exit code 1 and the difference where a page is out of date
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+NETS = ROOT.parent / "shared" / "models" / "nets"
+BOARD = "mps2-an386"
+
+SCRATCH = ("arm_kws_cnn_s_int8", "micro_speech_quantized", "tinymaix_cifar10_int8", "tinymaix_mnist_resnet_int8",
+           "silabs_magic_wand_int8", "mlperf_ad01_int8")  # fmt: skip
+"""Models whose fastest kernels take more than whole tensors."""
+ROWS = ("mlperf_vww_mobilenet_int8", "person_detect", "mlperf_ic_resnet_int8", "mlperf_kws_dscnn_int8", "mlperf_sww_int8",
+        "mlperf_ad01_int8", "silabs_image_example1_int8", "tinyengine_vww_int8", "mcunet_320kb_imagenet_int8")  # fmt: skip
+CASCADES = ("mlperf_vww_mobilenet_int8", "person_detect", "mlperf_ic_resnet_int8", "mlperf_kws_dscnn_int8",
+            "silabs_image_example1_int8", "mcunet_320kb_imagenet_int8")  # fmt: skip
+RINGS = (
+    "microwakeword_alexa_v1_int8",
+    "microwakeword_okay_nabu_v2_int8",
+    "microwakeword_vad_int8",
+    "keyword_scrambled_8bit",
+    "lyra_soundstream_encoder",
+)
+SLIDES = (
+    ("mlperf_kws_dscnn_int8", ", SAME padding in 5 layers", 2),
+    ("mlperf_kws_dscnn_int8", ", the same", 10),
+    ("arm_kws_cnn_s_int8", ", strides 1 and 2, VALID", 2),
+    ("micro_kws_m_int8", ", SAME", 2),
+    ("micro_speech_quantized", ", one SAME layer, then fully connected", 2),
+    ("mlperf_sww_int8", ", VALID", 1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A measured table: its page, and what makes its lines; `quick` ones take seconds, `shared` ones need ../shared/models."""
+
+    page: str
+    make: Callable[[], list[str]]
+    quick: bool = False
+    shared: bool = True
+
+
+def built(name: str, **options: Any) -> dict[str, Any]:
+    """The metadata of a model for a Cortex-M4."""
+    import aot
+
+    return dict(aot.build(NETS / f"{name}.tflite", target="cortex-m4", **options).metadata)
+
+
+def ran(name: str, **options: Any) -> Any:
+    """What a run on the board gives; every byte has to be right."""
+    import aot
+
+    found = aot.verify(NETS / f"{name}.tflite", board=BOARD, random=1, **options)
+    assert found.exact, f"{name} is not exact"
+    return found
+
+
+def lines(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """A table in Markdown; integers with separators, None as a dash."""
+
+    def cell(value: object) -> str:
+        if value is None:
+            return "–"
+        return f"{value:,}" if isinstance(value, int) else str(value)
+
+    align = "|".join(["---"] + ["--:"] * (len(head) - 1))
+    return [f"| {' | '.join(head)} |", f"|{align}|", *(f"| {' | '.join(map(cell, row))} |" for row in rows)]
+
+
+def scratch() -> list[str]:
+    rows = []
+    for name in SCRATCH:
+        usual, fast = ran(name), ran(name, opt="speed")
+        ratio = f"{usual.instructions / fast.instructions:.2f}"
+        bound = usual.workspace_liveness_bound
+        rows.append((name, bound, fast.workspace_bytes, usual.workspace_bytes, ratio))
+    head = ("model (Cortex-M4)", "whole tensors", "workspace, `speed`", "workspace, `balanced`", "instructions, of `speed`")
+    return lines(head, rows)
+
+
+def rows_of_bounds() -> list[str]:
+    """No kernel is made for these bounds."""
+    from aot.driver.front import front, load_registries
+    from aot.driver.options import Options
+    from aot.executor.plan.bounds import memory_bounds
+    from aot.frontend.macs import nominal_shapes
+    from aot.target.target import find_target
+
+    load_registries()
+    rows = []
+    for name in ROWS:
+        data = (NETS / f"{name}.tflite").read_bytes()
+        main = front(data, find_target("cortex-m4"), name=name, options=Options()).main
+        found = memory_bounds(main, nominal_shapes(data))
+        rows.append((name, found.liveness, found.streaming, found.fed))
+    return lines(("model", "whole tensors", "rows", "rows, fed by rows"), rows)
+
+
+def cascades() -> list[str]:
+    rows = []
+    for name in CASCADES:
+        usual, small = ran(name), ran(name, opt="ram")
+        fed = built(name, opt="ram", feed_rows=True)["workspace"]["size"]
+        ratio = f"{small.instructions / usual.instructions:.2f}"
+        rows.append((name, small.workspace_liveness_bound, small.workspace_bytes, ratio, fed))
+    head = (
+        "model (Cortex-M4, `--opt ram`)",
+        "whole tensors",
+        "workspace",
+        "instructions, of `balanced`",
+        "workspace, `--feed-rows`",
+    )
+    return lines(head, rows)
+
+
+def rings() -> list[str]:
+    rows = []
+    for name in RINGS:
+        copied, slid = (built(name, rings=kind)["state"] for kind in ("copy", "slide"))
+        moved, size = (round(slid["bytes_moved"]), slid["size"]) if slid["rings"] else (None, None)
+        rows.append((name, copied["bytes_new"], copied["bytes_moved"], moved, copied["size"], size))
+    head = ("cortex-m4, balanced", "new a step", "moved a step, `copy`", "`slide`", "state, `copy`", "`slide`")
+    return lines(head, rows)
+
+
+def slides() -> list[str]:
+    """The windows of SLIDES, and a TCN over a window and as it is rewritten by hand."""
+    import aot
+    from aot.testing.tcn import Tcn, tcn, tcn_by_hand
+
+    rows = []
+    for name, what, hop in SLIDES:
+        shape, key = (built(name)["inputs"][0][k] for k in ("shape", "name"))
+        window, step = (49, hop * shape[1] // 49) if len(shape) == 2 else (shape[1], hop)
+        kept = built(name, slide={key: step})["slide"]["rows_bytes"]
+        rows.append((f"{name}{what}", *_slid(f"{hop} of {window}", ran(name), ran(name, slide={key: step}), kept)))
+    net = Tcn()
+    whole, new, hand = (
+        aot.verify(data, name="tcn", board=BOARD, random=1, **options)
+        for data, options in ((tcn(net), {}), (tcn(net), {"slide": {"x": 1}}), (tcn_by_hand(net), {}))
+    )
+    what = f"TCN, VALID, dilations 1, 2, 4, 8, {net.channels} channels (`aot/testing/tcn.py`)"
+    kept = aot.build(tcn(net), name="tcn", target="cortex-m4", slide={"x": 1}).metadata["slide"]["rows_bytes"]
+    rows.append((what, *_slid(f"1 of {net.frames}", whole, new, kept)))
+    rows.append(("the same TCN rewritten by hand with variables", "1", "", "", hand.instructions, "", "", "", ""))
+    head = (
+        "network",
+        "new rows",
+        "MAC of a run",
+        "instructions: whole window",
+        "new rows only",
+        "",
+        "at most",
+        "rows kept",
+        "state",
+    )
+    return lines(head, rows)
+
+
+def _slid(rows: str, whole: Any, new: Any, kept: int) -> tuple[object, ...]:
+    """The cells of one window: MAC; instructions of a push, on average and at most, beside those of the whole; bytes."""
+    pushed, most = new.pushes["average"], new.pushes["most"]
+    ratio = f"{pushed / whole.instructions:.2{'g' if pushed < 0.01 * whole.instructions else 'f'}}"
+    memory = (f"{kept:,} B", f"{new.state['bytes']:,} B")
+    return rows, f"{new.macs / whole.macs:.2f}", whole.instructions, round(pushed), ratio, most, *memory
+
+
+def wakeword() -> list[str]:
+    """The example's models on the features of its audio, over time."""
+    import aot
+
+    rows = []
+    folder = ROOT / "examples" / "wakeword"
+    for name in ("spotter", "recurrent", "frontend"):
+        file = folder / f"{name}.tflite"
+        meta = aot.build(file, target="cortex-m4", oracle="tflm").metadata
+        if name == "frontend":
+            right, instructions = "", aot.verify(file, board=BOARD, random=1, oracle="tflm").instructions
+        else:
+            data = f"--inputs {folder}/features.npz --labels {folder}/labels.txt"
+            command = [sys.executable, "-m", "aot", "run", file, "--oracle", "tflm", "--board", BOARD, "--json", *data.split()]
+            done = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+            right, instructions = f"{done['accuracy']:.1%}".replace("%", " %"), done["instructions"]
+        memory = f"{meta['workspace']['size']:,} + {meta['state']['size']:,} B"
+        rows.append((f"`{name}.tflite`", right, instructions, memory, f"{file.stat().st_size / 1000:.1f} KB"))
+    return lines(("network", "steps right", "instructions a step", "workspace + state", "file"), rows)
+
+
+TABLES = {
+    "wakeword": Table("examples/wakeword/README.md", wakeword, quick=True, shared=False),
+    "scratch": Table("docs/memory.md", scratch),
+    "rows": Table("docs/memory.md", rows_of_bounds, quick=True),
+    "cascades": Table("docs/memory.md", cascades),
+    "rings": Table("docs/state.md", rings, quick=True),
+    "slides": Table("docs/streaming.md", slides),
+}
+
+
+def rendered(name: str, text: str) -> str:
+    """The page with this table measured again."""
+    pattern = re.compile(rf"(<!-- figures: {name} -->\n).*?(<!-- /figures: {name} -->)", re.DOTALL)
+    if not pattern.search(text):
+        raise SystemExit(f"{TABLES[name].page} has no <!-- figures: {name} -->")
+    content = "\n".join(["", *TABLES[name].make(), ""])
+    return pattern.sub(lambda m: f"{m[1]}{content}\n{m[2]}", text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(TABLES))
+    parser.add_argument("--check", action="store_true", help="only tell whether the pages are up to date")
+    wanted = parser.parse_args()
+    sys.path.insert(0, str(ROOT))
+    stale = 0
+    for name in wanted.names or TABLES:
+        page = ROOT / TABLES[name].page
+        before = page.read_text(encoding="utf-8")
+        after = rendered(name, before)
+        if before == after:
+            continue
+        stale = 1
+        if wanted.check:
+            sys.stdout.writelines(difflib.unified_diff(before.splitlines(True), after.splitlines(True), TABLES[name].page, name))
+        else:
+            page.write_text(after, encoding="utf-8")
+    return stale if wanted.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""Every measured number of the documentation is written by a script, shown by a command that is run, found in a file, or sourced.
+
+Before a paragraph, a table or a text block with such numbers stands a mark (see pages.py for those of commands):
+
+| mark | meaning |
+|---|---|
+| `figures: NAME` … `/figures: NAME` | written by scripts/figures.py or scripts/doc_figures.py |
+| `numbers in: PATH …` | each of them is in one of these files, sources, tests or data |
+| `numbers from: where` | not ours, or measured once: a manual, a publication, a machine |
+| `numbers of boards` | each is the size of a memory of the board that the row is about |
+
+What is measured: figures with a thousands separator, decimals that are no version (Python 3.11), and counts of bytes,
+instructions, cycles and the like.  Decisions (docs/adr) are of their day and left out, and so are generated pages.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from aot.micro.board import load_board
+from tests.site.pages import ROOT, blocks, name_of, pages, text_of
+
+_UNITS = r"(?:B|KB|kB|KiB|MiB|bytes|instructions|cycles|MAC|seconds|ms|s|%|per cent)\b"
+_FIGURE = re.compile(rf"(?<![\w.,])(\d{{1,3}}(?:,\d{{3}})+|\d+\.\d+(?![\w.])|\d+(?=[ -]?{_UNITS}))")
+_VERSION = re.compile(r"\b[A-Z][\w-]+ v?\d+\.\d+")
+_MARK = re.compile(r"<!-- (numbers (?:in|from): [^\n]+?|numbers of boards) -->")
+_WRITTEN = re.compile(r"<!-- (figures(?:: \S+)?|output: \w+) -->.*?<!-- /(?:figures(?:: \S+)?|output) -->", re.DOTALL)
+_BOOT = 8192
+"""Bytes of flash that a board file may leave to a boot loader."""
+_UNWATCHED = ("docs/adr/", "docs/operators.md", "CONTRIBUTING.md")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A paragraph, a table or a text block: where it begins, its mark, its text without code, links and comments."""
+
+    page: str
+    line: int
+    mark: str
+    text: str
+    raw: str = ""
+
+    @property
+    def figures(self) -> list[str]:
+        return _FIGURE.findall(_VERSION.sub("", self.text))
+
+
+def watched() -> list[str]:
+    return [n for n in map(name_of, pages()) if not n.startswith(_UNWATCHED)]
+
+
+def parts(page: str) -> list[Part]:
+    """What of a page may hold numbers; what a script writes is left out."""
+    text = _WRITTEN.sub(lambda m: "\n" * m[0].count("\n"), text_of(page))
+    for block in blocks(page):
+        if block.language != "text":
+            text = text.replace(block.text, "\n" * block.text.count("\n"))
+    found, mark, line = [], "", 1
+    for piece in re.split(r"(\n[ \t]*\n)", text):
+        start, line = line, line + piece.count("\n")
+        if not piece.strip():
+            continue
+        here = _MARK.search(piece)
+        rest = re.sub(r"`[^`\n]+`|\]\([^)\n]*\)|<!--.*?-->", "", _MARK.sub("", piece), flags=re.DOTALL)
+        mark = here[1] if here else mark
+        if rest.strip():
+            found.append(Part(page, start, mark, rest, piece))
+            mark = ""
+    return found
+
+
+@cache
+def contents(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def in_file(figure: str, path: str) -> bool:
+    """Whether a file has the number, as Python, JSON or a page writes it."""
+    digits = figure.replace(",", "")
+    forms = {figure, digits, f"{int(digits):_}" if digits.isdigit() else digits}
+    return any(re.search(rf"(?<![\d.]){re.escape(form)}(?![\d]|\.\d)", contents(path)) for form in forms)
+
+
+def faults(part: Part) -> Iterator[str]:
+    """Numbers of a part that nothing stands for."""
+    kind, _, what = part.mark.partition(": ")
+    if kind == "numbers from":
+        if len(what.split()) < 3:
+            yield "says nothing of the source"
+    elif kind == "numbers in":
+        for figure in part.figures:
+            if not any(in_file(figure, path) for path in what.split()):
+                yield f"{figure} is not in {what}"
+    elif kind == "numbers of boards":
+        yield from _of_boards(part.raw)
+    else:
+        yield f"no mark for {', '.join(part.figures)}"
+
+
+def _of_boards(table: str) -> Iterator[str]:
+    """Sizes in a row that are none of the board's memories: one, two neighbours, or one whose beginning is the boot loader's."""
+    source = dict(re.findall(r"^\| `([\w-]+)` \|(.*)$", table, re.MULTILINE))
+    if len(source) < 5:
+        yield "is no table of boards"
+    for name, row in source.items():
+        board = load_board(name)
+        single = [m.size for m in (*board.memory, *board.pools)]
+        sizes = {*single, *(a + b for a, b in pairwise(single))}
+        for number, unit in re.findall(r"(\d+) (KiB|MiB)", row):
+            size = int(number) << (10 if unit == "KiB" else 20)
+            if not any(0 <= size - s <= _BOOT for s in sizes):
+                yield f"{name} has no memory of {number} {unit}"
+
+
+@pytest.mark.parametrize("page", watched())
+def test_every_number_has_a_source(page: str) -> None:
+    found = [f"{p.page}:{p.line}: {fault}" for p in parts(page) if p.figures or p.mark for fault in faults(p)]
+    assert found == []
+
+
+def test_numbers_are_found() -> None:
+    assert _FIGURE.findall("takes 1,234 B, 0.81 a MAC, 12 KiB and 95 instructions, in E1234 or on 3 cores") == [
+        "1,234",
+        "0.81",
+        "12",
+        "95",
+    ]
+    part = Part("x.md", 1, "", "needs 8,768 B")
+    assert list(faults(part)) == ["no mark for 8,768"]
+    assert list(faults(Part("x.md", 1, "numbers in: tests/baseline.json", "needs 8,768 B"))) == []
+    assert list(faults(Part("x.md", 1, "numbers in: tests/baseline.json", "needs 8,767 B"))) != []
+
+
+def writer() -> Any:
+    """scripts/doc_figures.py as a module."""
+    spec = importlib.util.spec_from_file_location("doc_figures", ROOT / "scripts" / "doc_figures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its dataclasses look for themselves there
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_written_tables_have_a_writer() -> None:
+    """Every NAME of a mark is one that the script writes, and the other way round."""
+    named = {(p, n) for p in watched() if p != "README.md" for n in re.findall(r"<!-- figures: (\S+) -->", text_of(p))}
+    assert named == {(table.page, name) for name, table in writer().TABLES.items()}
+    assert all(f"<!-- /figures: {name} -->" in text_of(page) for page, name in named)
+
+
+@pytest.mark.slow
+@pytest.mark.qemu
+@pytest.mark.parametrize("name", [name for name, table in writer().TABLES.items() if table.quick])
+def test_written_tables_are_up_to_date(name: str) -> None:
+    """The quick ones; `python scripts/doc_figures.py --check` measures all."""
+    script = writer()
+    if script.TABLES[name].shared and not script.NETS.is_dir():
+        pytest.skip("the shared models are not here")
+    page = text_of(script.TABLES[name].page)
+    assert script.rendered(name, page) == page, f"scripts/doc_figures.py {name}"
