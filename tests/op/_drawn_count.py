@@ -33,6 +33,7 @@ FOLDER = Path(__file__).parent
 LAYERS = {"CONV_2D": (0, 1), "DEPTHWISE_CONV_2D": (0, 1), "FULLY_CONNECTED": (0, 1), "SVDF": (0, 1), "TRANSPOSE_CONV": (2, 1)}
 LAYERS |= dict.fromkeys(("RNN", "BIDIRECTIONAL_SEQUENCE_RNN", "UNIDIRECTIONAL_SEQUENCE_RNN"), (0, 1))
 LAYERS |= dict.fromkeys(("LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"), (0, 2))
+LAYERS["CUSTOM:Convolution2DTransposeBias"] = (0, 1)
 """Where data and weights are."""
 DATA = {
     "SPARSE_TO_DENSE": 2,

@@ -15,6 +15,8 @@ from tests.op._lstm_models import Lstm, bidirectional_model, lstm_model
 from tests.op._one_op import Spec, const, moving, one_op, same_quant
 from tests.op._rnn_models import Rnn, rnn_model
 from tests.op._svdf_models import Svdf, svdf_model
+from tests.op.mediapipe._models import FORMS as MEDIAPIPE_FORMS
+from tests.op.mediapipe._models import LAYERS as MEDIAPIPE_LAYERS
 from tests.op.signal._models import FORMS as SIGNAL_FORMS
 from tests.op.stablehlo._forms import FORMS as STABLEHLO_FORMS
 
@@ -134,6 +136,7 @@ _STEPS_3D = {**_STEPS, "stride_d": 1}
 _POOL = {**_STEPS, "filter_height": 2, "filter_width": 2}
 
 LAYERS: dict[str, Callable[[str, str], bytes]] = {
+    **MEDIAPIPE_LAYERS,
     "CONV_2D": window("CONV_2D", weight=(4, 1, 1, 4), shape=IMAGE, result=IMAGE, **_STEPS),
     "DEPTHWISE_CONV_2D": window(
         "DEPTHWISE_CONV_2D", weight=(1, 1, 1, 4), shape=IMAGE, result=IMAGE, depth_multiplier=1, **_STEPS
@@ -309,6 +312,7 @@ FORMS: dict[str, Form] = {
     "REAL": lambda d: one_op("REAL", [Spec(SHAPE, d)], [Spec(SHAPE, "float32")]),
     "IMAG": lambda d: one_op("IMAG", [Spec(SHAPE, d)], [Spec(SHAPE, "float32")]),
     "RFFT2D": lambda d: one_op("RFFT2D", [Spec(SHAPE, d), const([1, 4])], [Spec((1, 3), "complex64")]),
+    **MEDIAPIPE_FORMS,
     **SIGNAL_FORMS,
     **STABLEHLO_FORMS,
 }

@@ -1,6 +1,8 @@
-"""The options of custom operators: a FlexBuffers map, every entry checked before it is used."""
+"""The options of custom operators: a FlexBuffers map, or the numbers of a C struct; every entry checked before it is used."""
 
 from __future__ import annotations
+
+import struct
 
 from aot.frontend.flexbuffer import FlexbufferError, Scalar, read_map
 from aot.frontend.view import OperatorView
@@ -37,3 +39,30 @@ class CustomOptions:
     def real(self, name: str, *, default: float | None = None) -> float:
         """A number."""
         return float(self._get(name, default))
+
+
+PADDING = {1: "SAME", 2: "VALID"}
+"""TfLitePadding."""
+ACTIVATIONS = {0: "NONE", 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6"}
+"""TfLiteFusedActivation, as far as it is a clamp."""
+
+
+def struct_options(ctx: ConvertContext, op: OperatorView, number: int) -> tuple[int, ...]:
+    """The first `number` int32 of options that are a struct of LiteRT's, `TfLitePoolParams` and the like; E1116 for fewer."""
+    data = bytes(op.custom_options)
+    if len(data) < 4 * number:
+        unsupported(ctx, op, f"its options have {len(data)} bytes, not {4 * number}", code="E1116")
+    return struct.unpack_from(f"<{number}i", data)
+
+
+def padding_name(ctx: ConvertContext, op: OperatorView, padding: int) -> str:
+    """SAME or VALID; E1122 for another number."""
+    if padding not in PADDING:
+        unsupported(ctx, op, f"its padding is {padding}, neither 1 (SAME) nor 2 (VALID)", code="E1122")
+    return PADDING[padding]
+
+
+def steps_and_window(ctx: ConvertContext, op: OperatorView, *pairs: tuple[int, int]) -> None:
+    """E1122 for a stride or an extent of a window below 1."""
+    if min(n for pair in pairs for n in pair) < 1:
+        unsupported(ctx, op, f"strides or window of {', '.join(map(str, pairs))}", code="E1122")

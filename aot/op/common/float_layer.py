@@ -140,10 +140,16 @@ def np_taps(
 
 
 def np_layer(
-    products: Iterable[Array], bias: Sequence[Array], *, attrs: FloatWindowAttrs | Bounds, out_type: TensorType
-) -> Array:  # fmt: skip
-    """The sum of `products` in their order, then bias and activation."""
+    products: Iterable[Array],
+    bias: Sequence[Array],
+    *,
+    attrs: FloatWindowAttrs | Bounds,
+    out_type: TensorType,
+    first: Sequence[Array] = (),
+) -> Array:
+    """The sum of `products` in their order, then bias and activation; `first`: a bias that the sum begins with."""
     acc = np.zeros(out_type.shape, np.float32)
+    acc = acc + first[0].reshape(-1) if first else acc
     with np.errstate(all="ignore"):
         for product in products:
             acc = acc + product
@@ -166,9 +172,14 @@ def tir_layer(
     bias: Sequence[TensorFn],
     channel: Expr,
     attrs: FloatWindowAttrs | Bounds,
+    first: Sequence[TensorFn] = (),
 ) -> Expr:
-    """One element of channel `channel`: the sum of product(*axes), the last axis running fastest, then bias and activation."""
-    value = te_sum(b, axes, product, init=imm(0.0, "float32"), dtype="float32")
+    """One element of channel `channel`: the sum of product(*axes), the last axis running fastest, then bias and activation.
+
+    `first`: a bias that the sum begins with.
+    """
+    init = first[0].at(b, (channel,)) if first else imm(0.0, "float32")
+    value = te_sum(b, axes, product, init=init, dtype="float32")
     value = value + bias[0].at(b, (channel,)) if bias else value
     for bound, below in ((attrs.lo, True), (attrs.hi, False)):
         if bound is not None:

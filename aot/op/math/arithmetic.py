@@ -22,7 +22,7 @@ from aot.numerics.fdlibm_atan import atan2f
 from aot.numerics.fixed_point import named
 from aot.numerics.glibc_pow import powf
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op.common.check import have_same_quant, require_dtype
+from aot.op.common.check import require_dtype
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS
 from aot.op.common.half import LARGEST_HALF, widens_halves
 from aot.op.common.move import tensors_of
@@ -351,14 +351,6 @@ def add_halves(convert: Converter) -> Converter:
     return widens_halves(convert, then=finite)
 
 
-def _same_codes(ctx: ConvertContext, op: OperatorView) -> None:
-    """Quantised values are compared directly, so all three quantisations have to agree."""
-    result = ctx.output_type(op).quant
-    alike = all(have_same_quant(ctx.input_type(op, i).quant, result) for i in (0, 1))
-    if not is_plain(ctx.input_type(op, 0)) and not alike:
-        unsupported(ctx, op, "operands and result differ in scale or zero point", code="E1227")
-
-
 def _power_by_squares(ctx: ConvertContext, op: OperatorView) -> RelayExpr | None:
     """x^n of float32 for one constant whole n >= 2 that is broadcast, in the products of the reference, which rounds each
     (IntegerExponentPow in `optimized_ops.h`); None for all else, which is powf.
@@ -381,9 +373,8 @@ def _converter(opcode: str, name: str) -> None:
     halves = name in ("maximum", "minimum", "atan2")
 
     def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-        if name in ("maximum", "minimum"):
-            _same_codes(ctx, op)
-        elif not is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
+        codes = name in ("maximum", "minimum")  # compared and moved as they are, whatever their scales
+        if not codes and not is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
             unsupported(ctx, op, f"quantised {ctx.input_type(op, 0).dtype} is not supported here", code="E1202")
         by_squares = _power_by_squares(ctx, op) if name == "power" else None
         return by_squares or convert_plain(ctx, op, name)

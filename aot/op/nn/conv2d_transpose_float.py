@@ -2,7 +2,7 @@
 
 out[n, y, x, o] = clamp(sum over ty, tx, i of w[o, ky, kx, i] * data[n, (y + top - ky) / sy, (x + left - kx) / sx, i] + bias[o]),
 over the taps for which both quotients are whole and inside the image, in the order of the image's pixels.
-Oracle: `reference_ops::TransposeConv` of float.
+Oracles: `reference_ops::TransposeConv` of float; MediaPipe's Convolution2DTransposeBias, whose sums begin with the bias.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ NAME = "nn.conv2d_transpose_float"
 
 @dataclass(frozen=True, slots=True)
 class FloatTransposeAttrs:
-    """(vertical, horizontal) strides, what is cut off at the top and the left, the output's height and width, the clamp."""
+    """(vertical, horizontal) strides, what is cut off at the top and the left, the output's height and width, the clamp.
+
+    `bias_first`: the sum begins with the bias.
+    """
 
     strides: tuple[int, int]
     padding: tuple[int, int]
     size: tuple[int, int]
     clamp: Bounds
+    bias_first: bool = False
 
 
 def infer_type(types: Sequence[Type], attrs: FloatTransposeAttrs) -> Type:
@@ -58,7 +62,8 @@ def evaluate(data: Array, weight: Array, *bias: Array, attrs: FloatTransposeAttr
 
     # of the pixels that reach an output, the last tap meets the first one
     products = (product(ky, kx, i) for ky in reversed(range(kh)) for kx in reversed(range(kw)) for i in range(depth))
-    return np_layer(products, bias, attrs=attrs.clamp, out_type=out_type)
+    first, last = (bias, ()) if attrs.bias_first else ((), bias)
+    return np_layer(products, last, attrs=attrs.clamp, out_type=out_type, first=first)
 
 
 def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: FloatTransposeAttrs, out_type: TensorType) -> TensorFn:
@@ -79,7 +84,8 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: FloatTransposeAttr
             reduce_axis(column.last, start=column.first, name="ux"),
             reduce_axis(weight.shape[3], name="i"),
         ]
-        return tir_layer(b, axes, product, bias=bias, channel=o, attrs=attrs.clamp)
+        first, last = (bias, []) if attrs.bias_first else ([], bias)
+        return tir_layer(b, axes, product, bias=last, channel=o, attrs=attrs.clamp, first=first)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
 
@@ -96,6 +102,6 @@ register_op(
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
     infer_type=infer_type,
     evaluate=evaluate,
-    doc="TRANSPOSE_CONV; float32",
+    doc="TRANSPOSE_CONV, Convolution2DTransposeBias; float32",
 )
 F_TE.set(NAME, te_rule)

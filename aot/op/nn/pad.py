@@ -79,7 +79,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: PadAttrs, out_type
 def _convert(ctx: ConvertContext, op: OperatorView, value: int | float) -> RelayExpr:
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, DTYPES)
-    require_same_quant(ctx, op, data, ctx.output_type(op))
     amounts = ctx.constant(op, 1)
     if amounts.shape != (len(data.shape), 2) or (amounts < 0).any():
         unsupported(ctx, op, f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1127")

@@ -17,7 +17,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import named
-from aot.op.common.check import require_dtype, require_same_quant
+from aot.op.common.check import require_dtype
 from aot.op.common.move import constant_ints, tensors_of
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
@@ -162,7 +162,6 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """image.resize_bilinear; the new size has to be constant."""
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, DTYPES)
-    require_same_quant(ctx, op, data, ctx.output_type(op))
     size = constant_ints(ctx, op, 1)
     if len(data.shape) != 4 or len(size) != 2 or min(size) < 1:
         unsupported(ctx, op, f"a resize of {list(data.shape)} to {size} is not supported", code="E1131")

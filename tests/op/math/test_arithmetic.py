@@ -148,3 +148,9 @@ def test_on_host() -> None:
         for dtype in ("int32", "float32"):
             model, operands = numbers(opcode, dtype, ((2, 3), (2, 3)), 5)
             check(model, operands, host=True)
+
+
+@pytest.mark.parametrize("name", ["MAXIMUM", "MINIMUM"])
+def test_codes_are_compared_whatever_their_scales(name: str) -> None:
+    a, b = Spec((3, 3), "int8", Quant(0.5, 3)), Spec((3, 3), "int8", Quant(0.25, 7))
+    check(one_op(name, [a, b], [b], version=2))

@@ -12,6 +12,7 @@ from hypothesis import given
 from aot.errors import AotError
 from aot.testing import Quant, pad_model
 from tests.op._differential import FAST, check, dims, main_of
+from tests.op._one_op import Spec, const, one_op
 from tests.op.tensor._moving import DTYPES, moving
 
 PADS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=4, max_size=4)
@@ -28,6 +29,12 @@ def test_of_other_types(dtype: str) -> None:
     pads = [[0, 0], [1, 2], [0, 1]]
     check(moving("PAD", dtype, (1, 3, 2), (1, 6, 3), constant=pads), host=True)
     check(moving("PADV2", dtype, (1, 3, 2), (1, 6, 3), constant=pads, value=3), host=dtype == "float32")
+
+
+def test_codes_stay_whatever_the_result_s_scale() -> None:
+    """The border is the result's zero point."""
+    data, result = Spec((3, 3), "int8", Quant(0.5, 3)), Spec((4, 5), "int8", Quant(0.25, 7))
+    check(one_op("PAD", [data, const([[1, 0], [0, 2]])], [result], version=2))
 
 
 def test_with_a_large_number() -> None:

@@ -8,8 +8,9 @@ from hypothesis import given
 
 from aot.errors import AotError
 from aot.op.vision.resize_bilinear import integer_line
+from aot.testing import Quant
 from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of
-from tests.op._one_op import const, moving
+from tests.op._one_op import Spec, const, moving, one_op
 
 TYPES = ["int8", "uint8", "int16", "float32"]
 
@@ -46,6 +47,14 @@ def test_random_often(model: bytes, seed: int) -> None:
 @pytest.mark.parametrize(("align", "half"), [(False, False), (True, False), (False, True)])
 def test_on_host(dtype: str, align: bool, half: bool) -> None:
     check(resize(dtype, (1, 3, 4, 2), (7, 6), align=align, half=half), host=True)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("name", ["RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"])
+def test_codes_stay_whatever_the_result_s_scale(name: str, dtype: str) -> None:
+    """Older converters write another one, and the reference does not look at it."""
+    data, result = Spec((1, 3, 3, 2), dtype, Quant(0.5, 3)), Spec((1, 5, 4, 2), dtype, Quant(0.25, 7))
+    check(one_op(name, [data, const([5, 4])], [result], version=3))
 
 
 def test_positions_stay_inside() -> None:

@@ -1,0 +1,96 @@
+"""mediapipe.argmax: where in its window the largest element of a maximum pool is, as MaxPoolingWithArgmax2D counts.
+
+The number of the tap, rows of the whole window first, and 0.1, as float32; 0.1 where no element is above the lowest number.
+Oracle: MediaPipe's `max_pool_argmax.cc`; the maxima themselves are those of MAX_POOL_2D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array, OpPattern, register_op
+from aot.ir.type import TensorType
+from aot.op.common.check import require_dtype
+from aot.op.common.custom import ACTIVATIONS, padding_name, steps_and_window, struct_options
+from aot.op.common.float_layer import FLOAT_ACTIVATIONS
+from aot.op.common.pool import PoolAttrs, infer_pool, pad_widths, taps
+from aot.op.common.window import Window, explicit_padding, inside
+from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.math.unary import UnaryAttrs
+from aot.op.nn.max_pool2d import LOWEST_FLOAT
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import Expr as RelayExpr
+from aot.relay.expr import call
+from aot.te.tensor import TensorFn, tensor_fn
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, imm
+
+NAME = "mediapipe.argmax"
+ORACLES = ("litert",)
+_REST = float(np.float32(0.1))
+
+
+def evaluate(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:
+    padded = np.pad(data, pad_widths(attrs), constant_values=LOWEST_FLOAT)
+    best = np.full(out_type.shape, LOWEST_FLOAT, np.float32)
+    where = np.zeros(out_type.shape, np.float32)
+    for number, tap in enumerate(taps(padded, attrs, out_type)):
+        better = tap > best
+        best, where = np.where(better, tap, best), np.where(better, np.float32(number), where)
+    return np.asarray(where + np.float32(_REST), np.float32)
+
+
+def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: PoolAttrs, out_type: TensorType) -> TensorFn:
+    (data,) = args
+    (kh, kw), (sy, sx), (top, left, _, _) = attrs.pool_size, attrs.strides, attrs.padding
+
+    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+        best = b.local("best", (1,), "float32", init=LOWEST_FLOAT)
+        where = b.local("where", (1,), "int32", init=0)
+        (first, last), (begin, end) = (
+            inside(y, stride=sy, before=top, kernel=kh, size=data.shape[1]),
+            inside(x, stride=sx, before=left, kernel=kw, size=data.shape[2]),
+        )
+        row, column = b.let("row", y * sy - top), b.let("column", x * sx - left)
+        with b.for_("iy", last, start=first) as iy, b.for_("ix", end, start=begin) as ix:
+            value = b.let("value", data.at(b, (n, iy, ix, c)))
+            with b.if_(value > best[0]):
+                b.store(best, 0, value)
+                b.store(where, 0, (iy - row) * kw + (ix - column))
+        return cast("float32", where[0]) + imm(_REST, "float32")
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+@from_tflite("CUSTOM:MaxPoolingWithArgmax2D", "float32", f"{NAME} nn.max_pool2d relu", oracle="MediaPipe")
+def convert(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
+    """The maxima, clamped by the activation, and their places."""
+    data, span = ctx.input_type(op, 0), ctx.span(op)
+    require_dtype(ctx, op, data, {"float32"})
+    if len(data.shape) != 4:
+        unsupported(ctx, op, "pooling needs four dimensions")
+    padding, sx, sy, width, height, activation = struct_options(ctx, op, 6)
+    steps_and_window(ctx, op, (sy, sx), (height, width))
+    if activation not in ACTIVATIONS:
+        unsupported(ctx, op, f"the fused activation {activation} is not supported")
+    around = explicit_padding(padding_name(ctx, op, padding), Window(data.shape[1:3], (height, width), (sy, sx)))
+    attrs = PoolAttrs((height, width), (sy, sx), around, 0, 0)
+    x, (low, high) = operand(ctx, op, 0), FLOAT_ACTIVATIONS[ACTIVATIONS[activation]]
+    maxima = call("relu", [call("nn.max_pool2d", [x], attrs, span=span)], UnaryAttrs(lo=low, hi=high), span=span)
+    return [maxima, call(NAME, [x], attrs, span=span)]
+
+
+register_op(
+    NAME,
+    1,
+    arguments=[("data", "float32 [N, H, W, C]", "the image")],
+    attrs_type=PoolAttrs,
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_pool,
+    evaluate=evaluate,
+    doc="MaxPoolingWithArgmax2D of MediaPipe: the places of the maxima",
+)
+F_TE.set(NAME, te_rule)

@@ -1,0 +1,1 @@
+"""Tests of MediaPipe's custom operators."""

@@ -1,0 +1,59 @@
+"""Models of one of MediaPipe's custom operators, and how one with its own oracle is checked."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aot.testing import ModelBuilder
+from tests.op._differential import check
+from tests.op._drawn_count import count
+from tests.op._one_op import Spec
+
+Array = np.ndarray[Any, Any]
+SAME, VALID = 1, 2
+
+
+def custom(name: str, inputs: Sequence[Spec], results: Sequence[Sequence[int]], *options: int) -> bytes:
+    """A model of the operator on float32, its options a struct of int32; operands without data are the model's inputs."""
+    b = ModelBuilder()
+    sources = [b.tensor(f"x{i}", s.shape, s.dtype, data=s.data) for i, s in enumerate(inputs)]
+    outputs = [b.tensor(f"y{i}", tuple(shape), "float32") for i, shape in enumerate(results)]
+    b.custom_op(name, sources, outputs, custom_options=struct.pack(f"<{len(options)}i", *options))
+    return b.build([t for t, s in zip(sources, inputs, strict=True) if s.data is None], outputs)
+
+
+def check_by(oracle: Callable[..., Sequence[Array]], model: bytes, inputs: Sequence[Array], *, host: bool = False) -> None:
+    """All ways of running the model against each other, and against `oracle`, which goes element by element as MediaPipe does."""
+    (found,) = check(model, list(inputs), host=host, oracle="tflm")
+    for a, b in zip(found, oracle(*inputs), strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert a.tobytes() == b.tobytes()
+    count(model, [list(inputs)])
+
+
+def _ones(*shape: int) -> Spec:
+    return Spec(shape, "float32", data=np.ones(shape, np.float32))
+
+
+FORMS: dict[str, Callable[..., bytes]] = {
+    "CUSTOM:MaxPoolingWithArgmax2D": lambda _: custom(
+        "MaxPoolingWithArgmax2D", [Spec((1, 4, 4, 2), "float32")], [(1, 2, 2, 2)] * 2, SAME, 2, 2, 2, 2, 0
+    ),
+    "CUSTOM:MaxUnpooling2D": lambda _: custom(
+        "MaxUnpooling2D", [Spec((1, 2, 2, 2), "float32")] * 2, [(1, 4, 4, 2)], SAME, 2, 2, 2, 2, 0
+    ),
+}
+LAYERS: dict[str, Callable[..., bytes]] = {
+    "CUSTOM:Convolution2DTransposeBias": lambda *_: custom(
+        "Convolution2DTransposeBias",
+        [Spec((1, 2, 2, 3), "float32"), _ones(2, 2, 2, 3), _ones(2)],
+        [(1, 4, 4, 2)],
+        SAME,
+        2,
+        2,
+    ),
+}
