@@ -17,14 +17,19 @@ def lower_bound(buffers: Sequence[BufferInfo], clashes: Iterable[Conflict] = ())
     multiple of it.  With overlap, the union of intervals is at least the sum of their sizes less what the pairs have in common
     (Bonferroni's inequality).
     """
-    savings = possible_savings(buffers, clashes)
-    best = 0
-    for step in sorted({b.first for b in buffers}):
-        live = [b for b in buffers if b.first <= step <= b.last and b.size]
+    savings: dict[str, list[tuple[str, int]]] = {}
+    for (x, y), s in possible_savings(buffers, clashes).items():
+        savings.setdefault(x, []).append((y, s))
+    begun: dict[int, list[BufferInfo]] = {}
+    for b in buffers:
+        begun.setdefault(b.first, []).append(b)
+    best, live = 0, list[BufferInfo]()
+    for step in sorted(begun):
+        live = [b for b in (*live, *begun[step]) if b.last >= step and b.size]
         if not live:
             continue
         index = {b.name: i for i, b in enumerate(live)}
-        pairs = [(index[x], index[y], s) for (x, y), s in savings.items() if x in index and y in index]
+        pairs = [(i, index[y], s) for x, i in index.items() for y, s in savings.get(x, ()) if y in index]
         align = 1 if pairs else min(b.align for b in live)
         rounded = [align_up(b.size, align) for b in live]
         slack = max(r - b.size for r, b in zip(rounded, live, strict=True))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aot.memory.control import Control, spread_over_loops
-from aot.memory.plan import BufferInfo, Conflict, Kind, overlap_in_time
+from aot.memory.plan import BufferInfo, Conflict, Kind, live_together
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,10 @@ def program_conflicts(program: StorageTrace, buffers: Sequence[BufferInfo]) -> t
     """
     allowed = _allowed(program, {b.name: b for b in buffers})
     pairs = []
-    for k, a in enumerate(buffers):
-        for b in buffers[k + 1 :]:
-            if overlap_in_time(a, b):
-                up, down = allowed.get((a.name, b.name)), allowed.get((b.name, a.name))
-                # both directions at once cannot be said, so such a pair keeps apart
-                pairs.append((up or down or Conflict(a.name, b.name)) if up is None or down is None else Conflict(a.name, b.name))
+    for a, b in live_together(buffers):
+        up, down = allowed.get((a.name, b.name)), allowed.get((b.name, a.name))
+        # both directions at once cannot be said, so such a pair keeps apart
+        pairs.append((up or down or Conflict(a.name, b.name)) if up is None or down is None else Conflict(a.name, b.name))
     return tuple(pairs)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,9 +61,25 @@ def overlap_in_time(a: BufferInfo, b: BufferInfo) -> bool:
     return a.first <= b.last and b.first <= a.last
 
 
+def live_together(buffers: Sequence[BufferInfo]) -> Iterator[tuple[BufferInfo, BufferInfo]]:
+    """All pairs that are live at one step, each in the order of `buffers`, in as many steps as there are pairs."""
+    later: list[list[int]] = [[] for _ in buffers]
+    active: list[int] = []
+    for i in sorted(range(len(buffers)), key=lambda i: buffers[i].first):
+        if buffers[i].last < buffers[i].first:
+            continue
+        active = [k for k in active if buffers[k].last >= buffers[i].first]
+        for k in active:
+            later[min(i, k)].append(max(i, k))
+        active.append(i)
+    for i, found in enumerate(later):
+        for k in sorted(found):
+            yield buffers[i], buffers[k]
+
+
 def conflicts(buffers: tuple[BufferInfo, ...]) -> tuple[Conflict, ...]:
     """All pairs that are live at one step, as conflicts without any overlap."""
-    return tuple(Conflict(a.name, b.name) for i, a in enumerate(buffers) for b in buffers[i + 1 :] if overlap_in_time(a, b))
+    return tuple(Conflict(a.name, b.name) for a, b in live_together(buffers))
 
 
 def forbidden_starts(conflict: Conflict, a: BufferInfo, b: BufferInfo) -> tuple[int, int]:

@@ -16,6 +16,7 @@ so the same input gives the same plan.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -96,9 +97,11 @@ class _Problem:
         """
         core = set(range(len(self.buffers)))
         rest: list[int] = []
-        waiting = sorted(core, key=lambda i: self.size[i])
+        waiting = deque(sorted(core, key=lambda i: self.size[i]))
+        asked = set(waiting)
         while waiting:
-            i = waiting.pop(0)
+            i = waiting.popleft()
+            asked.discard(i)
             if i not in core:
                 continue
             near = {j for j, _, _ in self.neighbours[i] if j in core}
@@ -106,7 +109,8 @@ class _Problem:
             if need * (len(near) + 1) <= height - sum(self.size[j] for j in near):
                 core.remove(i)
                 rest.append(i)
-                waiting += [j for j in sorted(near) if j not in waiting]
+                waiting += [j for j in sorted(near) if j not in asked]
+                asked |= near
         return sorted(core), rest
 
     def components(self, core: Sequence[int]) -> list[list[int]]:

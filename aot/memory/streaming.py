@@ -31,6 +31,9 @@ CHAIN_LENGTH = 400
 WORK = 2_000_000
 """Rows to make in all, over all chains that are looked at; then the best bound so far is returned."""
 
+SET_UP = 20
+"""Rows of WORK that each operator of a chain counts for, besides those that it makes."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowTensor:
@@ -109,7 +112,7 @@ def streaming_bound(graph: RowGraph) -> int:
             if op.row_local and work < WORK:
                 chain = _Chain(graph, lives, i, j)
                 found = max(peak, chain.run(limit))
-                work += chain.made_rows
+                work += chain.made_rows + SET_UP * len(chain.ops)
             else:
                 found = max(peak, lives.during(j)) if j == i else NEVER
             if found < best[j + 1]:

@@ -165,7 +165,8 @@ class _Replay:
 
     def write(self, name: str) -> None:
         root, start, stop = self.place(name)
-        self.written |= {root}
+        if root not in self.written:
+            self.written |= {root}
         self.memory.write(start, stop, root)
 
     def faults(self, name: str, where: str, *, spared: frozenset[str] = frozenset()) -> Iterator[str]:

@@ -6,12 +6,23 @@ import ctypes
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 Row = tuple[Any, float, Any]
-"""Coefficients (one row, or several), lower and upper bound."""
+"""Coefficients (one row, several, or Entries), lower and upper bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """`count` rows that are mostly zeros: row, column and value of each coefficient that is not."""
+
+    count: int
+    rows: Any
+    columns: Any
+    values: Any
 
 
 def minimise(objective: Any, rows: Sequence[Row], *, upper: Any, node_limit: int) -> Any | None:
@@ -38,11 +49,15 @@ def _program(objective: Any, rows: Sequence[Row], upper: Any) -> Any:
     """The program as HiGHS takes it: the matrix by columns, without its zeros."""
     import highspy
 
-    blocks = [(np.atleast_2d(np.asarray(a, float)), low, high) for a, low, high in rows]
-    matrix = np.concatenate([a for a, _, _ in blocks]) if blocks else np.zeros((0, len(objective)))
-    column, row = np.nonzero(matrix.T)
+    blocks = [(a if isinstance(a, Entries) else _entries(a), low, high) for a, low, high in rows]
+    starts = np.cumsum([0, *(a.count for a, _, _ in blocks)])
+    row = np.concatenate([np.zeros(0, int), *(a.rows + start for (a, _, _), start in zip(blocks, starts, strict=False))])
+    column = np.concatenate([np.zeros(0, int), *(a.columns for a, _, _ in blocks)])
+    value = np.concatenate([np.zeros(0), *(a.values for a, _, _ in blocks)])
+    order = np.lexsort((row, column))
+    row, column, value = row[order], column[order], value[order]
     program = highspy.HighsLp()
-    program.num_col_, program.num_row_ = len(objective), len(matrix)
+    program.num_col_, program.num_row_ = len(objective), int(starts[-1])
     program.col_cost_ = objective
     program.col_lower_ = np.zeros(len(objective))
     program.col_upper_ = np.broadcast_to(np.asarray(upper, float), len(objective)).copy()
@@ -51,14 +66,20 @@ def _program(objective: Any, rows: Sequence[Row], upper: Any) -> Any:
     program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     program.a_matrix_.start_ = np.searchsorted(column, np.arange(len(objective) + 1)).astype(np.int32)
     program.a_matrix_.index_ = row.astype(np.int32)
-    program.a_matrix_.value_ = matrix.T[column, row]
+    program.a_matrix_.value_ = value
     program.integrality_ = [highspy.HighsVarType.kInteger] * len(objective)
     return program
 
 
-def _bounds(blocks: Sequence[Row], side: int) -> Any:
+def _entries(rows: Any) -> Entries:
+    matrix = np.atleast_2d(np.asarray(rows, float))
+    row, column = np.nonzero(matrix)
+    return Entries(len(matrix), row, column, matrix[row, column])
+
+
+def _bounds(blocks: Sequence[tuple[Entries, Any, Any]], side: int) -> Any:
     """The lower (`side` 1) or upper (2) bounds of all rows, one number a row."""
-    parts = [np.broadcast_to(np.asarray(block[side], float), len(block[0])) for block in blocks]
+    parts = [np.broadcast_to(np.asarray(block[side], float), block[0].count) for block in blocks]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from aot.executor.cascade.chain import Part, StripeConfig, StripePlan, is_fed, make_chain
 from aot.executor.cascade.emit import fits_alignment, place_windows, scratch_bytes
@@ -79,6 +80,8 @@ class Items:
         self._made: dict[tuple[int, int, tuple[StripeConfig, ...]], tuple[Windows, int, StripePlan] | None] = {}
         self._bases: dict[tuple[int, int], dict[Windows, tuple[int, StripePlan]]] = {}
         self._least: dict[tuple[int, int], int] = {}
+        self._begun: list[int] = []
+        self._ended: list[int] = []
 
     def again(self) -> Items:
         """The same for another search: nothing is computed twice, and nothing that a search refined is in the next one."""
@@ -126,8 +129,22 @@ class Items:
 
     def _others(self, first: int, last: int, own: set[TensorRef]) -> int:
         """Bytes of other tensors that live while layers first .. last run."""
-        own = own | self._outside
-        return sum(-(-t.type.nbytes // 4) * 4 for t, (a, b) in self._lives.items() if a <= last and b >= first and t not in own)
+        total = self._alive(first, last)
+        for t in own | self._outside:
+            a, b = self._lives.get(t, (1, 0))
+            if max(a, first) <= min(b, last):
+                total -= _words(t)
+        return total
+
+    def _alive(self, first: int, last: int) -> int:
+        """Bytes of all tensors that live while layers first .. last run: those begun less those that ended before."""
+        if not self._begun:
+            begun, ended = ([0] * (len(self.parts) + 2) for _ in range(2))
+            for t, (a, b) in self._lives.items():
+                begun[a + 1] += _words(t)
+                ended[b + 1] += _words(t)
+            self._begun, self._ended = list(accumulate(begun)), list(accumulate(ended))
+        return self._begun[last + 1] - self._ended[first]
 
     @property
     def fed(self) -> bool:
@@ -269,6 +286,11 @@ class Items:
             kernels.append(best)
             total += (best.instructions + CALL_INSTRUCTIONS) * (node.height // node.rows)
         return Proposal(i, j, base + max(scratch_bytes(c.lowered.func) for c in kernels), total, tuple(kernels), chain)
+
+
+def _words(tensor: TensorRef) -> int:
+    """Bytes, in whole words."""
+    return -(-tensor.type.nbytes // 4) * 4
 
 
 def _planned(buffers: Sequence[BufferInfo], allowed: dict[tuple[str, str], Conflict]) -> int:

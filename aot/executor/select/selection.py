@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aot.ir.op import Array
-from aot.support.milp import Row, minimise
+from aot.support.milp import Entries, Row, minimise
 from aot.topi.strategy import Lowered
 
 
@@ -178,18 +178,14 @@ class _Program:
         taken = {i: k for (i, k), x in zip(self._pairs, found, strict=False) if x > 0.5}
         return tuple(taken[i] for i in range(self._layers))
 
-    def _one_each(self) -> tuple[Array, int, int]:
-        rows = np.zeros((self._layers, len(self.flash)))
-        for column, (i, _) in enumerate(self._pairs):
-            rows[i, column] = 1
-        return rows, 1, 1
+    def _one_each(self) -> tuple[Entries, int, int]:
+        layers = np.array([i for i, _ in self._pairs])
+        return Entries(self._layers, layers, np.arange(len(layers)), np.ones(len(layers))), 1, 1
 
-    def _code_and_arrays_are_paid(self) -> tuple[Array, float, int]:
-        rows = np.zeros((len(self._needs), len(self.flash)))
-        for row, (pair, column) in enumerate(self._needs):
-            rows[row, pair] = 1
-            rows[row, column] = -1
-        return rows, -np.inf, 0
+    def _code_and_arrays_are_paid(self) -> tuple[Entries, float, int]:
+        n = len(self._needs)
+        columns = np.array(self._needs).reshape(n, 2).ravel()
+        return Entries(n, np.repeat(np.arange(n), 2), columns, np.tile([1.0, -1.0], n)), -np.inf, 0
 
 
 def _largest(pairs: Iterable[tuple[Hashable, int]]) -> dict[Hashable, int]:
