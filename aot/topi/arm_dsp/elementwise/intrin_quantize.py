@@ -79,12 +79,12 @@ def quantize_8(dtype: str, zero_point: int, *, reciprocal: bool) -> TensorIntrin
     return TensorIntrin(f"arm_dsp.{desc.name}_zp{zero_point}{'_reciprocal' * reciprocal}", desc, loop.emit, requires="vfp")
 
 
-def _quantize_loop(dtype: str, zero_point: int, *, reciprocal: bool) -> _Loop:
-    lowest = int_range(dtype)[0]
-    offset = 1 + 2 * (zero_point - lowest)  # codes counted from the lowest: an unsigned byte each
-    step = [
-        "vldmia %[x]!, {s0-s3}",
-        *[f"{'vmul.f32' if reciprocal else 'vdiv.f32'} {s}, {s}, %[scale]" for s in _FLOATS],
+def rounded_codes() -> list[str]:
+    """s0 to s3, halves rounded away from zero, become the bytes of %[a], saturated; clobbers %[b], %[c], %[d].
+
+    Needs %[one] = 1 and %[offset] = 1 + 2 * (the code of zero) in both halves of a register.
+    """
+    return [
         *[f"vcvt.s16.f32 {s}, {s}, #1" for s in _FLOATS],
         "vmov %[a], %[b], s0, s1",
         "vmov %[c], %[d], s2, s3",
@@ -99,6 +99,16 @@ def _quantize_loop(dtype: str, zero_point: int, *, reciprocal: bool) -> _Loop:
         "usat16 %[a], #8, %[a]",
         "usat16 %[b], #8, %[b]",
         "orr %[a], %[a], %[b], lsl #8",
+    ]
+
+
+def _quantize_loop(dtype: str, zero_point: int, *, reciprocal: bool) -> _Loop:
+    lowest = int_range(dtype)[0]
+    offset = 1 + 2 * (zero_point - lowest)  # codes counted from the lowest: an unsigned byte each
+    step = [
+        "vldmia %[x]!, {s0-s3}",
+        *[f"{'vmul.f32' if reciprocal else 'vdiv.f32'} {s}, {s}, %[scale]" for s in _FLOATS],
+        *rounded_codes(),
         *(["eor %[a], %[a], #0x80808080"] if lowest else []),
         "str %[a], [%[out]], #4",
     ]

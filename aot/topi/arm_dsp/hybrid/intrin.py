@@ -19,6 +19,7 @@ from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Var, binop, cast, imm, maximum, minimum, select
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.arm_dsp.elementwise.intrin_quantize import rounded_codes
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 
 LANES = 8
@@ -101,20 +102,7 @@ def _emit_quantize(operands: Mapping[str, COperand]) -> BlockText:
         *[f"vmla.f32 {s}, {s}, %[epsilon]" for s in _FLOATS],
         "vmla.f32 %[sum], s0, s1",
         "vmla.f32 %[sum], s2, s3",
-        *[f"vcvt.s16.f32 {s}, {s}, #1" for s in _FLOATS],
-        "vmov %[a], %[b], s0, s1",
-        "vmov %[c], %[d], s2, s3",
-        "pkhbt %[a], %[a], %[c], lsl #16",
-        "pkhbt %[b], %[b], %[d], lsl #16",
-        "and %[c], %[one], %[a], lsr #15",
-        "and %[d], %[one], %[b], lsr #15",
-        "qsub16 %[a], %[a], %[c]",
-        "qsub16 %[b], %[b], %[d]",
-        "shadd16 %[a], %[a], %[offset]",
-        "shadd16 %[b], %[b], %[offset]",
-        "usat16 %[a], #8, %[a]",
-        "usat16 %[b], #8, %[b]",
-        "orr %[a], %[a], %[b], lsl #8",
+        *rounded_codes(),
         "uqadd8 %[a], %[a], %[ones]",
         "eor %[a], %[a], #0x80808080",
         "str %[a], [%[out]], #4",
