@@ -105,10 +105,10 @@
 #elif !defined(__OPTIMIZE__)
 #define AOT_KERNEL
 #elif __STDC_HOSTED__
-#define AOT_KERNEL __attribute__((no_icf, optimize("omit-frame-pointer", "fp-contract=off")))
+#define AOT_KERNEL __attribute__((no_icf, noclone, optimize("omit-frame-pointer", "fp-contract=off")))
 #else
 #define AOT_KERNEL \
-  __attribute__((no_icf, optimize("omit-frame-pointer", "fp-contract=off", "no-tree-loop-distribute-patterns")))
+  __attribute__((no_icf, noclone, optimize("omit-frame-pointer", "fp-contract=off", "no-tree-loop-distribute-patterns")))
 #endif
 
 /* Core registers that the compiler can give to one block of inline assembly; where a block wants more, the C beside it is compiled.
