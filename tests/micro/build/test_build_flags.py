@@ -44,7 +44,7 @@ SAMPLE = [
 ]
 """Each level with each compiler."""
 CHOSEN = ALL if FULL else SAMPLE
-FEW = ALL if FULL else [SAMPLE[6], SAMPLE[1]]
+FEW = ALL if FULL else [SAMPLE[6], SAMPLE[1], SAMPLE[12]]
 BOARD = "mps2-an386"
 
 pytestmark = [
