@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(DrawnCases(config), "drawn-cases")
     os.environ.setdefault("AOT_NO_CACHE", "1")  # a test compiles what it tests, also in the processes that it starts
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: collections of garbage need not look at it again and again, nor run often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000)
 
 
 @pytest.fixture
