@@ -13,7 +13,7 @@ from aot.relay.analysis.running_sum import RunningSum
 from aot.relay.analysis.slide_plan import LayerRows, SlidePlan, slide_plan
 from aot.relay.analysis.sliding import sliding
 from aot.relay.expr import Call, Expr, Function, Var
-from aot.relay.state import state_of
+from aot.relay.state import input_vars
 from aot.relay.transform import graph_pipeline
 from aot.relay.transform.narrow_windows import narrow_windows
 from aot.relay.transform.slide_window import slide_window
@@ -64,23 +64,19 @@ def _place(expr: Expr) -> dict[str, str]:
 def slid(module: IRModule, options: Options, *, opt_level: int) -> Slid:
     """The module as a function of fresh rows.
 
-    UsageError E5330 for an input that there is not, E5331 for rows or an axis that it does not have; UnsupportedError E1280 for a
-    model that has a state of its own, E1281 if a run would compute everything that a run on the whole window does.
+    UsageError E5330 for an input that there is not, E5331 for rows or an axis that it does not have; UnsupportedError E1281 if a
+    run would compute everything that a run on the whole window does.
     """
     module = graph_pipeline(opt_level)(module)
     main = module["main"]
     assert isinstance(main, Function)
-    if state_of(main):
-        raise UnsupportedError(
-            Problem("E1280", f"--slide: the model keeps {len(state_of(main))} tensors from run to run already")
-        )
     hops = _hops(main, options)
     plan = slide_plan(main, sliding(main, hops))
     if not plan.gains:
         raise UnsupportedError(Problem("E1281", _no_gain(main, plan, hops)))
     windows = {
         v.name: (i, axis, v.type.shape[axis], hop)
-        for i, v in enumerate(main.params)
+        for i, v in enumerate(input_vars(main))
         for axis, hop in ([hops[v.name]] if v.name in hops else [])
     }
     return Slid(module.with_function("main", narrow_windows(slide_window(main, plan))), plan, windows)
@@ -88,7 +84,7 @@ def slid(module: IRModule, options: Options, *, opt_level: int) -> Slid:
 
 def _hops(main: Function, options: Options) -> dict[str, tuple[int, int]]:
     """Axis and hop of each input that slides, checked."""
-    inputs = {v.name: v for v in main.params}
+    inputs = {v.name: v for v in input_vars(main)}
     hops: dict[str, tuple[int, int]] = {}
     for name, hop in options.slide:
         if name not in inputs:
@@ -128,7 +124,7 @@ def _other_hops(main: Function, hops: Mapping[str, tuple[int, int]]) -> int | No
     if len(hops) != 1:
         return None
     ((name, (axis, hop)),) = hops.items()
-    rows = next(v for v in main.params if v.name == name).type.shape[axis]
+    rows = next(v for v in input_vars(main) if v.name == name).type.shape[axis]
     while (factor := sliding(main, {name: (axis, hop)}).factor) > 1 and hop * factor < rows:
         hop *= factor
         if slide_plan(main, sliding(main, {name: (axis, hop)})).gains:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import aot
+from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.driver.slide import slid
 from aot.errors import AotError
@@ -19,16 +20,15 @@ from aot.ir.module import IRModule
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
-from aot.relay.analysis.slide_plan import slide_plan
-from aot.relay.analysis.sliding import sliding
 from aot.relay.expr import Call, is_call, post_order
 from aot.relay.interpreter import evaluate
 from aot.relay.stateful import StatefulFunction
-from aot.relay.transform.slide_window import slide_window
 from aot.report.measure.sets import Sets
 from aot.report.measure.windows import as_windows, fill_count
 from aot.runtime.module import load
+from aot.testing.reference import reference_sets
 from aot.testing.tcn import Tcn, tcn, tcn_by_hand
+from aot.testing.text_model import text_model
 from tests.relay.slide_nets import SlideNet, slide_net, windows
 from tests.scale import cases
 
@@ -181,8 +181,97 @@ def test_what_cannot_slide_is_refused_with_what_can() -> None:
     refused("E5009", slide_axis=True, slide=(("input", 2),))
 
 
-def test_a_model_with_a_state_is_refused() -> None:
-    net = slide_net(2)
-    main = slide_window(net.main, slide_plan(net.main, sliding(net.main, net.hops)))
-    with pytest.raises(AotError, match="E1280"):
-        aot.build(IRModule({"main": main}), options=Options(slide=(("x", 1),), slide_axis=net.axis))
+BEHIND = """
+    in x float32[1,16,1,4]
+    in k int32[]
+    const w float32[8,3,1,4] data=0.25
+    const b float32[8] data=0.5
+    tensor c float32[1,14,1,8]
+    CONV_2D x w b -> c version=1 stride_w=1 stride_h=1 padding=VALID
+    const axes int32[2] data=1,2
+    tensor most float32[1,8]
+    REDUCE_MAX c axes -> most keep_dims=0
+    tensor v resource[]
+    CALL_ONCE -> init_subgraph_index=3
+    VAR_HANDLE -> v shared_name=v
+    tensor old float32[1,8]
+    READ_VARIABLE v -> old
+    const zero int32[] data=0
+    tensor sum float32[1,8]
+    {control}
+    ASSIGN_VARIABLE v sum ->
+    out y float32[1,8]
+    MUL sum most -> y
+    {graphs}
+    graph initialize
+    tensor v resource[]
+    const first float32[1,8] data=1,2,3,4,5,6,7,8
+    VAR_HANDLE -> v shared_name=v
+    ASSIGN_VARIABLE v first ->
+"""
+BRANCH = (
+    "tensor go bool[]\nLESS k zero -> go\nIF go most old -> sum then_subgraph_index=1 else_subgraph_index=2",
+    """graph then
+    in a float32[1,8]
+    in b float32[1,8]
+    out more float32[1,8]
+    ADD a b -> more
+    graph else
+    in a float32[1,8]
+    in b float32[1,8]
+    out less float32[1,8]
+    SUB a b -> less""",
+)
+LOOP = (
+    "tensor start float32[1,8]\nADD old most -> start\n"
+    "tensor n int32[]\nWHILE {first} start -> n sum cond_subgraph_index=1 body_subgraph_index=2",
+    """graph condition
+    in i int32[]
+    in a float32[1,8]
+    const three int32[] data=3
+    out go bool[]
+    LESS i three -> go
+    graph body
+    in i int32[]
+    in a float32[1,8]
+    const one int32[] data=1
+    out next int32[]
+    ADD i one -> next
+    const half float32[] data=0.5
+    out less float32[1,8]
+    MUL a half -> less""",
+)
+
+
+def behind(kind: str) -> bytes:
+    """A convolution over a window, and behind it a variable that a branch or a loop works on."""
+    control, graphs = {"branch": BRANCH, "loop": LOOP, "unbounded": LOOP}[kind]
+    return text_model(BEHIND.format(control=control.format(first="k" if kind == "unbounded" else "zero"), graphs=graphs))
+
+
+@needs_gcc
+@pytest.mark.parametrize("rings", ["slide", "copy"])
+@pytest.mark.parametrize("kind", ["branch", "loop", "unbounded"])
+def test_state_and_control_flow_behind_what_slides(kind: str, rings: Any) -> None:
+    """200 runs, a reset, and two streams that take turns, against whole windows in the reference."""
+    model, rng = behind(kind), np.random.default_rng(4)
+    given = Options(slide=(("x", 2),), rings=rings, io="user")
+    artifact = compile_model(model, target="host", options=given).artifact
+    info = artifact.metadata["state"]
+    streams = []
+    for _ in range(2):
+        rows = [
+            (rng.standard_normal((1, 2, 1, 4)).astype(np.float32), np.array(rng.integers(-3, 4), np.int32)) for _ in range(200)
+        ]
+        whole = as_windows(Sets(tuple(rows)), artifact.metadata).inputs
+        streams.append(list(zip(rows, reference_sets(model, [list(w) for w in whole]), strict=True)))
+    host = load(artifact)
+    states = [host.new_state(), host.new_state()]
+    for pairs in zip(*streams, strict=True):
+        for (rows, want), state in zip(pairs, states, strict=True):
+            np.testing.assert_array_equal(host.run(rows, state=state)[0], want[0])
+    again = host.new_state()
+    for rows, want in streams[0][:20]:
+        np.testing.assert_array_equal(host.run(rows, state=again)[0], want[0])
+    if rings == "slide":
+        assert info["bytes_moved"] <= 1.2 * info["bytes_new"] or kind == "unbounded"

@@ -18,6 +18,7 @@ from math import gcd
 
 from aot.relay.analysis.row_map import NotLocalError, Range, RowForm, row_form
 from aot.relay.expr import Call, Expr, Function, post_order, tensor_type
+from aot.relay.state import input_vars
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def sliding(main: Function, hops: Mapping[str, tuple[int, int]]) -> Sliding:
     table: dict[int, Slide] = {}
     reasons: dict[int, str] = {}
     factor = 1
-    for var in main.params:
+    for var in input_vars(main):
         if var.name in hops:
             axis, hop = hops[var.name]
             rows = var.type.shape[axis]

@@ -23,13 +23,13 @@ from aot.relay.analysis.sliding import Slide
 from aot.relay.construct import constructor
 from aot.relay.expr import Call, Expr, Function, Var, const, make_tuple, operands, tensor_type, with_operands
 from aot.relay.interpreter import evaluate
-from aot.relay.state import STATE, StateTensor, result_exprs
+from aot.relay.state import STATE, StateTensor, result_exprs, state_of
 from aot.relay.transform.running_sums import finished_sum, sum_of, sum_offset
 from aot.support.dtype import numpy_dtype
 
 
 def slide_window(main: Function, plan: SlidePlan) -> Function:
-    """`main`, which has no state, as a function of fresh rows, by the plan."""
+    """`main` as a function of fresh rows, by the plan; a state of its own stays in front of the rows that are kept."""
     work = _Rewrite(plan)
     params = []
     for var in main.params:
@@ -37,14 +37,14 @@ def slide_window(main: Function, plan: SlidePlan) -> Function:
         given = var if slide is None or id(var) not in plan.rows else _fresh(var, slide)
         work.given[id(var)] = given
         params.append(given)
-    outputs = [work.whole(e) for e in result_exprs(main)[0]]
+    outputs, assigned = ([work.whole(e) for e in exprs] for exprs in result_exprs(main))
     kept = plan.kept
     initial = _initial(main, plan)
     kept = [*kept, *(e for e in plan.nodes if id(e) in plan.sums)]
-    states = tuple(StateTensor(work.old[id(e)].name, value) for e, value in zip(kept, initial, strict=True))
+    states = state_of(main) + tuple(StateTensor(work.old[id(e)].name, value) for e, value in zip(kept, initial, strict=True))
     news = [work.new[id(e)] for e in kept]
     olds = [work.old[id(e)] for e in kept]
-    return Function((*params, *olds), make_tuple([*outputs, *news]), {**main.attrs, STATE: states})
+    return Function((*params, *olds), make_tuple([*outputs, *assigned, *news]), {**main.attrs, STATE: states})
 
 
 def zero_window(type_: TensorType) -> Array:
