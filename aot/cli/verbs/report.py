@@ -22,6 +22,7 @@ from aot.support.near import did_you_mean
 if TYPE_CHECKING:
     from aot.report.figures.matrix import Job
     from aot.report.figures.report import Report
+    from aot.report.gate.budget import Budget
     from aot.report.gate.judge import Judged
 
 NAME = "report"
@@ -72,8 +73,12 @@ Allow = Annotated[
 ]
 
 
-def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, Any]) -> list[Job]:
-    """Each model on each board (E5001, E5023 for two models of one name, E5020 for a board that does not exist)."""
+def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, Any], budget: Budget | None = None) -> list[Job]:
+    """Each model on each board (E5001, E5023 for two models of one name, E5020 for a board that does not exist).
+
+    `options["compile"]` are what a job compiles with, and what the budget has for its model and board (E5052).
+    """
+    from aot.cli.budget_options import options_for
     from aot.cli.common import find_board
     from aot.cli.files import model_name
     from aot.driver.reading import read_named
@@ -91,7 +96,9 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
     wanted = list(dict.fromkeys(b.strip() for b in (boards or DEFAULT_BOARD).split(",") if b.strip()))
     for board in wanted:
         find_board(board)
-    return [Job(file, board, options) for file in files for board in wanted]
+    named = list(zip(files, names, strict=True))
+    given = options["compile"]
+    return [Job(f, b, {**options, "compile": options_for(given, budget, name=n, board=b)}) for f, n in named for b in wanted]
 
 
 def work(job: Job) -> Report:
@@ -204,7 +211,7 @@ def command(
     how = {"compile": options, "inputs": inputs, "random": random, "timeout": timeout or None, "folder": output}
     how |= {"advice": "html" in chosen}
     how |= {"accept_known_faults": accept_known_faults, "require_reference": require_reference}
-    job_list = make_jobs(models, board, how)
+    job_list = make_jobs(models, board, how, gate.budget)
     with progress(out, len(job_list)) as done:
         full, failures = run_jobs(work, job_list, processes=jobs, done=done)
         found = bundle(full, failures)

@@ -2,18 +2,20 @@
 
 A rule names a total (figures/report.py): an absolute limit, `"24 KiB"` or `4_000_000`, or an allowed growth over the baseline,
 `"+0.5 %"` or `"+128"`; a list holds several.  Rules at the top hold for all models, those in a table `[kws]`, `["@mps2-an386"]`
-or `["kws@mps2-an386"]` for some; the closest one counts.  With a baseline, totals without a rule must not grow at all.
+or `["kws@mps2-an386"]` for some; the closest one counts.  With a baseline, totals without a
+rule must not grow at all.  `options` are words of the command line, with which a model is compiled.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from aot.driver.reading import read_limited
 from aot.errors import Problem, UsageError
@@ -64,10 +66,15 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`rules[scope][total]`: limits; the scope "" is the top.  `baseline`: where the accepted reports lie."""
+    """`rules[scope][total]`: limits; the scope "" is the top.  `baseline`: where the accepted reports lie.
+
+    `options[scope]`: words of the command line; `file`: whose content it is.
+    """
 
     rules: Mapping[str, Mapping[str, tuple[Limit, ...]]]
     baseline: Path | None = None
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    file: Path = Path()
 
     def limits(self, report: Report, metric: str) -> tuple[Limit, ...] | None:
         """The closest rule for a total of a report; None without one."""
@@ -76,6 +83,11 @@ class Budget:
             if found is not None:
                 return found
         return None
+
+    def options_of(self, name: str, board: str) -> tuple[str, ...]:
+        """The words for a model on a board; those of the closest table come last, where they count."""
+        scopes = ("", f"@{board}", name, f"{name}@{board}")
+        return tuple(word for scope in scopes for word in self.options.get(scope, ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +134,20 @@ def _limits(value: object, where: str) -> tuple[Limit, ...]:
     return tuple(parse_limit(v, where) for v in (value if isinstance(value, list) else [value]))
 
 
+def _words(value: object, where: str) -> tuple[str, ...]:
+    """Options as a text, split as a shell splits it (nothing in it is expanded), or as a list of words (E5052)."""
+    if isinstance(value, list) and all(isinstance(v, str) for v in value):
+        return tuple(value)
+    try:
+        return tuple(shlex.split(value)) if isinstance(value, str) else _no_words(value, where)
+    except ValueError as error:
+        raise UsageError(Problem("E5052", f"{value!r}: {error}", where)) from None
+
+
+def _no_words(value: object, where: str) -> NoReturn:
+    raise UsageError(Problem("E5052", f'{value!r} are no options; write "--opt ram --feed-rows"', where))
+
+
 def parse_budget(table: Mapping[str, Any], file: Path) -> Budget:
     """The content of budget.toml or of [tool.aot.budget]; all its errors at once (E5052)."""
     rules: dict[str, dict[str, tuple[Limit, ...]]] = {"": {}}
@@ -131,8 +157,16 @@ def parse_budget(table: Mapping[str, Any], file: Path) -> Budget:
         problems.append(Problem("E5052", "baseline must be the path of a file", str(file)))
         baseline = None
 
+    options: dict[str, tuple[str, ...]] = {}
+
     def enter(scope: str, metric: str, value: object) -> None:
         where = f"{file}: {scope + '.' if scope else ''}{metric}"
+        if metric == "options":
+            try:
+                options[scope] = _words(value, where)
+            except UsageError as error:
+                problems.extend(error.problems)
+            return
         if metric not in METRICS:
             problems.append(Problem("E5052", f"unknown total{did_you_mean(metric, METRICS)}; known: {', '.join(METRICS)}", where))
             return
@@ -149,7 +183,7 @@ def parse_budget(table: Mapping[str, Any], file: Path) -> Budget:
             enter("", name, value)
     if problems:
         raise UsageError(*problems)
-    return Budget(rules, None if baseline is None else file.parent / baseline)
+    return Budget(rules, None if baseline is None else file.parent / baseline, options, file)
 
 
 _MAX_BYTES = 1 << 24

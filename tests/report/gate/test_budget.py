@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aot.cli.budget_options import options_for
+from aot.cli.options import CompileOptions
 from aot.errors import UsageError
 from aot.report.gate.budget import WATCHED, Budget, check_report, check_reports, load_budget, parse_budget, parse_limit
 from tests.report.sample_report import host_sample, sample
@@ -129,3 +132,35 @@ def test_where_budgets_are_found(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("= 3")
     with pytest.raises(UsageError):
         load_budget(tmp_path / "bad.toml", tmp_path)
+
+
+def test_options_of_a_model() -> None:
+    """The closest table stands last, where its words count; the command line's stand before all of them."""
+    found = budget(**{
+        "options": "--opt size", "@microbit": {"options": ["--ram-budget", "8 KiB"]}, "net": {"options": "--opt ram --feed-rows"},
+        "net@host": {"options": "--opt speed --shape 'x y=1,2'"},
+    })  # fmt: skip
+    given = CompileOptions(kernels="generic", opt="balanced", shape=["a=1,3"])
+
+    def chosen(name: str, board: str) -> CompileOptions:
+        return options_for(given, found, name=name, board=board)
+
+    assert chosen("other", "host") == replace(given, opt="size")
+    assert chosen("net", "microbit") == replace(given, opt="ram", feed_rows=True, ram_budget="8 KiB")
+    assert chosen("net", "host") == replace(given, opt="speed", feed_rows=True, shape=["a=1,3", "x y=1,2"])
+    assert options_for(given, None, name="net", board="host") is given
+    assert check_reports([sample()], found, None) == []
+
+
+@pytest.mark.parametrize("value", [7, ["--opt", 3], "--opt 'ram"])
+def test_what_are_no_options(value: object) -> None:
+    with pytest.raises(UsageError) as caught:
+        budget(net={"options": value})
+    assert [(p.code, p.where) for p in caught.value.problems] == [("E5052", "budget.toml: net.options")]
+
+
+@pytest.mark.parametrize("words", ["--optt ram", "more", "--batch x", "--opt"])
+def test_options_that_there_are_not(words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        options_for(CompileOptions(), budget(options=words), name="net", board="host")
+    assert [(p.code, p.where) for p in caught.value.problems] == [("E5052", "budget.toml: options of net@host")]

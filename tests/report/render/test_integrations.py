@@ -122,3 +122,30 @@ def test_the_files_are_yaml_and_hand_every_input_on() -> None:
     assert set(re.findall(r"AOT_[A-Z]+", (GITHUB / "report.sh").read_text())) <= variables
     job = yaml.safe_load(GITLAB.read_text())[".aot-report"]
     assert job["artifacts"]["reports"]["junit"] == "aot-report/junit.xml"
+
+
+def test_packages_are_installed_from_what_was_kept(folder: Path) -> None:
+    for name in ("apt-get", "sudo", "chown"):
+        tool = folder / "bin" / name
+        tool.write_text('#!/bin/sh\n[ "${0##*/}" = sudo ] && exec "$@"\nprintf "%s " "${0##*/}" "$@" >>calls; echo >>calls\n')
+        tool.chmod(0o755)
+    done = run("../github/tools.sh", folder)
+    assert done.returncode == 1, "without a folder"
+    environment = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    kept = folder / "kept"
+    command = ["bash", str(GITHUB / "tools.sh"), str(kept)]
+    assert subprocess.run(command, cwd=folder, env=environment, check=False).returncode == 0
+    update, install, own = calls(folder)
+    assert update.startswith("apt-get update")
+    assert f"Dir::Cache::archives={kept} " in install
+    assert install.endswith("gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm ")
+    assert own.startswith("chown -R ")
+    assert (kept / "partial").is_dir()
+
+
+def test_gitlab_keeps_the_same(folder: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    job = yaml.safe_load(GITLAB.read_text())[".aot-report"]
+    kept = job["cache"]["paths"][0]
+    assert all(kept.strip("/") in job["variables"][name] for name in ("AOT_CACHE", "PIP_CACHE_DIR"))
+    assert any(f'Dir::Cache::archives="$PWD/{kept}apt"' in line for line in job["before_script"])
