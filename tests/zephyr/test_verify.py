@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +93,82 @@ def test_exact(tree: Path, capsys: pytest.CaptureFixture[str], model: Path, opti
     assert found["fingerprint"]["compiler"] == "Zephyr 3.4.99"
     validator = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     validator.validate(found, json.loads((ROOT / "aot/report/figures/schema/aot-verify-1.schema.json").read_text()))
+
+
+WEST = """\
+#!{python}
+# `west flash`: starts the image of the board on a machine whose UART is a pseudo-terminal, which gets the port's name.
+import os, re, shutil, subprocess, sys
+elf = os.path.join(sys.argv[sys.argv.index("-d") + 1], "zephyr.elf")
+wanted = {elf!r}
+if wanted.startswith("--keep "):
+    shutil.copy(elf, wanted.removeprefix("--keep "))
+elif wanted:
+    elf = wanted
+command = ["qemu-system-arm", "-M", "mps2-an385", "-display", "none", "-monitor", "none", "-serial", "pty",
+           "-semihosting-config", "enable=on,target=native", "-kernel", elf]
+process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+name = re.search("/dev/[a-z]*/[0-9]+", process.stdout.readline()).group()
+os.symlink(name, {port!r})
+open({pid!r}, "w").write(str(process.pid))
+"""
+
+
+@pytest.fixture
+def board(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
+    """A board that `west flash` starts in the emulator, with `elf` in place of what was built; gives its serial port."""
+    pid = tmp_path / "pid"
+
+    def made(elf: str = "") -> Path:
+        port = tmp_path / "ttyBoard"
+        folder = tmp_path / "bin"
+        folder.mkdir(exist_ok=True)
+        text = WEST.format(python=sys.executable, elf=elf, port=str(port), pid=str(pid))
+        (folder / "west").write_text(text)
+        (folder / "west").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        return port
+
+    yield made
+    if pid.is_file():
+        os.kill(int(pid.read_text()), signal.SIGTERM)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("model", [DIGITS, TWO_IO], ids=lambda m: m.stem)
+def test_over_a_serial_port(board: Callable[[str], Path], capsys: pytest.CaptureFixture[str], model: Path) -> None:
+    """Built, flashed by a west of the test's own, and spoken to over QEMU's pseudo-terminal: the verdict of any other board."""
+    port = board("")
+    assert run(["verify", str(model), "--board", "zephyr:any", "--serial", str(port), "--json", "--random", "3"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["exact"], found["sets_exact"], found["board"]) == (True, 3, "zephyr:any")
+
+
+@pytest.mark.qemu
+def test_an_image_that_was_not_flashed(board: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The board still runs what was built for another model."""
+    kept = tmp_path / "kept.elf"
+    port = board(f"--keep {kept}")
+    assert run(["verify", str(TWO_IO), "--board", "zephyr:any", "--serial", str(port), "--random", "1"]) == 0
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
+    port.unlink()
+    board(str(kept))
+    assert run(["verify", str(DIGITS), "--board", "zephyr:any", "--serial", str(port), "--random", "1"]) == 6
+    assert "E5413" in (text := capsys.readouterr().err)
+    assert "it was not flashed" in text
+
+
+def test_serial_is_for_zephyr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["verify", str(DIGITS), "--board", "host", "--serial", "/dev/ttyACM0"]) == 2
+    assert "E5017 --serial goes with --board zephyr:BOARD" in capsys.readouterr().err
+
+
+def test_flashing_needs_west(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "VERSION").write_text("VERSION_MAJOR = 3\n")
+    monkeypatch.setenv("ZEPHYR_BASE", str(tmp_path))
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "west" else f"/bin/{name}")
+    assert run(["verify", str(DIGITS), "--board", "zephyr:any", "--serial", "/dev/ttyACM0"]) == 6
+    assert "E3020 --serial flashes the board with west" in capsys.readouterr().err
 
 
 @pytest.mark.qemu

@@ -24,6 +24,7 @@ def run_with_zephyr(
     *,
     choose_sets: Callable[[Artifact], Sets],
     check: Callable[[bytes, Artifact, Sets], None],
+    serial: str | None,
     timeout: float,
 ) -> tuple[Verification, Artifact]:
     """Run the model in an application of Zephyr's, whose configuration says which core it is compiled for, and compare."""
@@ -38,10 +39,11 @@ def run_with_zephyr(
     sets = choose_sets(like)
     check(wanted.data, like, sets)
     out.row("import", import_text(wanted))
-    with out.working(f"building and running {model.name} with Zephyr on {board}"):
+    how = "building and running" if serial is None else "building, flashing and running"
+    with out.working(f"{how} {model.name} with Zephyr on {board}"):
         found, artifact = verify_on_zephyr(
             wanted.data, board, sets, compile_for=lambda cpu: compile_model(replace(wanted, target=cpu)), like=like,
-            timeout=timeout or None,
+            serial=serial, timeout=timeout or None,
         )  # fmt: skip
     out.row("compile", f"{operators_of(artifact.metadata)}, for {artifact.metadata['target']['cpu']}")
     out.row("plan", plan_of(artifact.metadata))

@@ -23,7 +23,7 @@ from aot.cli.options import (
     compiles,
 )
 from aot.cli.output import Output, paint
-from aot.errors import EXIT_VERIFICATION, Problem, VerificationError
+from aot.errors import EXIT_VERIFICATION, Problem, UsageError, VerificationError
 from aot.report import DEFAULT_SETS
 
 if TYPE_CHECKING:
@@ -58,7 +58,10 @@ FaultsFlag = Annotated[
     ),
 ]
 ProfileFlag = Annotated[bool, typer.Option("--profile/--no-profile", help="Also count the instructions of each layer.")]
-
+SerialName = Annotated[
+    str | None,
+    typer.Option("--serial", metavar="PORT[:BAUD]", help="zephyr:BOARD is connected here: flash it, and run over its console."),
+]
 RequireFlag = Annotated[
     bool,
     typer.Option(
@@ -193,6 +196,7 @@ def command(
     poison: PoisonFlag = False,
     accept_known_faults: FaultsFlag = True,
     require_reference: RequireFlag = False,
+    serial: SerialName = None,
     timeout: Timeout = 0.0,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -206,12 +210,12 @@ def command(
     from aot.report.measure.verify import verify
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
-    check_usable(output)
+    check_asked(output, serial=serial, board=board)
     if board is not None and board.startswith("zephyr:"):
-        choose = partial(choose_sets, inputs=inputs, count=random, oracle=options.oracle)
-        check = partial(require, wanted=require_reference)
         found, artifact = run_with_zephyr(
-            out, model, board.removeprefix("zephyr:"), options, choose_sets=choose, check=check, timeout=timeout
+            out, model, board.removeprefix("zephyr:"), options, serial=serial, timeout=timeout,
+            choose_sets=partial(choose_sets, inputs=inputs, count=random, oracle=options.oracle),
+            check=partial(require, wanted=require_reference),
         )  # fmt: skip
         show(out, found, artifact)
         conclude(out, found)
@@ -240,6 +244,13 @@ def command(
     for line in again:
         out.row("again", line)
     conclude(out, found, accept_faults=accept_known_faults)
+
+
+def check_asked(output: Path, *, serial: str | None, board: str | None) -> None:
+    """A folder that cannot be written; E5017 for a serial port with a board that is reached in another way."""
+    check_usable(output)
+    if serial is not None and not (board or "").startswith("zephyr:"):
+        raise UsageError(Problem("E5017", "--serial goes with --board zephyr:BOARD; other boards are reached as board.toml says"))
 
 
 def require(model: bytes, artifact: Artifact, sets: Sets, *, wanted: bool) -> None:

@@ -34,6 +34,9 @@ PREFIX = "zephyr:"
 """`--board zephyr:qemu_cortex_m3`"""
 DEFAULT_TIMEOUT = 120.0
 _STACK = 16384
+_TOLD = re.compile(r"^(?!\[\d+/\d+\]).*(\berror\b|overflowed by|undefined reference|No board named|FATAL)", re.IGNORECASE)
+"""The lines of a failed build that say why; ninja's own tell which file it works on, one with "error" in its name perhaps."""
+NOTE = "Written by aot verify."
 _BOARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@/-]{0,127}")
 
 
@@ -105,15 +108,10 @@ def run_on_zephyr(
     a core that we know), E3010, E3011; VerificationError E4022 (the model returned a status).
     """
     base = zephyr_base()
-    if not _BOARD.fullmatch(board):
-        raise ToolchainError(Problem("E3022", f"{printable(board)!r} is not the name of a Zephyr board"))
     _write_application(folder, metadata, input_sets)
+    artifact = configure(board, folder, compile_for)
     build = folder / "build"
-    _step(["cmake", "-S", str(folder), "-B", str(build), "-GNinja", f"-DBOARD={board}", *_modules()], folder)
-    artifact = compile_for(cpu_of((build / "zephyr" / ".config").read_text(encoding="utf-8")))
-    for name, text in artifact.files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    _step(["ninja", "-C", str(build)], folder)
+    step(["ninja", "-C", str(build)], folder)
     lines = _console(build, board, timeout or DEFAULT_TIMEOUT)
     status = next((line for line in lines if line.startswith("aot-status")), "")
     if status:
@@ -126,6 +124,18 @@ def run_on_zephyr(
     return ZephyrRun(artifact, decode_outputs(metadata["outputs"], data, len(input_sets)), f"Zephyr {version}")
 
 
+def configure(board: str, folder: Path, compile_for: Callable[[str], Artifact]) -> Artifact:
+    """Configure the application in `folder` for `board`, and put the model there, compiled for its core (E3021, E3022)."""
+    if not _BOARD.fullmatch(board):
+        raise ToolchainError(Problem("E3022", f"{printable(board)!r} is not the name of a Zephyr board"))
+    build = folder / "build"
+    step(["cmake", "-S", str(folder), "-B", str(build), "-GNinja", f"-DBOARD={board}", *_modules()], folder)
+    artifact = compile_for(cpu_of((build / "zephyr" / ".config").read_text(encoding="utf-8")))
+    for name, text in artifact.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return artifact
+
+
 def _modules() -> list[str]:
     modules = os.environ.get("ZEPHYR_MODULES", "")
     return [f"-DZEPHYR_MODULES={modules}"] if modules else []
@@ -133,16 +143,9 @@ def _modules() -> list[str]:
 
 def _write_application(folder: Path, metadata: Mapping[str, Any], sets: Sequence[Sequence[Array]]) -> None:
     """All but the model: CMake wants its sources to exist, and they come when the core is known."""
-    name = str(metadata["name"])
-    model = model_values(Artifact(name, {}, dict(metadata)))
-    note = "Written by aot verify."
-    include = (data_folder("crt") / "include").as_posix()
-    for file in ("CMakeLists.txt", "main.c"):
-        text = render(f"zephyr/verify_{file}.j2", m=model, note=note, include=include)
-        (folder / file).write_text(text, encoding="utf-8")
-    (folder / "prj.conf").write_text(f"CONFIG_MAIN_STACK_SIZE={_STACK}\n", encoding="utf-8")
-    for source in (f"{name}.c", f"{name}_kernels.c", f"{name}_params.c"):
-        (folder / source).write_text("", encoding="utf-8")
+    write_frame(folder, metadata, sources=("sets.c",))
+    model = model_values(Artifact(str(metadata["name"]), {}, dict(metadata)))
+    (folder / "main.c").write_text(render("zephyr/verify_main.c.j2", m=model, note=NOTE), encoding="utf-8")
     data = [encode_inputs(metadata["inputs"], arrays, number) for number, arrays in enumerate(sets)]
     declared, defined = [f"#define AOT_SETS {len(sets)}u"], ['#include "sets.h"']
     for i, info in enumerate(metadata["inputs"]):
@@ -154,12 +157,24 @@ def _write_application(folder: Path, metadata: Mapping[str, Any], sets: Sequence
     (folder / "sets.c").write_text("\n".join(defined) + "\n", encoding="utf-8")
 
 
-def _step(command: Sequence[str], folder: Path) -> None:
-    """One step of the build; where it fails, its first error is the message."""
+def write_frame(folder: Path, metadata: Mapping[str, Any], *, sources: Sequence[str] = (), settings: str = "") -> None:
+    """CMakeLists.txt, prj.conf with further `settings`, and empty sources of the model and of `sources`."""
+    name = str(metadata["name"])
+    model = model_values(Artifact(name, {}, dict(metadata)))
+    include = (data_folder("crt") / "include").as_posix()
+    text = render("zephyr/verify_CMakeLists.txt.j2", m=model, note=NOTE, include=include, sources=sources)
+    (folder / "CMakeLists.txt").write_text(text, encoding="utf-8")
+    (folder / "prj.conf").write_text(f"CONFIG_MAIN_STACK_SIZE={_STACK}\n{settings}", encoding="utf-8")
+    for source in ("main.c", f"{name}.c", f"{name}_kernels.c", f"{name}_params.c"):
+        (folder / source).write_text("", encoding="utf-8")
+
+
+def step(command: Sequence[str], folder: Path) -> None:
+    """One step of the build; where it fails, its first error is the message (E3021)."""
     done = run_program(command, cwd=folder, timeout=1800)
     if done.code != 0:
         said = [line for line in (done.err + "\n" + done.out).splitlines() if line.strip()]
-        first = next((i for i, line in enumerate(said) if "error" in line.lower()), max(0, len(said) - 12))
+        first = next((i for i, line in enumerate(said) if _TOLD.search(line)), max(0, len(said) - 12))
         raise ToolchainError(Problem("E3021", f"{command[0]} failed:\n" + "\n".join(said[first : first + 12])))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from aot.executor.artifact import Artifact
 from aot.micro.board import load_board
 from aot.micro.run.runner import RunResult
 from aot.micro.run.zephyr import PREFIX, ZephyrRun, run_on_zephyr
+from aot.micro.run.zephyr_serial import run_on_serial
 from aot.report.measure.compare import compare_sets
 from aot.report.measure.fingerprint import crc_of
 from aot.report.measure.sets import Sets
@@ -28,18 +30,19 @@ def verify_on_zephyr(
     *,
     compile_for: Callable[[str], Artifact],
     like: Artifact,
+    serial: str | None = None,
     timeout: float | None = None,
 ) -> tuple[Verification, Artifact]:
     """Run `sets` on Zephyr's `board` (without the prefix) and compare; the artifact is the one for the board's core.
 
-    `like` is the model compiled for any core: its tensors.  Raises what aot.micro.run.zephyr.run_on_zephyr does.
+    `like` is the model compiled for any core: its tensors.  With `serial`, a port, the board is connected there; without, it is
+    emulated.  Raises what aot.micro.run.zephyr.run_on_zephyr and aot.micro.run.zephyr_serial.run_on_serial do.
     """
     oracle = like.metadata["oracle"]
     expected, by = expected_outputs(model, sets, oracle=oracle, outputs=len(like.metadata["outputs"]))
     with tempfile.TemporaryDirectory(prefix="aot-zephyr-") as folder:
-        done = run_on_zephyr(
-            board, sets.inputs, metadata=like.metadata, compile_for=compile_for, folder=Path(folder), timeout=timeout
-        )
+        start = run_on_zephyr if serial is None else partial(run_on_serial, port=serial)
+        done = start(board, sets.inputs, metadata=like.metadata, compile_for=compile_for, folder=Path(folder), timeout=timeout)
     comparison = compare_sets(expected, done.outputs)
     found = summary(
         done.artifact,
