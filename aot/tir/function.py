@@ -63,7 +63,7 @@ class PrimFunc:
 
     `inputs` are read, `outputs` written, `consts` are packed streams in flash, `scratch` is planned memory without contents
     before or after the call, `state` memory that keeps its contents from call to call, `scalars` are parameters that are numbers
-    (from merging kernels that differ in numbers only).
+    (from merging kernels that differ in numbers only).  `like`: a function that is equal but for its name and attributes.
     """
 
     name: str
@@ -75,6 +75,17 @@ class PrimFunc:
     scalars: tuple[Var, ...] = ()
     attrs: FuncAttrs = field(default_factory=FuncAttrs)
     state: tuple[Buffer, ...] = ()
+    like: PrimFunc | None = field(default=None, compare=False)
+
+    @property
+    def core(self) -> PrimFunc:
+        """The function for which analyses keep what they found: `like`, as long as it has these very buffers and this body."""
+        other = self.like
+        if other is None or other.body is not self.body or other.scalars is not self.scalars:
+            return self
+        pairs = ((self.inputs, other.inputs), (self.outputs, other.outputs), (self.consts, other.consts))
+        same = all(a is b for a, b in (*pairs, (self.scratch, other.scratch), (self.state, other.state)))
+        return other if same and self.attrs.opt == other.attrs.opt else self
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

@@ -53,4 +53,4 @@ class _Pairs:
             if a in self._there or b in self._back:
                 return self._there.get(a) is b and self._back.get(b) is a
             self._there[a], self._back[b] = b, a
-        return all(self.equal(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(a))
+        return all(self.equal(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(a) if f.compare)

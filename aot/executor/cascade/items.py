@@ -80,6 +80,7 @@ class Items:
         self._made: dict[tuple[int, int, tuple[StripeConfig, ...]], tuple[Windows, int, StripePlan] | None] = {}
         self._bases: dict[tuple[int, int], dict[Windows, tuple[int, StripePlan]]] = {}
         self._least: dict[tuple[int, int], int] = {}
+        self._trials: dict[PrimFunc, PrimFunc] = {}
         self._begun: list[int] = []
         self._ended: list[int] = []
 
@@ -111,8 +112,14 @@ class Items:
         if apart <= limit or rest + max(sizes) > limit:
             return apart
         if (i, k) not in self._wholes:
-            self._wholes[i, k] = self._peak_of(i, i, call, trial(candidate.lowered.func))
+            self._wholes[i, k] = self._peak_of(i, i, call, self._tried(candidate.lowered.func))
         return self._wholes[i, k]
+
+    def _tried(self, func: PrimFunc) -> PrimFunc:
+        """The function after the passes."""
+        if func.core not in self._trials:
+            self._trials[func.core] = trial(func.core)
+        return self._trials[func.core]
 
     def _peak_of(self, first: int, last: int, call: CallLowered, func: PrimFunc) -> int:
         """What the planner needs while a call of `func` runs in place of layers first .. last."""

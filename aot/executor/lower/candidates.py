@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Hashable
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 
 from aot.errors import Problem, UnsupportedError
 from aot.executor.lower.draft import Known, KnownLayer
@@ -15,7 +16,7 @@ from aot.relay.analysis.group_key import group_key
 from aot.relay.expr import Call, Constant, Function, all_functions, post_order
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
-from aot.tir.transform import flatten, sharing_key, simplified, structural_key
+from aot.tir.transform import equal_key, flatten, sharing_key, simplified, structural_key
 from aot.topi.strategy import Group, Lowered, OpImplementation
 
 
@@ -60,7 +61,7 @@ def candidates(
             continue
         key = (impl.name, keys)
         if key not in layer.lowered:
-            lowered = impl.lower(group, target, name)
+            lowered = _once(impl.lower(group, target, name), known)
             layer.lowered[key] = _candidate(lowered, code_key(lowered.func), weights, keyed=keyed)
         found.append(layer.lowered[key])
     if policy.opt == "speed":
@@ -74,7 +75,7 @@ class CodeKey:
     __slots__ = ("_func", "_known", "_text")
 
     def __init__(self, func: PrimFunc, text: Callable[[PrimFunc], str]) -> None:
-        self._func, self._text, self._known = func, text, ""
+        self._func, self._text, self._known = func.core, text, ""
 
     def text(self) -> str:
         """The same for equal keys only."""
@@ -88,6 +89,16 @@ class CodeKey:
         return hash(self.text())
 
 
+def _once(lowered: Lowered, known: Known) -> Lowered:
+    """A kernel whose function has buffers and body of an equal one that was lowered before, so that these are analysed once."""
+    func = lowered.func
+    first = known.functions.setdefault(equal_key(func), func)
+    if first is func or first.attrs.opt != func.attrs.opt or func.scalars:
+        return lowered
+    return replace(lowered, func=replace(first, name=func.name, attrs=func.attrs, like=first))
+
+
+@lru_cache(4096)
 def _sharing_key(func: PrimFunc) -> str:
     return sharing_key(flatten(simplified(func)))
 

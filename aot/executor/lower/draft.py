@@ -12,6 +12,7 @@ from aot.executor.select.selection import Candidate, Stored
 from aot.ir.module import IRModule
 from aot.relay.expr import Function
 from aot.target.target import Target
+from aot.tir.function import PrimFunc
 from aot.topi.strategy import Group, OpImplementation
 
 
@@ -31,12 +32,14 @@ class Known:
 
     `layers` by id of the function: it (its id stays its own), and what is known of its layer, which equal functions share.
     `by_key`: the same by name and key of the function.  `drafts` and `items` by what of the config they depend on.
+    `functions`: the first of each that are equal, by their text.
     """
 
     layers: dict[tuple[int, str], tuple[Function, KnownLayer]] = field(default_factory=dict)
     by_key: dict[tuple[str, bytes], KnownLayer] = field(default_factory=dict)
     drafts: dict[Hashable, Draft] = field(default_factory=dict)
     items: dict[Hashable, Items] = field(default_factory=dict)
+    functions: dict[str, PrimFunc] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

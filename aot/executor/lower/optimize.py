@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from aot.executor.lowered import LoweredModule
 from aot.ir.module import IRModule
+from aot.ir.transform import PassContext
 from aot.tir.function import PrimFunc
 from aot.tir.transform import pipeline
 from aot.tir.verify import verify
@@ -20,7 +21,10 @@ def optimize_functions(lowered: LoweredModule, done: Optimized) -> LoweredModule
     `done` keeps the results for another module with some of the same functions.  E9003 for a function that is not well formed.
     """
     functions = lowered.prim_funcs
-    todo = {name: func for name, func in functions.items() if func not in done}
+    if not PassContext.current().instruments:  # which want to see every function
+        functions = {name: func.core for name, func in functions.items()}
+    firsts = {func: name for name, func in reversed(functions.items()) if func not in done}
+    todo = {name: func for name, func in functions.items() if firsts.get(func) == name}
     if todo:
         for func in todo.values():
             verify(func)
@@ -30,7 +34,14 @@ def optimize_functions(lowered: LoweredModule, done: Optimized) -> LoweredModule
             assert isinstance(new, PrimFunc)
             verify(new, unrolled=True)
             done[func] = new
-    return replace(lowered, functions={name: done[func] for name, func in functions.items()})
+    return replace(lowered, functions={name: _named(done[functions[name]], func) for name, func in lowered.prim_funcs.items()})
+
+
+def _named(done: PrimFunc, func: PrimFunc) -> PrimFunc:
+    """What the passes made of a function, under the name and with the attributes of one that is equal but for these."""
+    if done.name == func.name and done.attrs == func.attrs:
+        return done
+    return replace(done, name=func.name, attrs=func.attrs, like=done)
 
 
 def _only(lowered: LoweredModule, functions: dict[str, PrimFunc]) -> IRModule:

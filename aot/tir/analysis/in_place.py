@@ -29,9 +29,13 @@ LIMIT = 2_000_000
 _NEVER = np.iinfo(np.int64).max
 
 
-@lru_cache(4096)  # the same kernels are asked for each trial of a memory plan
 def in_place_pairs(func: PrimFunc, *, limit: int = LIMIT) -> frozenset[Pair]:
     """The (input, output) pairs of equal size that may start at the same address; what cannot be followed is left out."""
+    return _in_place_pairs(func.core, limit)
+
+
+@lru_cache(4096)  # the same kernels are asked for each trial of a memory plan
+def _in_place_pairs(func: PrimFunc, limit: int) -> frozenset[Pair]:
     pairs = [(a, b) for a in func.inputs for b in func.outputs if a.nbytes == b.nbytes and a.is_sized and not type_based(a, b)]
     if not pairs or any(isinstance(s, CallPrim) for s in walk(func.body)):
         return frozenset()

@@ -65,7 +65,7 @@ def safe_distances(func: PrimFunc, funcs: Mapping[str, PrimFunc] | None = None, 
     A distance of the size of the buffer that lies first says that they may not overlap on that side.  `funcs` holds what
     the body calls; a callee that is not there is taken to use its operands whole.
     """
-    return dict(_safe_distances(func, tuple(sorted(_callees(func, funcs or {}).items())), limit))
+    return dict(_safe_distances(func.core, tuple(sorted(_callees(func, funcs or {}).items())), limit))
 
 
 def _callees(func: PrimFunc, funcs: Mapping[str, PrimFunc]) -> dict[str, PrimFunc]:

@@ -43,6 +43,13 @@ def sharing_key(func: PrimFunc) -> str:
     return _Key(keep_numbers=False).function(_without_differences(func))
 
 
+def equal_key(func: PrimFunc) -> str:
+    """Text that two functions share exactly when they differ in their name and attributes only."""
+    key = _Key(keep_numbers=True, keep_names=True)
+    shapes = ",".join(f"{b.name}:{b.dtype}{b.shape}{b.scope}{b.indexed}" for b in func.buffers)
+    return f"{key.function(func)}\n{shapes}"
+
+
 def few_scalars(funcs: Sequence[PrimFunc], scalars: int) -> bool:
     """The usual rule: arguments beyond the registers of the calling convention cost more than they save."""
     return len(funcs) > 1 and scalars <= 8
@@ -56,11 +63,14 @@ def merge_functions(funcs: Sequence[PrimFunc], worth: Worth = few_scalars) -> li
     """
     by_key: dict[str, list[int]] = {}
     numbers: list[list[Imm]] = []
-    sums = [_without_differences(f) for f in funcs]
-    for i, func in enumerate(sums):
-        key = _Key(keep_numbers=False)
-        by_key.setdefault(key.function(func), []).append(i)
-        numbers.append(key.numbers)
+    known: dict[PrimFunc, tuple[PrimFunc, str, list[Imm]]] = {}
+    for i, func in enumerate(funcs):
+        if func.core not in known:
+            key, plain = _Key(keep_numbers=False), _without_differences(func.core)
+            known[func.core] = plain, key.function(plain), key.numbers
+        by_key.setdefault(known[func.core][1], []).append(i)
+        numbers.append(known[func.core][2])
+    sums = [replace(known[f.core][0], name=f.name, attrs=f.attrs) for f in funcs]
     out: list[tuple[tuple[int, ...], Merged]] = []
     for members in by_key.values():
         group = [sums[i] for i in members]
@@ -189,8 +199,8 @@ def _meaning(intrin: TensorIntrin) -> str:
 class _Key:
     """Writes the canonical text; with `keep_numbers` false, numbers that may become parameters are collected instead."""
 
-    def __init__(self, *, keep_numbers: bool) -> None:
-        self._keep = keep_numbers
+    def __init__(self, *, keep_numbers: bool, keep_names: bool = False) -> None:
+        self._keep, self._named = keep_numbers, keep_names
         self._names: dict[Var | Buffer, str] = {}
         self._parts: list[str] = []
         self._fixed: set[Var] = set()
@@ -207,7 +217,10 @@ class _Key:
         return "\n".join(self._parts)
 
     def _name(self, item: Var | Buffer) -> str:
-        return self._names.setdefault(item, f"${len(self._names)}")
+        found = self._names.get(item)
+        if found is None:
+            found = self._names[item] = f"{item.name if self._named else ''}${len(self._names)}"
+        return found
 
     def _body(self, body: tuple[Stmt, ...]) -> None:
         self._parts.append("{")
@@ -239,7 +252,7 @@ class _Key:
                 put(f"holds {self._expr(cond)}")
                 self._body(body)
             case Block(intrin, operands):
-                put(f"block {_meaning(intrin)}({', '.join(map(self._operand, operands))})")
+                put(f"block {id(intrin) if self._named else _meaning(intrin)}({', '.join(map(self._operand, operands))})")
             case CallPrim(name, operands, layer):
                 put(f"call {name} {layer}({', '.join(map(self._operand, operands))})")
             case _:
@@ -275,7 +288,7 @@ class _Key:
             case Load(buffer, indices, dtype):
                 return self._element(buffer, indices, dtype)
             case Call(intrin, args):
-                return f"{intrin.name}({', '.join(map(self._expr, args))})"
+                return f"{id(intrin) if self._named else intrin.name}({', '.join(map(self._expr, args))})"
             case _:
                 raise TypeError(f"not an expression: {expr!r}")
 

@@ -15,6 +15,7 @@ from aot.tir.interpreter import run, run_module
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import If, Region
 from aot.tir.transform import (
+    equal_key,
     merge_functions,
     optimize,
     sharing_key,
@@ -178,3 +179,24 @@ def test_blocks_of_one_name_that_compute_otherwise_stay_apart() -> None:
     assert sharing_key(func(1)) == sharing_key(func(1))
     assert sharing_key(func(1)) != sharing_key(func(2))
     assert structural_key(func(1)) != structural_key(func(2))
+
+
+def test_equal_key_tells_what_analyses_may_share() -> None:
+    """Functions made alike have one key whatever they are called; a number, a buffer's name or a shape makes another one."""
+    first, again = scale(8, 3, 5), replace(scale(8, 3, 5), name="b")
+    assert first is not again
+    assert equal_key(first) == equal_key(again)
+    renamed = replace(first, inputs=tuple(replace(b, name="other") for b in first.inputs))
+    others = [scale(8, 3, 6), scale(10, 3, 5), renamed, conv(3, 3)]
+    assert len({equal_key(f) for f in (first, *others)}) == 1 + len(others)
+
+
+def test_core_is_the_first_of_equal_functions_until_one_changes() -> None:
+    """`core` is the function that `like` names, but not once buffers or body are others."""
+    first = scale(8, 3, 5)
+    second = replace(first, name="b", like=first)
+    assert second.core is first
+    assert first.core is first
+    assert optimize(second).core is not first
+    changed = replace(second, inputs=tuple(replace(b) for b in first.inputs))
+    assert changed.core is changed
