@@ -27,7 +27,8 @@ __attribute__((noinline)) int32_t aot_semihosting_call(int32_t operation, const 
 
 static uint32_t address(const void *p) { return (uint32_t)(uintptr_t)p; }
 
-void aot_puts(const char *text) { (void)aot_semihosting_call(SYS_WRITE0, text); }
+/* Weak: a program may have another console and another end, as on a board without a debugger. */
+__attribute__((weak)) void aot_puts(const char *text) { (void)aot_semihosting_call(SYS_WRITE0, text); }
 
 int32_t aot_open(const char *path, enum aot_open_mode mode) {
   uint32_t length = 0;
@@ -61,7 +62,7 @@ int32_t aot_close(int32_t handle) {
   return aot_semihosting_call(SYS_CLOSE, block);
 }
 
-void aot_exit(int32_t code) {
+__attribute__((weak)) void aot_exit(int32_t code) {
   const uint32_t block[2] = {APPLICATION_EXIT, (uint32_t)code};
   (void)aot_semihosting_call(SYS_EXIT_EXTENDED, block);
   for (;;) {

@@ -36,6 +36,22 @@ def script(board: Board, folder: Path) -> Path:
     return folder / "board.ld"
 
 
+def make(project: Path, names: Sequence[str], board: str = "mps2-an386", *, level: str = "") -> set[str]:
+    """By GNU make; a level takes the place of its own."""
+    del names, board
+    variables = f"WERROR=-Werror LEVEL={level}" if level else "WERROR=-Werror"
+    sh(f"make -s -j2 {variables} hex bin", cwd=project)
+    return passed(sh(f"make -s {variables} run", cwd=project))
+
+
+def cmake(project: Path, names: Sequence[str], board: str = "mps2-an386", *, level: str = "") -> set[str]:
+    """By CMake; a level is that of the configuration Debug."""
+    del names, board
+    settings = f"-DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG={level}" if level else ""
+    sh(f"cmake -B build -DCMAKE_C_FLAGS=-Werror {settings} && cmake --build build -j2", cwd=project)
+    return passed(sh("test -s build/firmware.hex && test -s build/firmware.bin && cmake --build build -t run", cwd=project))
+
+
 def pico(project: Path, names: Sequence[str], board: str = "mps2-an385-v6m", *, level: str = "") -> set[str]:
     """With the stand-in for the SDK, on an emulated board with the core of RP2040 or RP2350."""
     del names

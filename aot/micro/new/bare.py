@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aot.errors import Problem, UsageError
-from aot.micro.board import EMULATED, Board
+from aot.micro.board import Board
 from aot.micro.build import project as build
 from aot.micro.build.pools import pool_regions
 from aot.micro.new.registry import (
@@ -24,32 +23,37 @@ from aot.micro.new.registry import (
     runtime_source,
 )
 
-_BOARD_SOURCES = ("counter.c", "memory.c", "semihosting.c", "startup.c", "systick.c")
+_BOARD_SOURCES = ("counter.c", "memory.c", "semihosting.c", "startup.c")
 _HOST_SOURCES = ("hosted.c",)
 _RUNTIME = "aot/src/"
 
 
 @project_kind("make")
 def make_project(spec: Spec) -> ProjectFiles:
-    """Makefile and src/main.c are the user's; aot/project.mk knows sources and flags."""
+    """Makefile and src/ are the user's; aot/project.mk knows sources and flags."""
     files = bare_files(spec)
     values = bare_values(spec, files)
     files["aot/project.mk"] = render("project.mk.j2", **values)
     files["README.md"] = render("README.bare.md.j2", **values)
-    return ProjectFiles(files, {"Makefile": render("Makefile.j2", **values), "src/main.c": render("main.c.j2", **values)})
+    return ProjectFiles(files, {"Makefile": render("Makefile.j2", **values), **_own_sources(spec, values)})
 
 
 @project_kind("cmake")
 def cmake_project(spec: Spec) -> ProjectFiles:
-    """CMakeLists.txt and src/main.c are the user's; aot/*.cmake know sources, flags and the compiler."""
+    """CMakeLists.txt, CMakePresets.json and src/ are the user's; aot/*.cmake know sources, flags and the compiler."""
     files = bare_files(spec)
     values = bare_values(spec, files)
     files["aot/project.cmake"] = render("project.cmake.j2", **values)
     files["README.md"] = render("README.bare.md.j2", **values)
     if not spec.board.is_host:
         files["aot/toolchain.cmake"] = render("toolchain.cmake.j2", **values)
-    once: dict[str, Text] = {"CMakeLists.txt": render("CMakeLists.txt.j2", **values), "src/main.c": render("main.c.j2", **values)}
-    return ProjectFiles(files, once)
+    once = {n: render(f"{n}.j2", **values) for n in ("CMakeLists.txt", "CMakePresets.json")}
+    return ProjectFiles(files, {**once, **_own_sources(spec, values)})
+
+
+def _own_sources(spec: Spec, values: dict[str, Any]) -> dict[str, Text]:
+    names = ["main.c"] if spec.board.is_host else ["main.c", "console.c"]
+    return {f"src/{name}": render(f"{name}.j2", **values) for name in names}
 
 
 def bare_files(spec: Spec) -> dict[str, Text]:
@@ -57,7 +61,7 @@ def bare_files(spec: Spec) -> dict[str, Text]:
     files: dict[str, Text] = {}
     for name, text in model_files(spec, sources="aot/models/", headers="aot/models/").items():
         files[name] = text
-    for name in _HOST_SOURCES if spec.board.is_host else _BOARD_SOURCES:
+    for name in _HOST_SOURCES if spec.board.is_host else (*_BOARD_SOURCES, counter_source(spec.board)):
         files[_RUNTIME + name] = runtime_source(name)
     for name, text in runtime_headers(files, more=("systick.h", "semihosting.h")).items():
         files[f"aot/include/{name}"] = text
@@ -79,12 +83,36 @@ def bare_values(spec: Spec, files: dict[str, Text]) -> dict[str, Any]:
         "fast": fast,
         "includes": ["aot/include", "aot/models"],
         "own_sources": ["src/main.c"],
+        "console": not spec.board.is_host,
         "flags": list(spec.board.flags),
         "warnings": [w for w in build.WARNINGS if w != "-Werror"],
         "defines": _defines(spec.board),
         "libraries": _libraries(spec),
         "qemu": qemu_arguments(spec.board, SEMIHOSTING),
+        "qemu_uart": qemu_arguments(spec.board, SERIAL) if spec.board.uart else [],
+        "flash": flash_command(spec.board),
     }
+
+
+def counter_source(board: Board) -> str:
+    """The file of crt/src that counts: cycles by the core's own counter, or ticks of SysTick."""
+    return "dwt.c" if board.gdb is not None and board.gdb.counter == "dwt" else "systick.c"
+
+
+def flash_command(board: Board) -> list[str]:
+    """What writes an image to the board, with FILE for its path: by the tool whose server board.toml names, if we know how."""
+    server = list(board.gdb.server) if board.gdb is not None else []
+    tool = server[0].rpartition("/")[2] if server else ""
+    if tool == "openocd":
+        words = [
+            w
+            for i, w in enumerate(server)
+            if "{port}" not in w and not (w == "-c" and "{port}" in "".join(server[i + 1 : i + 2]))
+        ]
+        return [*words, "-c", "program FILE verify reset exit"]
+    if tool == "pyocd" and "--target" in server:
+        return [server[0], "load", "--target", server[server.index("--target") + 1], "FILE"]
+    return []
 
 
 def _defines(board: Board) -> list[str]:
@@ -107,12 +135,8 @@ SERIAL = ("-semihosting-config", "enable=on,target=native", "-serial", "stdio")
 
 
 def qemu_arguments(board: Board, console: Sequence[str]) -> list[str]:
-    """All but the image; with -icount shift=0 one instruction takes one nanosecond."""
-    if board.is_host:
+    """All but the image, of a board that is a machine of QEMU's; with -icount shift=0 one instruction takes one nanosecond."""
+    if board.is_host or board.gdb is not None:
         return []
-    if board.gdb is not None:
-        message = f"{board.name} is reached by a GDB server, and a project of this kind runs in an emulator; see aot build"
-        twin = f"; with {EMULATED} in front of the board it is one for QEMU's {board.like.name}" if board.like is not None else ""
-        raise UsageError(Problem("E5300", message + twin))
     machine = ["-M", board.machine, "-cpu", board.qemu_cpu, "-icount", "shift=0,sleep=off"]
     return [*machine, "-display", "none", "-monitor", "none", *console, "-kernel"]

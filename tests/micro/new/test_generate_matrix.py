@@ -16,6 +16,7 @@ import pytest
 from aot.micro.board import data_folder, load_board
 from aot.micro.build.project import Places, linker_script
 from aot.micro.run.qemu import execute
+from tests.micro.builders import cmake, make, passed
 from tests.micro.mlperf_runner import Runner
 from tests.micro.projects import DIGITS, ROOT, arduino_header, need, need_arm_cxx, new, sh
 
@@ -26,21 +27,6 @@ BOTH = {"kws": KWS, "digits": DIGITS}
 FED = {"fed": ROOT / "tests" / "models" / "depthwise_multiplier8.tflite"}
 MODELS = {"kws": {"kws": KWS}, "digits": {"digits": DIGITS}, "two models": BOTH, "one workspace": BOTH, "fed rows": FED}
 BOARD = "mps2-an386"
-_PASS = re.compile(r"PASS (\w+): [^\n]*\b0 outputs differ")
-
-
-def passed(text: str) -> set[str]:
-    assert "FAIL" not in text, text
-    return {m.group(1) for m in _PASS.finditer(text)}
-
-
-def make(project: Path, names: list[str]) -> set[str]:
-    return passed(sh("make -s -j2 WERROR=-Werror && make -s run", cwd=project))
-
-
-def cmake(project: Path, names: list[str]) -> set[str]:
-    command = "cmake -B build -DCMAKE_C_FLAGS=-Werror && cmake --build build -j2 && cmake --build build -t run"
-    return passed(sh(command, cwd=project))
 
 
 def zephyr(project: Path, names: list[str]) -> set[str]:
