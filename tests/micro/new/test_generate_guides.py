@@ -10,7 +10,7 @@ GUIDES = sorted((ROOT / "docs").glob("from-*.md"))
 
 
 def test_guides() -> None:
-    assert [g.stem for g in GUIDES] == ["from-microtvm", "from-tflm", "from-x-cube-ai"]
+    assert [g.stem for g in GUIDES] == ["from-edge-impulse", "from-microtvm", "from-tflm", "from-x-cube-ai"]
 
 
 def test_names_of_our_python_interface_exist() -> None:
