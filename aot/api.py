@@ -73,6 +73,9 @@ def build(
     model are keywords, those of `aot.Options` (`opt="ram"`, `ram_budget=20_000` bytes), or one record of them.  Passes run in the
     current PassContext.  Raises UsageError E5073 for arguments that are not the schedule's, E5074 for what cannot be built or no
     option, E5009 for an option's wrong value, E5001 for a missing file, and the errors of the compiler.
+
+    `inputs`: what is compiled; `args`: the tensors of a schedule in the order of the parameters; `target`: a core's name, a
+    Target or its attributes; `options`: all options as one record.
     """
     options = options_of(options, keywords)
     cpu = Target(target)
@@ -148,6 +151,8 @@ def lower(
 
     Raises UsageError E5073 for arguments that are not the schedule's, E5040 for a schedule that cannot be lowered, and E5074 for
     anything else.
+
+    `inputs`: the schedule or function; `args`: its tensors in the order of the parameters; `target`: a core's name or a Target.
     """
     if isinstance(inputs, te.Schedule):
         if not isinstance(name, str) or not name.strip() or not name.isprintable():

@@ -1,4 +1,4 @@
-"""Every public name says what it is: shapes, units and errors where it has them."""
+"""Every public name says what it is: its parameters, and shapes, units and errors where it has them."""
 
 from __future__ import annotations
 
@@ -54,6 +54,15 @@ def fails(function: Any) -> bool:
         return False
 
 
+def unnamed(value: Any) -> list[str]:
+    """Parameters of a function that its docstring leaves out; `*args` and `**keywords` are named as a whole."""
+    if not inspect.isfunction(value):
+        return []
+    text = inspect.getdoc(value) or ""
+    given = [p.name for p in inspect.signature(value).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return [p for p in given if p not in ("self", "cls") and not re.search(rf"\b{re.escape(p.rstrip('_'))}s?\b", text)]
+
+
 def faults(name: str, value: Any) -> Iterator[str]:
     """What a docstring lacks."""
     text = inspect.getdoc(value) or ""
@@ -62,6 +71,8 @@ def faults(name: str, value: Any) -> Iterator[str]:
         yield f"{name} has no docstring of its own"
     if inspect.isfunction(value) and fails(value) and not re.search(r"E\d{4}|Error", text):
         yield f"{name} raises, and does not say so"
+    for parameter in unnamed(value):
+        yield f"{name} does not say what {parameter} is"
     unit = re.search(r"\b(bytes?|seconds|elements|B)\b", text, re.IGNORECASE)
     if re.search(r"(_bytes|_budget|timeout|size)\b", name.rpartition(".")[2]) and not unit:
         yield f"{name} is a quantity without a unit"
@@ -79,6 +90,10 @@ def test_faults_are_found() -> None:
     def stack_bytes() -> None:
         """How deep it was at most."""
 
+    def split(axis: int, factor: int) -> None:
+        """Make two loops of one, with factor iterations inside."""
+
+    assert list(faults("a.split", split)) == ["a.split does not say what axis is"]
     assert list(faults("a.silent", silent)) == ["a.silent has no docstring of its own", "a.silent raises, and does not say so"]
     assert list(faults("a.stack_bytes", stack_bytes)) == ["a.stack_bytes is a quantity without a unit"]
 

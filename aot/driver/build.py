@@ -70,7 +70,10 @@ def compile_model(
     name: str | None = None,
     options: Options | None = None,
 ) -> LoweredOutput:
-    """As `build`, with everything that is known on the way: the lowered module, the plan, the functions as TIR."""
+    """As `build`, with everything that is known on the way: the lowered module, the plan, the functions as TIR.
+
+    `model`, `target`, `name` and `options` are those of `build`.
+    """
     options = options or Options()
     cpu = find_target(target) if isinstance(target, str) else target
     load_registries()

@@ -56,6 +56,9 @@ def list_global_func_names() -> list[str]:
 
 
 def remove_global_func(name: str) -> None:
-    """Forget a function (E5076 if there is none)."""
+    """Forget a function (E5076 if there is none).
+
+    `name`: the one under which it was registered.
+    """
     get_global_func(name)
     del _FUNCTIONS[name]

@@ -34,15 +34,24 @@ class Timing(Instrument):
         self._started: list[float] = []
 
     def before(self, module: IRModule, running: Pass) -> None:
-        """Start the clock."""
+        """Start the clock.
+
+        `module`: what the pass gets; `running`: the pass.
+        """
         self._started.append(perf_counter())
 
     def after(self, module: IRModule, running: Pass) -> None:
-        """Stop the clock."""
+        """Stop the clock.
+
+        `module`: what the pass made; `running`: the pass.
+        """
         self.rows.append(PassTime(running.name, perf_counter() - self._started.pop()))
 
     def exit(self, context: PassContext) -> None:
-        """Forget clocks of passes that failed."""
+        """Forget clocks of passes that failed.
+
+        `context`: the PassContext that ends.
+        """
         self._started.clear()
 
 

@@ -26,7 +26,10 @@ def full_text(module: IRModule) -> str:
 
 
 def parse(text: str, *, name: str = "model") -> IRModule:
-    """The module of a text that `IRModule.astext(metadata=True)` printed, perhaps edited since; E5130, E5131: what is wrong."""
+    """The module of a text that `IRModule.astext(metadata=True)` printed, perhaps edited since; E5130, E5131: what is wrong.
+
+    `name` stands for the file in messages.
+    """
     if not isinstance(text, str):
         raise UsageError(Problem("E5130", f"parse takes a text, not a {type(text).__name__}", call_place()))
     reader = (dialect_of_text(text) or dialect("relay")).from_text
@@ -49,7 +52,10 @@ class IRModule:
 
     @staticmethod
     def from_expr(expr: Any, *, name: str = "model") -> IRModule:
-        """The module whose `main` is a function, or an expression over its free variables in order of first use."""
+        """The module whose `main` is a function, or an expression over its free variables in order of first use.
+
+        `expr`: the function or expression; `name`: what the function is called.
+        """
         return IRModule({"main": function_of(expr)}, name)
 
     def __getitem__(self, name: str) -> BaseFunc:
@@ -60,7 +66,10 @@ class IRModule:
         return self.functions[name]
 
     def with_function(self, name: str, func: BaseFunc) -> IRModule:
-        """A module with this function in the place of the one of that name, or in addition."""
+        """A module with this function in the place of the one of that name, or in addition.
+
+        `func`: the function, which has its name with it.
+        """
         return replace(self, functions={**self.functions, name: func})
 
     def astext(self, *, metadata: bool = False) -> str:

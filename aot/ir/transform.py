@@ -109,7 +109,10 @@ class PassContext:
         return self.config.get(key, _OPTIONS[key].default)
 
     def enables(self, candidate: Pass) -> bool:
-        """Whether a Sequential runs this pass."""
+        """Whether a Sequential runs this pass.
+
+        `candidate`: what is known of the pass.
+        """
         if candidate.required or candidate.name in self.required_pass:
             return True
         return candidate.opt_level <= self.opt_level and candidate.name not in self.disabled_pass
@@ -286,6 +289,8 @@ def register_pass(
     The function takes (module, context) and returns a module; with `on` "relay" or "tir" it takes and returns each function of
     that IR.  `name` defaults to the function's.  With `after` it runs in every compilation, after the pass of that name; else
     where PassContext(add_pass=...) puts it.  UsageError E5036 names what is wrong.
+
+    `required`: no PassContext turns the pass off.
     """
     known = {"module": None, "relay": "relay", "tir": "tir"}
     wrong = []
@@ -316,7 +321,10 @@ def register_pass(
 
 
 def reset_pass(name: str) -> None:
-    """Forget a pass, for what registers one for a while; UsageError E5030 if there is none."""
+    """Forget a pass, for what registers one for a while; UsageError E5030 if there is none.
+
+    `name`: the one under which it was registered.
+    """
     old = get_pass(name)
     del _PASSES[old.name]
     for rest in _AFTER.values():

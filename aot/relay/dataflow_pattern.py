@@ -280,6 +280,8 @@ def rewrite(pattern: Pattern, replacement: Callable[[Match], Expr], root: Any) -
     """`root`, an expression or a function, with `replacement(match)` wherever it has the form; operands are rewritten first.
 
     The function may return `match.root` to leave a place as it is.
+
+    `pattern`: the form, of `is_op`, `wildcard` and the like.
     """
     _pattern(pattern)
 

@@ -149,7 +149,10 @@ class ModelReport:
         return to_text(bundle([self.data]))
 
     def save(self, path: str | Path) -> Path:
-        """Write the report as .html, .md or .json, as the file's name ends (E5009 otherwise); OSError if that fails."""
+        """Write the report as .html, .md or .json, as the file's name ends (E5009 otherwise); OSError if that fails.
+
+        `path`: the file to write; its folder has to exist.
+        """
         path = Path(path)
         makers = {".html": self.to_html, ".md": self.to_markdown, ".json": self.to_json}
         if path.suffix not in makers:
@@ -166,6 +169,9 @@ def check(
 
     Options are keywords as for `aot.build`.  Problems of the model are in the result; raises UsageError E5001 for a missing file,
     E5009, E5010, E5074 for wrong arguments.
+
+    `target`: a core's name or a Target; `name`: prefix of the C symbols (the file's name without one); `options` as in
+    `aot.build`.
     """
     chosen = options_of(options, keywords) or Options()
     source, own = _read(model, name)
@@ -194,6 +200,8 @@ def verify(
     `random`: so many sets of inputs by rule (default 4); `timeout` in seconds.  Outputs that differ are a result (`exact`), not
     an error.  Board "host" needs gcc only, others the Arm compiler and QEMU.  Raises UsageError E5020 for an unknown board, E5022
     for inputs of a wrong shape, ToolchainError E30xx, and the errors of the compiler.
+
+    `profile`: count each layer; `poison`: a second run with dead bytes overwritten; `name`, `options` as in `aot.build`.
     """
     source, artifact, place, sets = _prepared(model, board, inputs, random, name, options_of(options, keywords))
     data = specialize(source.data, (options_of(options, keywords) or Options()).choice)

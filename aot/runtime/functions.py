@@ -73,7 +73,10 @@ class Module:
         raise UsageError(Problem("E5076", f"there is no function {name!r}; known: {known}", f"module {self.name}"))
 
     def implements_function(self, name: str, *, query_imports: bool = False) -> bool:
-        """Whether `get_function` would find it."""
+        """Whether `get_function` would find it.
+
+        `name`: of the function; `query_imports`: look in imported modules as well.
+        """
         found = name in self.functions
         return found or (query_imports and any(name in m.functions for m in _all_imports(self)))
 
@@ -95,7 +98,10 @@ class Module:
         raise UsageError(Problem("E5078", f"there is no source of format {fmt!r}", f"module {self.name}"))
 
     def save(self, path: str | Path, fmt: str = "") -> None:
-        """Write the module to a file in the format of its ending, or of `fmt` (E5078 for one that it does not have)."""
+        """Write the module to a file in the format of its ending, or of `fmt` (E5078 for one that it does not have).
+
+        `path`: the file to write.
+        """
         raise UsageError(Problem("E5078", f"a module of kind {self.type_key} cannot be saved as {fmt!r}", str(path)))
 
     def _function(self, name: str) -> PackedFunc:
@@ -239,7 +245,10 @@ class LibraryModule(Module):
 
 
 def load_module(path: str | Path) -> Module:
-    """A library written by `export_library("….so")` (E5078 if it is not one)."""
+    """A library written by `export_library("….so")` (E5078 if it is not one).
+
+    `path`: the library's file.
+    """
     file = _path(path)
     if not file.is_file():
         raise UsageError(Problem("E5001", "there is no such file", str(path)))

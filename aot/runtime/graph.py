@@ -109,7 +109,10 @@ class GraphModule:
         return len(self._graph["heads"])
 
     def set_input(self, key: int | str | None = None, value: Any = None, **arrays: Any) -> None:
-        """Set an input by number or name, or several by keyword, to arrays of their shapes and dtypes (UsageError otherwise)."""
+        """Set an input by number or name, or several by keyword, to arrays of their shapes and dtypes (UsageError otherwise).
+
+        `key`: the input's number or name; `value`: its array.
+        """
         if key is not None:
             self._set(self._number(key, [n["name"] for n in self._inputs], "input"), value)
         elif not arrays:
@@ -118,7 +121,10 @@ class GraphModule:
             self._set(self._number(name, [n["name"] for n in self._inputs], "input"), array)
 
     def get_input(self, key: int | str) -> Array:
-        """A copy of an input, as it was set."""
+        """A copy of an input, as it was set.
+
+        `key`: the input's number or name.
+        """
         number = self._number(key, [n["name"] for n in self._inputs], "input")
         return self._view(self._inputs[number]["outputs"][0]).copy()
 

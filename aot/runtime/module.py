@@ -98,6 +98,8 @@ class HostModel:
         """One inference on one array an input, of its shape and dtype (E5022 otherwise); returns one array an output.
 
         `state` is that of another stream than the model's own one (`new_state`; E5022 if the model takes none).
+
+        `inputs`: the arrays in the order of the model's inputs; `on_layer` is called with each layer's number and result.
         """
         if state is not None and (self._state is None or state.nbytes != self._state.nbytes):
             raise UsageError(Problem("E5022", f"{self.metadata['name']} takes no such state: compile with io='user'"))

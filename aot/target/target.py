@@ -51,6 +51,8 @@ def register_target_kind(
     """Enter a kind of target; `codegen`, from an IRModule and a Target to a runtime.Module, becomes `target.build.<name>`.
 
     `options` are attributes beside those that every kind has.  Raises E5080 for a name that is taken or is not an identifier.
+
+    `description`: what `aot targets` says of it.
     """
     if not isinstance(name, str) or not name.replace("-", "_").isidentifier() or name in CORES:
         raise UsageError(Problem("E5080", f"{name!r} cannot name a kind of target"))

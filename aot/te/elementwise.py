@@ -9,7 +9,10 @@ from aot.tir.expr import select as _select
 
 
 def const(value: int | float, dtype: str = "int32") -> Expr:
-    """A number of an element type (E5070 if it does not fit)."""
+    """A number of an element type (E5070 if it does not fit).
+
+    `value`: the number; `dtype`: the element type, such as "int8".
+    """
     if not is_dtype(dtype) or isinstance(value, bool) or not isinstance(value, (int, float)):
         raise wrong(f"{value!r} is not a constant of type {dtype!r}")
     return as_expr(value, dtype)
@@ -32,12 +35,18 @@ def clip(value: IntoExpr, low: int | float, high: int | float) -> Expr:
 
 
 def maximum_of(a: IntoExpr, b: IntoExpr) -> Expr:
-    """The larger of two values (te.max reduces over an axis)."""
+    """The larger of two values (te.max reduces over an axis).
+
+    `a` and `b` have one element type.
+    """
     return maximum(a, b)
 
 
 def minimum_of(a: IntoExpr, b: IntoExpr) -> Expr:
-    """The smaller of two values (te.min reduces over an axis)."""
+    """The smaller of two values (te.min reduces over an axis).
+
+    `a` and `b` have one element type.
+    """
     return minimum(a, b)
 
 

@@ -90,7 +90,10 @@ class Reduce(Symbol):
                 return max_value(self.dtype)
 
     def combine(self, acc: Expr) -> Expr:
-        """The accumulator after one more value."""
+        """The accumulator after one more value.
+
+        `acc`: the accumulator before it.
+        """
         op = {"sum": "+", "prod": "*"}.get(self.combiner, self.combiner)
         return binop(op, acc, self.value)
 
@@ -201,7 +204,10 @@ class TensorOp:
 
 
 def placeholder(shape: Sequence[int], dtype: str = "float32", name: str = "placeholder") -> Tensor:
-    """A tensor that the caller passes in: extents of at least 1, and an element type."""
+    """A tensor that the caller passes in: extents of at least 1, and an element type.
+
+    `shape`: the extents; `dtype`: such as "int8"; `name`: how messages and the C call it.
+    """
     return _new(shape, dtype, PlaceholderOp(_name(name)))
 
 
@@ -210,6 +216,8 @@ def compute(shape: Sequence[int], fcompute: Callable[..., Any], name: str = "com
 
     The rule may also be one reduction (`te.sum` …).  Raises E5070, E5071 if an index cannot be shown to stay inside of its
     tensor, and E5072 if the rule itself fails.
+
+    `shape`: the extents, each at least 1; `name`: how messages and the C call it.
     """
     name = _name(name)
     extents = _shape(shape, name)
@@ -232,7 +240,10 @@ def compute(shape: Sequence[int], fcompute: Callable[..., Any], name: str = "com
 
 
 def reduce_axis(dom: Sequence[int], name: str = "rv") -> IterVar:
-    """An axis to reduce over: `dom` is (0, extent), as an index of a reduction starts from 0."""
+    """An axis to reduce over: `dom` is (0, extent), as an index of a reduction starts from 0.
+
+    `name`: how messages and the C call it.
+    """
     name = _name(name)
     try:
         start, stop = (to_int(v) for v in dom)
@@ -264,12 +275,18 @@ def min(expr: IntoExpr, axis: IterVar | Sequence[IterVar]) -> Reduce:
 
 
 def min_value(dtype: str) -> Imm:
-    """The smallest value of a type; of a float type the lowest finite one."""
+    """The smallest value of a type; of a float type the lowest finite one.
+
+    `dtype`: the element type.
+    """
     return Imm(_LOWEST[dtype], dtype) if is_float(_dtype(dtype)) else Imm(int_range(dtype)[0], dtype)
 
 
 def max_value(dtype: str) -> Imm:
-    """The largest value of a type; of a float type the highest finite one."""
+    """The largest value of a type; of a float type the highest finite one.
+
+    `dtype`: the element type.
+    """
     return Imm(-_LOWEST[dtype], dtype) if is_float(_dtype(dtype)) else Imm(int_range(dtype)[1], dtype)
 
 

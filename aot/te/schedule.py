@@ -72,6 +72,8 @@ class Stage:
         """Make two loops of one: `factor` iterations inside, or `nparts` outside; return (outer, inner).
 
         If the extent is not a multiple, the last round is guarded by a condition.
+
+        `parent`: the loop to split.
         """
         at = self._leaf(parent, "split")
         given = nparts if factor is None else factor
@@ -126,7 +128,10 @@ class Stage:
         self.leaves = new
 
     def tile(self, x: IterVar, y: IterVar, x_factor: int, y_factor: int) -> tuple[IterVar, IterVar, IterVar, IterVar]:
-        """Split two loops and put the inner ones inside; return (x outer, y outer, x inner, y inner)."""
+        """Split two loops and put the inner ones inside; return (x outer, y outer, x inner, y inner).
+
+        `x_factor`, `y_factor`: iterations of the inner loops.
+        """
         self._leaf(x, "tile")
         self._leaf(y, "tile")
         if x is y:
@@ -142,7 +147,10 @@ class Stage:
         return xo, yo, xi, yi
 
     def unroll(self, axis: IterVar) -> None:
-        """Copy the body of a loop for each iteration."""
+        """Copy the body of a loop for each iteration.
+
+        `axis`: the loop.
+        """
         self._leaf(axis, "unroll")
         if axis.extent is not None and axis.extent > MAX_UNROLL:
             raise self.refusal(f"unroll of {axis.extent} iterations; at most {MAX_UNROLL}", axis)
@@ -152,6 +160,8 @@ class Stage:
         """Compute the iterations of an innermost data loop side by side.
 
         The cores in question have no vectors that C could name, so that this unrolls; the loop has to be one that vectors suit.
+
+        `axis`: the loop.
         """
         at = self._leaf(axis, "vectorize")
         if axis.kind == "reduce":
@@ -165,6 +175,8 @@ class Stage:
         """A hint for everything inside of a loop.
 
         "auto_unroll_max_step": unroll it where that makes at most `value` copies; "opt": "speed" or "size", for GCC.
+
+        `axis`: the loop; `name`, `value`: `auto_unroll_max_step` with a number, `opt` with "speed" or "size".
         """
         self._leaf(axis, "pragma")
         if not isinstance(name, str) or name not in PRAGMAS:
@@ -175,7 +187,10 @@ class Stage:
         self.pragmas.setdefault(axis, {})[name] = value
 
     def tensorize(self, axis: IterVar, intrin: TensorIntrin) -> None:
-        """Replace a loop and everything in it by an intrinsic with the same meaning (checked when the schedule is lowered)."""
+        """Replace a loop and everything in it by an intrinsic with the same meaning (checked when the schedule is lowered).
+
+        `axis`: the outermost loop of what is replaced; `intrin`: the TensorIntrin.
+        """
         self._leaf(axis, "tensorize")
         if not isinstance(intrin, TensorIntrin):
             raise self.refusal(f"{type(intrin).__name__} is not a TensorIntrin", axis)
@@ -184,7 +199,10 @@ class Stage:
     # ---- where the stage is computed
 
     def compute_at(self, parent: Stage, axis: IterVar) -> None:
-        """Compute, inside of a loop of a stage that reads the tensor, just what is read there."""
+        """Compute, inside of a loop of a stage that reads the tensor, just what is read there.
+
+        `parent`: the stage that reads it; `axis`: the loop of that stage.
+        """
         if not isinstance(parent, Stage) or parent.schedule is not self.schedule or parent is self:
             raise self.refusal("compute_at takes another stage of the same schedule")
         parent._leaf(axis, "compute_at")
@@ -214,7 +232,10 @@ class Stage:
         self.attached, self.inlined = None, True
 
     def set_scope(self, scope: Scope) -> Stage:
-        """Where the tensor lives: "global" memory of the workspace, or "local" registers or stack; returns the stage."""
+        """Where the tensor lives: "global" memory of the workspace, or "local" registers or stack; returns the stage.
+
+        `scope`: "global" or "local".
+        """
         if not isinstance(scope, str) or scope not in ("global", "local"):
             raise self.refusal(f"unknown scope {scope!r}; known: global, local")
         if self.is_output and scope != "global":
@@ -225,7 +246,10 @@ class Stage:
     # ---- helpers
 
     def refusal(self, message: str, axis: IterVar | None = None) -> ScheduleError:
-        """An E5040 with the loops of the stage, and an arrow at the one in question."""
+        """An E5040 with the loops of the stage, and an arrow at the one in question.
+
+        `message`: the reason; `axis`: the loop in question.
+        """
         lines = [f"{message}; the loops are"]
         for depth, leaf in enumerate(self.leaves):
             mark = f"  {self.marks[leaf]}" if leaf in self.marks else ""
@@ -294,7 +318,10 @@ class Schedule:
         raise wrong(f"a schedule is indexed by a tensor, not by {type(item).__name__}")
 
     def cache_read(self, tensor: Tensor, scope: Scope, readers: Sequence[Tensor | TensorOp]) -> Tensor:
-        """A copy of a tensor, which `readers` read in its place; place it with compute_at."""
+        """A copy of a tensor, which `readers` read in its place; place it with compute_at.
+
+        `scope`: "global" or "local", as in `Stage.set_scope`.
+        """
         if not isinstance(tensor, Tensor):
             raise wrong(f"cache_read of {type(tensor).__name__}, which is not a tensor")
         if isinstance(readers, (Tensor, TensorOp)):
@@ -317,7 +344,10 @@ class Schedule:
         return copy
 
     def cache_write(self, tensor: Tensor, scope: Scope) -> Tensor:
-        """Compute the tensor into a cache, which its own stage then copies; place the cache with compute_at."""
+        """Compute the tensor into a cache, which its own stage then copies; place the cache with compute_at.
+
+        `scope`: "global" or "local", as in `Stage.set_scope`.
+        """
         stage = self[tensor]
         if stage.relations or stage.marks or stage.attached or stage.intrinsics:
             raise stage.refusal("cache_write comes before other primitives on the stage")
@@ -357,7 +387,10 @@ class Schedule:
 
 
 def create_schedule(ops: TensorOp | Tensor | Sequence[TensorOp | Tensor]) -> Schedule:
-    """The default schedule of the given outputs and everything that they are computed from: a nest of loops a tensor."""
+    """The default schedule of the given outputs and everything that they are computed from: a nest of loops a tensor.
+
+    `ops`: an operation, such as `C.op`, or several.
+    """
     items = list(ops) if isinstance(ops, (list, tuple)) else [ops]
     outputs: list[Tensor] = []
     for item in items:

@@ -55,6 +55,8 @@ class Schedule:
         Where factor does not divide n: "exact" refuses, "loop" runs the rest in a loop of its own, "guard" puts the body under
         a condition.  Bounds must be constant.  ScheduleError E5040 where it is refused.  The order of
         iterations stays, so nothing else can go wrong.
+
+        `tail`: what becomes of a last round that is not whole.
         """
         node = self._find(loop)
         start, extent = self._extent(node)
@@ -79,7 +81,10 @@ class Schedule:
         return outer, inner
 
     def fuse(self, outer: Var, inner: Var) -> Var:
-        """Make one loop of two perfectly nested ones with constant bounds; return its variable."""
+        """Make one loop of two perfectly nested ones with constant bounds; return its variable.
+
+        `outer`, `inner`: the loops' variables.
+        """
         a, b = self._nested(outer, inner)
         (a_start, a_extent), (b_start, b_extent) = self._extent(a), self._extent(b)
         fused = Var(f"{outer.name}_{inner.name}", outer.dtype)
@@ -94,6 +99,8 @@ class Schedule:
         Refused (ScheduleError E5040) unless the order of iterations cannot matter: each buffer that the body writes is
         written at one place only, and either never read in it with all iterations of both loops writing different elements,
         or only read to be updated by a commutative operator at that same place. Blocks and calls are refused.
+
+        `outer`, `inner`: the loops' variables.
         """
         a, b = self._nested(outer, inner)
         if outer in free_vars(b.start) | free_vars(b.stop):

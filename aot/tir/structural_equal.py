@@ -19,6 +19,8 @@ def structural_equal(a: IRModule, b: IRModule) -> bool:
     """Whether two modules have the same functions, attributes and constants; variables and buffers correspond one to one.
 
     Blocks count by their meaning and what they require, not by how their C text is made.
+
+    `a`, `b`: the modules, or functions.
     """
     if list(a.functions) != list(b.functions):
         return False

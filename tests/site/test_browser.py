@@ -47,7 +47,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MAIN)
-def test_the_page_fits_every_window(browser: Any, address: str, name: str) -> None:  # noqa: F811
+def test_the_page_fits_every_window(browser: Any, address: str, name: str) -> None:
     for scheme in ("light", "dark"):
         page = browser.new_page(viewport={"width": WIDTHS[0], "height": 900}, color_scheme=scheme)
         said: list[str] = []

@@ -59,6 +59,8 @@ def run(
     overwrites between any two layers what the plan says is dead, and measures nothing.
     Raises UsageError E5022 (inputs do not match the model) and E5024 (the board counts wrong), ToolchainError and
     VerificationError as aot.micro.run.qemu does.
+
+    `timeout` in seconds (None: the board's).
     """
     meta = project.artifact.metadata
     data = b"".join(b"".join(encode_inputs(meta["inputs"], arrays, number)) for number, arrays in enumerate(input_sets))

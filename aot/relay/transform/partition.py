@@ -102,6 +102,8 @@ def MergeComposite(pattern_table: Sequence[Entry | Composite]) -> Pass:  # noqa:
     """Turn what has the form of a pattern into calls of composite functions.
 
     Entries are tried in their order, calls late in the graph first.  A match is taken if nothing outside reads what is inside.
+
+    `pattern_table`: (name of the composite, pattern) in order of preference.
     """
     table = table_of(pattern_table)
     return _function_pass("merge_composite", lambda func: _merge_composites(func, table))
