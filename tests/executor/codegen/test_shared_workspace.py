@@ -14,8 +14,11 @@ from aot.driver.options import Options
 from aot.errors import UsageError
 from aot.executor.artifact import Artifact, check_names
 from aot.executor.codegen.shared_workspace import shared_files
+from aot.micro.board import load_board
+from aot.micro.build.project import Places, linker_script
 from tests.c_tools import INCLUDE
 from tests.cli.helper import Cli
+from tests.micro.projects import need
 
 ROOT = Path(__file__).parents[3]
 FIRST, SECOND = ROOT / "examples" / "digits" / "digits.tflite", ROOT / "tests" / "models" / "graph_two_inputs_two_outputs.tflite"
@@ -140,3 +143,53 @@ def test_the_verb_writes_one_folder(tmp_path: Path, capsys: pytest.CaptureFixtur
     separate = cli("compile", FIRST, SECOND, "-o", tmp_path / "s", "--json").json
     assert "aot_workspace.c" not in separate["files"]
     assert cli("compile", FIRST, SECOND, "--name", "x", "-o", tmp_path / "n").code == 2
+
+
+THREADS = Path(__file__).parent / "threads"
+THREADED = {"a": FIRST, "b": ROOT / "tests" / "models" / "graph_pad_then_conv.tflite"}
+WAYS = {"locked": 0, "retried": 1, "separate": 2, "in steps": 3}
+QEMU = ("-display", "none", "-monitor", "none", "-serial", "none", "-semihosting-config", "enable=on,target=native")
+
+
+def threads_program(way: str, folder: Path) -> Path:
+    """The two models, a scheduler and our start-up code, linked for mps2-an386."""
+    board = load_board("mps2-an386")
+    options = Options(share_workspace=way != "separate", io="user", in_steps=way == "in steps")
+    artifacts = [compile_model(p, name=n, options=options).artifact for n, p in THREADED.items()]
+    for name, text in shared_files(artifacts).items():
+        (folder / name).write_text(text)
+    for file in sorted(THREADS.iterdir()):
+        (folder / file.name).write_text(file.read_text())
+    (folder / "board.ld").write_text(linker_script(board, Places("SSRAM1", "SSRAM1", "SSRAM23", "SSRAM23"), []))
+    crt = ROOT / "crt" / "src"
+    sources = [*sorted(folder.glob("*.c")), *(crt / f for f in ("startup.c", "semihosting.c", "memory.c"))]
+    flags = [*board.flags, "-O2", "-std=c99", "-Wall", "-Wextra", "-Werror", "-ffreestanding"]
+    flags.append("-fno-tree-loop-distribute-patterns")  # or memcpy is made of calls of memcpy
+    link = ["-nostdlib", "-Wl,--gc-sections", f"-T{folder / 'board.ld'}", "-lgcc", "-o", str(folder / "p.elf")]
+    command = ["arm-none-eabi-gcc", *flags, f"-DWAY={WAYS[way]}", INCLUDE, f"-I{folder}", *map(str, sources), *link]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:3000]
+    return folder / "p.elf"
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("way", WAYS)
+def test_two_threads(way: str, tmp_path: Path) -> None:
+    """Two models from two threads that take each other's place every 800 instructions: each gives what it gives alone."""
+    need("arm-none-eabi-gcc", "qemu-system-arm")
+    elf = threads_program(way, tmp_path)
+    command = ["qemu-system-arm", "-M", "mps2-an386", "-icount", "shift=0,sleep=off", *QEMU, "-kernel", str(elf)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line.split() for line in (done.stdout + done.stderr).splitlines()]
+    said = {name: [int(v, 16) for n, v in rows if n == name] for name in ("a", "b", "switches", "busy")}
+    for name, path in THREADED.items():
+        exe = compile_model(path, name=name)
+        for k, found in enumerate(said[name]):
+            infos = exe.artifact.metadata["inputs"]
+            given = [fill(t["size"], k + i).view(t["dtype"]).reshape(t["shape"]) for i, t in enumerate(infos)]
+            (wanted,) = exe.interpret(given)
+            assert found == digest(wanted), (name, k)
+    assert len(said["a"]) == len(said["b"]) == 6
+    assert said["switches"][0] > 100, "hardly anything was preempted"
+    assert (said["busy"][0] > 0) == (way == "retried"), "only without a lock does a run come in between another"
