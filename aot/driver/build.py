@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from aot.driver.byoc import library_files
-from aot.driver.front import front, load_registries
+from aot.driver.front import Front, front, load_registries
 from aot.driver.options import OPTS, Options
 from aot.driver.reading import NamedBytes, read_named
 from aot.executor.artifact import Artifact
@@ -21,8 +21,9 @@ from aot.executor.lower.candidates import lower_group
 from aot.executor.lower.draft import FusedModule
 from aot.executor.lower.optimize import Optimized
 from aot.executor.pipeline import lower_and_plan, lower_main, with_groups
-from aot.executor.plan.bounds import memory_bounds
+from aot.executor.plan.bounds import Bounds, memory_bounds
 from aot.executor.plan.planned import Planned
+from aot.executor.plan.slide_windows import least_state
 from aot.executor.policy import Attempt, Plans
 from aot.executor.select.config import PlanConfig, SelectionConfig
 from aot.executor.select.select_kernels import NothingFits
@@ -81,10 +82,9 @@ def compile_model(
     source = model if isinstance(model, bytes | IRModule) else file.data if file is not None else b""
     data = source if isinstance(source, IRModule) else specialize(source, options.choice)
     name = model_identifier(name or (file.path.stem if file is not None else "model"))
-    found = front(data, cpu, name=name, options=options)
-    main, slide = found.main, found.slide
+    found, bounds, planned = _planned(data, cpu, name=name, options=options)
+    slide = found.slide
     values = input_values(data, found.before) if isinstance(data, bytes) else {}
-    bounds = memory_bounds(main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
     info = BuildInfo(
         model_sha256=hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else "",
         model_file=printable(file.path.name, limit=255) if file is not None else "",
@@ -96,14 +96,51 @@ def compile_model(
         input_values=values,
         slide=None if slide is None else slide.told(),
     )
-    fused = fused_module(main, cpu, name=name, options=options)
-    plans = plans_of(fused, bound=bounds.liveness)
-    budget, opt = options.ram_budget, options.opt
-    planned = shown(fused, plans.usual(opt) if budget is None else plans.within(budget, opt))
-    planned = replace(planned, planning=_with_rings(planned.planning, options))
     made = emit(lower_main(planned), info=info)
     files = library_files(options.byoc_path) if options.byoc else {}
     return replace(made, artifact=replace(made.artifact, files={**made.artifact.files, **files})) if files else made
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A graph with its bounds, and what it may become."""
+
+    front: Front
+    bounds: Bounds
+    fused: FusedModule
+    plans: Plans
+
+    def fits(self, planned: Planned, budget: int) -> bool:
+        """Whether workspace and state do."""
+        return planned.size + least_state(planned) <= budget
+
+
+def _planned(data: bytes | IRModule, cpu: Target, *, name: str, options: Options) -> tuple[Front, Bounds, Planned]:
+    """The graph and its plan.  Where a window moves and RAM is limited, rows that would not fit are computed again instead.
+
+    Of the plans of the front (`slide_front`) the one of the least work is taken whose usual kernels fit, or the one before it
+    with kernels that take less memory, where that is faster; the last where none fits.
+    """
+
+    def way(most: int | None) -> _Way:
+        found = front(data, cpu, name=name, options=options, most_bytes=most)
+        fused = fused_module(found.main, cpu, name=name, options=options)
+        bounds = memory_bounds(found.main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
+        return _Way(found, bounds, fused, plans_of(fused, bound=bounds.liveness))
+
+    budget, opt, before = options.ram_budget, options.opt, None
+    chosen = way(budget)
+    while budget is not None and chosen.front.slide is not None and not chosen.fits(chosen.plans.usual(opt), budget):
+        if chosen.front.slide.plan is chosen.front.slide.front[-1]:
+            break
+        before, chosen = chosen, way(chosen.front.slide.plan.total_bytes - 1)
+    planned = chosen.plans.usual(opt) if budget is None else chosen.plans.within(budget, opt)
+    if before is not None and budget is not None:
+        other = before.plans.within(budget, opt)
+        if before.fits(other, budget) and not (chosen.fits(planned, budget) and planned.estimate <= other.estimate):
+            chosen, planned = before, other
+    planned = shown(chosen.fused, planned)
+    return chosen.front, chosen.bounds, replace(planned, planning=_with_rings(planned.planning, options))
 
 
 def fused_module(main: Function, cpu: Target, *, name: str, options: Options) -> FusedModule:
@@ -134,7 +171,7 @@ def plans_of(fused: FusedModule, *, bound: int) -> Plans:
             return lower_and_plan(_for_attempt(fused, attempt), optimized)
         return None
 
-    return Plans(made, bound, OPTS, fed=fused.config.feed_rows, pooled=bool(fused.planning.pooling.pools))
+    return Plans(made, bound, OPTS, fed=fused.config.feed_rows, pooled=bool(fused.planning.pooling.pools), state=least_state)
 
 
 def _for_attempt(fused: FusedModule, attempt: Attempt) -> FusedModule:

@@ -34,15 +34,18 @@ def load_registries() -> None:
     load_installed()
 
 
-def front(model: bytes | IRModule, cpu: Target, *, name: str, options: Options) -> Front:
-    """Read a model whose shapes are known, and run the passes over graphs (ModelError, UnsupportedError)."""
+def front(model: bytes | IRModule, cpu: Target, *, name: str, options: Options, most_bytes: int | None = None) -> Front:
+    """Read a model whose shapes are known, and run the passes over graphs (ModelError, UnsupportedError).
+
+    `most_bytes`: of rows that are kept with --slide, where that is possible.
+    """
     module = model if isinstance(model, IRModule) else from_tflite(model, oracle=options.oracle, name=name)
     before = module["main"]
     assert isinstance(before, Function)
     if options.float16 == "fold":
         module = module.with_function("main", widened(before, "float16"))
     with with_partitions(options.byoc, cpu) as context:
-        slide = slid(module, options, opt_level=context.opt_level) if options.slide else None
+        slide = slid(module, options, opt_level=context.opt_level, most_bytes=most_bytes) if options.slide else None
         module = relay_pipeline(context.opt_level)(module if slide is None else slide.module)
     main = module["main"]
     assert isinstance(main, Function)

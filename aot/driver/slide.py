@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from aot.driver.options import Options
 from aot.errors import Problem, UnsupportedError, UsageError
 from aot.ir.module import IRModule
 from aot.relay.analysis.running_sum import RunningSum
-from aot.relay.analysis.slide_plan import LayerRows, SlidePlan, slide_plan
+from aot.relay.analysis.slide_plan import LayerRows, SlidePlan, slide_front, slide_plan
 from aot.relay.analysis.sliding import sliding
 from aot.relay.expr import Call, Expr, Function, Var
 from aot.relay.state import input_vars
@@ -23,10 +23,14 @@ from aot.support.text import printable
 
 @dataclass(frozen=True, slots=True)
 class Slid:
-    """A network that slides: its module, the plan, and of each input by name: number, axis, rows of the window, new rows."""
+    """A network that slides: its module, the plan, and of each input by name: number, axis, rows of the window, new rows.
+
+    `front`: all plans worth having, those that keep fewer bytes for more work last.
+    """
 
     module: IRModule
     plan: SlidePlan
+    front: Sequence[SlidePlan]
     windows: Mapping[str, tuple[int, int, int, int]]
 
     def told(self) -> dict[str, Any]:
@@ -38,6 +42,7 @@ class Slid:
             ],
             "macs_window": self.plan.macs_full,
             "rows_bytes": self.plan.total_bytes,
+            "front": [{"rows_bytes": p.total_bytes, "macs": p.macs()} for p in self.front],
             "layers": [_told(layer) for layer in self.plan.layers()],
             "whole": [{**_place(e), "reason": reasons[id(e)]} for e in nodes if id(e) in reasons and id(e) not in self.plan.sums],
             "sums": [_summed(e, self.plan.sums[id(e)]) for e in nodes if id(e) in self.plan.sums],
@@ -61,8 +66,8 @@ def _place(expr: Expr) -> dict[str, str]:
     return {"op": expr.span.opcode or name, "name": printable(expr.span.name, limit=200)}
 
 
-def slid(module: IRModule, options: Options, *, opt_level: int) -> Slid:
-    """The module as a function of fresh rows.
+def slid(module: IRModule, options: Options, *, opt_level: int, most_bytes: int | None = None) -> Slid:
+    """The module as a function of fresh rows, by the plan of the least work that keeps at most `most_bytes`, or the fewest.
 
     UsageError E5330 for an input that there is not, E5331 for rows or an axis that it does not have; UnsupportedError E1281 if a
     run would compute everything that a run on the whole window does.
@@ -71,15 +76,16 @@ def slid(module: IRModule, options: Options, *, opt_level: int) -> Slid:
     main = module["main"]
     assert isinstance(main, Function)
     hops = _hops(main, options)
-    plan = slide_plan(main, sliding(main, hops))
-    if not plan.gains:
-        raise UnsupportedError(Problem("E1281", _no_gain(main, plan, hops)))
+    found = slide_front(main, sliding(main, hops))
+    if not found[0].gains:
+        raise UnsupportedError(Problem("E1281", _no_gain(main, found[0], hops)))
+    plan = next((p for p in found if most_bytes is None or p.total_bytes <= most_bytes), found[-1])
     windows = {
         v.name: (i, axis, v.type.shape[axis], hop)
         for i, v in enumerate(input_vars(main))
         for axis, hop in ([hops[v.name]] if v.name in hops else [])
     }
-    return Slid(module.with_function("main", narrow_windows(slide_window(main, plan))), plan, windows)
+    return Slid(module.with_function("main", narrow_windows(slide_window(main, plan))), plan, found, windows)
 
 
 def _hops(main: Function, options: Options) -> dict[str, tuple[int, int]]:

@@ -45,7 +45,7 @@ class Plans:
     """The plans of one model: `made` carries an attempt out (None if no layers fit its budget), and keeps its result.
 
     `bound`: bytes of whole tensors that never overlap.  `fed`: the input comes row by row, so some layers always run so.
-    `pooled`: the workspace is spread over several memories.
+    `pooled`: the workspace is spread over several memories.  `state`: bytes of a plan's state.
     """
 
     made: Callable[[Attempt], Planned | None]
@@ -53,6 +53,7 @@ class Plans:
     modes: tuple[str, ...]
     fed: bool = False
     pooled: bool = False
+    state: Callable[[Planned], int] = lambda planned: planned.layout.state_size
 
     def usual(self, opt: str) -> Planned:
         """The plan of a mode that has no budget."""
@@ -65,7 +66,7 @@ class Plans:
     def within(self, budget: int, opt: str) -> Planned:
         """The plan of a mode that has a budget for RAM, in bytes."""
         usual = self.usual(opt)
-        budget -= usual.layout.state_size  # which is the same in every plan
+        budget -= self.state(usual)  # which is the same in every plan
         if usual.size <= budget:
             return usual
         limit = budget

@@ -164,6 +164,29 @@ def test_the_windows_of_the_reference_begin_with_zeros_and_move_on() -> None:
     assert fill_count({}) == 0
 
 
+@needs_gcc
+def test_within_a_budget_fewer_rows_are_kept() -> None:
+    """The least work that fits, and the same bytes."""
+    net = slide_net(3)
+    sizes = []
+    full = compiled(net, 3)
+    assert full is not None
+    front = full.metadata["slide"]["front"]
+    assert len(front) > 1
+    for way in front:
+        less = front[0]["rows_bytes"] - way["rows_bytes"]
+        made = compiled(net, 3, ram_budget=full.metadata["workspace"]["size"] + full.metadata["state"]["size"] - less)
+        assert made is not None
+        model = load(made)
+        for rows, window in windows(net, 12, seed=1):
+            for got, want in zip(model.run([rows]), evaluate(net.main, [window]), strict=True):
+                np.testing.assert_array_equal(got, want)
+        sizes.append(made.metadata["slide"]["rows_bytes"])
+    assert sizes[0] == front[0]["rows_bytes"]
+    assert sizes[-1] < sizes[0]
+    assert sizes == sorted(sizes, reverse=True)
+
+
 def refused(code: str, **options: Any) -> str:
     with pytest.raises(AotError, match=code) as error:
         aot.build(KWS, options=Options(**options))

@@ -28,7 +28,15 @@ def slide_windows(module: IRModule, _context: PassContext) -> IRModule:
     In: a Planned.  Out: a Planned with the same workspace and, where windows move on, another layout of the state (E9005 where
     two would ever meet).
     """
-    planned = of_phase(module, Planned, "slide_windows")
+    return _with_windows(of_phase(module, Planned, "slide_windows"))
+
+
+def least_state(planned: Planned) -> int:
+    """Bytes of the state with its windows packed, without room to move on."""
+    return _with_windows(replace(planned, planning=replace(planned.planning, rings="copy"))).layout.state_size
+
+
+def _with_windows(planned: Planned) -> Planned:
     if any(call.feed for call in planned.calls):
         return planned
     shifted = shifted_states(planned) if planned.planning.rings == "slide" else []

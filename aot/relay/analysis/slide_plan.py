@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from math import prod
 
 from aot.relay.analysis.cost import LAYERS, layer_cost
@@ -126,6 +127,9 @@ class SlidePlan:
         return self.rows[id(expr)].count / slide.rows if id(expr) in self.rows else 0.0
 
 
+EXACT = 9
+"""So many tensors are kept or not in all ways; each way takes about a millisecond."""
+
 _BYTE = 0.5
 _MOVEMENT = frozenset({"reshape", "strided_slice", "concatenate", "transpose", "nn.pad"})
 
@@ -141,6 +145,34 @@ def slide_plan(main: Function, sliding: Sliding) -> SlidePlan:
             if trial.work() <= best.work():
                 keep, best = keep - {id(expr)}, trial
     return best
+
+
+def slide_front(main: Function, sliding: Sliding) -> list[SlidePlan]:
+    """The plans that no other one beats both in the bytes that are kept and in work, the least work first.
+
+    Exact for up to EXACT tensors beside the inputs; of more, one after the other is given up that costs the least for a byte.
+    """
+    best = slide_plan(main, sliding)
+    inputs = {id(e) for e in best.kept if isinstance(e, Var)}
+    given = [id(e) for e in best.kept if not isinstance(e, Var)]
+
+    def planned(keep: Collection[int]) -> SlidePlan:
+        return _planned(main, best.nodes, sliding, inputs | set(keep))
+
+    if len(given) <= EXACT:
+        plans = [planned(keep) for n in range(len(given)) for keep in combinations(given, n)]
+    else:
+        plans, keep = [], given
+        while keep:
+            trials = {k: planned([other for other in keep if other != k]) for k in keep}
+            gone = min(keep, key=lambda k: (trials[k].work(), trials[k].total_bytes))
+            keep = [k for k in keep if k != gone]
+            plans.append(trials[gone])
+    front: list[SlidePlan] = []
+    for plan in sorted([best, *(p for p in plans if p.gains)], key=lambda p: (p.work(), p.total_bytes)):
+        if not front or plan.total_bytes < front[-1].total_bytes:
+            front.append(plan)
+    return front
 
 
 def _is_candidate(expr: Expr, sliding: Sliding, readers: Mapping[int, Sequence[Expr]]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,6 +78,7 @@ def explore(
     rams = [p.ram for p in points if p is not None]
     budgets = [min(rams) + (max(rams) - min(rams)) * k // (steps + 1) for k in range(1, steps + 1)]
     more = [_budget(options, n) for n in dict.fromkeys(budgets) if min(rams) < n < max(rams)]
+    more += [_budget(options, min(rams) - n) for n in _fewer_rows(first, source, target=target, name=name) if n < min(rams)]
     points += _made(more, source, target=target, name=name, executor=executor)
     distinct: dict[tuple[int, int, int], Point] = {}
     for point in sorted((p for p in points if p is not None), key=lambda p: (len(p.words), p.words)):
@@ -127,6 +129,17 @@ def _modes(options: Options, limits: Limits) -> Iterator[Trial]:
 
 def _budget(options: Options, ram: int) -> Trial:
     return Trial(f"--opt speed --ram-budget {ram}", replace(options, opt="speed", ram_budget=ram))
+
+
+def _fewer_rows(trials: Sequence[Trial], source: NamedBytes | bytes, *, target: str, name: str) -> list[int]:
+    """How many bytes of rows each other plan of a window that moves keeps less: what it is for a budget to compute again."""
+    if not trials[0].options.slide:
+        return []
+    with suppress(AotError):
+        made = compile_model(source, target=target, name=name, options=trials[0].options)
+        front = made.artifact.metadata["slide"]["front"]
+        return [front[0]["rows_bytes"] - way["rows_bytes"] for way in front[1:]]
+    return []
 
 
 def _made(

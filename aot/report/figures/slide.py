@@ -16,7 +16,20 @@ def slide_lines(metadata: Mapping[str, Any]) -> list[str]:
     moves = ", ".join(f"{row['hop']} of {row['rows']} rows of {row['name']}" for row in slide["inputs"])
     part = f" ({macs / full:.2f})" if full else ""
     lines = [f"{moves} are new in a run: {macs:,} of {full:,} MAC{part}, {slide['rows_bytes']:,} B of rows are kept"]
-    return lines + _padding(layers, macs, full) + _sums(slide) + _whole(slide)
+    return lines + _padding(layers, macs, full) + _sums(slide) + _whole(slide) + _fewer(slide, full)
+
+
+MOST_FEWER = 3
+"""Ways to keep less that are told."""
+
+
+def _fewer(slide: Mapping[str, Any], full: int) -> list[str]:
+    """What --ram-budget may choose instead: fewer rows, some of them computed again; not where nearly nothing is gained then."""
+    less = [way for way in slide.get("front", ())[1:] if full and way["macs"] <= 0.9 * full][:MOST_FEWER]
+    if not less:
+        return []
+    ways = ", ".join(f"{way['rows_bytes']:,} B for {way['macs']:,} MAC ({way['macs'] / full:.2f})" for way in less)
+    return [f"within --ram-budget fewer rows are kept where they do not fit: {ways}"]
 
 
 def _padding(layers: list[dict[str, Any]], macs: int, full: int) -> list[str]:

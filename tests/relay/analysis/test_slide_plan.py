@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from aot.relay.analysis import slide_plan as slide_plan_module
+from aot.relay.analysis.slide_plan import slide_front
+from aot.relay.analysis.sliding import sliding
 from aot.relay.state import state_of
 from aot.relay.transform.slide_window import slide_window
 from tests.relay.slide_nets import planned, slide_net
@@ -15,3 +20,23 @@ def test_the_state_is_what_it_says() -> None:
         sums = [s.nbytes for s in plan.sums.values()]
         assert [s.initial.nbytes for s in states] == [plan.state_bytes(e) for e in plan.kept] + sums
         assert sum(s.initial.nbytes for s in states) == plan.total_bytes
+
+
+@pytest.mark.parametrize("seed", [2, 3, 12])
+def test_no_plan_of_the_front_is_beaten(seed: int) -> None:
+    """Neither by another one of them nor by the plan that keeps all it can."""
+    net = slide_net(seed)
+    front = slide_front(net.main, sliding(net.main, net.hops))
+    figures = [(p.work(), p.total_bytes) for p in front]
+    assert front[0].work() <= planned(net).work()
+    assert figures == sorted(figures)
+    assert [b for _, b in figures] == sorted({b for _, b in figures}, reverse=True)
+    assert all(p.gains for p in front)
+
+
+def test_the_front_of_many_tensors_is_found_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = slide_net(3)
+    exact = slide_front(net.main, sliding(net.main, net.hops))
+    monkeypatch.setattr(slide_plan_module, "EXACT", 0)
+    found = slide_front(net.main, sliding(net.main, net.hops))
+    assert all(any(e.total_bytes <= p.total_bytes and e.work() <= p.work() for e in exact) for p in found)
