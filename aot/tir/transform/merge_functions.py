@@ -207,7 +207,8 @@ class _Key:
         self.numbers: list[Imm] = []
 
     def function(self, func: PrimFunc) -> str:
-        self._fixed = _fixed_loops(func)
+        if not self._keep:
+            self._fixed = _fixed_loops(func)
         for kind in ("inputs", "outputs", "consts", "scratch"):
             for b in getattr(func, kind):
                 self._parts.append(f"{kind} {self._name(b)}:{b.dtype}@{b.align}")
