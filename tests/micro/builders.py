@@ -65,9 +65,9 @@ def pico(project: Path, names: Sequence[str], board: str = "mps2-an385-v6m", *, 
     return passed(execute(place, elf, cwd=folder, timeout=60).output)
 
 
-def rust(project: Path, names: Sequence[str], *, level: str = "") -> set[str]:
+def rust(project: Path, names: Sequence[str], board: str = "", *, level: str = "") -> set[str]:
     """By Cargo on this machine: rustc's library for Cortex-M is in no package of Debian's."""
-    del names
+    del names, board
     flags = f"CFLAGS='{level} -Wall -Wextra -Werror' RUSTFLAGS=-Dwarnings"
     return passed(sh(f"{flags} cargo run --offline -q --example run", cwd=project))
 

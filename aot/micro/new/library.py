@@ -27,6 +27,22 @@ ZEPHYR_BOARDS = {
 }
 """Our board -> the nearest of Zephyr's: by its old name, and by that from 3.7 on."""
 
+ARDUINO_ARCHITECTURES = {
+    "cortex-m0plus": ("samd", "mbed_rp2040", "rp2040", "stm32"),
+    "cortex-m3": ("sam", "stm32"),
+    "cortex-m4": ("mbed_nano", "mbed_nicla", "renesas_uno", "nrf52", "stm32"),
+    "cortex-m7": ("mbed_portenta", "mbed_giga", "mbed_opta", "stm32"),
+    "cortex-m33": ("renesas_portenta", "rp2040", "stm32"),
+}
+"""Core -> the architectures (of library.properties) that have boards with it; a project for another core names no limits."""
+
+ARDUINO_BOARDS = {"nano33ble": "arduino:mbed_nano:nano33ble", "rpi-pico": "rp2040:rp2040:rpipico"}
+PLATFORMIO_BOARDS = {
+    "nano33ble": ("nordicnrf52", "nano33ble"), "rpi-pico": ("raspberrypi", "pico"), "nrf52840dk": ("nordicnrf52", "nrf52840_dk"),
+    "nucleo-f446re": ("ststm32", "nucleo_f446re"), "nucleo-h743zi2": ("ststm32", "nucleo_h743zi"),
+}  # fmt: skip
+"""Our board -> the one of arduino-cli; the platform and the board of PlatformIO."""
+
 _ZEPHYR_TARGETS = {
     "cortex-m4": "cortex-m4+nofpu", "cortex-m7": "cortex-m7+nofpu", "cortex-m33": "cortex-m3", "cortex-m55": "cortex-m3",
 }  # fmt: skip
@@ -53,7 +69,7 @@ def zephyr_project(spec: Spec) -> ProjectFiles:
     return ProjectFiles(files, {**once, "src/main.c": render("zephyr/main.c.j2", **values)})
 
 
-@project_kind("arduino")
+@project_kind("arduino", board="nano33ble")
 def arduino_project(spec: Spec) -> ProjectFiles:
     """A library with an example; all of it generated, as sketches live elsewhere."""
     values = _values(spec)
@@ -70,6 +86,7 @@ def platformio_project(spec: Spec) -> ProjectFiles:
     values = _values(spec)
     folder = f"lib/{values['project']}/"
     files = _library_sources(spec, f"{folder}src/", values)
+    files[f"{folder}examples/{values['project']}/{values['project']}.ino"] = render("library/example.ino.j2", **values)
     files[f"{folder}library.json"] = render("library/library.json.j2", **values)
     files["README.md"] = render("library/README.md.j2", **values)
     once: dict[str, Text] = {
@@ -83,7 +100,12 @@ def _values(spec: Spec) -> dict[str, Any]:
     project = project_name(spec.title)
     cpu = spec.parts[0].artifact.metadata["target"]["cpu"]
     names = {"project": project, "header": f"{project}_models.h", "guard": f"{project}_MODELS".upper()}
-    return {**common_values(spec), **names, "cpu": cpu}
+    architectures = ARDUINO_ARCHITECTURES.get(spec.board.cpu, ("*",))
+    platform, board = PLATFORMIO_BOARDS.get(spec.board.name, ("ststm32", "nucleo_f446re"))
+    return {
+        **common_values(spec), **names, "cpu": cpu, "architectures": ",".join(architectures),
+        "fqbn": ARDUINO_BOARDS.get(spec.board.name, "VENDOR:ARCH:BOARD"), "platform": platform, "platform_board": board,
+    }  # fmt: skip
 
 
 def _library_sources(spec: Spec, folder: str, values: dict[str, Any]) -> dict[str, Text]:

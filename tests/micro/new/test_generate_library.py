@@ -38,6 +38,16 @@ def test_platformio_itself_reads_the_layout(tmp_path: Path) -> None:
         assert {"library.json", "src/digits.c", "src/p_models.h"} <= set(archive.getnames())
 
 
+def test_architectures_are_those_with_the_core(tmp_path: Path) -> None:
+    new(tmp_path / "nano", DIGITS, "--kind", "arduino")
+    properties = (tmp_path / "nano" / "library.properties").read_text()
+    assert "architectures=mbed_nano,mbed_nicla,renesas_uno,nrf52,stm32\n" in properties
+    assert "--fqbn arduino:mbed_nano:nano33ble " in (tmp_path / "nano" / "README.md").read_text()
+    new(tmp_path / "pio", DIGITS, "--kind", "platformio", "--board", "rpi-pico")
+    assert (tmp_path / "pio" / "lib" / "pio" / "examples" / "pio" / "pio.ino").is_file()
+    assert "; board = pico\n" in (tmp_path / "pio" / "platformio.ini").read_text()
+
+
 @pytest.mark.slow
 def test_arduino_library(tmp_path: Path) -> None:
     need("gcc", "g++")

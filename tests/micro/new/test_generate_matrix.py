@@ -44,27 +44,21 @@ def mlperf_tiny(project: Path, names: list[str]) -> set[str]:
         return {n for n in names for _ in runner.command(f"model {n}") if passed(runner.command("verify")[0]) == {n}}
 
 
-def arduino(project: Path, names: list[str]) -> set[str]:
-    sketch = next(project.glob("examples/*/*.ino"))
-    return _framework(project, sketch, project / "src")
-
-
-def platformio(project: Path, names: list[str]) -> set[str]:
-    return _framework(project, project / "src" / "main.cpp", next(project.glob("lib/*/src")))
-
-
-def _framework(project: Path, program: Path, library: Path) -> set[str]:
+def framework(project: Path, names: list[str], board: str = BOARD, *, level: str = "") -> set[str]:
     """As the Arduino builder does: the library with its own folder for headers only, the sketch with a main around it."""
-    board = load_board(BOARD)
+    del names, board
+    program = next(p for p in (project / "src" / "main.cpp", *sorted(project.glob("examples/*/*.ino"))) if p.is_file())
+    library = next((p for p in project.glob("lib/*/src")), project / "src")
+    place = load_board(BOARD)
     folder = project.parent / "o"
     folder.mkdir()
     (folder / "Arduino.h").write_text(arduino_header("semihosting"))
-    place = Places(*["SSRAM1"] * 2, *["SSRAM23"] * 2)
-    (folder / "board.ld").write_text(linker_script(board, place, []))
+    regions = Places(*["SSRAM1"] * 2, *["SSRAM23"] * 2)
+    (folder / "board.ld").write_text(linker_script(place, regions, []))
     main = "int main() { setup(); loop(); }\n"
     (folder / "sketch.cpp").write_text(f"#include <Arduino.h>\n{program.read_text()}\n{main}")
     crt = data_folder("crt")
-    flags = f"{' '.join(board.flags)} -Os -ffunction-sections -fdata-sections -Wall -Wextra -Werror"
+    flags = f"{' '.join(place.flags)} {level or '-Os'} -ffunction-sections -fdata-sections -Wall -Wextra -Werror"
     runtime = " ".join(f"{crt}/src/{name}.c" for name in ("startup", "semihosting", "systick", "memory"))
     defines = "-DAOT_TICK_NUM=40u -DAOT_TICK_DEN=1u -fno-tree-loop-distribute-patterns"
     sh(
@@ -75,15 +69,15 @@ def _framework(project: Path, program: Path, library: Path) -> set[str]:
         f"arm-none-eabi-gcc {flags} -nostdlib -Wl,--gc-sections -Tboard.ld *.o -lgcc -o firmware.elf",
         cwd=folder,
     )
-    return passed(execute(board, folder / "firmware.elf", cwd=folder, timeout=60).output)
+    return passed(execute(place, folder / "firmware.elf", cwd=folder, timeout=60).output)
 
 
 KINDS: dict[str, tuple[Callable[[Path, list[str]], set[str]], str]] = {
     "make": (make, BOARD),
     "cmake": (cmake, BOARD),
     "zephyr": (zephyr, "mps2-an385"),
-    "arduino": (arduino, BOARD),
-    "platformio": (platformio, BOARD),
+    "arduino": (framework, BOARD),
+    "platformio": (framework, BOARD),
     "mlperf-tiny": (mlperf_tiny, BOARD),
 }
 
