@@ -24,9 +24,10 @@ from aot.numerics.glibc_pow import powf
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
 from aot.op.common.check import require_dtype
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS
-from aot.op.common.half import LARGEST_HALF, widens_halves
+from aot.op.common.half import LARGEST_HALF, rounded_to_half, widens_halves
 from aot.op.common.move import tensors_of
 from aot.op.convert import ConvertContext, Converter, from_tflite, operand, unsupported
+from aot.op.math.unary import UnaryAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, call
 from aot.relay.expr import Expr as RelayExpr
@@ -339,14 +340,21 @@ def convert_plain(ctx: ConvertContext, op: OperatorView, name: str) -> RelayExpr
 
 
 def add_halves(convert: Converter) -> Converter:
-    """The converter of ADD or MUL, which then takes float16 too: widened, and kept within the finite float16 numbers."""
+    """The converter of ADD or MUL, which then takes float16 too: widened, and kept within the finite float16 numbers.
+
+    The reference rounds before it clamps, which a small number below 0 shows: it becomes -0.
+    """
 
     def finite(x: RelayExpr) -> RelayExpr:
         assert isinstance(x, Call)
         assert isinstance(x.attrs, BinaryAttrs)
         assert x.attrs.lo is not None
         assert x.attrs.hi is not None
-        return replace(x, attrs=BinaryAttrs(max(x.attrs.lo, -LARGEST_HALF), min(x.attrs.hi, LARGEST_HALF)))
+        low, high = max(x.attrs.lo, -LARGEST_HALF), min(x.attrs.hi, LARGEST_HALF)
+        if low:
+            return replace(x, attrs=BinaryAttrs(low, high))
+        rounded = rounded_to_half(replace(x, attrs=BinaryAttrs()), x.span)
+        return call("relu", [rounded], UnaryAttrs(lo=low, hi=high), span=x.span)
 
     return widens_halves(convert, then=finite)
 

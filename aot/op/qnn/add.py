@@ -182,7 +182,7 @@ def _through_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return call("qnn.quantize", [total], QuantizeAttrs(scale, zp, *int_range(out.dtype), out.dtype), span=span)
 
 
-@from_tflite("ADD", "int8 uint8 int16 int32 int64 float16 float32", "add cast qnn.add")
+@from_tflite("ADD", "int8 uint8 int16 int32 int64 float16 float32", "add cast qnn.add relu")
 @add_halves
 @legacy_uint8
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:

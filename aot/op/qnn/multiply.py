@@ -62,7 +62,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: RescaledAttrs, out
 @from_tflite(
     "MUL",
     "int8 uint8 int16 int32 uint32 int64 float16 float32",
-    "cast multiply qnn.multiply",
+    "cast multiply qnn.multiply relu",
     oracle="LiteRT, or TFLM with `--oracle tflm`",
 )
 @add_halves

@@ -104,6 +104,14 @@ def test_too_large_sums_are_the_largest_number() -> None:
     assert found.tolist() == [65504, -65504, 2, 65504]
 
 
+def test_small_numbers_are_rounded_before_they_are_clamped() -> None:
+    model = one_op("MUL", [Spec((2,), "float16")] * 2, [Spec((2,), "float16")], fused_activation_function="RELU")
+    a, b = np.array([2e-4, 2], np.float16), np.array([-5e-5, -3], np.float16)
+    check(model, [a, b])
+    (found,) = evaluate(main_of(model), [a, b])
+    assert np.signbit(found).tolist() == [True, False]
+
+
 def test_other_operators_refuse_it() -> None:
     with pytest.raises(AotError) as error:
         from_tflite(unary("EXP"))
