@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from aot.cli.fold import fold, fold_prose, fold_table, width_of
 from aot.errors import Problem
 from aot.support.text import escaped
 
@@ -29,18 +30,23 @@ class Output:
 
     def line(self, text: str = "") -> None:
         if not self.silent:
-            print(_safe(text))
+            one = "\n" not in text  # the others are texts of their own, such as code
+            print(_safe(fold(text, width_of(sys.stdout), hang=len(text) - len(text.lstrip(" ")) + 2) if one else text))
 
     def flush(self) -> None:
         """Show what was printed so far, also where nobody sits at a terminal."""
         sys.stdout.flush()
 
     def row(self, label: str, text: str) -> None:
-        """` label     text`, the form of all summaries."""
-        self.line(f" {paint(f'{label:<9}', 'cyan')} {one_line(text)}")
+        """` label     text`, the form of all summaries; folded on a terminal that is too narrow."""
+        self.line(fold(f" {paint(f'{label:<9}', 'cyan')} {one_line(text)}", width_of(sys.stdout), hang=11))
+
+    def prose(self, text: str) -> None:
+        """Paragraphs, in the width of the terminal."""
+        self.line(fold_prose(text, width_of(sys.stdout)))
 
     def rule(self) -> None:
-        self.line(" " + "─" * 78)
+        self.line(" " + "─" * min(78, (width_of(sys.stdout) or 80) - 2))
 
     def detail(self, text: str) -> None:
         """Only with -v."""
@@ -48,7 +54,7 @@ class Output:
             self.line(text)
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        for text in format_table(headers, rows):
+        for text in format_table(headers, rows, width=width_of(sys.stdout)):
             self.line(text)
 
     def result(self, data: Mapping[str, Any]) -> None:
@@ -94,8 +100,11 @@ def paint(text: str, colour: str) -> str:
     return f"\x1b[{_SGR[colour]}m{text}\x1b[0m" if use_colour() else text
 
 
-def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Columns two spaces apart; numbers to the right, grouped by thousands; the last column is not padded."""
+def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, width: int | None = None) -> list[str]:
+    """Columns two spaces apart; numbers to the right, grouped by thousands; the last column is not padded.
+
+    What is wider than `width` is folded.
+    """
     cells = [[_cell(c) for c in row] for row in rows]
     right = [bool(rows) and all(isinstance(row[i], int | float) or row[i] is None for row in rows) for i in range(len(headers))]
     widths = [max([len(h), *(len(row[i]) for row in cells)]) for i, h in enumerate(headers)]
@@ -104,7 +113,7 @@ def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> li
         columns = [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)]
         return ("  " + "  ".join(columns)).rstrip()
 
-    return [layout(headers), *map(layout, cells)]
+    return fold_table(headers, cells, [layout(headers), *map(layout, cells)], width)
 
 
 def _cell(value: object) -> str:
@@ -126,4 +135,4 @@ def print_problems(problems: Sequence[Problem], *, exit_code: int, as_json: bool
         print(json.dumps({"ok": False, "exit_code": exit_code, "problems": listed}, indent=2, ensure_ascii=False))
         return
     for problem in problems:
-        print(problem, file=sys.stderr)
+        print(fold(str(problem), width_of(sys.stderr), hang=4), file=sys.stderr)

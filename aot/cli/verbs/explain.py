@@ -45,7 +45,7 @@ def command(
         raise UsageError(Problem("E5008", message))
     title, text = entry
     code = code if ":" in code else code.upper()
-    out.line(f"{code}: {title}\n\n{text}")
+    out.prose(f"{code}: {title}\n\n{text}")
     out.result({"code": code, "title": title, "text": text})
 
 
