@@ -66,8 +66,10 @@ def _attrs(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands, *, time_ma
     attrs = replace(attrs, cell_clip=_clip(op, "cell_clip", cell_scale, 32767), quant=out.quant)
     if op.opcode != "LSTM" and (ctx.oracle == "tflm" or data.dtype == "int16"):  # LiteRT has no int16, TFLM no single step
         return _tflm(ctx, op, lstm, attrs, cell_scale=float(cell_scale), output_scale=float(output_scale))
-    if not attrs.has_cell_tanh and (lstm.gates < 4 or not _LEAST_POWER <= power <= _MOST_POWER):
-        least, most = (-15, -9) if lstm.gates < 4 else (_LEAST_POWER, _MOST_POWER)
+    # without an input gate there is nothing in place of tanh; of single steps the reference demands at most 2^-9
+    least = -15 if lstm.gates < 4 else _LEAST_POWER
+    most = -9 if lstm.gates < 4 or op.opcode == "LSTM" else _MOST_POWER
+    if not least <= power <= most:
         unsupported(ctx, op, f"the cell's scale, {cell_scale}, is not between 2^{least} and 2^{most}", code="E1226")
     return _litert(ctx, op, lstm, attrs, power=power, gate_scales=gate_scales)
 
