@@ -23,6 +23,9 @@ from aot.support.dtype import known_dtypes
 
 HEAD = "#[metadata]\n"
 
+WRITTEN = "written"
+"""Key of a field's metadata: False where a text read back has the field's default instead."""
+
 _CLASSES: dict[str, type] = {c.__name__: c for c in (Span, QuantParams, TensorType, TupleType)}
 
 
@@ -49,7 +52,7 @@ def encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return {
             "class": type(value).__name__,
-            "fields": {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)},
+            "fields": {f.name: encode(getattr(value, f.name)) for f in _written(type(value))},
         }
     raise UsageError(Problem("E5131", f"a {type(value).__name__} has no text"))
 
@@ -85,8 +88,13 @@ def classes_of(attrs_type: type | None) -> dict[str, type]:
         waiting += typing.get_args(hint)
         if isinstance(hint, type) and dataclasses.is_dataclass(hint) and found.get(hint.__name__) is not hint:
             found[hint.__name__] = hint
-            waiting += typing.get_type_hints(hint).values()
+            hints = typing.get_type_hints(hint)
+            waiting += [hints[f.name] for f in _written(hint)]
     return found
+
+
+def _written(kind: Any) -> list[dataclasses.Field[Any]]:
+    return [f for f in dataclasses.fields(kind) if f.metadata.get(WRITTEN, True)]
 
 
 def to_text(record: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from aot.ir.metadata import WRITTEN
 from aot.ir.span import NO_SPAN, Span
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Var
@@ -43,8 +44,8 @@ class FuncAttrs:
     a caller gives them, where that is not the order of the PrimFunc.
 
     `moves`: all that a kernel does, where that is to copy runs of its operands.  `shift`: where most of what it does is to move
-    its first input.  `distances`: (name of a, name of b) -> d where
-    who made the function knows that start(b) - start(a) >= d is safe; None if that is to be found out.
+    its first input (no part of a text: a kernel that was read back moves it).  `distances`: (name of a, name of b) -> d where who
+    made the function knows that start(b) - start(a) >= d is safe; None if that is to be found out.
     """
 
     kernel: str = ""
@@ -53,7 +54,7 @@ class FuncAttrs:
     opt: str = "speed"
     args: tuple[str, ...] = ()
     moves: tuple[Move, ...] = ()
-    shift: Shift | None = None
+    shift: Shift | None = field(default=None, metadata={WRITTEN: False})
     distances: Mapping[tuple[str, str], int] | None = None
 
 
