@@ -153,7 +153,7 @@ def slide_front(main: Function, sliding: Sliding) -> list[SlidePlan]:
     Exact for up to EXACT tensors beside the inputs; of more, one after the other is given up that costs the least for a byte.
     """
     best = slide_plan(main, sliding)
-    inputs = {id(e) for e in best.kept if isinstance(e, Var)}
+    inputs = {id(e) for e in best.nodes if isinstance(e, Var) and sliding.of(e) is not None}
     given = [id(e) for e in best.kept if not isinstance(e, Var)]
 
     def planned(keep: Collection[int]) -> SlidePlan:

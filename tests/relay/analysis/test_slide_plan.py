@@ -32,6 +32,9 @@ def test_no_plan_of_the_front_is_beaten(seed: int) -> None:
     assert figures == sorted(figures)
     assert [b for _, b in figures] == sorted({b for _, b in figures}, reverse=True)
     assert all(p.gains for p in front)
+    for plan in front:
+        states = state_of(slide_window(net.main, plan))
+        assert sum(s.initial.nbytes for s in states) == plan.total_bytes
 
 
 def test_the_front_of_many_tensors_is_found_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
