@@ -108,6 +108,7 @@ def run_on_zephyr(
     a core that we know), E3010, E3011; VerificationError E4022 (the model returned a status).
     """
     base = zephyr_base()
+    check_name(board)
     _write_application(folder, metadata, input_sets)
     artifact = configure(board, folder, compile_for)
     build = folder / "build"
@@ -124,10 +125,17 @@ def run_on_zephyr(
     return ZephyrRun(artifact, decode_outputs(metadata["outputs"], data, len(input_sets)), f"Zephyr {version}")
 
 
-def configure(board: str, folder: Path, compile_for: Callable[[str], Artifact]) -> Artifact:
-    """Configure the application in `folder` for `board`, and put the model there, compiled for its core (E3021, E3022)."""
+def check_name(board: str) -> None:
+    """E3022 for what cannot be a board of Zephyr's, before anything is written or started."""
     if not _BOARD.fullmatch(board):
         raise ToolchainError(Problem("E3022", f"{printable(board)!r} is not the name of a Zephyr board"))
+
+
+def configure(board: str, folder: Path, compile_for: Callable[[str], Artifact]) -> Artifact:
+    """Configure the application in `folder` for `board` (a name that passed), and put the model there, compiled for its core.
+
+    E3021 (it cannot be configured), E3022 (a core that we do not know).
+    """
     build = folder / "build"
     step(["cmake", "-S", str(folder), "-B", str(build), "-GNinja", f"-DBOARD={board}", *_modules()], folder)
     artifact = compile_for(cpu_of((build / "zephyr" / ".config").read_text(encoding="utf-8")))

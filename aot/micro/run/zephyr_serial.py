@@ -26,6 +26,7 @@ from aot.micro.run.zephyr import (
     NOTE,
     PREFIX,
     ZephyrRun,
+    check_name,
     configure,
     step,
     write_frame,
@@ -56,6 +57,7 @@ def run_on_serial(
     E5416 of aot.micro.run.serial_port and serial_link.
     """
     base = zephyr_base()
+    check_name(board)
     parse_port(port)
     if shutil.which("west") is None:
         raise ToolchainError(Problem("E3020", "--serial flashes the board with west, which is not installed"))

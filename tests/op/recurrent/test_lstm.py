@@ -28,7 +28,7 @@ def test_eight_bits_between_products_and_sum_are_refused() -> None:
     [
         ({"cifg": True}, "tflm", "E1203"),
         ({"activation": "RELU"}, "tflm", "E1203"),
-        ({"cell_power": -20}, "litert", "E1226"),
+        ({"cell_power": -30}, "litert", "E1226"),
         ({"dtype": "int16", "peephole": True}, "litert", "E1203"),
         ({"op": "LSTM", "dtype": "int16"}, "litert", "E1202"),
         ({"dtype": "float32", "batch": 2}, "litert", "E1203"),
