@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from math import isinf, isnan
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from aot.support.dtype import bits, int_range, is_float, is_signed, itemsize
 from aot.tir.analysis.bounds import Interval, exact_interval, fits, fitted
 from aot.tir.buffer import Buffer
@@ -381,6 +383,8 @@ def _type_range(dtype: str) -> Interval:
 
 
 def _literal(value: int | float, dtype: str) -> _Code:
+    if dtype == "float16":  # is its bits
+        return _Code(str(int(np.float16(value).view(np.uint16))), (0, 0), 1)
     if is_float(dtype):
         if isnan(value):
             return _Code("_nan", (0, 0), 0)

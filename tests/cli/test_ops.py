@@ -67,7 +67,7 @@ def test_types_are_those_that_are_accepted() -> None:
     for name in (*FORMS, *LAYERS):
         halves = name in ("CAST", "DENSIFY", "DEQUANTIZE", "GATHER", "GATHER_ND")
         types = pairs if name in LAYERS else of_weights if halves else DTYPES
-        wide = name.startswith("CUSTOM:") or name == "STABLEHLO_RNG_BIT_GENERATOR"
+        wide = name in FORMS and (name.startswith("CUSTOM:") or name == "STABLEHLO_RNG_BIT_GENERATOR")
         types = (*types[:-1], "uint64", types[-1]) if wide else types
         types = (*types, "complex64") if name in COMPLEX else types
         models = {t: FORMS[name](t) if name in FORMS else LAYERS[name](*t.split("*")) for t in types}

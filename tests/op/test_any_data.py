@@ -35,6 +35,8 @@ def extreme_sets(func: Function, count: int = 4) -> list[list[Array]]:
 def extreme_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
     if dtype == "bool":
         return rng.random(shape) < 0.5
+    if dtype == "float16":
+        return rng.integers(0, 1 << 16, shape, np.uint16).view(np.float16)
     if dtype == "float32":
         odd = np.array([np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-45, 0, -0.0, 2**31, -(2**31), 2**63, 1, 0.5], np.float32)
         return np.where(rng.random(shape) < 0.6, rng.choice(odd, shape), rng.normal(size=shape)).astype(np.float32)

@@ -115,10 +115,13 @@
  * GCC gives all 14 but sp and pc where it optimises.  Elsewhere there are 11: one is the frame pointer, and two may be needed for
  * the addresses of operands in memory; at -O0 for a core with an FPU, GCC reads operands into r0 to r6 only.  Blocks name r9, which
  * position-independent builds keep for themselves, and load words at any address, so such builds, and those with
- * -mno-unaligned-access, have none of them; blocks for Armv6-M load no such words. */
+ * -mno-unaligned-access, have none of them; blocks for Armv6-M load no such words.  At -Os GCC gives out no r8 to r11 on Armv6-M
+ * and finds no place for some of its blocks: compile kernels for it at -O2, which is much faster. */
 #ifndef AOT_REGISTERS
 #if !(AOT_V6M || defined(__ARM_FEATURE_UNALIGNED)) || defined(__PIC__) || defined(__APCS_RWPI)
 #define AOT_REGISTERS 0
+#elif AOT_V6M && defined(__OPTIMIZE_SIZE__) && !defined(__clang__)
+#define AOT_REGISTERS 10
 #elif defined(__OPTIMIZE__) && !defined(__clang__)
 #define AOT_REGISTERS 14
 #elif AOT_FPU && !defined(__clang__)

@@ -124,9 +124,10 @@ def test_readme_of_kws_word_by_word(tmp_path: Path) -> None:
     blocks = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
     inline = re.findall(r"`(make[^`]*)`", readme)
     assert len(blocks) == 1
-    assert inline == ["make WERROR=-Werror"]
+    assert inline.pop(0) == "make CONSOLE=uart BUILD=build/uart"  # once its user has written put() of src/console.c
+    assert inline == ["make WERROR=-Werror", "make hex bin", "make DEBUG=1 BUILD=build/debug"]
     assert passed(sh(blocks[0], cwd=tmp_path / "empty" / "kws")) == {"kws"}
-    sh(f"make clean && {inline[0]}", cwd=tmp_path / "empty" / "kws")
+    sh("make clean && " + " && ".join(inline), cwd=tmp_path / "empty" / "kws")
     code = re.search(r"```c\n(.*?)```", readme, re.DOTALL)
     assert code is not None
     include, _, rest = code.group(1).partition("\n")

@@ -17,11 +17,11 @@ Array = np.ndarray[Any, Any]
 SAME, VALID = 1, 2
 
 
-def custom(name: str, inputs: Sequence[Spec], results: Sequence[Sequence[int]], *options: int) -> bytes:
-    """A model of the operator on float32, its options a struct of int32; operands without data are the model's inputs."""
+def custom(name: str, inputs: Sequence[Spec], results: Sequence[Sequence[int]], *options: int, dtype: str = "float32") -> bytes:
+    """A model of the operator, its options a struct of int32; operands without data are the model's inputs."""
     b = ModelBuilder()
     sources = [b.tensor(f"x{i}", s.shape, s.dtype, data=s.data) for i, s in enumerate(inputs)]
-    outputs = [b.tensor(f"y{i}", tuple(shape), "float32") for i, shape in enumerate(results)]
+    outputs = [b.tensor(f"y{i}", tuple(shape), dtype) for i, shape in enumerate(results)]
     b.custom_op(name, sources, outputs, custom_options=struct.pack(f"<{len(options)}i", *options))
     return b.build([t for t, s in zip(sources, inputs, strict=True) if s.data is None], outputs)
 
@@ -35,25 +35,22 @@ def check_by(oracle: Callable[..., Sequence[Array]], model: bytes, inputs: Seque
     count(model, [list(inputs)])
 
 
-def _ones(*shape: int) -> Spec:
-    return Spec(shape, "float32", data=np.ones(shape, np.float32))
+def _ones(shape: tuple[int, ...], dtype: str) -> Spec:
+    return Spec(shape, dtype, data=np.ones(shape, "int8" if dtype == "int4" else dtype))
 
 
-FORMS: dict[str, Callable[..., bytes]] = {
-    "CUSTOM:MaxPoolingWithArgmax2D": lambda _: custom(
-        "MaxPoolingWithArgmax2D", [Spec((1, 4, 4, 2), "float32")], [(1, 2, 2, 2)] * 2, SAME, 2, 2, 2, 2, 0
-    ),
-    "CUSTOM:MaxUnpooling2D": lambda _: custom(
-        "MaxUnpooling2D", [Spec((1, 2, 2, 2), "float32")] * 2, [(1, 4, 4, 2)], SAME, 2, 2, 2, 2, 0
-    ),
-}
-LAYERS: dict[str, Callable[..., bytes]] = {
-    "CUSTOM:Convolution2DTransposeBias": lambda *_: custom(
-        "Convolution2DTransposeBias",
-        [Spec((1, 2, 2, 3), "float32"), _ones(2, 2, 2, 3), _ones(2)],
-        [(1, 4, 4, 2)],
-        SAME,
-        2,
-        2,
-    ),
-}
+def _pool(dtype: str) -> bytes:
+    return custom("MaxPoolingWithArgmax2D", [Spec((1, 4, 4, 2), dtype)], [(1, 2, 2, 2)] * 2, SAME, 2, 2, 2, 2, 0, dtype=dtype)
+
+
+def _unpool(dtype: str) -> bytes:
+    return custom("MaxUnpooling2D", [Spec((1, 2, 2, 2), dtype)] * 2, [(1, 4, 4, 2)], SAME, 2, 2, 2, 2, 0, dtype=dtype)
+
+
+def _transposed(data: str, weights: str) -> bytes:
+    operands = [Spec((1, 2, 2, 3), data), _ones((2, 2, 2, 3), weights), _ones((2,), "float32")]
+    return custom("Convolution2DTransposeBias", operands, [(1, 4, 4, 2)], SAME, 2, 2, dtype=data)
+
+
+FORMS: dict[str, Callable[[str], bytes]] = {"CUSTOM:MaxPoolingWithArgmax2D": _pool, "CUSTOM:MaxUnpooling2D": _unpool}
+LAYERS: dict[str, Callable[[str, str], bytes]] = {"CUSTOM:Convolution2DTransposeBias": _transposed}
