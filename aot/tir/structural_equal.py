@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from aot.ir.metadata import WRITTEN
 from aot.ir.module import IRModule
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Var
@@ -28,6 +29,11 @@ def structural_equal(a: IRModule, b: IRModule) -> bool:
     return all(_Pairs().equal(f, b.functions[n]) for n, f in a.functions.items()) and all(
         _Pairs().equal(a.constants.get(n, {}), b.constants.get(n, {})) for n in names
     )
+
+
+def _counts(field: dataclasses.Field[Any]) -> bool:
+    """What no text says of a module is no part of it."""
+    return field.compare and bool(field.metadata.get(WRITTEN, True))
 
 
 class _Pairs:
@@ -55,4 +61,4 @@ class _Pairs:
             if a in self._there or b in self._back:
                 return self._there.get(a) is b and self._back.get(b) is a
             self._there[a], self._back[b] = b, a
-        return all(self.equal(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(a) if f.compare)
+        return all(self.equal(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(a) if _counts(f))

@@ -27,7 +27,8 @@ def scatters(draw: st.DrawFn) -> Case:
     window = placed(draw, len(sizes), len(sizes) + len(batch))
     parts, rest = iter(sizes), iter(batch)
     updates = tuple(next(parts if d in window else rest) for d in range(len(sizes) + len(batch)))
-    dtype, kind, how = draw(st.sampled_from(EVERY)), draw(INDEX), draw(st.sampled_from(list(SCATTERS)))
+    dtype = draw(st.sampled_from([t for t in EVERY if t != "float16"]))  # E1202
+    kind, how = draw(INDEX), draw(st.sampled_from(list(SCATTERS)))
     model = scatter(
         codes(shape, dtype),
         Spec(index_shape, kind),
