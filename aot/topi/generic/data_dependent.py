@@ -16,8 +16,8 @@ from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and, select
 from aot.topi.generic.flat import accepts_alone, flat_kernel
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
-WRAPPING = {"int8": "uint8", "int16": "uint16", "int32": "uint32", "int64": "uint64"}
-"""Types in which sums wrap without overflow."""
+WRAPPING = {"int8": "uint8", "int16": "uint16", "int32": "uint32", "int64": "uint64", "float16": "float32"}
+"""Types in which sums wrap without overflow, and that in which float16 is added: the rounded sum is that of float16."""
 
 
 def _added(b: IRBuilder, target: Buffer, index: Expr, value: Expr) -> None:
@@ -26,7 +26,8 @@ def _added(b: IRBuilder, target: Buffer, index: Expr, value: Expr) -> None:
         b.store(target, index, binop("||", target[index], value))
         return
     wide = WRAPPING.get(target.dtype, target.dtype)
-    b.store(target, index, cast(wide, target[index]) + cast(wide, value))
+    total = cast(wide, target[index]) + cast(wide, value)
+    b.store(target, index, cast("float16", total) if target.dtype == "float16" else total)
 
 
 def lower_topk(group: Group, _target: Target, name: str) -> Lowered:

@@ -58,3 +58,10 @@ def test_on_host() -> None:
 def test_refused() -> None:
     with pytest.raises(AotError, match="E1133"):
         main_of(one_op("SCATTER_ND", [const([[3]]), Spec((1,), "float32"), const([3])], [Spec((3,), "float32")]))
+
+
+def test_float16_is_added_not_its_bits() -> None:
+    """Several updates at one place, rounded after each; beyond the largest number lies infinity."""
+    model = one_op("SCATTER_ND", [Spec((4, 1), "int32"), Spec((4, 2), "float16"), const([3, 2])], [Spec((3, 2), "float16")])
+    updates = np.array([[0.3772, 6e4], [-0.3962, 6e4], [3, 4], [2049, 1]], np.float16)
+    check(model, [np.array([[0], [0], [1], [0]], np.int32), updates], host=True)
