@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import typer
 
-from aot.cli.app import make_app
+from aot.cli.app import run_app
 from aot.cli.output import print_problems
 from aot.cli.streams import guarded, open_standard_files
 from aot.errors import EXIT_INTERNAL, EXIT_USAGE, AotError, Problem
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
-        result = make_app()(args=list(arguments), prog_name="aot", standalone_mode=False)
+        result = run_app(arguments)
     except AotError as error:
         return _fail(error.problems, error.exit_code, as_json=as_json, error=error)
     except _ClickUsageError as error:

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
 import typer
 
-from aot.cli.verbs import boards, build, check, diff, doctor, dump, explain, explore, man, new, ops, report, run, targets, verify
-from aot.cli.verbs import compile as compile_verb
+from aot.cli.plain_values import plain_values
 from aot.version import __version__
+
+VERBS = (
+    "check",
+    "compile",
+    "build",
+    "new",
+    "run",
+    "verify",
+    "report",
+    "diff",
+    "explore",
+    "dump",
+    "explain",
+    "doctor",
+    "ops",
+    "targets",
+    "boards",
+    "man",
+)
+"""Each is a module of its name in aot/cli/verbs."""
 
 _EPILOG = (
     "Errors have codes: aot explain E1203. Exit: 0 ok, 1 internal, 2 usage, 3 model, 4 does not fit, 5 differs, 6 tool chain."
@@ -19,8 +42,8 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def make_app() -> typer.Typer:
-    """A fresh application with all verbs."""
+def make_app(verbs: Sequence[str] = VERBS) -> typer.Typer:
+    """A fresh application with these verbs; the modules of others are not imported."""
     app = typer.Typer(
         name="aot",
         help="Compile TensorFlow Lite models to plain C for Arm Cortex-M, and verify the result on this machine.",
@@ -38,23 +61,14 @@ def make_app() -> typer.Typer:
     ) -> None:
         """Compile TensorFlow Lite models to plain C for Arm Cortex-M, and verify the result on this machine."""
 
-    for module in (
-        check,
-        compile_verb,
-        build,
-        new,
-        run,
-        verify,
-        report,
-        diff,
-        explore,
-        dump,
-        explain,
-        doctor,
-        ops,
-        targets,
-        boards,
-        man,
-    ):
+    for verb in verbs:
+        module = import_module(f"aot.cli.verbs.{verb}")
         app.command(module.NAME)(module.command)
     return app
+
+
+def run_app(arguments: Sequence[str]) -> Any:
+    """Run the verb that these arguments begin with; whatever is not so plain is judged with all verbs known."""
+    plain = bool(arguments) and arguments[0] in VERBS and arguments[0] != "man"  # which describes all verbs
+    command = typer.main.get_command(make_app(arguments[:1] if plain else VERBS))
+    return plain_values(command).main(args=list(arguments), prog_name="aot", standalone_mode=False)

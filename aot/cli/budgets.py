@@ -54,10 +54,10 @@ def check_budget_file(
 
     Limits that need a run, or grow over a baseline, are those of `aot report`; how many are left to it is said.
     """
-    from aot.report.gate.budget import METRICS, check_report, load_budget
-
     if file is None:
         return
+    from aot.report.gate.budget import METRICS, check_report, load_budget
+
     budget = load_budget(file, Path())
     report = {"name": name, "board": board, "totals": totals}
     found = check_report(report, budget, None)

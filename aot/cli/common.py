@@ -17,9 +17,9 @@ from aot.support.text import printable
 if TYPE_CHECKING:
     from aot.driver.options import Options
     from aot.executor.artifact import Artifact
-    from aot.frontend.specialize import Choice
+    from aot.frontend.choice import Choice
     from aot.frontend.view import ModelView
-    from aot.memory.pools import Pooling
+    from aot.memory.pooling import Pooling
     from aot.micro.board import Board
     from aot.support.pool import Pool
 
@@ -28,17 +28,23 @@ _UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A compilation as the command line asks for it; `target` is a core's name, `data` the model with the chosen shapes.
+    """A compilation as the command line asks for it; `target` is a core's name.
 
     `cached`: an earlier compilation may be taken from the cache, and this one kept there.
     """
 
     source: NamedBytes
-    data: bytes
     name: str
     target: str
     options: Options
     cached: bool = True
+
+    @property
+    def data(self) -> bytes:
+        """The model with the chosen shapes (E5027); one that comes from the cache may do without."""
+        from aot.frontend.specialize import specialize
+
+        return specialize(self.source.data, self.options.choice)
 
     @property
     def path(self) -> Path:
@@ -77,13 +83,13 @@ def parse_bytes(text: str, option: str) -> int:
 
 def request(model: Path | NamedBytes, options: CompileOptions, *, target: str, board: Board | None = None) -> Request:
     """Check the options and read the file (E5001, E5003, E5009, E5017); the default pools are those of `board`."""
-    from aot.frontend.specialize import specialize
-
     load_plugins(options.plugin or ())
     chosen = build_options(options, pools=board.pools if board is not None else ())
     source = model if isinstance(model, NamedBytes) else read_named(model)
-    data = specialize(source.data, chosen.choice)
-    return Request(source, data, model_name(source.path, options.name), target, chosen, not options.no_cache)
+    wanted = Request(source, model_name(source.path, options.name), target, chosen, not options.no_cache)
+    if chosen.choice:
+        _ = wanted.data  # a choice that does not fit is told first
+    return wanted
 
 
 def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Options:
@@ -136,7 +142,7 @@ def chosen_hops(given: CompileOptions) -> tuple[tuple[str, int], ...]:
 
 def chosen_pools(given: CompileOptions, default: tuple[Pool, ...]) -> Pooling:
     """The memories that were requested, or else the board's, and what is pinned where (E5018)."""
-    from aot.memory.pools import Pooling, parse_pool
+    from aot.memory.pooling import Pooling, parse_pool
 
     pins = []
     for text in given.pin or ():
@@ -150,7 +156,7 @@ def chosen_pools(given: CompileOptions, default: tuple[Pool, ...]) -> Pooling:
 
 def model_choice(given: CompileOptions) -> Choice:
     """The graph and the shapes that were requested (E5018)."""
-    from aot.frontend.specialize import Choice
+    from aot.frontend.choice import Choice
 
     shapes = []
     for text in given.shape or ():
@@ -187,9 +193,10 @@ def import_text(wanted: Request) -> str:
     from aot.frontend.problems import Problems
     from aot.frontend.view import parse
 
-    view = parse(wanted.data, Problems())
+    data = wanted.data if wanted.options.choice else wanted.source.data  # shapes that follow change nothing that is said here
+    view = parse(data, Problems())
     count = len(view.subgraphs[0].operators) if view is not None and view.subgraphs else 0
-    size = f"{-(-len(wanted.data) // 1024):,} KiB"
+    size = f"{-(-len(data) // 1024):,} KiB"
     return f"{wanted.path.name}   {count} operators, {size}{_signature_text(view) if view is not None else ''}"
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from aot.driver.oracles import oracles
 from aot.errors import Problem, UsageError
 from aot.executor.select.config import Io
-from aot.frontend.specialize import FIRST_GRAPH, Choice
-from aot.memory.pools import ONE_POOL, Pooling, check_pooling
+from aot.frontend.choice import FIRST_GRAPH, Choice
+from aot.memory.pooling import ONE_POOL, Pooling, check_pooling
 from aot.support.near import did_you_mean
 
 KERNELS = ("native", "generic")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from aot.errors import Problem, UsageError
-from aot.ir.op import Array
 from aot.support.caller import call_place
 
-Engine = Callable[[bytes], Callable[[Sequence[Array]], Sequence[Array]]]
+if TYPE_CHECKING:
+    from aot.ir.op import Array
+
+Engine = Callable[[bytes], Callable[["Sequence[Array]"], "Sequence[Array]"]]
 """model -> function of the model's inputs that returns its outputs"""
 
 BUILTIN = ("litert", "tflm")

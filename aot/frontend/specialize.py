@@ -6,13 +6,14 @@ The result is a file again, so that everything that looks at a model, the refere
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from aot.errors import AotError, Problem, UnsupportedError, UsageError
 from aot.frontend import check
+from aot.frontend.choice import FIRST_GRAPH, Choice, Shape
 from aot.frontend.decode import Record, decode_model
 from aot.frontend.encode import encode_model
 from aot.frontend.flatbuffer import Reader
@@ -23,28 +24,8 @@ from aot.op import load_all
 from aot.support.near import did_you_mean
 from aot.support.text import printable
 
-Shape = tuple[int, ...]
 
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which graph (by number, or by the key of a signature; None: the first) and the shapes of its inputs, by name.
-
-    `batch` is the first dimension of every input where that is dynamic.
-    """
-
-    subgraph: int | None = None
-    signature: str | None = None
-    shapes: tuple[tuple[str, Shape], ...] = ()
-    batch: int | None = None
-
-    def __bool__(self) -> bool:
-        return self != FIRST_GRAPH
-
-
-FIRST_GRAPH = Choice()
-
-
+@lru_cache(maxsize=2)
 def specialize(model: bytes, choice: Choice = FIRST_GRAPH) -> bytes:
     """The model with the chosen graph first and all shapes that follow from the inputs', declared as such.
 

@@ -6,7 +6,6 @@ bytes, so the verifier needs to know nothing of pools but that a buffer must not
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,21 +14,9 @@ from aot.errors import InternalError, Problem, TargetError, UsageError
 from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up
 from aot.memory.planner import plan
 from aot.memory.pool_choice import Limit, cheapest, choose_pools, fits, within
+from aot.memory.pooling import Pooling
 from aot.support.near import did_you_mean
 from aot.support.pool import BASE_ALIGN, Pool
-
-
-@dataclass(frozen=True, slots=True)
-class Pooling:
-    """The pools in the order of the user, and pairs (tensor, pool) that must lie together; `constants` are pools in flash."""
-
-    pools: tuple[Pool, ...] = ()
-    pins: tuple[tuple[str, str], ...] = ()
-    constants: tuple[Pool, ...] = ()
-
-
-ONE_POOL = Pooling()
-"""No pools: one workspace, wherever it lies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,44 +27,6 @@ class UsedPool:
     base: int
     used: int
     buffers: tuple[str, ...]
-
-
-_NUMBER = r"0x[0-9A-Fa-f]{1,12}|[0-9]{1,12}"
-_POOL = rf"([A-Za-z][A-Za-z0-9_]*)=([0-9]{{1,12}})(K|KiB|M|MiB)?(?:@({_NUMBER}))?(?::([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?))?"
-
-
-def parse_pool(text: str) -> Pool:
-    """`NAME=SIZE@ADDRESS:SPEED`, where @ADDRESS and :SPEED may be missing; SIZE such as 65536, 64K or 64KiB (E5018)."""
-    match = re.fullmatch(_POOL, text)
-    if match is None:
-        raise UsageError(Problem("E5018", f"pool {text}: give NAME=SIZE@ADDRESS:SPEED, such as DTCM=64K@0x20000000:2"))
-    name, size, unit, address, speed = match.groups()
-    return Pool(
-        name,
-        int(size) * {"": 1, "K": 1 << 10, "M": 1 << 20}[(unit or "")[:1]],
-        None if address is None else int(address, 0),
-        1.0 if speed is None else float(speed),
-    )
-
-
-def check_pooling(pooling: Pooling) -> None:
-    """Raise E5019 if a pool has a fault, two have one name or share bytes, or a pin names no pool."""
-    both = (*pooling.pools, *pooling.constants)
-    names = [p.name for p in pooling.pools]
-    every = [p.name for p in both]
-    problems = [Problem("E5019", p.fault) for p in both if p.fault]
-    problems += [Problem("E5019", f"there are two pools {n}") for n in sorted({n for n in every if every.count(n) > 1})]
-    problems += [
-        Problem("E5019", f"--pin {t}={p}: there is no such pool{did_you_mean(p, names)}")
-        for t, p in pooling.pins
-        if p not in names
-    ]
-    fixed = sorted((p.address, p.address + p.size, p.name) for p in both if p.address is not None)
-    for (_, end, a), (start, _, b) in pairwise(fixed):
-        if start < end:
-            problems.append(Problem("E5019", f"the pools {a} and {b} share bytes"))
-    if problems:
-        raise UsageError(*problems)
 
 
 def plan_pools(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aot.micro.board import Board
+if TYPE_CHECKING:
+    from aot.micro.board import Board
 
 LARGEST = 3
 """Buffers or layers that a text names."""

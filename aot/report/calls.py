@@ -17,7 +17,7 @@ from aot.executor.artifact import Artifact
 from aot.frontend.specialize import specialize
 from aot.frontend.tflite import check_model
 from aot.ir.op import Array
-from aot.memory.pools import ONE_POOL, Pooling
+from aot.memory.pooling import ONE_POOL, Pooling
 from aot.micro.board import Board, load_board
 from aot.micro.build.project import prepare
 from aot.report.figures.report import EXTRAS, bundle, make_report, to_text

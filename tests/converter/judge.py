@@ -19,8 +19,8 @@ import numpy as np
 from aot.driver.build import build
 from aot.driver.options import Options
 from aot.errors import AotError
+from aot.frontend.choice import Choice
 from aot.frontend.problems import Problems
-from aot.frontend.specialize import Choice
 from aot.frontend.view import ModelView, SubgraphView, parse
 from aot.report.measure.faults import known_fault
 from aot.runtime.module import HostModel, load

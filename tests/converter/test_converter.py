@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from aot.driver.build import build
+from aot.frontend.choice import Choice
 from aot.frontend.problems import Problems
-from aot.frontend.specialize import Choice, specialize
+from aot.frontend.specialize import specialize
 from aot.frontend.tflite import check_model, from_tflite
 from aot.frontend.view import parse
 from aot.relay.expr import Function

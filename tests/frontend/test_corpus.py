@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from aot.frontend.check import check_structure
-from aot.frontend.specialize import Choice, specialize
+from aot.frontend.choice import Choice
+from aot.frontend.specialize import specialize
 from aot.frontend.tflite import check_model
 
 OWN = Path(__file__).parents[1] / "models"

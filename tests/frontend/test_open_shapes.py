@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aot.frontend.choice import Choice
 from aot.frontend.decode import decode_model
 from aot.frontend.encode import encode_model
 from aot.frontend.flatbuffer import Reader
 from aot.frontend.macs import nominal_macs, nominal_shapes
 from aot.frontend.problems import Problems
-from aot.frontend.specialize import Choice, specialize
+from aot.frontend.specialize import specialize
 from aot.frontend.tflite import check_model, from_tflite
 from aot.relay.printer import print_module
 from aot.testing import ModelBuilder

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from aot.errors import AotError, UsageError
+from aot.frontend.choice import Choice
 from aot.frontend.problems import Problems
-from aot.frontend.specialize import Choice, specialize
+from aot.frontend.specialize import specialize
 from aot.frontend.tflite import check_model
 from aot.frontend.view import parse
 from aot.testing import ModelBuilder

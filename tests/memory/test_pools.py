@@ -16,7 +16,8 @@ from aot.driver.options import Options
 from aot.errors import AotError, TargetError, UsageError
 from aot.memory.liveness import liveness, program_conflicts
 from aot.memory.plan import BufferInfo, conflicts
-from aot.memory.pools import Pooling, check_pooling, fill_pools, parse_pool, plan_pools, verify_pools
+from aot.memory.pooling import Pooling
+from aot.memory.pools import fill_pools, plan_pools, verify_pools
 from aot.memory.verify import verify_plan
 from aot.micro.board import data_folder, load_board, parse_board
 from aot.micro.build.project import prepare
@@ -26,28 +27,6 @@ from aot.support.pool import Pool
 from tests.memory.programs import random_program
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
-
-
-def test_texts_of_pools() -> None:
-    assert parse_pool("DTCM=64K@0x20000000:2") == Pool("DTCM", 65536, 0x20000000, 2.0)
-    assert parse_pool("ext=1MiB") == Pool("ext", 1 << 20)
-    assert parse_pool("a=100:0.5") == Pool("a", 100, None, 0.5)
-    for wrong in ("a", "a=", "a=1G", "a=16@", "1a=16", "a=16:x"):
-        with pytest.raises(UsageError, match="E5018"):
-            parse_pool(wrong)
-
-
-def test_contradictions_are_refused() -> None:
-    for pool in (Pool("a", 0), Pool("a", 16, 3), Pool("a", 16, speed=0), Pool("a b", 16)):
-        for pooling in (Pooling((pool,)), Pooling(constants=(pool,))):
-            with pytest.raises(UsageError, match="E5019"):
-                check_pooling(pooling)
-    with pytest.raises(UsageError, match="two pools a"):
-        check_pooling(Pooling((Pool("a", 16), Pool("a", 32))))
-    with pytest.raises(UsageError, match="share bytes"):
-        check_pooling(Pooling((Pool("a", 32, 0), Pool("b", 32, 16))))
-    with pytest.raises(UsageError, match="no such pool"):
-        check_pooling(Pooling((Pool("a", 32),), (("t", "b"),)))
 
 
 def test_busy_buffers_get_the_fast_pool() -> None:

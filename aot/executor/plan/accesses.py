@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from aot.executor.lowered import LoweredModule, TensorRef
-from aot.memory.pools import Pooling, fill_pools
+from aot.memory.pooling import Pooling
+from aot.memory.pools import fill_pools
 from aot.target.source_module import Param
 
 REUSE = 4

@@ -13,7 +13,7 @@ from aot.errors import Problem, TargetError
 from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
 from aot.executor.plan.storage_info import StorageInfo
 from aot.memory.plan import align_up
-from aot.memory.pools import Pooling
+from aot.memory.pooling import Pooling
 from aot.support.pool import Pool
 from aot.tir.analysis.in_place import in_place_pairs
 from aot.tir.analysis.overlap import safe_distances

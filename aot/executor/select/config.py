@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from aot.memory.pools import ONE_POOL, Pooling
+from aot.memory.pooling import ONE_POOL, Pooling
 
 Io = Literal["arena", "user"]
 RingKind = Literal["copy", "slide"]

@@ -7,7 +7,7 @@ import pytest
 
 from aot.errors import TargetError
 from aot.executor.plan.accesses import REUSE, count_accesses, place_constants
-from aot.memory.pools import Pooling
+from aot.memory.pooling import Pooling
 from aot.support.pool import Pool
 from aot.target.source_module import Param
 from tests.executor.nets import small_net

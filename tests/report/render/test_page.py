@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import aot
-from aot.memory.pools import Pooling, parse_pool
+from aot.memory.pooling import Pooling, parse_pool
 from aot.report.figures.report import key_of
 from aot.report.figures.size import state_figures
 from aot.report.gate.diff import diff_reports

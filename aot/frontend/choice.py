@@ -1,0 +1,27 @@
+"""Which graph of a model is compiled, and with which shapes: --subgraph, --signature, --shape, --batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which graph (by number, or by the key of a signature; None: the first) and the shapes of its inputs, by name.
+
+    `batch` is the first dimension of every input where that is dynamic.
+    """
+
+    subgraph: int | None = None
+    signature: str | None = None
+    shapes: tuple[tuple[str, Shape], ...] = ()
+    batch: int | None = None
+
+    def __bool__(self) -> bool:
+        return self != FIRST_GRAPH
+
+
+FIRST_GRAPH = Choice()
+"""The first graph, with the shapes of the file."""
