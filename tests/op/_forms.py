@@ -19,6 +19,7 @@ from tests.op.mediapipe._models import FORMS as MEDIAPIPE_FORMS
 from tests.op.mediapipe._models import LAYERS as MEDIAPIPE_LAYERS
 from tests.op.signal._models import FORMS as SIGNAL_FORMS
 from tests.op.stablehlo._forms import FORMS as STABLEHLO_FORMS
+from tests.op.vision._poses import form as poses_form
 
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32")
 COMPLEX = ("COMPLEX_ABS", "REAL", "IMAG", "RESHAPE", "EXPAND_DIMS", "SQUEEZE")
@@ -313,6 +314,7 @@ FORMS: dict[str, Form] = {
     "IMAG": lambda d: one_op("IMAG", [Spec(SHAPE, d)], [Spec(SHAPE, "float32")]),
     "RFFT2D": lambda d: one_op("RFFT2D", [Spec(SHAPE, d), const([1, 4])], [Spec((1, 3), "complex64")]),
     **MEDIAPIPE_FORMS,
+    "CUSTOM:PosenetDecoderOp": poses_form,
     **SIGNAL_FORMS,
     **STABLEHLO_FORMS,
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aot.numerics.elementary import MATH
 from aot.op.vision.non_max_suppression import turns
 from aot.target.target import Target
@@ -11,69 +9,10 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and, maximum, minimum, select
 from aot.topi.generic.flat import accepts_alone, flat_kernel
+from aot.topi.generic.vision.heap import Heap
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 ZERO = imm(0.0, "float32")
-Item = tuple[Expr, Expr, Expr]
-"""Score, box, and how many of the chosen ones it has been compared with."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Heap:
-    """Candidates, best first; `size` is how many there are, `levels` as many as the heap can have."""
-
-    b: IRBuilder
-    scores: Buffer
-    boxes: Buffer
-    begins: Buffer
-    size: Buffer
-    levels: int
-
-    def at(self, place: Expr) -> Item:
-        b = self.b
-        return b.let("score", self.scores[place]), b.let("box", self.boxes[place]), b.let("begin", self.begins[place])
-
-    def put(self, place: Expr, item: Item) -> None:
-        for buffer, value in zip((self.scores, self.boxes, self.begins), item, strict=True):
-            self.b.store(buffer, place, value)
-
-    def rise(self, item: Item, hole: Buffer) -> None:
-        """Move an item up from a hole; once there, it stays in all further turns."""
-        b = self.b
-        with b.for_("level", self.levels), b.if_(hole[0] > 0):
-            parent = b.let("parent", (hole[0] - 1) >> 1)
-            above = self.at(parent)
-            with b.if_(above[0] < item[0]):
-                self.put(hole[0], above)
-                b.store(hole, 0, parent)
-        self.put(hole[0], item)
-
-    def push(self, item: Item) -> None:
-        hole = self.b.local("hole", (1,), "int32")
-        self.b.store(hole, 0, self.size[0])
-        self.b.store(self.size, 0, self.size[0] + 1)
-        self.rise(item, hole)
-
-    def pop(self) -> Item:
-        """Take the best one: the hole sinks along the better children, then the last item rises from it."""
-        b, top = self.b, self.at(imm(0))
-        b.store(self.size, 0, self.size[0] - 1)
-        n = b.let("n", self.size[0])
-        with b.if_(n > 0):
-            last = self.at(n)
-            hole, child = b.local("hole", (1,), "int32", init=0), b.local("child", (1,), "int32", init=0)
-            with b.for_("level", self.levels), b.if_(child[0] < (n - 1) >> 1):
-                right = b.let("right", (child[0] + 1) * 2)
-                better = select(self.scores[right] < self.scores[right - 1], right - 1, right)
-                b.store(child, 0, better)
-                self.put(hole[0], self.at(child[0]))
-                b.store(hole, 0, child[0])
-            with b.if_(logical_and(equal(n & 1, 0), equal(child[0], (n - 2) >> 1))):
-                only = b.let("only", child[0] * 2 + 1)
-                self.put(hole[0], self.at(only))
-                b.store(hole, 0, only)
-            self.rise(last, hole)
-        return top
 
 
 def _overlap(b: IRBuilder, boxes: Buffer, one: Expr, other: Expr) -> Expr:
@@ -97,7 +36,8 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     attrs, n = group.anchor.attrs, scores.size
     size = b.local("size", (1,), "int32", init=0)
     memory = [b.scratch(k, (n,), t) for k, t in (("heap_scores", "float32"), ("heap_boxes", "int32"), ("heap_begins", "int32"))]
-    heap = _Heap(b, memory[0], memory[1], memory[2], size, n.bit_length() + 1)
+    columns = dict(zip(("score", "box", "begin"), memory, strict=True))
+    heap = Heap(b, columns, lambda item: item[0], size, n.bit_length() + 1)
     floor, bound = b.let("floor", lowest[0]), b.let("bound", limit[0])
     with b.for_("i", out.size) as i:
         b.store(out, i, 0)
