@@ -19,6 +19,7 @@ VERBS = (
     "run",
     "verify",
     "report",
+    "profile",
     "diff",
     "explore",
     "dump",

@@ -167,6 +167,9 @@ LimitsFile = Annotated[
     Path | None,
     typer.Option("--budget", metavar="FILE", help="Absolute limits, as in budget.toml.", show_default=False),
 ]
+ProfilerFlag = Annotated[
+    bool, typer.Option("--profiler", help="Write layer_profile.c too: cycles of each layer in your firmware (aot profile).")
+]
 SbomFlag = Annotated[bool, typer.Option("--sbom", help="Write sbom.cdx.json too, a CycloneDX bill of materials.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]

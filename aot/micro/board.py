@@ -33,6 +33,9 @@ _FLAG = re.compile(r"-[A-Za-z0-9_=+,./:-]*")
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_=+,.-]*")
 _TITLE = re.compile(r"[\w +&'(),./:;=@#-]{1,120}")
 _WORDS = 1 << 32
+CACHES = ("instruction", "data")
+"""Caches that the start-up code switches on, of the cores that may have them."""
+CACHED = ("cortex-m7", "cortex-m55", "cortex-m85")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ class Board:
     `pools` are the memories that the workspace is spread over (none: it is one array in a region of `workspace`).
     `gdb` is how a board of kind gdb is reached; `machine` and `qemu_cpu` are empty there.  `like` is the machine on which QEMU
     runs the images of such a board; a board that was loaded as `qemu:NAME` has the name of the other in `emulates`.
+    `caches`: which of CACHES the start-up code switches on.
     """
 
     name: str
@@ -108,6 +112,12 @@ class Board:
     gdb: GdbLink | None = None
     like: Machine | None = None
     emulates: str = ""
+    caches: tuple[str, ...] = ()
+
+    @property
+    def cache_bits(self) -> int:
+        """AOT_CACHES of crt/src/startup.c: 1 for instructions, 2 for data."""
+        return sum(1 << CACHES.index(name) for name in self.caches)
 
     @property
     def counts_cycles(self) -> bool:
@@ -214,6 +224,16 @@ def _document(text: str, path: str) -> dict[str, Any]:
         raise UsageError(Problem("E5021", "not a board: its values are nested too deeply", path)) from None
 
 
+def _caches(top: TableReader, cpu: str) -> tuple[str, ...]:
+    caches = top.strings("caches", required=False)
+    if set(caches) - set(CACHES) or len(set(caches)) != len(caches):
+        top.note(f"caches holds {' and '.join(CACHES)}, each once at most")
+        return ()
+    if caches and cpu.partition("+")[0] not in CACHED:
+        top.note(f"caches: {cpu} has none; {', '.join(CACHED)} may")
+    return caches
+
+
 def _flags(top: TableReader) -> tuple[str, ...]:
     flags = top.strings("flags", required=True)
     for flag in flags:
@@ -233,7 +253,7 @@ def parse_board(text: str, path: str) -> Board:
     name = top.named("name", symbol=False)
     title = top.matching("title", _TITLE, "a line of at most 120 letters, digits, spaces and + & ' ( ) , . / : ; = @ # - _")
     kind, cpu = top.take("kind", str, None), top.named("cpu", symbol=False)
-    flags = _flags(top)
+    flags, caches = _flags(top), _caches(top, cpu)
     if kind not in ("host", "qemu", "gdb"):
         top.note('kind must be "host", "qemu" or "gdb"')
     run = top.sub("run", path, required=True)
@@ -255,7 +275,7 @@ def parse_board(text: str, path: str) -> Board:
         name=name, title=title, kind=kind, cpu=cpu, flags=flags, machine=machine.name, qemu_cpu=machine.cpu, tick=parts.tick,
         memory=parts.memory, code=parts.code, constants=parts.constants, data=parts.data, workspace=parts.workspace, stack=stack,
         timeout=timeout, uart=parts.uart, gpio=parts.gpio, pools=parts.pools, gdb=parts.link,
-        like=parts.machine if kind == "gdb" and parts.machine.name else None,
+        like=parts.machine if kind == "gdb" and parts.machine.name else None, caches=caches,
     )  # fmt: skip
 
 

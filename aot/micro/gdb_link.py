@@ -33,7 +33,7 @@ class GdbLink:
     `connect` is HOST:PORT; where `server` has a command, it is started first, with a free port in the place of {port}.
     `reset` are monitor commands.  `load` is one of LOADS, or with `command` what brings the image there ({elf} in it).
     `counter`: one of COUNTERS, "" where the machine counts instructions ([systick]).  `hz` is the core's clock while it runs
-    (0: not known), after the steps of `init` were written.
+    (0: not known), after the steps of `init` were written; `wait_states` are those of the flash at that clock, -1: not known.
     """
 
     connect: str
@@ -44,6 +44,7 @@ class GdbLink:
     hz: int
     init: tuple[ClockStep, ...]
     counter: str
+    wait_states: int
 
 
 def read_link(top: TableReader, path: str) -> GdbLink:
@@ -65,10 +66,13 @@ def read_link(top: TableReader, path: str) -> GdbLink:
         gdb.note("load_command brings the image, so load is none")
     clock = top.sub("clock", path, required=False)
     hz = clock.take("hz", int, 0)
+    wait_states = clock.take("wait_states", int, -1)
     init = _steps(clock)
     clock.finish()
     if not 0 <= hz < _WORDS:
         clock.note("hz must be a frequency in Hz")
+    if "wait_states" in clock.table and not 0 <= wait_states < 256:
+        clock.note("wait_states are those of the flash: 0 to 255")
     cycles = top.sub("cycles", path, required=False)
     counter = cycles.take("counter", str, "")
     cycles.finish()
@@ -76,7 +80,7 @@ def read_link(top: TableReader, path: str) -> GdbLink:
         cycles.note(f"counter must be one of {', '.join(COUNTERS)}")
     if counter and "systick" in top.table and "qemu" not in top.table:
         cycles.note("a board counts cycles, or instructions by [systick], not both")
-    return GdbLink(connect, server, reset, load, command, hz, init, counter)
+    return GdbLink(connect, server, reset, load, command, hz, init, counter, wait_states)
 
 
 def _steps(clock: TableReader) -> tuple[ClockStep, ...]:

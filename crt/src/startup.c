@@ -7,6 +7,10 @@
 #define SCB_VTOR (*(volatile uint32_t *)0xE000ED08u)
 #define SCB_CCR (*(volatile uint32_t *)0xE000ED14u)
 #define SCB_CFSR (*(volatile uint32_t *)0xE000ED28u)
+#define SCB_CCSIDR (*(volatile uint32_t *)0xE000ED80u)
+#define SCB_CSSELR (*(volatile uint32_t *)0xE000ED84u)
+#define SCB_ICIALLU (*(volatile uint32_t *)0xE000EF50u)
+#define SCB_DCISW (*(volatile uint32_t *)0xE000EF60u)
 #define SCB_BFAR (*(volatile uint32_t *)0xE000ED38u)
 #define SCB_CPACR (*(volatile uint32_t *)0xE000ED88u)
 #define MPU_TYPE (*(volatile uint32_t *)0xE000ED90u)
@@ -19,8 +23,14 @@
 #define GUARD_LOG2 16u
 #define GUARD_BYTES (1u << GUARD_LOG2) /* taken where the lower end of the stack is a multiple of it */
 #define CCR_LOB (1u << 19)
+#define CCR_DC (1u << 16)
+#define CCR_IC (1u << 17)
 #define CPACR_FPU (0xfu << 20)
 #define FAULT_EXIT_CODE 99
+
+#ifndef AOT_CACHES
+#define AOT_CACHES 0 /* 1: of instructions, 2: of data; off after reset */
+#endif
 
 extern uint32_t aot_stack_bottom[], aot_stack_top[];
 extern uint32_t aot_data_start[], aot_data_end[], aot_data_load[];
@@ -82,6 +92,32 @@ __attribute__((section(".vectors"), used)) const struct vector_table aot_vectors
     {Reset_Handler, Fault_Handler, Fault_Handler, Fault_Handler, Fault_Handler, Fault_Handler, Fault_Handler, 0, 0, 0, Fault_Handler,
      Fault_Handler, 0, Fault_Handler, SysTick_Handler}};
 
+#if AOT_CACHES
+/* What a cache holds after reset is unknown, so it is invalidated first: the data cache line by line, by set and way. */
+static void enable_caches(void) {
+#if AOT_CACHES & 1
+  __asm__ volatile("dsb\n\tisb" ::: "memory");
+  SCB_ICIALLU = 0;
+  __asm__ volatile("dsb\n\tisb" ::: "memory");
+  SCB_CCR |= CCR_IC;
+#endif
+#if AOT_CACHES & 2
+  SCB_CSSELR = 0; /* the data cache nearest to the core */
+  __asm__ volatile("dsb" ::: "memory");
+  const uint32_t shape = SCB_CCSIDR;
+  const uint32_t line = (shape & 7u) + 4u, ways = (shape >> 3 & 0x3ffu) + 1u, sets = (shape >> 13 & 0x7fffu) + 1u;
+  uint32_t shift = 32; /* the way's number stands in the highest bits */
+  for (uint32_t most = ways - 1u; most != 0u; most >>= 1) shift--;
+  for (uint32_t set = 0; set < sets; set++) {
+    for (uint32_t way = 0; way < ways; way++) SCB_DCISW = set << line | (ways > 1u ? way << shift : 0u);
+  }
+  __asm__ volatile("dsb" ::: "memory");
+  SCB_CCR |= CCR_DC;
+#endif
+  __asm__ volatile("dsb\n\tisb" ::: "memory");
+}
+#endif
+
 static void enable_units(void) {
   SCB_VTOR = (uint32_t)(uintptr_t)&aot_vectors; /* code may begin behind a boot loader; M0 has no such register and ignores it */
 #if defined(__ARM_FP) || defined(__ARM_FEATURE_MVE)
@@ -91,6 +127,9 @@ static void enable_units(void) {
 #if defined(__ARM_FEATURE_MVE)
   SCB_CCR |= CCR_LOB; /* low-overhead branches: DLS/WLS/LE loops */
   __asm__ volatile("dsb\n\tisb" ::: "memory");
+#endif
+#if AOT_CACHES
+  enable_caches();
 #endif
 #if __ARM_ARCH <= 7
   /* The stack begins where the RAM does. What lies below may be writable on an emulated board: forbid GUARD_BYTES of it. A core

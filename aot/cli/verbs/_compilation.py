@@ -21,6 +21,7 @@ class Compilation:
     plan: Path | None
     share: bool
     sbom: bool
+    profiler: bool
     stack_bound: bool
     verify_passes: bool
     force: bool

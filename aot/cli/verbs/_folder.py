@@ -52,12 +52,27 @@ def check_folder(folder: Path, *, force: bool) -> None:
     check_replaceable(folder, force=force)
 
 
-def write_sources(folder: Path, artifact: Artifact, *, force: bool, sbom: bool) -> list[str]:
+def write_sources(folder: Path, artifact: Artifact, *, force: bool, sbom: bool, profiler: bool) -> list[str]:
     """Write the output folder, with `sbom` a bill of materials of it as well; the paths of its files in it."""
     from aot.cli.output_folder import write_folder
 
-    files = with_sbom(output_files(artifact), [artifact], name=artifact.name, wanted=sbom)
+    files = with_profiler(output_files(artifact), wanted=profiler)
+    files = with_sbom(files, [artifact], name=artifact.name, wanted=sbom)
     return [str(p.relative_to(folder)) for p in write_folder(folder, files, force=force)]
+
+
+PROFILER = ("layer_profile.c", "include/aot/layer_profile.h")
+
+
+def with_profiler(files: dict[str, str | bytes], *, wanted: bool) -> dict[str, str | bytes]:
+    """The files of a folder, and those that count cycles of each layer in firmware where they are wanted."""
+    from aot.support.data import data_folder
+
+    if not wanted:
+        return files
+    source, header = PROFILER
+    crt = data_folder("crt")
+    return {**files, source: (crt / "src" / source).read_bytes(), header: (crt / header).read_bytes()}
 
 
 def with_sbom(files: dict[str, str | bytes], artifacts: Sequence[Artifact], *, name: str, wanted: bool) -> dict[str, str | bytes]:

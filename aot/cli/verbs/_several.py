@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aot.cli.options import CompileOptions
 from aot.cli.verbs._compilation import Compilation
-from aot.cli.verbs._folder import check_folder, runtime_headers, to_json, with_sbom
+from aot.cli.verbs._folder import check_folder, runtime_headers, to_json, with_profiler, with_sbom
 from aot.errors import Problem, UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def compile_several(models: Sequence[Path], asked: Compilation) -> None:
         metadata = combined(artifacts, share=asked.share)
         if place is not None and not place.is_host:
             check_fit(place, artifacts, metadata)
-    files = with_sbom(several_files(artifacts, metadata), artifacts, name=path.name, wanted=asked.sbom)
+    files = with_profiler(several_files(artifacts, metadata), wanted=asked.profiler)
+    files = with_sbom(files, artifacts, name=path.name, wanted=asked.sbom)
     written = [str(p.relative_to(path)) for p in write_folder(path, files, force=asked.force)]
     for artifact in artifacts:
         asked.out.row(artifact.name, plan_of(artifact.metadata))

@@ -19,6 +19,7 @@ from aot.cli.options import (
     JsonFlag,
     LimitsFile,
     OutputFolder,
+    ProfilerFlag,
     QuietFlag,
     SbomFlag,
     TargetName,
@@ -113,12 +114,14 @@ def add_stack_bound(artifact: Artifact, place: Board | None, target: str) -> Art
     return state_stack_bound(artifact, board)
 
 
-def check_forms(form: str, plan: Path | None, *, sbom: bool) -> None:
+def check_forms(form: str, plan: Path | None, *, sbom: bool, profiler: bool) -> None:
     """What can be written, and how (E5009, E5017, E5018)."""
     if form not in ("c", "mlf"):
         raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
     if sbom and form != "c":
         raise UsageError(Problem("E5017", "--sbom is of a folder of C; --format mlf writes one archive"))
+    if profiler and form != "c":
+        raise UsageError(Problem("E5017", "--profiler writes C beside the model's; --format mlf writes one archive"))
     if plan is not None and plan.suffix not in (".svg", ".json"):
         raise UsageError(Problem("E5018", f"--plan {plan}: name a file that ends in .svg or .json"))
 
@@ -157,7 +160,7 @@ def compile_one(model: Path, asked: Compilation) -> None:
     from aot.report.figures.choice import CHOICE_HEADERS, choice_rows
 
     mlf, out = asked.form == "mlf", asked.out
-    check_forms(asked.form, asked.plan, sbom=asked.sbom)
+    check_forms(asked.form, asked.plan, sbom=asked.sbom, profiler=asked.profiler)
     place = find_board(asked.board) if asked.board else None
     wanted = request(model, asked.options, target=choose_target(asked.target, place), board=place)
     path = asked.output or Path("out") / (f"{wanted.name}.tar" if mlf else wanted.name)
@@ -175,7 +178,10 @@ def compile_one(model: Path, asked: Compilation) -> None:
     check_budget_file(asked.budget, compiled_totals(meta), name=artifact.name, board=where, force=asked.over, out=out)
     if asked.plan is not None:
         write_plan(asked.plan, artifact)
-    written = write_library(path, artifact, wanted) if mlf else write_sources(path, artifact, force=asked.force, sbom=asked.sbom)
+    if mlf:
+        written = write_library(path, artifact, wanted)
+    else:
+        written = write_sources(path, artifact, force=asked.force, sbom=asked.sbom, profiler=asked.profiler)
     show(out, wanted, meta)
     out.row("write", f"{path}: {', '.join(written)}")
     if out.verbose:
@@ -220,6 +226,7 @@ def command(
     stack_bound: StackFlag = False,
     verify_passes: VerifyPasses = False,
     sbom: SbomFlag = False,
+    profiler: ProfilerFlag = False,
     watch: Watch = False,
     force: Force = False,
     over: ForceOverBudget = False,
@@ -231,7 +238,7 @@ def command(
     """Compile MODEL to C, or several into one folder. With --board, refuse what does not fit its memory."""
     asked = Compilation(
         options=options, output=output, target=target, board=board, form=form, plan=plan, share=share, sbom=sbom,
-        stack_bound=stack_bound, verify_passes=verify_passes, force=force, over=over, budget=budget,
+        profiler=profiler, stack_bound=stack_bound, verify_passes=verify_passes, force=force, over=over, budget=budget,
         out=Output(json=as_json, quiet=quiet, verbose=verbose),
     )  # fmt: skip
     (compile_on_change if watch else compile_all)(models, asked)

@@ -116,7 +116,7 @@ def work(job: Job) -> Report:
     require(wanted.data, artifact, sets, wanted=o.get("require_reference", False))
     found = make_report(
         wanted.data, artifact, prepare(artifact, place), sets, accept_known_faults=o.get("accept_known_faults", True),
-        timeout=o["timeout"], folder=o.get("folder"),
+        timeout=o["timeout"], folder=o.get("folder"), on_target=o["on_target"](artifact.metadata) if "on_target" in o else None,
     )  # fmt: skip
     if o.get("advice"):
         from aot.report.measure.advice import advice
@@ -262,7 +262,7 @@ def show(out: Output, bundle: Mapping[str, Any], judged: Judged) -> None:
 def show_one(out: Output, report: Mapping[str, Any]) -> None:
     """Verdict, sizes, time, and the table of layers."""
     from aot.report.figures.choice import next_lines
-    from aot.report.figures.size import slowest_of, time_of
+    from aot.report.figures.size import conditions_of, cycles_of, slowest_of, time_of
     from aot.report.measure.faults import fault_text
     from aot.report.render.formats import kib
 
@@ -285,15 +285,20 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
     if report["memory"]:
         parts = [f"{m['region']} {100 * m['used'] / m['size']:.1f} % of {kib(m['size'])}" for m in report["memory"]]
         out.row("memory", " · ".join(parts))
+    if totals.get("cycles") is not None:
+        out.row("time", cycles_of(totals["cycles"], totals["macs"], totals["clock_hz"]))
+        out.row("counted", conditions_of(report["counted"]))
     if totals["instructions"] is not None:
         cycles = totals["estimated_cycles"]
         guess = "" if cycles is None else f" · {cycles:,} cycles estimated"
         out.row("time", time_of(totals["instructions"], totals["macs"], totals["macs_nominal"]) + guess)
         out.row("slowest", slowest_of(report["layers"]))
-    headers = ("layer", "operator", "kernel", "MAC", "instructions", "per MAC", "code", "weights", "tables", "scratch", "output")
+    counted = ("cycles",) if any("cycles" in x for x in report["layers"]) else ()
+    headers = ("layer", "operator", "kernel", "MAC", "instructions", "per MAC", *counted, "code", "weights", "tables", "scratch",
+               "output")  # fmt: skip
     rows = [
-        (x["index"], x["op"], x["kernel"], x["macs"], x["instructions"], x["instructions_per_mac"], x["code"], x["weights"],
-         x["tables"], x["scratch"], "x".join(map(str, x["output"]["shape"])))
+        (x["index"], x["op"], x["kernel"], x["macs"], x["instructions"], x["instructions_per_mac"], *(x[k] for k in counted),
+         x["code"], x["weights"], x["tables"], x["scratch"], "x".join(map(str, x["output"]["shape"])))
         for x in report["layers"]
     ]  # fmt: skip
     out.table(headers, rows)

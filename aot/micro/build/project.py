@@ -42,6 +42,8 @@ WARNINGS = (
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
 MODES = {"measure": 0, "profile": 1, "trace": 2, "poison": 3}
 HOST_ONLY = frozenset({"hosted.c"})
+OF_THE_USER = frozenset({"layer_profile.c"})
+"""crt files for programs of the user's (`aot compile --profiler`), which our images have no use for"""
 BOARD_ONLY = frozenset({"startup.c", "semihosting.c", "systick.c", "dwt.c", "counter.c", "memory.c"})
 HARNESS = frozenset({"startup.c", "semihosting.c", "systick.c", "dwt.c", "counter.c", "harness.c", "hosted.c"})
 """crt files that serve the measurement and are no part of what a product would link"""
@@ -236,9 +238,11 @@ def _project_files(artifact: Artifact, board: Board, places: Places | None) -> d
     )  # fmt: skip
     crt = data_folder("crt")
     for path in sorted(crt.glob("include/aot/*.h")):
+        if f"{path.stem}.c" in OF_THE_USER:
+            continue
         files[f"crt/include/aot/{path.name}"] = path.read_text(encoding="utf-8")
     by_dwt = board.gdb is not None and board.gdb.counter == "dwt"
-    skip = BOARD_ONLY if board.is_host else HOST_ONLY | {"systick.c" if by_dwt else "dwt.c"}
+    skip = OF_THE_USER | (BOARD_ONLY if board.is_host else HOST_ONLY | {"systick.c" if by_dwt else "dwt.c"})
     for path in sorted(crt.glob("src/*.c")):
         if path.name not in skip:
             files[f"crt/src/{path.name}"] = path.read_text(encoding="utf-8")
@@ -274,6 +278,8 @@ def _flags(project: Project, source: str, mode: str) -> list[str]:
         flags += ["-DAOT_POISON=1"]
     if name in ("harness.c", f"{project.artifact.name}.c") and mode != "measure":
         flags += ["-DAOT_HOOKS=1"]
+    if name == "startup.c" and project.board.caches:
+        flags += [f"-DAOT_CACHES={project.board.cache_bits}"]
     if name == "systick.c" and project.board.tick is not None:
         flags += [f"-DAOT_TICK_NUM={project.board.tick.numerator}u", f"-DAOT_TICK_DEN={project.board.tick.denominator}u"]
     return [*flags, *project.extra_flags]

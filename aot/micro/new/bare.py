@@ -116,9 +116,12 @@ def flash_command(board: Board) -> list[str]:
 
 
 def _defines(board: Board) -> list[str]:
-    """Instructions per tick of the timer; without a timer the host's counter reads 0."""
+    """Caches, and instructions per tick of the timer; without a timer the host's counter reads 0."""
     tick = board.tick
-    return [f"AOT_TICK_NUM={tick.numerator}u", f"AOT_TICK_DEN={tick.denominator}u"] if tick is not None else ["AOT_TICK_DEN=1u"]
+    caches = [f"AOT_CACHES={board.cache_bits}"] if board.caches else []
+    if tick is None:
+        return ["AOT_TICK_DEN=1u"]
+    return [f"AOT_TICK_NUM={tick.numerator}u", f"AOT_TICK_DEN={tick.denominator}u", *caches]
 
 
 def _libraries(spec: Spec) -> list[str]:

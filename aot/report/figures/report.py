@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from aot.executor.artifact import Artifact
 from aot.ir.op import Array
-from aot.micro.board import emulated
+from aot.micro.board import Board, emulated
 from aot.micro.build.image import ImageReport, check_image
 from aot.micro.build.project import Project, prepare
 from aot.micro.run.runner import RunResult, run
@@ -23,10 +23,11 @@ from aot.report.figures.choice import next_faster
 from aot.report.figures.cycles import Profile, profile_cycles
 from aot.report.figures.listing import listings
 from aot.report.figures.size import state_figures
-from aot.report.measure.compare import compare_sets
+from aot.report.measure.compare import Comparison, compare_sets
 from aot.report.measure.divergence import find_divergence
 from aot.report.measure.faults import explain_difference
 from aot.report.measure.fingerprint import fingerprint
+from aot.report.measure.on_target import OnTarget
 from aot.report.measure.sets import Sets
 from aot.report.measure.verify import expected_outputs
 from aot.report.render.plan_svg import plan_data
@@ -49,8 +50,11 @@ def make_report(
     accept_known_faults: bool = True,
     timeout: float | None = None,
     folder: Path | None = None,
+    on_target: OnTarget | None = None,
 ) -> Report:
     """Build, run `sets`, compare, attribute.  Raises what `verify` raises; outputs that differ are a verdict, not an error.
+
+    `on_target`: cycles that a program of the user's counted; they take the place of those of the board's counter.
 
     The verdict is accepted where they are equal, or differ by a known fault of the reference alone, unless `accept_known_faults`
     is False.  Where they differ, files that reproduce it go to `folder`, if one is given.
@@ -63,17 +67,10 @@ def make_report(
     flash = None if image is None else _flash(project)
     ram = _ram(project, result, image)
     spent = _spent(project, flash, sets.inputs[:1], timeout=timeout)
-    verdict: dict[str, Any] = {
-        "exact": comparison.exact,
-        "accepted": comparison.exact,
-        "reference": by,
-        "sets": comparison.sets,
-        "sets_exact": comparison.sets - len(comparison.bad_sets),
-        "max_abs_diff": comparison.max_abs,
-        "first_divergence": None,
-        "divergence": None,
-        "known_fault": None,
-    }
+    if on_target is not None:
+        spent = replace(spent, cycles=dict(enumerate(on_target.cycles)))
+    counted = _counted(project.board, result, on_target)
+    verdict = _verdict(comparison, by)
     if not comparison.exact:
         verdict["first_divergence"], verdict["divergence"] = find_divergence(
             model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
@@ -88,7 +85,8 @@ def make_report(
         "cpu": project.board.cpu,
         "verdict": verdict,
         "fingerprint": fingerprint(project, sets, result.outputs),
-        "totals": _totals(meta, result, image=image, ram=ram) | _time(project, result, spent),
+        "totals": _totals(meta, result, image=image, ram=ram) | _time(result, spent, counted, on_target),
+        **({} if counted is None else {"counted": counted}),
         "flash": flash,
         "firmware": None if image is None else _firmware(project),
         "ram": ram,
@@ -97,6 +95,21 @@ def make_report(
         "plan": plan_data(meta["workspace"], meta["layers"]),
         "state": state_figures(meta),
         EXTRAS: listings(model, project, spent.estimates),
+    }
+
+
+def _verdict(comparison: Comparison, by: str) -> dict[str, Any]:
+    """What the comparison says, before it is known why outputs differ."""
+    return {
+        "exact": comparison.exact,
+        "accepted": comparison.exact,
+        "reference": by,
+        "sets": comparison.sets,
+        "sets_exact": comparison.sets - len(comparison.bad_sets),
+        "max_abs_diff": comparison.max_abs,
+        "first_divergence": None,
+        "divergence": None,
+        "known_fault": None,
     }
 
 
@@ -228,12 +241,27 @@ def _spent(
     return _Spent({layer.index: layer.instructions for layer in timed}, cycles, estimates)
 
 
-def _time(project: Project, result: RunResult, spent: _Spent) -> dict[str, int | None]:
-    """Totals of time; `cycles` and `clock_hz` only of a board whose own counter counts cycles."""
+def _counted(board: Board, result: RunResult, on_target: OnTarget | None) -> dict[str, Any] | None:
+    """Under what conditions cycles were counted; None where none were."""
+    if on_target is not None:
+        return {"by": "firmware", "runs": on_target.runs, "clock_hz": on_target.hz or None, "wait_states": None, "caches": None}
+    if result.cycles is None or board.gdb is None:
+        return None
+    waits = board.gdb.wait_states
+    told = {"clock_hz": board.gdb.hz or None, "wait_states": waits if waits >= 0 else None, "caches": list(board.caches)}
+    return {"by": "board", "runs": 1, **told}
+
+
+def _time(
+    result: RunResult, spent: _Spent, counted: Mapping[str, Any] | None, on_target: OnTarget | None
+) -> dict[str, int | None]:
+    """Totals of time; `cycles` and `clock_hz` only where a core's own counter counted cycles."""
     estimated: dict[str, int | None] = {"estimated_cycles": None if spent.estimates is None else spent.estimates.total}
-    if result.cycles is None or project.board.gdb is None:
+    if counted is None:
         return estimated
-    return {"instructions": spent.total, **estimated, "cycles": result.cycles, "clock_hz": project.board.gdb.hz or None}
+    if on_target is not None:
+        return {**estimated, "cycles": on_target.total, "clock_hz": counted["clock_hz"]}
+    return {"instructions": spent.total, **estimated, "cycles": result.cycles, "clock_hz": counted["clock_hz"]}
 
 
 def _cycles(project: Project, flash: Mapping[str, Any], inputs: Sequence[Array], *, timeout: float | None) -> Profile | None:

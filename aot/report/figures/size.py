@@ -100,6 +100,21 @@ def cycles_of(cycles: int, macs: int, hz: int | None) -> str:
     return f"{commas(cycles)} cycles ({commas(macs)} MAC{each}){took}"
 
 
+def conditions_of(counted: Mapping[str, Any]) -> str:
+    """`counted by the board at 216 MHz, 7 flash wait states, caches: instruction, data`: what cycles depend on."""
+    if counted["by"] == "firmware":
+        runs = counted["runs"]
+        who = f"in firmware, average of {runs:,} run{'s' if runs != 1 else ''}"
+    else:
+        who = "by the board"
+    hz, waits, caches = counted["clock_hz"], counted["wait_states"], counted["caches"]
+    parts = [f"counted {who}" + (f" at {hz / 1e6:g} MHz" if hz else ", clock not given")]
+    parts.append(f"{waits} flash wait states" if waits is not None else "flash wait states not given")
+    if caches is not None:
+        parts.append(f"caches: {', '.join(caches)}" if caches else "caches not switched on")
+    return ", ".join(parts)
+
+
 def slowest_of(layers: Sequence[Mapping[str, Any]], *, count: int = 3) -> str:
     """`L5 DEPTHWISE_CONV_2D 31 % · …` of layers that have `instructions`; empty if none has."""
     timed = [layer for layer in layers if layer.get("instructions")]

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from aot.report.figures.report import Report
-from aot.report.figures.size import slowest_of
+from aot.report.figures.size import conditions_of, slowest_of
 from aot.report.gate.budget import Finding
 from aot.report.gate.diff import change_text
 from aot.report.measure.advice import advice_text
@@ -67,6 +67,7 @@ def _counted(report: Report) -> list[str]:
     totals = report["totals"]
     hz = totals["clock_hz"]
     lines = [f"{1000 * totals['cycles'] / hz:.3g} ms at {hz / 1e6:g} MHz" if hz else "clock not given ([clock] hz)"]
+    lines += [conditions_of(report["counted"])] if "counted" in report else []
     lines.append(f"{short(totals['macs'])} {macs_label(totals)}")
     if totals["estimated_cycles"] is not None:
         lines.append(f"{short(totals['estimated_cycles'])} cycles, estimated without wait states")

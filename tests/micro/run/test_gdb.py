@@ -46,7 +46,7 @@ def gdb_board(name: str, **link: object) -> Board:
     return replace(usual, kind="gdb", machine="", qemu_cpu="", gdb=replace(LINK, server=server, **link))  # type: ignore[arg-type]
 
 
-LINK = GdbLink("127.0.0.1:{port}", (), (), "ram", (), 0, (), "")
+LINK = GdbLink("127.0.0.1:{port}", (), (), "ram", (), 0, (), "", -1)
 
 
 @dataclass(frozen=True)

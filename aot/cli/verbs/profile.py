@@ -1,0 +1,73 @@
+"""`aot profile MODEL --from LOG`: the cycles that firmware of the user's counted, layer by layer, in the report of the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aot.cli.options import DEFAULT_BOARD, BoardName, CompileOptions, JsonFlag, ModelPath, QuietFlag, VerboseFlag, compiles
+from aot.cli.output import Output
+from aot.cli.verbs.report import FILES, contents, show_one, work
+
+NAME = "profile"
+
+Log = Annotated[
+    Path,
+    typer.Option("--from", metavar="LOG", help="What the firmware printed (docs/rtos.md).", show_default=False),
+]
+Folder = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the report's files there too.")]
+
+
+@compiles()
+def command(
+    model: ModelPath,
+    *,
+    log: Log,
+    board: BoardName = None,
+    output: Folder = None,
+    options: CompileOptions,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
+) -> None:
+    """Put the cycles that your firmware counted of each layer beside the report of MODEL, compiled with the same options.
+
+    A board that is reached by GDB's protocol is not touched: its emulated twin gives instructions and sizes.
+    """
+    from aot.cli.common import find_board
+    from aot.cli.files import check_usable, write_file
+    from aot.driver.reading import read_limited, read_named
+    from aot.micro.board import EMULATED
+    from aot.report.figures.matrix import Job
+    from aot.report.figures.report import bundle
+    from aot.report.gate.judge import Judged, exit_code
+    from aot.report.measure.on_target import MOST_BYTES, read_on_target
+
+    out = Output(json=as_json, quiet=quiet, verbose=verbose)
+    if output is not None:
+        check_usable(output)
+    text = read_limited(log, limit=MOST_BYTES).decode("utf-8", "replace")
+    name = board or DEFAULT_BOARD
+    place = f"{EMULATED}{name}" if find_board(name).gdb is not None else name
+    how: dict[str, Any] = {
+        "compile": options,
+        "inputs": None,
+        "random": None,
+        "timeout": None,
+        "folder": output,
+        "advice": output is not None,
+    }
+    how |= {"on_target": lambda metadata: read_on_target(text, metadata)}
+    with out.working(f"reporting {model.name} on {place}"):
+        report = work(Job(read_named(model), place, how))
+    found, judged = bundle([report]), Judged((), None, None)
+    show_one(out, found["reports"][0])
+    if output is not None:
+        for form, written in contents(found, judged, [report]).items():
+            write_file(output / FILES[form], written)
+        out.row("write", f"{output}: {', '.join(FILES.values())}")
+    out.result(found)
+    if code := exit_code(found, judged):
+        raise typer.Exit(code)
