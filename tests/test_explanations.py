@@ -122,7 +122,7 @@ def loaded() -> None:
 def needed(page: Explanation) -> list[str]:
     """The programs and packages that are not installed, and that the examples of a page use."""
     text = "".join(e.code + "".join(t for _, t in e.files) for e in (page.fails, page.works) if e is not None)
-    runs = ("aot verify", "aot run", "aot build", "aot report")
+    runs = ("aot verify", "aot run", "aot build", "aot report", "aot tune")
     on_arm = [line for line in text.splitlines() if line.startswith(runs) and "--board host" not in line]
     programs = (["arm-none-eabi-gcc", "qemu-system-arm"] if on_arm else []) + (["gcc"] if "--board host" in text else [])
     packages = {"E4010": "ai_edge_litert"}

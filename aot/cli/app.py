@@ -22,6 +22,7 @@ VERBS = (
     "profile",
     "diff",
     "explore",
+    "tune",
     "dump",
     "explain",
     "doctor",

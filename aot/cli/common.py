@@ -17,6 +17,7 @@ from aot.support.text import printable
 if TYPE_CHECKING:
     from aot.driver.options import Options
     from aot.executor.artifact import Artifact
+    from aot.executor.select.history import History
     from aot.frontend.choice import Choice
     from aot.frontend.view import ModelView
     from aot.memory.pooling import Pooling
@@ -126,7 +127,17 @@ def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Opt
         rings=given.rings,
         float16=given.float16,
         in_steps=given.in_steps,
+        tuning=chosen_history(given),
     )
+
+
+def chosen_history(given: CompileOptions) -> History | None:
+    """The records that were given (E5001, E5501, E5502)."""
+    if given.tuning is None:
+        return None
+    from aot.tune.database import load_history
+
+    return load_history(given.tuning)
 
 
 def chosen_hops(given: CompileOptions) -> tuple[tuple[str, int], ...]:

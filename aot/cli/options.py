@@ -155,6 +155,10 @@ Float16 = Annotated[
         help="Weights of float16 stay so in flash, or become float32 there.",
     ),
 ]
+Tuning = Annotated[
+    Path | None,
+    typer.Option("--tuning", metavar="FILE", help="Choose kernels by these records of aot tune, else by estimates."),
+]
 Plugins = Annotated[
     list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="Run a plug-in first (docs/plugins.md); may be repeated.")
 ]
@@ -229,6 +233,7 @@ class CompileOptions:
     rings: Rings = "auto"
     float16: Float16 = "keep"
     in_steps: InSteps = False
+    tuning: Tuning = None
 
 
 def load_plugins(files: Sequence[Path] = ()) -> None:

@@ -26,6 +26,7 @@ from aot.executor.plan.planned import Planned
 from aot.executor.plan.slide_windows import least_state
 from aot.executor.policy import Attempt, Plans
 from aot.executor.select.config import PlanConfig, SelectionConfig
+from aot.executor.select.history import History
 from aot.executor.select.select_kernels import NothingFits
 from aot.frontend.input_values import input_values
 from aot.frontend.macs import nominal_macs, nominal_shapes
@@ -39,8 +40,10 @@ from aot.target.target import Target, find_target
 from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
 
-_TOLD_ELSEWHERE = frozenset({"byoc_path", "max_iterations", "slide", "slide_axis"})
-"""Options that the metadata does not list: a path of this machine, and what is listed with the loops or inputs it applies to."""
+_TOLD_ELSEWHERE = frozenset({"byoc_path", "max_iterations", "slide", "slide_axis", "tuning"})
+"""Options that the metadata does not list: a path of this machine, what is listed with the loops or inputs it applies to, and
+numbers of which it has the digest.
+"""
 
 SLIDE_SHARE = 20
 """Windows made by --slide have so many times their room: it saves copies that are a small part of a run anyway."""
@@ -92,7 +95,7 @@ def compile_model(
         opt=options.opt,
         macs_nominal=nominal_macs(data) if isinstance(data, bytes) else None,
         bounds=bounds,
-        options=_plain({k: v for k, v in asdict(options).items() if k not in _TOLD_ELSEWHERE and (k, v) not in _DEFAULTS}),
+        options=_listed(options),
         input_values=values,
         slide=None if slide is None else slide.told(),
     )
@@ -146,8 +149,9 @@ def _planned(data: bytes | IRModule, cpu: Target, *, name: str, options: Options
 def fused_module(main: Function, cpu: Target, *, name: str, options: Options) -> FusedModule:
     """The fused graph as the executor takes it; of `options`, neither `opt` nor `ram_budget` counts yet."""
     config = SelectionConfig(
-        kernels=options.kernels, flash_budget=options.flash_budget, feed_rows=options.feed_rows, slides=bool(options.slide)
-    )
+        kernels=options.kernels, flash_budget=options.flash_budget, feed_rows=options.feed_rows, slides=bool(options.slide),
+        history=options.tuning or History.current(),
+    )  # fmt: skip
     planning = PlanConfig(options.io, options.pooling, max_iterations=options.max_iterations)
     return with_groups(FusedModule({"main": main}, name, target=cpu, config=config, planning=planning))
 
@@ -193,7 +197,11 @@ def lower(func: Function, target: str | Target = "cortex-m4", *, name: str = "ke
     return optimize(lower_group(func, cpu, name).func)
 
 
-def _plain(options: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has it: lists for tuples."""
-    plain: dict[str, Any] = json.loads(json.dumps(options))
+def _listed(options: Options) -> dict[str, Any]:
+    """What the metadata says of the options, as JSON has it: lists for tuples."""
+    told = {
+        k: v for k, v in asdict(replace(options, tuning=None)).items() if k not in _TOLD_ELSEWHERE and (k, v) not in _DEFAULTS
+    }
+    history = options.tuning or History.current()
+    plain: dict[str, Any] = json.loads(json.dumps({**told, **({"tuning": history.digest} if history.rows else {})}))
     return plain

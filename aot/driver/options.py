@@ -8,6 +8,7 @@ from pathlib import Path
 from aot.driver.oracles import oracles
 from aot.errors import Problem, UsageError
 from aot.executor.select.config import Io
+from aot.executor.select.history import History
 from aot.frontend.choice import FIRST_GRAPH, Choice
 from aot.memory.pooling import ONE_POOL, Pooling, check_pooling
 from aot.support.near import did_you_mean
@@ -32,7 +33,8 @@ class Options:
     with the rows by which they move on between two runs, along `slide_axis`; only those rows are given to a run.  `rings`:
     windows of the state are moved in each run ("copy"), or slide through more memory and are moved rarely ("slide"); "auto"
     takes memory for it in the modes speed and balanced.  `float16`: weights that the file has as float16 stay so in flash
-    ("keep"), or become float32 ("fold").  With `in_steps` a run can be split into steps (NAME_run_step).
+    ("keep"), or become float32 ("fold").  With `in_steps` a run can be split into steps (NAME_run_step).  `tuning`: kernels are
+    chosen by what these records say (aot.tune.load_history); None: by those of the current ApplyHistoryBest.
     """
 
     oracle: str = "litert"
@@ -53,6 +55,7 @@ class Options:
     rings: str = "auto"
     float16: str = "keep"
     in_steps: bool = False
+    tuning: History | None = None
 
     def __post_init__(self) -> None:
         choices = (
@@ -104,6 +107,8 @@ class Options:
             raise UsageError(Problem("E5009", f"slide is a tuple of (input, rows), each input once, not {self.slide!r}"))
         if not isinstance(self.slide_axis, int) or isinstance(self.slide_axis, bool):
             raise UsageError(Problem("E5009", f"slide_axis is a number, not {self.slide_axis!r}"))
+        if self.tuning is not None and not isinstance(self.tuning, History):
+            raise UsageError(Problem("E5009", f"tuning is History or None, not {type(self.tuning).__name__}"))
         if self.byoc_path is not None and not isinstance(self.byoc_path, Path):
             raise UsageError(Problem("E5009", f"byoc_path is Path, not {type(self.byoc_path).__name__}"))
 

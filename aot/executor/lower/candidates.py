@@ -11,8 +11,10 @@ from aot.errors import Problem, UnsupportedError
 from aot.executor.lower.draft import Known, KnownLayer
 from aot.executor.lower.groups import accepting, group_of
 from aot.executor.select.config import SelectionConfig
+from aot.executor.select.counted import scaled_cycles, with_history
 from aot.executor.select.selection import Candidate, Stored, stored
 from aot.relay.analysis.group_key import group_key
+from aot.relay.analysis.workload import workload_key
 from aot.relay.expr import Call, Constant, Function, all_functions, post_order
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
@@ -40,6 +42,7 @@ def candidates(
 
     Without `keyed` their keys say nothing about shared code, which saves most of the time.  `repeated` are the keys of the
     weights that several layers have; kernels made for those are left out elsewhere.  What is in `known` is not lowered again.
+    Where the policy's history knows the workload, counts take the place of estimates, and whatever was measured competes.
     """
     known = Known() if known is None else known
     code_key: Callable[[PrimFunc], Hashable] = id
@@ -52,21 +55,44 @@ def candidates(
     accepted = layer.accepting
     if policy.keeps_weights:
         accepted = tuple(i for i in accepted if i.keeps and not _is_left_out(i, policy, group)) or accepted
+    counts = policy.history.counts(target.name, workload_key(func)) if policy.history.rows else {}
     for impl in accepted:
         if (impl.anchor == "*" and found) or _is_left_out(impl, policy, group):
             continue
-        if (impl.small and not policy.limits_ram) or (impl.for_pushes and not policy.slides):
-            continue
-        if impl.for_repeated and not any(w.key in repeated for w in weights[:1]):
+        usual = _is_running(impl, policy, weights, repeated)
+        if not usual and not counts:
             continue
         key = (impl.name, keys)
         if key not in layer.lowered:
             lowered = _once(impl.lower(group, target, name), known)
             layer.lowered[key] = _candidate(lowered, code_key(lowered.func), weights, keyed=keyed)
-        found.append(layer.lowered[key])
+        if usual or layer.lowered[key].kernel in counts:
+            found.append(layer.lowered[key])
+    by_cycles = bool(counts) and target.name in policy.history.cycles
+    if counts:
+        found = with_history(found, scaled_cycles(found, counts) if by_cycles else counts)
     if policy.opt == "speed":
-        return _fewest_cycles(found)
+        return found if by_cycles else _fewest_cycles(found)
     return _packed(found) if policy.opt == "size" else found
+
+
+def _is_running(
+    impl: OpImplementation, policy: SelectionConfig, weights: tuple[Stored, ...], repeated: Container[Hashable]
+) -> bool:  # fmt: skip
+    """Whether the kernel competes where nothing was measured: those made for a purpose only where there is that purpose."""
+    if (impl.small and not policy.limits_ram) or (impl.for_pushes and not policy.slides):
+        return False
+    return not impl.for_repeated or any(w.key in repeated for w in weights[:1])
+
+
+def all_candidates(func: Function, target: Target, name: str, known: Known) -> list[Candidate]:
+    """Every kernel that accepts the group, whatever it is made for; the generic path only where there is nothing else."""
+    layer = known_layer(func, target, name, known)
+    found: list[Candidate] = []
+    for impl in layer.accepting:
+        if impl.anchor != "*" or not found:
+            found.append(_candidate(_once(impl.lower(layer.group, target, name), known), impl.name, layer.weights, keyed=False))
+    return found
 
 
 class CodeKey:

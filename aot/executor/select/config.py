@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from aot.executor.select.history import History
 from aot.memory.pooling import ONE_POOL, Pooling
 
 Io = Literal["arena", "user"]
@@ -18,6 +19,7 @@ class SelectionConfig:
     `kernels` "generic" leaves out everything that is made for an instruction set.  `feed_rows`: the input comes row by row.
     A `ram_budget` of 0 asks for the smallest workspace, whatever it costs.  `whole_limit`: bytes within which whole layers
     should run where they have kernels that can; without cascades.  `slides`: the model takes the new rows of a window.
+    `history`: what kernels were counted to take, which goes before their estimates.
     """
 
     opt: str = "balanced"
@@ -27,6 +29,7 @@ class SelectionConfig:
     feed_rows: bool = False
     whole_limit: int | None = None
     slides: bool = False
+    history: History = field(default_factory=History)
 
     @property
     def cascades(self) -> bool:

@@ -37,7 +37,7 @@ def select_kernels(module: IRModule, _context: PassContext) -> IRModule:
         raise UsageError(Problem("E5054", f"{len(draft.inputs)} inputs; only a single one can be fed by rows", draft.name))
     if draft.controls and config.feed_rows:
         raise UsageError(Problem("E5054", "a model with branches or loops cannot be fed by rows", draft.name))
-    lowered, found = _without_candidates(draft), list(draft.found)
+    lowered, found = without_candidates(draft), list(draft.found)
     if (config.cascades or config.whole_limit is not None) and not draft.controls:
         items = _items(draft, lowered)
         if config.whole_limit is not None:
@@ -50,7 +50,8 @@ def select_kernels(module: IRModule, _context: PassContext) -> IRModule:
     return choose_kernels(lowered, found, config)
 
 
-def _without_candidates(draft: Draft) -> LoweredModule:
+def without_candidates(draft: Draft) -> LoweredModule:
+    """The calls of the draft in their order, each with its preferred kernel."""
     return LoweredModule(
         draft.functions, draft.name, draft.constants, inputs=draft.inputs, outputs=draft.outputs, calls=draft.calls,
         views=draft.views, values=draft.values, offsets=draft.offsets, target=draft.target, config=draft.config,

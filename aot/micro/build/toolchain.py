@@ -55,6 +55,12 @@ def find_tool(name: str) -> Tool:
     return Tool(name, path, version_of(path))
 
 
+def short_version(tool: Tool) -> str:
+    """`arm-none-eabi-gcc 12.2.1`: the number after the packager's remarks in parentheses."""
+    number = re.search(r"\d+(\.\d+)+", re.sub(r"\(.*?\)", "", tool.version))
+    return f"{tool.name} {number.group() if number else tool.version}"
+
+
 def have_tool(name: str) -> bool:
     """Whether find_tool would succeed."""
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
@@ -15,7 +14,7 @@ from aot.ir.op import Array
 from aot.micro.board import Board
 from aot.micro.build.image import check_image
 from aot.micro.build.project import Project, compiler
-from aot.micro.build.toolchain import Tool
+from aot.micro.build.toolchain import short_version
 from aot.micro.run.runner import LayerResult, RunResult, run
 from aot.report.figures.size import LAYER_HEADERS, layer_rows, state_figures
 from aot.report.measure.compare import Comparison, compare_sets
@@ -181,12 +180,6 @@ class ImageFacts:
     constant_bytes: int | None = None
     stack_bound: int | None = None
     heap_bytes: int | None = None
-
-
-def short_version(tool: Tool) -> str:
-    """`arm-none-eabi-gcc 12.2.1`: the number after the packager's remarks in parentheses."""
-    number = re.search(r"\d+(\.\d+)+", re.sub(r"\(.*?\)", "", tool.version))
-    return f"{tool.name} {number.group() if number else tool.version}"
 
 
 def image_facts(project: Project) -> ImageFacts:

@@ -24,7 +24,7 @@ from aot.report.figures.schema import load_schema
 from aot.report.figures.size import flash_of, macs_of, plan_of, slowest_of, time_of
 from aot.report.measure import reference
 from aot.report.measure.sets import Sets, golden_sets, open_npz, rule_sets
-from aot.report.measure.verify import expected_outputs, short_version, verify
+from aot.report.measure.verify import expected_outputs, verify
 from aot.testing import HAVE_LITERT, ModelBuilder
 from tests.op._one_op import Spec, one_op
 
@@ -216,17 +216,3 @@ def test_summary_texts() -> None:
     layers = [{"index": i, "op": "ADD", "instructions": n} for i, n in enumerate((10, 60, 30))]
     assert slowest_of(layers, count=2) == "L1 ADD 60 % · L2 ADD 30 %"
     assert slowest_of([{"index": 0, "op": "ADD", "instructions": None}]) == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "short"),
-    [
-        ("arm-none-eabi-gcc (15:12.2.rel1-1) 12.2.1 20221205", "cc 12.2.1"),
-        ("gcc (Debian 12.2.0-14+deb12u1) 12.2.0", "cc 12.2.0"),
-        ("Debian clang version 14.0.6", "cc 14.0.6"),
-    ],
-)
-def test_short_version(text: str, short: str) -> None:
-    from aot.micro.build.toolchain import Tool
-
-    assert short_version(Tool("cc", "cc", text)) == short

@@ -1,0 +1,126 @@
+"""`aot tune MODEL`: measure the kernels of a model on a board, and keep what they took for `--tuning`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, QuietFlag, VerboseFlag, compiles
+from aot.cli.output import Output
+from aot.errors import Problem, VerificationError
+
+if TYPE_CHECKING:
+    from aot.tune.record import Record
+    from aot.tune.task import Task
+    from aot.tune.tune import Tuned
+
+NAME = "tune"
+_OF_MEMORY = ("pool", "pin", "const_pool", "rings", "in_steps", "io", "max_iterations", "ram_budget", "flash_budget")
+_NOT_ASKED = ("opt", "kernels", "byoc", "byoc_path", "no_cache", "tuning", *_OF_MEMORY)
+
+Database = Annotated[
+    Path, typer.Option("-o", "--output", metavar="FILE", help="Records; those that it has are not measured again.")
+]
+Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="How many processes measure at the same time.")]
+Trials = Annotated[
+    int | None,
+    typer.Option("--trials", metavar="N", min=1, help="Measure at most N kernels of a layer; default: all that may win."),
+]
+
+
+@compiles(leave_out=_NOT_ASKED)
+def command(
+    model: ModelPath,
+    *,
+    options: CompileOptions,
+    board: BoardName = None,
+    output: Database = Path("tuning.jsonl"),
+    jobs: Jobs = 1,
+    trials: Trials = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
+) -> None:
+    """Count what every kernel that fits a layer of MODEL takes on a board; --tuning FILE then chooses by these records.
+
+    Every output is compared with what the kernel means; one that differs is reported (exit 5), and never recorded.
+    """
+    from aot.cli.common import find_board, request
+    from aot.target.target import find_target
+    from aot.tune import database
+    from aot.tune.task import extract_tasks
+    from aot.tune.tune import tune
+
+    out = Output(json=as_json, quiet=quiet, verbose=verbose)
+    place = find_board(board)
+    wanted = request(model, options, target=place.cpu, board=place)
+    old = database.load(output) if output.exists() else []
+    with out.working(f"extracting the tasks of {model.name}"):
+        tasks = extract_tasks(wanted.data, find_target(wanted.target), name=wanted.name, options=wanted.options)
+    out.row("tasks", f"{len(tasks)} workloads with {sum(len(t.choices) for t in tasks)} kernels, for {wanted.target}")
+    with out.working(f"measuring on {place.name}"), _executor(jobs) as executor:
+        found = tune(
+            tasks,
+            place,
+            known=old,
+            trials=trials,
+            executor=executor,
+            plugins=[str(p.resolve()) for p in options.plugin or ()],
+            progress=lambda rs: database.save(output, [*old, *rs]),
+        )
+    database.save(output, [*old, *found.records])
+    rows = _rows(tasks, found)
+    _show(out, rows)
+    out.row("measured", f"{found.measured} kernels on {place.name}; {len(found.left_out)} could not be")
+    for result in found.left_out:
+        out.detail(f"   {result.kernel}: {result.problem}")
+    out.row("write", f"{output}: {len(database.merged([*old, *found.records]))} records")
+    if found.wrong:
+        texts = {t.workload: t.text for t in tasks}
+        raise VerificationError(
+            *(
+                Problem("E5500", f"{r.kernel} of this compiler computes wrongly: {r.wrong}", texts[r.workload])
+                for r in found.wrong
+            )
+        )
+    out.result({"ok": True, "model": wanted.name, "target": wanted.target, "board": place.name, "output": str(output),
+                "measured": found.measured, "tasks": rows})  # fmt: skip
+
+
+@contextmanager
+def _executor(jobs: int) -> Iterator[Executor | None]:
+    """Processes of this machine; None for this one alone."""
+    if jobs == 1:
+        yield None
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield pool
+
+
+def _rows(tasks: Sequence[Task], found: Tuned) -> list[dict[str, Any]]:
+    """A row a task: the kernel of the least estimate, that of the least count, and what both took."""
+    by_task: dict[str, list[Record]] = {}
+    for r in found.records:
+        by_task.setdefault(r.workload, []).append(r)
+    rows = []
+    for t in tasks:
+        own = sorted(by_task.get(t.workload, ()), key=lambda r: (r.count, r.kernel))
+        expected = next((r for r in own if r.kernel == t.choices[0].kernel), None)
+        if own:
+            rows.append({
+                "workload": t.workload, "text": t.text, "layers": t.layers, "kernels": len(t.choices), "best": own[0].kernel,
+                "count": own[0].count, "estimated_best": t.choices[0].kernel,
+                "estimated_best_count": None if expected is None else expected.count,
+            })  # fmt: skip
+    return rows
+
+
+def _show(out: Output, rows: Sequence[dict[str, Any]]) -> None:
+    headers = ("layers", "kernels", "counted", "by estimates", "best", "task")
+    out.table(headers, [(r["layers"], r["kernels"], r["count"], r["estimated_best_count"], r["best"], r["text"]) for r in rows])
+    out.line()

@@ -1,0 +1,228 @@
+"""The measure runner: many kernels in one image, each a layer of its own, counted on a board and compared with their meaning.
+
+An image's main calls every kernel once, all on the same operands where they are of one task, and returns what each of them
+computed.  So one run counts all kernels, and shows whether any of them is wrong.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from aot.errors import TargetError, ToolchainError, VerificationError, internal
+from aot.executor.artifact import Artifact
+from aot.executor.codegen.emit import emit
+from aot.executor.codegen.metadata import BuildInfo
+from aot.executor.lower.candidates import all_candidates
+from aot.executor.lower.control_flow import copying
+from aot.executor.lower.draft import Draft, FusedModule
+from aot.executor.lower.optimize import optimize_functions
+from aot.executor.lower.te_compiler import lower_te
+from aot.executor.lowered import LoweredModule
+from aot.executor.pipeline import lower_main
+from aot.executor.plan.planned import Planned
+from aot.executor.plan.storage_map import make_layout
+from aot.executor.select.config import SelectionConfig
+from aot.executor.select.flash_budget import choose_kernels
+from aot.executor.select.select_kernels import without_candidates
+from aot.executor.select.selection import Candidate
+from aot.ir.module import of_phase
+from aot.ir.op import Array
+from aot.ir.type import TensorType, TupleType
+from aot.micro.board import Board
+from aot.micro.build.project import prepare
+from aot.micro.run.runner import RunResult, run
+from aot.relay.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
+from aot.relay.interpreter import evaluate
+from aot.support.dtype import int_range, is_int, numpy_dtype
+from aot.target.target import Target
+
+NAME = "tuning"
+"""Of the images' model."""
+
+TOO_SLOW = "E3010"
+"""The code of an image that did not end in the board's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureInput:
+    """A task's function, and the kernels of it to measure."""
+
+    workload: str
+    func: Function
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureResult:
+    """What came of one kernel: what it took in the board's unit, or why nothing did.
+
+    `wrong`: its output differs from its meaning.  `problem`: why it could not be measured (its code and message).
+    """
+
+    workload: str
+    kernel: str
+    count: int | None = None
+    wrong: str = ""
+    problem: str = ""
+
+
+def measure(inputs: Sequence[MeasureInput], board: Board, target: Target) -> list[MeasureResult]:
+    """Count every kernel, in the order of the inputs; in several images where one does not fit the board.
+
+    Raises ToolchainError where the tools fail, and the errors of the board; a kernel that cannot be built alone is a result.
+    """
+    pairs = [(given, kernel) for given in inputs for kernel in given.kernels]
+    return _measured(pairs, board, target) if pairs else []
+
+
+Pairs = Sequence[tuple[MeasureInput, str]]
+
+
+def _measured(pairs: Pairs, board: Board, target: Target) -> list[MeasureResult]:
+    try:
+        return _one_image(pairs, board, target)
+    except (TargetError, VerificationError, ToolchainError) as error:
+        problem = error.problems[0]
+        if isinstance(error, ToolchainError) and problem.code != TOO_SLOW:
+            raise
+        if len(pairs) == 1:
+            ((given, kernel),) = pairs
+            result = MeasureResult(given.workload, kernel)
+            faulty = isinstance(error, VerificationError)
+            return [replace(result, wrong=str(problem)) if faulty else replace(result, problem=str(problem))]
+    half = len(pairs) // 2
+    return [*_measured(pairs[:half], board, target), *_measured(pairs[half:], board, target)]
+
+
+def _one_image(pairs: Pairs, board: Board, target: Target) -> list[MeasureResult]:
+    """Build and run one image of all these kernels."""
+    warm_up = MeasureInput("", copying(4, "int8"), ("",))  # the first layer's count has the way into main in it
+    pairs = [(warm_up, ""), *pairs]
+    main, operands = _main([given.func for given, _ in pairs])
+    artifact = _artifact(main, [kernel for _, kernel in pairs], target)
+    with tempfile.TemporaryDirectory(prefix="aot-tune-") as folder:
+        result = run(prepare(artifact, board, folder=Path(folder)), [operands], mode="profile")
+    counts = _counts(result, board)
+    expected = evaluate_once(pairs, main, operands)
+    found, at = [], 0
+    for (given, kernel), count in zip(pairs, counts, strict=True):
+        outputs = expected[id(given.func)]
+        computed = result.outputs[0][at : at + len(outputs)]
+        at += len(outputs)
+        found.append(MeasureResult(given.workload, kernel, count, wrong=_difference(outputs, computed)))
+    return found[1:]
+
+
+def _counts(result: RunResult, board: Board) -> list[int]:
+    counts = [layer.cycles if board.counts_cycles else layer.instructions for layer in result.layers]
+    if any(n is None for n in counts):
+        raise internal("a board that counts left a layer out", where=board.name)
+    return [n for n in counts if n is not None]
+
+
+def evaluate_once(pairs: Pairs, main: Function, operands: Sequence[Array]) -> dict[int, list[Array]]:
+    """What each function computes, by its id."""
+    given = {id(v): a for v, a in zip(main.params, operands, strict=True)}
+    assert isinstance(main.body, Tuple)
+    known: dict[int, list[Array]] = {}
+    for call in _calls(main):
+        assert isinstance(call.op, Function)
+        if id(call.op) not in known:
+            known[id(call.op)] = evaluate(call.op, [given[id(a)] for a in call.args])
+    return known
+
+
+def _calls(main: Function) -> list[Call]:
+    """The calls in the order in which they were asked for."""
+    assert isinstance(main.body, Tuple)
+    return list(dict.fromkeys(map(_call_of, main.body.fields)))
+
+
+def _call_of(field: Expr) -> Call:
+    """The call that a field of main's result comes from."""
+    call = field.value if isinstance(field, TupleGetItem) else field
+    assert isinstance(call, Call)
+    return call
+
+
+def _difference(expected: Sequence[Array], computed: Sequence[Array]) -> str:
+    """Where the bytes first differ, in words; empty where they do not.  NaNs are as good as each other."""
+    for number, (want, have) in enumerate(zip(expected, computed, strict=True)):
+        want, have = want.ravel(), have.ravel()
+        same = (
+            want == have if is_int(str(want.dtype)) or want.dtype == bool else (want == have) | ((want != want) & (have != have))
+        )
+        if not np.all(same):
+            wrong = np.flatnonzero(~same)
+            i = int(wrong[0])
+            return f"{wrong.size} of {want.size} values of output {number}: value {i} is {have[i]}, its meaning {want[i]}"
+    return ""
+
+
+def _main(funcs: Sequence[Function]) -> tuple[Function, list[Array]]:
+    """A function that calls each of these on parameters of its own, equal ones on the same; and values for the parameters."""
+    params: dict[int, tuple[Var, ...]] = {}
+    operands: list[Array] = []
+    fields_: list[Call | TupleGetItem] = []
+    for func in funcs:
+        if id(func) not in params:
+            first = len(operands)
+            params[id(func)] = tuple(Var(f"x{first + i}", p.type) for i, p in enumerate(func.params))
+            operands += [drawn(p.type, seed=first + i) for i, p in enumerate(func.params)]
+        call = Call(func, params[id(func)], None, func.body.type)
+        if isinstance(call.type, TupleType):
+            fields_ += [TupleGetItem(call, i, t) for i, t in enumerate(call.type.fields)]
+        else:
+            fields_.append(call)
+    types = [f.type for f in fields_]
+    assert all(isinstance(t, TensorType) for t in types)
+    body = Tuple(tuple(fields_), TupleType(tuple(t for t in types if isinstance(t, TensorType))))
+    return Function(tuple(v for vs in params.values() for v in vs), body), operands
+
+
+def drawn(type_: TensorType, *, seed: int) -> Array:
+    """Values of a type, always the same: integers of 8 and 16 bits over their whole range, other ones small, floats normal."""
+    rng = np.random.default_rng([zlib.crc32(str(type_).encode()), seed])
+    if type_.dtype == "bool":
+        return rng.integers(0, 2, type_.shape).astype(bool)
+    if is_int(type_.dtype):
+        low, high = int_range(type_.dtype)
+        low, high = (low, high) if numpy_dtype(type_.dtype).itemsize <= 2 else (0, 1)
+        return rng.integers(low, high, type_.shape, endpoint=True).astype(numpy_dtype(type_.dtype))
+    return rng.standard_normal(type_.shape).astype(numpy_dtype(type_.dtype))
+
+
+def _artifact(main: Function, kernels: Sequence[str], target: Target) -> Artifact:
+    """The C of a main function whose layer i is its call number i, by `kernels[i]`; "": by whatever kernel there is."""
+    fused = FusedModule({"main": main}, NAME, target=target, config=SelectionConfig(opt="speed"))
+    draft = of_phase(lower_te(fused), Draft, "the measure runner")
+    assert isinstance(main.body, Tuple)
+    numbers = {id(call): i for i, call in enumerate(_calls(main))}
+    by_output = {draft.outputs[i]: numbers[id(_call_of(f))] for i, f in enumerate(main.body.fields)}
+    order = [by_output[call.outputs[0]] for call in draft.calls]
+    picked = [
+        [_of_name(all_candidates(func, target, "layer", fused.known), kernels[number], draft, i)]
+        for i, (func, number) in enumerate(zip(draft.groups, order, strict=True))
+    ]
+    lowered = choose_kernels(without_candidates(draft), picked, draft.config)
+    calls = dict(zip(order, lowered.calls, strict=True))  # which need nothing of each other
+    lowered = optimize_functions(replace(lowered, calls=tuple(calls[i] for i in range(len(calls)))), {})
+    layout = make_layout(lowered, "arena")
+    planned = Planned(**{f.name: getattr(lowered, f.name) for f in fields(LoweredModule)}, layout=layout)
+    return emit(lower_main(planned), info=BuildInfo(opt="speed")).artifact
+
+
+def _of_name(found: Sequence[Candidate], kernel: str, draft: Draft, i: int) -> Candidate:
+    """The candidate of a name, under the name of its call."""
+    chosen = next((c for c in found if kernel in (c.kernel, "")), None)
+    if chosen is None:
+        known = ", ".join(c.kernel for c in found)
+        raise internal(f"no kernel {kernel} takes the task; known: {known}", where=draft.calls[i].func)
+    func = replace(chosen.lowered.func, name=draft.calls[i].func)
+    return replace(chosen, lowered=replace(chosen.lowered, func=func))
