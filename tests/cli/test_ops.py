@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from aot.cli.verbs.ops import operator_rows
+from aot.cli.verbs.ops import missing_rows, operator_rows
 from aot.errors import UsageError
 from aot.frontend import schema
 from aot.frontend.tflite import check_model, from_tflite
-from aot.op._missing import needs_of
+from aot.op._missing import NOT_RUN, STRINGS, needs_of
 from aot.op.convert import CONVERTERS, SUPPORT
 from aot.relay.expr import Call, post_order
+from aot.testing import HAVE_LITERT
 from tests.op._forms import COMPLEX, DTYPES, FORMS, LAYERS, OTHER_FORMS
+from tests.op._one_op import Spec, one_op
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 HELPERS = {"reshape", "clip", "relu", "nn.bias_add", "qnn.requantize", "qnn.requantize8"}
@@ -35,6 +37,20 @@ def test_every_other_operator_says_what_it_would_take() -> None:
     operator_rows()
     known = {n for n in schema.enums()["BuiltinOperator"] if n not in ("CUSTOM", "PLACEHOLDER_FOR_GREATER_OP_CODES")}
     assert [n for n in sorted(known - set(CONVERTERS)) if needs_of(n) is None] == []
+
+
+@pytest.mark.skipif(not HAVE_LITERT, reason="ai-edge-litert is not installed")
+def test_the_reference_does_not_run_what_is_not_supported() -> None:
+    """Of one class no resolver has a kernel; of the other, none takes numbers."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    for row in missing_rows():
+        assert row["class"] in (NOT_RUN, STRINGS)
+        model = one_op(row["operator"], [Spec((2, 3), "float32")], [Spec((2, 3), "float32")])
+        for resolver in (OpResolverType.BUILTIN_REF, OpResolverType.BUILTIN):
+            why = "Didn't find op for builtin opcode" if row["class"] == NOT_RUN else None
+            with pytest.raises((RuntimeError, ValueError), match=why):
+                Interpreter(model_content=model, experimental_op_resolver_type=resolver).allocate_tensors()
 
 
 def test_explain(capsys: pytest.CaptureFixture[str]) -> None:

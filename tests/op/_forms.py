@@ -229,6 +229,8 @@ FORMS: dict[str, Form] = {
         "QUANTIZE", [Spec(SHAPE, d, same_quant(d) or (Quant(0.5, 0) if d == "int32" else None))], [codes(SHAPE, "int8")]
     ),
     "RANGE": lambda d: one_op("RANGE", [const(0, d), const(4, d), const(1, d)], [Spec((4,), d)]),
+    "UNIQUE": lambda d: one_op("UNIQUE", [const([1, 1], d)], [Spec((1,), d), Spec((2,), "int32")], idx_out_type="INT32"),
+    "WHERE": lambda d: one_op("WHERE", [const([0, 1], d)], [Spec((1, 1), "int64")]),
     "RANK": lambda d: one_op("RANK", [codes(SHAPE, d)], [Spec((), "int32")]),
     "SHAPE": lambda d: one_op("SHAPE", [codes(SHAPE, d)], [Spec((2,), "int32")], out_type="INT32"),
     "RESHAPE": move("RESHAPE", SHAPE, (8,), operands=[const([8])]),

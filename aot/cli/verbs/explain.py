@@ -77,6 +77,6 @@ def _operator(name: str) -> tuple[str, str] | None:
     row = next((r for r in operator_rows() if r["operator"] == wanted), None)
     if row is None:
         needs = needs_of(wanted)
-        return None if needs is None else ("an operator that is not supported", needs)
+        return None if needs is None else ("an operator that is not supported", needs.text)
     text = f"Types: {', '.join(row['types'])}.\nKernels: {', '.join(row['kernels'])}.\nOracle: {row['oracle']}."
     return "an operator that is supported", f"{text}\n{row['file']}: {row['doc']}"

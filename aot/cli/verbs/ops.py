@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -82,7 +83,7 @@ def operator_rows() -> list[dict[str, Any]]:
 
 
 def missing_rows() -> list[dict[str, str]]:
-    """One entry for each of TensorFlow Lite's builtin operators that is not supported: its name, and why not."""
+    """One entry for each of TensorFlow Lite's builtin operators that is not supported: name, class of the reason, reason."""
     from aot.frontend.schema import enums
     from aot.op import load_all
     from aot.op._missing import needs_of
@@ -90,7 +91,8 @@ def missing_rows() -> list[dict[str, str]]:
 
     load_all()
     names = set(enums()["BuiltinOperator"]) - _NO_OPERATORS - set(CONVERTERS)
-    return [{"operator": n, "reason": " ".join((needs_of(n) or "").split())} for n in sorted(names)]
+    reasons = ((name, needs_of(name)) for name in sorted(names))
+    return [{"operator": n, "class": r.kind, "reason": " ".join(r.text.split())} for n, r in reasons if r is not None]
 
 
 def _kernel_classes(through: Sequence[str]) -> list[str]:
@@ -116,11 +118,12 @@ def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
         lines.append(f"| {r['operator']} | {types} | {', '.join(r['kernels'])} | {r['oracle']} | {link} |")
     builtin = sum(not r["operator"].startswith("CUSTOM:") for r in rows)
     table = "\n".join(lines) + f"\n\n{builtin} builtin operators, {len(rows) - builtin} custom.\n"
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for row in missing_rows():
-        reasons.setdefault(row["reason"], []).append(row["operator"])
+        reasons.setdefault((row["class"], row["reason"]), []).append(row["operator"])
+    lines = ["| builtin operators without support | class | why |", "|---|---|---|"]
     without = "\n".join(
-        ["| builtin operators without support | why |", "|---|---|", *(f"| {', '.join(n)} | {r} |" for r, n in reasons.items())]
+        [*lines, *(f"| {', '.join(names)} | {kind} ({len(names)}) | {r} |" for (kind, r), names in reasons.items())]
     )
     return _HEAD + table + _MISSING_HEAD + without + "\n" + _RELAY_HEAD + "\n".join(relay_lines()) + "\n"
 
@@ -154,6 +157,9 @@ def command(
     else:
         table = [(r["operator"], ", ".join(r["kernels"]), ", ".join(r["oracles"]), ", ".join(r["types"])) for r in rows]
         out.table(("operator", "kernels", "exact to", "types"), table)
-        missing = missing_rows()
-        out.line(f"{len(rows)} operators; {len(missing)} builtin ones are not supported: aot explain OPERATOR says why")
+        counts = Counter(row["class"] for row in missing_rows())
+        classes = ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
+        out.line(
+            f"{len(rows)} operators; {counts.total()} builtin ones are not supported ({classes}): aot explain OPERATOR says why"
+        )
     out.result({"operators": rows, "unsupported": missing_rows()})
