@@ -40,7 +40,9 @@ def scroll(label: str, content: str, css: str = "") -> str:
     return f'<div class="scroll {css}" role="group" tabindex="0" aria-label="{escape(label)}">{content}</div>'
 
 
-def html_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, label: str, left: int = 1, cut: int = LONG) -> str:
+def html_table(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], *, label: str, left: int = 1, cut: int = LONG, css: str = ""
+) -> str:
     """A table; all columns but the first `left` are to the right, and cells of more than `cut` characters are cut."""
 
     def line(tag: str, row: Sequence[object]) -> str:
@@ -53,7 +55,7 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, labe
 
     body = "".join(line("td", r) for r in rows)
     head = f"<thead>{line('th', headers)}</thead>" if any(headers) else ""
-    return scroll(label, f"<table>{head}<tbody>{body}</tbody></table>", "tall" if len(rows) > 14 else "")
+    return scroll(label, f"<table>{head}<tbody>{body}</tbody></table>", f"{css} tall" if len(rows) > 14 else css)
 
 
 def cell(value: object) -> str:

@@ -14,9 +14,11 @@ BENCHMARKS = {"instructions": "instructions", "flash": "bytes", "ram": "bytes", 
 
 
 def kib(number: int | None) -> str:
-    """`47.9 KiB`; below 1 KiB `640 B`; `-` where it is not known."""
+    """`47.9 KiB`, `4.0 MiB`; below 1 KiB `640 B`; `-` where it is not known."""
     if number is None:
         return "-"
+    if number >= 1 << 20:
+        return f"{number / (1 << 20):.1f} MiB"
     return f"{number} B" if number < 1024 else f"{number / 1024:.1f} KiB"
 
 

@@ -59,7 +59,7 @@ def _peak(plan: Mapping[str, Any]) -> str:
     more = f" and {len(steps) - 3} more" if len(steps) > 3 else ""
     title = f"What sets the peak of {plan['peak']['bytes']:,} B ({len(steps[:3])} of the layers at it{more})"
     headers = ("at", "buffer", "kind", "lifetime", "offset", "bytes")
-    return f"<h4>{escape(title)}</h4>\n{html_table(headers, rows, label='contents of the peak', left=4)}"
+    return f"<h4>{escape(title)}</h4>\n{html_table(headers, rows, label='contents of the peak', left=4, css='peak')}"
 
 
 def _pools(plan: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -13,6 +13,7 @@ _FIELDS = ("size", "liveness_bound", "streaming_bound", "fed_bound", "plan_lower
 _BOUNDS = (("liveness_bound", "whole tensors"), ("streaming_bound", "rows"))
 
 STYLE = """text { font: 11px system-ui, sans-serif; fill: #1c2733; } .small { font-size: 10px; } .in { fill: #14181d; }
+.halo { paint-order: stroke; stroke: #f1f4f8; stroke-width: 3px; }
 rect { stroke: #ffffff; stroke-width: .7; } .ground { fill: #f1f4f8; stroke: none; } .grid { stroke: #d5dce4; stroke-width: .6; }
 .bound { stroke: #14181d; stroke-dasharray: 4 3; } .peak { stroke: #c0392b; stroke-width: 1.2; } .pool { stroke: #14181d; }
 .c1 { fill: #7ea6e0; } .c2 { fill: #c3b1e1; } .c3 { fill: #8fd3a8; } .c5 { fill: #f19c99; } .c6 { fill: #9fd5d8; }"""
@@ -126,7 +127,7 @@ def _body(plan: Mapping[str, Any]) -> list[str]:
         title = f"{shared['below']} and {shared['above']} share {shared['size']:,} B"
         place = box(shared)
         body.append(rect(place, "shared", title).replace('class="shared"', 'fill="url(#shared)" stroke="none"'))
-    body += [line for b in plan["buffers"] for line in _label(b, box(b))]
+    body += _labels((b, box(b)) for b in plan["buffers"])
     for step in plan["peak"]["steps"]:
         x = LEFT + (step["step"] + 1.5) * column
         mark = f'<text x="{x:.2f}" y="{TOP + HEIGHT + 12:g}" text-anchor="middle" class="small">▲'
@@ -150,37 +151,54 @@ def _pools(plan: Mapping[str, Any], scale: float, width: float) -> list[str]:
     for pool in plan.get("pools", ()):
         y = TOP + pool["base"] * scale
         what = f"{pool['name']}: {pool['used']:,} of {pool['size']:,} B at {pool['address']:#x}"
-        body += [_line(y, "pool", width), text(LEFT + 4, y + 11, what, css="in small")]
+        body += [_line(y, "pool", width), text(LEFT + 4, y - 3 if y > TOP + 12 else y + 11, what, css="small halo")]
     return body
 
 
-def _label(buffer: Mapping[str, Any], place: Box) -> list[str]:
+_Line = tuple[float, float, str, str]
+"""Middle, base line, content and class of a text."""
+
+
+def _labels(places: Iterable[tuple[Mapping[str, Any], Box]]) -> list[str]:
+    """The buffers' names and bytes; where buffers overlap, those that would be written over others are left out."""
+    kept: list[_Line] = []
+    for buffer, place in places:
+        lines = _label(buffer, place)
+        if not any(_meet(a, b) for a in lines for b in kept):
+            kept += lines
+    return [text(x, y, content, anchor="middle", css=css) for x, y, content, css in kept]
+
+
+def _meet(a: _Line, b: _Line) -> bool:
+    return abs(a[0] - b[0]) < 3.4 * (len(a[2]) + len(b[2])) and abs(a[1] - b[1]) < 11
+
+
+def _label(buffer: Mapping[str, Any], place: Box) -> list[_Line]:
     """Name and bytes, where there is room."""
     name = fitting(buffer["name"], place.w)
     size = f"{buffer['size']:,} B"
     if place.h < 14 or not name:
         bare = f"{buffer['size']:,}"
         room = place.h >= 12 and fitting(bare, place.w) == bare
-        return [text(place.x + place.w / 2, place.y + place.h / 2 + 4, bare, anchor="middle", css="in small")] if room else []
+        return [(place.x + place.w / 2, place.y + place.h / 2 + 4, bare, "in small")] if room else []
     x, y = place.x + place.w / 2, place.y + place.h / 2 + 4
     if place.h >= 28 and fitting(size, place.w) == size:
-        return [text(x, y - 6, name, anchor="middle", css="in"), text(x, y + 7, size, anchor="middle", css="in small")]
-    return [text(x, y, name, anchor="middle", css="in")]
+        return [(x, y - 6, name, "in"), (x, y + 7, size, "in small")]
+    return [(x, y, name, "in")]
 
 
 def _lines(plan: Mapping[str, Any], scale: float, width: float) -> list[str]:
     """The peak, and those bounds that are on the drawing."""
-    lines = [(plan["size"], f"peak {plan['size']:,} B", "peak")]
-    for key, word in _BOUNDS:
-        bound = plan[key]
-        if bound is not None and bound * scale <= HEIGHT + 0.5:
-            lines.append((bound, f"{word} {bound:,} B", "bound"))
-    body = []
-    for value, label, css in lines:
-        y = TOP + value * scale
-        at_left = css == "peak"  # bounds are often close to the peak
-        place = (
-            text(LEFT + 4, y + 12, label, css="small") if at_left else text(width - 10, y - 3, label, anchor="end", css="small")
-        )
-        body += [_line(y, css, width), place]
-    return body
+    top = TOP + plan["size"] * scale
+    body = [_line(top, "peak", width), text(LEFT + 4, top + 12, f"peak {plan['size']:,} B", css="small halo")]
+    bounds = sorted((plan[key], word) for key, word in _BOUNDS if plan[key] is not None and plan[key] * scale <= HEIGHT + 0.5)
+    labels: list[tuple[float, str]] = []
+    for bound, word in bounds:
+        y = TOP + bound * scale
+        body.append(_line(y, "bound", width))
+        label = f"{word} {bound:,} B"
+        if labels and y - labels[-1][0] < 12:  # two lines that are close share the place of the upper one's words
+            labels[-1] = (labels[-1][0], f"{labels[-1][1]} · {label}")
+        else:
+            labels.append((y, label))
+    return body + [text(width - 10, y - 3, label, anchor="end", css="small halo") for y, label in labels]

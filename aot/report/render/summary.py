@@ -36,7 +36,7 @@ def _fits(report: Report, findings: Sequence[Finding]) -> str:
     rows = []
     for m in report["memory"]:
         share = m["used"] / m["size"]
-        text = f"{escape(m['region'])}: {kib(m['used'])} of {kib(m['size'])} ({100 * share:.1f} %)"
+        text = f"{escape(m['region'])}: {kib(m['used'])} of {kib(m['size'])} ({100 * share:.1f}\N{NO-BREAK SPACE}%)"
         rows.append(f"<dt>{text}</dt><dd>{track(share, 'full' if share > 0.9 else 'c1')}</dd>")
     state = f", state {kib(ram['state'])}" if ram["state"] else ""
     parts = f"<dt>flash {kib(totals['flash'])}: code {kib(totals['code'])}, constants {kib(totals['constants'])}</dt>"

@@ -13,14 +13,12 @@ import pytest
 import aot
 from aot.memory.pooling import Pooling, parse_pool
 from aot.report.figures.report import key_of
-from aot.report.figures.size import state_figures
 from aot.report.gate.diff import diff_reports
 from aot.report.render.compare import compare_html
 from aot.report.render.elements import middle
 from aot.report.render.html import report_html
 from aot.report.render.layer_table import usual_per_mac
 from aot.report.render.memory import memory_section
-from aot.report.render.plan_svg import plan_data
 from aot.testing.text_model import text_model
 from tests.executor.plan.test_state_windows import stream
 from tests.report.render.test_formats import Page, hostile
@@ -31,41 +29,58 @@ WIDTHS = (360, 768, 1280, 1920)
 
 
 def deep(layers: int) -> bytes:
-    """A chain of additions with a name like those of converters."""
-    lines = ["in x int8[1,40] scale=0.05 zero_point=3"]
+    """A chain of convolutions and maxima over windows that stay layers of their own, with names like those of converters."""
+    shape = "int8[1,6,6,8]"
+    lines = [f"in x {shape} scale=0.05 zero_point=3"]
     name = "x"
     for i in range(layers):
         kind = "out" if i == layers - 1 else "tensor"
-        result = f"block{i}/residual/add_{i}/with/quite/a/long/name"
-        lines.append(f"{kind} {result} int8[1,40] scale={0.05 + i * 1e-4:.4f} zero_point=3")
-        lines.append(f"ADD {name} {'x' if i % 7 else name} -> {result}")
+        result = f"block{i}/residual/layer_{i}/with/quite/a/long/name"
+        if i % 10:
+            lines.append(f"{kind} {result} {shape} scale=0.05 zero_point=3")
+            window = f"filter_height={1 + i % 3} filter_width={1 + i % 2 + (i % 3 == 0)}"
+            lines.append(f"MAX_POOL_2D {name} -> {result} padding=SAME stride_h=1 stride_w=1 {window}")
+        else:
+            weights = ",".join(str((7 * i + 13 * k) % 31 - 15) for k in range(64))
+            lines.append(f"{kind} {result} {shape} scale=0.05 zero_point=3")
+            lines += [f"const w{i} int8[8,1,1,8] data={weights} scale=0.01", f"const b{i} int32[8] data={i} scale=0.0005"]
+            lines.append(f"CONV_2D {name} w{i} b{i} -> {result} padding=SAME stride_h=1 stride_w=1")
         name = result
     return text_model("\n".join(lines))
 
 
 def pooled() -> dict[str, Any]:
-    """A network with state whose tensors are spread over three memories; its figures are the sample's."""
+    """The report of a network with state whose tensors are spread over three memories, on this machine."""
     pools = tuple(map(parse_pool, ("DTCM=64@0x20000000:1", "SRAM=256@0x20010000:2", "EXT=64K@0x60000000:3")))
     pins = (("x", "DTCM"), ("old_max", "SRAM"), ("state", "EXT"))
-    meta = aot.build(stream(6, 1, twice=True), name="stream", pooling=Pooling(pools, pins)).metadata
-    return sample("stream") | {"plan": plan_data(meta["workspace"], meta["layers"]), "state": state_figures(meta)}
+    report = aot.report(stream(6, 1, twice=True), board="host", name="stream", pooling=Pooling(pools, pins))
+    return dict(report.data)
+
+
+NAMES = ("net_kws_dscnn", "net_ic_resnet", "dense", "deep", "pooled", "hostile", "several", "compared")
+"""Six models (one of 150 layers, one with three memories and state), and pages of several."""
 
 
 @cache
-def pages() -> dict[str, str]:
-    """Pages of six models, of several in one, and of a comparison; those for a board only where its compiler is."""
+def page_of(name: str) -> str:
+    """Reports are for a board where its compiler and emulator are."""
     board = "mps2-an386" if shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm") else "host"
-    found = {
-        name: aot.report(MODELS / f"{name}.tflite", board=board).to_html() for name in ("net_kws_dscnn", "net_ic_resnet", "dense")
-    }
-    found["deep"] = aot.report(deep(150), board="host", name="deep").to_html()
-    found["pooled"] = report_html([pooled()], [], [])
     changed = hostile()
     changed["totals"]["instructions"] += 1
     changes = diff_reports({key_of(sample()): sample()}, {key_of(changed): changed})
-    found["hostile"] = report_html([changed, host_sample()], [FAILURE], [], changes)
-    found["compared"] = compare_html(changes, {key_of(sample()): sample()}, {key_of(changed): changed})
-    return found
+    if name == "deep":
+        report = aot.report(deep(150), board=board, name="deep")
+        assert len(report.layers) == 150
+        return report.to_html()
+    if name == "pooled":
+        return report_html([pooled()], [], [])
+    if name == "hostile":
+        return report_html([changed], [], [], changes)
+    if name == "several":
+        return report_html([changed, host_sample()], [FAILURE], [], changes)
+    if name == "compared":
+        return compare_html(changes, {key_of(sample()): sample()}, {key_of(changed): changed})
+    return aot.report(MODELS / f"{name}.tflite", board=board).to_html()
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +106,10 @@ def faults_of_access(page: Any) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["net_kws_dscnn", "net_ic_resnet", "dense", "deep", "pooled", "hostile", "compared"])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_page_fits_every_window(browser: Any, name: str, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    file.write_text(pages()[name], encoding="utf-8")
+    file.write_text(page_of(name), encoding="utf-8")
     for scheme in ("light", "dark"):
         page = browser.new_page(viewport={"width": WIDTHS[0], "height": 900}, color_scheme=scheme)
         said: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 from aot.report.render.plan_svg import memory_plan, overlaps, plan_data, standalone
@@ -51,6 +52,23 @@ def test_drawing_is_well_formed_and_true_to_scale() -> None:
     assert abs((x - gx) / gw - 0.25) < 1e-3
     assert abs(w / gw - 0.25) < 1e-3
     assert {"peak 100 B", "whole tensors 100 B", "rows 50 B"} <= {t.text for t in root.iter("{http://www.w3.org/2000/svg}text")}
+
+
+def test_words_of_bounds_that_are_close_share_a_line() -> None:
+    text = memory_plan(plan_data({**WORKSPACE, "streaming_bound": 99}, LAYERS))
+    assert ">rows 99 B · whole tensors 100 B<" in text
+
+
+def test_no_label_is_written_over_another() -> None:
+    """Two buffers of one place whose middles are a column apart."""
+    layers = [{"op": "ADD", "name": f"t{i}"} for i in range(60)]
+    chain = [{"name": f"tensor{i}", "size": 100, "offset": 0, "first": i, "last": i + 1, "kind": "tensor"} for i in range(60)]
+    found = re.findall(
+        r'<text x="([\d.]+)"[^>]*class="in small">100<', memory_plan(plan_data({**WORKSPACE, "buffers": chain}, layers))
+    )
+    places = [float(x) for x in found]
+    assert len(places) == 30
+    assert all(b - a > 20 for a, b in pairwise(places))
 
 
 def test_plans_without_layers_or_bounds_can_be_drawn() -> None:

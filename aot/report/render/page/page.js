@@ -1,5 +1,5 @@
 "use strict";
-// Three things that HTML cannot do by itself: open a row's details, sort a table, and zoom into a part of the flash.
+// What HTML cannot do by itself: open a row's details, sort a table, zoom into a part of the flash, print what is folded.
 
 function press(button) {
   const row = document.getElementById(button.getAttribute("aria-controls"));
@@ -52,4 +52,17 @@ document.addEventListener("click", (event) => {
   if (button.matches(".more")) press(button);
   else if (button.matches("th button")) sort(button);
   else if (button.matches(".tabs button")) zoom(button);
+});
+
+addEventListener("beforeprint", () => {
+  for (const part of document.querySelectorAll("details:not([open])")) {
+    part.open = true;
+    part.dataset.folded = "";
+  }
+});
+addEventListener("afterprint", () => {
+  for (const part of document.querySelectorAll("details[data-folded]")) {
+    part.open = false;
+    delete part.dataset.folded;
+  }
 });
