@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from aot.cli import common
 from aot.executor.artifact import Artifact
 from aot.ir.transform import PassContext
 from tests.op._drawn_count import DrawnCases
+
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # jsonschema would build its grammars: a second each time
 
 Golden = Callable[[str, str], None]
 

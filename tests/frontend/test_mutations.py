@@ -22,7 +22,7 @@ def expect_clean(*, count: int, seed: int) -> None:
 
 
 def test_mutations() -> None:
-    expect_clean(count=400, seed=1)
+    expect_clean(count=200, seed=1)
 
 
 @pytest.mark.slow

@@ -56,10 +56,10 @@ WARNINGS = [
 ]
 
 COMMON: dict[str, Any] = {"deadline": None, "report_multiple_bugs": False, "suppress_health_check": list(HealthCheck)}
-FAST = settings(max_examples=12, derandomize=True, **COMMON)
+FAST = settings(max_examples=8, derandomize=True, **COMMON)
 """Examples of the default test run; the same ones each time."""
 
-FEW = settings(max_examples=5, derandomize=True, **COMMON)
+FEW = settings(max_examples=4, derandomize=True, **COMMON)
 """For models of which each takes a tenth of a second, as those with a state that run several times."""
 
 SLOW = settings(max_examples=cases(300), **COMMON)

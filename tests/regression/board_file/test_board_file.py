@@ -147,7 +147,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(path=st.lists(st.integers(0, 40), min_size=1, max_size=4), value=VALUES, drop=st.booleans())
 def test_any_change_of_the_file_is_a_board_or_a_coded_error(path: list[int], value: Any, *, drop: bool) -> None:
     """One value somewhere in a good file is replaced by another one, or left out."""
