@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from aot.cli.files import model_name
 from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, CompileOptions, load_plugins
-from aot.driver.reading import NamedBytes, read_named
+from aot.driver.chain_file import read_model
+from aot.driver.reading import NamedBytes
 from aot.errors import Problem, UsageError
 from aot.support.near import did_you_mean
 from aot.support.text import printable
@@ -86,7 +87,7 @@ def request(model: Path | NamedBytes, options: CompileOptions, *, target: str, b
     """Check the options and read the file (E5001, E5003, E5009, E5017); the default pools are those of `board`."""
     load_plugins(options.plugin or ())
     chosen = build_options(options, pools=board.pools if board is not None else ())
-    source = model if isinstance(model, NamedBytes) else read_named(model)
+    source = model if isinstance(model, NamedBytes) else read_model(model)
     wanted = Request(source, model_name(source.path, options.name), target, chosen, not options.no_cache)
     if chosen.choice:
         _ = wanted.data  # a choice that does not fit is told first
@@ -201,13 +202,17 @@ def compile_model(wanted: Request) -> Artifact:
 
 def import_text(wanted: Request) -> str:
     """`kws.tflite   13 operators, 52 KiB`; of several graphs that can be called, which one it is and how to choose another."""
+    from aot.frontend.chain import unpack
     from aot.frontend.problems import Problems
     from aot.frontend.view import parse
 
     data = wanted.data if wanted.options.choice else wanted.source.data  # shapes that follow change nothing that is said here
+    size = f"{-(-len(data) // 1024):,} KiB"
+    chain = unpack(data)
+    if chain is not None:
+        return f"{wanted.path.name}   {' → '.join(printable(s.name) for s in chain.stages)}, {size}"
     view = parse(data, Problems())
     count = len(view.subgraphs[0].operators) if view is not None and view.subgraphs else 0
-    size = f"{-(-len(data) // 1024):,} KiB"
     return f"{wanted.path.name}   {count} operators, {size}{_signature_text(view) if view is not None else ''}"
 
 

@@ -200,6 +200,13 @@ Timeout = Annotated[
     ),
 ]
 
+ClockRate = Annotated[
+    str | None,
+    typer.Option(
+        "--clock", metavar="HZ", help="Of a chain: the load of a core with this clock, such as 64MHz.", show_default=False
+    ),
+]
+
 DEFAULT_TARGET = "cortex-m4"
 DEFAULT_BOARD = "mps2-an386"
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from aot.driver.byoc import library_files
+from aot.driver.chain_file import read_model
 from aot.driver.front import Front, front, load_registries
 from aot.driver.options import OPTS, Options
-from aot.driver.reading import NamedBytes, read_named
+from aot.driver.reading import NamedBytes
 from aot.executor.artifact import Artifact
 from aot.executor.codegen.emit import LoweredOutput, emit
 from aot.executor.codegen.metadata import BuildInfo
@@ -29,7 +30,7 @@ from aot.executor.select.config import PlanConfig, SelectionConfig
 from aot.executor.select.history import History
 from aot.executor.select.select_kernels import NothingFits
 from aot.frontend.input_values import input_values
-from aot.frontend.macs import nominal_macs, nominal_shapes
+from aot.frontend.macs import nominal_shapes
 from aot.frontend.specialize import specialize
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
@@ -46,7 +47,7 @@ numbers of which it has the digest.
 """
 
 SLIDE_SHARE = 20
-"""Windows made by --slide have so many times their room: it saves copies that are a small part of a run anyway."""
+"""Windows of --slide and of chains have so many times their room: it saves copies that are a small part of a run anyway."""
 
 _DEFAULTS = (("byoc", ()), ("rings", "auto"), ("float16", "keep"), ("in_steps", False))
 """Options that they list only where they are not so."""
@@ -59,7 +60,7 @@ def build(
     name: str | None = None,
     options: Options | None = None,
 ) -> Artifact:
-    """Compile a .tflite model (its bytes, its path, or what was read from there), or a relay module, to C.
+    """Compile a model (its bytes, its path, or what was read from there; also a chain, a .toml), or a relay module, to C.
 
     `name` becomes the prefix of all C symbols (default: from the file name).  Passes run in the current PassContext.  Raises
     ModelError, UnsupportedError, TargetError or InternalError.
@@ -81,7 +82,7 @@ def compile_model(
     options = options or Options()
     cpu = find_target(target) if isinstance(target, str) else target
     load_registries()
-    file = read_named(model) if isinstance(model, Path) else model if isinstance(model, NamedBytes) else None
+    file = read_model(model) if isinstance(model, Path) else model if isinstance(model, NamedBytes) else None
     source = model if isinstance(model, bytes | IRModule) else file.data if file is not None else b""
     data = source if isinstance(source, IRModule) else specialize(source, options.choice)
     name = model_identifier(name or (file.path.stem if file is not None else "model"))
@@ -93,11 +94,12 @@ def compile_model(
         model_file=printable(file.path.name, limit=255) if file is not None else "",
         oracle=options.oracle,
         opt=options.opt,
-        macs_nominal=nominal_macs(data) if isinstance(data, bytes) else None,
+        macs_nominal=found.macs_nominal(data) if isinstance(data, bytes) else None,
         bounds=bounds,
         options=_listed(options),
         input_values=values,
         slide=None if slide is None else slide.told(),
+        chain=None if found.chain is None else found.chain.told,
     )
     made = emit(lower_main(planned), info=info)
     files = library_files(options.byoc_path) if options.byoc else {}
@@ -127,7 +129,7 @@ def _planned(data: bytes | IRModule, cpu: Target, *, name: str, options: Options
 
     def way(most: int | None) -> _Way:
         found = front(data, cpu, name=name, options=options, most_bytes=most)
-        fused = fused_module(found.main, cpu, name=name, options=options)
+        fused = fused_module(found.main, cpu, name=name, options=options, slides=found.slides)
         bounds = memory_bounds(found.main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
         return _Way(found, bounds, fused, plans_of(fused, bound=bounds.liveness))
 
@@ -143,25 +145,32 @@ def _planned(data: bytes | IRModule, cpu: Target, *, name: str, options: Options
         if before.fits(other, budget) and not (chosen.fits(planned, budget) and planned.estimate <= other.estimate):
             chosen, planned = before, other
     planned = shown(chosen.fused, planned)
-    return chosen.front, chosen.bounds, replace(planned, planning=_with_rings(planned.planning, options))
+    return (
+        chosen.front,
+        chosen.bounds,
+        replace(planned, planning=_with_rings(planned.planning, options, slides=chosen.front.slides)),
+    )
 
 
-def fused_module(main: Function, cpu: Target, *, name: str, options: Options) -> FusedModule:
-    """The fused graph as the executor takes it; of `options`, neither `opt` nor `ram_budget` counts yet."""
+def fused_module(main: Function, cpu: Target, *, name: str, options: Options, slides: bool = False) -> FusedModule:
+    """The fused graph as the executor takes it; of `options`, neither `opt` nor `ram_budget` counts yet.
+
+    `slides`: windows move on by the rows of a run.
+    """
     config = SelectionConfig(
-        kernels=options.kernels, flash_budget=options.flash_budget, feed_rows=options.feed_rows, slides=bool(options.slide),
+        kernels=options.kernels, flash_budget=options.flash_budget, feed_rows=options.feed_rows, slides=slides,
         history=options.tuning or History.current(),
     )  # fmt: skip
     planning = PlanConfig(options.io, options.pooling, max_iterations=options.max_iterations)
     return with_groups(FusedModule({"main": main}, name, target=cpu, config=config, planning=planning))
 
 
-def _with_rings(planning: PlanConfig, options: Options) -> PlanConfig:
+def _with_rings(planning: PlanConfig, options: Options, *, slides: bool) -> PlanConfig:
     """Windows of the state slide where it is asked for, or where speed counts and the budget for RAM leaves room for it."""
     if options.rings == "auto":
-        slides = options.opt in ("speed", "balanced")
-        share = SLIDE_SHARE if options.slide and options.opt != "speed" else None
-        return replace(planning, rings="slide" if slides else "copy", ram_limit=options.ram_budget, ring_share=share)
+        fast = options.opt in ("speed", "balanced")
+        share = SLIDE_SHARE if slides and options.opt != "speed" else None
+        return replace(planning, rings="slide" if fast else "copy", ram_limit=options.ram_budget, ring_share=share)
     return replace(planning, rings="slide" if options.rings == "slide" else "copy")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from aot.driver.front import front, load_registries
 from aot.driver.options import Options
 from aot.executor.plan.bounds import row_graph
-from aot.frontend.macs import nominal_macs, nominal_shapes
+from aot.frontend.macs import nominal_shapes
 from aot.ir.type import TensorType
 from aot.memory.streaming import streaming_bound, whole_tensor_bound
 from aot.relay.analysis.cost import cost
@@ -36,6 +36,7 @@ class Outline:
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]]
     slide: Mapping[str, Any] | None
+    chain: Mapping[str, Any] | None = None
 
 
 def outline(model: bytes, *, target: str, name: str, options: Options) -> Outline:
@@ -49,7 +50,7 @@ def outline(model: bytes, *, target: str, name: str, options: Options) -> Outlin
     return Outline(
         len(layers),
         sum(cost(e.op).macs for e in layers if isinstance(e.op, Function)),
-        nominal_macs(model),
+        found.macs_nominal(model),
         whole_tensor_bound(graph),
         streaming_bound(graph),
         _weights(main, layers),
@@ -57,6 +58,7 @@ def outline(model: bytes, *, target: str, name: str, options: Options) -> Outlin
         [_tensor(v.name, v.type) for v in input_vars(main)],
         results,
         None if found.slide is None else found.slide.told(),
+        None if found.chain is None else found.chain.told,
     )
 
 

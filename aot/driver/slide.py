@@ -66,18 +66,19 @@ def _place(expr: Expr) -> dict[str, str]:
     return {"op": expr.span.opcode or name, "name": printable(expr.span.name, limit=200)}
 
 
-def slid(module: IRModule, options: Options, *, opt_level: int, most_bytes: int | None = None) -> Slid:
+def slid(module: IRModule, options: Options, *, opt_level: int, most_bytes: int | None = None, must_gain: bool = True) -> Slid:
     """The module as a function of fresh rows, by the plan of the least work that keeps at most `most_bytes`, or the fewest.
 
-    UsageError E5330 for an input that there is not, E5331 for rows or an axis that it does not have; UnsupportedError E1281 if a
-    run would compute everything that a run on the whole window does.
+    Without `must_gain` the rows of the window are kept also where all else is computed in each run.  UsageError E5330 for an
+    input that there is not, E5331 for rows or an axis that it does not have; UnsupportedError E1281 if a run would compute
+    everything that a run on the whole window does.
     """
     module = graph_pipeline(opt_level)(module)
     main = module["main"]
     assert isinstance(main, Function)
     hops = _hops(main, options)
     found = slide_front(main, sliding(main, hops))
-    if not found[0].gains:
+    if must_gain and not found[0].gains:
         raise UnsupportedError(Problem("E1281", _no_gain(main, found[0], hops)))
     plan = next((p for p in found if most_bytes is None or p.total_bytes <= most_bytes), found[-1])
     windows = {

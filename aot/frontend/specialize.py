@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aot.errors import AotError, Problem, UnsupportedError, UsageError
-from aot.frontend import check
+from aot.frontend import chain, check
 from aot.frontend.choice import FIRST_GRAPH, Choice, Shape
 from aot.frontend.decode import Record, decode_model
 from aot.frontend.encode import encode_model
@@ -33,6 +33,10 @@ def specialize(model: bytes, choice: Choice = FIRST_GRAPH) -> bytes:
     shapes follow, or none other than it declares.  Raises UsageError (E5027) if a choice does not fit the model, and
     ModelError or UnsupportedError where no shapes follow from it.
     """
+    if model.startswith(chain.MARK):
+        if choice:
+            raise UsageError(Problem("E1305", "--shape, --batch, --signature and --subgraph are of one model, not of a chain"))
+        return model
     if not choice:
         return _with_known_shapes(model)
     problems = Problems()

@@ -10,12 +10,13 @@ from typing import Any
 
 from aot.api import model_source, options_of
 from aot.driver.build import build
+from aot.driver.chain_file import read_model
+from aot.driver.front import problems_of
 from aot.driver.options import Options
-from aot.driver.reading import NamedBytes, read_named
+from aot.driver.reading import NamedBytes
 from aot.errors import AotError, Problem, UsageError
 from aot.executor.artifact import Artifact
 from aot.frontend.specialize import specialize
-from aot.frontend.tflite import check_model
 from aot.ir.op import Array
 from aot.memory.pooling import ONE_POOL, Pooling
 from aot.micro.board import Board, load_board
@@ -178,7 +179,7 @@ def check(
     cpu = Target(target).name
     try:
         data = specialize(source.data, chosen.choice)
-        problems = tuple(check_model(data, oracle=chosen.oracle))
+        problems = tuple(problems_of(data, chosen))
         if problems:
             return Check(own, cpu, problems)
         tries = Tries(source, cpu, own, chosen)
@@ -228,7 +229,7 @@ def _read(model: str | Path | bytes, name: str | None) -> tuple[NamedBytes, str]
     """The file as it is now, and the prefix of its symbols."""
     given = model_source(model)
     if isinstance(given, Path):
-        source = read_named(given)
+        source = read_model(given)
     elif isinstance(given, bytes):
         source = NamedBytes(Path(name or "model"), given)
     else:

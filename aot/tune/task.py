@@ -54,7 +54,8 @@ def extract_tasks(
     Raises the errors of the compiler.
     """
     load_registries()
-    main = fused_module(front(data, target, name=name, options=options).main, target, name=name, options=options).main
+    found = front(data, target, name=name, options=options)
+    main = fused_module(found.main, target, name=name, options=options, slides=found.slides).main
     return tasks_of(main, target, most_slower=most_slower)
 
 

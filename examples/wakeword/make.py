@@ -13,7 +13,7 @@ from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.runtime.module import HostModel, load
 from examples.wakeword.frontend import frontend
-from examples.wakeword.networks import real, recurrent_model, spotter_model
+from examples.wakeword.networks import real, recurrent_model, smooth_model, spotter_model
 from examples.wakeword.sounds import STEP, WORDS, stream, unheard
 from examples.wakeword.training import (
     CELLS,
@@ -86,7 +86,7 @@ def main() -> int:
         print(f"{name}: {right:.1%} of {len(y)} steps, {len(model)} bytes")
     if worst < 0.9:
         return 1
-    for name, model in {"frontend": front, **models}.items():
+    for name, model in {"frontend": front, **models, "smooth": smooth_model(len(WORDS))}.items():
         (FOLDER / f"{name}.tflite").write_bytes(model)
     (FOLDER / "labels.txt").write_text("".join(f"{w}\n" for w in WORDS))
     _npz(FOLDER / "features.npz", x=x, y=y)

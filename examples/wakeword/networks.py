@@ -1,7 +1,7 @@
 """The two networks as int8 models, from trained numbers: features of one step in, the probabilities of the words out.
 
 `spotter` keeps the features of the last steps in a variable and looks at all of them, in two dense layers.
-`recurrent` is an LSTM with a dense layer, which keeps its state by itself.
+`recurrent` is an LSTM with a dense layer, which keeps its state by itself.  `smooth` is for the answers of either.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from examples.wakeword.frontend import FEATURE_SCALE, FEATURES
 from examples.wakeword.training import CELLS, WINDOW, Array, Params
 
 SOFTMAX = Quant(1 / 256, -128)
+SMOOTHED = 3
+"""Steps that `smooth` takes the mean of."""
 OUTPUT = Quant(1 / 128, 0)
 """Of the LSTM's results, which lie between -1 and 1."""
 CELL_SCALE = 2.0**-12
@@ -84,6 +86,15 @@ def spotter_model(p: Params, hidden: Array, logits: Array) -> bytes:
     between, result = quant_of_range(0, hidden.max()), quant_of_range(logits.min(), logits.max())
     h = net.dense(flat, FEATURE_SCALE, p["w1"] * UNIT, p["b1"], out=between, activation="RELU")
     return net.finish(x, net.dense(h, between.scale, p["w2"], p["b2"], out=result), len(p["b2"]))
+
+
+def smooth_model(classes: int) -> bytes:
+    """The mean of the probabilities of the last steps, rounded; a window that moves by one step a run."""
+    net = _Net("wake word smoothing")
+    x = net.b.tensor("scores", (1, SMOOTHED, classes), **_quant(SOFTMAX))
+    y = net.b.tensor("smooth", (1, classes), **_quant(SOFTMAX))
+    net.b.op("MEAN", [x, net.ints(1)], [y], keep_dims=False)
+    return net.b.build([x], [y])
 
 
 def recurrent_model(p: Params, logits: Array) -> bytes:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from aot.driver.build import compile_model
+from aot.driver.chain_file import read_chain
+from aot.driver.options import Options
+from aot.frontend.chain import Chain, Stage, pack
+from aot.micro.board import load_board
+from aot.micro.build.project import prepare
+from aot.micro.run.runner import run as run_on_board
+from aot.report.measure.chains import run_chain
 from aot.testing import tflm_sets
 from examples.wakeword import firmware, make, training
 from examples.wakeword.frontend import frontend
+from examples.wakeword.networks import smooth_model
 from examples.wakeword.sounds import STEP, WORDS, unheard
 
 FOLDER = Path(firmware.__file__).parent
@@ -85,6 +96,58 @@ def test_real_speech_through_a_public_front_end_and_network() -> None:
             assert answer == number, word
 
 
+def by_hand(chain: Chain, sets: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
+    """TFLM's outputs, each model on whole windows."""
+    engines = [partial(tflm_sets, stage.model) for stage in chain.stages]
+    return run_chain(chain, engines, sets)  # type: ignore[arg-type]
+
+
+def test_smooth_is_what_its_script_makes() -> None:
+    assert smooth_model(len(WORDS)) == model("smooth")
+
+
+@pytest.mark.slow
+def test_the_chain_is_its_models_by_hand() -> None:
+    chain = read_chain(FOLDER / "wakeword.toml")
+    steps = unheard()[0].reshape(-1, 1, STEP)[:200]
+    found = make.run(make.host(pack(chain)), steps[:, 0])
+    wanted = np.concatenate([o[0] for o in by_hand(chain, [[s] for s in steps])])
+    np.testing.assert_array_equal(found, wanted)
+
+
+def public_chain() -> Chain:
+    """TFLM's audio model, 30 ms every 20 ms, and its network over 49 of them, asked every 40 ms."""
+    nets = SPEECH.parents[1] / "models" / "nets"
+    ears, network = ((nets / f"{n}.tflite").read_bytes() for n in ("audio_preprocessor_int8", "micro_speech_quantized"))
+    return Chain((Stage("ears", ears, slide=STEP), Stage("network", network, slide=80)), rate=16000)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SPEECH.is_file(), reason="the shared samples are not here")
+def test_real_speech_through_the_chain_of_public_models() -> None:
+    chain = public_chain()
+    with np.load(SPEECH) as archive:
+        for number, word in ((2, "yes"), (3, "no")):
+            pushes = archive[word].reshape(-1, 1, 2 * STEP)
+            found = make.run(make.host(pack(chain)), pushes[:, 0])
+            wanted = np.concatenate([o[0] for o in by_hand(chain, [[p] for p in pushes])])
+            np.testing.assert_array_equal(found, wanted)
+            assert found[-1].argmax() == number
+
+
+@pytest.mark.qemu
+@pytest.mark.skipif(not SPEECH.is_file(), reason="the shared samples are not here")
+def test_200_pushes_of_real_speech_on_a_board() -> None:
+    chain = public_chain()
+    with np.load(SPEECH) as archive:
+        sound = np.concatenate([archive[name] for name in archive.files] * 2)
+    sets = [[p[None]] for p in sound.reshape(-1, 2 * STEP)[:200]]
+    artifact = compile_model(pack(chain), target="cortex-m4", name="speech", options=Options(oracle="tflm")).artifact
+    result = run_on_board(prepare(artifact, load_board("mps2-an386")), sets)
+    for got, want in zip(result.outputs, by_hand(chain, sets), strict=True):
+        np.testing.assert_array_equal(got[0], want[0])
+
+
 def _loss(p: training.Params, x: np.ndarray, y: np.ndarray) -> float:
     h = c = np.zeros((x.shape[1], training.CELLS))
     total = 0.0
@@ -141,4 +204,4 @@ def test_training_again_gives_accurate_models(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(make, "FOLDER", tmp_path)
     assert make.main() == 0
     made = {p.name for p in tmp_path.iterdir()}
-    assert made == {"features.npz", "labels.txt", *(f"{name}.tflite" for name in ("frontend", *NETWORKS))}
+    assert made == {"features.npz", "labels.txt", *(f"{name}.tflite" for name in ("frontend", "smooth", *NETWORKS))}

@@ -119,7 +119,7 @@ def outlined(wanted: Request, out: Output) -> None:
     state = f" · state {found.state:,} B" if found.state else ""
     out.row("bounds", f"whole tensors {found.liveness:,} B · rows {found.streaming:,} B{state}")
     out.row("flash", f"constants {found.weights:,} B in the graph; kernels that are made for speed may take twice that")
-    for line in slide_lines({"slide": found.slide}):
+    for line in slide_lines({"slide": found.slide, "chain": found.chain}):
         out.row("slide", line)
     for verdict, text in (("likely", "fits"), ("tight", "tight"), ("unlikely", "too large")):
         names = ", ".join(row["board"] for row in boards if row["fits"] == verdict)
@@ -132,13 +132,13 @@ def outlined(wanted: Request, out: Output) -> None:
 def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) -> None:
     """What comes of the mode that was asked for, or of the first other one that fits."""
     from aot.cli.common import import_text
+    from aot.driver.front import problems_of
     from aot.frontend.problems import error_of
-    from aot.frontend.tflite import check_model
     from aot.report.figures.size import flash_of, operators_of, plan_of
     from aot.report.figures.slide import slide_lines
     from aot.report.measure.fitting import Tries, fitting_boards, price, price_text
 
-    error = error_of(check_model(wanted.data, oracle=wanted.oracle))
+    error = error_of(problems_of(wanted.data, wanted.options))
     if error is not None:
         raise error
     tries = Tries(wanted.source, wanted.target, wanted.name, wanted.options)
@@ -170,5 +170,5 @@ def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) 
         "macs": meta["macs"], "workspace_bytes": meta["workspace"]["size"], "constant_bytes": meta["constants"]["size"],
         **({"state_bytes": meta["state"]["size"]} if "state" in meta else {}), "fit": price(found, tries.asked), "boards": boards,
         **({"modes": rows, "next_smaller": None if smaller is None else smaller.name} if rows else {}),
-        **({"slide": meta["slide"]} if "slide" in meta else {}),
+        **{key: meta[key] for key in ("slide", "chain") if key in meta},
     })  # fmt: skip

@@ -84,11 +84,11 @@ def check_library(path: Path, *, force: bool) -> None:
 def write_library(path: Path, artifact: Artifact, wanted: Request) -> list[str]:
     """Write one archive in Model Library Format; the paths of its members."""
     from aot.cli.files import write_file
-    from aot.frontend.tflite import from_tflite
+    from aot.driver.front import module_of
     from aot.micro.mlf import pack, unpack
     from aot.relay.printer import print_module
 
-    relay = print_module(from_tflite(wanted.data, oracle=wanted.oracle, name=wanted.name))
+    relay = print_module(module_of(wanted.data, options=wanted.options, name=wanted.name))
     data = pack(artifact, relay=relay)
     write_file(path, data)
     return sorted(unpack(data).files)

@@ -81,14 +81,14 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
     from aot.cli.budget_options import options_for
     from aot.cli.common import find_board
     from aot.cli.files import model_name
-    from aot.driver.reading import read_named
+    from aot.driver.chain_file import read_model
     from aot.report.figures.matrix import Job
 
     names: dict[str, Path] = {}
     models = list(dict.fromkeys(models))
     files = []
     for path in models:
-        files.append(read_named(path))
+        files.append(read_model(path))
         name = model_name(path, None)
         if name in names:
             raise UsageError(Problem("E5023", f"'{names[name]}' and '{path}' would both be called {name}"))

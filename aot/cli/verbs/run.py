@@ -11,6 +11,7 @@ import typer
 from aot.cli import completion
 from aot.cli.options import (
     BoardName,
+    ClockRate,
     CompileOptions,
     JsonFlag,
     ModelPath,
@@ -36,7 +37,7 @@ MAX_LABELS = 1 << 24
 InputFiles = Annotated[
     list[Path],
     typer.Option(
-        "--inputs", metavar="FILE", help=".npz, .npy, an image, raw bytes; may be given several times.", show_default=False
+        "--inputs", metavar="FILE", help=".npz, .npy, .wav, an image, raw bytes; may be given several times.", show_default=False
     ),
 ]
 Quantize = Annotated[
@@ -132,8 +133,10 @@ def _report(
     labels: Sequence[str],
     top: int,
     profile: bool,
+    clock: int | None,
 ) -> None:
     """Outputs, accuracy, instructions and, for a profile, the table of layers."""
+    from aot.report.figures.load import load_of, load_text, pushes_text
     from aot.report.figures.size import LAYER_HEADERS, cycles_of, layer_rows, time_of
 
     spent = {layer.index: layer.instructions for layer in result.layers}
@@ -144,6 +147,10 @@ def _report(
         out.row("accuracy", f"{accuracy[0]}/{accuracy[1]} = {100 * accuracy[0] / accuracy[1]:.1f} %")
     if result.instructions is not None:
         out.row("time", time_of(result.instructions, meta["macs"], meta["macs_nominal"]))
+    load = load_of(meta, result.every, clock)
+    if load is not None and result.every is not None:
+        out.row("pushes", pushes_text(result.every, len(samples.sets)))
+        out.row("load", load_text(load))
     if result.cycles is not None and place.gdb is not None:
         out.row("time", cycles_of(result.cycles, meta["macs"], place.gdb.hz))
     out.row("board", f"{place.name}: {place.title}")
@@ -154,6 +161,7 @@ def _report(
         "outputs": _json_rows(result.outputs, meta["outputs"]),
         "accuracy": None if accuracy is None else accuracy[0] / accuracy[1], "instructions": result.instructions,
         "cycles": result.cycles, "macs": meta["macs"], "stack_bytes": result.stack_bytes, "layers": layers,
+        **({} if load is None else {"load": load}),
     })  # fmt: skip
 
 
@@ -169,6 +177,7 @@ def command(
     labels: Labels = None,
     top: Top = 3,
     profile: Profile = False,
+    clock: ClockRate = None,
     options: CompileOptions,
     timeout: Timeout = 0.0,
     as_json: JsonFlag = False,
@@ -179,19 +188,24 @@ def command(
     from aot.cli.common import compile_model, find_board, request
     from aot.micro.build.project import prepare
     from aot.micro.run.runner import run
+    from aot.report.figures.load import check_clock, parse_clock
     from aot.report.measure.samples import Conversion, load_samples
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     if quantize not in ("auto", "always", "never"):
         raise UsageError(Problem("E5009", f"--quantize {quantize}: choose one of auto, always, never"))
-    classes = read_labels(labels)
+    classes, hertz = read_labels(labels), parse_clock(clock)
     place = find_board(board)
     wanted = request(model, options, target=place.cpu, board=place)
     with out.working(f"compiling {model.name}"):
         artifact = compile_model(wanted)
     meta = artifact.metadata
+    check_clock(meta, hertz)
     samples = load_samples(inputs, meta["inputs"], Conversion(quantize, scale, mean))
     with out.working(f"running {len(samples.sets)} samples on {place.name}"):
         project = prepare(artifact, place)
         result = run(project, samples.sets.inputs, mode="profile" if profile else "measure", timeout=timeout or None)
-    _report(out, wanted.name, place=place, samples=samples, result=result, meta=meta, labels=classes, top=top, profile=profile)
+    _report(
+        out, wanted.name, place=place, samples=samples, result=result, meta=meta, labels=classes, top=top, profile=profile,
+        clock=hertz,
+    )  # fmt: skip

@@ -14,6 +14,7 @@ import typer
 from aot.cli.files import check_usable
 from aot.cli.options import (
     BoardName,
+    ClockRate,
     CompileOptions,
     JsonFlag,
     ModelPath,
@@ -80,6 +81,7 @@ def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None, *, o
 
 def show(out: Output, found: Verification, artifact: Artifact) -> None:
     """The figures of a verification, as rows."""
+    from aot.report.figures.load import load_text, pushes_text
     from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, ram_of, slowest_of, time_of
     from aot.report.measure.faults import fault_text
 
@@ -101,8 +103,9 @@ def show(out: Output, found: Verification, artifact: Artifact) -> None:
     if found.instructions is not None:
         out.row("time", time_of(found.instructions, found.macs, found.macs_nominal))
     if found.pushes is not None:
-        average, most = found.pushes["average"], found.pushes["most"]
-        out.row("pushes", f"{average:,} instructions on average, {most:,} at most, over {found.sets}")
+        out.row("pushes", pushes_text((found.pushes["average"], found.pushes["most"]), found.sets))
+    if found.load is not None:
+        out.row("load", load_text(found.load))
     if slowest_of(found.layers):
         out.row("slowest", slowest_of(found.layers))
     if found.first_divergence is not None and found.divergence is not None:
@@ -197,6 +200,7 @@ def command(
     accept_known_faults: FaultsFlag = True,
     require_reference: RequireFlag = False,
     serial: SerialName = None,
+    clock: ClockRate = None,
     timeout: Timeout = 0.0,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -206,11 +210,12 @@ def command(
     from aot.cli.common import compile_model, find_board, import_text, request
     from aot.cli.verbs._zephyr import run_with_zephyr
     from aot.micro.build.project import prepare
+    from aot.report.figures.load import check_clock
     from aot.report.figures.size import operators_of, plan_of
     from aot.report.measure.verify import verify
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
-    check_asked(output, serial=serial, board=board)
+    hertz = check_asked(output, serial=serial, board=board, clock=clock)
     if board is not None and board.startswith("zephyr:"):
         found, artifact = run_with_zephyr(
             out, model, board.removeprefix("zephyr:"), options, serial=serial, timeout=timeout,
@@ -224,6 +229,7 @@ def command(
     wanted = request(model, options, target=place.cpu, board=place)
     with out.working(f"compiling {model.name}"):
         artifact = compile_model(wanted)
+        check_clock(artifact.metadata, hertz)
         sets = choose_sets(artifact, inputs, random, oracle=options.oracle)
         require(wanted.data, artifact, sets, wanted=require_reference)
     out.row("import", import_text(wanted))
@@ -233,24 +239,25 @@ def command(
         project = prepare(artifact, place)
         found = verify(
             wanted.data, artifact, project, sets, profile=profile, poison=poison, timeout=timeout or None, folder=output,
-            progress=out.row,
+            clock=hertz, progress=out.row,
         )  # fmt: skip
     show(out, found, artifact)
-    again = (
-        ()
-        if found.divergence is None
-        else reproducer_text(found.divergence, output, model=model, board=place.name, options=options)
-    )
-    for line in again:
-        out.row("again", line)
+    if found.divergence is not None:
+        for line in reproducer_text(found.divergence, output, model=model, board=place.name, options=options):
+            out.row("again", line)
     conclude(out, found, accept_faults=accept_known_faults)
 
 
-def check_asked(output: Path, *, serial: str | None, board: str | None) -> None:
-    """A folder that cannot be written; E5017 for a serial port with a board that is reached in another way."""
+def check_asked(output: Path, *, serial: str | None, board: str | None, clock: str | None) -> int | None:
+    """The clock in hertz.  A folder that cannot be written; E5017 for a serial port or a clock that the board has no use for."""
+    from aot.report.figures.load import parse_clock
+
     check_usable(output)
     if serial is not None and not (board or "").startswith("zephyr:"):
         raise UsageError(Problem("E5017", "--serial goes with --board zephyr:BOARD; other boards are reached as board.toml says"))
+    if clock is not None and (board or "").startswith("zephyr:"):
+        raise UsageError(Problem("E5017", f"--clock counts instructions, which --board {board} does not tell"))
+    return parse_clock(clock)
 
 
 def require(model: bytes, artifact: Artifact, sets: Sets, *, wanted: bool) -> None:

@@ -121,13 +121,16 @@ def _state(program: Program) -> dict[str, Any] | None:
 def _slide(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the templates say of a window that moves; None if there is none, or several that move differently.
 
-    `push`: a run needs only the rows of one input.
+    `push`: a run needs only the rows of one input.  `rows` is None of a chain, whose windows are inside.
     """
+    push = len(metadata["inputs"]) == 1 and metadata["io"] == "arena"
+    if "chain" in metadata:
+        chain = metadata["chain"]
+        return {"rows": None, "hop": chain["hop"], "pushes": chain["pushes"], "push": push}
     windows = {(row["rows"], row["hop"]) for row in metadata.get("slide", {}).get("inputs", ())}
     if len(windows) != 1:
         return None
     ((rows, hop),) = windows
-    push = len(metadata["inputs"]) == 1 and metadata["io"] == "arena"
     return {"rows": rows, "hop": hop, "pushes": -(-rows // hop), "push": push}
 
 

@@ -32,7 +32,8 @@ class BuildInfo:
 
     `input_values` says of an input, by its number, which values it may take (`range`, `fixed`) where those are not all.
     `macs_nominal` are those of the model as its file has it (None: not built from a file), `bounds` those of its graph (None:
-    there is none); `options` are all of the build's.  `slide`: how the inputs move on, where they are windows.
+    there is none); `options` are all of the build's.  `slide`: how the inputs move on, where they are windows.  `chain`: what a
+    push is made of, where the model is several.
     """
 
     model_file: str = ""
@@ -44,6 +45,7 @@ class BuildInfo:
     options: Mapping[str, Any] = field(default_factory=dict)
     input_values: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     slide: Mapping[str, Any] | None = None
+    chain: Mapping[str, Any] | None = None
 
 
 def make_metadata(
@@ -78,6 +80,7 @@ def make_metadata(
         "workspace": _workspace(layout, info.bounds),
         **_state(lowered, layout),
         **({"slide": dict(info.slide)} if info.slide else {}),
+        **({"chain": dict(info.chain)} if info.chain else {}),
         "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(lowered, arrays)},
         "macs": sum(layer.func.attrs.macs * runs(lowered.controls, i) for i, layer in enumerate(layers)),
         "macs_nominal": info.macs_nominal,

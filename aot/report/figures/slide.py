@@ -7,7 +7,11 @@ from typing import Any
 
 
 def slide_lines(metadata: Mapping[str, Any]) -> list[str]:
-    """The gain first, then each cause of work that is not for new rows; empty where the model does not slide."""
+    """The gain first, then each cause of work that is not for new rows; of a chain those of each
+    stage.  Empty where nothing slides.
+    """
+    if metadata.get("chain") is not None:
+        return _chain(metadata["chain"])
     slide = metadata.get("slide")
     if slide is None:
         return []
@@ -17,6 +21,17 @@ def slide_lines(metadata: Mapping[str, Any]) -> list[str]:
     part = f" ({macs / full:.2f})" if full else ""
     lines = [f"{moves} are new in a run: {macs:,} of {full:,} MAC{part}, {slide['rows_bytes']:,} B of rows are kept"]
     return lines + _padding(layers, macs, full) + _sums(slide) + _whole(slide) + _fewer(slide, full)
+
+
+def _chain(chain: Mapping[str, Any]) -> list[str]:
+    """The stages and how often each runs; then what the windows of each save."""
+    runs = ", ".join(f"{s['name']} {'once' if s['runs'] == 1 else 'twice' if s['runs'] == 2 else str(s['runs']) + ' times'}"
+                     for s in chain["stages"])  # fmt: skip
+    lines = [f"a push takes {chain['hop']} new rows and runs {runs}"]
+    for stage in chain["stages"]:
+        if stage["slide"] is not None:
+            lines += [f"{stage['name']}: {line}" for line in slide_lines({"slide": stage["slide"]})]
+    return lines
 
 
 MOST_FEWER = 3

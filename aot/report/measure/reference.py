@@ -11,9 +11,12 @@ from typing import Any
 
 from aot.driver.oracles import engine_of
 from aot.errors import Problem, ToolchainError
+from aot.frontend.chain import Chain, unpack
 from aot.frontend.problems import Problems
+from aot.frontend.specialize import specialize
 from aot.frontend.view import kernels_of, parse
 from aot.ir.op import Array
+from aot.report.measure.chains import run_chain
 
 OWN = "the graph interpreter"
 """Begins the name of the compiler's own interpreter, which is not an independent reference."""
@@ -134,6 +137,11 @@ def graph(model: bytes, oracle: str) -> Reference:
     """Our interpreter of the unoptimised graph: `evaluate` of every operator in numpy, no pass run before."""
     from aot.frontend.tflite import from_tflite
     from aot.relay.expr import Function
+
+    chain = unpack(model)
+    if chain is not None:
+        engines = [graph(specialize(s.model), oracle).outputs for s in chain.stages]
+        return Reference(OWN, lambda sets: run_chain(chain, engines, sets))
     from aot.relay.stateful import StatefulFunction
 
     main = from_tflite(model, oracle=oracle)["main"]
@@ -149,6 +157,9 @@ def graph(model: bytes, oracle: str) -> Reference:
 
 def find_reference(model: bytes, oracle: str, *, outputs: int) -> Reference:
     """The engine that the oracle names where it is installed and takes the model, else our interpreter, whose name says why."""
+    chain = unpack(model)
+    if chain is not None:
+        return _of_chain(chain, oracle)
     own = plugged(model, oracle)
     if own is not None:
         return own
@@ -163,6 +174,20 @@ def find_reference(model: bytes, oracle: str, *, outputs: int) -> Reference:
     else:
         why = f"{package} does not take the model"
     return replace(graph(model, oracle), name=f"{OWN}, as {why}")
+
+
+def _of_chain(chain: Chain, oracle: str) -> Reference:
+    """Each stage's reference on whole windows; its name is that of the first which is not independent, where there is one."""
+    models = [specialize(s.model) for s in chain.stages]
+    found = [find_reference(m, oracle, outputs=_output_count(m)) for m in models]
+    weak = [f"{r.name} ({s.name})" for r, s in zip(found, chain.stages, strict=True) if not r.independent]
+    name = weak[0] if weak else f"{', '.join(dict.fromkeys(r.name for r in found))}, stage by stage on whole windows"
+    return Reference(name, lambda sets: run_chain(chain, [r.outputs for r in found], sets))
+
+
+def _output_count(model: bytes) -> int:
+    view = parse(model, Problems())
+    return 0 if view is None else len(view.subgraphs[0].outputs)
 
 
 def check_reference(model: bytes, oracle: str, *, outputs: int) -> None:

@@ -1,7 +1,9 @@
-"""Real data as input: numpy files, images and raw bytes, brought into the shape and the type of a model's inputs."""
+"""Real data as input: numpy files, recordings, images and raw bytes, brought into the shape and the type of a model's inputs."""
 
 from __future__ import annotations
 
+import io
+import wave
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,6 +137,22 @@ def read_image(path: Path, info: TensorInfo) -> Array:
         raise UsageError(Problem("E5015", f"'{path}' is no image that can be read: {error}")) from None
 
 
+def read_wav(path: Path, info: TensorInfo) -> Array:
+    """The samples of a recording, 16 bits and one channel, as many whole inputs as there are, no rest (E5011, E5012)."""
+    try:
+        with wave.open(io.BytesIO(read_limited(path)), "rb") as file:
+            form = file.getnchannels(), file.getsampwidth()
+            data = file.readframes(file.getnframes())
+    except (wave.Error, EOFError) as error:
+        raise UsageError(Problem("E5011", f"'{path}' is no recording that can be read: {error}")) from None
+    if form != (1, 2):
+        raise UsageError(Problem("E5011", f"'{path}' has {form[0]} channels of {8 * form[1]} bits; one of 16 bits is needed"))
+    samples, size = np.frombuffer(data, "<i2"), int(np.prod(info["shape"], dtype=np.int64))
+    if len(samples) < size:
+        raise UsageError(Problem("E5012", f"'{path}' has {len(samples):,} samples; input \"{info['name']}\" needs {size:,}"))
+    return samples[: len(samples) // size * size].reshape(-1, *info["shape"])
+
+
 def _read_raw(path: Path, info: TensorInfo) -> Array:
     """A file of bytes as they lie in the model's memory, one sample or several."""
     data = read_limited(path)
@@ -146,8 +164,10 @@ def _read_raw(path: Path, info: TensorInfo) -> Array:
 
 
 def read_array(path: Path, info: TensorInfo) -> Array:
-    """The values of one file for one input: .npy, an image, or raw bytes (anything else)."""
+    """The values of one file for one input: .npy, .wav, an image, or raw bytes (anything else)."""
     suffix = path.suffix.lower()
+    if suffix == ".wav":
+        return read_wav(path, info)
     if suffix in IMAGE_SUFFIXES:
         return read_image(path, info)
     if suffix != ".npy":

@@ -16,6 +16,7 @@ from aot.micro.build.image import check_image
 from aot.micro.build.project import Project, compiler
 from aot.micro.build.toolchain import short_version
 from aot.micro.run.runner import LayerResult, RunResult, run
+from aot.report.figures.load import load_of
 from aot.report.figures.size import LAYER_HEADERS, layer_rows, state_figures
 from aot.report.measure.compare import Comparison, compare_sets
 from aot.report.measure.divergence import find_divergence
@@ -23,7 +24,7 @@ from aot.report.measure.faults import explain_difference, with_zeros
 from aot.report.measure.fingerprint import fingerprint
 from aot.report.measure.reference import OWN, find_reference
 from aot.report.measure.sets import Sets
-from aot.report.measure.windows import as_windows
+from aot.report.measure.windows import as_windows, moves
 from aot.support.notebook import section, table
 
 SCHEMA = "aot-verify/1"
@@ -43,7 +44,7 @@ class Verification:
     `first_divergence` names the first layer, in order of execution, whose output differs from the reference's tensor, or only the
     output that differs where no layer could be compared; `divergence` is the whole of it, as in a report.  `known_fault`: the
     entry of `KNOWN_FAULTS` that is all of the difference, and who agrees with us.  `pushes`: of a model whose window moves, the
-    instructions of a run on `average` and at `most`, over all sets.
+    instructions of a run on `average` and at `most`, over all sets; `load`: of a chain, what they are over time (`load_of`).
     """
 
     model: str
@@ -79,6 +80,7 @@ class Verification:
     clock_hz: int | None = None
     state: Mapping[str, Any] | None = None
     pushes: Mapping[str, int] | None = None
+    load: Mapping[str, Any] | None = None
     layers: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
     def __repr__(self) -> str:
@@ -115,6 +117,7 @@ def verify(
     poison: bool = False,
     timeout: float | None = None,
     folder: Path | None = None,
+    clock: int | None = None,
     progress: Progress = _quiet,
 ) -> Verification:
     """Run `sets` on the project's board and compare with the outputs that the sets bring along, else with the oracle's engine.
@@ -122,7 +125,7 @@ def verify(
     `model` is the .tflite that `artifact` was built from.  Raises ToolchainError when something cannot be built or run,
     VerificationError when the program faults; outputs that differ are a result, not an error.  Then files that reproduce it
     are written to `folder`, if one is given.  `poison` adds a run in which all dead bytes of the workspace change after every
-    layer: its outputs must be those of the plain run.
+    layer: its outputs must be those of the plain run.  `clock` in hertz is for the load of a chain.
     """
     meta = artifact.metadata
     asked = as_windows(sets, meta)
@@ -137,7 +140,7 @@ def verify(
     progress("run", run_text(project.board, len(sets)))
     poisoned = _poisoned(project, sets, result, timeout=timeout) if poison else None
     first, rest, fault = None, None, None
-    if not comparison.exact and asked is sets:  # of a window that moves, layers make some rows only: nothing to compare
+    if not comparison.exact and asked is sets and "chain" not in meta:  # of moving windows, layers make some rows only
         progress("search", "the first operator that differs")
         first, rest = find_divergence(
             model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
@@ -145,7 +148,8 @@ def verify(
         fault = explain_difference(model, oracle=meta["oracle"], first=first, inputs=sets.inputs, actual=result.outputs)
     print_ = fingerprint(project, sets, result.outputs)
     found = summary(artifact, project.board, comparison, result, by=by, facts=facts, timed=timed, fingerprint=print_)
-    return replace(found, first_divergence=first, divergence=rest, poisoned_exact=poisoned, known_fault=fault)
+    load = load_of(meta, result.every, clock)
+    return replace(found, first_divergence=first, divergence=rest, poisoned_exact=poisoned, known_fault=fault, load=load)
 
 
 def _poisoned(project: Project, sets: Sets, plain: RunResult, *, timeout: float | None) -> bool:
@@ -250,7 +254,7 @@ def summary(
         stack_bound=facts.stack_bound,
         heap_bytes=facts.heap_bytes,
         state=state_figures(meta),
-        pushes={"average": result.every[0], "most": result.every[1]} if result.every and "slide" in meta else None,
+        pushes={"average": result.every[0], "most": result.every[1]} if result.every and moves(meta) else None,
         layers=[
             {**layer, "instructions": instructions.get(layer["index"])} | ({"cycles": cycles[layer["index"]]} if cycles else {})
             for layer in meta["layers"]

@@ -1,0 +1,110 @@
+"""Functions that run one after the other as one function, some of them several times for each run of the last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from aot.ir.type import TensorType
+from aot.relay.construct import constructor
+from aot.relay.expr import Call, Expr, Function, If, Var, While, make_tuple, rewrite, tensor_type
+from aot.relay.state import STATE, StateTensor, input_vars, result_exprs, state_of, state_vars
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A function of one input and what becomes of it in a chain.
+
+    It runs `runs` times, each on new rows along `axis` of its input; result `output` of each run goes on to the next link.
+    `name` begins the names of what it keeps.
+    """
+
+    name: str
+    main: Function
+    runs: int = 1
+    axis: int = 1
+    output: int = 0
+
+    @property
+    def input(self) -> TensorType:
+        """The type of what one run takes."""
+        (var,) = input_vars(self.main)
+        return var.type
+
+
+def chain_functions(links: Sequence[Link]) -> Function:
+    """One function of the new rows for all runs of the first link; its results are those of the last, which runs once.
+
+    The results of a link lie one after the other as rows of the next one's input, in the order of memory; so the dimensions of
+    that before its axis are 1, and the runs of a link are a multiple of the next one's.  What a link keeps from run to run goes
+    from each of its runs to the next, and from the last to the first of the next push.
+    """
+    first = links[0]
+    (given,) = input_vars(first.main)
+    x = Var(given.name, with_rows(first.input, first.axis, first.runs * first.input.shape[first.axis]), given.span)
+    parts = split(x, first.axis, first.runs)
+    params, states = [x], list[StateTensor]()
+    news: list[Expr] = []
+    results: list[tuple[Expr, ...]] = []
+    for link, after in zip_longest(links, links[1:]):
+        olds = [Var(f"{link.name}_{v.name}", v.type, v.span) for v in state_vars(link.main)]
+        current: Sequence[Expr] = olds
+        results = []
+        for part in parts:
+            found, current = applied(link.main, part, current)
+            results.append(found)
+        params += olds
+        news += current
+        states += [StateTensor(f"{link.name}_{s.name}", s.initial) for s in state_of(link.main)]
+        if after is not None:
+            parts = _joined([r[link.output] for r in results], after)
+    return Function(tuple(params), make_tuple([*results[-1], *news]), {**links[-1].main.attrs, STATE: tuple(states)})
+
+
+def with_rows(type_: TensorType, axis: int, rows: int) -> TensorType:
+    """The type with so many rows along an axis."""
+    return replace(type_, shape=(*type_.shape[:axis], rows, *type_.shape[axis + 1 :]))
+
+
+def split(x: Expr, axis: int, count: int) -> list[Expr]:
+    """`count` equal parts along an axis."""
+    shape = tensor_type(x).shape
+    if count == 1:
+        return [x]
+    rows = shape[axis] // count
+    cut = constructor("strided_slice")
+    zeros, parts = (0,) * len(shape), []
+    for i in range(count):
+        begin, end = list(zeros), list(shape)
+        begin[axis], end[axis] = i * rows, (i + 1) * rows
+        parts.append(cut(x, begin=tuple(begin), end=tuple(end)))
+    return parts
+
+
+def applied(func: Function, x: Expr, states: Sequence[Expr]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """The results and new states of a function of one input for these operands.
+
+    Nodes forget the tensors of the file that they come from: there are several files, and several runs.
+    """
+    given = {id(v): e for v, e in zip(func.params, [x, *states], strict=True)}
+
+    def rule(expr: Expr) -> Expr:
+        if id(expr) in given:
+            return given[id(expr)]
+        known = isinstance(expr, Call | If | While) and expr.span.tensor >= 0
+        return replace(expr, span=replace(expr.span, tensor=-1)) if known else expr
+
+    return result_exprs(rewrite(func, rule))
+
+
+def _joined(results: Sequence[Expr], link: Link) -> list[Expr]:
+    """The inputs of a link's runs from the results of the one before."""
+    reshape, join = constructor("reshape"), constructor("concatenate")
+    row, shape = link.input.size // link.input.shape[link.axis], link.input.shape
+    rows = []
+    for result in results:
+        wanted = (*shape[: link.axis], tensor_type(result).size // row, *shape[link.axis + 1 :])
+        rows.append(result if tensor_type(result).shape == wanted else reshape(result, newshape=wanted))
+    each = len(rows) // link.runs
+    return [rows[i] if each == 1 else join(rows[i : i + each], axis=link.axis) for i in range(0, len(rows), each)]
