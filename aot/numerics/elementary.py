@@ -136,6 +136,7 @@ def pow_double(x: float, y: float) -> float:
 
 POW_DOUBLE = Intrin("pow", ("float64", "float64"), "float64", "pow({0}, {1})", pow_double, header="aot/libm.h")
 EXP_DOUBLE = Intrin("exp", ("float64",), "float64", "exp({0})", lambda x: _guarded(math.exp, x), header="aot/libm.h")
+LOG1P_DOUBLE = Intrin("log1p", ("float64",), "float64", "log1p({0})", lambda x: _guarded(math.log1p, x), header="aot/libm.h")
 LOG_DOUBLE = Intrin("log", ("float64",), "float64", "log({0})", lambda x: _guarded(math.log, x), header="aot/libm.h")
 
 POW = _two("aot_powf", powf, "aot/math.h")

@@ -1,26 +1,29 @@
 """signal.mfcc: Mfcc of TFLite: mel-frequency cepstral coefficients of a spectrogram of squared magnitudes, in double precision.
 
 Magnitudes are summed in overlapping triangles that are equally wide on the mel scale, then follow the logarithm (of 1e-12 at
-least) and a cosine transform.  Oracle: `kernels/mfcc.cc`, `internal/mfcc_mel_filterbank.cc`, `internal/mfcc_dct.cc`.
+least) and a cosine transform.  The rate may come at run time; where the triangles then reach beyond the spectrogram the result
+is 0, as in the reference, and also for a rate below 1, which the reference refuses.
+Oracle: `kernels/mfcc.cc`, `internal/mfcc_mel_filterbank.cc`, `internal/mfcc_dct.cc`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.check import require_dtype
 from aot.op.common.custom import CustomOptions
-from aot.op.common.move import one_int, tensors_of
+from aot.op.common.move import one_int, reshaped, tensors_of
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
+from aot.relay.expr import Var, call, post_order
 
 FLOOR = 1e-12
 MOST_CHANNELS = 1 << 14
@@ -28,9 +31,9 @@ MOST_CHANNELS = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class MfccAttrs:
-    """Samples a second; limits of the frequencies that count in Hz; triangles; coefficients."""
+    """Samples a second (None: an operand); limits of the frequencies that count in Hz; triangles; coefficients."""
 
-    rate: int
+    rate: int | None
     lower: float
     upper: float
     channels: int
@@ -47,26 +50,34 @@ class MelBank:
     weight: tuple[float, ...]
 
 
+MEL = 1127.0
+
+
 def _mel(frequency: float) -> float:
-    return 1127.0 * math.log1p(frequency / 700.0)
+    return MEL * math.log1p(frequency / 700.0)
+
+
+def mel_edges(attrs: MfccAttrs) -> list[float]:
+    """The lower limit on the mel scale, the centres of the triangles, and the end of the last one."""
+    low, high = _mel(attrs.lower), _mel(attrs.upper)
+    spacing = (high - low) / float(attrs.channels + 1)
+    return [low, *(low + spacing * (i + 1) for i in range(attrs.channels + 1))]
 
 
 def mel_bank(bins: int, attrs: MfccAttrs) -> MelBank:
-    """The triangles of a spectrogram of that many bins."""
-    low, high = _mel(attrs.lower), _mel(attrs.upper)
-    spacing = (high - low) / float(attrs.channels + 1)
-    centres = [low + spacing * (i + 1) for i in range(attrs.channels + 1)]
+    """The triangles of a spectrogram of that many bins, at a rate that is known."""
+    assert attrs.rate is not None
+    edges = mel_edges(attrs)
     width = 0.5 * attrs.rate / float(bins - 1)
     first, last = int(1.5 + attrs.lower / width), int(attrs.upper / width)
     found: list[tuple[int, float]] = []
     channel = 0
     for i in range(first, min(last, bins - 1) + 1):
         mel = _mel(i * width)
-        while channel < attrs.channels and centres[channel] < mel:
+        while channel < attrs.channels and edges[channel + 1] < mel:
             channel += 1
-        side = channel - 1
-        above, below = (centres[side + 1], centres[side]) if side >= 0 else (centres[0], low)
-        found.append((side, (above - mel) / (above - below)))
+        above, below = edges[channel + 1], edges[channel]
+        found.append((channel - 1, (above - mel) / (above - below)))
     return MelBank(first, last, tuple(c for c, _ in found), tuple(w for _, w in found))
 
 
@@ -77,18 +88,29 @@ def cosines(attrs: MfccAttrs) -> Array:
     return np.array([[norm * math.cos(i * step * (j + 0.5)) for j in range(attrs.channels)] for i in rows])
 
 
+def _reaches(bins: int, attrs: MfccAttrs) -> bool:
+    """Whether a spectrogram of that many bins has the frequencies up to the limit."""
+    return attrs.rate is not None and attrs.rate > 0 and mel_bank(bins, attrs).last < bins
+
+
 def infer_type(types: Sequence[Type], attrs: MfccAttrs) -> Type:
-    """float32 [channels, frames, bins] -> float32 [channels, frames, coefficients]."""
-    (data,) = tensors_of(types, 1)
-    sizes_fit = 1 <= attrs.coefficients <= attrs.channels <= MOST_CHANNELS and 0 <= attrs.lower < attrs.upper and attrs.rate > 0
+    """float32 [channels, frames, bins], and the rate if it is no attribute -> float32 [channels, frames, coefficients]."""
+    data, *rate = tensors_of(types, 1 if attrs.rate is not None else 2)
+    if rate and (rate[0].dtype, rate[0].shape) != ("int32", (1,)):
+        raise TypeRuleError(f"mfcc at the rate {rate[0]}")
+    sizes_fit = 1 <= attrs.coefficients <= attrs.channels <= MOST_CHANNELS and 0 <= attrs.lower < attrs.upper
     if data.dtype != "float32" or len(data.shape) != 3 or data.shape[2] < 2 or not sizes_fit:
         raise TypeRuleError(f"mfcc of {data} by {attrs}")
-    if mel_bank(data.shape[2], attrs).last >= data.shape[2]:
+    if attrs.rate is not None and not _reaches(data.shape[2], attrs):
         raise TypeRuleError(f"mfcc of {data} up to {attrs.upper} Hz")
     return TensorType((*data.shape[:2], attrs.coefficients), "float32")
 
 
-def evaluate(data: Array, *, attrs: MfccAttrs, out_type: TensorType) -> Array:
+def evaluate(data: Array, rate: Array | None = None, *, attrs: MfccAttrs, out_type: TensorType) -> Array:
+    if rate is not None:
+        attrs = replace(attrs, rate=int(rate[0]))
+        if not _reaches(data.shape[2], attrs):
+            return np.zeros(out_type.shape, np.float32)
     bank, table = mel_bank(data.shape[2], attrs), cosines(attrs)
     with np.errstate(all="ignore"):
         rows = np.sqrt(data.astype(np.float64)).reshape(-1, data.shape[2])
@@ -108,24 +130,31 @@ def evaluate(data: Array, *, attrs: MfccAttrs, out_type: TensorType) -> Array:
 
 @from_tflite("CUSTOM:Mfcc", "float32", "signal.mfcc")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """signal.mfcc; the sample rate must be a constant."""
-    data = ctx.input_type(op, 0)
+    """signal.mfcc; the sample rate is best a constant: its triangles are then computed here."""
+    data, type_ = ctx.input_type(op, 0), ctx.input_type(op, 1)
     require_dtype(ctx, op, data, {"float32"})
-    options = CustomOptions(ctx, op)
-    rate = one_int(ctx, op, 1)
+    require_dtype(ctx, op, type_, {"int32"})
+    options, given = CustomOptions(ctx, op), operand(ctx, op, 1)
     channels = options.integer("filterbank_channel_count", 1, MOST_CHANNELS)
     lower = options.integer("lower_frequency_limit", 0, 1 << 30)
     upper = options.integer("upper_frequency_limit", lower + 1, 1 << 30)
+    rate = None if any(isinstance(e, Var) for e in post_order(given)) else one_int(ctx, op, 1)
     attrs = MfccAttrs(rate, lower, upper, channels, options.integer("dct_coefficient_count", 1, channels))
-    if len(data.shape) != 3 or data.shape[2] < 2 or rate < 1 or mel_bank(data.shape[2], attrs).last >= data.shape[2]:
+    if len(data.shape) != 3 or data.shape[2] < 2 or (rate is not None and not _reaches(data.shape[2], attrs)):
         unsupported(ctx, op, f"{data} at {rate} Hz has no frequencies up to {upper} Hz", code="E1122")
-    return call("signal.mfcc", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+    if prod(type_.shape) != 1:
+        unsupported(ctx, op, f"the rate {type_} is not one number", code="E1122")
+    rest = [] if rate is not None else [reshaped(given, (1,), ctx.span(op))]
+    return call("signal.mfcc", [operand(ctx, op, 0), *rest], attrs, span=ctx.span(op))
 
 
 register_op(
     "signal.mfcc",
-    1,
-    arguments=[("data", "float32 [channels, frames, bins]", "squared magnitudes")],
+    VARIABLE,
+    arguments=[
+        ("data", "float32 [channels, frames, bins]", "squared magnitudes"),
+        ("rate?", "int32 [1]", "samples a second, where the attribute is None"),
+    ],
     attrs_type=MfccAttrs,
     pattern=OpPattern.OPAQUE,
     infer_type=infer_type,
