@@ -87,7 +87,7 @@ case "${1:-}" in
     exec .venv/bin/mkdocs build --quiet --strict
     ;;
   "")
-    install_python "[test,tflm,dev,examples]"
+    install_python "[test,tflm,cluster,dev,examples]"
     say "setup: done; . .venv/bin/activate, then aot --help"
     ;;
   *) fail "unknown word '$1'; see the first lines of this file" ;;

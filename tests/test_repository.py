@@ -89,7 +89,7 @@ _LAYERS: tuple[tuple[str, str], ...] = (
     ("api", f"runtime driver executor frontend.view target.codegen_c te {_KERNELS}"),
     ("testing", f"frontend.view {_CORE}"),
     ("micro", "executor.artifact driver system errors support version"),
-    ("tune", f"micro driver executor executor.artifact memory system {_KERNELS} version"),
+    ("tune", f"micro system driver executor executor.artifact memory system {_KERNELS} version"),
 )
 """Part of the package -> parts that it may import beside itself. `report`, `cli` and the package itself may import all below."""
 

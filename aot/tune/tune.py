@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, as_completed
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from aot.errors import Problem, UsageError
 from aot.micro.board import Board
 from aot.micro.build.project import compiler
 from aot.micro.build.toolchain import short_version
-from aot.tune.job import Done, Job, jobs_of, run_job
+from aot.system.executors import Opener, outcomes
+from aot.tune.job import jobs_of, run_job
 from aot.tune.measure import MeasureResult
 from aot.tune.record import Record
 from aot.tune.task import Task
@@ -39,13 +39,13 @@ def tune(
     *,
     known: Iterable[Record] = (),
     trials: int | None = None,
-    executor: Executor | None = None,
+    pool: Opener | None = None,
     plugins: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Tuned:
     """Measure the kernels of all tasks.  What is in `known` for this board and compiler is not measured again.
 
-    `executor` None: in this process; `plugins` are files that its processes run first.
+    `pool`: where jobs run; None: in this process.  `plugins` are files that its processes run first.
     Raises UsageError E5504 for a board that counts nothing, and what a job ends with.
     """
     if board.tick is None:
@@ -61,7 +61,7 @@ def tune(
         jobs = jobs_of(next_round(tasks, counted, trials=trials), board.name, plugins)
         if not jobs:
             break
-        for done in _outcomes(jobs, executor):
+        for _, done in outcomes(run_job, jobs, pool):
             for result in done.checked().results:
                 key = result.workload, result.kernel
                 if result.wrong or result.count is None:
@@ -77,17 +77,3 @@ def tune(
     return Tuned(
         wanted, len(records) - before, tuple(r for r in bad if r.wrong), tuple(r for r in bad if not r.wrong)
     )  # fmt: skip
-
-
-def _outcomes(jobs: Sequence[Job], executor: Executor | None) -> Iterator[Done]:
-    """What the jobs found, in the order in which they end."""
-    if executor is None:
-        yield from map(run_job, jobs)
-        return
-    waiting = [executor.submit(run_job, job) for job in jobs]
-    try:
-        for future in as_completed(waiting):
-            yield future.result()
-    finally:
-        for future in waiting:
-            future.cancel()

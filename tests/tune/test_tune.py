@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import shutil
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
 from aot.relay.analysis.workload import workload_key
 from aot.relay.expr import Function
+from aot.system.executors import local
 from aot.target.target import find_target
 from aot.testing.text_model import text_model
 from aot.topi import strategy
@@ -107,8 +107,7 @@ def test_counts_are_those_of_the_whole_model(tasks: tuple[Task, ...]) -> None:
     assert alone.measured == sum(len(t.choices) for t in tasks)
     assert not alone.wrong
     assert not alone.left_out
-    with ProcessPoolExecutor(2) as pool:
-        assert merged(tune(tasks, board, executor=pool).records) == merged(alone.records)
+    assert merged(tune(tasks, board, pool=local(2)).records) == merged(alone.records)
     assert tune(tasks, board, known=alone.records).measured == 0
     best = {t.workload: min(r.count for r in alone.records if r.workload == t.workload) for t in tasks}
     artifact = build(MODEL, name="net", options=Options(opt="speed", tuning=history_of(alone.records)))

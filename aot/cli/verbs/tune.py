@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +10,7 @@ import typer
 
 from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, QuietFlag, VerboseFlag, compiles
 from aot.cli.output import Output
+from aot.cli.pool import Jobs, Scheduler, chosen_pool
 from aot.errors import Problem, VerificationError
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ _NOT_ASKED = ("opt", "kernels", "byoc", "byoc_path", "no_cache", "tuning", *_OF_
 Database = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="Records; those that it has are not measured again.")
 ]
-Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="How many processes measure at the same time.")]
 Trials = Annotated[
     int | None,
     typer.Option("--trials", metavar="N", min=1, help="Measure at most N kernels of a layer; default: all that may win."),
@@ -41,6 +39,7 @@ def command(
     board: BoardName = None,
     output: Database = Path("tuning.jsonl"),
     jobs: Jobs = 1,
+    scheduler: Scheduler = None,
     trials: Trials = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -55,21 +54,23 @@ def command(
     from aot.tune import database
     from aot.tune.task import extract_tasks
     from aot.tune.tune import tune
+    from aot.tune.worker import resource_of
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board)
     wanted = request(model, options, target=place.cpu, board=place)
+    pool = chosen_pool(jobs, scheduler, resource_of(place.name, emulated=place.gdb is None))
     old = database.load(output) if output.exists() else []
     with out.working(f"extracting the tasks of {model.name}"):
         tasks = extract_tasks(wanted.data, find_target(wanted.target), name=wanted.name, options=wanted.options)
     out.row("tasks", f"{len(tasks)} workloads with {sum(len(t.choices) for t in tasks)} kernels, for {wanted.target}")
-    with out.working(f"measuring on {place.name}"), _executor(jobs) as executor:
+    with out.working(f"measuring on {place.name}"):
         found = tune(
             tasks,
             place,
             known=old,
             trials=trials,
-            executor=executor,
+            pool=pool,
             plugins=[str(p.resolve()) for p in options.plugin or ()],
             progress=lambda rs: database.save(output, [*old, *rs]),
         )
@@ -90,16 +91,6 @@ def command(
         )
     out.result({"ok": True, "model": wanted.name, "target": wanted.target, "board": place.name, "output": str(output),
                 "measured": found.measured, "tasks": rows})  # fmt: skip
-
-
-@contextmanager
-def _executor(jobs: int) -> Iterator[Executor | None]:
-    """Processes of this machine; None for this one alone."""
-    if jobs == 1:
-        yield None
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield pool
 
 
 def _rows(tasks: Sequence[Task], found: Tuned) -> list[dict[str, Any]]:

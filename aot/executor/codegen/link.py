@@ -54,18 +54,22 @@ def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[Named
 def without_extents(funcs: Sequence[PrimFunc]) -> PrimFunc:
     """The first of some functions of one text, whose parameters have no sizes where those of the others differ.
 
-    A slice of 3 numbers reads them from 9 as from 12; the first's 12 would reach beyond the memory of the second.
+    A slice of 3 numbers reads them from 9 as from 12; the first's 12 would reach beyond the memory of the second.  So would the
+    constants and the scratch memory of a kernel that reads its geometry from those.
     """
     first = funcs[0]
     open_ = {
         b: replace(b, shape=(UNKNOWN_EXTENT,))
         for i, b in enumerate(first.buffers)
-        if b.scope == "param" and len({f.buffers[i].nbytes for f in funcs}) > 1
+        if b.scope in ("param", "const", "arena") and len({f.buffers[i].nbytes for f in funcs}) > 1
     }
     if not open_:
         return first
-    inputs, outputs = (tuple(open_.get(b, b) for b in part) for part in (first.inputs, first.outputs))
-    return replace(first, inputs=inputs, outputs=outputs, body=Cloner(buffers=open_).body(first.body))
+    parts = (first.inputs, first.outputs, first.consts, first.scratch)
+    inputs, outputs, consts, scratch = (tuple(open_.get(b, b) for b in part) for part in parts)
+    return replace(
+        first, inputs=inputs, outputs=outputs, consts=consts, scratch=scratch, body=Cloner(buffers=open_).body(first.body)
+    )
 
 
 def _users(calls: Sequence[int]) -> str:

@@ -28,6 +28,23 @@ def test_sizes_that_differ_are_none() -> None:
         assert [b.is_sized for b in shared.buffers] == [False, True]
 
 
+def geometry_in(of: int, name: str) -> PrimFunc:
+    """Reads how much to do from its constants, whose size and whose scratch memory differ from layer to layer."""
+    b = IRBuilder(name)
+    data, out = b.input("data", (3,), "int8"), b.output("out", (3,), "int8")
+    params, room = b.const("params", (of,), "int8"), b.scratch("room", (of,), "int8")
+    b.store(room, 0, data[0] + params[0])
+    b.store(out, 0, room[0])
+    return b.finish()
+
+
+def test_sizes_of_constants_and_scratch_memory_too() -> None:
+    shared = without_extents([geometry_in(12, "a"), geometry_in(9, "b")])
+    assert [(b.name, b.is_sized) for b in shared.buffers] == [
+        ("data", True), ("out", True), ("params", False), ("room", False)
+    ]  # fmt: skip
+
+
 @pytest.mark.slow
 def test_slices_of_unequal_tensors() -> None:
     """A copy of 3 from 9 numbers at the workspace's end, with the function that copies 3 from 12: E9103 once."""

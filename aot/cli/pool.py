@@ -1,0 +1,31 @@
+"""Where jobs run: the options of the verbs that have many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aot.errors import Problem, UsageError
+
+if TYPE_CHECKING:
+    from aot.system.executors import Opener
+
+Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="How many processes work at the same time.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler", metavar="ADDRESS", help="Let the workers of a Dask scheduler do it, such as tcp://10.0.0.1:8786."
+    ),
+]
+
+
+def chosen_pool(jobs: int, scheduler: str | None, resource: str) -> Opener | None:
+    """The executor that is asked for, None for this process alone; E5017 for two, E5505 without Dask."""
+    from aot.system.executors import dask, local
+
+    if scheduler is None:
+        return local(jobs)
+    if jobs != 1:
+        raise UsageError(Problem("E5017", "--scheduler and -j are mutually exclusive: the workers say how many jobs they take"))
+    return dask(scheduler, resource)

@@ -1,0 +1,22 @@
+"""Preloaded by a Dask worker (`dask worker … --preload aot.tune.worker`): it announces what jobs of this machine may ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aot.micro.build.toolchain import have_tool
+
+EMULATOR = "emulator"
+"""The resource of a machine with the tools that build and run images of emulated boards."""
+
+
+def resource_of(board: str, *, emulated: bool) -> str:
+    """What a job on a board asks for: any machine with an emulator, or the one that the board is connected to."""
+    return EMULATOR if emulated else f"board:{board}"
+
+
+def dask_setup(worker: Any) -> None:
+    """Announce `emulator` where there are compiler and emulator, unless the command line said how many jobs it takes."""
+    if EMULATOR not in worker.state.total_resources and all(map(have_tool, ("arm-none-eabi-gcc", "qemu-system-arm"))):
+        worker.state.total_resources[EMULATOR] = 1
+        worker.state.available_resources[EMULATOR] = 1
