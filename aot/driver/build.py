@@ -26,7 +26,7 @@ from aot.executor.plan.bounds import Bounds, memory_bounds
 from aot.executor.plan.planned import Planned
 from aot.executor.plan.slide_windows import least_state
 from aot.executor.policy import Attempt, Plans
-from aot.executor.select.config import PlanConfig, SelectionConfig
+from aot.executor.select.config import SLIDE_SHARE, PlanConfig, SelectionConfig
 from aot.executor.select.history import History
 from aot.executor.select.select_kernels import NothingFits
 from aot.frontend.input_values import input_values
@@ -45,9 +45,6 @@ _TOLD_ELSEWHERE = frozenset({"byoc_path", "max_iterations", "slide", "slide_axis
 """Options that the metadata does not list: a path of this machine, what is listed with the loops or inputs it applies to, and
 numbers of which it has the digest.
 """
-
-SLIDE_SHARE = 20
-"""Windows of --slide and of chains have so many times their room: it saves copies that are a small part of a run anyway."""
 
 _DEFAULTS = (("byoc", ()), ("rings", "auto"), ("float16", "keep"), ("in_steps", False))
 """Options that they list only where they are not so."""
@@ -145,15 +142,11 @@ def _planned(data: bytes | IRModule, cpu: Target, *, name: str, options: Options
         if before.fits(other, budget) and not (chosen.fits(planned, budget) and planned.estimate <= other.estimate):
             chosen, planned = before, other
     planned = shown(chosen.fused, planned)
-    return (
-        chosen.front,
-        chosen.bounds,
-        replace(planned, planning=_with_rings(planned.planning, options, slides=chosen.front.slides)),
-    )
+    return chosen.front, chosen.bounds, planned
 
 
 def fused_module(main: Function, cpu: Target, *, name: str, options: Options, slides: bool = False) -> FusedModule:
-    """The fused graph as the executor takes it; of `options`, neither `opt` nor `ram_budget` counts yet.
+    """The fused graph as the executor takes it; `opt` and `ram_budget` of `options` count for windows of the state only.
 
     `slides`: windows move on by the rows of a run.
     """
@@ -162,6 +155,7 @@ def fused_module(main: Function, cpu: Target, *, name: str, options: Options, sl
         history=options.tuning or History.current(),
     )  # fmt: skip
     planning = PlanConfig(options.io, options.pooling, max_iterations=options.max_iterations)
+    planning = _with_rings(planning, options, slides=slides)
     return with_groups(FusedModule({"main": main}, name, target=cpu, config=config, planning=planning))
 
 

@@ -10,7 +10,8 @@ from aot.executor.lower.share_functions import share_functions
 from aot.executor.lower.te_compiler import lower_te
 from aot.executor.lowered import LoweredModule
 from aot.executor.phases import check_phase
-from aot.executor.plan.planned import Planned, plan_memory
+from aot.executor.plan.plan_memory import plan_memory
+from aot.executor.plan.planned import Planned
 from aot.executor.plan.slide_windows import slide_windows
 from aot.executor.select.select_kernels import select_kernels
 from aot.ir.module import of_phase

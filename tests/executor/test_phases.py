@@ -13,7 +13,8 @@ from aot.errors import InternalError
 from aot.executor.codegen.tir_module import TirModule, aot_lower_main
 from aot.executor.lower.te_compiler import lower_te
 from aot.executor.phases import PHASES, check_phase
-from aot.executor.plan.planned import Planned, plan_memory
+from aot.executor.plan.plan_memory import plan_memory
+from aot.executor.plan.planned import Planned
 from aot.executor.plan.storage_info import StorageInfo
 from aot.executor.select.select_kernels import select_kernels
 from aot.ir.instrument import CheckSemantics, VerifyIR

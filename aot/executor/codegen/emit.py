@@ -19,7 +19,7 @@ from aot.executor.codegen.program import Program
 from aot.executor.codegen.state_init import StateInit
 from aot.executor.codegen.tir_module import TirModule, aot_lower_main
 from aot.executor.lowered import LoweredModule
-from aot.executor.plan.planned import plan_memory
+from aot.executor.plan.plan_memory import plan_memory
 from aot.executor.plan.storage_map import StorageMap
 from aot.executor.select.config import Io
 from aot.ir.module import of_phase

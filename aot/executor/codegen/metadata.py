@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aot.executor.codegen.c_names import Names
 from aot.executor.lowered import LoweredModule, State, TensorRef
 from aot.executor.plan.bounds import Bounds
+from aot.executor.plan.shifted_states import shifted_by_copy
 from aot.executor.plan.state_plan import STATE_ALIGN, fresh_bytes
 from aot.executor.plan.storage_map import StorageMap
 from aot.ir.type import TensorType
@@ -148,7 +149,9 @@ def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
 def _fresh(lowered: LoweredModule, state: State) -> int:
     """`fresh_bytes`, where a layer moves most of the state itself too."""
     shifts = [lowered.kernel(c).attrs.shift for c in lowered.calls if state.new in c.outputs]
-    return next((s.fresh for s in shifts if s is not None), fresh_bytes(lowered, state))
+    copied = shifted_by_copy(lowered, state)
+    new = fresh_bytes(lowered, state) if copied is None else copied.size
+    return next((s.fresh for s in shifts if s is not None), new)
 
 
 def _copied(lowered: LoweredModule) -> int:
@@ -156,7 +159,12 @@ def _copied(lowered: LoweredModule) -> int:
     roots = {lowered.root(s.old) for s in lowered.states}
     moves = ((call, move) for call in lowered.calls for move in lowered.kernel(call).attrs.moves)
     copied = sum(move.size for call, move in moves if lowered.root(call.inputs[move.operand]) in roots)
-    shifts = ((call, shift) for call in lowered.calls if (shift := lowered.kernel(call).attrs.shift) is not None)
+    shifts = [(call, shift) for call in lowered.calls if (shift := lowered.kernel(call).attrs.shift) is not None]
+    for state in lowered.states:  # those whose windows lie in the workspace are copied there and back
+        maker = next((c for c in lowered.calls if state.new in c.outputs), None)
+        if state.fresh is not None and maker is not None and lowered.kernel(maker).attrs.moves:
+            counted = any(lowered.kernel(c).attrs.moves for c in lowered.calls if state.old in c.inputs)
+            copied += state.old.type.nbytes * (1 if counted else 2) - state.fresh
     return copied + sum(c.outputs[0].type.nbytes - shift.fresh for c, shift in shifts if lowered.root(c.inputs[0]) in roots)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from aot.ir.op import Op
 from aot.ir.type import TensorType, TupleType
 from aot.memory.order import Work, lowest_peak_order
-from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, operands, post_order
+from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, is_call, operands, post_order
 from aot.relay.state import state_vars
 
 
@@ -18,12 +18,13 @@ def execution_order(func: Function, late: Container[int] = ()) -> list[Expr]:
     Nodes whose id is in `late` come as late as may be.
     """
     nodes = post_order(func.body)
-    order = _sorted(nodes, {id(e): LAST if id(e) in late else _rank(e) for e in nodes})
+    after = _renewals(func, nodes)
+    order = _sorted(nodes, {id(e): LAST if id(e) in late else _rank(e) for e in nodes}, after)
     layers = [e for e in order if _is_layer(e)]
-    best = _lowest_peak(func, order, layers)
+    best = _lowest_peak(func, order, layers, after)
     if best == layers:
         return order
-    return _sorted(nodes, {id(e): -1 for e in nodes} | {id(e): i for i, e in enumerate(best)})
+    return _sorted(nodes, {id(e): -1 for e in nodes} | {id(e): i for i, e in enumerate(best)}, after)
 
 
 LAST = 1 << 30
@@ -35,7 +36,38 @@ def _is_layer(expr: Expr) -> bool:
     return isinstance(expr, If | While) or (isinstance(expr, Call) and isinstance(expr.op, Function))
 
 
-def _lowest_peak(func: Function, order: Sequence[Expr], layers: Sequence[Expr]) -> list[Expr]:
+def _renewals(func: Function, nodes: Sequence[Expr]) -> dict[int, list[Expr]]:
+    """By the identity of what moves rows of a state on, in its place: the other readers of the state, which come before it.
+
+    Only rows that are joined with new ones behind them are moved so, and only where no reader needs the result.
+    """
+    states = state_vars(func)
+    if not states:
+        return {}
+    news = func.body.fields[-len(states) :] if isinstance(func.body, Tuple) else (func.body,)
+    found: dict[int, list[Expr]] = {}
+    for old, new in zip(states, news, strict=True):
+        if not (isinstance(new, Call) and isinstance(new.op, Function) and any(a is old for a in new.args)):
+            continue
+        result = new.op.body
+        if not is_call(result, "concatenate") or new.type != old.type or len(new.args) > 2:
+            continue
+        readers = [e for e in nodes if _is_layer(e) and e is not new and any(_shown(o) is old for o in operands(e))]
+        if not any(_shown(o) is new for e in nodes if _is_layer(e) for o in operands(e)):
+            found[id(new)] = readers
+    return found
+
+
+def _shown(expr: Expr) -> Expr:
+    """The tensor that a view shows."""
+    while isinstance(expr, Call) and isinstance(expr.op, Op):
+        expr = expr.args[0]
+    return expr
+
+
+def _lowest_peak(
+    func: Function, order: Sequence[Expr], layers: Sequence[Expr], after: Mapping[int, Sequence[Expr]]
+) -> list[Expr]:  # fmt: skip
     """The layers in the order that needs the least memory."""
     tensors: dict[int, tuple[int, ...]] = {}
     sizes: list[int] = []
@@ -57,19 +89,27 @@ def _lowest_peak(func: Function, order: Sequence[Expr], layers: Sequence[Expr]) 
             case Var() | Call() | If() | While():
                 types = e.type.fields if isinstance(e.type, TupleType) else (e.type,)
                 tensors[id(e)] = tuple(range(len(sizes), len(sizes) + len(types)))
-                sizes += [t.nbytes if isinstance(t, TensorType) else 0 for t in types]
-    work = [Work(tuple(t for a in operands(e) for t in tensors[id(a)]), tensors[id(e)]) for e in layers]
+                sizes += [t.nbytes if isinstance(t, TensorType) and id(e) not in after else 0 for t in types]
+    reads = {id(e): [t for a in operands(e) for t in tensors[id(a)]] for e in layers}
+    writes = {id(e): [*tensors[id(e)]] for e in layers}
+    for key, readers in after.items():  # a tensor without bytes says what comes first
+        for reader in readers:
+            reads[key].append(len(sizes))
+            writes[id(reader)].append(len(sizes))
+            sizes.append(0)
+    work = [Work(tuple(reads[id(e)]), tuple(writes[id(e)])) for e in layers]
     inputs = [t for v in func.params for t in tensors[id(v)]]
     return [layers[k] for k in lowest_peak_order(work, sizes, inputs=inputs, outputs=tensors[id(func.body)])]
 
 
-def _sorted(order: Sequence[Expr], rank: Mapping[int, int]) -> list[Expr]:
-    """Operands before users; among those that are ready, the one with the smallest rank."""
+def _sorted(order: Sequence[Expr], rank: Mapping[int, int], after: Mapping[int, Sequence[Expr]]) -> list[Expr]:
+    """Operands before users, and `after` its entries; among those that are ready, the one with the smallest rank."""
     position = {id(e): i for i, e in enumerate(order)}
-    waiting = {id(e): len({id(o) for o in operands(e)}) for e in order}
+    before = {id(e): {id(o): o for o in (*operands(e), *after.get(id(e), ()))} for e in order}
+    waiting = {key: len(nodes) for key, nodes in before.items()}
     readers: dict[int, list[Expr]] = {}
     for e in order:
-        for o in {id(o): o for o in operands(e)}.values():
+        for o in before[id(e)].values():
             readers.setdefault(id(o), []).append(e)
     heap = [(rank[id(e)], position[id(e)]) for e in order if not waiting[id(e)]]
     heapq.heapify(heap)

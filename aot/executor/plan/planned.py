@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 
 from aot.executor.check import check_lowered
@@ -13,8 +14,6 @@ from aot.executor.plan.state_plan import has_fixed_layout
 from aot.executor.plan.state_windows import with_windows
 from aot.executor.plan.storage_map import StorageMap, make_layout
 from aot.executor.select.config import Io
-from aot.ir.module import IRModule, of_phase
-from aot.ir.transform import PassContext, module_pass
 from aot.memory.bounds import liveness_bound
 
 
@@ -30,25 +29,15 @@ class Planned(LoweredModule):
         return self.layout.plan.size
 
 
-@module_pass(required=True)
-def plan_memory(module: IRModule, _context: PassContext) -> IRModule:
-    """The place of every tensor, by liveness and safe distances; copies become views.
-
-    In: a LoweredModule.  Out: a Planned, whose plan the verifier accepts (E9005).
-    """
-    lowered = of_phase(module, LoweredModule, "plan_memory")
-    return plan_lowered(lowered, lowered.planning.io, tight=lowered.planning.tight)
-
-
-def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False) -> Planned:
+def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False, visiting: Collection[int] = ()) -> Planned:
     """Views for copies, within the memory of whole tensors side by side; with `tight` within that of the plan with the copies.
 
-    A tensor that is made part by part has to be there earlier.
+    A tensor that is made part by part has to be there earlier.  `visiting`: numbers of states whose windows lie in the workspace.
     """
     check_lowered(lowered)
     lowered = without_copies(lowered)
     if lowered.states and not has_fixed_layout(lowered):
-        lowered = with_windows(lowered)
+        lowered = with_windows(lowered, visiting)
         check_lowered(lowered)
     best, layout = _with_gathers(lowered, io) if lowered.states else (lowered, make_layout(lowered, io))
     lowered = best

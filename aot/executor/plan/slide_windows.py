@@ -40,39 +40,47 @@ def _with_windows(planned: Planned) -> Planned:
     if any(call.feed for call in planned.calls):
         return planned
     shifted = shifted_states(planned) if planned.planning.rings == "slide" else []
-    for rings in _choices(planned, shifted):
+    most = _most_state(planned)
+    for rings in _choices(planned, shifted, most):
         chosen = [s for s in shifted if s.ring in rings.windows]
         slid = without_shifts(planned, chosen) if chosen else planned
         layout = _laid_out(slid, rings)
-        if _fits(planned, layout):
+        if _fits(planned, layout, most):
             _verify(slid, layout)
             return replace(slid, layout=layout)
     return planned
 
 
-def _choices(planned: Planned, shifted: Sequence[ShiftedState]) -> Iterator[Rings]:
-    """What to try, the best first; with `planning.ring_share` the state has so many times its room and what is new in it."""
-    windows, share = list(_windows(planned).values()), planned.planning.ring_share
-    tight = tight_rings(windows)
+def _most_state(planned: Planned) -> int | None:
+    """Bytes of a state with room to move on, where `planning.ring_share` limits it: so many times what is kept."""
+    share, kept = planned.planning.ring_share, planned.layout.state_size
+    kept -= sum(w.size - w.kept for w in _windows(planned).values())
+    return kept + kept // share if share else None
+
+
+def _choices(planned: Planned, shifted: Sequence[ShiftedState], most: int | None) -> Iterator[Rings]:
+    """What to try, the best first: windows that move on, in a state of `most` bytes if that is given; without room to do so."""
     if planned.planning.rings == "slide":
-        room = None
-        if share:
-            kept = planned.layout.state_size - sum(w.size - w.kept for w in windows)
-            least = planned.layout.state_size if tight is None else _laid_out(planned, tight).state_size
-            room = max(0, kept + kept // share - least - 2 * itemsize(COUNTER))
-        rings = choose_rings([*windows, *(s.ring for s in shifted)], room)
+        slid = without_shifts(planned, shifted)
+        windows = list(_windows(slid).values())
+        least = tight_rings(windows)
+        room = None if most is None or least is None else most - _laid_out(slid, least).state_size - 2 * itemsize(COUNTER)
+        rings = choose_rings(windows, None if room is None else max(0, room))
         if rings is not None:
             yield rings
+    tight = tight_rings(list(_windows(planned).values()))
     if tight is not None:
         yield tight
 
 
-def _fits(planned: Planned, layout: StorageMap) -> bool:
-    """Within the budget for RAM and the pool, and no larger without room to move than with windows beside one another."""
+def _fits(planned: Planned, layout: StorageMap, most: int | None) -> bool:
+    """Within the budget for RAM and the pool; with room to move on in `most` bytes, and without no larger than as it was."""
     rings, limit = layout.rings, planned.planning.ram_limit
     if limit is not None and layout.plan.size + layout.state_size > limit:
         return False
-    return (rings is not None or layout.state_size < planned.layout.state_size) and _fits_pool(layout)
+    if rings is None:
+        return layout.state_size < planned.layout.state_size and _fits_pool(layout)
+    return (most is None or layout.state_size <= most) and _fits_pool(layout)
 
 
 def _windows(planned: Planned) -> dict[TensorRef, Ring]:

@@ -11,6 +11,7 @@ rows that are left of it, as the others are never read.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
@@ -20,10 +21,18 @@ from aot.support.dtype import itemsize
 from aot.tir.function import Move
 
 
-def with_windows(lowered: LoweredModule) -> LoweredModule:
-    """The module where states are the front of the tensor that they are joined into, as far as its layers allow it."""
-    for state in lowered.states:
+def with_windows(lowered: LoweredModule, visiting: Collection[int] = ()) -> LoweredModule:
+    """The module where states are the front of the tensor that they are joined into, as far as its layers allow it.
+
+    Those whose numbers are in `visiting` are copied into it, in the workspace, and back.
+    """
+    for i, state in enumerate(lowered.states):
         trial = _sliced(lowered, state)
+        if i in visiting:
+            hop = trial.place_in_root(state.new)[1]
+            states = [replace(s, fresh=min(hop, s.old.type.nbytes) or None) if s is state else s for s in lowered.states]
+            lowered = replace(lowered, states=tuple(states))
+            continue
         makers = [c for c in trial.calls if c.outputs == (trial.root(state.new),) and _always_runs(trial, c)]
         if len(makers) == 1 and len(moves_of(trial.kernel(makers[0]))) > 1:
             lowered = _joined(trial, makers[0], state) or lowered

@@ -47,6 +47,13 @@ class SelectionConfig:
         return self.ram_budget is not None or self.whole_limit is not None
 
 
+SLIDE_SHARE = 20
+"""With --slide, and in chains, a state has so many times what it is longer than the rows that are kept, where that can be.
+
+Room to move on saves copies that are a small part of a run anyway.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class PlanConfig:
     """How memory is planned: inputs and outputs in the workspace ("arena") or the caller's ("user"), and the pools.

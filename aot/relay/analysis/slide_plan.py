@@ -67,6 +67,19 @@ class SlidePlan:
         """The tensors that have a state."""
         return [e for e in self.nodes if id(e) in self.rows and self.rows[id(e)].kept is not None]
 
+    def asked(self, expr: Expr) -> list[Range]:
+        """The ranges of a sliding tensor's rows that a run reads."""
+        found: list[Range] = []
+        rows = self.sliding.table[id(expr)].rows
+        for reader in self.nodes:
+            slide = self.sliding.of(reader)
+            if slide is None and any(o is expr for o in operands(reader)):
+                found.append((0, rows))
+            elif slide is not None and id(reader) in self.rows:
+                maps = [m for a, m in _links(reader, slide) if a is expr]
+                found += [clamped(m.reads(p), rows) for m in maps for p in self.rows[id(reader)].computed]
+        return found
+
     def state_bytes(self, expr: Expr) -> int:
         """The bytes of a tensor's kept rows."""
         kept = self.rows[id(expr)].kept

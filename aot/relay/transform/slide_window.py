@@ -5,7 +5,9 @@ window. Before the first run the window holds nothing but zeros (the zero point,
 what runs on such a window leave.
 
 A tensor that is kept is `concatenate(state, fresh rows)`, the new state a slice of that; so it is a sliding window like those
-that a streaming model has written by hand, and lies in memory like those.
+that a streaming model has written by hand, and lies in memory like those.  Where padding makes a run compute more rows behind the
+new ones, layers read these with the new ones, so nothing reads old and new rows as one tensor: the new state is then the old one
+without the rows that leave it, and the new ones behind it, and may be made in the place of the old one.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ def slide_window(main: Function, plan: SlidePlan) -> Function:
         work.given[id(var)] = given
         params.append(given)
     outputs, assigned = ([work.whole(e) for e in exprs] for exprs in result_exprs(main))
+    work.renew()
     kept = plan.kept
     initial = _initial(main, plan)
     kept = [*kept, *(e for e in plan.nodes if id(e) in plan.sums)]
@@ -94,6 +97,7 @@ class _Rewrite:
     pieces: dict[int, list[tuple[Range, Expr]]] = field(default_factory=dict)
     ranges: dict[tuple[int, Range], Expr] = field(default_factory=dict)
     done: dict[int, Expr] = field(default_factory=dict)
+    renewed: list[Expr] = field(default_factory=list)
 
     def whole(self, expr: Expr) -> Expr:
         """All of a tensor, in the order of the old graph; without recursion, so depth does not matter."""
@@ -164,19 +168,40 @@ class _Rewrite:
         return over_rows(node, slide.form, part, args)
 
     def _joined(self, node: Expr, slide: Slide, kept: Range, part: Range, computed: Expr) -> list[tuple[Range, Expr]]:
-        """The state with the new rows after it; what stays is the state after the run.  Then what was computed, if that is more.
+        """The kept rows, and those that were computed; as one tensor where no more than the new rows are.
 
-        Rows at the edge behind the new ones are not in the window, so it is no longer than what is kept and new.
+        Rows at the edge behind the new ones are not in the state, so it is no longer than what is kept.
         """
-        fresh = slide.fresh
+        fresh, stays = slide.fresh, kept[1] - kept[0] - slide.shift
         type_ = _with_rows(tensor_type(node), slide.axis, kept[1] - kept[0])
         old = Var(f"kept_{len(self.old)}", type_, node.span)
+        self.old[id(node)] = old
+        if part != fresh and stays > 0 and self._reads_past(node, fresh):
+            self.renewed.append(node)
+            return [(kept, old), (part, computed)]
         new = _slice(computed, slide.axis, (0, fresh[1] - fresh[0]))
         window = constructor("concatenate")([old, new], axis=slide.axis)
-        self.old[id(node)] = old
         self.new[id(node)] = _slice(window, slide.axis, (slide.shift, slide.shift + kept[1] - kept[0]))
         joined = ((kept[0], fresh[1]), window)
         return [joined] if part == fresh else [joined, (part, computed)]
+
+    def renew(self) -> None:
+        """The new states that are no part of a window: what is left of the old ones, and the new rows.
+
+        These are taken from the rows that some layer reads, if there are such, as what was computed may be gone by then.
+        """
+        for node in self.renewed:
+            slide, old = self.plan.sliding.table[id(node)], self.old[id(node)]
+            (first, stop), axis = slide.fresh, slide.axis
+            read = [(b - a, a, e) for (key, (a, b)), e in self.ranges.items() if key == id(node) and a < first and b > stop]
+            _, start, rows = min(read, key=lambda r: r[:2], default=(0, first, self.pieces[id(node)][-1][1]))
+            left = _slice(old, axis, (slide.shift, old.type.shape[axis]))
+            new = _slice(rows, axis, (first - start, stop - start))
+            self.new[id(node)] = constructor("concatenate")([left, new], axis=axis)
+
+    def _reads_past(self, node: Expr, fresh: Range) -> bool:
+        """Whether each range of rows that takes in old and new ones goes on behind the new ones."""
+        return all(stop > fresh[1] for first, stop in self.plan.asked(node) if first < fresh[0] < stop)
 
     def _range(self, node: Expr, wanted: Range) -> Expr:
         """Some rows of a sliding tensor, of one piece or of several side by side."""

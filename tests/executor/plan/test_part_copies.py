@@ -17,7 +17,7 @@ def test_rows_of_some_bytes() -> None:
 
 
 def test_layers_write_beside_the_rows_that_were_kept() -> None:
-    net = slide_net(12)
+    net = slide_net(2)
     options = Options(slide=(("x", net.hop),), slide_axis=net.axis)
     lowered = compile_model(IRModule({"main": net.main}), options=options).lowered
     olds = {lowered.root(s.old) for s in lowered.states}

@@ -1,0 +1,44 @@
+"""The pass that plans memory, and which windows of a state lie in the workspace while a run needs them.
+
+A window lies in the state, the new rows behind those that are kept (`state_windows`).  So the state is longer than what has to
+live from run to run by the new rows of one window, those that no other window has room for.  Where they are many for what is
+kept, and the workspace has room when they are made, a window is put together there: what is kept of it is copied in and out.
+"""
+
+from __future__ import annotations
+
+from aot.executor.lowered import LoweredModule
+from aot.executor.plan.planned import Planned, plan_lowered
+from aot.executor.plan.slide_windows import least_state
+from aot.executor.select.config import SLIDE_SHARE
+from aot.ir.module import IRModule, of_phase
+from aot.ir.transform import PassContext, module_pass
+
+
+@module_pass(required=True)
+def plan_memory(module: IRModule, _context: PassContext) -> IRModule:
+    """The place of every tensor, by liveness and safe distances; copies become views.
+
+    In: a LoweredModule.  Out: a Planned, whose plan the verifier accepts (E9005).
+    """
+    lowered = of_phase(module, LoweredModule, "plan_memory")
+    planning = lowered.planning
+    planned = plan_lowered(lowered, planning.io, tight=planning.tight)
+    if lowered.config.slides and (planning.rings == "copy" or planning.ring_share):
+        return _with_visitors(lowered, planned)
+    return planned
+
+
+def _with_visitors(lowered: LoweredModule, planned: Planned) -> Planned:
+    """With windows in the workspace, one after the other, while the state is too long and all memory gets less by it."""
+    kept, visiting = sum(s.old.type.nbytes for s in lowered.states), set[int]()
+    while least_state(planned) > kept + kept // SLIDE_SHARE:
+        trials = []
+        for i in {i for i, s in enumerate(planned.states) if planned.root(s.new) is planned.root(s.old)} - visiting:
+            trial = plan_lowered(lowered, lowered.planning.io, tight=lowered.planning.tight, visiting={i, *visiting})
+            trials.append((trial.size + least_state(trial), i, trial))
+        total, best, trial = min(trials, key=lambda t: t[:2], default=(0, -1, planned))
+        if best < 0 or total >= planned.size + least_state(planned):
+            break
+        planned, visiting = trial, {best, *visiting}
+    return planned
