@@ -92,12 +92,13 @@ def problems_of(model: bytes, options: Options) -> list[Problem]:
 
 
 def _chained(model: bytes, options: Options, *, opt_level: int, name: str) -> Chained | None:
-    """The chain in these bytes as one module; UsageError E1305 where a window is named beside it."""
+    """The chain in these bytes as one module; UsageError E1305 for options of one model."""
     chain = unpack(model)
     if chain is None:
         return None
     if options.slide:
-        raise UsageError(
-            Problem("E1305", "--slide: which windows of a chain move, and by how many rows, says its file (slide = N)")
-        )
+        message = "--slide: which windows of a chain move, and by how many rows, is in its file (slide = N)"
+        raise UsageError(Problem("E1305", message))
+    if options.feed_rows:
+        raise UsageError(Problem("E1305", "--feed-rows: a chain takes the new rows of a push as a whole"))
     return chained(chain, options, opt_level=opt_level, name=name)

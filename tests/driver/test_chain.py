@@ -16,9 +16,11 @@ from aot.driver.options import Options
 from aot.errors import AotError
 from aot.executor.artifact import Artifact
 from aot.frontend.chain import Chain, Stage, pack
+from aot.frontend.choice import Choice
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
+from aot.report.figures.slide import slide_lines
 from aot.report.measure.chains import run_chain
 from aot.report.measure.reference import find_reference
 from aot.runtime.module import load
@@ -98,6 +100,11 @@ def test_a_push_runs_each_stage_as_often_as_it_has_new_rows() -> None:
     assert [(s["name"], s["runs"], s["rows"], s["hop"]) for s in told["stages"]] == [("rows", 2, None, None), ("mean", 1, 6, 4)]
     assert (told["hop"], told["axis"], told["pushes"]) == (8, 1, 2)
     assert artifact.metadata["inputs"][0]["shape"] == [1, 8]
+    assert slide_lines(artifact.metadata) == [
+        "a push takes 8 new rows and runs rows twice, mean once",
+        "mean: 4 of 6 rows of x are new in a run: 0 of 0 MAC, 4 B of rows are kept",
+        "mean: MEAN y works over the axis that slides",
+    ]
 
 
 @needs_gcc
@@ -119,6 +126,43 @@ def test_push_and_reset_in_c() -> None:
 def test_the_reference_names_its_engines() -> None:
     found = find_reference(pack(Chain((ROWS, Stage("mean", MEAN, slide=2)))), "litert", outputs=1)
     assert found.name.endswith("stage by stage on whole windows") or not found.independent
+
+
+MEL = "lower_frequency_limit=100 upper_frequency_limit=3500 filterbank_channel_count=10 dct_coefficient_count=6"
+SOUND = text_model(f"""
+    in audio float32[400,1]
+    const rate int32[1] data=8000
+    tensor power float32[1,12,33]
+    CUSTOM:AudioSpectrogram audio -> power window_size=48 stride=32 magnitude_squared=1
+    tensor mel float32[1,12,6]
+    CUSTOM:Mfcc power rate -> mel {MEL}
+    out codes int8[1,12,6] scale=0.2 zero_point=3
+    QUANTIZE mel -> codes version=1
+""")
+NETWORK = text_model("""
+    in x int8[1,12,6,1] scale=0.2 zero_point=3
+    const w int8[4,3,6,1] data=5 scale=0.01
+    const b int32[4] data=7,90,-40,3 scale=0.002
+    tensor c int8[1,10,1,4] scale=0.1 zero_point=0
+    CONV_2D x w b -> c version=3 stride_w=1 stride_h=1 padding=VALID
+    const over int32[2] data=1,2
+    out y int8[1,4] scale=0.1 zero_point=0
+    MEAN c over -> y version=2 keep_dims=0
+""")
+
+
+@needs_gcc
+def test_samples_slide_through_a_spectrogram_and_the_network_behind_it() -> None:
+    """64 new samples are two frames of twelve, and two rows of everything that follows."""
+    chain = Chain((Stage("sound", SOUND, slide=64, axis=0), Stage("network", NETWORK)))
+    artifact = compiled(chain)
+    layers = artifact.metadata["chain"]["stages"][0]["slide"]["layers"]
+    assert [(row["op"], row["rows"], row["computed"]) for row in layers] == [("CONV_2D", 10, 2)]
+    rng = np.random.default_rng(3)
+    sets = [[rng.standard_normal((64, 1)).astype(np.float32)] for _ in range(12)]
+    model = load(artifact)
+    for (got,), (want,) in zip([model.run(s) for s in sets], by_hand(chain, sets), strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 def refused(code: str, *stages: Stage, **options: Any) -> str:
@@ -144,4 +188,6 @@ def test_what_does_not_join_is_refused_with_its_stage() -> None:
     assert "did you mean y" in refused("E1303", replace(ROWS, output="Y"), ROWS)
     assert "2: a, b" in refused("E1304", Stage("two", two), ROWS)
     refused("E1305", ROWS, ROWS, slide=(("x", 1),))
+    refused("E1305", ROWS, ROWS, feed_rows=True)
+    refused("E1305", ROWS, ROWS, choice=Choice(subgraph=0))
     refused("E5331", Stage("mean", MEAN, slide=9))

@@ -235,6 +235,16 @@ def _reduce(expr: Call, axes: Axes) -> RowForm:
     return RowForm(axis if expr.attrs.keepdims else axis - sum(a < axis for a in over), (RowMap(),))
 
 
+# ---- sound
+
+
+def _spectrogram(expr: Call, axes: Axes) -> RowForm:
+    """[samples, channels] -> [channels, frames, bins]: a frame reads `window` samples, one begins every `stride`."""
+    if axes[0] != 0:
+        raise NotLocalError("mixes the channels")
+    return RowForm(1, (RowMap(expr.attrs.window, expr.attrs.stride),))
+
+
 _WINDOWS = (
     "nn.conv2d",
     "nn.conv2d_float",
@@ -246,9 +256,10 @@ _WINDOWS = (
 
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_WINDOWS, _window),
-    **dict.fromkeys(("qnn.softmax", "qnn.softmax16", "qnn.log_softmax", "qnn.l2_normalize"), _last_axis),
+    **dict.fromkeys(("qnn.softmax", "qnn.softmax16", "qnn.log_softmax", "qnn.l2_normalize", "signal.mfcc"), _last_axis),
     **dict.fromkeys(("mean", "sum", "average", "reduce_max", "reduce_min", "qnn.sum"), _reduce),
     **dict.fromkeys(("nn.dense", "nn.dense_float"), _dense),
+    "signal.spectrogram": _spectrogram,
     "nn.pad": _pad,
     "strided_slice": _slice,
     "reshape": _reshape,

@@ -7,10 +7,11 @@ Inputs that slide are always kept, as only their fresh rows are given.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
+from typing import Any
 
 from aot.relay.analysis.cost import LAYERS, layer_cost
 from aot.relay.analysis.row_map import Range, RowMap, clamped
@@ -272,4 +273,15 @@ def _work(expr: Expr) -> float:
     size = tensor_type(expr).size
     if getattr(expr.op, "name", "") in _MOVEMENT:
         return _BYTE * tensor_type(expr).nbytes
-    return float(size * prod(getattr(expr.attrs, "pool_size", (1,))))
+    return float(size * _STEPS.get(getattr(expr.op, "name", ""), _pooled)(expr.attrs))
+
+
+def _pooled(attrs: Any) -> int:
+    return prod(getattr(attrs, "pool_size", (1,)))
+
+
+_STEPS: Mapping[str, Callable[[Any], int]] = {
+    "signal.spectrogram": lambda attrs: 4 * attrs.length.bit_length(),
+    "signal.mfcc": lambda attrs: attrs.channels,
+}
+"""About the multiplications of one element, by the attributes: a transform's levels, a cosine transform's sum."""

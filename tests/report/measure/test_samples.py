@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -192,3 +193,30 @@ def test_images_need_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ToolchainError, match=r"E3030.*Pillow"):
         read_image(tmp_path / "any.png", INT8)
+
+
+def recording(path: Path, *, channels: int = 1, width: int = 2, frames: int = 20) -> Path:
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(channels)
+        file.setsampwidth(width)
+        file.setframerate(16000)
+        file.writeframes(np.arange(frames * channels * width // 2, dtype="<i2").tobytes())
+    return path
+
+
+def test_a_recording_is_as_many_inputs_as_are_in_it(tmp_path: Path) -> None:
+    info = {**FLOAT, "shape": [1, 6], "dtype": "int16"}
+    found = load_samples([recording(tmp_path / "a.wav")], [info], AUTO).sets.inputs
+    assert [row[0].tolist() for row in found] == [[list(range(k, k + 6))] for k in (0, 6, 12)]
+
+
+@pytest.mark.parametrize(("code", "form"), [("E5011", {"channels": 2}), ("E5011", {"width": 4}), ("E5012", {"frames": 5})])
+def test_a_recording_of_another_form_is_refused(tmp_path: Path, code: str, form: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match=code):
+        load_samples([recording(tmp_path / "a.wav", **form)], [{**FLOAT, "shape": [1, 6], "dtype": "int16"}], AUTO)
+
+
+def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(b"RIFF")
+    with pytest.raises(UsageError, match="E5011"):
+        load_samples([tmp_path / "a.wav"], [INT8], AUTO)
