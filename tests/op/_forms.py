@@ -322,7 +322,22 @@ FORMS: dict[str, Form] = {
 }
 """Operators of one data type; control flow, STABLEHLO_COMPOSITE and the custom one are left out."""
 
+
+def nothing_placed(dtype: str) -> bytes:
+    """SPARSE_TO_DENSE by indices of which there are none."""
+    b = ModelBuilder()
+    quant: dict[str, Any] = {"scale": 0.5, "zero_point": 0} if dtype in ("int8", "uint8", "int16") else {}
+    chosen = b.tensor("c", (2,), "bool", data=np.zeros(2, bool))
+    places, y = b.tensor("p", (0, 1), "int64"), b.tensor("y", (4,), dtype, **quant)
+    values, default = b.tensor("v", (1,), dtype, **quant), b.tensor("d", (), dtype, **quant)
+    shape = b.tensor("s", (1,), "int32", data=np.array([4], np.int32))
+    b.op("WHERE", [chosen], [places])
+    b.op("SPARSE_TO_DENSE", [places, shape, values, default], [y], validate_indices=False)
+    return b.build([values, default], [y])
+
+
 OTHER_FORMS: dict[str, Form] = {
+    "SPARSE_TO_DENSE": nothing_placed,
     "DEQUANTIZE": lambda d: (
         one_op("DEQUANTIZE", [codes(SHAPE, d)], [Spec(SHAPE, "float32")], version=6) if d == "float16" else stored(d)
     ),

@@ -126,7 +126,7 @@ def look_ups(draw: st.DrawFn) -> Case:
 
 @st.composite
 def scaled_look_ups(draw: st.DrawFn) -> Case:
-    """float32 rows of an integer table, one scale or one a row."""
+    """float32 or float16 rows of an integer table, one scale or one a row."""
     rows, rest, seed = draw(st.integers(1, 9)), draw(shapes(most=3)), draw(SEEDS)
     rng, dtype = np.random.default_rng(seed), draw(st.sampled_from(["int8"] if prod(rest) % 2 else ["int8", "int4"]))
     lowest, highest = (-128, 127) if dtype == "int8" else (-8, 7)
@@ -134,7 +134,8 @@ def scaled_look_ups(draw: st.DrawFn) -> Case:
     codes = rng.integers(lowest, highest, (rows, *rest), np.int8, endpoint=True)
     table = Spec((rows, *rest), dtype, data=codes, scales=tuple(each))
     ids = rng.integers(0, rows, draw(st.integers(1, 7)), np.int32)
-    return one_op("EMBEDDING_LOOKUP", [Spec(ids.shape, "int32"), table], [Spec((len(ids), *rest), "float32")], version=3), [ids]
+    result = Spec((len(ids), *rest), draw(st.sampled_from(["float32", "float16"])))
+    return one_op("EMBEDDING_LOOKUP", [Spec(ids.shape, "int32"), table], [result], version=3), [ids]
 
 
 @st.composite

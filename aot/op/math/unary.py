@@ -133,6 +133,35 @@ def gelu_rule(x: Expr, *, approximate: bool, library: str = "eigen_") -> Expr:
     return f32(0.5) * x * (f32(1) + MATH["eigen_tanh"](f32(_SQRT_2_PI) * (x + cube)))
 
 
+_IN_HALF = tuple(float(np.float16(np.float32(v))) for v in (-_SQRT_HALF, _SQRT_2_PI, 0.044715))
+"""GELU's constants as float16 has them."""
+
+
+def _np_half(x: Array) -> Array:
+    return np.asarray(x.astype(np.float16).astype(np.float32))
+
+
+def _np_gelu_half(x: Array, *, approximate: bool) -> Array:
+    """GELU as the reference computes it of float16: steps in float32, each rounded to float16, but for the last one here."""
+    half, h = np.float32(0.5), _np_half
+    if not approximate:
+        return np.asarray(h(half * x) * h(apply("eigen_erfc", h(x * np.float32(_IN_HALF[0])))))
+    cube = h(h(x * x) * x)
+    inner = h(np.float32(_IN_HALF[1]) * h(x + h(np.float32(_IN_HALF[2]) * cube)))
+    return np.asarray(h(half * x) * h(np.float32(1) + h(apply("eigen_tanh", inner))))
+
+
+def _gelu_half_rule(b: IRBuilder, x: Expr, *, approximate: bool) -> Expr:
+    def h(value: Expr) -> Expr:
+        return b.let("step", cast("float32", cast("float16", value)))
+
+    part = h(f32(0.5) * x)
+    if not approximate:
+        return part * h(MATH["eigen_erfc"](h(x * f32(_IN_HALF[0]))))
+    inner = h(f32(_IN_HALF[1]) * h(x + h(f32(_IN_HALF[2]) * h(h(x * x) * x))))
+    return part * h(f32(1) + h(MATH["eigen_tanh"](inner)))
+
+
 def hard_swish(x: Array) -> Array:
     """x * min(6, max(0, x + 3)) / 6."""
     return np.asarray(x * np.clip(x + np.float32(3), 0, 6).astype(np.float32) / np.float32(6), np.float32)
@@ -202,6 +231,18 @@ UNARY: dict[str, Unary] = {
         lambda x, _a: _np_gelu(x, approximate=True),
         lambda _b, x, _a: gelu_rule(x, approximate=True),
         "GELU by the hyperbolic tangent; float32",
+    ),
+    "gelu_half": Unary(
+        FLOAT,
+        lambda x, _a: _np_gelu_half(x, approximate=False),
+        lambda b, x, _a: _gelu_half_rule(b, x, approximate=False),
+        "GELU of float16, widened: every step is rounded to float16",
+    ),
+    "gelu_half_tanh": Unary(
+        FLOAT,
+        lambda x, _a: _np_gelu_half(x, approximate=True),
+        lambda b, x, _a: _gelu_half_rule(b, x, approximate=True),
+        "GELU of float16 by the hyperbolic tangent, widened: every step is rounded to float16",
     ),
     "hard_swish": Unary(FLOAT, lambda x, _a: hard_swish(x), _hard_swish_rule, "HARD_SWISH; float32"),
     "rint": Unary(FLOAT, _np_rounded, _rounded, "ROUND; float32"),

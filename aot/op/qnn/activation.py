@@ -9,7 +9,7 @@ LEAKY_RELU: `reference_ops`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -149,11 +149,18 @@ def convert_elu(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     return real_call(ctx, op, lambda x: np.where(x < 0, apply("expm1", x), x), ("int8",))
 
 
-@from_tflite("GELU", "int8 uint8 int16 float32", "gelu gelu_uneven qnn.lut qnn.lut16")
+@widens_halves
+def _gelu_of_halves(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    return convert_unary(ctx, op, "gelu_half_tanh" if op.option("approximate") else "gelu_half")
+
+
+@from_tflite("GELU", "int8 uint8 int16 float16 float32", "cast gelu gelu_half gelu_uneven qnn.lut qnn.lut16")
 @legacy_uint8
-def convert_gelu(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+def convert_gelu(ctx: ConvertContext, op: OperatorView) -> RelayExpr | Sequence[RelayExpr]:
     """x times the normal distribution's probability of less than x."""
     approximate = bool(op.option("approximate"))
+    if ctx.input_type(op, 0).dtype == "float16":
+        return _gelu_of_halves(ctx, op)
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "gelu_tanh") if approximate else convert_gelu_by_size(ctx, op)
     return real_call(ctx, op, lambda x: gelu(x, approximate=approximate))

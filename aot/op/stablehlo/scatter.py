@@ -23,7 +23,6 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 
-DTYPES = tuple(d for d in MOVABLE if d != "float16")
 KINDS = {
     (): "update",
     ("STABLEHLO_ADD",): "add",
@@ -113,11 +112,11 @@ def evaluate(data: Array, indices: Array, updates: Array, *, attrs: ScatterAttrs
     return out.reshape(out_type.shape)
 
 
-@from_tflite("STABLEHLO_SCATTER", " ".join(DTYPES), "stablehlo.scatter")
+@from_tflite("STABLEHLO_SCATTER", " ".join(MOVABLE), "stablehlo.scatter")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """stablehlo.scatter."""
     data, indices, updates = (ctx.input_type(op, i) for i in range(3))
-    require_dtype(ctx, op, data, DTYPES)
+    require_dtype(ctx, op, data, MOVABLE)
     require_dtype(ctx, op, updates, (data.dtype,), what="an update")
     require_dtype(ctx, op, indices, ("int32", "int64"), what="an index")
     body = ctx.operators_of(int(op.option("update_computation_subgraph_index")))

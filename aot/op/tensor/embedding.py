@@ -22,6 +22,8 @@ from aot.relay.expr import Constant, call, const
 from aot.relay.expr import Expr as RelayExpr
 
 HYBRID = ("int8", "int4")
+FLOATS = ("float32", "float16")
+"""Results of an integer table; float16 is a rounded float32."""
 
 
 @from_tflite("EMBEDDING_LOOKUP", EVERY, "take cast multiply")
@@ -29,7 +31,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """take of rows: operand 0 are the indices, operand 1 the table."""
     table, out = ctx.input_type(op, 1), ctx.output_type(op)
     check_constant_indices(ctx, op, 0, table.shape[:1])
-    if out.dtype == "float32" and table.dtype in HYBRID:
+    if out.dtype in FLOATS and table.dtype in HYBRID:
         return _scaled(ctx, op, table)
     require_dtype(ctx, op, table, MOVABLE)
     require_dtype(ctx, op, out, (table.dtype,), what="a result")
@@ -37,12 +39,12 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 
 def _scaled(ctx: ConvertContext, op: OperatorView, table: TensorType) -> RelayExpr:
-    """Rows as float32, times one scale or the row's own."""
+    """Rows as float32, times one scale or the row's own, rounded where the result is float16."""
     span, indices, quant = ctx.span(op), operand(ctx, op, 0), table.quant
     if quant is None:
         unsupported(ctx, op, f"a table of {table.dtype} has no quantisation parameters", code="E1206")
     if any(quant.zero_point):
-        unsupported(ctx, op, "a table with a zero point is not supported with a float32 result", code="E1224")
+        unsupported(ctx, op, "a table with a zero point is not supported with a result of floats", code="E1224")
     if table.dtype == "int4" and prod(table.shape[1:]) % 2:  # the reference would begin rows half a byte too early
         unsupported(ctx, op, "rows of an odd number of int4 values are not supported")
     rows = operand(ctx, op, 1)
@@ -58,4 +60,5 @@ def _scaled(ctx: ConvertContext, op: OperatorView, table: TensorType) -> RelayEx
         each = const(scales.reshape(-1, *(1 for _ in table.shape[1:])), span=span)
         factor = call("take", [each, indices], TakeAttrs(0), span=span)
     found = call("cast", [call("take", [rows, indices], TakeAttrs(0), span=span)], CastAttrs("float32"), span=span)
-    return call("multiply", [found, factor], BinaryAttrs(), span=span)
+    scaled = call("multiply", [found, factor], BinaryAttrs(), span=span)
+    return scaled if ctx.output_type(op).dtype == "float32" else call("cast", [scaled], CastAttrs("float16"), span=span)

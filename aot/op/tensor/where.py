@@ -25,10 +25,9 @@ def convert_where(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     type_, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, type_, WHERE_TYPES.split())
     require_dtype(ctx, op, out, {"int64"}, what="a result")
-    places = np.argwhere(ctx.constant(op, 0) != 0).astype(np.int64)
-    if not places.size:
-        unsupported(ctx, op, "no element is true: its result would be empty")
-    return const(places, span=ctx.span(op))
+    if not type_.shape:
+        unsupported(ctx, op, "it takes a tensor with dimensions")
+    return const(np.argwhere(ctx.constant(op, 0) != 0).astype(np.int64), span=ctx.span(op))
 
 
 @from_tflite("UNIQUE", UNIQUE_TYPES, "")

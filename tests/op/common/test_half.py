@@ -14,7 +14,7 @@ from tests.op._forms import FORMS
 from tests.op._one_op import Spec, draw_array, one_op
 
 EVERY_HALF = np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(1, -1)
-FUNCTIONS = ("COS", "FLOOR", "LOGISTIC", "NEG", "SIN", "TANH")
+FUNCTIONS = ("COS", "FLOOR", "GELU", "GELU_TANH", "LOGISTIC", "NEG", "SIN", "TANH")
 ARITHMETIC = ("ADD", "MUL", "MAXIMUM", "MINIMUM", "ATAN2")
 COMPARISONS = ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL")
 ALIKE = ("STABLEHLO_ADD", "STABLEHLO_MULTIPLY", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM")
@@ -24,8 +24,9 @@ Case = tuple[bytes, list[np.ndarray]]
 
 
 def unary(name: str, shape: tuple[int, ...] = EVERY_HALF.shape) -> bytes:
-    options = {"beta": 1.0} if name == "SOFTMAX" else {}
-    return one_op(name, [Spec(shape, "float16")], [Spec(shape, "float16")], **options)
+    """GELU_TANH: GELU by the hyperbolic tangent."""
+    options = {"SOFTMAX": {"beta": 1.0}, "GELU": {"approximate": False}, "GELU_TANH": {"approximate": True}}.get(name, {})
+    return one_op(name.removesuffix("_TANH"), [Spec(shape, "float16")], [Spec(shape, "float16")], **options)
 
 
 def halves(seed: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -91,7 +92,7 @@ def test_random(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["MUL", "TANH", "SOFTMAX", "DILATE", "CONCATENATION"])
+@pytest.mark.parametrize("name", ["MUL", "TANH", "GELU", "SOFTMAX", "DILATE", "CONCATENATION"])
 def test_on_host(name: str) -> None:
     check(FORMS[name]("float16"), host=True)
 

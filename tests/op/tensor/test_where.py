@@ -8,7 +8,8 @@ import pytest
 
 from aot.errors import AotError
 from aot.op.tensor.where import UNIQUE_TYPES, WHERE_TYPES
-from tests.op._differential import FEW, OFTEN, SEEDS, check_drawn, dims, main_of
+from aot.testing import ModelBuilder
+from tests.op._differential import FEW, OFTEN, SEEDS, check, check_drawn, dims, main_of
 from tests.op._one_op import Spec, const, one_op
 
 TYPES = [("WHERE", t) for t in WHERE_TYPES.split()] + [("UNIQUE", t) for t in UNIQUE_TYPES.split()]
@@ -43,6 +44,29 @@ def test_random_often(name: str, dtype: str) -> None:
     check_drawn(cases(name, dtype), OFTEN)
 
 
+@pytest.mark.parametrize("zeros", [[], [1], [0, 2]])
+def test_a_shape_whose_zeros_are_looked_up(zeros: list[int]) -> None:
+    """What converters make of a reshape by ONNX: extents of 0 are those of the operand; mostly there are none."""
+    b, n = ModelBuilder(), len(zeros)
+    x, y = b.tensor("x", (2, 3, 4), "float32"), b.tensor("y", (2, 3, 4), "float32")
+    wanted = np.array([0 if i in zeros else extent for i, extent in enumerate((2, 3, 4))], np.int64)
+    values = {"shape": np.array([2, 3, 4]), "given": wanted, "rank": np.array([3]), "zero": np.array(0)}
+    shape, given, rank, zero = (b.tensor(name, a.shape, "int64", data=a) for name, a in values.items())
+    flat = b.tensor("flat", (1,), "int32", data=np.array([-1], np.int32))
+    chosen, places, axes = b.tensor("c", (3,), "bool"), b.tensor("p", (n, 1), "int64"), b.tensor("a", (n,), "int64")
+    found, dense, whole = b.tensor("f", (n,), "int64"), b.tensor("d", (3,), "int64"), b.tensor("w", (3,), "int64")
+    extents = b.tensor("e", (3,), "int32")
+    b.op("EQUAL", [given, zero], [chosen])
+    b.op("WHERE", [chosen], [places])
+    b.op("RESHAPE", [places, flat], [axes])
+    b.op("GATHER", [shape, axes], [found], axis=0)
+    b.op("SPARSE_TO_DENSE", [places, rank, found, zero], [dense], validate_indices=False)
+    b.op("ADD", [given, dense], [whole])
+    b.op("CAST", [whole], [extents])
+    b.op("RESHAPE", [x, extents], [y])
+    check(b.build([x], [y]))
+
+
 @pytest.mark.parametrize("name", ["WHERE", "UNIQUE"])
 def test_at_run_time(name: str) -> None:
     results = [Spec((2, 1), "int64")] if name == "WHERE" else [Spec((2,), "int32"), Spec((3,), "int32")]
@@ -53,7 +77,7 @@ def test_at_run_time(name: str) -> None:
 @pytest.mark.parametrize(
     "model",
     [
-        one_op("WHERE", [const([0, 0])], [Spec((0, 1), "int64")]),
+        one_op("WHERE", [const(1)], [Spec((1, 0), "int64")]),
         one_op("UNIQUE", [const([np.nan], "float32")], [Spec((1,), "float32"), Spec((1,), "int32")]),
     ],
 )

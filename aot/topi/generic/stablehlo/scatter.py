@@ -24,6 +24,8 @@ def _flat_index(numbers: list[Expr], shape: tuple[int, ...]) -> Expr:
 def _joined(b: IRBuilder, kind: str, old: Expr, new: Expr) -> Expr:
     """What becomes of an element; sums and products of integers wrap, of bool they are "or" and "and"."""
     old, new = b.let("old", old), b.let("new", new)
+    if old.dtype == "float16":  # each step is rounded
+        return cast("float16", _joined(b, kind, cast("float32", old), cast("float32", new)))
     if kind in ("maximum", "minimum"):
         if old.dtype == "bool":
             return binop("||" if kind == "maximum" else "&&", old, new)
