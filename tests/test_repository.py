@@ -81,7 +81,7 @@ _LAYERS: tuple[tuple[str, str], ...] = (
     ("byoc", f"topi topi.generic {_KERNELS}"),
     ("memory", f"tir {_CORE}"),
     ("target.codegen_c", f"tir te target.base {_CORE} version"),
-    ("executor", f"target.codegen_c memory topi {_KERNELS}"),
+    ("executor", f"system target.codegen_c memory topi {_KERNELS}"),
     ("executor.artifact", _CORE),
     ("driver", f"system byoc executor memory target.codegen_c frontend frontend.view topi {_KERNELS}"),
     ("system", "errors support"),

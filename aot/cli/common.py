@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -188,13 +189,17 @@ def compile_model(wanted: Request) -> Artifact:
     from aot.driver import model_cache
     from aot.driver.plugins import any_loaded
     from aot.ir.transform import PassContext
+    from aot.system.facts import remembering
+
+    cached = wanted.cached and not model_cache.is_off() and not any_loaded()
 
     def run() -> Artifact:
         from aot.driver.build import build
 
-        return build(wanted.source, target=wanted.target, name=wanted.name, options=wanted.options)
+        with remembering() if cached else nullcontext():
+            return build(wanted.source, target=wanted.target, name=wanted.name, options=wanted.options)
 
-    if not wanted.cached or model_cache.is_off() or any_loaded() or wanted.options.byoc or PassContext.current() != PassContext():
+    if not cached or wanted.options.byoc or PassContext.current() != PassContext():
         return run()
     key = model_cache.key_of(wanted.source.data, wanted.path.name, wanted.name, wanted.target, wanted.options)
     return model_cache.kept(key, run)

@@ -10,18 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aot.executor.artifact import Artifact
 from aot.system.cache import cache_folder
+from aot.system.fingerprint import compiler_fingerprint
 
 if TYPE_CHECKING:
     from aot.driver.options import Options
@@ -48,27 +47,6 @@ def key_of(model: bytes, file_name: str, name: str, target: str, options: Option
     parts = (compiler_fingerprint(), file_name, name, target, json.dumps(asdict(options), sort_keys=True, default=str))
     head = json.dumps(parts).encode()
     return hashlib.sha256(hashlib.sha256(head).digest() + hashlib.sha256(model).digest()).hexdigest()
-
-
-@cache
-def compiler_fingerprint() -> str:
-    """Changes when a file of the package does (by its size and time), or the Python that runs it."""
-    root = Path(__file__).resolve().parent.parent
-    digest = hashlib.sha256(f"{root} {platform.python_version()}".encode())
-    for path, size, when in sorted(_files(root)):
-        digest.update(f"{path} {size} {when}\n".encode())
-    return digest.hexdigest()
-
-
-def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir():
-                if entry.name != "__pycache__":
-                    yield from _files(Path(entry.path))
-            elif not entry.name.endswith(".pyc"):
-                found = entry.stat()
-                yield entry.path, found.st_size, found.st_mtime_ns
 
 
 def kept(key: str, compile_it: Callable[[], Artifact]) -> Artifact:

@@ -61,6 +61,6 @@ def _private() -> Path:
     from multiprocessing.util import Finalize  # imports much, and few runs need it
 
     Finalize(None, shutil.rmtree, (folder, True), exitpriority=0)  # in worker processes, too, where atexit does nothing
-    for kind in ("build", "host", "models"):
+    for kind in ("build", "facts", "host", "models"):
         (folder / kind).mkdir(mode=0o700)
     return folder

@@ -225,4 +225,4 @@ def _of_name(found: Sequence[Candidate], kernel: str, draft: Draft, i: int) -> C
         known = ", ".join(c.kernel for c in found)
         raise internal(f"no kernel {kernel} takes the task; known: {known}", where=draft.calls[i].func)
     func = replace(chosen.lowered.func, name=draft.calls[i].func)
-    return replace(chosen, lowered=replace(chosen.lowered, func=func))
+    return replace(chosen, made=replace(chosen.lowered, func=func))

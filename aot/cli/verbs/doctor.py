@@ -111,14 +111,16 @@ def _show(out: Output, findings: Sequence[Finding]) -> None:
     out.line()
     kept = _cache()
     out.line(f"compiled models kept: {kept['entries']}, {int(kept['bytes']) / (1 << 20):.1f} MiB, in {kept['folder']}")
+    out.line(f"of kernels and plans: {int(kept['facts_bytes']) / (1 << 20):.1f} MiB")
     out.line(f"{len(missing)} missing" if missing else "ready: check, compile, build, run and verify all work here")
 
 
 def _cache() -> dict[str, str | int]:
     from aot.driver.model_cache import LIMIT, usage
+    from aot.system import facts
 
     folder, count, size = usage()
-    return {"folder": str(folder), "entries": count, "bytes": size, "limit": LIMIT}
+    return {"folder": str(folder), "entries": count, "bytes": size, "limit": LIMIT, "facts_bytes": facts.usage()[1]}
 
 
 def command(*, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:

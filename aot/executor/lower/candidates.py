@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Container, Hashable
-from dataclasses import replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import Any
 
 from aot.errors import Problem, UnsupportedError
 from aot.executor.lower.draft import Known, KnownLayer
@@ -16,6 +18,7 @@ from aot.executor.select.selection import Candidate, Stored, stored
 from aot.relay.analysis.group_key import group_key
 from aot.relay.analysis.workload import workload_key
 from aot.relay.expr import Call, Constant, Function, all_functions, post_order
+from aot.system.facts import recall
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
 from aot.tir.transform import equal_key, flatten, sharing_key, simplified, structural_key
@@ -45,9 +48,6 @@ def candidates(
     Where the policy's history knows the workload, counts take the place of estimates, and whatever was measured competes.
     """
     known = Known() if known is None else known
-    code_key: Callable[[PrimFunc], Hashable] = id
-    if keyed:
-        code_key = partial(CodeKey, text=structural_key if policy.opt == "speed" else _sharing_key)
     keys = "" if not keyed else "structural" if policy.opt == "speed" else "sharing"
     layer = known_layer(func, target, name, known)
     group, weights = layer.group, layer.weights
@@ -64,8 +64,7 @@ def candidates(
             continue
         key = (impl.name, keys)
         if key not in layer.lowered:
-            lowered = _once(impl.lower(group, target, name), known)
-            layer.lowered[key] = _candidate(lowered, code_key(lowered.func), weights, keyed=keyed)
+            layer.lowered[key] = _candidate(layer, impl, target, name, known=known, keys=keys)
         if usual or layer.lowered[key].kernel in counts:
             found.append(layer.lowered[key])
     by_cycles = bool(counts) and target.name in policy.history.cycles
@@ -91,21 +90,21 @@ def all_candidates(func: Function, target: Target, name: str, known: Known) -> l
     found: list[Candidate] = []
     for impl in layer.accepting:
         if impl.anchor != "*" or not found:
-            found.append(_candidate(_once(impl.lower(layer.group, target, name), known), impl.name, layer.weights, keyed=False))
+            found.append(_candidate(layer, impl, target, name, known=known, keys=""))
     return found
 
 
 class CodeKey:
     """Equal for functions of which one may stand for all; its text is written when it is asked for, as few are compared."""
 
-    __slots__ = ("_func", "_known", "_text")
+    __slots__ = ("_known", "_text")
 
-    def __init__(self, func: PrimFunc, text: Callable[[PrimFunc], str]) -> None:
-        self._func, self._text, self._known = func.core, text, ""
+    def __init__(self, text: Callable[[], str]) -> None:
+        self._text, self._known = text, ""
 
     def text(self) -> str:
         """The same for equal keys only."""
-        self._known = self._known or self._text(self._func)
+        self._known = self._known or self._text()
         return self._known
 
     def __eq__(self, other: object) -> bool:
@@ -126,7 +125,12 @@ def _once(lowered: Lowered, known: Known) -> Lowered:
 
 @lru_cache(4096)
 def _sharing_key(func: PrimFunc) -> str:
-    return sharing_key(flatten(simplified(func)))
+    """A hash of the text: that of a large network's kernels is long, and kept in the cache."""
+
+    def digest() -> str:
+        return hashlib.sha256(sharing_key(flatten(simplified(func))).encode()).hexdigest()
+
+    return recall("sharing_key", lambda: equal_key(func).lasting(), digest, pack=str, unpack=str)
 
 
 def known_layer(func: Function, target: Target, name: str, known: Known) -> KnownLayer:
@@ -137,7 +141,7 @@ def known_layer(func: Function, target: Target, name: str, known: Known) -> Know
         layer = None if key is None else known.by_key.get((name, key))
         if layer is None:
             group = group_of(func)
-            layer = KnownLayer(group, tuple(_accepting(group, target)), _weights(group))
+            layer = KnownLayer(group, tuple(_accepting(group, target)), _weights(group), key)
             if key is not None:
                 known.by_key[name, key] = layer
         known.layers[place] = func, layer
@@ -146,9 +150,9 @@ def known_layer(func: Function, target: Target, name: str, known: Known) -> Know
 
 def _fewest_cycles(found: list[Candidate]) -> list[Candidate]:
     """Of those that state cycles the best one by these, and all others."""
-    timed = [c for c in found if c.lowered.cycles]
-    best = min(timed, key=lambda c: c.lowered.cycles, default=None)
-    return [c for c in found if c is best or not c.lowered.cycles]
+    timed = [c for c in found if c.cycles]
+    best = min(timed, key=lambda c: c.cycles, default=None)
+    return [c for c in found if c is best or not c.cycles]
 
 
 def _is_left_out(impl: OpImplementation, policy: SelectionConfig, group: Group) -> bool:
@@ -162,18 +166,68 @@ def _packed(found: list[Candidate]) -> list[Candidate]:
     return [c for c in found if weights >= LARGE_MATRIX and c.constants < weights] or found
 
 
-def _candidate(lowered: Lowered, key: Hashable, weights: tuple[Stored, ...], *, keyed: bool) -> Candidate:
+def _candidate(layer: KnownLayer, impl: OpImplementation, target: Target, name: str, *, known: Known, keys: str) -> Candidate:
+    """A kernel with its price, which may be known from an earlier compilation.
+
+    `keys`: the kind of text that is the key of its code; "" of none.
+    """
+
+    @cache
+    def lowered() -> Lowered:
+        return _once(impl.lower(layer.group, target, name), known)
+
+    def depends() -> bytes:
+        return b"\0".join((layer.key or b"", impl.name.encode(), str(target).encode()))
+
+    def sharing() -> str:
+        return recall("code", depends, lambda: _sharing_key(lowered().func.core), pack=str, unpack=str)
+
+    if layer.key is None or keys != "sharing":
+        price = _price(lowered(), keyed=bool(keys))
+    else:
+        price = recall("price", depends, lambda: _price(lowered(), keyed=True), pack=_packed_price, unpack=_price_of)
+    key: Hashable = CodeKey(sharing) if keys == "sharing" else id(lowered().func)
+    if keys == "structural":
+        key = CodeKey(lambda: structural_key(lowered().func.core))
     return Candidate(
-        lowered.func.attrs.kernel,
-        lowered,
-        key,
-        lowered.instructions,
-        sum(c.nbytes for c in lowered.constants.values()),
-        lowered.code,
-        sum(b.nbytes for b in lowered.func.scratch),
-        weights,
-        tuple(stored(lowered.constants[b.name], b.dtype) for b in lowered.func.consts) if keyed else (),
-    )
+        price.kernel, lowered, key, price.instructions, price.constants, price.code, price.scratch,
+        layer.weights, price.arrays, cycles=price.cycles,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Price:
+    """What a candidate says of its kernel."""
+
+    kernel: str
+    instructions: int
+    constants: int
+    code: int
+    scratch: int
+    cycles: int
+    arrays: tuple[Stored, ...]
+
+
+def _price(lowered: Lowered, *, keyed: bool) -> _Price:
+    func, constants = lowered.func, lowered.constants
+    return _Price(
+        func.attrs.kernel, lowered.instructions, sum(c.nbytes for c in constants.values()), lowered.code,
+        sum(b.nbytes for b in func.scratch), lowered.cycles,
+        tuple(stored(constants[b.name], b.dtype) for b in func.consts) if keyed else (),
+    )  # fmt: skip
+
+
+def _packed_price(price: _Price) -> list[Any]:
+    keys: list[Any] = [a.key for a in price.arrays]  # as `stored` made them
+    arrays = [[dtype, digest.hex(), a.nbytes] for (dtype, digest), a in zip(keys, price.arrays, strict=True)]
+    return [price.kernel, *map(int, (price.instructions, price.constants, price.code, price.scratch, price.cycles)), arrays]
+
+
+def _price_of(data: Any) -> _Price | None:
+    kernel, instructions, constants, code, scratch, cycles, arrays = data
+    good = isinstance(kernel, str) and all(isinstance(n, int) for n in (instructions, constants, code, scratch, cycles))
+    kept = tuple(Stored((str(dtype), bytes.fromhex(digest)), int(size)) for dtype, digest, size in arrays)
+    return _Price(kernel, instructions, constants, code, scratch, cycles, kept) if good else None
 
 
 WEIGHTED = frozenset({"nn.conv2d", "nn.depthwise_conv2d", "nn.dense", "nn.bias_add"})

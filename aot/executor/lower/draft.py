@@ -13,16 +13,21 @@ from aot.ir.module import IRModule
 from aot.relay.expr import Function
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
+from aot.tir.transform import EqualKey
 from aot.topi.strategy import Group, OpImplementation
 
 
 @dataclass(frozen=True, slots=True)
 class KnownLayer:
-    """A group, the kernels that accept it, its weights and biases, and candidates by implementation and key of their code."""
+    """A group, the kernels that accept it, its weights and biases, the key of its function, and its candidates.
+
+    These are by implementation and kind of their code's key.
+    """
 
     group: Group
     accepting: tuple[OpImplementation, ...]
     weights: tuple[Stored, ...]
+    key: bytes | None = None
     lowered: dict[tuple[str, str], Candidate] = field(default_factory=dict)
 
 
@@ -39,7 +44,7 @@ class Known:
     by_key: dict[tuple[str, bytes], KnownLayer] = field(default_factory=dict)
     drafts: dict[Hashable, Draft] = field(default_factory=dict)
     items: dict[Hashable, Items] = field(default_factory=dict)
-    functions: dict[str, PrimFunc] = field(default_factory=dict)
+    functions: dict[EqualKey, PrimFunc] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

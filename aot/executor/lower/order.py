@@ -10,6 +10,7 @@ from aot.ir.type import TensorType, TupleType
 from aot.memory.order import Work, lowest_peak_order
 from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, is_call, operands, post_order
 from aot.relay.state import state_vars
+from aot.system.facts import recall
 
 
 def execution_order(func: Function, late: Container[int] = ()) -> list[Expr]:
@@ -99,7 +100,15 @@ def _lowest_peak(
             sizes.append(0)
     work = [Work(tuple(reads[id(e)]), tuple(writes[id(e)])) for e in layers]
     inputs = [t for v in func.params for t in tensors[id(v)]]
-    return [layers[k] for k in lowest_peak_order(work, sizes, inputs=inputs, outputs=tensors[id(func.body)])]
+    outputs = tensors[id(func.body)]
+    best: list[int] = recall(
+        "order",
+        lambda: repr((work, sizes, inputs, outputs)).encode(),
+        lambda: lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs),
+        pack=lambda order: order,
+        unpack=lambda data: data if sorted(data) == list(range(len(work))) else None,
+    )
+    return [layers[k] for k in best]
 
 
 def _sorted(order: Sequence[Expr], rank: Mapping[int, int], after: Mapping[int, Sequence[Expr]]) -> list[Expr]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.executor.plan.accesses import count_accesses
@@ -13,7 +14,7 @@ from aot.executor.plan.state_plan import WriteBack, in_place_states, state_offse
 from aot.executor.plan.storage_info import StorageInfo
 from aot.executor.select.config import Io
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
-from aot.memory.plan import BufferInfo, Kind, MemoryPlan
+from aot.memory.plan import BufferInfo, Conflict, Kind, MemoryPlan
 from aot.memory.planner import plan
 from aot.memory.pools import UsedPool, plan_pools, verify_pools
 from aot.memory.rings import Rings
@@ -22,6 +23,7 @@ from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
 from aot.support.pool import Pool
 from aot.support.text import printable
+from aot.system.facts import recall
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +210,29 @@ def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]
             buffers, clashes, pooling, accesses=count_accesses(lowered, keys, scratch)
         )  # fmt: skip
     else:
-        memory_plan = plan(buffers, clashes)
+        memory_plan = _plan(buffers, clashes)
     verify_plan(program, memory_plan)
     verify_pools(buffers, memory_plan, pools)
     return StorageMap(
         io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan, pools,
         builder.states, builder.state_size, backs, state_pool, tuple(map(builder.place_of, lowered.conditions)),
+    )  # fmt: skip
+
+
+def _plan(buffers: tuple[BufferInfo, ...], clashes: Iterable[Conflict]) -> MemoryPlan:
+    """`plan`, or what it found before; whoever asks verifies it."""
+    pairs = tuple(clashes)
+
+    def made(data: Any) -> MemoryPlan | None:
+        offsets, size, bound, optimal = data
+        fits = len(offsets) == len(buffers) and all(isinstance(n, int) for n in (*offsets, size, bound))
+        return (
+            MemoryPlan({b.name: n for b, n in zip(buffers, offsets, strict=True)}, size, bound, optimal is True) if fits else None
+        )
+
+    return recall(
+        "plan", lambda: repr((buffers, pairs)).encode(), lambda: plan(buffers, pairs), unpack=made,
+        pack=lambda p: [[p.offset[b.name] for b in buffers], p.size, p.lower_bound, p.optimal],
     )  # fmt: skip
 
 

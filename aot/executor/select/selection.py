@@ -14,13 +14,14 @@ matrix in one layout) are in flash once, z[a] = 1 where array a is; a candidate'
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from aot.ir.op import Array
 from aot.support.milp import Entries, Row, minimise
+from aot.system.facts import recall
 from aot.topi.strategy import Lowered
 
 
@@ -46,12 +47,14 @@ def distinct_bytes(arrays: Iterable[Stored]) -> int:
 class Candidate:
     """One kernel for one layer; `key` is equal for candidates that share their code; sizes in bytes.
 
+    `made` is the kernel, or lowers it: what is known of one from an earlier compilation is lowered when it is chosen.
+
     `weights` are the layer's weights and biases in the model, whatever the kernel makes of them.  `arrays` are those of its
     `constants` that it may share with other layers.  `is_cascade`: it runs several layers, as settled before kernels are chosen.
     """
 
     kernel: str
-    lowered: Lowered
+    made: Lowered | Callable[[], Lowered]
     key: Hashable
     instructions: int
     constants: int
@@ -60,6 +63,11 @@ class Candidate:
     weights: tuple[Stored, ...] = ()
     arrays: tuple[Stored, ...] = ()
     is_cascade: bool = False
+    cycles: int = 0
+
+    @property
+    def lowered(self) -> Lowered:
+        return self.made if isinstance(self.made, Lowered) else self.made()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +180,7 @@ class _Program:
         rows: list[Row] = [self._one_each(), self._code_and_arrays_are_paid()]
         rows += [(row[None, :], -np.inf, limit) for row, limit in ((self.flash, flash), (self.code, code)) if limit is not None]
         tie = self.flash / (1.0 + 4.0 * self.flash.sum())
-        found = minimise(objective + tie, rows, upper=1, node_limit=NODE_LIMIT)
+        found = _minimise(objective + tie, rows)
         if found is None:
             return None
         taken = {i: k for (i, k), x in zip(self._pairs, found, strict=False) if x > 0.5}
@@ -186,6 +194,28 @@ class _Program:
         n = len(self._needs)
         columns = np.array(self._needs).reshape(n, 2).ravel()
         return Entries(n, np.repeat(np.arange(n), 2), columns, np.tile([1.0, -1.0], n)), -np.inf, 0
+
+
+def _minimise(objective: Array, rows: Sequence[Row]) -> Array | None:
+    """The columns that are 1 in the optimum, or what was found before; None where nothing fits."""
+
+    def depends() -> bytes:
+        parts = [objective]
+        for entries, low, high in rows:
+            parts += [entries.rows, entries.columns, entries.values] if isinstance(entries, Entries) else [entries]
+            parts += [np.array([low, high], float)]
+        return b"".join(f"{np.shape(p)}{p.dtype}".encode() + np.ascontiguousarray(p).tobytes() for p in parts)
+
+    def solve() -> list[int] | bool:
+        found = minimise(objective, rows, upper=1, node_limit=NODE_LIMIT)
+        return False if found is None else np.flatnonzero(found > 0.5).tolist()
+
+    ones = recall("selection", depends, solve, pack=lambda x: x, unpack=lambda x: x)
+    if ones is False:
+        return None
+    columns = np.zeros(len(objective))
+    columns[ones] = 1
+    return columns
 
 
 def _largest(pairs: Iterable[tuple[Hashable, int]]) -> dict[Hashable, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from aot.support.dtype import is_int
@@ -16,7 +16,7 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
 from aot.tir.functor import Cloner, accesses, free_vars, walk
-from aot.tir.intrin import TensorIntrin
+from aot.tir.intrin import Intrin, TensorIntrin
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 Worth = Callable[[Sequence[PrimFunc], int], bool]
@@ -43,11 +43,30 @@ def sharing_key(func: PrimFunc) -> str:
     return _Key(keep_numbers=False).function(_without_differences(func))
 
 
-def equal_key(func: PrimFunc) -> str:
-    """Text that two functions share exactly when they differ in their name and attributes only."""
+@dataclass(frozen=True, slots=True)
+class EqualKey:
+    """Equal for two functions exactly when they differ in their name and attributes only.
+
+    `text` numbers the intrinsics, of which `intrins` are the identities and `meanings` what they compute.
+    """
+
+    text: str
+    intrins: tuple[int, ...]
+    meanings: tuple[str, ...] = field(compare=False)
+
+    def lasting(self) -> bytes:
+        """The same in every process, for functions whose intrinsics compute the same under the same names."""
+        return "\0".join((self.text, *self.meanings)).encode()
+
+
+@lru_cache(4096)
+def equal_key(func: PrimFunc) -> EqualKey:
+    """The key of a function's buffers and body."""
     key = _Key(keep_numbers=True, keep_names=True)
     shapes = ",".join(f"{b.name}:{b.dtype}{b.shape}{b.scope}{b.indexed}" for b in func.buffers)
-    return f"{key.function(func)}\n{shapes}"
+    text = f"{key.function(func)}\n{shapes}"
+    meanings = (_meaning(i) if isinstance(i, TensorIntrin) else i.name for i in key.intrins.values())
+    return EqualKey(text, tuple(key.intrins), tuple(meanings))
 
 
 def few_scalars(funcs: Sequence[PrimFunc], scalars: int) -> bool:
@@ -205,6 +224,7 @@ class _Key:
         self._parts: list[str] = []
         self._fixed: set[Var] = set()
         self.numbers: list[Imm] = []
+        self.intrins: dict[int, Intrin | TensorIntrin] = {}
 
     def function(self, func: PrimFunc) -> str:
         if not self._keep:
@@ -222,6 +242,10 @@ class _Key:
         if found is None:
             found = self._names[item] = f"{item.name if self._named else ''}${len(self._names)}"
         return found
+
+    def _number(self, intrin: Intrin | TensorIntrin) -> str:
+        self.intrins.setdefault(id(intrin), intrin)
+        return f"@{list(self.intrins).index(id(intrin))}"
 
     def _body(self, body: tuple[Stmt, ...]) -> None:
         self._parts.append("{")
@@ -253,7 +277,8 @@ class _Key:
                 put(f"holds {self._expr(cond)}")
                 self._body(body)
             case Block(intrin, operands):
-                put(f"block {id(intrin) if self._named else _meaning(intrin)}({', '.join(map(self._operand, operands))})")
+                meaning = self._number(intrin) if self._named else _meaning(intrin)
+                put(f"block {meaning}({', '.join(map(self._operand, operands))})")
             case CallPrim(name, operands, layer):
                 put(f"call {name} {layer}({', '.join(map(self._operand, operands))})")
             case _:
@@ -289,7 +314,7 @@ class _Key:
             case Load(buffer, indices, dtype):
                 return self._element(buffer, indices, dtype)
             case Call(intrin, args):
-                return f"{id(intrin) if self._named else intrin.name}({', '.join(map(self._expr, args))})"
+                return f"{self._number(intrin) if self._named else intrin.name}({', '.join(map(self._expr, args))})"
             case _:
                 raise TypeError(f"not an expression: {expr!r}")
 
