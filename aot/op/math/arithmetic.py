@@ -384,6 +384,9 @@ def _converter(opcode: str, name: str) -> None:
         codes = name in ("maximum", "minimum")  # compared and moved as they are, whatever their scales
         if not codes and not is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
             unsupported(ctx, op, f"quantised {ctx.input_type(op, 0).dtype} is not supported here", code="E1202")
+        a, b = ctx.input_type(op, 0), ctx.input_type(op, 1)
+        if name == "atan2" and a.shape != b.shape:  # the reference compares ranks alone, and reads past the smaller one
+            unsupported(ctx, op, f"{a} and {b} are not alike; broadcast one of them by a layer of its own", code="E1207")
         by_squares = _power_by_squares(ctx, op) if name == "power" else None
         return by_squares or convert_plain(ctx, op, name)
 

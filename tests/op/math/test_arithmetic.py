@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from aot.errors import AotError
 from aot.testing import Quant
-from tests.op._differential import EVERY_PAIR, FAST, SLOW, check, check_drawn, scales
+from tests.op._differential import EVERY_PAIR, FAST, SLOW, check, check_drawn, main_of, scales
 from tests.op._one_op import Spec, draw_array, one_op
 from tests.op.math.test_compare import COMPARISONS
 
@@ -154,3 +155,11 @@ def test_on_host() -> None:
 def test_codes_are_compared_whatever_their_scales(name: str) -> None:
     a, b = Spec((3, 3), "int8", Quant(0.5, 3)), Spec((3, 3), "int8", Quant(0.25, 7))
     check(one_op(name, [a, b], [b], version=2))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(("first", "second"), [((2, 4), (2, 1)), ((1, 4), (2, 4)), ((4,), (2, 4))])
+def test_atan2_does_not_broadcast(dtype: str, first: tuple[int, ...], second: tuple[int, ...]) -> None:
+    """The reference checks ranks only, and reads as many elements of the second as the first has."""
+    with pytest.raises(AotError, match="E1207"):
+        main_of(one_op("ATAN2", [Spec(first, dtype), Spec(second, dtype)], [Spec((2, 4), dtype)]))
