@@ -182,6 +182,19 @@ def test_a_wrong_byte_is_found(tree: Path, capsys: pytest.CaptureFixture[str], t
 
 
 @pytest.mark.qemu
+def test_a_board_without_room(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Said after the configuration, before anything is built."""
+    dts = "/ { chosen { zephyr,flash = &f; zephyr,sram = &s; }; f: f@0 { reg = <0 0x1000>; }; s: s@0 { reg = <0 0x4000>; }; };"
+    with (tree / "ZephyrConfig.cmake").open("a") as file:
+        file.write(f'file(WRITE ${{CMAKE_BINARY_DIR}}/zephyr/zephyr.dts "{dts}")\n')
+        file.write("target_compile_options(app PRIVATE -fno-such-option)\n")
+    assert run(["verify", str(DIGITS), "--board", "zephyr:small", "--random", "1"]) == 4
+    text = capsys.readouterr().err
+    assert "E2010 zephyr:small has 16,384 bytes of RAM (zephyr,sram)" in text
+    assert "E2011 zephyr:small has 4,096 bytes of flash (zephyr,flash)" in text
+
+
+@pytest.mark.qemu
 def test_what_does_not_build(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tree / "ZephyrConfig.cmake").write_text('message(FATAL_ERROR "No board named nothing")\n')
     assert run(["verify", str(DIGITS), "--board", "zephyr:nothing"]) == 6

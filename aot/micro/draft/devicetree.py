@@ -59,7 +59,29 @@ def read_devicetree(text: str) -> Found:
         cells = node.cells("reg")
         if access and len(cells) >= 2:
             regions.append(Memory(_name(node), access, cells[0], cells[1]))
-    chosen = {k: v for n in nodes if n.name == "chosen" for k, v in n.properties.items()}
+    memory = without_overlaps(regions)
+    flash, ram, slot = _chosen(root)
+    if flash is not None and slot is not None and len(slot.cells("reg")) >= 2:
+        memory = _cut(memory, _name(flash), slot.cells("reg"))
+    names = {m.name for m in memory}
+    code, data = ("" if n is None or _name(n) not in names else _name(n) for n in (flash, ram))
+    return Found(memory, _core(nodes), code, data)
+
+
+def chosen_sizes(text: str) -> tuple[int | None, int | None]:
+    """Bytes that Zephyr links code into and data into, as `chosen` says (None: it does not); E5385 as `parse`."""
+    flash, ram, slot = map(_size, _chosen(parse(text)))
+    return flash if slot is None else slot, ram
+
+
+def _size(node: Node | None) -> int | None:
+    cells = [] if node is None else node.cells("reg")
+    return cells[1] if len(cells) >= 2 else None
+
+
+def _chosen(root: Node) -> tuple[Node | None, Node | None, Node | None]:
+    """The nodes that `chosen` names as flash, as RAM and as the partition of the code."""
+    chosen = {k: v for n in root.everything() if n.name == "chosen" for k, v in n.properties.items()}
     by_label = {label: n for n in root.everything() for label in n.labels}
     by_path = {_path(n): n for n in root.everything()}
 
@@ -69,13 +91,7 @@ def read_devicetree(text: str) -> Found:
             return None
         return by_path.get(reference[1]) if reference[1] else by_label.get(reference[2])
 
-    memory = without_overlaps(regions)
-    flash, ram, slot = target("zephyr,flash"), target("zephyr,sram"), target("zephyr,code-partition")
-    if flash is not None and slot is not None and len(slot.cells("reg")) >= 2:
-        memory = _cut(memory, _name(flash), slot.cells("reg"))
-    names = {m.name for m in memory}
-    code, data = ("" if n is None or _name(n) not in names else _name(n) for n in (flash, ram))
-    return Found(memory, _core(nodes), code, data)
+    return target("zephyr,flash"), target("zephyr,sram"), target("zephyr,code-partition")
 
 
 def parse(text: str) -> Node:

@@ -24,6 +24,7 @@ from aot.errors import Problem, ToolchainError, VerificationError
 from aot.executor.artifact import Artifact
 from aot.micro.new.registry import model_values, render
 from aot.micro.run.runner import decode_outputs, encode_inputs
+from aot.micro.run.zephyr_build import STACK, build_step, check_room
 from aot.support.data import data_folder
 from aot.support.text import printable
 from aot.system.process import run_program
@@ -33,9 +34,6 @@ Array = np.ndarray[Any, Any]
 PREFIX = "zephyr:"
 """`--board zephyr:qemu_cortex_m3`"""
 DEFAULT_TIMEOUT = 120.0
-_STACK = 16384
-_TOLD = re.compile(r"^(?!\[\d+/\d+\]).*(\berror\b|overflowed by|undefined reference|No board named|FATAL)", re.IGNORECASE)
-"""The lines of a failed build that say why; ninja's own tell which file it works on, one with "error" in its name perhaps."""
 NOTE = "Written by aot verify."
 _BOARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@/-]{0,127}")
 
@@ -105,14 +103,15 @@ def run_on_zephyr(
 
     The board's configuration says for which core `compile_for` is to compile; `metadata` is that of the model for any core, and
     gives names and tensors.  Raises ToolchainError E3020 (no Zephyr), E3021 (it does not build), E3022 (not an emulated board of
-    a core that we know), E3010, E3011; VerificationError E4022 (the model returned a status).
+    a core that we know), E3010, E3011; TargetError E2010, E2011, E2012 (it does not fit); VerificationError E4022 (the model
+    returned a status).
     """
     base = zephyr_base()
     check_name(board)
     _write_application(folder, metadata, input_sets)
-    artifact = configure(board, folder, compile_for)
+    artifact = configure(board, folder, compile_for, data=sum(a.nbytes for arrays in input_sets for a in arrays))
     build = folder / "build"
-    step(["ninja", "-C", str(build)], folder)
+    build_step(["ninja", "-C", str(build)], folder)
     lines = _console(build, board, timeout or DEFAULT_TIMEOUT)
     status = next((line for line in lines if line.startswith("aot-status")), "")
     if status:
@@ -131,14 +130,16 @@ def check_name(board: str) -> None:
         raise ToolchainError(Problem("E3022", f"{printable(board)!r} is not the name of a Zephyr board"))
 
 
-def configure(board: str, folder: Path, compile_for: Callable[[str], Artifact]) -> Artifact:
+def configure(board: str, folder: Path, compile_for: Callable[[str], Artifact], *, data: int = 0) -> Artifact:
     """Configure the application in `folder` for `board` (a name that passed), and put the model there, compiled for its core.
 
-    E3021 (it cannot be configured), E3022 (a core that we do not know).
+    `data`: bytes of test data in flash.  E3021 (it cannot be configured), E3022 (a core that we do not know); TargetError E2010,
+    E2011 where the board that the devicetree describes has no room for the model.
     """
     build = folder / "build"
-    step(["cmake", "-S", str(folder), "-B", str(build), "-GNinja", f"-DBOARD={board}", *_modules()], folder)
+    build_step(["cmake", "-S", str(folder), "-B", str(build), "-GNinja", f"-DBOARD={board}", *_modules()], folder)
     artifact = compile_for(cpu_of((build / "zephyr" / ".config").read_text(encoding="utf-8")))
+    check_room(f"{PREFIX}{board}", build, artifact.metadata, data=data)
     for name, text in artifact.files.items():
         (folder / name).write_text(text, encoding="utf-8")
     return artifact
@@ -172,18 +173,9 @@ def write_frame(folder: Path, metadata: Mapping[str, Any], *, sources: Sequence[
     include = (data_folder("crt") / "include").as_posix()
     text = render("zephyr/verify_CMakeLists.txt.j2", m=model, note=NOTE, include=include, sources=sources)
     (folder / "CMakeLists.txt").write_text(text, encoding="utf-8")
-    (folder / "prj.conf").write_text(f"CONFIG_MAIN_STACK_SIZE={_STACK}\n{settings}", encoding="utf-8")
+    (folder / "prj.conf").write_text(f"CONFIG_MAIN_STACK_SIZE={STACK}\n{settings}", encoding="utf-8")
     for source in ("main.c", f"{name}.c", f"{name}_kernels.c", f"{name}_params.c"):
         (folder / source).write_text("", encoding="utf-8")
-
-
-def step(command: Sequence[str], folder: Path) -> None:
-    """One step of the build; where it fails, its first error is the message (E3021)."""
-    done = run_program(command, cwd=folder, timeout=1800)
-    if done.code != 0:
-        said = [line for line in (done.err + "\n" + done.out).splitlines() if line.strip()]
-        first = next((i for i, line in enumerate(said) if _TOLD.search(line)), max(0, len(said) - 12))
-        raise ToolchainError(Problem("E3021", f"{command[0]} failed:\n" + "\n".join(said[first : first + 12])))
 
 
 def _console(build: Path, board: str, timeout: float) -> list[str]:

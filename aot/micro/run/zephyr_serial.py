@@ -28,11 +28,11 @@ from aot.micro.run.zephyr import (
     ZephyrRun,
     check_name,
     configure,
-    step,
     write_frame,
     zephyr_base,
     zephyr_version,
 )
+from aot.micro.run.zephyr_build import build_step
 
 Array = np.ndarray[Any, Any]
 
@@ -65,8 +65,8 @@ def run_on_serial(
     artifact = configure(board, folder, compile_for)
     image = _write_main(folder, artifact)
     build = folder / "build"
-    step(["ninja", "-C", str(build)], folder)
-    step(["west", "flash", "-d", str(build)], folder)
+    build_step(["ninja", "-C", str(build)], folder)
+    build_step(["west", "flash", "-d", str(build)], folder)
     _wait_for(parse_port(port)[0])
     with opened(port) as line:
         link = SerialLink(line, f"{PREFIX}{board} at {line.name}")
