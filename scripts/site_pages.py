@@ -1,13 +1,14 @@
 """Pages of the site that are made of the program itself, and links that lead out of it (hooks of MkDocs, see mkdocs.yml).
 
-Made: the options of every verb, the error codes, the Python names, the architecture.  A link to a file outside of docs/, such as
-a source, becomes its text: the site stands alone.
+Made: the options of every verb, the error codes, the Python names, the architecture, the notebook with what its cells show.  A
+link to a file outside of docs/, such as a source, becomes its text: the site stands alone.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import posixpath
 import re
 import sys
@@ -80,6 +81,24 @@ def api_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def notebook_page(text: str) -> str:
+    """A notebook's cells in their order: prose as it is, code, and below it what was printed and the result."""
+    lines: list[str] = []
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            lines += [source, ""]
+            continue
+        lines += ["```python", source, "```", ""]
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            if "text/html" in data:
+                lines += ["".join(data["text/html"]), ""]
+            else:
+                lines += ["```text", "".join(data.get("text/plain", output.get("text", ""))).rstrip("\n"), "```", ""]
+    return "\n".join(lines)
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that are made."""
     from mkdocs.structure.files import File
@@ -88,6 +107,7 @@ def on_files(files: Any, config: Any) -> Any:
         "reference/options.md": options_page(),
         "reference/errors.md": errors_page(),
         "reference/api.md": api_page(),
+        "reference/notebook.md": notebook_page((ROOT / "docs" / "notebook.ipynb").read_text(encoding="utf-8")),
         "explanation/architecture.md": (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").replace("](docs/", "](../"),
     }
     for name, content in made.items():

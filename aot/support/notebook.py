@@ -19,7 +19,9 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, left: int
         return f"<tr>{''.join(cells)}</tr>"
 
     body = "".join(line("td", row) for row in rows)
-    return f'<div style="overflow-x:auto"><table><thead>{line("th", headers)}</thead><tbody>{body}</tbody></table></div>'
+    label = escape(f"table by {next(filter(None, headers), 'rows')}")
+    frame = f'style="overflow-x:auto" role="group" tabindex="0" aria-label="{label}"'  # what scrolls has to be reached by keys
+    return f"<div {frame}><table><thead>{line('th', headers)}</thead><tbody>{body}</tbody></table></div>"
 
 
 class Bar:
