@@ -11,13 +11,18 @@ import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
 import aot
+from aot.cli.app import make_app
+from aot.cli.man import pages
 from aot.version import DISTRIBUTION, __version__
 
 ROOT = Path(__file__).resolve().parent.parent
+PROGRAM: Any = typer.main.get_command(make_app())
 _SEMANTIC = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?")
 
 _INSTALL = """
@@ -96,10 +101,12 @@ def test_the_wheel_holds_every_file_of_the_package(installed: Path) -> None:
     (archive,) = (installed / "dist").glob("*.whl")
     assert archive.name == f"aot_micro-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(archive) as wheel:
-        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        every = [name for name in wheel.namelist() if ".dist-info/" not in name]
+        names, manual = ({n for n in every if (".data/" in n) is own} for own in (False, True))
         metadata = wheel.read(f"aot_micro-{__version__}.dist-info/METADATA").decode()
     data = {f"aot/_data/{name}" for name in committed("boards", "crt")}
     assert names == committed("aot") | data
+    assert manual == {f"aot_micro-{__version__}.data/data/share/man/man1/{page}" for page in pages(PROGRAM)}
     assert "\nLicense-Expression: Apache-2.0\n" in metadata
 
 
@@ -108,6 +115,13 @@ def test_the_installed_compiler_works_alone(installed: Path) -> None:
     said = sh(_USE, cwd=installed, PATH=f"{installed / 'venv' / 'bin'}:{os.environ['PATH']}", HOME=str(installed))
     assert said.startswith(f"aot {__version__}\n")
     assert (installed / "firmware" / "digits.elf").is_file()
+
+
+@pytest.mark.slow
+def test_the_manual_pages_are_installed_with_it(installed: Path) -> None:
+    """Where man(1) looks for the programs of an environment whose bin is on the PATH; those that `aot man` prints."""
+    folder = installed / "venv" / "share" / "man" / "man1"
+    assert {p.name: p.read_text(encoding="utf-8") for p in folder.iterdir()} == pages(PROGRAM)
 
 
 @pytest.mark.slow
