@@ -186,6 +186,42 @@ def _slid(rows: str, whole: Any, new: Any, kept: int) -> tuple[object, ...]:
     return rows, f"{new.macs / whole.macs:.2f}", whole.instructions, round(pushed), ratio, most, *memory
 
 
+def slide_budgets() -> list[str]:
+    """One window under smaller and smaller budgets of RAM; instructions by estimate."""
+    rows = []
+    for budget in (None, 30_000, 26_000, 20_000):
+        meta = built("mlperf_kws_dscnn_int8", slide={"input_1": 2}, **({} if budget is None else {"ram_budget": budget}))
+        estimate = sum(c["instructions"] for x in meta["layers"] for c in x["candidates"] if c["kernel"] == x["kernel"])
+        memory = meta["workspace"]["size"] + meta["state"]["size"]
+        rows.append((budget, f"{meta['slide']['rows_bytes']:,} B", f"{memory:,} B", estimate))
+    head = ("mlperf_kws_dscnn_int8 by 2 rows, `--ram-budget`", "rows kept", "workspace + state", "instructions (estimate)")
+    return lines(head, rows)
+
+
+PUBLISHED = (
+    ("mlperf_ic_resnet_int8", "image classification", "0.58 (ST), 0.71 (Plumerai)", "0.88 (ST), 0.83 (Plumerai)"),
+    ("mlperf_kws_dscnn_int8", "keyword spotting", "0.61, 0.68", "0.90, 0.84"),
+    ("mlperf_vww_mobilenet_int8", "visual wake words", "0.63, 0.63", "0.89, 0.80"),
+    ("mlperf_ad01_int8", "anomaly detection", "0.60, 0.78", "0.89, 1.21"),
+)
+"""A model, its name, and quotients of published latencies, M7 to M4 and M33 to M4 (docs/cycles.md says where from)."""
+
+
+def ratios() -> list[str]:
+    """Quotients of the estimated cycles of three cores, beside the published ones."""
+    import aot
+
+    rows = []
+    for file, name, m7, m33 in PUBLISHED:
+        m4, *others = (
+            aot.report(NETS / f"{file}.tflite", board=board, random=1).totals["estimated_cycles"] or 0
+            for board in (BOARD, "mps2-an500", "mps2-an505")
+        )
+        quotients = [f"{cycles / m4:.2f}" for cycles in others]
+        rows.append((name, m7, quotients[0], m33, quotients[1]))
+    return lines(("model", "M7 / M4 published", "estimated", "M33 / M4 published", "estimated"), rows)
+
+
 def wakeword() -> list[str]:
     """The example's models on the features of its audio, over time."""
     import aot
@@ -214,6 +250,8 @@ TABLES = {
     "cascades": Table("docs/memory.md", cascades),
     "rings": Table("docs/state.md", rings, quick=True),
     "slides": Table("docs/streaming.md", slides),
+    "slide-budgets": Table("docs/streaming.md", slide_budgets, quick=True),
+    "ratios": Table("docs/cycles.md", ratios),
 }
 
 
