@@ -14,7 +14,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,17 +153,25 @@ def slides() -> list[str]:
         entry = outline(data, target="cortex-m4", name=name, options=aot.Options()).inputs[0]  # by its name in the file
         shape, key = entry["shape"], entry["name"]
         window, step = (49, hop * shape[1] // 49) if len(shape) == 2 else (shape[1], hop)
-        kept = built(name, slide={key: step})["slide"]["rows_bytes"]
-        rows.append((f"{name}{what}", *_slid(f"{hop} of {window}", ran(name), ran(name, slide={key: step}, random=4), kept)))
+        meta = built(name, slide={key: step})
+        new = ran(name, slide={key: step}, random=_pushes(meta))
+        rows.append((f"{name}{what}", *_slid(f"{hop} of {window}", ran(name), new, meta["slide"]["rows_bytes"])))
     net = Tcn()
+    meta = aot.build(tcn(net), name="tcn", target="cortex-m4", slide={"x": 1}).metadata
+    turns = aot.build(tcn_by_hand(net), name="tcn", target="cortex-m4").metadata["state"]["rings"]["turns"]
     whole, new, hand = (
-        aot.verify(data, name="tcn", board=BOARD, random=4, **options)
-        for data, options in ((tcn(net), {}), (tcn(net), {"slide": {"x": 1}}), (tcn_by_hand(net), {}))
+        aot.verify(data, name="tcn", board=BOARD, random=sets, **options)
+        for data, sets, options in (
+            (tcn(net), 1, {}),
+            (tcn(net), _pushes(meta), {"slide": {"x": 1}}),
+            (tcn_by_hand(net), turns, {}),
+        )
     )
     what = f"TCN, VALID, dilations 1, 2, 4, 8, {net.channels} channels (`aot/testing/tcn.py`)"
-    kept = aot.build(tcn(net), name="tcn", target="cortex-m4", slide={"x": 1}).metadata["slide"]["rows_bytes"]
-    rows.append((what, *_slid(f"1 of {net.frames}", whole, new, kept)))
-    rows.append(("the same TCN rewritten by hand with variables", "1", "", "", hand.instructions, "", "", "", ""))
+    rows.append((what, *_slid(f"1 of {net.frames}", whole, new, meta["slide"]["rows_bytes"])))
+    steps = round(hand.instructions)
+    state = f"{hand.state['bytes']:,} B"
+    rows.append(("the same TCN rewritten by hand with variables", "1", "", "", steps, "", "", "", state))
     head = (
         "network",
         "new rows",
@@ -176,6 +184,12 @@ def slides() -> list[str]:
         "state",
     )
     return lines(head, rows)
+
+
+def _pushes(meta: Mapping[str, Any]) -> int:
+    """As many pushes as there are from one that moves the windows back to the next, or some."""
+    rings = meta["state"]["rings"]
+    return 4 if rings is None else int(rings["turns"])
 
 
 def _slid(rows: str, whole: Any, new: Any, kept: int) -> tuple[object, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from aot.relay.state import input_vars
 from aot.relay.transform import graph_pipeline
 from aot.relay.transform.narrow_windows import narrow_windows
 from aot.relay.transform.slide_window import slide_window
+from aot.support.names import c_identifier
 from aot.support.near import did_you_mean
 from aot.support.text import printable
 
@@ -90,15 +92,20 @@ def slid(module: IRModule, options: Options, *, opt_level: int, most_bytes: int 
 
 
 def _hops(main: Function, options: Options) -> dict[str, tuple[int, int]]:
-    """Axis and hop of each input that slides, checked."""
+    """Axis and hop of each input that slides by its name in the file, checked; one in C is as good, where it is no other's."""
     inputs = {v.name: v for v in input_vars(main)}
+    in_c = Counter(c_identifier(name, default="tensor") for name in inputs)
+    names = {c: name for name in inputs if in_c[c := c_identifier(name, default="tensor")] == 1}
     hops: dict[str, tuple[int, int]] = {}
-    for name, hop in options.slide:
-        if name not in inputs:
-            known, near = ", ".join(inputs), did_you_mean(name, inputs)
+    for given, hop in options.slide:
+        name = given if given in inputs else names.get(given, "")
+        if not name:
+            known, near = ", ".join(inputs), did_you_mean(given, inputs)
             raise UsageError(
-                Problem("E5330", f"--slide {name}={hop}: the model has no input of that name{near}; there are {known}")
+                Problem("E5330", f"--slide {given}={hop}: the model has no input of that name{near}; there are {known}")
             )
+        if name in hops:
+            raise UsageError(Problem("E5018", f"--slide {given}={hop}: {name} has its rows already; give each input once"))
         hops[name] = _axis(inputs[name], options.slide_axis, hop), hop
     return hops
 

@@ -16,6 +16,7 @@ from aot.runtime.module import load
 from aot.testing.reference import reference_sets
 from aot.testing.text_model import text_model
 from tests.executor.nets import add, tensor
+from tests.executor.variable_texts import on_a_variable
 from tests.op.state.test_variable import check, same
 
 X, K, C, A, B, Y = (tensor(n, 8) for n in "xkcaby")
@@ -55,73 +56,11 @@ def test_without_branches_nothing_is_done() -> None:
     assert without_copies(straight) is straight
 
 
-INITIAL = """
-    graph initialize
-    tensor v resource[]
-    const first float32[1,4] data=1,2,3,4
-    VAR_HANDLE -> v shared_name=v
-    ASSIGN_VARIABLE v first ->
-"""
-LOOP = """
-    in x float32[1,4]
-    in k int32[]
-    tensor v resource[]
-    CALL_ONCE -> init_subgraph_index=3
-    VAR_HANDLE -> v shared_name=v
-    tensor old float32[1,4]
-    READ_VARIABLE v -> old
-    const zero int32[] data=0
-    tensor start float32[1,4]
-    ADD old x -> start
-    tensor n int32[]
-    tensor sum float32[1,4]
-    WHILE {first} {source} -> n sum cond_subgraph_index=1 body_subgraph_index=2
-    ASSIGN_VARIABLE v sum ->
-    out y float32[1,4]
-    MUL sum {factor} -> y
-    graph condition
-    in i int32[]
-    in a float32[1,4]
-    const most int32[] data=3
-    out go bool[]
-    LESS i most -> go
-    graph body
-    in i int32[]
-    in a float32[1,4]
-    const one int32[] data=1
-    out next int32[]
-    ADD i one -> next
-    const half float32[] data=0.5
-    out less float32[1,4]
-    MUL a half -> less
-"""
-BRANCH = """
-    in x float32[1,4]
-    in k int32[]
-    tensor v resource[]
-    CALL_ONCE -> init_subgraph_index=3
-    VAR_HANDLE -> v shared_name=v
-    tensor old float32[1,4]
-    READ_VARIABLE v -> old
-    const zero int32[] data=0
-    tensor go bool[]
-    LESS k zero -> go
-    tensor sum float32[1,4]
-    IF go x old -> sum then_subgraph_index=1 else_subgraph_index=2
-    ASSIGN_VARIABLE v sum ->
-    out y float32[1,4]
-    MUL sum x -> y
-    graph then
-    in a float32[1,4]
-    in b float32[1,4]
-    out more float32[1,4]
-    ADD a b -> more
-    graph else
-    in a float32[1,4]
-    in b float32[1,4]
-    out less float32[1,4]
-    SUB b a -> less
-"""
+def controlled(*, loop: bool = True, first: str = "zero", source: str = "old", factor: str = "x") -> bytes:
+    """A loop or a branch on a variable and x, and what comes out times `factor`."""
+    front = "\n    in x float32[1,4]\n    in k int32[]\n"
+    back = f"    out y float32[1,4]\n    MUL sum {factor} -> y\n"
+    return text_model(on_a_variable(front, width=4, other="x", loop=loop, first=first, source=source, back=back))
 
 
 def steps(count: int) -> list[list[np.ndarray[Any, Any]]]:
@@ -130,17 +69,17 @@ def steps(count: int) -> list[list[np.ndarray[Any, Any]]]:
 
 
 @pytest.mark.parametrize(
-    ("text", "moved"),
+    ("model", "moved"),
     [
-        (LOOP.format(first="zero", factor="x", source="old"), 0),
-        (LOOP.format(first="zero", factor="x", source="start"), 0),
-        (LOOP.format(first="zero", factor="old", source="old"), 32),  # the old value is read after the loop
-        (LOOP.format(first="k", factor="x", source="old"), 32),  # the run may be given up, and has changed nothing then
-        (BRANCH, 0),
+        (controlled(), 0),
+        (controlled(source="start"), 0),
+        (controlled(factor="old"), 32),  # the old value is read after the loop
+        (controlled(first="k"), 32),  # the run may be given up, and has changed nothing then
+        (controlled(loop=False), 0),
     ],
+    ids=["old", "start", "read later", "given up", "branch"],
 )
-def test_a_loop_goes_on_in_the_state(text: str, moved: int) -> None:
-    model = text_model(text + INITIAL)
+def test_a_loop_goes_on_in_the_state(model: bytes, moved: int) -> None:
     check(model, steps(8))
     found = compile_model(model).artifact.metadata["state"]
     assert (found["bytes_new"], found["bytes_moved"]) == (16, moved)
