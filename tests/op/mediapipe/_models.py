@@ -26,7 +26,7 @@ def custom(name: str, inputs: Sequence[Spec], results: Sequence[Sequence[int]], 
     return b.build([t for t, s in zip(sources, inputs, strict=True) if s.data is None], outputs)
 
 
-def check_by(oracle: Callable[..., Sequence[Array]], model: bytes, inputs: Sequence[Array], *, host: bool = False) -> None:
+def check_by(model: bytes, inputs: Sequence[Array], oracle: Callable[..., Sequence[Array]], *, host: bool = False) -> None:
     """All ways of running the model against each other, and against `oracle`, which goes element by element as MediaPipe does."""
     (found,) = check(model, list(inputs), host=host, oracle="tflm")
     for a, b in zip(found, oracle(*inputs), strict=True):

@@ -39,33 +39,29 @@ def model_of(data: tuple[int, ...], weight: Array, bias: Array, strides: tuple[i
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[bytes, Array, partial[list[Array]]]:
+def cases(draw: st.DrawFn) -> tuple[bytes, list[Array], partial[list[Array]]]:
     seed, strides = draw(SEEDS), draw(dims(2, largest=3))
     shape, kernel = draw(dims(4, largest=4)), draw(dims(2, largest=4))
     channels, padding = draw(st.integers(1, 3)), draw(st.sampled_from([SAME, VALID]))
     weight = draw_array(seed, (channels, *kernel, shape[3]), "float32")
     bias, data = draw_array(seed + 1, (channels,), "float32"), draw_array(seed + 2, shape, "float32")
     oracle = partial(scattered, weight=weight, bias=bias, strides=(strides[0], strides[1]), same=padding == SAME)
-    return model_of(shape, weight, bias, (strides[0], strides[1]), padding), data, oracle
-
-
-def run(model: bytes, data: Array, oracle: partial[list[Array]], *, host: bool = False) -> None:
-    check_by(oracle, model, [data], host=host)
+    return model_of(shape, weight, bias, (strides[0], strides[1]), padding), [data], oracle
 
 
 def test_random() -> None:
-    check_drawn(cases(), FEW, run)
+    check_drawn(cases(), FEW, check_by)
 
 
 @pytest.mark.slow
 def test_random_often() -> None:
-    check_drawn(cases(), SLOW, run)
+    check_drawn(cases(), SLOW, check_by)
 
 
 def test_on_host() -> None:
     weight, bias, data = (draw_array(i, shape, "float32") for i, shape in enumerate([(2, 3, 2, 5), (2,), (1, 3, 4, 5)]))
     oracle = partial(scattered, weight=weight, bias=bias, strides=(2, 2), same=True)
-    run(model_of(data.shape, weight, bias, (2, 2), SAME), data, oracle, host=True)
+    check_by(model_of(data.shape, weight, bias, (2, 2), SAME), [data], oracle, host=True)
 
 
 @pytest.mark.parametrize(("options", "code"), [((SAME, 2), "E1116"), ((0, 2, 2), "E1122"), ((SAME, 0, 2), "E1122")])

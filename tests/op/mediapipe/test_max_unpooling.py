@@ -38,24 +38,20 @@ def cases(draw: st.DrawFn) -> tuple[bytes, list[Array], partial[list[Array]]]:
     return model, [draw_array(seed, shape, "float32"), places], partial(put_back, window=(window[0], window[1]))
 
 
-def run(model: bytes, inputs: list[Array], oracle: partial[list[Array]], *, host: bool = False) -> None:
-    check_by(oracle, model, inputs, host=host)
-
-
 def test_random() -> None:
-    check_drawn(cases(), FEW, run)
+    check_drawn(cases(), FEW, check_by)
 
 
 @pytest.mark.slow
 def test_random_often() -> None:
-    check_drawn(cases(), SLOW, run)
+    check_drawn(cases(), SLOW, check_by)
 
 
 def test_on_host() -> None:
     shape = (1, 2, 3, 2)
     model = custom(NAME, [Spec(shape, "float32")] * 2, [(1, 4, 6, 2)], SAME, 2, 2, 2, 2, 0)
     places = np.arange(12, dtype=np.float32).reshape(shape) % 4 + np.float32(0.1)
-    run(model, [draw_array(4, shape, "float32"), places], partial(put_back, window=(2, 2)), host=True)
+    check_by(model, [draw_array(4, shape, "float32"), places], partial(put_back, window=(2, 2)), host=True)
 
 
 def test_refused() -> None:
