@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -251,3 +252,72 @@ def test_the_plugin_counts_what_the_board_counts(board: str) -> None:
     # the call is the harness's, which on the M0 uses libgcc's multiplication itself, for some 300 instructions
     assert abs(exact - counted) <= (400 if board == "microbit" else 8 + exact / 1000)
     assert 0.5 * counted < profile.total < 2 * exact
+
+
+def _apart(texts: tuple[str, ...], core: Core) -> str:
+    """Cycles of each text as the page writes them; of a text of two lines those of the second."""
+    found = []
+    for text in texts:
+        before, _, last = text.rpartition("\n")
+        lines = [Instruction(*line.split(" ", 1)) for line in (before, last) if line]
+        found.append(base_cycles(lines[-1], lines[0] if before else None, core))
+    return " / ".join(map(str, found if len(set(found)) > 1 or len(texts) < 3 else found[:1]))
+
+
+def _transfers(core: Core) -> str:
+    spent = [base_cycles(Instruction("ldm", f"r0, {{r1-r{n}}}"), None, core) - n for n in (1, 2, 5)]
+    assert len(set(spent)) == 1
+    assert base_cycles(Instruction("ldrd", "r0, r1, [r2]"), None, core) == spent[0] + 2
+    return f"{spent[0]}+N"
+
+
+_PAGE = {
+    "data processing, MUL": lambda c: _apart(("adds r0, r1, r2",), c),
+    "MLA, MLS": lambda c: _apart(("mla r0, r1, r2, r3",), c),
+    "SMULL, UMULL / SMLAL, UMLAL": lambda c: _apart(("smull r0, r1, r2, r3", "umlal r0, r1, r2, r3"), c),
+    "SMLAD and other DSP": lambda c: _apart(("smlad r0, r1, r2, r3",), c),
+    "SDIV, UDIV (2 to 12)": lambda c: _apart(("sdiv r0, r1, r2",), c),
+    "LDR alone / after a load that it does not wait for": lambda c: _apart(("ldr r0, [r1]", "ldr r0, [r1]\nldr r2, [r3]"), c),
+    "LDR that moves its base register": lambda c: _apart(("ldr r0, [r1], #4",), c),
+    "STR with immediate / register offset / that after a load": lambda c: _apart(
+        ("str r0, [r1, #4]", "str r0, [r1, r2]", "ldr r4, [r5]\nstr r0, [r1, r2]"), c
+    ),
+    "LDM, STM, PUSH, POP of N; LDRD, STRD": _transfers,
+    "conditional branch, not taken / taken": lambda c: f"1 / {1 + c.taken}",
+    "the same to a 32-bit instruction across a word's boundary": lambda c: f"1 / {1 + c.taken + c.wide_target}",
+    "BL": lambda c: _apart(("bl 100 <f>",), c),
+    "VADD, VMUL / VMLA / VDIV, VSQRT": lambda c: _apart(("vmul.f32 s0, s1, s2", "vmla.f32 s0, s1, s2", "vdiv.f32 s0, s1, s2"), c),
+}
+
+
+def test_the_page_has_the_table_of_the_model() -> None:
+    """docs/cycles.md: a cell is empty where the core has no such instruction."""
+    page = (DIGITS.parents[2] / "docs" / "cycles.md").read_text(encoding="utf-8")
+    table = page.partition("| | M0 | M0+ | M3 | M4 |")[2].partition("\n\n")[0].splitlines()[2:]
+    rows = {cells[0]: cells[1:] for cells in ([c.strip() for c in line.strip("|").split("|")] for line in table)}
+    assert set(rows) == set(_PAGE)
+    cores = [CORES[f"cortex-{name}"] for name in ("m0", "m0plus", "m3", "m4")]
+    wrong = [(row, cell, _PAGE[row](c)) for row, cells in rows.items() for cell, c in zip(cells, cores, strict=True) if cell]
+    assert [(row, cell, made) for row, cell, made in wrong if cell != made] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "known", "model"),
+    [
+        (c, int(k), int(m))
+        for c, k, m in re.findall(
+            r"^\| `(LDR.*?)`.*? \| (\d+) \| (\d+) \|$",
+            (DIGITS.parents[2] / "docs" / "cycles.md").read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
+    ],
+)
+def test_the_page_has_what_the_model_makes_of_pairs(code: str, known: int, model: int) -> None:
+    """Its registers are left out there; here each access has its own."""
+    lines = []
+    for i, word in enumerate(code.split("; ")):
+        mnemonic, _, form = word.partition(" ")
+        operand = "r5" if "r,r" in form else "#20"
+        lines.append(f"{mnemonic.lower()} r{i}, [r{6 + i}, {operand}]")
+    assert spent("\n".join(lines), M4) == model
+    assert abs(model - known) <= 0.15 * known
