@@ -99,15 +99,15 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:
     """`expr` and everything in it, outer before inner."""
-    if isinstance(expr, (Imm, Var)):
-        yield expr
-        return
     stack: list[Expr] = [expr]
     while stack:
         top = stack.pop()
         yield top
-        if not isinstance(top, (Imm, Var)):
-            stack.extend(reversed(_CHILDREN[type(top)](top)))
+        kind: type = type(top)
+        if kind is BinOp:
+            stack += (top.b, top.a)  # type: ignore[union-attr]
+        elif kind is not Imm and kind is not Var:
+            stack += _CHILDREN[kind](top)[::-1]
 
 
 def loads(expr: Expr) -> Iterator[Load]:

@@ -131,11 +131,12 @@ class Intervals:
         self._known: dict[int, tuple[Expr, Interval]] = {}  # by identity; the expression is kept, so that its id stays its own
 
     def of(self, expr: Expr) -> Interval:
-        if isinstance(expr, Imm):
-            return (int(expr.value), int(expr.value)) if not is_float(expr.dtype) else (0, 0)
-        if isinstance(expr, Var):
-            return self._ranges.get(expr) or int_range(expr.dtype)
-        if isinstance(expr, (Load, Call)):
+        kind: type = type(expr)
+        if kind is Imm:
+            return (int(expr.value), int(expr.value)) if not is_float(expr.dtype) else (0, 0)  # type: ignore[union-attr,arg-type]
+        if kind is Var:
+            return self._ranges.get(expr) or int_range(expr.dtype)  # type: ignore[arg-type]
+        if kind is Load or kind is Call:
             return int_range(expr.dtype)
         known = self._known.get(id(expr))
         if known is None:
@@ -145,9 +146,10 @@ class Intervals:
     def _compute(self, expr: Expr) -> Interval:
         match expr:
             case BinOp(op, a, b):
-                if is_float(a.dtype):
+                dtype = a.dtype
+                if is_float(dtype):
                     return (0, 1)
-                return fitted(exact_interval(op, self.of(a), self.of(b), dtype=a.dtype), expr.dtype)
+                return fitted(exact_interval(op, self.of(a), self.of(b), dtype=dtype), expr.dtype)
             case Cast(dtype, value):
                 if is_float(value.dtype):
                     return int_range(dtype)

@@ -15,7 +15,7 @@ from aot.support.dtype import is_int
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
-from aot.tir.functor import Cloner, accesses, free_vars, walk
+from aot.tir.functor import Cloner, accesses, free_vars, map_children, map_expressions, walk
 from aot.tir.intrin import Intrin, TensorIntrin
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
@@ -104,17 +104,29 @@ def merge_functions(funcs: Sequence[PrimFunc], worth: Worth = few_scalars) -> li
 
 def _without_differences(func: PrimFunc) -> PrimFunc:
     """`x - 5` as `x + (-5)`, so that numbers of either sign are one form."""
-    return replace(func, body=_Sums().body(func.body))
+    return func.with_body(tuple(map(_sums_in, func.body)))
 
 
-class _Sums(Cloner):
-    def expr(self, expr: Expr) -> Expr:
-        new = super().expr(expr)
-        match new:
-            case BinOp("-", a, Imm(value, "int32")) if isinstance(value, int) and abs(value) < 1 << 31:
-                return BinOp("+", a, Imm(-value, "int32"))
-            case _:
-                return new
+def _sums_in(stmt: Stmt) -> Stmt:
+    new = map_expressions(stmt, _sum)
+    match new:
+        case For(body=body) if body:
+            return replace(new, body=tuple(map(_sums_in, body)))
+        case If(then=then, orelse=orelse):
+            return replace(new, then=tuple(map(_sums_in, then)), orelse=tuple(map(_sums_in, orelse)))
+        case While(test=test, body=body):
+            return replace(new, test=tuple(map(_sums_in, test)), body=tuple(map(_sums_in, body)))
+        case _:
+            return new
+
+
+def _sum(expr: Expr) -> Expr:
+    new = map_children(expr, _sum)
+    if type(new) is BinOp and new.op == "-" and type(new.b) is Imm and new.b.dtype == "int32":
+        value = new.b.value
+        if isinstance(value, int) and abs(value) < 1 << 31:
+            return BinOp("+", new.a, Imm(-value, "int32"))
+    return new
 
 
 Column = tuple[str, tuple[int | float, ...]]
@@ -296,16 +308,17 @@ class _Key:
         return f"{self._name(buffer)}{shape}.{dtype}[{', '.join(self._expr(i, fixed=fixed) for i in indices)}]"
 
     def _expr(self, expr: Expr, *, fixed: bool = False) -> str:
+        kind: type = type(expr)  # as `match` would try one class after the other in the innermost loop
+        if kind is BinOp:
+            return f"({self._expr(expr.a, fixed=fixed)} {expr.op} {self._expr(expr.b, fixed=fixed)})"  # type: ignore[union-attr]
+        if kind is Var:
+            return self._name(expr)  # type: ignore[arg-type]
+        if kind is Imm:
+            if fixed or self._keep or not _may_vary(expr):  # type: ignore[arg-type]
+                return f"{expr.value!r}:{expr.dtype}"  # type: ignore[union-attr]
+            self.numbers.append(expr)  # type: ignore[arg-type]
+            return f"#:{expr.dtype}"
         match expr:
-            case Imm(value, dtype):
-                if fixed or self._keep or not _may_vary(expr):
-                    return f"{value!r}:{dtype}"
-                self.numbers.append(expr)
-                return f"#:{dtype}"
-            case Var():
-                return self._name(expr)
-            case BinOp(op, a, b):
-                return f"({self._expr(a, fixed=fixed)} {op} {self._expr(b, fixed=fixed)})"
             case Cast(dtype, value):
                 return f"{dtype}({self._expr(value, fixed=fixed)})"
             case Select(cond, then, orelse):
@@ -314,7 +327,8 @@ class _Key:
             case Load(buffer, indices, dtype):
                 return self._element(buffer, indices, dtype)
             case Call(intrin, args):
-                return f"{self._number(intrin) if self._named else intrin.name}({', '.join(map(self._expr, args))})"
+                meaning = self._number(intrin) if self._named else intrin.name
+                return f"{meaning}({', '.join(map(self._expr, args))})"
             case _:
                 raise TypeError(f"not an expression: {expr!r}")
 
