@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -26,7 +27,8 @@ def options_for(given: CompileOptions, budget: Budget | None, *, name: str, boar
     if budget is None or not more:
         return given
     try:
-        return parse_options([*shlex.split(" ".join(words_of(given, leave_out=("name",)))), *more])
+        merged = parse_options([*shlex.split(" ".join(words_of(given, leave_out=("name",)))), *more])
+        return replace(merged, name=given.name)
     except _ClickUsageError as error:
         said = str(getattr(error, "format_message", lambda: "")()).rstrip(".")
         where = f"{budget.file}: options of {name}@{board}"

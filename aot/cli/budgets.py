@@ -12,6 +12,7 @@ from aot.errors import Problem, TargetError
 if TYPE_CHECKING:
     from aot.cli.output import Output
     from aot.micro.build.project import Project
+    from aot.report.gate.budget import Budget
 
 FORCE = "--force-over-budget writes the files anyway"
 
@@ -47,25 +48,33 @@ def built_totals(project: Project) -> dict[str, int | None]:
     return {**totals, **sizes, "ram": ram, "stack_bound": image.stack_bound, "heap": 0}
 
 
+def open_budget(file: Path | None) -> Budget | None:
+    """The budget of --budget FILE (E5001, E5002, E5052)."""
+    if file is None:
+        return None
+    from aot.report.gate.budget import load_budget
+
+    return load_budget(file, Path())
+
+
 def check_budget_file(
-    file: Path | None, totals: Mapping[str, int | None], *, name: str, board: str, force: bool, out: Output
+    budget: Budget | None, totals: Mapping[str, int | None], *, name: str, board: str, force: bool, out: Output
 ) -> None:
-    """Compare with the absolute limits of a budget file (E5001, E5002, E5052); E5387 (exit 4) for what is over, unless `force`.
+    """Compare with the absolute limits of a budget file; E5387 (exit 4) for what is over, unless `force`.
 
     Limits that need a run, or grow over a baseline, are those of `aot report`; how many are left to it is said.
     """
-    if file is None:
+    if budget is None:
         return
-    from aot.report.gate.budget import METRICS, check_report, load_budget
+    from aot.report.gate.budget import METRICS, check_report
 
-    budget = load_budget(file, Path())
     report = {"name": name, "board": board, "totals": totals}
     found = check_report(report, budget, None)
-    limits = [x for m in METRICS for x in (budget.limits(report, m) if budget is not None else None) or ()]
+    limits = [x for m in METRICS for x in budget.limits(report, m) or ()]
     judged = [f for f in found if f.state != "new"]
     rest = len(limits) - len(judged)
     over = [f for f in judged if f.state == "over"]
     left = f", {rest} left to aot report" if rest else ""
-    out.row("budget", f"{file}: {len(judged) - len(over)} of {len(judged)} limits kept{left}")
+    out.row("budget", f"{budget.file}: {len(judged) - len(over)} of {len(judged)} limits kept{left}")
     if over and not force:
         raise TargetError(*(Problem("E5387", f"{f.text}; {FORCE}", f.key) for f in over))

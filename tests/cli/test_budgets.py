@@ -98,3 +98,17 @@ def test_a_budget_file_of_a_build(cli: Cli, tmp_path: Path) -> None:
         done = cli("build", model, "--board", "mps2-an386", "--budget", file, "-o", tmp_path / f"b{less}")
         assert done.code == code, done.err
         assert done.err.count("E5387 dense@mps2-an386: ") == less * len(names)
+
+
+def test_the_options_of_a_budget_file(cli: Cli, tmp_path: Path) -> None:
+    """As `aot report` compiles the model: with what its tables say for model and board, whose word is the last."""
+    file = tmp_path / "budget.toml"
+    file.write_text('options = "--io arena"\n[b]\noptions = "--io user"\n["b@host"]\noptions = "--opt size"\n', encoding="utf-8")
+    done = cli("compile", MODEL, "--name", "b", "--board", "host", "--budget", file, "-o", tmp_path / "b", "--json")
+    assert done.code == 0, done.err
+    meta = done.json["metadata"]
+    assert (meta["name"], meta["io"], meta["opt"]) == ("b", "user", "size")
+    meta = cli("compile", MODEL, "--opt", "speed", "--budget", file, "-o", tmp_path / "m", "--json").json["metadata"]
+    assert (meta["name"], meta["io"], meta["opt"]) == ("max_pool", "arena", "speed")
+    file.write_text('options = "--no-such"\n', encoding="utf-8")
+    assert cli("compile", MODEL, "--budget", file).err.startswith("E5052")

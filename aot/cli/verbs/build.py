@@ -22,6 +22,7 @@ from aot.cli.options import (
     compiles,
 )
 from aot.cli.output import Output
+from aot.cli.verbs.compile import request_under
 
 if TYPE_CHECKING:
     from aot.micro.build.project import Project
@@ -60,8 +61,8 @@ def command(
     verbose: VerboseFlag = False,
 ) -> None:
     """Compile MODEL and build the firmware that runs it on a board (reads inputs.bin, writes outputs.bin by semihosting)."""
-    from aot.cli.budgets import built_totals, check_budget_file, check_budgets
-    from aot.cli.common import compile_model, find_board, import_text, request
+    from aot.cli.budgets import built_totals, check_budget_file, check_budgets, open_budget
+    from aot.cli.common import compile_model, find_board, import_text
     from aot.cli.output_folder import check_replaceable, write_folder
     from aot.micro.build.project import prepare
     from aot.micro.build.stack import StatedStack, built_by, with_stack_bound
@@ -72,7 +73,8 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board)
-    wanted = request(model, options, target=place.cpu, board=place)
+    limits = open_budget(budget)
+    wanted = request_under(limits, model, options, place=place, target=place.cpu)
     folder = output or Path("out") / f"{wanted.name}-{place.name}"
     check_replaceable(folder, force=force)
     with tempfile.TemporaryDirectory(prefix="aot-build-") as scratch, out.working(f"building {model.name} for {place.name}"):
@@ -82,8 +84,8 @@ def command(
         facts = image_facts(project)
         constants = artifact.metadata["constants"]["size"] if facts.constant_bytes is None else facts.constant_bytes
         check_budgets([artifact.metadata], force=over, code_bytes=facts.code_bytes or 0, constant_bytes=constants)
-        totals = built_totals(project) if budget is not None else {}
-        check_budget_file(budget, totals, name=artifact.name, board=place.name, force=over, out=out)
+        totals = built_totals(project) if limits is not None else {}
+        check_budget_file(limits, totals, name=artifact.name, board=place.name, force=over, out=out)
         files = project_files(project, image)
         if facts.stack_bound is not None:
             header = f"{artifact.name}.h"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from aot.cli.common import Request
     from aot.executor.artifact import Artifact
     from aot.micro.board import Board
+    from aot.report.gate.budget import Budget
 from aot.cli.verbs._compilation import Compilation
 from aot.cli.verbs._folder import check_folder, to_json, write_sources
 
@@ -153,16 +154,31 @@ def show(out: Output, wanted: Request, meta: Mapping[str, Any]) -> None:
         out.row("slide", line)
 
 
+def request_under(budget: Budget | None, model: Path, given: CompileOptions, *, place: Board | None, target: str) -> Request:
+    """The request with the budget's options for the model over the given ones (E5052)."""
+    from aot.cli.common import request
+
+    if budget is not None:
+        from aot.cli.budget_options import options_for
+        from aot.cli.files import model_name
+
+        where = target if place is None else place.name
+        given = options_for(given, budget, name=model_name(model, given.name), board=where)
+    return request(model, given, target=target, board=place)
+
+
 def compile_one(model: Path, asked: Compilation) -> None:
     """Compile and write one model."""
-    from aot.cli.budgets import check_budget_file, check_budgets, compiled_totals
-    from aot.cli.common import choose_target, compile_model, find_board, request
+    from aot.cli.budgets import check_budget_file, check_budgets, compiled_totals, open_budget
+    from aot.cli.common import choose_target, compile_model, find_board
     from aot.report.figures.choice import CHOICE_HEADERS, choice_rows
 
     mlf, out = asked.form == "mlf", asked.out
     check_forms(asked.form, asked.plan, sbom=asked.sbom, profiler=asked.profiler)
     place = find_board(asked.board) if asked.board else None
-    wanted = request(model, asked.options, target=choose_target(asked.target, place), board=place)
+    target, budget = choose_target(asked.target, place), open_budget(asked.budget)
+    where = target if place is None else place.name
+    wanted = request_under(budget, model, asked.options, place=place, target=target)
     path = asked.output or Path("out") / (f"{wanted.name}.tar" if mlf else wanted.name)
     (check_library if mlf else check_folder)(path, force=asked.force)
     with out.working(f"compiling {model.name}"):
@@ -174,8 +190,8 @@ def compile_one(model: Path, asked: Compilation) -> None:
         if asked.stack_bound:
             artifact = add_stack_bound(artifact, place, wanted.target)
     check_budgets([artifact.metadata], force=asked.over)
-    meta, where = artifact.metadata, place.name if place is not None else wanted.target
-    check_budget_file(asked.budget, compiled_totals(meta), name=artifact.name, board=where, force=asked.over, out=out)
+    meta = artifact.metadata
+    check_budget_file(budget, compiled_totals(meta), name=artifact.name, board=where, force=asked.over, out=out)
     if asked.plan is not None:
         write_plan(asked.plan, artifact)
     if mlf:
