@@ -62,6 +62,7 @@ def cases(models: Sequence[str]) -> Iterator[Case]:
             yield Case(model, CORES[0], (("pooling", POOLS),))
             yield Case(model, CORES[0], (("share_workspace", True), ("opt", "size")))
             yield Case(model, CORES[0], (("oracle", "tflm"), ("ram_budget", 40000)))
+            yield Case(model, CORES[0], (("in_steps", True),))
 
 
 def compiled(root: Path, case: Case) -> dict[str, str]:

@@ -1,48 +1,18 @@
 /* The few functions behind the stand-in's headers. See README.md. */
+#include "../../micro/standin/format.h"
 #include "aot/semihosting.h"
 #include "aot/systick.h"
 
-#include <stdarg.h>
 #include <zephyr/drivers/uart.h>
 #include <zephyr/kernel.h>
 #include <zephyr/sys/printk.h>
 #include <zephyr/timing/timing.h>
 #include <zephyr/ztest.h>
 
-static void put_number(uint32_t value) {
-  char text[11];
-  char *digit = text + 10;
-  *digit = '\0';
-  do {
-    *--digit = (char)('0' + (char)(value % 10u));
-    value /= 10u;
-  } while (value != 0u);
-  aot_puts(digit);
-}
-
-/* %d, %u and %s. */
 void printk(const char *format, ...) {
   va_list list;
   va_start(list, format);
-  for (; *format != '\0'; format++) {
-    const char text[2] = {*format, '\0'};
-    if (*format != '%') {
-      aot_puts(text);
-      continue;
-    }
-    format++;
-    if (*format == 's') {
-      aot_puts(va_arg(list, const char *));
-    } else if (*format == 'u') {
-      put_number(va_arg(list, unsigned int));
-    } else if (*format == 'd') {
-      const int value = va_arg(list, int);
-      if (value < 0) aot_puts("-");
-      put_number(value < 0 ? 0u - (uint32_t)value : (uint32_t)value);
-    } else {
-      aot_puts("?");
-    }
-  }
+  put_format(aot_puts, format, list);
   va_end(list);
 }
 
