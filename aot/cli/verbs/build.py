@@ -73,8 +73,7 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board)
-    limits = open_budget(budget)
-    wanted = request_under(limits, model, options, place=place, target=place.cpu)
+    wanted = request_under(limits := open_budget(budget), model, options, place=place, target=place.cpu)
     folder = output or Path("out") / f"{wanted.name}-{place.name}"
     check_replaceable(folder, force=force)
     with tempfile.TemporaryDirectory(prefix="aot-build-") as scratch, out.working(f"building {model.name} for {place.name}"):
