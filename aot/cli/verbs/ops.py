@@ -23,7 +23,8 @@ are known at compile time; indices of GATHER and the like may come at run time. 
 extension (Cortex-M4, M7, M33), `arm_fpu` for float32 on cores with an FPU, `arm_mve` for Helium (Cortex-M55, M85), `generic`
 hand-shaped portable loops; `te` are loop nests from the operator's tensor expression; a view takes no instruction, and what is
 folded is computed by the compiler. *Oracle*: whose bytes are reproduced, those of TensorFlow Lite's reference kernels (LiteRT)
-or of TFLM; the file names the kernels.
+or of TFLM; the file names the kernels. Of MediaPipe's and Coral's (libcoral) custom operators the interpreters have no kernel:
+the tests hold their published algorithm in other words, and `aot verify` compares with our own graph interpreter.
 
 """
 
