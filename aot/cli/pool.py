@@ -20,8 +20,11 @@ Scheduler = Annotated[
 ]
 
 
-def chosen_pool(jobs: int, scheduler: str | None, resource: str) -> Opener | None:
-    """The executor that is asked for, None for this process alone; E5017 for two, E5505 without Dask."""
+def chosen_pool(jobs: int, scheduler: str | None, resource: str = "") -> Opener | None:
+    """The executor that is asked for, None for this process alone; E5017 for two, E5505 without Dask.
+
+    `resource`: what workers must have; "" for jobs that any can do.
+    """
     from aot.system.executors import dask, local
 
     if scheduler is None:

@@ -67,8 +67,8 @@ def local(processes: int) -> Opener | None:
     return None if processes == 1 else lambda: ProcessPoolExecutor(processes)
 
 
-def dask(address: str, resource: str) -> Opener:
-    """The workers of a Dask scheduler that announce a resource; a job takes one of it while it runs.
+def dask(address: str, resource: str = "") -> Opener:
+    """The workers of a Dask scheduler that announce a resource, all of them for ""; a job takes one of it while it runs.
 
     UsageError E5505 without the package `distributed`; when it is opened, E5506 for a scheduler that does not answer, E5507 where
     no worker has the resource.
@@ -86,9 +86,10 @@ def dask(address: str, resource: str) -> Opener:
             reason = " ".join(str(error).split())[:200]
             raise UsageError(Problem("E5506", f"the scheduler at {address} cannot be reached: {reason}")) from None
         with client:
-            check_resource(client.scheduler_info(n_workers=-1)["workers"], resource, address)
+            if resource:
+                check_resource(client.scheduler_info(n_workers=-1)["workers"], resource, address)
             try:
-                yield client.get_executor(pure=False, resources={resource: 1}, retries=ATTEMPTS)
+                yield client.get_executor(pure=False, resources={resource: 1} if resource else None, retries=ATTEMPTS)
             except distributed.KilledWorker as error:
                 raise BrokenExecutor(str(error)) from None
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +11,7 @@ import typer
 
 from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, QuietFlag, VerboseFlag, compiles, words_of
 from aot.cli.output import Output
+from aot.cli.pool import Jobs, Scheduler, chosen_pool
 from aot.errors import Problem, TargetError
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ Flash = Annotated[str | None, typer.Option("--flash", metavar="SIZE", help="Flas
 Ram = Annotated[str | None, typer.Option("--ram", metavar="SIZE", help="RAM there is for workspace and state.")]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one page with a plot, which needs no network.")]
 Steps = Annotated[int, typer.Option("--steps", metavar="N", min=0, max=64, help="Budgets of RAM that are tried in between.")]
-Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="How many processes compile at the same time.")]
 
 
 @compiles(leave_out=(*VARIED, "kernels", "io"))
@@ -39,6 +37,7 @@ def command(
     html: Html = None,
     steps: Steps = 3,
     jobs: Jobs = 1,
+    scheduler: Scheduler = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
@@ -56,9 +55,10 @@ def command(
     place = find_board(board)
     limits = Limits(*(None if s is None else parse_bytes(s, o) for s, o in ((flash, "--flash"), (ram, "--ram"))))
     wanted = request(model, options, target=choose_target(None, place), board=place)
-    with out.working(f"compiling {model.name}"), ProcessPoolExecutor(jobs) if jobs > 1 else nullcontext() as executor:
+    pool = chosen_pool(jobs, scheduler)
+    with out.working(f"compiling {model.name}"):
         points = explore(
-            wanted.source, wanted.options, target=wanted.target, name=wanted.name, limits=limits, steps=steps, executor=executor
+            wanted.source, wanted.options, target=wanted.target, name=wanted.name, limits=limits, steps=steps, pool=pool
         )
     words = ["aot", "compile", shlex.quote(str(model)), "--board", shlex.quote(board or place.name)]
     given = " ".join([*words, *words_of(replace(options, oracle=options.oracle), leave_out=VARIED)])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from aot.driver.build import compile_model
@@ -15,6 +15,7 @@ from aot.errors import AotError
 from aot.executor.lowered import LoweredModule
 from aot.micro.board import board_names, load_board
 from aot.report.measure.fitting import problems_on
+from aot.system.executors import Opener, outcomes
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def explore(
     name: str,
     limits: Limits,
     steps: int = 3,
-    executor: Executor | None = None,
+    pool: Opener | None = None,
 ) -> list[Point]:
     """All points: every mode, rows that are fed, the limits as budgets, and `steps` budgets between the least and the most RAM.
 
@@ -72,14 +73,14 @@ def explore(
     AotError of the model itself where no build is possible.
     """
     first = list(_modes(options, limits))
-    points = _made(first, source, target=target, name=name, executor=executor)
+    points = _made(first, source, target=target, name=name, pool=pool)
     if not any(points):
         compile_model(source, target=target, name=name, options=options)  # raises what is wrong
     rams = [p.ram for p in points if p is not None]
     budgets = [min(rams) + (max(rams) - min(rams)) * k // (steps + 1) for k in range(1, steps + 1)]
     more = [_budget(options, n) for n in dict.fromkeys(budgets) if min(rams) < n < max(rams)]
     more += [_budget(options, min(rams) - n) for n in _fewer_rows(first, source, target=target, name=name) if n < min(rams)]
-    points += _made(more, source, target=target, name=name, executor=executor)
+    points += _made(more, source, target=target, name=name, pool=pool)
     distinct: dict[tuple[int, int, int], Point] = {}
     for point in sorted((p for p in points if p is not None), key=lambda p: (len(p.words), p.words)):
         distinct.setdefault(point.figures, point)
@@ -143,12 +144,17 @@ def _fewer_rows(trials: Sequence[Trial], source: NamedBytes | bytes, *, target: 
 
 
 def _made(
-    trials: Sequence[Trial], source: NamedBytes | bytes, *, target: str, name: str, executor: Executor | None
+    trials: Sequence[Trial], source: NamedBytes | bytes, *, target: str, name: str, pool: Opener | None
 ) -> list[Point | None]:  # fmt: skip
     """What comes of each trial, in their order."""
-    run = map if executor is None else executor.map
-    count = len(trials)
-    return list(run(make, trials, [source] * count, [target] * count, [name] * count))
+    work = partial(_make_numbered, source=source, target=target, name=name)
+    made = {number: point for (number, _), point in outcomes(work, list(enumerate(trials)), pool)}
+    return [made[i] for i in range(len(trials))]
+
+
+def _make_numbered(job: tuple[int, Trial], *, source: NamedBytes | bytes, target: str, name: str) -> Point | None:
+    """`make`, for a job that says which it is."""
+    return make(job[1], source, target, name)
 
 
 def make(trial: Trial, source: NamedBytes | bytes, target: str, name: str) -> Point | None:

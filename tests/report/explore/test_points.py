@@ -31,8 +31,9 @@ def test_points_are_what_a_compilation_gives() -> None:
     """Every mode is there, each figure is that of the compilation, and processes or threads change nothing."""
     data = (MODELS / "max_pool.tflite").read_bytes()
     points = explore(data, Options(), target="cortex-m4", name="m", limits=Limits(), steps=1)
-    with ThreadPoolExecutor(2) as executor:
-        again = explore(data, Options(), target="cortex-m4", name="m", limits=Limits(), steps=1, executor=executor)
+    again = explore(
+        data, Options(), target="cortex-m4", name="m", limits=Limits(), steps=1, pool=lambda: ThreadPoolExecutor(2)
+    )  # fmt: skip
     assert points == again
     fast = compile_model(data, target="cortex-m4", name="m", options=Options(opt="speed"))
     assert min(p.instructions for p in points) == fast.lowered.estimate
