@@ -36,6 +36,13 @@ extern uint32_t aot_stack_bottom[], aot_stack_top[];
 extern uint32_t aot_data_start[], aot_data_end[], aot_data_load[];
 extern uint32_t aot_bss_start[], aot_bss_end[];
 extern uint32_t aot_pool_start[], aot_pool_end[];
+/* Constants that lie in flash and are read from RAM, a faster one perhaps: there where the linker script has such. */
+struct aot_copy {
+  const uint32_t *from;
+  uint32_t *to;
+  uint32_t bytes;
+};
+extern const struct aot_copy aot_copies_start[] __attribute__((weak)), aot_copies_end[] __attribute__((weak));
 
 int main(void);
 void Reset_Handler(void);
@@ -150,6 +157,9 @@ __attribute__((noreturn)) void Reset_Handler(void) {
   enable_units();
   const uint32_t *from = aot_data_load;
   for (uint32_t *to = aot_data_start; to < aot_data_end;) *to++ = *from++;
+  for (const struct aot_copy *copy = aot_copies_start; copy != aot_copies_end; copy++) {
+    for (uint32_t i = 0; i < (copy->bytes + 3u) / 4u; i++) copy->to[i] = copy->from[i];
+  }
   for (uint32_t *to = aot_bss_start; to < aot_bss_end;) *to++ = 0;
   for (uint32_t *to = aot_pool_start; to < aot_pool_end;) *to++ = 0;
   aot_exit(main());

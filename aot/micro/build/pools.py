@@ -63,6 +63,15 @@ def _region(board: Board, start: int, end: int, kind: str) -> str:
     return next((m.name for m in fitting if m.origin <= start and end <= m.origin + m.size), "")
 
 
+def copied_to(board: Board, region: str) -> bool:
+    """Whether constants that lie in `region` have to be copied there from flash by the start-up code.
+
+    Not where the board has constants in that memory anyhow, or gets its whole image by a debugger that writes RAM.
+    """
+    loaded = board.gdb is not None and board.gdb.load == "ram"
+    return board.region(region).access == "rw" and region not in (board.code, *board.constants) and not loaded
+
+
 def pool_regions(board: Board, metadata: Mapping[str, Any]) -> list[Row]:
     """The pools for the linker script: name, kind, size, address as text ("": it has none), and its region (E2014, E2015)."""
     problems = pool_problems(board, metadata)

@@ -25,7 +25,7 @@ from aot.errors import Problem, TargetError, ToolchainError
 from aot.executor.artifact import Artifact
 from aot.micro.advice import constants_advice, workspace_advice
 from aot.micro.board import Board, Memory
-from aot.micro.build.pools import Row, pool_problems, pool_regions
+from aot.micro.build.pools import Row, copied_to, pool_problems, pool_regions
 from aot.micro.build.toolchain import Tool, find_tool, run_tool
 from aot.micro.run.poison import dead_intervals, first_pool
 from aot.support.data import data_folder
@@ -221,7 +221,9 @@ def linker_script(board: Board, places: Places, pools: Sequence[Row]) -> str:
     for p in pools:
         if p["address"]:
             prefix = "pool" if p["kind"] == "bss" else "constants"
-            fixed.append({**p, "section": f".{prefix}_{p['name']}", "input": f".{p['kind']}.aot_pool_{p['name']}"})
+            copied = p["kind"] == "rodata" and copied_to(board, p["region"])
+            names = {"section": f".{prefix}_{p['name']}", "input": f".{p['kind']}.aot_pool_{p['name']}"}
+            fixed.append({**p, **names, "copied": copied})
     order = (("text", places.code), ("rodata", places.constants), ("stack", places.data), ("workspace", places.workspace))
     first = {region: section for section, region in reversed(order)}
     at = {section: f" ORIGIN({region})" if fixed and first[region] == section else "" for section, region in order}

@@ -16,9 +16,10 @@ from aot.executor.artifact import Artifact
 from aot.ir.op import Array
 from aot.micro.board import Board, emulated
 from aot.micro.build.image import ImageReport, check_image
+from aot.micro.build.pools import copied_to
 from aot.micro.build.project import Project, prepare
 from aot.micro.run.runner import RunResult, run
-from aot.report.figures.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
+from aot.report.figures.attribution import Section, attribute, berkeley, by_layer, group_sizes, sections_of, variables
 from aot.report.figures.choice import next_faster
 from aot.report.figures.cycles import Profile, profile_cycles
 from aot.report.figures.listing import listings
@@ -163,11 +164,17 @@ def _memory(project: Project) -> list[dict[str, Any]]:
     for region in project.board.memory:
         inside = [s for s in sections if region.origin <= s.address < region.origin + region.size]
         used = sum(s.size for s in inside)
-        if region.name == project.board.code:  # initial values of variables follow the code
-            used += sum(s.size for s in sections if s.in_flash and s.writable and s not in inside)
+        if region.name == project.board.code:  # initial values of variables, and constants that are copied, follow the code
+            used += sum(s.size for s in sections if s.in_flash and s not in inside and (s.writable or _copied(s, project.board)))
         if used:
             rows.append({"region": region.name, "size": region.size, "used": used, "sections": [s.name for s in inside]})
     return rows
+
+
+def _copied(section: Section, board: Board) -> bool:
+    """Whether a section of constants is copied from flash to RAM by the start-up code."""
+    there = next((m.name for m in board.memory if m.origin <= section.address < m.origin + m.size), "")
+    return there != "" and copied_to(board, there)
 
 
 def _ram(project: Project, result: RunResult, image: ImageReport | None) -> dict[str, Any]:

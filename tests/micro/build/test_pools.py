@@ -1,0 +1,63 @@
+"""Constants that the start-up code copies to a faster memory, and the caches that it switches on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aot.driver.build import compile_model
+from aot.driver.options import Options
+from aot.errors import UsageError
+from aot.memory.pooling import Pooling, parse_pool
+from aot.micro.board import data_folder, load_board, parse_board
+from aot.micro.build.pools import copied_to
+from aot.micro.build.project import prepare
+from aot.micro.run.runner import run
+from aot.report.measure.sets import rule_sets
+from tests.micro.projects import ROOT, need, sh
+
+KWS = ROOT / "tests" / "models" / "net_kws_dscnn.tflite"
+
+
+@pytest.mark.qemu
+def test_constants_are_copied_from_flash_to_a_fast_memory(tmp_path: Path) -> None:
+    """As on a Cortex-M7 with TCM: the hottest constants are read from RAM, and lie in flash while the power is off."""
+    need("arm-none-eabi-gcc", "qemu-system-arm")
+    board = replace(load_board("mps2-an500"), caches=("instruction", "data"))
+    pools = Pooling(constants=(parse_pool("FAST=16K@0x20010000:4"), parse_pool("FLASH=2M")))
+    exe = compile_model(KWS, target="cortex-m7", name="m", options=Options(pooling=pools))
+    project = prepare(exe.artifact, board, folder=tmp_path)
+    assert "-DAOT_CACHES=3" in project.flags("crt/src/startup.c")
+    headers = sh(f"arm-none-eabi-readelf -lW {project.image()}", cwd=tmp_path)
+    rows = [line.split() for line in headers.splitlines() if line.split()[:1] == ["LOAD"]]
+    (fast,) = [row for row in rows if int(row[2], 16) == 0x20010000]
+    assert int(fast[3], 16) < board.region("SSRAM1").size  # where it is loaded
+    assert int(fast[4], 16) > 8192
+    (inputs,) = rule_sets(exe.artifact.metadata["inputs"], 1).inputs
+    (wanted,) = exe.interpret(inputs)
+    assert (run(project, [inputs]).outputs[0][0] == wanted).all()
+
+
+def test_what_is_copied() -> None:
+    disco, evk = load_board("stm32f746g-disco"), load_board("mimxrt1060-evk")
+    assert [copied_to(disco, name) for name in ("FLASH", "ITCM", "DTCM", "SRAM")] == [False, False, True, True]
+    assert not any(copied_to(evk, m.name) for m in evk.memory)  # the debugger writes all of it
+
+
+def test_caches_of_a_board_file() -> None:
+    text = (data_folder("boards") / "stm32f746g-disco" / "board.toml").read_text()
+
+    def with_line(line: str) -> str:
+        return re.sub(r"^kind = ", f"{line}\nkind = ", text, count=1, flags=re.MULTILINE)
+
+    assert parse_board(with_line('caches = ["instruction", "data"]'), "b").cache_bits == 3
+    for line in ('caches = ["l2"]', 'caches = ["data", "data"]'):
+        with pytest.raises(UsageError, match="E5021"):
+            parse_board(with_line(line), "b")
+    with pytest.raises(UsageError, match="cortex-m4 has none"):
+        parse_board(with_line('caches = ["data"]').replace('cpu = "cortex-m7"', 'cpu = "cortex-m4"'), "b")
+    with pytest.raises(UsageError, match="wait_states"):
+        parse_board(text.replace("[clock]", "[clock]\nwait_states = -3"), "b")
