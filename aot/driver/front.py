@@ -21,6 +21,7 @@ from aot.ir.transform import PassContext
 from aot.relay.expr import Function
 from aot.relay.stored import widened
 from aot.relay.transform import pipeline as relay_pipeline
+from aot.relay.transform.narrow_states import narrow_states
 from aot.target.target import Target
 
 
@@ -71,7 +72,8 @@ def front(model: bytes | IRModule, cpu: Target, *, name: str, options: Options, 
         if options.float16 == "fold" and chain is None:
             module = module.with_function("main", widened(before, "float16"))
         slide = slid(module, options, opt_level=context.opt_level, most_bytes=most_bytes) if options.slide else None
-        module = relay_pipeline(context.opt_level)(module if slide is None else slide.module)
+        module = _narrowed(module if slide is None else slide.module, options) if context.opt_level > 0 else module
+        module = relay_pipeline(context.opt_level)(module)
     main = module["main"]
     assert isinstance(main, Function)
     return Front(before, main, slide, chain)
@@ -102,3 +104,9 @@ def _chained(model: bytes, options: Options, *, opt_level: int, name: str) -> Ch
     if options.feed_rows:
         raise UsageError(Problem("E1305", "--feed-rows: a chain takes the new rows of a push as a whole"))
     return chained(chain, options, opt_level=opt_level, name=name)
+
+
+def _narrowed(module: IRModule, options: Options) -> IRModule:
+    main = module["main"]
+    assert isinstance(main, Function)
+    return module.with_function("main", narrow_states(main, with_shared=options.io != "user"))

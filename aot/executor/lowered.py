@@ -46,6 +46,7 @@ class CallLowered:
     `scalars` are the arguments of whichever is emitted.  `callees` are the functions that `func` calls (a cascade's row
     kernels), those that are called before their callers.
     `feed`: (callee that takes one row of the first input and its number, first and last number), where the input is fed by rows.
+    `carried`: bytes of a state that the kernel joins or cuts on its way and that are there only to be kept.
     """
 
     func: str
@@ -59,6 +60,7 @@ class CallLowered:
     shared: str = ""
     callees: tuple[str, ...] = ()
     feed: tuple[str, int, int] | None = None
+    carried: int = 0
 
     @property
     def emitted(self) -> str:
@@ -71,7 +73,8 @@ class State:
     """A persistent tensor: `old` is the value before a run, `new` the one after it (`old` itself where nothing changes it).
 
     `shared`: other signatures of the file use it too.  `fresh`: how many bytes of a new value were not in the old one, where the
-    others stay in their place; None: all of them are written.
+    others stay in their place; None: all of them are written.  `kept`: how many bytes of a new value are old ones from
+    another place.
     """
 
     name: str
@@ -80,6 +83,7 @@ class State:
     new: TensorRef
     shared: bool = False
     fresh: int | None = None
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aot.ir.op import Array
 from aot.relay.expr import Function
-from aot.relay.interpreter import evaluate, evaluate_all
+from aot.relay.interpreter import EndlessLoopError, evaluate, evaluate_all
 from aot.relay.state import state_of
 
 
@@ -23,8 +23,12 @@ class StatefulFunction:
         self.state = [s.initial.copy() for s in state_of(self.main)]
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """The outputs of one run, on one array an input."""
-        return self._keep(evaluate(self.main, [*inputs, *self.state]))
+        """The outputs of one run, on one array an input; EndlessLoopError where it is given up, with the state at its start."""
+        try:
+            return self._keep(evaluate(self.main, [*inputs, *self.state]))
+        except EndlessLoopError:
+            self.reset()
+            raise
 
     def run_all(self, inputs: Sequence[Array]) -> tuple[list[Array], dict[int, Array]]:
         """As `run`, and each value of the graph by the index of its tensor in the .tflite."""

@@ -151,6 +151,7 @@ class GraphModule:
         self._run_items(item.first)
         while self._holds(item):
             if limit and turns == limit:
+                self.reset()
                 raise _wrong(f"a loop has not ended after {limit} iterations")
             self._run_items(item.second)
             self._run_items(item.first)

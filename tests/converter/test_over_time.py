@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from aot.driver.build import build
+from aot.driver.build import build, compile_model
+from aot.driver.options import Options
+from aot.errors import UnsupportedError
+from aot.frontend.problems import Problems
+from aot.frontend.specialize import Choice
+from aot.frontend.view import parse
 from aot.runtime.module import load
 from aot.testing import HAVE_LITERT
 from tests.converter.judge import Step, by_reference, compiled, judge, same, steps_for, table
-from tests.converter.models import ARCHIVE_OVER_TIME, ARCHIVE_PYTORCH, KINDS_OVER_TIME, KINDS_PYTORCH, names, read
+from tests.converter.models import ARCHIVE_OVER_TIME, ARCHIVE_PYTORCH, ARCHIVES, KINDS_OVER_TIME, KINDS_PYTORCH, names, read
 from tests.scale import cases
 
 SIZE_LIMIT = 1 << 20
@@ -107,3 +113,51 @@ def test_over_time(name: str) -> None:
 @pytest.mark.parametrize("name", sampled(ARCHIVE_PYTORCH))
 def test_from_pytorch(name: str) -> None:
     assert judge(read(name, ARCHIVE_PYTORCH)) == "exact"
+
+
+def bytes_of_state(model: bytes) -> tuple[float, int]:
+    """Of all signatures that keep something: what a step copies of its state, in kernels too, and what is new in it."""
+    view = parse(model, Problems())
+    assert view is not None
+    keys = [s.key for s in view.signatures] if len(view.signatures) > 1 else [None]
+    moved, new = 0.0, 0
+    for key in keys:
+        with suppress(UnsupportedError):  # the training step of a network of 16 bits
+            told = compile_model(model, options=Options(choice=Choice(signature=key))).artifact.metadata.get("state")
+            moved, new = (moved, new) if told is None else (moved + told["bytes_moved"], new + told["bytes_new"])
+    return moved, new
+
+
+def stateful() -> list[tuple[Path, str]]:
+    """The models whose file has variables, by what the archives' names say of their layers."""
+    return [(archive, name) for archive in ARCHIVES for name in names(archive) if keeps_state(read(name, archive))]
+
+
+def keeps_state(model: bytes) -> bool:
+    view = parse(model, Problems())
+    assert view is not None
+    return any(op.opcode == "VAR_HANDLE" for graph in view.subgraphs for op in graph.operators) or any(
+        tensor.is_variable for graph in view.subgraphs for tensor in graph.tensors
+    )
+
+
+MOST_MOVED = 1.2
+"""Bytes that a step may copy of its state for each that it writes there."""
+
+
+@pytest.mark.parametrize(
+    "name", ["streaming_convolution.int8", "streaming_spectrum.int8", "while_stateful_lstm.float32", "delay.int8"]
+)
+def test_bytes_moved(name: str) -> None:
+    moved, new = bytes_of_state(read(f"{name}.tflite", ARCHIVE_OVER_TIME))
+    assert moved <= MOST_MOVED * new
+
+
+@pytest.mark.slow
+def test_bytes_moved_by_all() -> None:
+    """Every model of the archives that keeps a state, each signature that is supported."""
+    found = {name: read(name, archive) for archive, name in stateful()}
+    assert len(found) >= 44
+    told = {name: bytes_of_state(model) for name, model in found.items()}
+    assert {name: row for name, row in told.items() if row[0] > MOST_MOVED * row[1]} == {}
+    assert sum(new > 0 for _, new in told.values()) >= 44

@@ -28,7 +28,7 @@ from aot.support.dtype import numpy_dtype
 from aot.target.source_module import NamedFunc, Param
 from aot.target.target import Target
 from aot.tir.builtin import BUILTINS
-from aot.tir.interpreter import OnCall, run_module
+from aot.tir.interpreter import InterpreterError, OnCall, run_module
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ class LoweredOutput:
     ) -> list[Array]:  # fmt: skip
         """Run the main function in the TIR interpreter on one array an input, of its shape and dtype.
 
-        `state` holds the persistent tensors, which the run changes; without it the run is the first one.
+        `state` holds the persistent tensors, which the run changes; without it the run is the first one.  A run that ends with an
+        InterpreterError leaves it as it was at the start.
         """
         main, table = self.main.run, {**BUILTINS, **function_table(self.functions)}
         buffers: dict[str, Array] = {a.name: a.data for a in self.arrays}
@@ -64,7 +65,12 @@ class LoweredOutput:
         buffers |= {b.name: self.initial_state() if state is None else state for b in main.state}
         feeding = self.main.feeding
         if feeding is None:
-            run_module(main, table, buffers, on_call=on_call)
+            try:
+                run_module(main, table, buffers, on_call=on_call)
+            except InterpreterError:
+                if state is not None:
+                    state[...] = self.initial_state()
+                raise
             return outputs
         buffers[self.main.buffers.workspace.name] = np.full(self.layout.plan.size, 0xA5, np.uint8)
         row = feeding.take.inputs[0]

@@ -13,6 +13,8 @@ from aot.tir.function import PrimFunc
 from aot.tir.functor import walk
 from aot.tir.stmt import CallPrim, If, Region, Stmt, While
 
+RELEASE = "aot_workspace_release();"
+
 
 def main_lines(program: Program, func: PrimFunc, target: Target) -> list[str]:
     """The lines of a main function: copies, and calls of layers with a comment above and a probe below."""
@@ -73,10 +75,17 @@ class MainPrinter:
             turn = f"turn_{self._loops}"
             self._loops += 1
             head = f"for (uint32_t {turn} = 0;; ++{turn}) {{"
-            release = ["    aot_workspace_release();"] if self._program.shared else []
-            give_up = [f"  if ({turn} == {loop.limit}u) {{", *release, "    return AOT_ERROR_ITERATIONS;", "  }"]
+            undo = [f"    {line}" for line in (reset_call(self._program), RELEASE if self._program.shared else "") if line]
+            give_up = [f"  if ({turn} == {loop.limit}u) {{", *undo, "    return AOT_ERROR_ITERATIONS;", "  }"]
         leave = [f"  if ({self.text_of(loop.cond)} == 0u) {{", "    break;", "  }"]
         return ["", head, *self._body(loop.test), *leave, *give_up, *self._body(loop.body), "}"]
+
+
+def reset_call(program: Program) -> str:
+    """What a run does to its state that ends half-way; nothing where there is none."""
+    if not program.lowered.states:
+        return ""
+    return f"{program.lowered.name}_reset({'state' if program.layout.io == 'user' else ''});"
 
 
 def copies_in(program: Program) -> int:

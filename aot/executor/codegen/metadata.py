@@ -10,7 +10,7 @@ from aot.executor.codegen.c_names import Names
 from aot.executor.lowered import LoweredModule, State, TensorRef
 from aot.executor.plan.bounds import Bounds
 from aot.executor.plan.shifted_states import shifted_by_copy
-from aot.executor.plan.state_plan import STATE_ALIGN, fresh_bytes
+from aot.executor.plan.state_plan import STATE_ALIGN, fresh_bytes, is_written_by_copy
 from aot.executor.plan.storage_map import StorageMap
 from aot.ir.type import TensorType
 from aot.memory.bounds import liveness_bound
@@ -122,7 +122,8 @@ def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
     if not lowered.states:
         return {}
     rows, pool, rings = [], layout.state_pool, layout.rings
-    always = sum(back.size for back in layout.write_backs) + _copied(lowered)
+    always = _copied(lowered) + sum(back.size for back in layout.write_backs)
+    always -= sum(s.old.type.nbytes - s.kept for s in lowered.states if s.new is not s.old and is_written_by_copy(lowered, s))
     back, turns = (0, 1) if rings is None else (rings.moved, rings.turns)
     for state, offset in zip(lowered.states, layout.states, strict=True):
         type_ = state.old.type
@@ -155,17 +156,23 @@ def _fresh(lowered: LoweredModule, state: State) -> int:
 
 
 def _copied(lowered: LoweredModule) -> int:
-    """Bytes of persistent tensors that layers only copy or move."""
-    roots = {lowered.root(s.old) for s in lowered.states}
-    moves = ((call, move) for call in lowered.calls for move in lowered.kernel(call).attrs.moves)
-    copied = sum(move.size for call, move in moves if lowered.root(call.inputs[move.operand]) in roots)
-    shifts = [(call, shift) for call in lowered.calls if (shift := lowered.kernel(call).attrs.shift) is not None]
+    """Bytes of persistent tensors that layers only copy or move, beside what they compute or by itself.
+
+    What a loop copies counts as often as the loop runs, where that is known, else as one iteration.
+    """
+    roots, total = {lowered.root(s.old) for s in lowered.states}, 0
+    for i, call in enumerate(lowered.calls):
+        attrs = lowered.kernel(call).attrs
+        copied = sum(move.size for move in attrs.moves if lowered.root(call.inputs[move.operand]) in roots)
+        if attrs.shift is not None and lowered.root(call.inputs[0]) in roots:
+            copied += call.outputs[0].type.nbytes - attrs.shift.fresh
+        total += (copied or call.carried) * runs(lowered.controls, i)
     for state in lowered.states:  # those whose windows lie in the workspace are copied there and back
         maker = next((c for c in lowered.calls if state.new in c.outputs), None)
         if state.fresh is not None and maker is not None and lowered.kernel(maker).attrs.moves:
             counted = any(lowered.kernel(c).attrs.moves for c in lowered.calls if state.old in c.inputs)
-            copied += state.old.type.nbytes * (1 if counted else 2) - state.fresh
-    return copied + sum(c.outputs[0].type.nbytes - shift.fresh for c, shift in shifts if lowered.root(c.inputs[0]) in roots)
+            total += state.old.type.nbytes * (1 if counted else 2) - state.fresh
+    return total
 
 
 def _constant_pools(lowered: LoweredModule, arrays: Sequence[Param]) -> list[dict[str, Any]]:

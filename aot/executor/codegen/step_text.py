@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aot.executor.codegen.lower_main import TURN
-from aot.executor.codegen.main_text import MainPrinter, copies_in, probe
+from aot.executor.codegen.main_text import MainPrinter, copies_in, probe, reset_call
 from aot.executor.codegen.program import Program
 from aot.executor.codegen.steps import Decision, Step, make_steps
 from aot.target.codegen_calls import print_calls
@@ -128,7 +128,7 @@ def _decision(step: Decision, held: str, program: Program) -> Sequence[str]:
         f"  {turn} = 0u;",
         f"  at = {step.orelse}u;",
         f"}} else if ({turn} == {limit}u) {{",
-        "  leave();",
+        f"  {reset_call(program) or 'leave();'}",
         "  return AOT_ERROR_ITERATIONS;",
         "} else {",
         f"  ++{turn};",

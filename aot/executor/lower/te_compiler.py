@@ -18,6 +18,7 @@ from aot.ir.span import Span
 from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType, TupleType
 from aot.memory.control import Control
+from aot.relay.analysis.carried import carried
 from aot.relay.analysis.trip_count import trip_count
 from aot.relay.expr import (
     Call,
@@ -71,6 +72,7 @@ class _Compiler:
         self._copies: dict[tuple[int, str], Function] = {}
         self._repeated = repeated_weights(self._func)
         self._computed_by = _last_calls(self._func)
+        self._carried = carried(self._func)
 
     def draft(self) -> Draft:
         for var in self._func.params:
@@ -80,7 +82,10 @@ class _Compiler:
         kept = state_of(self._func)
         outputs, news = results[: len(results) - len(kept)], results[len(results) - len(kept) :]
         olds = [self._one(v) for v in state_vars(self._func)]
-        states = tuple(State(s.name, s.initial, old, new, s.shared) for s, old, new in zip(kept, olds, news, strict=True))
+        states = tuple(
+            State(s.name, s.initial, old, new, s.shared, kept=n)
+            for s, old, new, n in zip(kept, olds, news, self._carried.kept, strict=True)
+        )
         if self._module.planning.io != "user":  # nobody else sees them
             read = {t for c in self._calls for t in map(self._root, c.inputs)} | set(map(self._root, outputs))
             states = tuple(s for s in states if not s.shared or s.new is not s.old or s.old in read)
@@ -261,7 +266,9 @@ class _Compiler:
         outputs = tuple(self._ref(call, t, call.span.name or "layer") for t in types)
         inputs = tuple(self._one(a) for a in call.args)
         ops = tuple(sorted(set(op_indices(call))))
-        self._add(func, found, CallLowered(self._global_vars.fresh(name), inputs, outputs, span=call.span, ops=ops))
+        moved = self._carried.layers.get(id(call), 0)
+        layer = CallLowered(self._global_vars.fresh(name), inputs, outputs, span=call.span, ops=ops, carried=moved)
+        self._add(func, found, layer)
         return outputs
 
 

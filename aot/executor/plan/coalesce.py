@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
+from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
 from aot.executor.plan.aliases import moves_of, without_call
-from aot.executor.plan.state_plan import may_be_given_up
 from aot.memory.control import Nested, nested
 from aot.tir.analysis.in_place import in_place_pairs
 from aot.tir.analysis.overlap import safe_distances
@@ -35,7 +34,28 @@ def without_copies(lowered: LoweredModule) -> LoweredModule:
     for state in lowered.states:  # as if the new value were copied to the old one at the end
         if _may_share(lowered, source=state.old, target=state.new):
             lowered = replace(lowered, views={**lowered.views, lowered.root(state.old): lowered.root(state.new)})
+        else:
+            lowered = _kept_apart(lowered, state) or lowered
     return lowered
+
+
+def _kept_apart(lowered: LoweredModule, state: State) -> LoweredModule | None:
+    """With a loop that goes on from a state in its place, though the old value is read later: that is copied, and no variable."""
+    old, target = state.old, lowered.root(state.new)
+    copies = [
+        c for c in lowered.calls if c.inputs == (old,) and moves_of(lowered.kernel(c)) and lowered.root(c.outputs[0]) is target
+    ]
+    at = lowered.calls.index(copies[0]) if len(copies) == 1 else -1
+    if at < 0 or any(at in c for c in lowered.controls):
+        return None
+    kept = TensorRef(f"{old.name}_kept", old.type)
+
+    def reading(call: CallLowered) -> CallLowered:
+        return replace(call, inputs=tuple(kept if t is old else t for t in call.inputs)) if old in call.inputs else call
+
+    calls = (*lowered.calls[:at], replace(copies[0], outputs=(kept,)), *map(reading, lowered.calls[at + 1 :]))
+    trial = lowered.with_calls(calls)
+    return replace(trial, views={**trial.views, old: target}) if _may_share(trial, source=old, target=target) else None
 
 
 def _may_share(lowered: LoweredModule, *, source: TensorRef, target: TensorRef, copy: CallLowered | None = None) -> bool:
@@ -45,7 +65,7 @@ def _may_share(lowered: LoweredModule, *, source: TensorRef, target: TensorRef, 
     if target not in lowered.variables or source is target or {source, target} & {*lowered.inputs, *lowered.values}:
         return False
     kept = {source, target} & {lowered.root(s.old) for s in lowered.states}
-    if len(kept) > 1 or (kept and may_be_given_up(lowered)):
+    if len(kept) > 1:
         return False
     if not is_whole or source.type.nbytes != target.type.nbytes:
         return False

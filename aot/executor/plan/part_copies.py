@@ -87,4 +87,10 @@ def _copy(move: Move, offset: int) -> PrimFunc:
     source, target = (Buffer(name, (move.size,), "int8", align=unit) for name in ("data", "result"))
     i = Var("i")
     body = For(i, Imm(0), Imm(move.size // unit), (Store(target, (i,), Load(source, (i,), word), word),))
-    return PrimFunc(f"keep_{move.size}_{word}", (source,), (target,), (body,), attrs=FuncAttrs("generic.copy"))
+    return PrimFunc(
+        f"keep_{move.size}_{word}",
+        (source,),
+        (target,),
+        (body,),
+        attrs=FuncAttrs("generic.copy", moves=(Move(0, 0, 0, move.size),)),
+    )

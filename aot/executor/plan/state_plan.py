@@ -30,11 +30,6 @@ def has_fixed_layout(lowered: LoweredModule) -> bool:
     return lowered.planning.io == "user" and any(s.shared for s in lowered.states)
 
 
-def may_be_given_up(lowered: LoweredModule) -> bool:
-    """Whether a run may end half-way, which then has changed no state."""
-    return bool(lowered.max_iterations) and any(c.kind == "while" and c.trips is None for c in lowered.controls)
-
-
 def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
     """New value -> old value whose memory it takes at once: nothing reads the old value afterwards.
 
@@ -42,8 +37,6 @@ def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
     each byte before it writes there.
     """
     found: dict[TensorRef, TensorRef] = {}
-    if may_be_given_up(lowered):
-        return found
     lasting = [lowered.root(t) for t in (*lowered.outputs, *lowered.conditions, *(s.new for s in lowered.states))]
     for state in lowered.states:
         old, new = state.old, state.new
@@ -67,7 +60,14 @@ def fresh_bytes(lowered: LoweredModule, state: State) -> int:
     if state.fresh is not None:
         return state.fresh
     root, hop = lowered.place_in_root(state.new)
-    return hop if hop and root is lowered.root(state.old) else state.old.type.nbytes
+    return hop if hop and root is lowered.root(state.old) else state.old.type.nbytes - state.kept
+
+
+def is_written_by_copy(lowered: LoweredModule, state: State) -> bool:
+    """Whether no layer could write the new value to its place: an input, a constant, or a part of something else."""
+    root = lowered.root(state.new)
+    olds = {lowered.root(s.old) for s in lowered.states}
+    return root in (*lowered.inputs, *lowered.values) or (root not in olds and not lowered.is_whole(state.new))
 
 
 def _is_proven(lowered: LoweredModule, call: CallLowered, *, old: TensorRef, new: TensorRef) -> bool:

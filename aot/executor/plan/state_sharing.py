@@ -13,7 +13,6 @@ import numpy as np
 
 from aot.executor.lowered import CallLowered, TensorRef
 from aot.executor.plan.planned import Planned
-from aot.executor.plan.state_plan import may_be_given_up
 from aot.executor.plan.storage_map import StorageMap
 from aot.ir.op import Array
 from aot.memory.rings import Ring
@@ -29,8 +28,6 @@ def first_write(planned: Planned, root: TensorRef) -> int:
 
 def may_share(planned: Planned, below: TensorRef, above: TensorRef, *, gap: int) -> bool:
     """Whether `below` may get its new bytes where the oldest of `above` are, which starts `gap` bytes behind it."""
-    if may_be_given_up(planned):
-        return False
     lasting = [*planned.outputs, *planned.conditions, *(s.new for s in planned.states if planned.root(s.old) is not above)]
     if any(planned.root(t) is above for t in lasting):
         return False

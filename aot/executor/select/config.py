@@ -61,7 +61,7 @@ class PlanConfig:
     `tight`: views take the place of copies only where the plan does not grow by them.  `rings`: whether the windows of the state
     are moved in each run or slide, within `ram_limit` bytes of workspace and state, and with room for at most 1 / `ring_share` of
     them where that is given.  `max_iterations`: a loop whose end depends
-    on data is given up after so many (0: never), and a run that ends there must not have changed the state.
+    on data is given up after so many (0: never), and the run ends there with the state at its start.
     """
 
     io: Io = "arena"

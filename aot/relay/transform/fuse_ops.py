@@ -9,7 +9,8 @@ from aot.ir.op import F_IS_VIEW, T_OP_PATTERN, Op, OpPattern
 from aot.ir.transform import PassContext, function_pass, register_option
 from aot.ir.type import TensorType
 from aot.relay.dominator import PostDominatorTree, post_dominator_tree
-from aot.relay.expr import Call, Constant, Expr, Function, Var, operands, post_order, with_operands
+from aot.relay.expr import Call, Constant, Expr, Function, Var, is_call, operands, post_order, with_operands
+from aot.relay.state import result_exprs, state_vars
 
 RESIDUAL = register_option(
     "fuse.residual", True, "fuse an element-wise operator of two tensors (a residual ADD) into the operator before it"
@@ -31,6 +32,7 @@ def fuse_ops(func: Function, context: PassContext) -> Function:
     has one result, which post-dominates its members, so groups never depend on each other in a cycle.
 
     At opt_level 0 each call is a group.  Otherwise, in this order:
+    0. what joins a state with new rows is a group of its own (`window_joins`), with the slice that leaves out the oldest;
     1. an anchor (OUT_ELEMWISE_FUSABLE or COMM_REDUCE) takes the ELEMWISE and BROADCAST calls that follow it, as long as each
        reads the one before and has the anchor's shape.  A follower's other operands come from before the group.  Anchors
        late in the model choose first, so that its order of execution stays;
@@ -40,8 +42,9 @@ def fuse_ops(func: Function, context: PassContext) -> Function:
     Not done: fusing anything in front of an anchor (a pooling window would compute it several times), joining through a tuple.
     """
     tree = post_dominator_tree(func)
-    groups = _Groups(tree, residual=context.option(RESIDUAL.key), max_depth=context.option(MAX_DEPTH.key))
+    groups = _Groups(tree, window_joins(func), residual=context.option(RESIDUAL.key), max_depth=context.option(MAX_DEPTH.key))
     if context.opt_level > 0:
+        groups.join_windows()
         groups.grow_anchors()
         groups.join(lambda kind: kind <= OpPattern.BROADCAST)
         groups.join(lambda kind: kind == OpPattern.INJECTIVE)
@@ -55,15 +58,36 @@ def pattern_kind(expr: Expr) -> OpPattern:
     return _ALONE if F_IS_VIEW.find(expr.op.name) else T_OP_PATTERN.get(expr.op.name)
 
 
+def window_joins(func: Function) -> frozenset[int]:
+    """By id the calls of concatenate that begin with rows of a state and end with those that the next run begins with.
+
+    As layers of their own they are windows (executor/plan/state_windows.py): nothing of what was kept is copied.
+    """
+    found = set[int]()
+    for var, new in zip(state_vars(func), result_exprs(func)[1], strict=True):
+        join = _moved_from(new)
+        if is_call(join, "concatenate") and _moved_from(operands(join)[0]) is var:
+            found.add(id(join))
+    return frozenset(found)
+
+
+def _moved_from(expr: Expr) -> Expr:
+    """What an expression is a slice of, or shows in another shape."""
+    while isinstance(expr, Call) and isinstance(expr.op, Op) and (is_call(expr, "strided_slice") or F_IS_VIEW.find(expr.op.name)):
+        expr = expr.args[0]
+    return expr
+
+
 class _Groups:
     """A partition of the nodes into groups (union-find), each named by its last node."""
 
-    def __init__(self, tree: PostDominatorTree, *, residual: bool, max_depth: int) -> None:
+    def __init__(self, tree: PostDominatorTree, joins: frozenset[int], *, residual: bool, max_depth: int) -> None:
         self._tree = tree
         self._residual = residual
         self._max_depth = max_depth
         self._root = list(range(len(tree.order)))
-        self._kind = [pattern_kind(e) for e in tree.order]
+        self._joins = joins
+        self._kind = [_ALONE if id(e) in joins else pattern_kind(e) for e in tree.order]
         self._size = [1] * len(tree.order)
         self._anchored = [kind in _ANCHORS for kind in self._kind]
 
@@ -95,6 +119,13 @@ class _Groups:
             while (path := self._followers(anchor, last)) is not None:
                 self._merge(last, path)
                 last = path[-1]
+
+    def join_windows(self) -> None:
+        """A slice of a state that only a window join reads is a part of the join: what is left out is no longer kept."""
+        for i, expr in enumerate(self._tree.order):
+            front = operands(expr)[0] if id(expr) in self._joins else None
+            if front is not None and is_call(front, "strided_slice") and self._path(self._tree.number[id(front)]) == [i]:
+                self._merge(self._tree.number[id(front)], [i])
 
     def _followers(self, anchor: int, last: int) -> list[int] | None:
         """The one call that reads `last`, if it may follow the anchor; a path with branches would read members further back."""

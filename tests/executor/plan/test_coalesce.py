@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from aot.driver.build import compile_model
+from aot.driver.options import Options
+from aot.errors import InternalError, UsageError
 from aot.executor.lowered import CallLowered, LoweredModule
 from aot.executor.plan.coalesce import live_after, without_copies
+from aot.frontend.tflite import from_tflite
 from aot.memory.control import Control
+from aot.relay import stateful
+from aot.relay.expr import Function
+from aot.relay.interpreter import EndlessLoopError, evaluate
+from aot.relay.stateful import StatefulFunction
+from aot.runtime.graph import GraphModule
 from aot.runtime.module import load
 from aot.testing.reference import reference_sets
 from aot.testing.text_model import text_model
+from aot.tir.interpreter import InterpreterError
 from tests.executor.nets import add, tensor
 from tests.executor.variable_texts import on_a_variable
 from tests.op.state.test_variable import check, same
@@ -73,8 +83,8 @@ def steps(count: int) -> list[list[np.ndarray[Any, Any]]]:
     [
         (controlled(), 0),
         (controlled(source="start"), 0),
-        (controlled(factor="old"), 32),  # the old value is read after the loop
-        (controlled(first="k"), 32),  # the run may be given up, and has changed nothing then
+        (controlled(factor="old"), 16),  # the old value is read after the loop
+        (controlled(first="k"), 0),  # a run that is given up begins anew
         (controlled(loop=False), 0),
     ],
     ids=["old", "start", "read later", "given up", "branch"],
@@ -88,3 +98,38 @@ def test_a_loop_goes_on_in_the_state(model: bytes, moved: int) -> None:
         inputs = steps(200)[seed * 50 :]
         assert same([host.run(s) for s in inputs], reference_sets(model, inputs))
         host.reset()
+
+
+@pytest.mark.parametrize("given", [{}, {"io": "user"}, {"in_steps": True}, {"in_steps": True, "io": "user"}])
+@pytest.mark.parametrize("factor", ["x", "old"])
+def test_a_run_that_is_given_up_begins_anew(factor: str, given: dict[str, Any]) -> None:
+    """Its loop works on the state itself, so that has its first values again: in C, in the interpreter and layer by layer."""
+    model = controlled(first="k", factor=factor)
+    made = compile_model(model, target="host", options=Options(max_iterations=7, **given))
+    runs = steps(3)
+    wanted = reference_sets(model, runs)
+    endless = [runs[0][0], np.array(-100, np.int32)]
+    host, graph, state = load(made.artifact), GraphModule(made.artifact), made.initial_state()
+    for _ in range(2):
+        assert same([host.run(s) for s in runs], wanted)
+        assert same([made.interpret(s, state=state) for s in runs], wanted)
+        for s, w in zip(runs, wanted, strict=True):
+            graph.run(x=s[0], k=s[1])
+            assert graph.get_output(0).tobytes() == w[0].tobytes()
+        with pytest.raises(InternalError, match="-5"):
+            host.run(endless)
+        with pytest.raises(InterpreterError):
+            made.interpret(endless, state=state)
+        with pytest.raises(UsageError, match="7 iterations"):
+            graph.run(x=endless[0], k=endless[1])
+
+
+def test_so_does_the_interpreter_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    main = from_tflite(controlled(first="k"))["main"]
+    assert isinstance(main, Function)
+    model, (one, *_) = StatefulFunction(main), steps(1)
+    (first,) = model.run(one)
+    monkeypatch.setattr(stateful, "evaluate", partial(evaluate, limit=7))
+    with pytest.raises(EndlessLoopError):
+        model.run([one[0], np.array(-100, np.int32)])
+    assert same([model.run(one)], [[first]])

@@ -146,11 +146,11 @@ def test_beside_a_loop(*, limit: bool) -> None:
     model = with_loop(limit=limit)
     steps = random_steps(model, seed=3, number=40)
     made = compile_model(model)
-    assert (made.layout.rings is not None) == limit, "a run that may be given up has not changed the state"
+    assert made.layout.rings is not None
     host = load(made.artifact)
     assert same([host.run(s) for s in steps], reference_sets(model, steps))
     told = made.artifact.metadata["state"]
-    assert (told["bytes_moved"] <= 1.2 * told["bytes_new"]) == limit
+    assert told["bytes_moved"] <= 1.2 * told["bytes_new"]
 
 
 @pytest.mark.qemu

@@ -1,0 +1,135 @@
+"""States that the model keeps as float32, though all that it ever puts there are quantised values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from aot.ir.op import F_IS_VIEW, Array, Op
+from aot.relay.expr import Call, Expr, Function, Var, call, const, is_call, make_tuple, rewrite, tensor_type, users
+from aot.relay.interpreter import call_op
+from aot.relay.state import STATE, StateTensor, result_exprs, state_of, state_vars
+from aot.support.dtype import int_range, numpy_dtype
+
+QUANTIZE, DEQUANTIZE = "qnn.quantize", "qnn.dequantize"
+
+
+def narrow_states(main: Function, *, with_shared: bool = True) -> Function:
+    """`main` with the integers in its state where a converter dequantised them first, and in the rows that they are joined with.
+
+    A quantised streaming layer comes as `q = quantize(concatenate(state, dequantize(x)))`, with `dequantize` of a slice of q as
+    the new state.  A state that is dequantised each time becomes what it was before, by the law S = dequantize(Q).  Its first
+    value must be one of a Q too, or be read only through the quantize that undoes the dequantize.  Then quantize goes through
+    slices and concatenate to what it undoes: proven here by trying all values.  The results stay the same bit by bit.
+
+    `with_shared`: also a state that other signatures use, which are other models with a state of their own.
+    """
+    outputs, news = result_exprs(main)
+    inputs, states = main.params[: len(main.params) - len(news)], []
+    kept, olds, narrow = list[Expr](), list[Var](), dict[int, Expr]()
+    readers = users(main)
+    for state, var, new in zip(state_of(main), state_vars(main), news, strict=True):
+        codes = None
+        if isinstance(new, Call) and is_call(new, DEQUANTIZE) and (with_shared or not state.shared):
+            codes = _codes(state.initial, new)
+            codes = _quantized(state.initial, var, new, readers) if codes is None else codes
+        if isinstance(new, Call) and codes is not None:
+            old = Var(var.name, tensor_type(new.args[0]), var.span)
+            narrow[id(var)] = call(DEQUANTIZE, [old], new.attrs, span=var.span)
+            state, var, new = StateTensor(state.name, codes, state.shared), old, new.args[0]
+        states.append(state)
+        olds.append(var)
+        kept.append(new)
+    if not narrow:
+        return main
+    whole = Function((*inputs, *olds), make_tuple([*outputs, *kept]), {**main.attrs, STATE: tuple(states)})
+    read, known = rewrite(whole, lambda expr: narrow.get(id(expr), expr)), set(map(id, olds))
+    return rewrite(read, lambda expr: _integers(expr, known))
+
+
+def _codes(initial: Array, new: Call) -> Array | None:
+    """The integers of which `new`, a call of dequantize, makes a state's first value; None if there are none."""
+    type_ = tensor_type(new.args[0])
+    every, values = _all_values(new)
+    order = np.argsort(values, kind="stable")
+    found = np.searchsorted(values[order], initial.reshape(-1)).clip(0, len(order) - 1)
+    codes = every[order][found].reshape(type_.shape)
+    return codes if values[order][found].tobytes() == np.ascontiguousarray(initial).tobytes() else None
+
+
+def _quantized(initial: Array, var: Var, new: Call, readers: dict[int, list[Expr]]) -> Array | None:
+    """A first value quantised, where nothing but one kind of quantize, which undoes `new`, reads the state; None elsewhere."""
+    found, todo = list[Call](), list(readers.get(id(var), []))
+    while todo:
+        expr = todo.pop()
+        if not isinstance(expr, Call) or not (_is_moved(expr) or is_call(expr, "concatenate") or is_call(expr, QUANTIZE)):
+            return None
+        if is_call(expr, QUANTIZE):
+            found.append(expr)
+        else:
+            todo += readers.get(id(expr), [None])  # type: ignore[list-item]  # None: a result
+    if not found or any(f.attrs != found[0].attrs for f in found) or not _undoes(found[0], new):
+        return None
+    whole = call(QUANTIZE, [const(initial, dtype="float32")], found[0].attrs)
+    return np.asarray(call_op(whole, [initial]))
+
+
+def _all_values(expr: Call) -> tuple[Array, Array]:
+    """Every value of the operand of dequantize, and what it makes of them."""
+    type_ = tensor_type(expr.args[0])
+    lo, hi = int_range(type_.dtype)
+    every = np.arange(lo, hi + 1).astype(numpy_dtype(type_.dtype))
+    return every, np.asarray(call_op(call(DEQUANTIZE, [const(every, quant=type_.quant, dtype=type_.dtype)], expr.attrs), [every]))
+
+
+def _undoes(quantize: Call, dequantize: Call) -> bool:
+    """Whether quantize(dequantize(q)) is q, for every q."""
+    if tensor_type(dequantize.args[0]).dtype != quantize.attrs.dtype:
+        return False
+    every, values = _all_values(dequantize)
+    return np.array_equal(call_op(call(QUANTIZE, [const(values, dtype="float32")], quantize.attrs), [values]), every)
+
+
+def _integers(expr: Expr, states: set[int]) -> Expr:
+    """quantize of what was dequantised, or of rows joined with a narrow state, without floats; anything else as it is."""
+    if not isinstance(expr, Call) or not is_call(expr, QUANTIZE):
+        return expr
+    data = expr.args[0]
+    if not isinstance(data, Call) or not is_call(data, "concatenate"):
+        return _undone(expr)
+    if not any(isinstance(o := _origin(a), Call) and is_call(o, DEQUANTIZE) and id(o.args[0]) in states for a in data.args):
+        return expr
+    parts = [_undone(call(QUANTIZE, [a], expr.attrs, span=a.span)) for a in data.args]
+    return replace(call("concatenate", parts, data.attrs, span=expr.span), type=expr.type)
+
+
+def _is_moved(expr: Expr) -> bool:
+    return (
+        isinstance(expr, Call)
+        and isinstance(expr.op, Op)
+        and bool(is_call(expr, "strided_slice") or F_IS_VIEW.find(expr.op.name))
+    )
+
+
+def _origin(expr: Expr) -> Expr:
+    """What an expression is a slice of, or shows in another shape."""
+    while isinstance(expr, Call) and _is_moved(expr):
+        expr = expr.args[0]
+    return expr
+
+
+def _undone(expr: Call) -> Expr:
+    """quantize of a dequantised tensor or of a slice of one: that of the integers, where the one undoes the other."""
+    origin = _origin(expr.args[0])
+    if not isinstance(origin, Call) or not is_call(origin, DEQUANTIZE) or not _undoes(expr, origin):
+        return expr
+
+    def integers(of: Expr) -> Expr:
+        if of is origin:
+            return origin.args[0]
+        assert isinstance(of, Call)
+        assert isinstance(of.op, Op)
+        return call(of.op.name, [integers(of.args[0])], of.attrs, span=of.span)
+
+    return integers(expr.args[0])
