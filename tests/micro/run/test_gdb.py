@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -263,6 +264,42 @@ def test_real_servers_without_a_probe(program: str, words: tuple[str, ...], said
     with pytest.raises(ToolchainError, match="E3040") as error, connected("b", replace(LINK, server=(program, *words))):
         pass
     assert said in str(error.value)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("pyocd", "gdbserver", "--target", "nrf52840", "--port", "{port}"), "connect the board by USB"),
+        (
+            ("openocd", "-c", "adapter driver dummy", "-c", "jtag newtap a tap -irlen 4", "-c", "target create a.cpu testee "
+             "-chain-position a.tap", "-c", "gdb_port {port}"),
+            "Error: Trying to use configured scan chain anyway",
+        ),
+    ],
+    ids=["pyocd", "openocd"],
+)  # fmt: skip
+def test_real_servers_that_stay_are_ended(command: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run, and wait for a board: the tool tells what they print, and leaves no process behind."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    from aot.micro.run import gdb_server
+
+    started: list[subprocess.Popen[bytes]] = []
+    start = gdb_server._start
+
+    def noted(*words: Any) -> subprocess.Popen[bytes]:
+        process = start(*words)
+        assert process is not None
+        started.append(process)
+        return process
+
+    monkeypatch.setattr(gdb_server, "_start", noted)
+    monkeypatch.setattr(gdb_server, "START_SECONDS", 6.0)
+    with pytest.raises(ToolchainError, match="E3040") as error, gdb_server.connected("b", replace(LINK, server=command)):
+        pass
+    assert said in str(error.value)
+    assert started[0].returncode is not None
 
 
 def test_board_files() -> None:
