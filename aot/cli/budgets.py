@@ -43,7 +43,7 @@ def built_totals(project: Project) -> dict[str, int | None]:
         return totals
     image = inspect_image(project)
     used = sum(variables(project, project.model_image()).values())
-    ram = project.artifact.metadata["workspace"]["size"] + used + image.stack_bound
+    ram = project.artifact.metadata["workspace"]["size"] + used + sum(image.copied.values()) + image.stack_bound
     sizes = {"flash": image.flash, "code": image.flash - image.constants, "constants": image.constants}
     return {**totals, **sizes, "ram": ram, "stack_bound": image.stack_bound, "heap": 0}
 

@@ -276,6 +276,7 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
         groups = ", ".join(f"{k} {v:,}" for k, v in report["flash"]["groups"].items() if v)
         out.row("flash", f"{report['flash']['bytes']:,} B: {groups}")
         state = f"variables {ram['state']:,} B, " if ram["state"] else ""
+        state += f"constants {ram['copied']:,} B copied from flash, " if ram.get("copied") else ""
         stack = f"stack {totals['stack']:,} B measured, {totals['stack_bound']:,} B bound"
         out.row("RAM", f"{kib(totals['ram'])}: workspace {ram['workspace']['bytes']:,} B, {state}{stack}, heap 0 B")
     else:

@@ -16,10 +16,15 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from aot.errors import Problem, VerificationError
+from aot.micro.board import Board
 from aot.micro.build.callgraph import StackBound, stack_bound
+from aot.micro.build.pools import copied_to
 from aot.micro.build.project import Project
 
 HEAP = re.compile(r"^_*(malloc|calloc|realloc|free|sbrk|memalign)(_r)?$")
+POOLED = ".constants_"
+"""how the sections of pools of constants begin in the linker script"""
+
 _INPUT = re.compile(r"^ (\.[\w.*$-]+)(?:\s+|\n\s+)0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S+)$", re.MULTILINE)
 _MEMBER = re.compile(r"([^/\\]+\.a)\(([^)]+)\)$")
 _FLOAT_BOUNDARY = frozenset({"QUANTIZE", "DEQUANTIZE"})
@@ -38,8 +43,9 @@ class Section:
 class ImageReport:
     """Bytes of the model's own image, and of the whole one.
 
-    `code` = kernels + main + runtime + padding (.text and unwind tables); `constants` = .rodata; `ram` = data + bss + workspace;
-    `flash` = code + constants + data.  `harness_code` is what start-up and measuring add in the image that runs.
+    `code` = kernels + main + runtime + padding (.text and unwind tables); `constants` = .rodata; `copied` are those of them that
+    start-up copies to RAM, by region; `ram` = data + bss + workspace + copied; `flash` = code + constants + data.
+    `harness_code` is what start-up and measuring add in the image that runs.
     """
 
     code: int
@@ -50,6 +56,7 @@ class ImageReport:
     data: int
     bss: int
     workspace: int
+    copied: Mapping[str, int]
     flash: int
     ram: int
     stack_bound: int
@@ -64,6 +71,18 @@ def section_sizes(elf: Path) -> dict[str, int]:
     """Size in bytes of every allocated section."""
     with elf.open("rb") as stream:
         return {s.name: int(s["sh_size"]) for s in ELFFile(stream).iter_sections() if s["sh_flags"] & 2}
+
+
+def copied_constants(elf: Path, board: Board) -> dict[str, int]:
+    """Bytes of constants that the start-up code copies from flash to RAM, by the region they are read from."""
+    found: dict[str, int] = {}
+    with elf.open("rb") as stream:
+        rows = [(s["sh_addr"], s["sh_size"]) for s in ELFFile(stream).iter_sections() if s.name.startswith(POOLED)]
+    for address, size in rows:
+        region = next((m.name for m in board.memory if m.origin <= address < m.origin + m.size), None)
+        if region is not None and size and copied_to(board, region):
+            found[region] = found.get(region, 0) + size
+    return found
 
 
 def defined_symbols(elf: Path) -> set[str]:
@@ -109,12 +128,14 @@ def inspect_image(project: Project) -> ImageReport:
     bound = stack_bound(elf, [p for p in compiler_files if p.is_file()], f"{name}_run")
     code = sizes.get(".text", 0) + sizes.get(".ARM.exidx", 0)
     constants, data, bss = sizes.get(".rodata", 0), sizes.get(".data", 0), sizes.get(".bss", 0)
-    constants += sum(n for name, n in sizes.items() if name.startswith(".constants_"))
+    constants += sum(n for name, n in sizes.items() if name.startswith(POOLED))
     workspace = sizes.get(".workspace", 0) + sum(n for name, n in sizes.items() if name.startswith(".pool_"))
+    copied = copied_constants(elf, project.board)
     return ImageReport(
         code=code, code_kernels=kernels, code_main=main, code_runtime=code - kernels - main, constants=constants, data=data,
-        bss=bss, workspace=workspace, flash=code + constants + data, ram=data + bss + workspace, stack_bound=bound.bytes,
-        stack_path=bound.path, harness_code=whole.get(".text", 0) + whole.get(".ARM.exidx", 0) - code, runtime=tuple(used),
+        bss=bss, workspace=workspace, copied=copied, flash=code + constants + data,
+        ram=data + bss + workspace + sum(copied.values()), stack_bound=bound.bytes, stack_path=bound.path,
+        harness_code=whole.get(".text", 0) + whole.get(".ARM.exidx", 0) - code, runtime=tuple(used),
         problems=_problems(project, defined_symbols(elf), used, bound),
     )  # fmt: skip
 

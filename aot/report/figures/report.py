@@ -15,11 +15,10 @@ from typing import Any
 from aot.executor.artifact import Artifact
 from aot.ir.op import Array
 from aot.micro.board import Board, emulated
-from aot.micro.build.image import ImageReport, check_image
-from aot.micro.build.pools import copied_to
+from aot.micro.build.image import ImageReport, check_image, copied_constants
 from aot.micro.build.project import Project, prepare
 from aot.micro.run.runner import RunResult, run
-from aot.report.figures.attribution import Section, attribute, berkeley, by_layer, group_sizes, sections_of, variables
+from aot.report.figures.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
 from aot.report.figures.choice import next_faster
 from aot.report.figures.cycles import Profile, profile_cycles
 from aot.report.figures.listing import listings
@@ -160,29 +159,25 @@ def _firmware(project: Project) -> dict[str, Any]:
 def _memory(project: Project) -> list[dict[str, Any]]:
     """The board's regions that the model's image uses, with the stack that the board reserves, without start-up and harness."""
     sections = sections_of(project.model_image())
+    copied = sum(copied_constants(project.model_image(), project.board).values())
     rows = []
     for region in project.board.memory:
         inside = [s for s in sections if region.origin <= s.address < region.origin + region.size]
         used = sum(s.size for s in inside)
         if region.name == project.board.code:  # initial values of variables, and constants that are copied, follow the code
-            used += sum(s.size for s in sections if s.in_flash and s not in inside and (s.writable or _copied(s, project.board)))
+            used += copied + sum(s.size for s in sections if s.in_flash and s.writable and s not in inside)
         if used:
             rows.append({"region": region.name, "size": region.size, "used": used, "sections": [s.name for s in inside]})
     return rows
-
-
-def _copied(section: Section, board: Board) -> bool:
-    """Whether a section of constants is copied from flash to RAM by the start-up code."""
-    there = next((m.name for m in board.memory if m.origin <= section.address < m.origin + m.size), "")
-    return there != "" and copied_to(board, there)
 
 
 def _ram(project: Project, result: RunResult, image: ImageReport | None) -> dict[str, Any]:
     workspace = project.artifact.metadata["workspace"]
     used = {"state": 0, "runtime": 0} if image is None else variables(project, project.model_image())
     bound = None if image is None else image.stack_bound
+    copied = 0 if image is None else sum(image.copied.values())
     return {
-        "bytes": None if bound is None else workspace["size"] + sum(used.values()) + bound,
+        "bytes": None if bound is None else workspace["size"] + sum(used.values()) + copied + bound,
         "workspace": {
             "region": None if project.places is None else project.places.workspace,
             "bytes": workspace["size"],
@@ -191,6 +186,7 @@ def _ram(project: Project, result: RunResult, image: ImageReport | None) -> dict
             "extent": result.workspace_extent,
         },
         **used,
+        **({"copied": copied} if copied else {}),
         "stack": {
             "measured": result.stack_bytes,
             "bound": bound,

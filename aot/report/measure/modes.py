@@ -10,7 +10,7 @@ from aot.driver.options import OPTS, Options
 from aot.errors import AotError
 from aot.executor.artifact import Artifact
 from aot.micro.board import Board, Memory
-from aot.micro.build.image import inspect_image, section_sizes
+from aot.micro.build.image import POOLED, inspect_image, section_sizes
 from aot.micro.build.project import prepare
 from aot.report.measure.fitting import FLASH, RAM, Tries, Way, ways
 
@@ -20,7 +20,8 @@ _ROOM = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class ModeFit:
-    """Bytes.  `flash` and `ram` are the product's: code, constants, initial values; workspace, state, variables, stack.
+    """Bytes.  `flash` and `ram` are the product's: code, constants, initial values; workspace, state, variables, stack, and
+    constants that are copied from flash.  `pooled` are the regions that those are in.
 
     `image_flash` and `image_ram` are those of the image that measures, with start-up, harness and the whole stack that board.toml
     reserves.  `image_fault`: why that one does not link for the board, "" where it does.
@@ -33,6 +34,7 @@ class ModeFit:
     image_flash: int
     image_ram: int
     image_fault: str
+    pooled: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         names = ("flash", "ram", "workspace", "stack", "image_flash", "image_ram", "image_fault")
@@ -45,14 +47,15 @@ def mode_fit(artifact: Artifact, board: Board) -> ModeFit:
     project = prepare(artifact, board if with_pools else roomy(board))  # pools have their addresses in the board's memory
     image = inspect_image(project)
     whole = section_sizes(project.image("measure"))
-    pools = {name: n for name, n in whole.items() if name.startswith((".pool_", ".constants_"))}
+    pools = {name: n for name, n in whole.items() if name.startswith((".pool_", POOLED))}
     flash = sum(whole.get(name, 0) for name in (".text", ".ARM.exidx", ".rodata", ".data"))
     ram = sum(whole.get(name, 0) for name in (".stack", ".data", ".bss", ".workspace"))
     return ModeFit(
         flash=image.flash, ram=image.ram + image.stack_bound, workspace=image.workspace, stack=image.stack_bound,
-        image_flash=flash + sum(n for name, n in pools.items() if name.startswith(".constants_")),
-        image_ram=ram + sum(n for name, n in pools.items() if name.startswith(".pool_")),
+        image_flash=flash + sum(n for name, n in pools.items() if name.startswith(POOLED)),
+        image_ram=ram + sum(n for name, n in pools.items() if name.startswith(".pool_")) + sum(image.copied.values()),
         image_fault=_image_fault(artifact, board),
+        pooled=tuple(image.copied),
     )  # fmt: skip
 
 
@@ -77,8 +80,10 @@ def room_for_flash(board: Board) -> int:
     return sum(board.region(name).size for name in {board.code, *board.constants})
 
 
-def room_for_ram(board: Board) -> int:
-    return sum(board.region(name).size for name in {board.data, *board.workspace})
+def room_for_ram(board: Board, pooled: Iterable[str] = ()) -> int:
+    """Bytes of the memories of data and workspace, and of those of `pooled` that the board has."""
+    names = {board.data, *board.workspace, *pooled}
+    return sum(m.size for m in board.memory if m.name in names)
 
 
 def shortage(fit: ModeFit, board: Board) -> dict[str, int]:
@@ -86,7 +91,8 @@ def shortage(fit: ModeFit, board: Board) -> dict[str, int]:
     rest = fit.ram - fit.workspace
     over = [fit.workspace + (rest if name == board.data else 0) - board.region(name).size for name in board.workspace]
     over_data = max(0, rest - board.region(board.data).size)
-    ram = max(0, fit.ram - room_for_ram(board)) if board.pools else max(over_data, min(over), 0)
+    together = board.pools or fit.pooled
+    ram = max(0, fit.ram - room_for_ram(board, fit.pooled)) if together else max(over_data, min(over), 0)
     return {"flash": max(0, fit.flash - room_for_flash(board)), "ram": ram}
 
 

@@ -39,6 +39,7 @@ def _fits(report: Report, findings: Sequence[Finding]) -> str:
         text = f"{escape(m['region'])}: {kib(m['used'])} of {kib(m['size'])} ({100 * share:.1f}\N{NO-BREAK SPACE}%)"
         rows.append(f"<dt>{text}</dt><dd>{track(share, 'full' if share > 0.9 else 'c1')}</dd>")
     state = f", state {kib(ram['state'])}" if ram["state"] else ""
+    state += f", copied constants {kib(ram['copied'])}" if ram.get("copied") else ""
     parts = f"<dt>flash {kib(totals['flash'])}: code {kib(totals['code'])}, constants {kib(totals['constants'])}</dt>"
     parts += f"<dt>RAM {kib(totals['ram'])}: workspace {kib(totals['workspace'])}, stack {kib(totals['stack_bound'])}{state}</dt>"
     limits = "".join(f'<dt class="bad">{escape(f.text)}</dt>' for f in over)

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from aot.cli.budgets import built_totals
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.errors import UsageError
 from aot.memory.pooling import Pooling, parse_pool
 from aot.micro.board import data_folder, load_board, parse_board
+from aot.micro.build.image import inspect_image
 from aot.micro.build.pools import copied_to
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
+from aot.report.figures.report import bundle, make_report, to_text
+from aot.report.figures.schema import load_schema
+from aot.report.measure.modes import mode_fit
 from aot.report.measure.sets import rule_sets
 from tests.micro.projects import ROOT, need, sh
 
 KWS = ROOT / "tests" / "models" / "net_kws_dscnn.tflite"
+CONV = ROOT / "tests" / "models" / "conv2d_valid_relu.tflite"
 
 
 @pytest.mark.qemu
@@ -39,6 +47,31 @@ def test_constants_are_copied_from_flash_to_a_fast_memory(tmp_path: Path) -> Non
     (inputs,) = rule_sets(exe.artifact.metadata["inputs"], 1).inputs
     (wanted,) = exe.interpret(inputs)
     assert (run(project, [inputs]).outputs[0][0] == wanted).all()
+
+
+@pytest.mark.qemu
+def test_copied_constants_are_ram_of_the_product(tmp_path: Path) -> None:
+    """In the report's totals, in those of budgets and in what `aot check` says; flash stays as it is."""
+    need("arm-none-eabi-gcc", "qemu-system-arm")
+    board, model = load_board("mps2-an500"), CONV.read_bytes()
+    found = {}
+    for where, pools in {"flash": ("FLASH=2M",), "ram": ("FAST=16K@0x20010000:4", "FLASH=2M")}.items():
+        options = Options(pooling=Pooling(constants=tuple(map(parse_pool, pools))))
+        artifact = compile_model(CONV, target="cortex-m7", name="m", options=options).artifact
+        project = prepare(artifact, board, folder=tmp_path / where)
+        report = make_report(model, artifact, project, rule_sets(artifact.metadata["inputs"], 1))
+        found[where] = inspect_image(project), report, built_totals(project), mode_fit(artifact, board)
+    image, report, totals, fit = found["ram"]
+    (copied,) = image.copied.values()
+    assert (list(image.copied), report["ram"]["copied"]) == (["SSRAM23"], copied)
+    assert copied >= artifact.metadata["constants"]["size"] > 0
+    assert report["totals"]["ram"] == totals["ram"] <= fit.ram  # whose sections are padded
+    other, plain, before, roomy = found["flash"]
+    assert (other.copied, "copied" in plain["ram"]) == ({}, False)
+    assert image.ram - other.ram == report["totals"]["ram"] - plain["totals"]["ram"] == totals["ram"] - before["ram"] == copied
+    assert (fit.ram - roomy.ram, fit.image_ram - roomy.image_ram) == (copied, copied)
+    schema = load_schema()
+    jsonschema.Draft202012Validator(schema).validate(json.loads(to_text(bundle([report, plain | {"name": "other"}]))))
 
 
 def test_what_is_copied() -> None:
