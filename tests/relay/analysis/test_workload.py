@@ -71,7 +71,7 @@ def test_the_key_is_the_same_everywhere() -> None:
 class _Odd:
     """Attributes with something that has no text of its own."""
 
-    table: object
+    other: object
 
 
 def test_a_function_that_has_no_text_has_no_key() -> None:
