@@ -23,12 +23,13 @@ STATE = "state"
 class StateTensor:
     """A persistent tensor of main; `initial` has the shape and dtype of its parameter.
 
-    `shared`: other signatures of the file use it too.
+    `shared`: other signatures of the file use it too.  `slid`: `--slide` made it, of rows that the last push computed.
     """
 
     name: str
     initial: Array
     shared: bool = False
+    slid: bool = False
 
 
 def state_of(main: Function) -> tuple[StateTensor, ...]:

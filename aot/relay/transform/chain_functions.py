@@ -56,7 +56,7 @@ def chain_functions(links: Sequence[Link]) -> Function:
             results.append(found)
         params += olds
         news += current
-        states += [StateTensor(f"{link.name}_{s.name}", s.initial) for s in state_of(link.main)]
+        states += [replace(s, name=f"{link.name}_{s.name}", shared=False) for s in state_of(link.main)]
         if after is not None:
             parts = _joined([r[link.output] for r in results], after)
     return Function(tuple(params), make_tuple([*results[-1], *news]), {**links[-1].main.attrs, STATE: tuple(states)})

@@ -10,7 +10,7 @@ from aot.ir.transform import PassContext, function_pass, register_option
 from aot.ir.type import TensorType
 from aot.relay.dominator import PostDominatorTree, post_dominator_tree
 from aot.relay.expr import Call, Constant, Expr, Function, Var, is_call, operands, post_order, with_operands
-from aot.relay.state import result_exprs, state_vars
+from aot.relay.state import result_exprs, state_of, state_vars
 
 RESIDUAL = register_option(
     "fuse.residual", True, "fuse an element-wise operator of two tensors (a residual ADD) into the operator before it"
@@ -61,10 +61,13 @@ def pattern_kind(expr: Expr) -> OpPattern:
 def window_joins(func: Function) -> frozenset[int]:
     """By id the calls of concatenate that begin with rows of a state and end with those that the next run begins with.
 
-    As layers of their own they are windows (executor/plan/state_windows.py): nothing of what was kept is copied.
+    As layers of their own they are windows (executor/plan/state_windows.py): nothing of what was kept is copied.  `slide_window`
+    has joined the rows of its states as suits them.
     """
     found = set[int]()
-    for var, new in zip(state_vars(func), result_exprs(func)[1], strict=True):
+    for state, var, new in zip(state_of(func), state_vars(func), result_exprs(func)[1], strict=True):
+        if state.slid:
+            continue
         join = _moved_from(new)
         if is_call(join, "concatenate") and _moved_from(operands(join)[0]) is var:
             found.add(id(join))

@@ -9,7 +9,7 @@ import numpy as np
 from aot.ir.op import F_IS_VIEW, Array, Op
 from aot.relay.expr import Call, Expr, Function, Var, call, const, is_call, make_tuple, rewrite, tensor_type, users
 from aot.relay.interpreter import call_op
-from aot.relay.state import STATE, StateTensor, result_exprs, state_of, state_vars
+from aot.relay.state import STATE, result_exprs, state_of, state_vars
 from aot.support.dtype import int_range, numpy_dtype
 
 QUANTIZE, DEQUANTIZE = "qnn.quantize", "qnn.dequantize"
@@ -37,7 +37,7 @@ def narrow_states(main: Function, *, with_shared: bool = True) -> Function:
         if isinstance(new, Call) and codes is not None:
             old = Var(var.name, tensor_type(new.args[0]), var.span)
             narrow[id(var)] = call(DEQUANTIZE, [old], new.attrs, span=var.span)
-            state, var, new = StateTensor(state.name, codes, state.shared), old, new.args[0]
+            state, var, new = replace(state, initial=codes), old, new.args[0]
         states.append(state)
         olds.append(var)
         kept.append(new)

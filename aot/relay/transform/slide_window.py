@@ -44,7 +44,8 @@ def slide_window(main: Function, plan: SlidePlan) -> Function:
     kept = plan.kept
     initial = _initial(main, plan)
     kept = [*kept, *(e for e in plan.nodes if id(e) in plan.sums)]
-    states = state_of(main) + tuple(StateTensor(work.old[id(e)].name, value) for e, value in zip(kept, initial, strict=True))
+    slid = [StateTensor(work.old[id(e)].name, value, slid=True) for e, value in zip(kept, initial, strict=True)]
+    states = (*state_of(main), *slid)
     news = [work.new[id(e)] for e in kept]
     olds = [work.old[id(e)] for e in kept]
     return Function((*params, *olds), make_tuple([*outputs, *assigned, *news]), {**main.attrs, STATE: states})
