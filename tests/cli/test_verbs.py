@@ -21,6 +21,7 @@ DIGITS = ROOT / "examples" / "digits"
 MODEL = DIGITS / "digits.tflite"
 MODELS = ROOT / "tests" / "models"
 SMALL = MODELS / "graph_pad_then_conv.tflite"
+SLIDING = MODELS / "net_kws_dscnn.tflite"
 TOO_LARGE = MODELS / "net_ad_autoencoder.tflite"  # 270 KB of constants: more than the flash of the microbit
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
@@ -178,6 +179,14 @@ def test_dump_all(cli: Cli) -> None:
 
 def test_compile_verifies_passes(cli: Cli) -> None:
     assert "give the same result after a pass as before it" in cli("compile", SMALL, "--verify-passes").out
+
+
+@pytest.mark.slow
+def test_compile_verifies_the_passes_of_a_window_and_of_a_chain(cli: Cli) -> None:
+    Path("rows.toml").write_text(f'[[stage]]\nmodel = "{SLIDING}"\nslide = 2\n')
+    for asked in ((SLIDING, "--slide", "input=2"), ("rows.toml",)):
+        made = cli("compile", *asked, "--verify-passes", "--force")
+        assert "give the same result after a pass as before it" in made.out, made.err
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import aot
+from aot.driver.chain import chained
+from aot.driver.front import load_registries
 from aot.driver.options import Options
 from aot.errors import AotError
 from aot.executor.artifact import Artifact
@@ -20,6 +22,7 @@ from aot.frontend.choice import Choice
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
+from aot.relay.expr import Call, Function, post_order
 from aot.report.figures.slide import slide_lines
 from aot.report.measure.chains import run_chain
 from aot.report.measure.reference import find_reference
@@ -62,6 +65,15 @@ def check(chain: Chain, board: str, *, runs: int, seed: int) -> None:
     for k, (got, want) in enumerate(zip(result.outputs, by_hand(chain, sets), strict=True)):
         for a, b in zip(got, want, strict=True):
             np.testing.assert_array_equal(a.reshape(b.shape), b, err_msg=f"seed {seed}, push {k}")
+
+
+def test_all_that_is_made_says_which_operator_it_is_for() -> None:
+    load_registries()
+    for seed in range(20):
+        main = chained(chain_net(seed), Options(), opt_level=3, name="chain").module["main"]
+        assert isinstance(main, Function)
+        calls = [e for e in post_order(main.body) if isinstance(e, Call)]
+        assert [c for c in calls if c.span.op_index < 0] == [], f"seed {seed}"
 
 
 @needs_gcc

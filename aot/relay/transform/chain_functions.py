@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
+from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
 from aot.relay.construct import constructor
-from aot.relay.expr import Call, Expr, Function, If, Var, While, make_tuple, rewrite, tensor_type
+from aot.relay.expr import Call, Expr, Function, If, Var, While, make_tuple, post_order, rewrite, tensor_type
 from aot.relay.state import STATE, StateTensor, input_vars, result_exprs, state_of, state_vars
+from aot.relay.transform._moved import reshaped, with_span
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def chain_functions(links: Sequence[Link]) -> Function:
     first = links[0]
     (given,) = input_vars(first.main)
     x = Var(given.name, with_rows(first.input, first.axis, first.runs * first.input.shape[first.axis]), given.span)
-    parts = split(x, first.axis, first.runs)
+    parts = split(x, first.axis, first.runs, _first_span(first.main))
     params, states = [x], list[StateTensor]()
     news: list[Expr] = []
     results: list[tuple[Expr, ...]] = []
@@ -67,8 +69,14 @@ def with_rows(type_: TensorType, axis: int, rows: int) -> TensorType:
     return replace(type_, shape=(*type_.shape[:axis], rows, *type_.shape[axis + 1 :]))
 
 
-def split(x: Expr, axis: int, count: int) -> list[Expr]:
-    """`count` equal parts along an axis."""
+def _first_span(func: Function) -> Span:
+    """The operator that comes first, as what makes its operands is told of, too; no tensor of the file."""
+    first = next((e for e in post_order(func.body) if isinstance(e, Call | If | While)), func.body)
+    return replace(first.span, tensor=-1)
+
+
+def split(x: Expr, axis: int, count: int, span: Span = NO_SPAN) -> list[Expr]:
+    """`count` equal parts along an axis, for the operator of `span`."""
     shape = tensor_type(x).shape
     if count == 1:
         return [x]
@@ -78,7 +86,7 @@ def split(x: Expr, axis: int, count: int) -> list[Expr]:
     for i in range(count):
         begin, end = list(zeros), list(shape)
         begin[axis], end[axis] = i * rows, (i + 1) * rows
-        parts.append(cut(x, begin=tuple(begin), end=tuple(end)))
+        parts.append(with_span(cut(x, begin=tuple(begin), end=tuple(end)), span))
     return parts
 
 
@@ -100,11 +108,12 @@ def applied(func: Function, x: Expr, states: Sequence[Expr]) -> tuple[tuple[Expr
 
 def _joined(results: Sequence[Expr], link: Link) -> list[Expr]:
     """The inputs of a link's runs from the results of the one before."""
-    reshape, join = constructor("reshape"), constructor("concatenate")
+    join, span = constructor("concatenate"), _first_span(link.main)
     row, shape = link.input.size // link.input.shape[link.axis], link.input.shape
     rows = []
     for result in results:
         wanted = (*shape[: link.axis], tensor_type(result).size // row, *shape[link.axis + 1 :])
-        rows.append(result if tensor_type(result).shape == wanted else reshape(result, newshape=wanted))
+        rows.append(reshaped(result, wanted, span))
     each = len(rows) // link.runs
-    return [rows[i] if each == 1 else join(rows[i : i + each], axis=link.axis) for i in range(0, len(rows), each)]
+    groups = (rows[i : i + each] for i in range(0, len(rows), each))
+    return [group[0] if each == 1 else with_span(join(group, axis=link.axis), span) for group in groups]

@@ -8,6 +8,7 @@ from math import prod
 from aot.ir.op import Op
 from aot.relay.construct import constructor
 from aot.relay.expr import Call, Constant, Expr, Function, call, const, is_call, rewrite, tensor_type
+from aot.relay.transform._moved import reshaped, with_span
 
 _LAYERS = ("nn.conv2d", "nn.depthwise_conv2d")
 _FOLLOWERS = ("nn.bias_add", "qnn.requantize", "qnn.lut", "clip")
@@ -43,6 +44,7 @@ def _undilated(layer: Call) -> Call:
     if steps == [1, 1, 1, 1]:
         return layer
     taken = constructor("strided_slice")(data, begin=(0, 0, 0, 0), end=tuple(end), strides=tuple(steps))
+    taken = with_span(taken, replace(layer.span, tensor=-1))
     return call(layer.op.name, [taken, weight], replace(layer.attrs, dilation=tuple(dilation)), span=layer.span)  # type: ignore[union-attr]
 
 
@@ -55,10 +57,10 @@ def _dense(layer: Call) -> Expr:
     assert isinstance(weight, Constant)
     depth, attrs = prod(image), layer.attrs
     matrix = const(weight.data.reshape(window[0], depth), quant=weight.type.quant, dtype=weight.type.dtype, span=weight.span)
-    row = constructor("reshape")(data, newshape=(1, depth))
+    row = reshaped(data, (1, depth), replace(layer.span, tensor=-1))
     dense = constructor("nn.dense")(row, matrix, input_zp=attrs.input_zp, weight_zp=attrs.weight_zp, acc_dtype=attrs.acc_dtype)
     assert isinstance(dense, Call)
-    return constructor("reshape")(replace(dense, span=layer.span), newshape=tensor_type(layer).shape)
+    return reshaped(replace(dense, span=layer.span), tensor_type(layer).shape, layer.span)
 
 
 def _before_reshape(expr: Call) -> Expr:
@@ -72,7 +74,7 @@ def _before_reshape(expr: Call) -> Expr:
     if tensor_type(data).shape[-1:] != shape[-1:]:
         return expr
     assert isinstance(expr.op, Op)
-    return constructor("reshape")(call(expr.op, [data, *expr.args[1:]], expr.attrs, span=expr.span), newshape=shape)
+    return reshaped(call(expr.op, [data, *expr.args[1:]], expr.attrs, span=expr.span), shape, expr.span)
 
 
 def _is_layer(expr: Expr) -> bool:

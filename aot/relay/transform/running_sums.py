@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from aot.ir.op import op_info
+from aot.ir.span import Span
 from aot.relay.analysis.running_sum import RunningSum
 from aot.relay.construct import constructor
 from aot.relay.expr import Call, Expr, call, is_call, tensor_type
+from aot.relay.transform._moved import reshaped, with_span
 
 
-def sum_of(rows: Expr, axes: tuple[int, ...]) -> Expr:
-    """int32 sums of int8, uint8 or int16 over `axes`, which stay with extent 1."""
-    wide = constructor("cast")(rows, dtype="int32")
+def sum_of(rows: Expr, axes: tuple[int, ...], span: Span) -> Expr:
+    """int32 sums of int8, uint8 or int16 over `axes`, which stay with extent 1, for the operator of `span`."""
+    wide = with_span(constructor("cast")(rows, dtype="int32"), span)
     if all(tensor_type(rows).shape[a] == 1 for a in axes):
         return wide
-    return constructor("sum")(wide, axis=axes, keepdims=True)
+    return with_span(constructor("sum")(wide, axis=axes, keepdims=True), span)
 
 
 def sum_offset(expr: Expr, total: RunningSum) -> int:
@@ -36,4 +38,4 @@ def finished_sum(expr: Call, total: RunningSum, sums: Expr) -> Expr:
     kind = op_info(name).attrs_type
     assert kind is not None
     made = call(name, [sums], kind(**common, **own), span=expr.span)
-    return made if tensor_type(made).shape == type_.shape else constructor("reshape")(made, newshape=type_.shape)
+    return reshaped(made, type_.shape, expr.span)

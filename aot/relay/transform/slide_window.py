@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from aot.ir.op import Array
+from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.relay.analysis.row_map import Range, clamped, is_border, over_rows
 from aot.relay.analysis.running_sum import RunningSum
@@ -26,6 +27,7 @@ from aot.relay.construct import constructor
 from aot.relay.expr import Call, Expr, Function, Var, const, make_tuple, operands, tensor_type, with_operands
 from aot.relay.interpreter import evaluate
 from aot.relay.state import STATE, StateTensor, result_exprs, state_of
+from aot.relay.transform._moved import with_span
 from aot.relay.transform.running_sums import finished_sum, sum_of, sum_offset
 from aot.support.dtype import numpy_dtype
 
@@ -122,16 +124,19 @@ class _Rewrite:
 
     def _running(self, node: Call, total: RunningSum) -> Expr:
         """A reduction over all rows from the sum of those that stayed; what the next run needs of it is the new state."""
-        add, take_off = constructor("add"), constructor("subtract")
+        span = self._span(node)
 
         def of_rows(rows: Range) -> Expr:
-            return sum_of(self._range(total.data, rows), total.axes)
+            return sum_of(self._range(total.data, rows), total.axes, span)
+
+        def add(a: Expr, b: Expr) -> Expr:
+            return with_span(constructor("add")(a, b), span)
 
         fresh = of_rows(total.slide.fresh)
         type_ = tensor_type(fresh)
         old = Var(f"kept_{len(self.old)}", type_, node.span)
         self.old[id(node)] = old
-        self.new[id(node)] = take_off(add(old, fresh), of_rows(total.leaving))
+        self.new[id(node)] = with_span(constructor("subtract")(add(old, fresh), of_rows(total.leaving)), span)
         whole = add(old, fresh)
         for edge in total.edges:
             whole = add(whole, of_rows(edge))
@@ -173,16 +178,16 @@ class _Rewrite:
 
         Rows at the edge behind the new ones are not in the state, so it is no longer than what is kept.
         """
-        fresh, stays = slide.fresh, kept[1] - kept[0] - slide.shift
+        fresh, stays, span = slide.fresh, kept[1] - kept[0] - slide.shift, self._span(node)
         type_ = _with_rows(tensor_type(node), slide.axis, kept[1] - kept[0])
         old = Var(f"kept_{len(self.old)}", type_, node.span)
         self.old[id(node)] = old
         if part != fresh and stays > 0 and self._reads_past(node, fresh):
             self.renewed.append(node)
             return [(kept, old), (part, computed)]
-        new = _slice(computed, slide.axis, (0, fresh[1] - fresh[0]))
-        window = constructor("concatenate")([old, new], axis=slide.axis)
-        self.new[id(node)] = _slice(window, slide.axis, (slide.shift, slide.shift + kept[1] - kept[0]))
+        new = _slice(computed, slide.axis, (0, fresh[1] - fresh[0]), span)
+        window = _concatenate([old, new], slide.axis, span)
+        self.new[id(node)] = _slice(window, slide.axis, (slide.shift, slide.shift + kept[1] - kept[0]), span)
         joined = ((kept[0], fresh[1]), window)
         return [joined] if part == fresh else [joined, (part, computed)]
 
@@ -193,12 +198,12 @@ class _Rewrite:
         """
         for node in self.renewed:
             slide, old = self.plan.sliding.table[id(node)], self.old[id(node)]
-            (first, stop), axis = slide.fresh, slide.axis
+            (first, stop), axis, span = slide.fresh, slide.axis, self._span(node)
             read = [(b - a, a, e) for (key, (a, b)), e in self.ranges.items() if key == id(node) and a < first and b > stop]
             _, start, rows = min(read, key=lambda r: r[:2], default=(0, first, self.pieces[id(node)][-1][1]))
-            left = _slice(old, axis, (slide.shift, old.type.shape[axis]))
-            new = _slice(rows, axis, (first - start, stop - start))
-            self.new[id(node)] = constructor("concatenate")([left, new], axis=axis)
+            left = _slice(old, axis, (slide.shift, old.type.shape[axis]), span)
+            new = _slice(rows, axis, (first - start, stop - start), span)
+            self.new[id(node)] = _concatenate([left, new], axis, span)
 
     def _reads_past(self, node: Expr, fresh: Range) -> bool:
         """Whether each range of rows that takes in old and new ones goes on behind the new ones."""
@@ -212,20 +217,34 @@ class _Rewrite:
 
     def _assembled(self, node: Expr, wanted: Range) -> Expr:
         """Of pieces that have a row both, the one that has more of the rows behind it is taken from where it begins."""
-        axis, at, parts = self.plan.sliding.table[id(node)].axis, wanted[0], []
+        axis, at, parts, span = self.plan.sliding.table[id(node)].axis, wanted[0], list[Expr](), self._span(node)
         while at < wanted[1]:
             (first, stop), expr = max((p for p in self.pieces[id(node)] if p[0][0] <= at < p[0][1]), key=lambda p: p[0][1])
             further = [a for (a, b), _ in self.pieces[id(node)] if at < a < stop < b and stop < wanted[1]]
             end = min(stop, wanted[1], *further)
-            parts.append(_slice(expr, axis, (at - first, end - first)))
+            parts.append(_slice(expr, axis, (at - first, end - first), span))
             at = end
-        return parts[0] if len(parts) == 1 else constructor("concatenate")(parts, axis=axis)
+        return parts[0] if len(parts) == 1 else _concatenate(parts, axis, span)
+
+    def _span(self, node: Expr) -> Span:
+        """The operator whose rows are moved: that of the tensor, of an input the first that reads it.
+
+        What is moved is no tensor of the file, it has other rows.
+        """
+        origin = node
+        if isinstance(node, Var):
+            origin = next((e for e in self.plan.nodes if isinstance(e, Call) and any(o is node for o in operands(e))), node)
+        return replace(origin.span, tensor=-1)
 
 
-def _slice(expr: Expr, axis: int, rows: Range) -> Expr:
+def _concatenate(parts: list[Expr], axis: int, span: Span) -> Expr:
+    return with_span(constructor("concatenate")(parts, axis=axis), span)
+
+
+def _slice(expr: Expr, axis: int, rows: Range, span: Span) -> Expr:
     shape = tensor_type(expr).shape
     if rows == (0, shape[axis]):
         return expr
     begin = tuple(rows[0] if a == axis else 0 for a in range(len(shape)))
     end = tuple(rows[1] if a == axis else n for a, n in enumerate(shape))
-    return constructor("strided_slice")(expr, begin=begin, end=end)
+    return with_span(constructor("strided_slice")(expr, begin=begin, end=end), span)
