@@ -26,6 +26,7 @@ from aot.micro.new.registry import (
 _BOARD_SOURCES = ("counter.c", "memory.c", "semihosting.c", "startup.c")
 _HOST_SOURCES = ("hosted.c",)
 _RUNTIME = "aot/src/"
+_PROFILER = f"{_RUNTIME}layer_profile.c"
 
 
 @project_kind("make")
@@ -33,6 +34,7 @@ def make_project(spec: Spec) -> ProjectFiles:
     """Makefile and src/ are the user's; aot/project.mk knows sources and flags."""
     files = bare_files(spec)
     values = bare_values(spec, files)
+    files.update(profiler_files(spec))
     files["aot/project.mk"] = render("project.mk.j2", **values)
     files["README.md"] = render("README.bare.md.j2", **values)
     return ProjectFiles(files, {"Makefile": render("Makefile.j2", **values), **_own_sources(spec, values)})
@@ -43,6 +45,7 @@ def cmake_project(spec: Spec) -> ProjectFiles:
     """CMakeLists.txt, CMakePresets.json and src/ are the user's; aot/*.cmake know sources, flags and the compiler."""
     files = bare_files(spec)
     values = bare_values(spec, files)
+    files.update(profiler_files(spec))
     files["aot/project.cmake"] = render("project.cmake.j2", **values)
     files["README.md"] = render("README.bare.md.j2", **values)
     if not spec.board.is_host:
@@ -52,8 +55,16 @@ def cmake_project(spec: Spec) -> ProjectFiles:
 
 
 def _own_sources(spec: Spec, values: dict[str, Any]) -> dict[str, Text]:
-    names = ["main.c"] if spec.board.is_host else ["main.c", "console.c"]
+    names = ["main.c"] if spec.board.is_host else ["main.c", "console.c", "profile.c", "profile.h"]
     return {f"src/{name}": render(f"{name}.j2", **values) for name in names}
+
+
+def profiler_files(spec: Spec) -> dict[str, Text]:
+    """What counts cycles of each layer, compiled only when it is asked for; a host has no counter."""
+    if spec.board.is_host:
+        return {}
+    header = runtime_headers({}, more=("layer_profile.h",))
+    return {_PROFILER: runtime_source("layer_profile.c"), **{f"aot/include/{name}": text for name, text in header.items()}}
 
 
 def bare_files(spec: Spec) -> dict[str, Text]:
@@ -84,6 +95,8 @@ def bare_values(spec: Spec, files: dict[str, Text]) -> dict[str, Any]:
         "includes": ["aot/include", "aot/models"],
         "own_sources": ["src/main.c"],
         "console": not spec.board.is_host,
+        "profiler": "" if spec.board.is_host else _PROFILER,
+        "profile_commands": [_profile_command(spec, part.name) for part in spec.parts],
         "flags": list(spec.board.flags),
         "warnings": [w for w in build.WARNINGS if w != "-Werror"],
         "defines": _defines(spec.board),
@@ -122,6 +135,12 @@ def _defines(board: Board) -> list[str]:
     if tick is None:
         return ["AOT_TICK_DEN=1u"]
     return [f"AOT_TICK_NUM={tick.numerator}u", f"AOT_TICK_DEN={tick.denominator}u", *caches]
+
+
+def _profile_command(spec: Spec, model: str) -> str:
+    """The command that reads what the firmware counted, with the options that the model was compiled with."""
+    words = ["--board", spec.board_argument, *spec.options]
+    return f"aot profile models/{model}.tflite --from log.txt -o report/{model} {' '.join(words)}"
 
 
 def _libraries(spec: Spec) -> list[str]:

@@ -34,6 +34,7 @@ def mlperf_project(spec: Spec) -> ProjectFiles:
     values["qemu"] = qemu_arguments(spec.board, SERIAL)
     values["own_sources"] = ["src/main.c", "src/pin.c"]
     values["console"] = False  # the port is the runner's
+    values["profiler"] = ""
     values["models"] = _models(spec)
     files["aot/project.mk"] = render("project.mk.j2", **values)
     files["README.md"] = render("mlperf/README.md.j2", **values)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from aot.cli.__main__ import run
 from aot.micro.board import load_board
 from aot.micro.new.bare import counter_source, flash_command
 from tests.micro.builders import cmake, make, passed
+from tests.micro.new.test_levels import models_of
 from tests.micro.projects import DIGITS, ROOT, need, new, sh, snapshot
 
 
@@ -39,6 +44,30 @@ def test_text_through_the_uart(tmp_path: Path, kind: str) -> None:
     }
     assert passed(sh(commands[kind], cwd=tmp_path / "p")) == {"digits"}
     assert "AOT_RUN := $(AOT_RUN_UART)" in snapshot(tmp_path / "p").get("Makefile", b"AOT_RUN := $(AOT_RUN_UART)").decode()
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("kind", ["make", "cmake"])
+def test_cycles_of_each_layer(tmp_path: Path, kind: str) -> None:
+    """As its README says: what PROFILE prints, `aot profile` reads, for each of two models; one has a state."""
+    need("make", "cmake", "arm-none-eabi-gcc", "qemu-system-arm")
+    folder = tmp_path / "p"
+    models = models_of("streaming with state", tmp_path) | {"digits": DIGITS}
+    new(folder, *models.values(), *(word for name in models for word in ("--name", name)), "--kind", kind)
+    readme = (folder / "README.md").read_text()
+    (build,) = re.findall(r"^Time of each layer: `([^`]*)`", readme, re.MULTILINE)
+    strict = build.replace("make ", "make -s WERROR=-Werror ", 1) if kind == "make" else f"export CFLAGS=-Werror; {build}"
+    text = sh(strict, cwd=folder)
+    assert passed(text) == set(models)
+    (folder / "log.txt").write_text(text)
+    commands = re.findall(r"^    aot (profile .*)$", readme, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        words = [str(folder / w) if w.startswith(("models/", "log.txt", "report/")) else w for w in shlex.split(command)]
+        assert run([*words, "-q"]) == 0
+        (report,) = json.loads((Path(words[words.index("-o") + 1]) / "report.json").read_text())["reports"]
+        assert report["counted"]["by"] == "firmware"
+        assert all(layer["cycles"] > 0 for layer in report["layers"])
 
 
 @pytest.mark.qemu
