@@ -123,7 +123,7 @@ def model_values(artifact: Artifact) -> dict[str, Any]:
         "name": artifact.name, "NAME": artifact.name.upper(), "inputs": meta["inputs"], "outputs": meta["outputs"],
         "workspace": meta["workspace"]["size"], "constants": meta["constants"]["size"], "macs": meta["macs"],
         "layers": len(meta["layers"]), "stateful": bool(meta.get("stateful", False)), "sha256": meta["model"]["sha256"],
-        "feed": bool(meta.get("feed")),
+        "feed": bool(meta.get("feed")), "state": int(meta["state"]["size"]) if meta.get("state") else 0,
     }  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def test_manifest_lists_what_is_generated(made: Path) -> None:
     manifest = json.loads((made / "aot-project.json").read_text())
     files = snapshot(made)
     yours = set(files) - set(manifest["generated"]) - {"aot-project.json"}
-    assert yours == {"Makefile", "src/main.c", "src/console.c"}
+    assert yours == {"Makefile", "src/main.c", "src/console.c", "src/profile.c", "src/profile.h"}
     assert all(digest(files[name]) == value for name, value in manifest["generated"].items())
     assert files["models/digits.tflite"] == DIGITS.read_bytes()
 

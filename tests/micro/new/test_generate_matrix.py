@@ -125,6 +125,7 @@ def test_readme_of_kws_word_by_word(tmp_path: Path) -> None:
     inline = re.findall(r"`(make[^`]*)`", readme)
     assert len(blocks) == 1
     assert inline.pop(0) == "make CONSOLE=uart BUILD=build/uart"  # once its user has written put() of src/console.c
+    assert inline.pop(0) == "make PROFILE=1 BUILD=build/profile run"
     assert inline == ["make WERROR=-Werror", "make hex bin", "make DEBUG=1 BUILD=build/debug"]
     assert passed(sh(blocks[0], cwd=tmp_path / "empty" / "kws")) == {"kws"}
     sh("make clean && " + " && ".join(inline), cwd=tmp_path / "empty" / "kws")
