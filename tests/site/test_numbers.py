@@ -6,7 +6,9 @@ Before a paragraph, a table or a text block with such numbers stands a mark (see
 |---|---|
 | `figures: NAME` … `/figures: NAME` | written by scripts/figures.py or scripts/doc_figures.py |
 | `numbers in: PATH …` | each of them is in one of these files, sources, tests or data |
-| `numbers from: where` | not ours, or measured once: a manual, a publication, a machine |
+| `numbers asserted by: PATH::test …` | these tests hold them, and name them |
+| `numbers measured at COMMIT by: command` | for what takes too long to be measured by tests; the commit is one of the repository's |
+| `numbers published at: URL …` | not ours |
 | `numbers of boards` | each is the size of a memory of the board that the row is about |
 
 What is measured: figures with a thousands separator, decimals that are no version (Python 3.11), and counts of bytes,
@@ -17,8 +19,10 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -32,7 +36,9 @@ from tests.site.pages import ROOT, blocks, name_of, pages, text_of
 _UNITS = r"(?:B|KB|kB|KiB|MiB|bytes|instructions|cycles|MAC|seconds|ms|s|%|per cent)\b"
 _FIGURE = re.compile(rf"(?<![\w.,])(\d{{1,3}}(?:,\d{{3}})+|\d+\.\d+(?![\w.])|\d+(?=[ -]?{_UNITS}))")
 _VERSION = re.compile(r"\b[A-Z][\w-]+ v?\d+\.\d+")
-_MARK = re.compile(r"<!-- (numbers (?:in|from): [^\n]+?|numbers of boards) -->")
+_MARK = re.compile(r"<!-- (numbers [^\n]+?) -->")
+_MEASURED = re.compile(r"numbers measured at ([0-9a-f]{7,}) by")
+_COMMAND = re.compile(r"(aot (?:check|compile|report|run|verify) |python (?:-m examples\.|scripts/)).")
 _WRITTEN = re.compile(r"<!-- (figures(?:: \S+)?|output: \w+) -->.*?<!-- /(?:figures(?:: \S+)?|output) -->", re.DOTALL)
 _BOOT = 8192
 """Bytes of flash that a board file may leave to a boot loader."""
@@ -80,7 +86,18 @@ def parts(page: str) -> list[Part]:
 
 @cache
 def contents(path: str) -> str:
-    return (ROOT / path).read_text(encoding="utf-8")
+    """A file; of a page its blocks alone, as what it says of itself proves nothing."""
+    return "\n".join(b.text for b in blocks(path)) if path.endswith(".md") else (ROOT / path).read_text(encoding="utf-8")
+
+
+@cache
+def has_commit(name: str) -> bool:
+    """Whether the repository has it; true where its history is not here."""
+    if shutil.which("git") is None or subprocess.run(["git", "rev-parse"], cwd=ROOT, capture_output=True).returncode != 0:
+        return True
+    shallow = subprocess.run(["git", "rev-parse", "--is-shallow-repository"], cwd=ROOT, capture_output=True, text=True)
+    known = subprocess.run(["git", "cat-file", "-e", f"{name}^{{commit}}"], cwd=ROOT, capture_output=True)
+    return known.returncode == 0 or shallow.stdout.strip() == "true"
 
 
 def in_file(figure: str, path: str) -> bool:
@@ -93,17 +110,38 @@ def in_file(figure: str, path: str) -> bool:
 def faults(part: Part) -> Iterator[str]:
     """Numbers of a part that nothing stands for."""
     kind, _, what = part.mark.partition(": ")
-    if kind == "numbers from":
-        if len(what.split()) < 3:
-            yield "says nothing of the source"
-    elif kind == "numbers in":
+    if kind == "numbers in":
         for figure in part.figures:
             if not any(in_file(figure, path) for path in what.split()):
                 yield f"{figure} is not in {what}"
-    elif kind == "numbers of boards":
+    elif kind == "numbers asserted by":
+        yield from _asserted(part, what.split())
+    elif measured := _MEASURED.fullmatch(kind):
+        if not has_commit(measured[1]):
+            yield f"there is no commit {measured[1]}"
+        if not _COMMAND.match(what):
+            yield f"no command: {what}"
+    elif kind == "numbers published at":
+        if not all(re.fullmatch(r"https://[\w.-]+/\S+", word) for word in what.split()):
+            yield f"no address: {what}"
+    elif part.mark == "numbers of boards":
         yield from _of_boards(part.raw)
     else:
-        yield f"no mark for {', '.join(part.figures)}"
+        yield f"the mark is words: {part.mark}" if part.mark else f"no mark for {', '.join(part.figures)}"
+
+
+def _asserted(part: Part, tests: Sequence[str]) -> Iterator[str]:
+    """Tests that there are not, and numbers that none of them names."""
+    paths = []
+    for test in tests:
+        path, _, name = test.partition("::")
+        if not (ROOT / path).is_file() or not re.search(rf"^def {re.escape(name)}\(", contents(path), re.MULTILINE):
+            yield f"there is no {test}"
+            return
+        paths.append(path)
+    for figure in part.figures:
+        if not any(in_file(figure, path) for path in paths):
+            yield f"{figure} is not in {', '.join(paths)}"
 
 
 def _of_boards(table: str) -> Iterator[str]:
@@ -140,6 +178,22 @@ def test_numbers_are_found() -> None:
     assert list(faults(Part("x.md", 1, "numbers in: tests/baseline.json", "needs 8,767 B"))) != []
 
 
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "numbers from: the manuals named above",
+        "numbers measured at 6cd9ebf by: somebody",
+        "numbers measured at 0000000 by: aot verify MODEL",
+        "numbers published at: the rounds of MLPerf Tiny",
+        "numbers asserted by: tests/site/test_numbers.py::test_that_is_not_there",
+        "numbers asserted by: tests/site/test_numbers.py",
+        "numbers in: docs/boards.md",
+    ],
+)
+def test_words_are_no_source(mark: str) -> None:
+    assert list(faults(Part("x.md", 1, mark, "needs 87,654 B"))) != []
+
+
 def writer() -> Any:
     """scripts/doc_figures.py as a module."""
     spec = importlib.util.spec_from_file_location("doc_figures", ROOT / "scripts" / "doc_figures.py")
@@ -152,10 +206,14 @@ def writer() -> Any:
 
 
 def test_written_tables_have_a_writer() -> None:
-    """Every NAME of a mark is one that the script writes, and the other way round."""
+    """Every NAME of a mark is one that the script writes, and the other way round; slow ones say when they were measured."""
     named = {(p, n) for p in watched() if p != "README.md" for n in re.findall(r"<!-- figures: (\S+) -->", text_of(p))}
     assert named == {(table.page, name) for name, table in writer().TABLES.items()}
     assert all(f"<!-- /figures: {name} -->" in text_of(page) for page, name in named)
+    for name, table in writer().TABLES.items():
+        stamp = re.search(rf"<!-- figures: {name} -->\n<!-- measured at ([0-9a-f]+) -->", text_of(table.page))
+        assert (stamp is None) == table.quick, name
+        assert stamp is None or has_commit(stamp[1]), name
 
 
 @pytest.mark.slow
