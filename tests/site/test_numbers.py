@@ -7,7 +7,7 @@ Before a paragraph, a table or a text block with such numbers stands a mark (see
 | `figures: NAME` … `/figures: NAME` | written by scripts/figures.py or scripts/doc_figures.py |
 | `numbers in: PATH …` | each of them is in one of these files, sources, tests or data |
 | `numbers asserted by: PATH::test …` | these tests hold them, and name them |
-| `numbers measured at COMMIT by: command` | for what takes too long to be measured by tests; the commit is one of the repository's |
+| `numbers measured at COMMIT by: command` | for what takes too long for tests; the commit is the repository's |
 | `numbers published at: URL …` | not ours |
 | `numbers of boards` | each is the size of a memory of the board that the row is about |
 
