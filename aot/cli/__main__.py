@@ -14,6 +14,7 @@ from aot.cli.app import run_app
 from aot.cli.output import print_problems
 from aot.cli.streams import guarded, open_standard_files
 from aot.errors import EXIT_INTERNAL, EXIT_USAGE, AotError, Problem
+from aot.support.garbage import OBJECTS_BETWEEN
 
 EXIT_INTERRUPTED = 130
 
@@ -79,12 +80,9 @@ def _fail(problems: Sequence[Problem], code: int, *, as_json: bool, error: BaseE
     return code
 
 
-_OBJECTS_BETWEEN_COLLECTIONS = 500_000
-
-
 def main() -> None:
     """The program `aot`."""
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)  # IRs are trees that hold no cycles: a tenth of a compilation looked for some
+    gc.set_threshold(OBJECTS_BETWEEN)
     open_standard_files()
     sys.exit(run(sys.argv[1:]))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aot.cli.files import model_name
 from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, CompileOptions, load_plugins
@@ -17,6 +18,7 @@ from aot.support.near import did_you_mean
 from aot.support.text import printable
 
 if TYPE_CHECKING:
+    from aot.cli.output import Output
     from aot.driver.options import Options
     from aot.executor.artifact import Artifact
     from aot.executor.select.history import History
@@ -203,6 +205,15 @@ def compile_model(wanted: Request) -> Artifact:
         return run()
     key = model_cache.key_of(wanted.source.data, wanted.path.name, wanted.name, wanted.target, wanted.options)
     return model_cache.kept(key, run)
+
+
+def plan_rows(out: Output, metadata: Mapping[str, Any]) -> None:
+    """How good the choice of kernels is (with -v, and where that is not proven), and the plan of the workspace."""
+    from aot.report.figures.size import plan_of, selection_of
+
+    if out.verbose or not metadata["selection"]["optimal"]:
+        out.row("kernels", selection_of(metadata))
+    out.row("plan", plan_of(metadata))
 
 
 def import_text(wanted: Request) -> str:

@@ -35,6 +35,7 @@ from aot.frontend.specialize import specialize
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
 from aot.relay.expr import Function
+from aot.support.garbage import rare_collections
 from aot.support.names import model_identifier
 from aot.support.text import printable
 from aot.target.target import Target, find_target
@@ -65,6 +66,7 @@ def build(
     return compile_model(model, target=target, name=name, options=options).artifact
 
 
+@rare_collections()
 def compile_model(
     model: bytes | Path | NamedBytes | IRModule,
     *,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from aot.executor.select.config import PlanConfig, SelectionConfig
-from aot.executor.select.selection import Candidate
+from aot.executor.select.selection import Candidate, Selection
 from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
@@ -94,7 +94,7 @@ class LoweredModule(IRModule):
     `views` maps a tensor to the one whose bytes it shows (reshape), from byte `offsets` of it on (0 if there is none).
     Layers may write such views, which then fill the tensor that they are parts of.  `values` holds the tensors whose values are
     known and which a layer reads or the model returns as they are.  `target`, `config` and `planning` say what for, and how the
-    rest is done.
+    rest is done; `selection` is of which kernels, once they are chosen.
 
     `controls` are branches and loops over the calls, `conditions` the tensor of one bool that decides each.  `variables` are the
     tensors that are written more than once: loop variables, and results of branches.  A loop whose iterations are not known is
@@ -114,6 +114,7 @@ class LoweredModule(IRModule):
     target: Target | None = None
     config: SelectionConfig = field(default_factory=SelectionConfig)
     planning: PlanConfig = field(default_factory=PlanConfig)
+    selection: Selection = field(default_factory=Selection)
 
     def prim_func(self, name: str) -> PrimFunc:
         """The function of that name."""

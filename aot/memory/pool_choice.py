@@ -50,7 +50,7 @@ def cheapest(costs: Sequence[Sequence[float | None]], limits: Sequence[Limit]) -
         rows.append((table, -np.inf, [limit.most for limit in limits]))
     flat = [c for row in costs for c in row]
     upper = [0.0 if c is None else 1.0 for c in flat]
-    found = minimise([c or 0.0 for c in flat], rows, upper=upper, node_limit=NODE_LIMIT)
+    found = minimise([c or 0.0 for c in flat], rows, upper=upper, node_limit=NODE_LIMIT).values
     return None if found is None else tuple(int(p) for p in found.reshape(items, pools).argmax(axis=1))
 
 

@@ -25,8 +25,20 @@ class Entries:
     values: Any
 
 
-def minimise(objective: Any, rows: Sequence[Row], *, upper: Any, node_limit: int) -> Any | None:
-    """Integers from 0 to `upper` that satisfy all rows with the least sum of `objective`; None if none are found.
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The best `values` found, None if none are; `bound`: the objective that no values go below.
+
+    `proven`: the search ended by itself, so these values are the optimum, or there are none; else it stopped at its limit.
+    """
+
+    values: Any | None
+    bound: float
+    proven: bool
+
+
+def minimise(objective: Any, rows: Sequence[Row], *, upper: Any, node_limit: int) -> Solution:
+    """Integers from 0 to `upper` that satisfy all rows with the least sum of `objective`.
 
     `node_limit` bounds the branches: a count, so that the result does not depend on the machine.
     """
@@ -40,9 +52,10 @@ def minimise(objective: Any, rows: Sequence[Row], *, upper: Any, node_limit: int
         solver.setOptionValue("threads", 1)  # the same search on every machine
         solver.passModel(_program(np.asarray(objective, float), rows, upper))
         solver.run()
-        solution = solver.getSolution()
-        found = solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    return np.asarray(solution.col_value) if found else None
+        solution, info = solver.getSolution(), solver.getInfo()
+        found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        proven = solver.getModelStatus() in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible)
+    return Solution(np.asarray(solution.col_value) if found else None, info.mip_dual_bound, proven)
 
 
 def _program(objective: Any, rows: Sequence[Row], upper: Any) -> Any:

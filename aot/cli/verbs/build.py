@@ -62,13 +62,13 @@ def command(
 ) -> None:
     """Compile MODEL and build the firmware that runs it on a board (reads inputs.bin, writes outputs.bin by semihosting)."""
     from aot.cli.budgets import built_totals, check_budget_file, check_budgets, open_budget
-    from aot.cli.common import compile_model, find_board, import_text
+    from aot.cli.common import compile_model, find_board, import_text, plan_rows
     from aot.cli.output_folder import check_replaceable, write_folder
     from aot.micro.build.project import prepare
     from aot.micro.build.stack import StatedStack, built_by, with_stack_bound
     from aot.report.figures.sbom import FILE as SBOM
     from aot.report.figures.sbom import sbom as bill
-    from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, plan_of, ram_of
+    from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, ram_of
     from aot.report.measure.verify import image_facts
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
@@ -95,7 +95,7 @@ def command(
         write_folder(folder, files, force=force)
     meta = artifact.metadata
     out.row("import", import_text(wanted))
-    out.row("plan", plan_of(meta))
+    plan_rows(out, meta)
     out.row("build", f"{facts.compiler} for {place.cpu}")
     out.row("flash", flash_of(meta, code_bytes=facts.code_bytes, constant_bytes=constants))
     out.row("RAM", ram_of(meta, stack_bound=facts.stack_bound))

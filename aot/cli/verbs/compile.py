@@ -142,13 +142,13 @@ def compile_checked(wanted: Request, out: Output) -> Artifact:
 
 def show(out: Output, wanted: Request, meta: Mapping[str, Any]) -> None:
     """What was read, and what came of it."""
-    from aot.cli.common import import_text
-    from aot.report.figures.size import flash_of, operators_of, plan_of
+    from aot.cli.common import import_text, plan_rows
+    from aot.report.figures.size import flash_of, operators_of
     from aot.report.figures.slide import slide_lines
 
     out.row("import", import_text(wanted))
     out.row("compile", f"{operators_of(meta)} for {wanted.target}")
-    out.row("plan", plan_of(meta))
+    plan_rows(out, meta)
     out.row("flash", flash_of(meta))
     for line in slide_lines(meta)[: None if out.verbose else 1]:
         out.row("slide", line)

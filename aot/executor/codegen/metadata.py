@@ -12,6 +12,7 @@ from aot.executor.plan.bounds import Bounds
 from aot.executor.plan.shifted_states import shifted_by_copy
 from aot.executor.plan.state_plan import STATE_ALIGN, fresh_bytes, is_written_by_copy
 from aot.executor.plan.storage_map import StorageMap
+from aot.executor.select.selection import Selection
 from aot.ir.type import TensorType
 from aot.memory.bounds import liveness_bound
 from aot.memory.control import runs
@@ -85,9 +86,16 @@ def make_metadata(
         "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(lowered, arrays)},
         "macs": sum(layer.func.attrs.macs * runs(lowered.controls, i) for i, layer in enumerate(layers)),
         "macs_nominal": info.macs_nominal,
+        "selection": _selection(lowered.selection),
         "layers": [_layer(i, layer, arrays) for i, layer in enumerate(layers)],
         **_control(lowered),
     }
+
+
+def _selection(selection: Selection) -> dict[str, Any]:
+    """What the choice of kernels minimised, the sum by estimates with each layer once, and below what no choice goes."""
+    row = {"minimised": selection.minimised, "total": selection.total}
+    return row | {"lower_bound": selection.lower_bound, "optimal": selection.optimal}
 
 
 def _control(lowered: LoweredModule) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from aot.errors import internal
 from aot.ir.op import T_OP_PATTERN, Op
@@ -32,11 +32,16 @@ def group_of(func: Function) -> Group:
 
 def accepting(group: Group, target: Target) -> list[OpImplementation]:
     """The kernels that take a group, best plevel first, the generic path last."""
+    return list(_accepting(group, target))
+
+
+def _accepting(group: Group, target: Target) -> Iterator[OpImplementation]:
     external = external_impl(group.func)
     if external is not None:
-        return [external]
+        yield external
+        return
     name = str(getattr(group.anchor.op, "name", "?"))
-    return [i for i in implementations(name) if i.accepts(group, target)]
+    yield from (i for i in implementations(name) if i.accepts(group, target))
 
 
 def with_cut_groups(func: Function, target: Target) -> Function:
@@ -72,7 +77,7 @@ def _cut(expr: Expr, target: Target) -> Expr:
 
 
 def _has_kernel(group: Group, target: Target, *, cutting: bool = False) -> bool:
-    return any(i.anchor != "*" and (i.cuts or not cutting) for i in accepting(group, target))
+    return any(i.anchor != "*" and (i.cuts or not cutting) for i in _accepting(group, target))
 
 
 def _parts(calls: Sequence[Call], target: Target) -> Sequence[Sequence[Call]]:

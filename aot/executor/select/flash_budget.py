@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from aot.executor.lowered import LoweredModule
 from aot.executor.select.config import SelectionConfig
-from aot.executor.select.selection import Budget, Candidate, Stored, choose, distinct_bytes
+from aot.executor.select.selection import Budget, Candidate, Selection, Stored, choose, distinct_bytes
 
 CODE_ALLOWANCE = 12 * 1024
 """Bytes of code that `balanced` and `size` allow, besides the weights."""
@@ -36,7 +36,8 @@ def main_code(calls: int) -> int:
 
 def choose_kernels(draft: LoweredModule, found: Sequence[Sequence[Candidate]], policy: SelectionConfig) -> LoweredModule:
     """`draft` with the functions that the policy's budget selects; `found` are the candidates of each call."""
-    picked = [layer[k] for layer, k in zip(found, selected_kernels(found, policy), strict=True)]
+    selection = selected_kernels(found, policy)
+    picked = [layer[k] for layer, k in zip(found, selection.chosen, strict=True)]
     chosen = {call.func: c.lowered for call, c in zip(draft.calls, picked, strict=True)}
     return replace(
         draft,
@@ -46,11 +47,12 @@ def choose_kernels(draft: LoweredModule, found: Sequence[Sequence[Candidate]], p
             replace(call, candidates=tuple(layer), estimate=c.instructions)
             for call, c, layer in zip(draft.calls, picked, found, strict=True)
         ),
+        selection=selection,
     )
 
 
-def selected_kernels(found: Sequence[Sequence[Candidate]], policy: SelectionConfig) -> tuple[int, ...]:
-    """The number of each layer's kernel.
+def selected_kernels(found: Sequence[Sequence[Candidate]], policy: SelectionConfig) -> Selection:
+    """Each layer's kernel.
 
     speed: no limit.  balanced: constants and code within twice the model's weights plus 12 KiB, of which code may take 12 KiB,
     and in large models one byte for 16 bytes of constants more (flash keeps a quarter of these in reserve); the tables of

@@ -90,5 +90,5 @@ def _limits(draft: Draft) -> Limits:
     if config.ram_budget is not None:
         return Limits(config.ram_budget or None)
     usual = selected_kernels(draft.found, replace(config, opt="balanced") if config.opt == "ram" else config)
-    most = int(MOST_SLOWDOWN * sum(c[k].instructions for c, k in zip(draft.found, usual, strict=True)))
+    most = int(MOST_SLOWDOWN * sum(c[k].instructions for c, k in zip(draft.found, usual.chosen, strict=True)))
     return Limits(None, most, small=config.opt == "ram")

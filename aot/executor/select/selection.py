@@ -14,13 +14,14 @@ matrix in one layout) are in flash once, z[a] = 1 where array a is; a candidate'
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from aot.ir.op import Array
-from aot.support.milp import Entries, Row, minimise
+from aot.support.milp import Entries, Row, Solution, minimise
 from aot.system.facts import recall
 from aot.topi.strategy import Lowered
 
@@ -91,28 +92,50 @@ on the machine.
 Layers = Sequence[Sequence[Candidate]]
 
 
-def choose(layers: Layers, budget: Budget) -> tuple[int, ...]:
-    """The index of the best candidate of each layer.
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """`chosen`: the index of each layer's candidate, and how good they are together by their estimates.
+
+    `total` is the sum of what was minimised, each layer once: `instructions`, or bytes of `flash` where nothing fits the
+    budget.  No choice goes below `lower_bound`.  `optimal`: that is proven of this choice; else the search stopped at NODE_LIMIT.
+    """
+
+    chosen: tuple[int, ...] = ()
+    minimised: str = "instructions"
+    total: int = 0
+    lower_bound: int = 0
+    optimal: bool = True
+
+
+def choose(layers: Layers, budget: Budget) -> Selection:
+    """The best candidate of each layer.
 
     A layer none of whose candidates respects its scratch limit keeps the one with the least scratch.  Where no choice
     fits, the limit on code is dropped; if none fits then, the choice with the least flash is taken.
     """
     if not layers:
-        return ()
+        return Selection()
     allowed = [_allowed(c, None if budget.scratch is None else budget.scratch[i]) for i, c in enumerate(layers)]
     if budget.flash is None and budget.code is None:
-        return tuple(min(options, key=lambda k: _speed_first(layers[i][k])) for i, options in enumerate(allowed))
+        return _fastest(layers, [min(options, key=lambda k: _speed_first(layers[i][k])) for i, options in enumerate(allowed)])
     fastest = _fastest_within(layers, allowed, budget)
     if fastest is not None:
-        return fastest
-    program = _Program(layers, allowed)
+        return _fastest(layers, fastest)
+    program, proven = _Program(layers, allowed), True
     for code in dict.fromkeys((budget.code, None)):
-        chosen = program.solve(program.instructions, flash=budget.flash, code=code)
-        if chosen is not None:
-            return chosen
+        solution = program.solve(program.instructions, flash=budget.flash, code=code)
+        proven = proven and solution.proven  # also that nothing fits the limit on code
+        if solution.values is not None:
+            return program.selection(solution, "instructions", proven=proven)
     smallest = program.solve(program.flash, flash=None, code=None)
-    assert smallest is not None, "without limits there is a choice"
-    return smallest
+    assert smallest.values is not None, "without limits there is a choice"
+    return program.selection(smallest, "flash", proven=proven and smallest.proven)
+
+
+def _fastest(layers: Layers, chosen: Sequence[int]) -> Selection:
+    """A choice of which no layer has a faster candidate."""
+    total = sum(layer[k].instructions for layer, k in zip(layers, chosen, strict=True))
+    return Selection(tuple(chosen), total=total, lower_bound=total)
 
 
 def _allowed(candidates: Sequence[Candidate], limit: int | None) -> tuple[int, ...]:
@@ -139,7 +162,8 @@ def _fastest_within(layers: Layers, allowed: Sequence[tuple[int, ...]], budget: 
             fits = program.code.sum() <= code and program.flash.sum() <= flash
         return tuple(k for (k,) in options) if fits else None
     program = _Program(layers, options)
-    return program.solve(program.instructions, flash=budget.flash, code=budget.code)
+    solution = program.solve(program.instructions, flash=budget.flash, code=budget.code)
+    return None if solution.values is None else program.chosen(solution)
 
 
 def _speed_first(candidate: Candidate) -> tuple[int, int]:
@@ -175,16 +199,25 @@ class _Program:
                 users.setdefault(a.key, set()).add(i)
         return {a.key: a.nbytes for c in chosen for a in c.arrays if len(users[a.key]) > 1}
 
-    def solve(self, objective: Array, *, flash: int | None, code: int | None) -> tuple[int, ...] | None:
-        """The candidate of each layer, or None if nothing fits."""
+    def solve(self, objective: Array, *, flash: int | None, code: int | None) -> Solution:
+        """The columns with the least objective within the limits; without values if nothing fits."""
         rows: list[Row] = [self._one_each(), self._code_and_arrays_are_paid()]
         rows += [(row[None, :], -np.inf, limit) for row, limit in ((self.flash, flash), (self.code, code)) if limit is not None]
-        tie = self.flash / (1.0 + 4.0 * self.flash.sum())
-        found = _minimise(objective + tie, rows)
-        if found is None:
-            return None
-        taken = {i: k for (i, k), x in zip(self._pairs, found, strict=False) if x > 0.5}
+        tie = self.flash / (1.0 + 4.0 * self.flash.sum())  # less than 1/4 in all
+        return _minimise(objective + tie, rows)
+
+    def chosen(self, solution: Solution) -> tuple[int, ...]:
+        """The candidate of each layer."""
+        assert solution.values is not None
+        taken = {i: k for (i, k), x in zip(self._pairs, solution.values, strict=False) if x > 0.5}
         return tuple(taken[i] for i in range(self._layers))
+
+    def selection(self, solution: Solution, minimised: str, *, proven: bool) -> Selection:
+        """The choice, and how far it may be from the optimum of what was minimised, a number of whole instructions or bytes."""
+        objective = self.instructions if minimised == "instructions" else self.flash
+        total = round(float(objective @ solution.values))
+        bound = math.ceil(solution.bound - 0.25 - 1e-6) if math.isfinite(solution.bound) else 0
+        return Selection(self.chosen(solution), minimised, total, total if proven else min(max(bound, 0), total), proven)
 
     def _one_each(self) -> tuple[Entries, int, int]:
         layers = np.array([i for i, _ in self._pairs])
@@ -196,8 +229,8 @@ class _Program:
         return Entries(n, np.repeat(np.arange(n), 2), columns, np.tile([1.0, -1.0], n)), -np.inf, 0
 
 
-def _minimise(objective: Array, rows: Sequence[Row]) -> Array | None:
-    """The columns that are 1 in the optimum, or what was found before; None where nothing fits."""
+def _minimise(objective: Array, rows: Sequence[Row]) -> Solution:
+    """The columns that are 1 in the optimum, or what was found before."""
 
     def depends() -> bytes:
         parts = [objective]
@@ -206,16 +239,22 @@ def _minimise(objective: Array, rows: Sequence[Row]) -> Array | None:
             parts += [np.array([low, high], float)]
         return b"".join(f"{np.shape(p)}{p.dtype}".encode() + np.ascontiguousarray(p).tobytes() for p in parts)
 
-    def solve() -> list[int] | bool:
-        found = minimise(objective, rows, upper=1, node_limit=NODE_LIMIT)
-        return False if found is None else np.flatnonzero(found > 0.5).tolist()
+    def columns(ones: Sequence[int] | Array) -> Array:
+        values = np.zeros(len(objective))
+        values[np.asarray(ones, int)] = 1
+        return values
 
-    ones = recall("selection", depends, solve, pack=lambda x: x, unpack=lambda x: x)
-    if ones is False:
-        return None
-    columns = np.zeros(len(objective))
-    columns[ones] = 1
-    return columns
+    def solve() -> Solution:
+        found = minimise(objective, rows, upper=1, node_limit=NODE_LIMIT)
+        return found if found.values is None else replace(found, values=columns(np.flatnonzero(found.values > 0.5)))
+
+    return recall(
+        "selection",
+        depends,
+        solve,
+        pack=lambda s: [None if s.values is None else np.flatnonzero(s.values).tolist(), s.bound, s.proven],
+        unpack=lambda data: Solution(None if data[0] is None else columns(data[0]), float(data[1]), data[2] is True),
+    )
 
 
 def _largest(pairs: Iterable[tuple[Hashable, int]]) -> dict[Hashable, int]:

@@ -43,6 +43,20 @@ def plan_of(metadata: Metadata) -> str:
     return " · ".join(parts)
 
 
+def selection_of(metadata: Metadata) -> str:
+    """`1,203,118 instructions estimated (the fewest within the budgets)`, or how far the choice of kernels may be from them."""
+    found = metadata["selection"]
+    total, own = found["total"], found["lower_bound"]
+    if found["minimised"] == "flash":
+        why = "nothing fits the budgets" if found["optimal"] else "nothing was found that fits the budgets"
+        text, best = f"{_bytes(total)} of flash, as {why}", "the least"
+    else:
+        text, best = f"{commas(total)} instructions estimated", "the fewest within the budgets"
+    if found["optimal"]:
+        return f"{text} ({best})"
+    return f"{text} (the search stopped at its limit: at most {100 * (total - own) / max(own, 1):.1f} % above {best})"
+
+
 def _state(metadata: Metadata) -> list[str]:
     """`state 1,564 B`, and what a run moves of it, for models that have one."""
     if "state" not in metadata:

@@ -17,3 +17,12 @@ def test_only_the_plans_own_bound_is_a_limit(name: str) -> None:
     workspace = build(MODELS / f"{name}.tflite").metadata["workspace"]
     assert workspace["plan_lower_bound"] <= workspace["size"] < min(workspace["liveness_bound"], workspace["streaming_bound"])
     assert [key for key in workspace if "lower_bound" in key] == ["plan_lower_bound"]
+
+
+def test_the_choice_of_kernels_says_how_good_it_is() -> None:
+    metadata = build(MODELS / "graph_residual.tflite").metadata
+    found = metadata["selection"]
+    assert found["optimal"]
+    assert found["lower_bound"] == found["total"] > 0
+    least = sum(min(c["instructions"] for c in layer["candidates"]) for layer in metadata["layers"])
+    assert found["total"] >= least

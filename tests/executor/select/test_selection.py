@@ -10,7 +10,8 @@ import highspy
 import numpy as np
 import pytest
 
-from aot.executor.select.selection import Budget, Candidate, Stored, choose, distinct_bytes
+from aot.executor.select import selection
+from aot.executor.select.selection import Budget, Candidate, Selection, Stored, choose, distinct_bytes
 from aot.topi.strategy import Lowered
 
 NO_KERNEL = Lowered(None)  # type: ignore[arg-type]
@@ -58,20 +59,23 @@ def test_choice_is_optimal(seed: int) -> None:
     layers = random_layers(seed)
     every = [cost(layers, c) for c in product(*(range(len(layer)) for layer in layers))]
     limit = int(np.random.default_rng(seed).integers(0, 300))
-    chosen = choose(layers, Budget(flash=limit))
+    made = choose(layers, Budget(flash=limit))
+    chosen = made.chosen
     fitting = [i for i, f in every if f <= limit]
     if fitting:
         assert cost(layers, chosen)[1] <= limit
         assert cost(layers, chosen)[0] == min(fitting)
     else:
         assert cost(layers, chosen)[1] == min(f for _, f in every)
+    best = cost(layers, chosen)[0 if fitting else 1]
+    assert made == Selection(chosen, "instructions" if fitting else "flash", best, best, optimal=True)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_choice_is_optimal_with_a_code_limit(seed: int) -> None:
     layers = random_layers(seed)
     flash, code = (int(v) for v in np.random.default_rng(seed + 1).integers(20, 250, 2))
-    chosen = choose(layers, Budget(flash=flash, code=code))
+    chosen = choose(layers, Budget(flash=flash, code=code)).chosen
     fitting = [
         cost(layers, c)[0]
         for c in product(*(range(len(layer)) for layer in layers))
@@ -82,13 +86,40 @@ def test_choice_is_optimal_with_a_code_limit(seed: int) -> None:
         assert code_of(layers, chosen) <= code
 
 
+def knapsack(count: int) -> list[list[Candidate]]:
+    """Layers with kernels that are the faster the more flash they take, of about the same gain a byte: a long search."""
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(1000, 2000, (count, 4))
+    return [
+        [Candidate(f"k{k}", NO_KERNEL, (i, k), 9000 - 2 * int(n) - int(n) % 7, int(n), 0, 0) for k, n in enumerate(row)]
+        for i, row in enumerate(sizes)
+    ]
+
+
+def test_a_search_that_stops_says_how_far_it_is_from_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = knapsack(8)
+    budget = Budget(flash=8 * 1490 + 1)
+    best = choose(layers, budget)
+    assert best.optimal
+    assert best.total == best.lower_bound == cost(layers, best.chosen)[0]
+    monkeypatch.setattr(selection, "NODE_LIMIT", 1)
+    stopped = choose(layers, budget)
+    assert not stopped.optimal
+    assert cost(layers, stopped.chosen)[0] == stopped.total
+    assert cost(layers, stopped.chosen)[1] <= 8 * 1490 + 1
+    assert 0.99 * best.total < stopped.lower_bound <= best.total <= stopped.total
+    monkeypatch.setattr(selection, "NODE_LIMIT", 0)
+    unknown = choose(layers, budget)
+    assert (unknown.minimised, unknown.optimal) == ("flash", False)
+
+
 def test_scratch_limit_leaves_the_smallest_where_none_fits() -> None:
     layers = [
         [Candidate("a", NO_KERNEL, "a", 1, 0, 0, 100), Candidate("b", NO_KERNEL, "b", 9, 0, 0, 10)],
         [Candidate("c", NO_KERNEL, "c", 1, 0, 0, 50), Candidate("d", NO_KERNEL, "d", 9, 0, 0, 60)],
     ]
-    assert choose(layers, Budget(scratch=[20, 5])) == (1, 0)
-    assert choose(layers, Budget()) == (0, 0)
+    assert choose(layers, Budget(scratch=[20, 5])).chosen == (1, 0)
+    assert choose(layers, Budget()).chosen == (0, 0)
 
 
 def test_the_solver_says_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aot.report.figures.size import plan_of
+from aot.report.figures.size import plan_of, selection_of
 
 WORKSPACE = {"size": 100, "plan_lower_bound": 80, "optimal": False, "liveness_bound": 120, "streaming_bound": None}
 
@@ -17,3 +17,12 @@ def test_what_a_run_moves_is_rounded_to_bytes() -> None:
     state = {"size": 37936, "bytes_moved": 10520.4, "bytes_new": 1620}
     metadata: dict[str, Any] = {"workspace": WORKSPACE | {"optimal": True, "streaming_bound": 90}, "state": state}
     assert plan_of(metadata).endswith("rows 90 B · state 37,936 B, 10,520 B moved for 1,620 B new")
+
+
+def test_a_choice_of_kernels_that_is_not_proven_optimal() -> None:
+    proven = {"minimised": "instructions", "total": 1010, "lower_bound": 1010, "optimal": True}
+    assert selection_of({"selection": proven}) == "1,010 instructions estimated (the fewest within the budgets)"
+    stopped = selection_of({"selection": proven | {"lower_bound": 1000, "optimal": False}})
+    assert stopped.endswith("(the search stopped at its limit: at most 1.0 % above the fewest within the budgets)")
+    flash = selection_of({"selection": proven | {"minimised": "flash"}})
+    assert flash == "1,010 B of flash, as nothing fits the budgets (the least)"
