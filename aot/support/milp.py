@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-Row = tuple[Any, float, Any]
+Row = tuple[Any, Any, Any]
 """Coefficients (one row, several, or Entries), lower and upper bound."""
 
 

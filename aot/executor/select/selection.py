@@ -7,16 +7,20 @@ used,
   minimise  sum instructions * x   subject to   sum_c x[l, c] = 1,   x[l, c] <= y[key(l, c)],   x[l, c] <= z[a] for its arrays a,
   sum constants * x + sum code * y + sum bytes * z <= flash,   sum code * y <= code,
 
-solved to optimality by HiGHS.  Ties go to less flash.  Arrays that candidates of several layers have (one
-matrix in one layout) are in flash once, z[a] = 1 where array a is; a candidate's other bytes are its constants above.
+solved to optimality by HiGHS.  Layers that are equal in all of this are one, and x counts those of them that take the
+candidate: a search that tells them apart tries the same choices many thousand times in a long network.  Ties go to less flash.
+Arrays that candidates of several layers have (one matrix in one layout) are in flash once, z[a] = 1 where array a is; a
+candidate's other bytes are its constants above.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -159,7 +163,7 @@ def _fastest_within(layers: Layers, allowed: Sequence[tuple[int, ...]], budget: 
         fits = most <= code and sum(c.constants for c in chosen) + most <= flash
         if not fits:
             program = _Program(layers, options)
-            fits = program.code.sum() <= code and program.flash.sum() <= flash
+            fits = bool(program.code.sum() <= code and program.flash @ program.upper <= flash)
         return tuple(k for (k,) in options) if fits else None
     program = _Program(layers, options)
     solution = program.solve(program.instructions, flash=budget.flash, code=budget.code)
@@ -171,46 +175,46 @@ def _speed_first(candidate: Candidate) -> tuple[int, int]:
 
 
 class _Program:
-    """The integer program: one column a (layer, candidate) pair, then one a code key and one an array of several layers."""
+    """The integer program: one column a candidate of equal layers, then one a code key and one an array of several layers."""
 
     def __init__(self, layers: Layers, allowed: Sequence[tuple[int, ...]]) -> None:
-        self._pairs = [(i, k) for i, options in enumerate(allowed) for k in options]
-        self._layers = len(layers)
-        chosen = [layers[i][k] for i, k in self._pairs]
-        code = _largest((c.key, c.code) for c in chosen)
-        shared = self._shared(chosen)
+        every = [(i, layers[i][k]) for i, options in enumerate(allowed) for k in options]
+        code, shared = _largest((c.key, c.code) for _, c in every), _shared(every)
+        equal: dict[Hashable, list[int]] = {}
+        for i, options in enumerate(allowed):
+            equal.setdefault(tuple((k, *_terms(layers[i][k], shared)) for k in options), []).append(i)
+        self._equal = list(equal.values())
+        self._pairs = [(n, k) for n, members in enumerate(self._equal) for k in allowed[members[0]]]
+        chosen = [layers[self._equal[n][0]][k] for n, k in self._pairs]
+        counts = [len(self._equal[n]) for n, _ in self._pairs]
         columns = {key: len(chosen) + n for n, key in enumerate([*(("code", k) for k in code), *(("array", k) for k in shared)])}
         self._needs = [
             (pair, columns[key])
             for pair, c in enumerate(chosen)
             for key in dict.fromkeys([("code", c.key), *(("array", a.key) for a in c.arrays if a.key in shared)])
         ]
-        own = [c.constants - distinct_bytes(a for a in c.arrays if a.key in shared) for c in chosen]
+        own = [_own(c, shared) for c in chosen]
+        self.upper: Array = np.array([*counts, *([1] * (len(code) + len(shared)))], float)
         none = np.zeros(len(shared))
         self.code: Array = np.concatenate([np.zeros(len(chosen)), list(code.values()), none])
         self.flash: Array = np.concatenate([own, list(code.values()), list(shared.values())]).astype(float)
         self.instructions: Array = np.concatenate([[c.instructions for c in chosen], np.zeros(len(code)), none]).astype(float)
 
-    def _shared(self, chosen: Sequence[Candidate]) -> dict[Hashable, int]:
-        """The bytes of the arrays that candidates of different layers have."""
-        users: dict[Hashable, set[int]] = {}
-        for (i, _), c in zip(self._pairs, chosen, strict=True):
-            for a in c.arrays:
-                users.setdefault(a.key, set()).add(i)
-        return {a.key: a.nbytes for c in chosen for a in c.arrays if len(users[a.key]) > 1}
-
     def solve(self, objective: Array, *, flash: int | None, code: int | None) -> Solution:
         """The columns with the least objective within the limits; without values if nothing fits."""
         rows: list[Row] = [self._one_each(), self._code_and_arrays_are_paid()]
         rows += [(row[None, :], -np.inf, limit) for row, limit in ((self.flash, flash), (self.code, code)) if limit is not None]
-        tie = self.flash / (1.0 + 4.0 * self.flash.sum())  # less than 1/4 in all
-        return _minimise(objective + tie, rows)
+        tie = self.flash / (1.0 + 4.0 * float(self.flash @ self.upper))  # less than 1/4 in all
+        return _minimise(objective + tie, rows, self.upper)
 
     def chosen(self, solution: Solution) -> tuple[int, ...]:
-        """The candidate of each layer."""
+        """The candidate of each layer; of equal layers the first take the first candidates."""
         assert solution.values is not None
-        taken = {i: k for (i, k), x in zip(self._pairs, solution.values, strict=False) if x > 0.5}
-        return tuple(taken[i] for i in range(self._layers))
+        taken: dict[int, int] = {}
+        left = [iter(members) for members in self._equal]
+        for (n, k), count in zip(self._pairs, solution.values, strict=False):
+            taken |= dict.fromkeys(islice(left[n], round(count)), k)
+        return tuple(taken[i] for i in range(len(taken)))
 
     def selection(self, solution: Solution, minimised: str, *, proven: bool) -> Selection:
         """The choice, and how far it may be from the optimum of what was minimised, a number of whole instructions or bytes."""
@@ -219,42 +223,69 @@ class _Program:
         bound = math.ceil(solution.bound - 0.25 - 1e-6) if math.isfinite(solution.bound) else 0
         return Selection(self.chosen(solution), minimised, total, total if proven else min(max(bound, 0), total), proven)
 
-    def _one_each(self) -> tuple[Entries, int, int]:
-        layers = np.array([i for i, _ in self._pairs])
-        return Entries(self._layers, layers, np.arange(len(layers)), np.ones(len(layers))), 1, 1
+    def _one_each(self) -> tuple[Entries, Array, Array]:
+        layers = np.array([n for n, _ in self._pairs])
+        counts = np.array([len(members) for members in self._equal], float)
+        return Entries(len(counts), layers, np.arange(len(layers)), np.ones(len(layers))), counts, counts
 
     def _code_and_arrays_are_paid(self) -> tuple[Entries, float, int]:
         n = len(self._needs)
         columns = np.array(self._needs).reshape(n, 2).ravel()
-        return Entries(n, np.repeat(np.arange(n), 2), columns, np.tile([1.0, -1.0], n)), -np.inf, 0
+        values = np.column_stack([np.ones(n), -self.upper[[pair for pair, _ in self._needs]]]).ravel()
+        return Entries(n, np.repeat(np.arange(n), 2), columns, values), -np.inf, 0
 
 
-def _minimise(objective: Array, rows: Sequence[Row]) -> Solution:
-    """The columns that are 1 in the optimum, or what was found before."""
+def _shared(candidates: Iterable[tuple[int, Candidate]]) -> dict[Hashable, int]:
+    """The bytes of the arrays that candidates of different layers have; each with the number of its layer."""
+    users: dict[Hashable, set[int]] = {}
+    sizes: dict[Hashable, int] = {}
+    for i, c in candidates:
+        for a in c.arrays:
+            users.setdefault(a.key, set()).add(i)
+            sizes[a.key] = a.nbytes
+    return {key: size for key, size in sizes.items() if len(users[key]) > 1}
+
+
+def _own(candidate: Candidate, shared: Mapping[Hashable, int]) -> int:
+    """Bytes of its constants that no other layer has."""
+    return candidate.constants - distinct_bytes(a for a in candidate.arrays if a.key in shared)
+
+
+def _terms(candidate: Candidate, shared: Mapping[Hashable, int]) -> tuple[Hashable, ...]:
+    """All that the program says of a candidate."""
+    arrays = frozenset(a.key for a in candidate.arrays if a.key in shared)
+    return candidate.instructions, _own(candidate, shared), candidate.key, arrays
+
+
+def _minimise(objective: Array, rows: Sequence[Row], upper: Array) -> Solution:
+    """The optimum, or what was found before; `upper` bounds each column."""
 
     def depends() -> bytes:
-        parts = [objective]
+        parts = [objective, upper]
         for entries, low, high in rows:
             parts += [entries.rows, entries.columns, entries.values] if isinstance(entries, Entries) else [entries]
-            parts += [np.array([low, high], float)]
+            parts += [np.asarray(low, float), np.asarray(high, float)]
         return b"".join(f"{np.shape(p)}{p.dtype}".encode() + np.ascontiguousarray(p).tobytes() for p in parts)
 
-    def columns(ones: Sequence[int] | Array) -> Array:
-        values = np.zeros(len(objective))
-        values[np.asarray(ones, int)] = 1
-        return values
-
     def solve() -> Solution:
-        found = minimise(objective, rows, upper=1, node_limit=NODE_LIMIT)
-        return found if found.values is None else replace(found, values=columns(np.flatnonzero(found.values > 0.5)))
+        found = minimise(objective, rows, upper=upper, node_limit=NODE_LIMIT)
+        return found if found.values is None else replace(found, values=np.rint(found.values))
 
-    return recall(
-        "selection",
-        depends,
-        solve,
-        pack=lambda s: [None if s.values is None else np.flatnonzero(s.values).tolist(), s.bound, s.proven],
-        unpack=lambda data: Solution(None if data[0] is None else columns(data[0]), float(data[1]), data[2] is True),
-    )
+    def unpacked(data: Any) -> Solution | None:
+        places, numbers, bound, proven = data
+        if places is None:
+            return Solution(None, float(bound), proven is True)
+        values = np.zeros(len(objective))
+        values[places] = numbers
+        return Solution(values, float(bound), proven is True)
+
+    def packed(solution: Solution) -> Any:
+        if solution.values is None:
+            return [None, None, solution.bound, solution.proven]
+        places = np.flatnonzero(solution.values)
+        return [places.tolist(), solution.values[places].astype(int).tolist(), solution.bound, solution.proven]
+
+    return recall("selection", depends, solve, pack=packed, unpack=unpacked)
 
 
 def _largest(pairs: Iterable[tuple[Hashable, int]]) -> dict[Hashable, int]:

@@ -86,6 +86,27 @@ def test_choice_is_optimal_with_a_code_limit(seed: int) -> None:
         assert code_of(layers, chosen) <= code
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_layers_may_take_different_kernels(seed: int) -> None:
+    """What is one to the program is still chosen layer by layer, with code and arrays paid once."""
+    layers = random_layers(seed)[:2] * 3
+    flash = int(np.random.default_rng(seed).integers(0, 400))
+    every = [cost(layers, c) for c in product(*(range(len(layer)) for layer in layers))]
+    made = choose(layers, Budget(flash=flash))
+    fitting = [c for c in every if c[1] <= flash]
+    assert made.optimal
+    if fitting:
+        assert cost(layers, made.chosen) == min(fitting)
+    assert made.total == min((c[0] for c in fitting), default=min(c[1] for c in every))
+
+
+def test_some_of_many_equal_layers_take_the_fast_kernel() -> None:
+    fast, slow = Candidate("fast", NO_KERNEL, "a", 10, 30, 50, 0), Candidate("slow", NO_KERNEL, "b", 100, 10, 20, 0)
+    made = choose([[fast, slow]] * 3000, Budget(flash=70 + 3000 * 10 + 20 * 1234 + 19))
+    assert made.chosen == (0,) * 1234 + (1,) * 1766
+    assert made.optimal
+
+
 def knapsack(count: int) -> list[list[Candidate]]:
     """Layers with kernels that are the faster the more flash they take, of about the same gain a byte: a long search."""
     rng = np.random.default_rng(1)
