@@ -38,7 +38,8 @@ def command(
     """
     from aot.cli.common import find_board
     from aot.cli.files import check_usable, write_file
-    from aot.driver.reading import read_limited, read_named
+    from aot.driver.chain_file import read_model
+    from aot.driver.reading import read_limited
     from aot.micro.board import EMULATED
     from aot.report.figures.matrix import Job
     from aot.report.figures.report import bundle
@@ -61,7 +62,7 @@ def command(
     }
     how |= {"on_target": lambda metadata: read_on_target(text, metadata)}
     with out.working(f"reporting {model.name} on {place}"):
-        report = work(Job(read_named(model), place, how))
+        report = work(Job(read_model(model), place, how))
     found, judged = bundle([report]), Judged((), None, None)
     show_one(out, found["reports"][0])
     if output is not None:

@@ -13,7 +13,7 @@ import typer
 
 from aot.cli import completion
 from aot.cli.files import check_usable, write_file
-from aot.cli.options import DEFAULT_BOARD, CompileOptions, JsonFlag, QuietFlag, Timeout, VerboseFlag, compiles
+from aot.cli.options import DEFAULT_BOARD, ClockRate, CompileOptions, JsonFlag, QuietFlag, Timeout, VerboseFlag, compiles
 from aot.cli.output import Output, paint
 from aot.cli.verbs.verify import FaultsFlag, InputsFile, RandomCount, RequireFlag
 from aot.errors import Problem, UsageError
@@ -106,17 +106,20 @@ def work(job: Job) -> Report:
     from aot.cli.common import compile_model, find_board, request
     from aot.cli.verbs.verify import choose_sets, require
     from aot.micro.build.project import prepare
+    from aot.report.figures.load import check_clock
     from aot.report.figures.report import EXTRAS, make_report
 
     o = job.options
     place = find_board(job.board)
     wanted = request(job.model, o["compile"], target=place.cpu, board=place)
     artifact = compile_model(wanted)
+    check_clock(artifact.metadata, o.get("clock"))
     sets = choose_sets(artifact, o["inputs"], o["random"], oracle=wanted.oracle)
     require(wanted.data, artifact, sets, wanted=o.get("require_reference", False))
     found = make_report(
         wanted.data, artifact, prepare(artifact, place), sets, accept_known_faults=o.get("accept_known_faults", True),
         timeout=o["timeout"], folder=o.get("folder"), on_target=o["on_target"](artifact.metadata) if "on_target" in o else None,
+        clock=o.get("clock"),
     )  # fmt: skip
     if o.get("advice"):
         from aot.report.measure.advice import advice
@@ -194,12 +197,14 @@ def command(
     options: CompileOptions,
     accept_known_faults: FaultsFlag = True,
     require_reference: RequireFlag = True,
+    clock: ClockRate = None,
     timeout: Timeout = 0.0,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
     """Report every byte and instruction of MODELs on boards; exit 4 when a limit or the baseline is exceeded."""
+    from aot.report.figures.load import parse_clock
     from aot.report.figures.matrix import run_jobs
     from aot.report.figures.report import bundle
     from aot.report.gate.judge import complaints, exit_code, judge, judge_absolute, new_baseline, open_gate
@@ -209,7 +214,7 @@ def command(
     check_usable(output)
     gate = open_gate(budget, baseline, accept=accept, allow=allow)
     how = {"compile": options, "inputs": inputs, "random": random, "timeout": timeout or None, "folder": output}
-    how |= {"advice": "html" in chosen}
+    how |= {"advice": "html" in chosen, "clock": parse_clock(clock)}
     how |= {"accept_known_faults": accept_known_faults, "require_reference": require_reference}
     job_list = make_jobs(models, board, how, gate.budget)
     with progress(out, len(job_list)) as done:
@@ -262,6 +267,7 @@ def show(out: Output, bundle: Mapping[str, Any], judged: Judged) -> None:
 def show_one(out: Output, report: Mapping[str, Any]) -> None:
     """Verdict, sizes, time, and the table of layers."""
     from aot.report.figures.choice import next_lines
+    from aot.report.figures.load import over_time
     from aot.report.figures.size import conditions_of, cycles_of, slowest_of, time_of
     from aot.report.measure.faults import fault_text
     from aot.report.render.formats import kib
@@ -293,6 +299,9 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
         cycles = totals["estimated_cycles"]
         guess = "" if cycles is None else f" · {cycles:,} cycles estimated"
         out.row("time", time_of(totals["instructions"], totals["macs"], totals["macs_nominal"]) + guess)
+    for word, text in over_time(report):
+        out.row(word, text)
+    if totals["instructions"] is not None:
         out.row("slowest", slowest_of(report["layers"]))
     counted = ("cycles",) if any("cycles" in x for x in report["layers"]) else ()
     headers = ("layer", "operator", "kernel", "MAC", "instructions", "per MAC", *counted, "code", "weights", "tables", "scratch",

@@ -60,3 +60,12 @@ def load_text(load: Mapping[str, Any]) -> str:
         return text
     clock = f"{load['clock_hz'] / 1e6:g} MHz"
     return f"{text}; at {clock} and an instruction a cycle the longest push takes {100 * load['highest']:.1f} % of its time"
+
+
+def over_time(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """`pushes` and `load` of a report in words, those that it has."""
+    found = []
+    if "pushes" in report:
+        every = report["pushes"]["average"], report["pushes"]["most"]
+        found.append(("pushes", pushes_text(every, report["verdict"]["sets"])))
+    return [*found, ("load", load_text(report["load"]))] if "load" in report else found

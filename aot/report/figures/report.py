@@ -22,6 +22,7 @@ from aot.report.figures.attribution import attribute, berkeley, by_layer, group_
 from aot.report.figures.choice import next_faster
 from aot.report.figures.cycles import Profile, profile_cycles
 from aot.report.figures.listing import listings
+from aot.report.figures.load import load_of
 from aot.report.figures.size import state_figures
 from aot.report.measure.compare import Comparison, compare_sets
 from aot.report.measure.divergence import find_divergence
@@ -30,6 +31,7 @@ from aot.report.measure.fingerprint import fingerprint
 from aot.report.measure.on_target import OnTarget
 from aot.report.measure.sets import Sets
 from aot.report.measure.verify import expected_outputs
+from aot.report.measure.windows import as_windows, moves
 from aot.report.render.plan_svg import plan_data
 
 SCHEMA = "aot-report/3"
@@ -51,16 +53,19 @@ def make_report(
     timeout: float | None = None,
     folder: Path | None = None,
     on_target: OnTarget | None = None,
+    clock: int | None = None,
 ) -> Report:
     """Build, run `sets`, compare, attribute.  Raises what `verify` raises; outputs that differ are a verdict, not an error.
 
     `on_target`: cycles that a program of the user's counted; they take the place of those of the board's counter.
+    `clock` in hertz is for the load of a chain.
 
     The verdict is accepted where they are equal, or differ by a known fault of the reference alone, unless `accept_known_faults`
     is False.  Where they differ, files that reproduce it go to `folder`, if one is given.
     """
     meta = artifact.metadata
-    expected, by = expected_outputs(model, sets, oracle=meta["oracle"], outputs=len(meta["outputs"]))
+    whole = as_windows(sets, meta)
+    expected, by = expected_outputs(model, whole, oracle=meta["oracle"], outputs=len(meta["outputs"]))
     image = None if project.board.is_host else check_image(project)
     result = run(project, sets.inputs, timeout=timeout)
     comparison = compare_sets(expected, result.outputs)
@@ -71,7 +76,7 @@ def make_report(
         spent = replace(spent, cycles=dict(enumerate(on_target.cycles)))
     counted = _counted(project.board, result, on_target)
     verdict = _verdict(comparison, by)
-    if not comparison.exact:
+    if not comparison.exact and not moves(meta):  # of moving windows, layers make some rows only
         verdict["first_divergence"], verdict["divergence"] = find_divergence(
             model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
         )
@@ -87,6 +92,7 @@ def make_report(
         "fingerprint": fingerprint(project, sets, result.outputs),
         "totals": _totals(meta, result, image=image, ram=ram) | _time(result, spent, counted, on_target),
         **({} if counted is None else {"counted": counted}),
+        **_pushes(meta, result, clock),
         "flash": flash,
         "firmware": None if image is None else _firmware(project),
         "ram": ram,
@@ -96,6 +102,15 @@ def make_report(
         "state": state_figures(meta),
         EXTRAS: listings(model, project, spent.estimates),
     }
+
+
+def _pushes(meta: Mapping[str, Any], result: RunResult, clock: int | None) -> dict[str, Any]:
+    """Of a window that moves: instructions of a push over all sets; and of a chain with a rate, what they are over time."""
+    if not moves(meta) or result.every is None:
+        return {}
+    average, most = result.every
+    load = load_of(meta, result.every, clock)
+    return {"pushes": {"average": average, "most": most}, **({} if load is None else {"load": load})}
 
 
 def _verdict(comparison: Comparison, by: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aot.report.figures.load import over_time
 from aot.report.figures.report import Report, key_of
 from aot.report.gate.budget import Finding
 from aot.report.gate.diff import change_text
@@ -171,6 +172,7 @@ def _layers(report: Report) -> list[str]:
         lines += ["", f"{left_out} more layers are in report.html."]
     if groups:
         lines += ["", f"Flash: {groups[0]}."]
+    lines += [line for word, text in over_time(report) for line in ("", f"{word.capitalize()}: {text}.")]
     print_ = report["fingerprint"]
     made = [print_["tool"], print_["compiler"], print_["emulator"] or "native", f"inputs {print_['inputs']['crc32']}"]
     return [*lines, "", f"Made with {cell(', '.join(made))}.", "", "</details>"]

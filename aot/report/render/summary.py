@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from aot.report.figures.load import over_time
 from aot.report.figures.report import Report
 from aot.report.figures.size import conditions_of, slowest_of
 from aot.report.gate.budget import Finding
@@ -60,7 +61,16 @@ def _fast(report: Report) -> str:
     if totals["estimated_cycles"] is not None:
         lines.append(f"{short(totals['estimated_cycles'])} cycles, estimated")
     lines.append(f"slowest: {slowest_of(report['layers'])}")
-    return _card("How fast is it?", f"{short(totals['instructions'])} instructions", _list(lines))
+    word = "instructions a push" if "pushes" in report else "instructions"
+    return _card("How fast is it?", f"{short(totals['instructions'])} {word}", _list(lines) + _over_time(report))
+
+
+def _over_time(report: Report) -> str:
+    """What a push takes on average and at most, and the share of a core's time as a bar."""
+    share = report.get("load", {}).get("highest")
+    terms = "".join(f"<dt>{escape(word)}: {escape(text)}</dt>" for word, text in over_time(report))
+    bar = "" if share is None else f"<dd>{track(min(share, 1.0), 'full' if share > 0.9 else 'c1')}</dd>"
+    return f"<dl>{terms}{bar}</dl>" if terms else ""
 
 
 def _counted(report: Report) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aot.errors import UsageError
-from aot.report.figures.load import check_clock, load_of, load_text, parse_clock
+from aot.report.figures.load import check_clock, load_of, load_text, over_time, parse_clock
 
 CHAIN = {"chain": {"rate": 16000.0, "hop": 320}}
 
@@ -48,3 +48,12 @@ def test_without_a_rate_there_is_no_load() -> None:
     check_clock(CHAIN, 100)
     with pytest.raises(UsageError, match="E1306"):
         check_clock({}, 100)
+
+
+def test_a_report_has_its_pushes_and_load_in_words() -> None:
+    every, load = {"average": 80_000, "most": 96_000}, load_of(CHAIN, (80_000, 96_000), None)
+    assert load is not None
+    said = ("pushes", "80,000 instructions on average, 96,000 at most, over 7")
+    assert over_time({"verdict": {"sets": 7}, "pushes": every, "load": load}) == [said, ("load", load_text(load))]
+    assert over_time({"verdict": {"sets": 7}, "pushes": every}) == [said]
+    assert over_time({"verdict": {"sets": 7}}) == []
