@@ -22,7 +22,7 @@ _ALIGN = 128
 _SERVERS = """\
 # A server that is running; or one that aot starts and ends, in place of `connect`:
 #   OpenOCD  server = ["openocd", "-f", "board/st_nucleo_f4.cfg", "-c", "gdb_port {port}"]
-#   pyOCD    server = ["pyocd", "gdbserver", "--target", "nrf52840", "--port", "{port}"]
+#   pyOCD    server = ["pyocd", "gdbserver", "--target", "nrf52840", "--no-wait", "--port", "{port}"]
 #   J-Link   server = ["JLinkGDBServerCLExe", "-device", "STM32F446RE", "-if", "SWD", "-port", "{port}"], reset = ["reset"]
 [gdb]
 connect = "127.0.0.1:3333"

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 class Habits:
     """What this server does differently: all defaults are as QEMU does it.
 
-    `flash`: (start, size, block) of a region that plain writes do not reach.  `close_after`: packets until it hangs up.
+    `flash`: (start, size, block) of a region that plain writes do not reach.  `close_after`: packets until it hangs up;
+    `close_on`: it does at the second packet that begins so.
     `broken`: packets that begin so get this answer.
     """
 
@@ -26,6 +27,7 @@ class Habits:
     console: bool = False
     flash: tuple[int, int, int] | None = None
     close_after: int | None = None
+    close_on: bytes | None = None
     broken: dict[bytes, bytes] = field(default_factory=dict)
     garbage: bytes = b""
 
@@ -101,7 +103,10 @@ class Proxy:
     def _packet(self, client: socket.socket, qemu: socket.socket, body: bytes) -> None:
         self.seen.append(body)
         habits = self.habits
-        if habits.close_after is not None and len(self.seen) > habits.close_after:
+        late = habits.close_after is not None and len(self.seen) > habits.close_after
+        if habits.close_on is not None and sum(p.startswith(habits.close_on) for p in self.seen) > 1:
+            late = True
+        if late:
             client.shutdown(socket.SHUT_RDWR)
             raise OSError("hangs up")
         own = next((answer for start, answer in habits.broken.items() if body.startswith(start)), None)

@@ -68,7 +68,7 @@ SMALL = Case("add")
 
 
 @contextmanager
-def behind(habits: Habits, folder: Path, *, load: str = "ram") -> Iterator[tuple[Proxy, Project]]:
+def behind(habits: Habits, folder: Path, *, load: str = "ram", reset: tuple[str, ...] = ()) -> Iterator[tuple[Proxy, Project]]:
     """The small model on mps2-an386, and a server with those habits before QEMU's."""
     usual = load_board("mps2-an386")
     port = free_port()
@@ -78,7 +78,7 @@ def behind(habits: Habits, folder: Path, *, load: str = "ram") -> Iterator[tuple
     try:
         board = gdb_board("mps2-an386", connect=f"127.0.0.1:{proxy.port}", load=load)
         assert board.gdb is not None
-        board = replace(board, gdb=replace(board.gdb, server=()))
+        board = replace(board, gdb=replace(board.gdb, server=(), reset=reset))
         yield proxy, SMALL.project(board, folder, target="cortex-m4")
     finally:
         proxy.close()
@@ -149,6 +149,7 @@ def test_flash_is_erased_by_blocks_and_written_once(size: int | None, tmp_path: 
     assert written
 
 
+FLASH = (0, 0x400000, 0x1000)
 FAULTS = {
     "hangs up while it loads": (Habits(close_after=20), "ram", "E3041"),
     "hangs up at once": (Habits(close_after=0), "ram", "E3041"),
@@ -158,7 +159,16 @@ FAULTS = {
     "nonsense for registers": (Habits(broken={b"p": b"zz"}), "ram", "E3041"),
     "writes go nowhere": (Habits(broken={b"X": b"OK"}), "ram", "E3042"),
     "flash without a memory map": (Habits(broken={b"X": b"OK"}), "flash", "E3042"),
-    "erasing fails": (Habits(flash=(0, 0x400000, 0x1000), broken={b"vFlashErase": b"E01"}), "flash", "E3041"),
+    "erasing fails": (Habits(flash=FLASH, broken={b"vFlashErase": b"E01"}), "flash", "E3041"),
+    "writing flash fails": (Habits(flash=FLASH, broken={b"vFlashWrite": b"E01"}), "flash", "E3041"),
+    "flash is not done": (Habits(flash=FLASH, broken={b"vFlashDone": b"E02"}), "flash", "E3041"),
+    "writes outside flash": (Habits(flash=FLASH, broken={b"vFlashWrite": b"E.memtype"}), "flash", "E3041"),
+    "a memory map that is none": (
+        Habits(flash=FLASH, broken={b"qXfer:memory-map": b"l<memory"}),
+        "flash",
+        "E3041",
+    ),
+    "a memory map that is refused": (Habits(flash=FLASH, broken={b"qXfer:memory-map": b"E00"}), "flash", "E3041"),
     "another image": (Habits(), "none", "E3043"),
     "stops that are none": (Habits(broken={b"c": b"OK"}), "ram", "E3041"),
     "a program that exited": (Habits(broken={b"c": b"W00"}), "ram", "E3041"),
@@ -173,6 +183,33 @@ def test_faults_of_servers_have_codes(fault: str, tmp_path: Path) -> None:
     with behind(habits, tmp_path, load=load) as (_, project), pytest.raises(AotError) as error:
         run(project, SMALL.inputs)
     assert error.value.problems[0].code == code, str(error.value)
+
+
+@pytest.mark.qemu
+def test_a_server_that_hangs_up_while_flash_is_written(tmp_path: Path) -> None:
+    habits = Habits(flash=FLASH, packet_size=256, close_on=b"vFlashWrite")
+    with behind(habits, tmp_path, load="flash") as (proxy, project), pytest.raises(ToolchainError, match="E3041"):
+        run(project, SMALL.inputs)
+    assert proxy.seen[-1].startswith(b"vFlashWrite")
+    assert b"vFlashDone" not in proxy.seen
+
+
+@pytest.mark.qemu
+def test_monitor_commands(tmp_path: Path) -> None:
+    """They are sent before the image, in their order; one that is refused ends the run with what the server printed."""
+    words = ("reset halt", "arm semihosting disable")
+    habits = Habits(console=True, broken={b"qRcmd": b"OK", b"c": b"W00"})  # ends where the program would begin
+    with behind(habits, tmp_path / "good", reset=words) as (proxy, project), pytest.raises(ToolchainError, match="E3041"):
+        run(project, SMALL.inputs)
+    writes = [i for i, p in enumerate(proxy.seen) if p.startswith((b"X", b"M"))]
+    assert max(i for i, p in enumerate(proxy.seen) if p.startswith(b"qRcmd")) < min(writes)
+    sent = [bytes.fromhex(p.partition(b",")[2].decode()).decode() for p in proxy.seen if p.startswith(b"qRcmd,")]
+    assert tuple(sent) == words
+    refused = Habits(broken={b"qRcmd": b"E01"})
+    with behind(refused, tmp_path / "bad", reset=words) as (proxy, project), pytest.raises(ToolchainError) as error:
+        run(project, SMALL.inputs)
+    assert "refuses `monitor reset halt`" in str(error.value)
+    assert not any(p.startswith((b"X", b"M", b"vFlash")) for p in proxy.seen)
 
 
 @pytest.mark.qemu
