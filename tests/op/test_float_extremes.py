@@ -95,6 +95,8 @@ def taken(name: str) -> Function | None:
 
 
 NAMES = [name for name in MODELS if taken(name) is not None]
+LONG = {"CUSTOM:PosenetDecoderOp"}
+"""Which take seconds a case, as each extreme value is a person, and have no reference here: three cases of `test_kernels`."""
 
 
 def draw(func: Function, seed: int) -> list[Array]:
@@ -131,7 +133,7 @@ def wanted_of(model: bytes, func: Function, inputs: list[Array]) -> tuple[list[A
 
 
 @pytest.mark.skipif(not HAVE_LITERT, reason="ai-edge-litert is not installed")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in LONG])
 def test_graph(name: str) -> None:
     model, func = MODELS[name](), taken(name)
     assert func is not None
@@ -157,7 +159,7 @@ def test_kernels(name: str) -> None:
             arrays = [buffers[b.name] for b in lowered.func.buffers]
             getattr(library, f"k{list(kernels).index(key)}")(*(a.ctypes.data_as(ctypes.c_void_p) for a in arrays))
 
-        for seed in range(cases(200)):
+        for seed in range(3 if name in LONG else cases(200)):
             inputs = draw(func, seed)
             found, wanted = wanted_of(model, func, inputs)
             agree(found, wanted, inputs, "evaluate")
