@@ -106,14 +106,24 @@ def test_the_verb_compiles_again(tmp_path: Path) -> None:
     shutil.copy(DIGITS, model)
     command = [sys.executable, "-m", "aot", "compile", str(model), "-o", str(tmp_path / "o"), "--watch"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, text=True) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    ) as process:
         try:
             first = until_watching(process)
             shutil.copy(ROOT / "tests" / "models" / "graph_two_inputs_two_outputs.tflite", model)
             second = until_watching(process)
         finally:
             process.send_signal(signal.SIGINT)
-            code = process.wait(30)
+            late = threading.Timer(30, process.kill)
+            late.start()
+            code = process.wait()
+            late.cancel()
     assert "25,344 MAC" in first
     assert "25,344 MAC" not in second
     assert " write " in second
