@@ -29,7 +29,10 @@ BoardName = Annotated[
 Oracle = Annotated[
     str,
     typer.Option(
-        "--oracle", metavar="litert|tflm", autocompletion=completion.oracles, help="Whose rounding: TensorFlow Lite's or TFLM's."
+        "--oracle",
+        metavar="litert|tflm|litert-reference",
+        autocompletion=completion.oracles,
+        help="Whose rounding: TensorFlow Lite's or TFLM's; litert-reference: the faults of LiteRT's reference kernels too.",
     ),
 ]
 Opt = Annotated[

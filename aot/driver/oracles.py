@@ -1,4 +1,7 @@
-"""Oracles: whose bytes are right. "litert" and "tflm" are built in; a plug-in may add one."""
+"""Oracles: whose bytes are right. "litert" and "tflm" are built in; a plug-in may add one.
+
+"litert-reference" is LiteRT's reference kernels to the letter, with what they alone do wrong (`report/measure/faults.py`).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 Engine = Callable[[bytes], Callable[["Sequence[Array]"], "Sequence[Array]"]]
 """model -> function of the model's inputs that returns its outputs"""
 
-BUILTIN = ("litert", "tflm")
+BUILTIN = ("litert", "tflm", "litert-reference")
 
 _ENGINES: dict[str, Engine] = {}
 

@@ -22,6 +22,7 @@ from aot import op as operators
 from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend import check
 from aot.frontend.check_ops import needs_elements
+from aot.frontend.declared import declared_dtype, declared_type
 from aot.frontend.list_write import convert_list_write, list_writes
 from aot.frontend.persistent import Part, Persistent, inside
 from aot.frontend.problems import Problems, error_of
@@ -32,7 +33,6 @@ from aot.frontend.view import (
     MAX_TENSOR_BYTES,
     ModelView,
     OperatorView,
-    QuantView,
     SparsityView,
     TensorView,
     stored_bytes,
@@ -160,7 +160,12 @@ class GraphWalk:
     @property
     def oracle(self) -> str:
         """Whose rounding is requested: "litert" or "tflm"."""
-        return self._oracle
+        return "tflm" if self._oracle == "tflm" else "litert"
+
+    @property
+    def to_the_letter(self) -> bool:
+        """Whether what LiteRT's reference kernels alone do wrong is requested too."""
+        return self._oracle == "litert-reference"
 
     @property
     def is_legacy(self) -> bool:
@@ -280,7 +285,7 @@ class GraphWalk:
             params = []
             for i, (tensor, arg) in enumerate(zip(inner.graph.inputs, args, strict=True)):
                 view = inner.graph.tensors[tensor]
-                param = Var(view.name or f"arg{i}", _tensor_type(view, shape=tensor_type(arg).shape), Span(name=view.name))
+                param = Var(view.name or f"arg{i}", declared_type(view, shape=tensor_type(arg).shape), Span(name=view.name))
                 params.append(param)
                 inner._values[tensor] = arg if i in known else param
             self._kept += args  # so that their ids stay their own
@@ -312,7 +317,7 @@ class GraphWalk:
             self._refuse(op, "E1117", f"{len(args)} inputs for a subgraph of {len(inner.graph.inputs)}")
         for i, (index, arg) in enumerate(zip(inner.graph.inputs, args, strict=True)):
             given, wanted = tensor_type(arg), inner.graph.tensors[index]
-            if given.dtype != _dtype(wanted) or (given.shape != wanted.shape and not wanted.is_open):
+            if given.dtype != declared_dtype(wanted) or (given.shape != wanted.shape and not wanted.is_open):
                 self._refuse(op, "E1121", f"operand {i} is {given}, the subgraph takes {wanted.dtype}{list(wanted.shape)}")
         return inner
 
@@ -409,7 +414,7 @@ class GraphWalk:
             return None
         spans = tuple(Span(name=graph.tensors[i].name, tensor=i) for i in graph.outputs)
         types = tuple(
-            _tensor_type(graph.tensors[i], shape=tensor_type(e).shape) for i, e in zip(graph.outputs, outputs, strict=True)
+            declared_type(graph.tensors[i], shape=tensor_type(e).shape) for i, e in zip(graph.outputs, outputs, strict=True)
         )
         results = [*outputs, *(v.value for v in kept)]
         body = results[0] if len(results) == 1 else make_tuple(results)
@@ -501,7 +506,7 @@ class GraphWalk:
             tensor = self.graph.tensors[index]
             if tensor.is_open:
                 self._unshaped.add(index)
-            stand_in = Var(tensor.name, _tensor_type(tensor))
+            stand_in = Var(tensor.name, declared_type(tensor))
             self._stand_ins.add(id(stand_in))
             self._values[index] = stand_in
 
@@ -510,7 +515,7 @@ class GraphWalk:
         try:
             if tensor.dtype == "resource":
                 self._refuse(None, "E1218", f"{tensor.where}: a resource cannot be an input of the model")
-            type_ = _tensor_type(tensor) if tensor.dtype == "string" else self._type(None, tensor)  # E1212 says it
+            type_ = declared_type(tensor) if tensor.dtype == "string" else self._type(None, tensor)  # E1212 says it
         except AotError as error:
             self._problems.extend(error.problems)
             type_ = TensorType(tensor.shape, tensor.dtype)
@@ -546,14 +551,14 @@ class GraphWalk:
         if tensor.dtype == "string":  # E1212 says it
             raise _Unknowable
         try:
-            numpy_dtype(_dtype(tensor))
+            numpy_dtype(declared_dtype(tensor))
         except KeyError:
             self._refuse(op, "E1218", f"{tensor.where}: tensors of type {tensor.dtype} are not supported")
         if tensor.quant is not None and tensor.quant.block is not None and (op is None or op.opcode != "FULLY_CONNECTED"):
             self._refuse(op, "E1220", f"{tensor.where}: {tensor.quant.block.kind} quantisation is not supported")
         value = self._values.get(tensor.index)
         shape = value.type.shape if value is not None and isinstance(value.type, TensorType) else None
-        return _tensor_type(tensor, shape=shape)
+        return declared_type(tensor, shape=shape)
 
     def shapes(self) -> dict[int, tuple[int, ...]]:
         """The shape of every tensor that has been computed, by index."""
@@ -561,22 +566,6 @@ class GraphWalk:
 
     def _refuse(self, op: OperatorView | None, code: str, message: str) -> NoReturn:
         raise UnsupportedError(Problem(code, message, op.where if op is not None else ""))
-
-
-def _quant(quant: QuantView | None) -> QuantParams | None:
-    if quant is None or not quant.scales.size:
-        return None
-    return QuantParams(tuple(quant.scales.tolist()), tuple(quant.zero_points.tolist()), quant.axis)
-
-
-def _tensor_type(tensor: TensorView, *, shape: tuple[int, ...] | None = None) -> TensorType:
-    """The declared type, with another shape where one is given."""
-    return TensorType(tensor.shape if shape is None else shape, _dtype(tensor), _quant(tensor.quant))
-
-
-def _dtype(tensor: TensorView) -> str:
-    """The element type; handles of resources are numbers."""
-    return "int32" if tensor.dtype == "resource" else tensor.dtype
 
 
 _MAX_FOLDED = 1 << 16

@@ -34,6 +34,10 @@ class ConvertContext(Protocol):
         """ "litert" or "tflm": whose rounding is requested."""
 
     @property
+    def to_the_letter(self) -> bool:
+        """Whether what LiteRT's reference kernels alone do wrong is requested too (`--oracle litert-reference`)."""
+
+    @property
     def is_legacy(self) -> bool:
         """Whether uint8 values of the file are shown as int8 (`aot.op.common.uint8`)."""
 
@@ -108,6 +112,10 @@ class ForwardingContext:
     @property
     def oracle(self) -> str:
         return self._ctx.oracle
+
+    @property
+    def to_the_letter(self) -> bool:
+        return self._ctx.to_the_letter
 
     @property
     def is_legacy(self) -> bool:

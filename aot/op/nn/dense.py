@@ -8,18 +8,18 @@ too (`--oracle tflm`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
-from aot.ir.type import TensorType, Type
+from aot.ir.type import QuantParams, TensorType, Type
 from aot.op.common.float_layer import is_float_layer
 from aot.op.common.move import reshaped
 from aot.op.common.quantized_layer import check_quantized_layer, finish_layer, layer_weights, running_weights
 from aot.op.common.uint8 import legacy_uint8
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.convert import ConvertContext, ForwardingContext, from_tflite, operand, unsupported
 from aot.op.nn.dense_blockwise import convert_blockwise
 from aot.op.nn.dense_float import convert_float, dense_shapes
 from aot.op.qnn.hybrid import convert_hybrid, is_hybrid_layer
@@ -83,7 +83,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     """reshape to rows, dense + bias_add + requantize (+ clip), reshape to the output's shape."""
     blocks = ctx.blocks(op, 1)
     if blocks is not None:
-        return convert_blockwise(ctx, op, blocks)
+        return _convert_hybrid(_NoScale(ctx), op) if ctx.to_the_letter else convert_blockwise(ctx, op, blocks)
     if is_float_layer(ctx, op):
         return convert_float(ctx, op)
     if is_hybrid_layer(ctx, op):
@@ -101,6 +101,14 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
     acc = call("nn.dense", [data, weight], attrs, span=span)
     rounding = "once" if ctx.oracle == "litert" else "double"
     return reshaped(finish_layer(ctx, op, acc, layer=layer, rounding=rounding), shape, span)
+
+
+class _NoScale(ForwardingContext):
+    """Weights as LiteRT's reference kernel sees those with a scale a block: with one scale for all, which nobody has set."""
+
+    def input_type(self, op: OperatorView, i: int) -> TensorType:
+        type_ = super().input_type(op, i)
+        return replace(type_, quant=QuantParams((0.0,), (0,))) if i == 1 else type_
 
 
 def _convert_hybrid(ctx: ConvertContext, op: OperatorView) -> Expr:

@@ -25,7 +25,7 @@ RunSets = Callable[[Sequence[Sequence[Array]]], list[list[Array]]]
 RunTensors = Callable[[Sequence[Array]], dict[int, Array]]
 
 
-_PACKAGES = {"litert": "ai-edge-litert", "tflm": "tflite-micro"}
+_PACKAGES = {"litert": "ai-edge-litert", "litert-reference": "ai-edge-litert", "tflm": "tflite-micro"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +163,13 @@ def find_reference(model: bytes, oracle: str, *, outputs: int) -> Reference:
     own = plugged(model, oracle)
     if own is not None:
         return own
-    engine = litert(model) if oracle == "litert" else tflm(model, outputs)
+    engine = tflm(model, outputs) if oracle == "tflm" else litert(model)
     if engine is not None:
         return engine
     package = _PACKAGES[oracle]
     if installed(package) is None:
         why = f"{package} is not installed"
-    elif oracle == "litert" and harms_litert(model):
+    elif oracle != "tflm" and harms_litert(model):
         why = f"{package} takes the int8 state of SVDF for int16 and crashes (--oracle tflm has it right)"
     else:
         why = f"{package} does not take the model"
@@ -209,5 +209,5 @@ def plugged(model: bytes, oracle: str) -> Reference | None:
 
 def find_tracer(model: bytes, oracle: str) -> Reference:
     """The engine to search the first wrong operator with: one that shows every tensor (TFLM does not)."""
-    engine = litert(model) if oracle == "litert" else None
+    engine = litert(model) if oracle in ("litert", "litert-reference") else None
     return engine or graph(model, oracle)

@@ -74,6 +74,31 @@ def test_on_host() -> None:
     check(blockwise(2, 8, 4, size=32, seed=1), draw_array(3, (2, 128), "float32"), host=True)
 
 
+def check_to_the_letter(model: bytes, inputs: Array, *, host: bool = False) -> None:
+    main = main_of(model, oracle="litert-reference")
+    found = evaluate(main, [inputs])
+    if HAVE_LITERT:
+        same(found, reference_sets(model, [[inputs]])[0], "evaluate differs from LiteRT's reference kernels")
+    check_lowering(main, [[inputs]], [found], host=host)
+
+
+@given(layers())
+@FAST
+def test_the_reference_to_the_letter(case: tuple[bytes, Array]) -> None:
+    check_to_the_letter(*case)
+
+
+@pytest.mark.slow
+@given(layers())
+@SLOW
+def test_the_reference_to_the_letter_often(case: tuple[bytes, Array]) -> None:
+    check_to_the_letter(*case)
+
+
+def test_the_reference_to_the_letter_on_host() -> None:
+    check_to_the_letter(blockwise(2, 8, 4, size=32, seed=1), draw_array(3, (2, 128), "float32"), host=True)
+
+
 def test_the_reference_kernels_are_known_to_be_wrong() -> None:
     assert known_fault("FULLY_CONNECTED", "float32", oracle="litert") is None
     fault = known_fault("FULLY_CONNECTED", "float32", oracle="litert", blockwise=True)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 
 from aot.errors import AotError
-from aot.op.common.reduce import normalized_axes
-from aot.testing import Quant, mean_model
-from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of, quants
+from aot.op.common.reduce import normalized_axes, reduced_shape
+from aot.relay.interpreter import evaluate
+from aot.testing import HAVE_LITERT, Quant, mean_model, reference_sets
+from tests.op._differential import FAST, SEEDS, SLOW, check, check_lowering, dims, main_of, quants, random_sets, same
 from tests.op._one_op import Spec, const, one_op
 
 
@@ -41,6 +42,35 @@ def test_random(case: dict[str, Any], seed: int) -> None:
 @SLOW
 def test_random_often(case: dict[str, Any], seed: int) -> None:
     check(mean_model(**case), seed=seed, host=True)
+
+
+@given(means(), SEEDS)
+@FAST
+def test_sums_to_the_letter(case: dict[str, Any], seed: int) -> None:
+    """What LiteRT's reference kernel makes of int8: it takes the codes for uint8."""
+    model = sum_model(**case)
+    main = main_of(model, oracle="litert-reference")
+    sets = random_sets(main, seed=seed)
+    found = [evaluate(main, s) for s in sets]
+    if HAVE_LITERT:
+        for outputs, wanted in zip(found, reference_sets(model, sets), strict=True):
+            same(outputs, wanted, "evaluate differs from LiteRT's reference kernels")
+    check_lowering(main, sets, found, host=False)
+
+
+def sum_model(*, input_shape: tuple[int, ...], axes: list[int], keep_dims: bool, x: Quant, y: Quant) -> bytes:
+    """SUM of int8."""
+    shape = reduced_shape(input_shape, normalized_axes(np.array(axes), len(input_shape)), keepdims=keep_dims)
+    operands = [Spec(input_shape, "int8", x), const(axes)]
+    return one_op("SUM", operands, [Spec(shape, "int8", y)], keep_dims=keep_dims)
+
+
+def test_sums_of_int16_to_the_letter() -> None:
+    """The reference kernel leaves half of the result unwritten."""
+    x = Quant(0.1, 0)
+    model = one_op("SUM", [Spec((4, 3), "int16", x), const([1])], [Spec((4,), "int16", x)], keep_dims=False)
+    with pytest.raises(AotError, match="half of a SUM"):
+        main_of(model, oracle="litert-reference")
 
 
 @pytest.mark.parametrize("keep_dims", [False, True])
