@@ -69,9 +69,19 @@ def equal_key(func: PrimFunc) -> EqualKey:
     return EqualKey(text, tuple(key.intrins), tuple(meanings))
 
 
+_MOST_OPERANDS = 7
+"""Of a block for the FPU in a function whose numbers are parameters: GCC 12 finds no registers for more beside all else."""
+
+
 def few_scalars(funcs: Sequence[PrimFunc], scalars: int) -> bool:
     """The usual rule: arguments beyond the registers of the calling convention cost more than they save."""
-    return len(funcs) > 1 and scalars <= 8
+    return len(funcs) > 1 and scalars <= 8 and not _is_crowded(funcs[0])
+
+
+def _is_crowded(func: PrimFunc) -> bool:
+    """Whether a block for the FPU takes so many registers that numbers have to stay constants."""
+    blocks = (s for s in walk(func.body) if isinstance(s, Block))
+    return any(s.intrin.requires == "vfp" and len(s.operands) > _MOST_OPERANDS for s in blocks)
 
 
 def merge_functions(funcs: Sequence[PrimFunc], worth: Worth = few_scalars) -> list[tuple[tuple[int, ...], Merged]]:
