@@ -182,7 +182,7 @@ def test_numbers_are_found() -> None:
     "mark",
     [
         "numbers from: the manuals named above",
-        "numbers measured at 6cd9ebf by: somebody",
+        "numbers measured at 657f732 by: somebody",
         "numbers measured at 0000000 by: aot verify MODEL",
         "numbers published at: the rounds of MLPerf Tiny",
         "numbers asserted by: tests/site/test_numbers.py::test_that_is_not_there",
