@@ -145,15 +145,12 @@ def rings() -> list[str]:
 def slides() -> list[str]:
     """The windows of SLIDES, and a TCN over a window and as it is rewritten by hand."""
     import aot
-    from aot.driver.outline import outline
     from aot.testing.tcn import Tcn, tcn, tcn_by_hand
+    from scripts.slide_figures import rows_of
 
     rows = []
     for name, what, hop in SLIDES:
-        data = (NETS / f"{name}.tflite").read_bytes()
-        entry = outline(data, target="cortex-m4", name=name, options=aot.Options()).inputs[0]  # by its name in the file
-        shape, key = entry["shape"], entry["name"]
-        window, step = (49, hop * shape[1] // 49) if len(shape) == 2 else (shape[1], hop)
+        key, step, window = rows_of(NETS / f"{name}.tflite", hop)
         meta = built(name, slide={key: step})
         new = ran(name, slide={key: step}, random=_pushes(meta))
         rows.append((f"{name}{what}", *_slid(f"{hop} of {window}", ran(name), new, meta["slide"]["rows_bytes"])))
@@ -276,6 +273,19 @@ def single_layers(name: str) -> list[str]:
     return lines(*layer_table(name))
 
 
+def slide_bounds() -> list[str]:
+    from scripts.slide_figures import bounds
+
+    return lines(("network", "new rows", "layers' bound", "a push", ""), bounds(NETS, BOARD))
+
+
+def slide_phases() -> list[str]:
+    from scripts.slide_figures import phases
+
+    head = ("one new row a run", "whole, or as far as the strides allow", "in two phases", "workspace + states")
+    return lines(head, phases(NETS))
+
+
 def weights() -> list[str]:
     from scripts.weight_figures import TYPES, stored_weights
 
@@ -296,6 +306,8 @@ TABLES = {
     "rings": Table("docs/state.md", rings, quick=True),
     "slides": Table("docs/streaming.md", slides),
     "slide-budgets": Table("docs/streaming.md", slide_budgets, quick=True),
+    "slide-bounds": Table("docs/streaming.md", slide_bounds),
+    "slide-phases": Table("docs/streaming.md", slide_phases),
     "ratios": Table("docs/cycles.md", ratios),
 }
 

@@ -9,7 +9,7 @@ Before a paragraph, a table or a text block with such numbers stands a mark (see
 | `numbers asserted by: PATH::test …` | these tests hold them, and name them |
 | `numbers measured at COMMIT by: command` | for what takes too long for tests; the commit is the repository's |
 | `numbers published at: URL …` | not ours |
-| `numbers of boards` | each is the size of a memory of the board that the row is about |
+| `numbers of boards` | sizes of memories, and instructions a tick, of the board that the row is about |
 
 What is measured: figures with a thousands separator, decimals that are no version (Python 3.11), and counts of bytes,
 instructions, cycles and the like.  Decisions (docs/adr) are of their day and left out, and so are generated pages.
@@ -24,6 +24,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -145,7 +146,7 @@ def _asserted(part: Part, tests: Sequence[str]) -> Iterator[str]:
 
 
 def _of_boards(table: str) -> Iterator[str]:
-    """Sizes in a row that are none of the board's memories: one, two neighbours, or one whose beginning is the boot loader's."""
+    """Sizes in a row that are none of the board's memories (one, two neighbours, or one behind a boot loader); wrong ticks."""
     source = dict(re.findall(r"^\| `([\w-]+)` \|(.*)$", table, re.MULTILINE))
     if len(source) < 5:
         yield "is no table of boards"
@@ -157,6 +158,9 @@ def _of_boards(table: str) -> Iterator[str]:
             size = int(number) << (10 if unit == "KiB" else 20)
             if not any(0 <= size - s <= _BOOT for s in sizes):
                 yield f"{name} has no memory of {number} {unit}"
+        for tick, clock in re.findall(r"([\d.]+) \(([\d.]+) MHz\)", row):
+            if board.tick != Fraction(tick) or board.tick * Fraction(clock) != 1000:  # QEMU takes a nanosecond an instruction
+                yield f"{name} has not {tick} instructions a tick at {clock} MHz"
 
 
 @pytest.mark.parametrize("page", watched())

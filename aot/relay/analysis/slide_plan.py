@@ -93,7 +93,7 @@ class SlidePlan:
 
     def macs(self) -> int:
         """Multiply-accumulates of a run."""
-        return sum(round(_macs(e) * self._share(e)) for e in self.nodes)
+        return sum(round(_macs(e) * self.share(e)) for e in self.nodes)
 
     @property
     def macs_full(self) -> int:
@@ -113,19 +113,19 @@ class SlidePlan:
             m.reads((0, slide.rows)) != clamped(m.reads((0, slide.rows)), self.sliding.table[id(a)].rows)
             for a, m in _links(expr, slide)
         )
-        return LayerRows(expr, round(_macs(expr) * self._share(expr)), _macs(expr), slide, count, padded=padded)
+        return LayerRows(expr, round(_macs(expr) * self.share(expr)), _macs(expr), slide, count, padded=padded)
 
     @property
     def gains(self) -> bool:
         """Whether a run computes less than one on the whole window, whatever that is made of."""
         full = sum(_work(e) for e in self.nodes)
-        return sum(_work(e) * self._share(e) for e in self.nodes) < full
+        return sum(_work(e) * self.share(e) for e in self.nodes) < full
 
     def work(self) -> float:
         """What a run costs, in about the work of a multiply-accumulate: sums, other elements, and bytes that are moved."""
         total = 0.0
         for expr in self.nodes:
-            total += _work(expr) * self._share(expr)
+            total += _work(expr) * self.share(expr)
             rows = self.rows.get(id(expr))
             if rows is not None and rows.kept is not None:
                 total += _BYTE * (self.state_bytes(expr) + rows.count * _row_bytes(expr, self.sliding.table[id(expr)]))
@@ -133,7 +133,7 @@ class SlidePlan:
                 total += 2 * self.sums[id(expr)].numbers
         return total
 
-    def _share(self, expr: Expr) -> float:
+    def share(self, expr: Expr) -> float:
         """The part of a tensor's rows that a run computes."""
         slide = self.sliding.of(expr)
         if slide is None:
