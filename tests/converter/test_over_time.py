@@ -31,13 +31,9 @@ NOT_EXACT = {
     "switch.int8": "known fault",
     "switch.int8_float_io": "known fault",
     "overlap_add.int16x8": "known fault",
-    "fused_lstm.int8": "refused: E1226",
-    "fused_bidirectional_lstm.int8": "refused: E1226",
     "learned.int16x8": "not by the reference",
 }
-"""SUM of int8 and int16, which the reference gets wrong; a cell's state of 2^-16 a step, for which it has no tanh and leaves
-its result unwritten.
-"""
+"""SUM of int8 and int16, which the reference gets wrong; a model that it does not run."""
 pytestmark = [
     pytest.mark.skipif(not HAVE_LITERT, reason="ai-edge-litert is not installed"),
     pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
