@@ -116,7 +116,11 @@ def test_counts_are_those_of_the_whole_model(tasks: tuple[Task, ...]) -> None:
     assert second == best[tasks[1].workload]
     assert first is not None
     assert 0 <= first - best[tasks[0].workload] <= 32, "the way into main counts for the first layer"
-    assert [layer["estimate"] for layer in artifact.metadata["layers"]] == [best[t.workload] for t in tasks]
+    chosen = [
+        next(c["instructions"] for c in layer["candidates"] if c["kernel"] == layer["kernel"])
+        for layer in artifact.metadata["layers"]
+    ]
+    assert chosen == [best[t.workload] for t in tasks]
 
 
 def drawn_input(metadata: Any) -> Any:
@@ -157,6 +161,7 @@ def test_what_does_not_fit_is_measured_apart(tasks: tuple[Task, ...]) -> None:
     inputs = [MeasureInput(t.workload, t.func, tuple(c.kernel for c in t.choices)) for t in tasks]
     whole = [r.count for r in measure(inputs, board, M4)]
     assert [r.count for r in measure(inputs, small, M4)] == whole
-    tiny = replace(board, memory=tuple(replace(m, size=min(m.size, 9000)) for m in board.memory), stack=8192)
+    tiny = replace(board, memory=tuple(replace(m, size=min(m.size, 4500)) for m in board.memory), stack=2048)
     found = measure(inputs[:1], tiny, M4)
-    assert all(r.count is None and "E2" in r.problem for r in found)
+    assert [r.count for r in found] == [None] * len(found)
+    assert [r.problem for r in found if "E2" not in r.problem and "E3" not in r.problem] == []
