@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.scripts import script
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
 def outputs() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("aot_outputs", ROOT / "scripts" / "outputs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look it up
-    spec.loader.exec_module(module)
-    return module
+    return script("outputs")
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import subprocess
 import tomllib
@@ -14,6 +13,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 import pytest
+
+from tests.scripts import script
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_FUNCTION_LINES = 60
@@ -242,11 +243,7 @@ def test_cycles_are_found() -> None:
 
 def test_the_picture_of_the_rooms_is_that_of_the_imports() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("rooms", ROOT / "scripts" / "rooms.py")
-    assert spec is not None
-    assert spec.loader is not None
-    rooms = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(rooms)
+    rooms = script("rooms")
     assert rooms.with_picture(page) == page, "python scripts/rooms.py --write draws it anew"
 
 

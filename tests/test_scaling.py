@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -16,18 +15,14 @@ from aot.driver.options import Options
 from aot.driver.outline import outline
 from aot.frontend.problems import Problems
 from aot.frontend.view import parse
+from tests.scripts import script
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
 def scaling() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("aot_scaling", ROOT / "scripts" / "scaling.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("scaling")
 
 
 @pytest.mark.parametrize("kind", ["chain", "dense"])

@@ -14,17 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.scripts import script
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-
-
-def site_pages() -> Any:
-    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "scripts" / "site_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def leaves(entry: Any) -> list[str]:
@@ -43,7 +36,7 @@ def test_every_page_has_a_place() -> None:
 
 
 def test_pages_are_made_of_the_program() -> None:
-    pages = site_pages()
+    pages = script("site_pages")
     options = pages.options_page()
     verbs = [p.stem for p in (ROOT / "aot" / "cli" / "verbs").glob("[a-z]*.py")]
     assert all(f"## aot {verb}\n" in options for verb in verbs)
@@ -76,7 +69,7 @@ def test_the_site_builds_without_warnings_and_asks_nobody(tmp_path: Path) -> Non
     command = [program, "build", "--strict", "-d", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    names = site_pages().api_page()
+    names = script("site_pages").api_page()
     assert all(f"::: aot.{name}\n" in names for name in ("api.build", "report.calls.check", "te.schedule.Stage"))
-    assert list(site_pages().requests(tmp_path / "site")) == []
+    assert list(script("site_pages").requests(tmp_path / "site")) == []
     assert (tmp_path / "site" / "reference" / "api.html").read_text(encoding="utf-8").count("<h3") > 20

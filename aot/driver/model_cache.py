@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aot.executor.artifact import Artifact
-from aot.system.cache import cache_folder
+from aot.system.cache import cache_folder, files_by_use, replace_file
 from aot.system.fingerprint import compiler_fingerprint
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def kept(key: str, compile_it: Callable[[], Artifact]) -> Artifact:
 def usage() -> tuple[Path, int, int]:
     """The folder, the number of its entries and their bytes."""
     folder = cache_folder(KIND)
-    sizes = [size for _, size, _ in _entries(folder)]
+    sizes = [size for _, size, _ in files_by_use(folder)]
     return folder, len(sizes), sum(sizes)
 
 
@@ -89,34 +88,16 @@ def _write(path: Path, artifact: Artifact) -> None:
     if len(text) > LARGEST or json.loads(text) != data:
         return  # something that JSON would change, such as a tuple: compiled again each time
     packed = zlib.compress(text, 1)
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(packed).digest() + packed)
-        Path(temporary).replace(path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    replace_file(path, hashlib.sha256(packed).digest() + packed)
     _shrink(path.parent)
 
 
 def _shrink(folder: Path) -> None:
     """Remove what was not used for the longest time, until the rest is within the limit."""
-    entries = sorted(_entries(folder))
+    entries = files_by_use(folder)
     total = sum(size for _, size, _ in entries)
     for _, size, path in entries:
         if total <= LIMIT:
             return
-        Path(path).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         total -= size
-
-
-def _entries(folder: Path) -> list[tuple[int, int, str]]:
-    """(time of last use, bytes, path) of each file."""
-    found = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            with suppress(OSError):
-                about = entry.stat(follow_symlinks=False)
-                found.append((about.st_mtime_ns, about.st_size, entry.path))
-    return found

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -33,6 +34,29 @@ def cache_folder(kind: str) -> Path:
     if explicit:
         raise UsageError(Problem("E5061", f"AOT_CACHE={explicit} cannot be used: {reason}"))
     return _private() / kind
+
+
+def files_by_use(folder: Path) -> list[tuple[int, int, Path]]:
+    """(time of the last use, bytes, path) of each file, that of longest ago first."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                about = entry.stat(follow_symlinks=False)
+                found.append((about.st_mtime_ns, about.st_size, Path(entry.path)))
+    return sorted(found)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file that other processes may read meanwhile: they find the old one or all of the new one."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def _default() -> Path:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
-from aot.system.cache import cache_folder
+from aot.system.cache import cache_folder, files_by_use, replace_file
 from aot.system.fingerprint import compiler_fingerprint
 
 T = TypeVar("T")
@@ -69,7 +68,7 @@ class Facts:
             return
         with suppress(OSError):
             if self._path.exists() and self._path.stat().st_size > LIMIT:
-                _replace(self._path, _text({**self._used, **self._new}))
+                replace_file(self._path, _text({**self._used, **self._new}))
             else:
                 with open(self._path, "ab", opener=_private) as file:
                     file.write(b"\n" + _text(self._new))  # the line before may have been cut off
@@ -122,7 +121,7 @@ def recall(
 def usage() -> tuple[Path, int]:
     """The folder and the bytes of all files in it."""
     folder = cache_folder(KIND)
-    return folder, sum(size for _, size, _ in _files(folder))
+    return folder, sum(size for _, size, _ in files_by_use(folder))
 
 
 def _check(key: bytes, text: bytes) -> bytes:
@@ -148,28 +147,6 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _replace(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(temporary).replace(path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _files(folder: Path) -> list[tuple[int, int, str]]:
-    """(time of the last change, bytes, path) of each file."""
-    found = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            with suppress(OSError):
-                about = entry.stat(follow_symlinks=False)
-                found.append((about.st_mtime_ns, about.st_size, entry.path))
-    return found
-
-
 def _forget_old(folder: Path) -> None:
-    for _, _, path in sorted(_files(folder))[:-VERSIONS]:
-        Path(path).unlink(missing_ok=True)
+    for _, _, path in files_by_use(folder)[:-VERSIONS]:
+        path.unlink(missing_ok=True)

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from typing import Any
 
 import pytest
 
+from tests.scripts import script
 from tests.site.pages import ROOT
-from tests.test_site import site_pages
 
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 
 
-def runner() -> Any:
-    """scripts/notebook.py as a module."""
-    spec = importlib.util.spec_from_file_location("notebook", ROOT / "scripts" / "notebook.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_every_cell_was_run_and_the_page_has_what_it_showed() -> None:
     text = NOTEBOOK.read_text(encoding="utf-8")
-    page = site_pages().notebook_page(text)
+    page = script("site_pages").notebook_page(text)
     code = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     assert all("".join(cell["source"]) in page for cell in code)
@@ -42,10 +30,10 @@ def test_every_cell_was_run_and_the_page_has_what_it_showed() -> None:
 
 def test_a_cell_that_is_not_as_it_was_is_found() -> None:
     book = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    kept = runner().tidy(book)
+    kept = script("notebook").tidy(book)
     assert kept == NOTEBOOK.read_text(encoding="utf-8")
     book["cells"][1]["execution_count"] = 7
-    assert runner().tidy(book) != kept
+    assert script("notebook").tidy(book) != kept
 
 
 @pytest.mark.slow
@@ -53,4 +41,4 @@ def test_the_notebook_run_again_shows_the_same() -> None:
     for package in ("nbclient", "ipykernel"):
         pytest.importorskip(package, reason=f"{package} is not installed (extra docs)")
     text = NOTEBOOK.read_text(encoding="utf-8")
-    assert runner().executed(text) == text, "python scripts/notebook.py"
+    assert script("notebook").executed(text) == text, "python scripts/notebook.py"

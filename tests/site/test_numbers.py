@@ -17,21 +17,19 @@ instructions, cycles and the like.  Decisions (docs/adr) are of their day and le
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from aot.micro.board import load_board
+from tests.scripts import script
 from tests.site.pages import ROOT, blocks, name_of, pages, text_of
 
 _UNITS = r"(?:B|KB|kB|KiB|MiB|bytes|instructions|cycles|MAC|seconds|ms|s|%|per cent)\b"
@@ -198,23 +196,12 @@ def test_words_are_no_source(mark: str) -> None:
     assert list(faults(Part("x.md", 1, mark, "needs 87,654 B"))) != []
 
 
-def writer() -> Any:
-    """scripts/doc_figures.py as a module."""
-    spec = importlib.util.spec_from_file_location("doc_figures", ROOT / "scripts" / "doc_figures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses look for themselves there
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_written_tables_have_a_writer() -> None:
     """Every NAME of a mark is one that the script writes, and the other way round; slow ones say when they were measured."""
     named = {(p, n) for p in watched() if p != "README.md" for n in re.findall(r"<!-- figures: (\S+) -->", text_of(p))}
-    assert named == {(table.page, name) for name, table in writer().TABLES.items()}
+    assert named == {(table.page, name) for name, table in script("doc_figures").TABLES.items()}
     assert all(f"<!-- /figures: {name} -->" in text_of(page) for page, name in named)
-    for name, table in writer().TABLES.items():
+    for name, table in script("doc_figures").TABLES.items():
         stamp = re.search(rf"<!-- figures: {name} -->\n<!-- measured at ([0-9a-f]+) -->", text_of(table.page))
         assert (stamp is None) == table.quick, name
         assert stamp is None or has_commit(stamp[1]), name
@@ -222,11 +209,11 @@ def test_written_tables_have_a_writer() -> None:
 
 @pytest.mark.slow
 @pytest.mark.qemu
-@pytest.mark.parametrize("name", [name for name, table in writer().TABLES.items() if table.quick])
+@pytest.mark.parametrize("name", [name for name, table in script("doc_figures").TABLES.items() if table.quick])
 def test_written_tables_are_up_to_date(name: str) -> None:
     """The quick ones; `python scripts/doc_figures.py --check` measures all."""
-    script = writer()
-    if script.TABLES[name].shared and not script.NETS.is_dir():
+    written = script("doc_figures")
+    if written.TABLES[name].shared and not written.NETS.is_dir():
         pytest.skip("the shared models are not here")
-    page = text_of(script.TABLES[name].page)
-    assert script.rendered(name, page) == page, f"scripts/doc_figures.py {name}"
+    page = text_of(written.TABLES[name].page)
+    assert written.rendered(name, page) == page, f"scripts/doc_figures.py {name}"

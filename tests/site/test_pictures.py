@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from typing import Any
 
 import pytest
 
+from tests.scripts import script
 from tests.site.pages import ROOT, pages
 
 _MADE_BY = {"docs/report.png": "scripts/screenshot.py", "docs/scaling.svg": "scripts/scaling.py"}
-
-
-def script() -> Any:
-    """scripts/screenshot.py as a module."""
-    spec = importlib.util.spec_from_file_location("screenshot", ROOT / "scripts" / "screenshot.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_every_picture_is_made_by_a_script() -> None:
@@ -37,7 +26,7 @@ def test_every_picture_is_made_by_a_script() -> None:
 
 
 def test_the_hash_is_of_what_is_seen() -> None:
-    digest = script().digest
+    digest = script("screenshot").digest
     page = '<style>a</style><p>5,304 B</p><tr class="detail" id="x" hidden><td><div class="in2">C</div></td></tr>'
     assert digest(page) == digest(page.replace(">C<", ">D<"))
     assert digest(page) != digest(page.replace("5,304", "5,305"))
@@ -48,8 +37,8 @@ def test_the_hash_is_of_what_is_seen() -> None:
 @pytest.mark.qemu
 def test_the_picture_of_the_report_is_current() -> None:
     pytest.importorskip("PIL", reason="pillow is not installed")
-    page, tools = script().shown()
-    kept = script().recorded()
+    page, tools = script("screenshot").shown()
+    kept = script("screenshot").recorded()
     if kept["tools"] != tools:
         pytest.skip(f"the figures on it were made with {kept['tools']}, not {tools}")
-    assert kept["page"] == script().digest(page), "python scripts/screenshot.py"
+    assert kept["page"] == script("screenshot").digest(page), "python scripts/screenshot.py"
