@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,3 +34,23 @@ def chosen_pool(jobs: int, scheduler: str | None, resource: str = "") -> Opener 
     if jobs != 1:
         raise UsageError(Problem("E5017", "--scheduler and -j are mutually exclusive: the workers say how many jobs they take"))
     return dask(scheduler, resource)
+
+
+def pool_of_boards(jobs: int, scheduler: str | None, count: int) -> Callable[[str], Opener | None]:
+    """The executor of the `count` jobs of a verb by the board that a job is on, as `chosen_pool` says.
+
+    With a scheduler it is that of the workers which reach the board; boards that are emulated share theirs.
+    """
+    from aot.cli.common import find_board
+    from aot.tune.worker import resource_of
+
+    if scheduler is None:
+        one = chosen_pool(min(jobs, max(1, count)), None)
+        return lambda _board: one
+    of_resource = cache(lambda resource: chosen_pool(jobs, scheduler, resource))
+
+    def of_board(name: str) -> Opener | None:
+        place = find_board(name)
+        return of_resource(resource_of(place.name, emulated=place.gdb is None))
+
+    return of_board

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,8 @@ from aot.tune.task import extract_tasks
 from aot.tune.tune import tune
 from aot.tune.worker import EMULATOR, resource_of
 from tests.tune.test_tune import BOARD, M4, MODEL
+
+MODELS = Path(__file__).resolve().parents[1] / "models"
 
 distributed = pytest.importorskip("distributed")
 pytestmark = [
@@ -90,3 +94,14 @@ def test_a_killed_worker_loses_nothing(cluster: Any, monkeypatch: pytest.MonkeyP
     assert len(ran) >= 2
     with pytest.raises(UsageError, match="E5507"), dask(cluster.scheduler_address, "board:none")():
         pass
+
+
+def test_a_report_of_several_models(cluster: Any, tmp_path: Path) -> None:
+    """Its file is that of a serial run, byte by byte."""
+    models = [MODELS / "conv2d_same.tflite", MODELS / "dense.tflite"]
+    command = [sys.executable, "-m", "aot", "report", *map(str, models), "--board", f"{BOARD},host", "--format", "json"]
+    for name, more in (("cluster", ["--scheduler", cluster.scheduler_address]), ("serial", [])):
+        subprocess.run([*command, *more, "-o", str(tmp_path / name), "--quiet"], check=True, timeout=300)
+    texts = [(tmp_path / name / "report.json").read_bytes() for name in ("cluster", "serial")]
+    assert texts[0] == texts[1]
+    assert len(json.loads(texts[0])["reports"]) == 4

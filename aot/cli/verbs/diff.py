@@ -11,7 +11,8 @@ import typer
 
 from aot.cli.options import CompileOptions, JsonFlag, QuietFlag, VerboseFlag, compiles
 from aot.cli.output import Output
-from aot.cli.verbs.report import Allow, BoardNames, Jobs, make_jobs, progress, show_changes
+from aot.cli.pool import Jobs, pool_of_boards
+from aot.cli.verbs.report import Allow, BoardNames, make_jobs, progress, show_changes
 from aot.cli.verbs.verify import RandomCount
 from aot.errors import AotError, Problem, UsageError
 
@@ -84,7 +85,7 @@ def reports_of(
     with tempfile.TemporaryDirectory(prefix="aot-diff-") as name:
         job_list = make_jobs(take_from(revision, models, Path(name)), board, options)
         with progress(out, len(job_list)) as done:
-            reports, failures = run_jobs(verb.work, job_list, processes=jobs, done=done)
+            reports, failures = run_jobs(verb.work, job_list, pool=pool_of_boards(jobs, None, len(job_list)), done=done)
     if failures:
         problems = [
             Problem(p["code"], p["message"], f"{revision} {f['model']}@{f['board']} {p['where']}".rstrip())

@@ -15,6 +15,7 @@ from aot.cli import completion
 from aot.cli.files import check_usable, write_file
 from aot.cli.options import DEFAULT_BOARD, ClockRate, CompileOptions, JsonFlag, QuietFlag, Timeout, VerboseFlag, compiles
 from aot.cli.output import Output, paint
+from aot.cli.pool import Jobs, Scheduler, pool_of_boards
 from aot.cli.verbs.verify import FaultsFlag, InputsFile, RandomCount, RequireFlag
 from aot.errors import Problem, UsageError
 from aot.support.near import did_you_mean
@@ -48,7 +49,6 @@ BoardNames = Annotated[
         show_default=False,
     ),
 ]
-Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="How many processes to run at the same time.")]
 ReportFolder = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files.")]
 Formats = Annotated[
     str, typer.Option("--format", metavar="LIST", autocompletion=completion.choices(*FILES, listed=True), help="Files to write.")
@@ -186,6 +186,7 @@ def command(
     *,
     board: BoardNames = None,
     jobs: Jobs = 1,
+    scheduler: Scheduler = None,
     output: ReportFolder = Path("out/report"),
     formats: Formats = DEFAULT_FORMATS,
     budget: BudgetFile = None,
@@ -217,8 +218,9 @@ def command(
     how |= {"advice": "html" in chosen, "clock": parse_clock(clock)}
     how |= {"accept_known_faults": accept_known_faults, "require_reference": require_reference}
     job_list = make_jobs(models, board, how, gate.budget)
+    pool = pool_of_boards(jobs, scheduler, len(job_list))
     with progress(out, len(job_list)) as done:
-        full, failures = run_jobs(work, job_list, processes=jobs, done=done)
+        full, failures = run_jobs(work, job_list, pool=pool, done=done)
         found = bundle(full, failures)
     judged = judge_absolute(found["reports"], gate) if accept else judge(found["reports"], gate)
     texts = contents(found, judged, sorted(full, key=lambda r: (r["name"], r["board"])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -34,6 +35,7 @@ from aot.report.measure.sets import golden_sets, open_npz, rule_sets
 from aot.report.measure.verify import verify
 from aot.report.render.html import report_html
 from aot.report.render.markdown import report_markdown
+from aot.system.executors import local
 from tests.micro.run.test_gdb import gdb_board
 from tests.report.measure.test_verify import broken
 from tests.report.sample_report import FAILURE, host_sample, sample
@@ -220,8 +222,9 @@ def fake_work(job: Job) -> dict[str, Any]:
 def test_failures_hide_nothing(processes: int) -> None:
     jobs = [Job(NamedBytes(Path(f"{n}.tflite"), b""), b, {}) for n in ("a", "broken", "c") for b in ("host", "mps2-an386")]
     ended: list[tuple[str, bool]] = []
+    pool = local(processes)
     reports, failures = run_jobs(
-        fake_work, jobs, processes=processes, done=lambda j, good: ended.append((j.model.path.stem, good))
+        fake_work, jobs, pool=lambda _: pool, done=lambda j, good: ended.append((j.model.path.stem, good))
     )
     assert [(r["name"], r["board"]) for r in reports] == [(n, b) for n in ("a", "c") for b in ("host", "mps2-an386")]
     assert [(f["model"], f["board"], f["exit_code"]) for f in failures] == [
@@ -231,6 +234,21 @@ def test_failures_hide_nothing(processes: int) -> None:
     assert "ValueError: planted" in failures[0]["problems"][0]["message"]
     assert sorted(ended) == sorted((j.model.path.stem, j.model.path.stem != "broken") for j in jobs)
     jsonschema.Draft202012Validator(load_schema()).validate(json.loads(to_text(bundle(reports, failures))))
+
+
+def ending_work(job: Job) -> dict[str, Any]:
+    if job.model.path.stem == "ends":
+        os._exit(9)
+    return sample(job.model.path.stem, job.board)
+
+
+def test_a_process_that_ends_hides_nothing() -> None:
+    """What its processes cannot finish fails; what runs on another executor does not."""
+    jobs = [Job(NamedBytes(Path(f"{n}.tflite"), b""), b, {}) for n, b in (("ends", "host"), ("good", "mps2-an386"))]
+    pools = {"host": local(2), "mps2-an386": local(1)}
+    reports, failures = run_jobs(ending_work, jobs, pool=pools.__getitem__, done=lambda j, good: None)
+    assert [r["name"] for r in reports] == ["good"]
+    assert [(f["model"], f["problems"][0]["code"]) for f in failures] == [("ends.tflite", "E5508")]
 
 
 @pytest.mark.qemu
