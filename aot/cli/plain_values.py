@@ -1,12 +1,14 @@
 """Values of options that need no validation, so that most runs do without the library that typer validates with.
 
-typer 0.26 and later makes a pydantic adapter of every option of a verb, given or not, which takes longer than reading a model.
-A text is its own value, a path is made of one, and what was not given has its default; all else is left to typer.
+Some releases of typer make a pydantic adapter of every option of a verb, given or not, which takes longer than reading a model.
+A text is its own value, a path is made of one, and what was not given has its default; all else is left to typer. Releases whose
+parameters have no `get_runtime_param` are left alone: the saving is lost, the values are the same.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -19,13 +21,23 @@ def plain_values(program: Any) -> Any:
     verbs = [typer.Context(verb, parent=root, info_name=name) for name, verb in program.commands.items()]
     for ctx in (root, *verbs):
         for parameter in ctx.command.get_params(ctx):  # --help, too, which is made then
-            if hasattr(parameter, "_runtime_param") and hasattr(parameter, "type_descriptor"):
-                parameter._runtime_param = _Plain()
+            described = getattr(parameter, "type_descriptor", None)
+            if hasattr(parameter, "get_runtime_param") and all(hasattr(described, a) for a in ("annotation", "parameter_info")):
+                parameter.get_runtime_param = _Plain(parameter.get_runtime_param)
     return program
 
 
 class _Plain:
-    """In place of typer's coercion of a parameter: the value where there is nothing to check, else what typer makes of it."""
+    """In place of a parameter's `get_runtime_param`: the value where there is nothing to check, else what typer makes of it."""
+
+    def __init__(self, of_typer: Callable[[], Any]) -> None:
+        self._of_typer = of_typer
+
+    def __call__(self) -> _Plain:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of_typer(), name)
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         kind, about = param.type_descriptor.annotation, param.type_descriptor.parameter_info
@@ -40,9 +52,7 @@ class _Plain:
             made = [_made(v, one) for v in values]
             if None not in made and several == (get_origin(kind) is list):
                 return made if several else made[0]
-        from typer._coercion import build_runtime_param
-
-        return build_runtime_param(param.type_descriptor).coerce(value, param=param, ctx=ctx)
+        return self._of_typer().coerce(value, param=param, ctx=ctx)
 
 
 def _made(value: Any, kind: Any) -> str | Path | None:
