@@ -1,7 +1,7 @@
 """Convert the networks with TensorFlow's converter: feed-forward ones with its default, dynamic batch, and those over time.
 
     python -m venv /some/where && /some/where/bin/pip install tensorflow-cpu tf_keras
-    /some/where/bin/python -m tests.converter.make [--set over_time] [--kinds int8 ...] [--only NAME ...] [-o FOLDER]
+    /some/where/bin/python -m tests.converter.make [--set SET] [--kinds int8 ...] [--only NAME ...] [-o FOLDER]
 
 TensorFlow is large and neither a dependency of the project nor needed in CI: the models are committed, in one archive a set.
 Without -o that archive is written again; with it one file a model.  Weights, statistics and samples are random, seeded by
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import traceback
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +24,22 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.converter import modules, recurrent, sequence, signals, vision  # noqa: F401 - they register the networks
+from tests.converter import full_size, modules, recurrent, sequence, signals, vision  # noqa: F401 - they register the networks
 from tests.converter.archive import archive
 from tests.converter.models import ARCHIVE, ARCHIVE_OVER_TIME, KINDS, KINDS_OVER_TIME, is_committed
-from tests.converter.registry import NETWORKS, OVER_TIME
+from tests.converter.registry import FULL_SIZE, NETWORKS, OVER_TIME, Builder
 
 SAMPLES = 8
 HIGHEST_INDEX = 5
 """Words and categories of the samples: every table of the networks has more rows."""
 
 
-def build(name: str) -> Any:
+def build(name: str, networks: Mapping[str, Builder]) -> Any:
     """The network with random weights; statistics, offsets and gains are drawn, too."""
     keras.backend.clear_session()
     seed = zlib.crc32(name.encode())
     keras.utils.set_random_seed(seed)
-    built = (NETWORKS | OVER_TIME)[name]()
+    built = networks[name]()
     if isinstance(built, tf.Module) and not hasattr(built, "layers"):
         return built
     model = keras.Model(*built, name=name) if isinstance(built, tuple) else built
@@ -108,7 +108,7 @@ def convert(converter: Any, kind: str, calibration: Any) -> bytes:
     return bytes(converter.convert())
 
 
-def made(wanted: Iterable[tuple[str, str]]) -> Iterator[tuple[str, bytes]]:
+def made(wanted: Iterable[tuple[str, str]], networks: Mapping[str, Builder]) -> Iterator[tuple[str, bytes]]:
     """(file name, content) of each network and kind that the converter can make; the others are told on standard error.
 
     Each in a process of its own: the calibration of some networks with loops crashes.
@@ -116,7 +116,7 @@ def made(wanted: Iterable[tuple[str, str]]) -> Iterator[tuple[str, bytes]]:
     context = multiprocessing.get_context("fork")
     for name, kind in wanted:
         receive, send = context.Pipe(duplex=False)
-        child = context.Process(target=_make, args=(name, kind, send))
+        child = context.Process(target=_make, args=(name, kind, networks, send))
         child.start()
         send.close()
         try:
@@ -130,9 +130,9 @@ def made(wanted: Iterable[tuple[str, str]]) -> Iterator[tuple[str, bytes]]:
             print(f"{name}.{kind}: {result}", file=sys.stderr, flush=True)
 
 
-def _make(name: str, kind: str, send: Any) -> None:
+def _make(name: str, kind: str, networks: Mapping[str, Builder], send: Any) -> None:
     try:
-        built = build(name)
+        built = build(name, networks)
         do = convert_model if hasattr(built, "layers") else convert_module
         send.send(do(built, kind, zlib.crc32(name.encode())))
     except Exception as error:
@@ -142,7 +142,7 @@ def _make(name: str, kind: str, send: Any) -> None:
 
 def main(words: list[str] | None = None) -> Any:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--set", choices=("feed_forward", "over_time"), default="feed_forward")
+    parser.add_argument("--set", choices=("feed_forward", "over_time", "full_size"), default="feed_forward")
     parser.add_argument("--kinds", nargs="*", choices=KINDS_OVER_TIME, default=None)
     parser.add_argument("--only", nargs="*", default=None, metavar="NAME")
     parser.add_argument("-o", "--output", type=Path, default=None, metavar="FOLDER")
@@ -150,12 +150,15 @@ def main(words: list[str] | None = None) -> Any:
     networks, kinds, path = {
         "feed_forward": (NETWORKS, KINDS, ARCHIVE),
         "over_time": (OVER_TIME, KINDS_OVER_TIME, ARCHIVE_OVER_TIME),
+        "full_size": (FULL_SIZE, KINDS, None),
     }[given.set]
     wanted = [(name, kind) for name in given.only or networks for kind in given.kinds or kinds]
     if given.output is None:
-        archive(made(w for w in wanted if given.set != "over_time" or is_committed(*w)), path)
+        if path is None:
+            parser.error(f"the set {given.set} is not committed: -o FOLDER is needed")
+        archive(made((w for w in wanted if given.set != "over_time" or is_committed(*w)), networks), path)
         return
-    models = made(wanted)
+    models = made(wanted, networks)
     given.output.mkdir(parents=True, exist_ok=True)
     for name, data in models:
         (given.output / name).write_bytes(data)

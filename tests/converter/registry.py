@@ -15,6 +15,10 @@ OVER_TIME: dict[str, Builder] = {}
 """Recurrent, with state, control flow, signals: each makes a Keras model of Keras 3 or tf_keras, or a tf.Module."""
 
 
+FULL_SIZE: dict[str, Builder] = {}
+"""Of the size that firmware has, as NETWORKS."""
+
+
 def network(build: Builder) -> Builder:
     NETWORKS[build.__name__] = build
     return build
@@ -23,4 +27,9 @@ def network(build: Builder) -> Builder:
 def over_time(build: Builder) -> Builder:
     """Under its name, that of a class in small letters: StreamingGru is streaming_gru."""
     OVER_TIME[re.sub(r"(?<=[a-z])(?=[A-Z0-9])", "_", build.__name__).lower()] = build
+    return build
+
+
+def full_size(build: Builder) -> Builder:
+    FULL_SIZE[build.__name__] = build
     return build

@@ -21,9 +21,12 @@ from aot.topi.arm_dsp.tail import factors_of
 from aot.topi.arm_mve.elementwise.intrin_add import add, add_instructions
 from aot.topi.arm_mve.elementwise.intrin_dequantize import LEAST_SCALE, dequantize, dequantize_instructions
 from aot.topi.arm_mve.elementwise.intrin_multiply import Product, code_bytes, multiply, multiply_instructions
-from aot.topi.arm_mve.elementwise.runs import LEAST, Runs, match_runs
 from aot.topi.arm_mve.requant import plan_vectors
+from aot.topi.layer.runs import Runs, match_runs
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
+
+LEAST = 16
+"""Bytes of a run from which on vectors pay."""
 
 
 class _Operands:
@@ -44,12 +47,18 @@ class _Operands:
     def row(self, number: Expr) -> tuple[Region, Region, Region]:
         """Both operands and the result from a run's first element on."""
         at = number * self._runs.length
-        x, y = (region(v, at if moves else 0) for v, moves in zip(self._pair, self._runs.moves, strict=True))
+        x, y = (region(v, at if kind == "whole" else 0) for v, kind in zip(self._pair, self._runs.kinds, strict=True))
         return x, y, region(self._out, at)
 
 
+def _runs(group: Group, target: Target) -> Runs | None:
+    """Those of which a vector of one operand goes with a vector of the other."""
+    runs = match_runs(group, least=LEAST) if target.has("mve") else None
+    return None if runs is None or "outer" in runs.kinds else runs
+
+
 def _plan_add(group: Group, target: Target) -> Runs | None:
-    runs = match_runs(group) if target.has("mve") else None
+    runs = _runs(group, target)
     attrs = group.anchor.attrs
     return runs if runs is not None and isinstance(attrs, AddAttrs) and factors_of(attrs) is not None else None
 
@@ -68,7 +77,7 @@ def _lower_add(group: Group, _target: Target, name: str, runs: Runs) -> Lowered:
 
 
 def _product(group: Group, target: Target) -> tuple[Runs, Product] | None:
-    runs = match_runs(group) if target.has("mve") else None
+    runs = _runs(group, target)
     if runs is None:
         return None
     attrs = group.anchor.attrs

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Instructions a multiply-accumulate of networks, and their layers that stand out.
+
+    python scripts/per_mac.py MODEL.tflite ...            on mps2-an386, --opt speed
+    python scripts/per_mac.py FOLDER ARCHIVE.zip --opt balanced --kind int8 -j 2
+    python scripts/per_mac.py MODEL.tflite --layers       every layer, not only those that stand out
+
+Each network runs once on a random input, is compared with LiteRT's reference kernels, and its layers are counted. A layer is
+shown where it takes over 3.5 instructions a MAC, or has no MACs, and holds more than 5 % of the network. `moved` is the part of
+the instructions in layers that only move data. Prints Markdown. Exit code 1 if an output differs or a network cannot be
+compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aot.report.measure.verify import Verification
+
+MOST_PER_MAC = 3.5
+SHARE = 0.05
+"""A layer stands out above both."""
+
+MOVES = ("TRANSPOSE", "RESHAPE", "PAD", "PADV2", "CONCATENATION", "SLICE", "STRIDED_SLICE", "SPLIT", "PACK", "UNPACK", "GATHER",
+         "EXPAND_DIMS", "SQUEEZE", "DEPTH_TO_SPACE", "SPACE_TO_DEPTH")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    name: str
+    model: bytes
+    board: str
+    opt: str
+
+
+def models(paths: Sequence[Path], kind: str) -> Iterator[tuple[str, bytes]]:
+    """Name and content of files, of the models of folders, and of those of archives; `kind` is a part of the name."""
+    for path in paths:
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                found = [(n, archive.read(n)) for n in archive.namelist()]
+        else:
+            found = [(p.name, p.read_bytes()) for p in (sorted(path.glob("*.tflite")) if path.is_dir() else [path])]
+        yield from ((n.removesuffix(".tflite"), data) for n, data in found if not kind or f".{kind}." in n)
+
+
+def measure(job: Job) -> Verification:
+    """One run of a network (AotError: it cannot be compiled, or faults)."""
+    from aot.driver.build import build
+    from aot.driver.options import Options
+    from aot.micro.board import load_board
+    from aot.micro.build.project import prepare
+    from aot.report.measure.choose import sets_for
+    from aot.report.measure.verify import verify
+    from aot.target.target import find_target
+
+    board = load_board(job.board)
+    artifact = build(job.model, target=find_target(board.cpu), name="net", options=Options(opt=job.opt))
+    sets = sets_for(artifact.metadata, None, 1, oracle="litert")
+    return verify(job.model, artifact, prepare(artifact, board), sets)
+
+
+def tried(job: Job) -> tuple[str, Verification | str]:
+    from aot.errors import AotError
+
+    try:
+        return job.name, measure(job)
+    except AotError as error:
+        return job.name, str(error).splitlines()[0]
+
+
+def summary(name: str, found: Verification | str) -> str:
+    """One row: of the network."""
+    if isinstance(found, str):
+        return f"| {name} | {found} | | | |"
+    total = found.instructions or 0
+    moved = sum(x["instructions"] or 0 for x in found.layers if x["op"] in MOVES)
+    ratio = f"{total / found.macs:.2f}" if found.macs else "-"
+    return f"| {name} | {total:,} | {ratio} | {moved / total:.1%} | {'exact' if found.exact else 'DIFFERS'} |"
+
+
+def rows(name: str, found: Verification, *, whole: bool) -> Iterator[str]:
+    """Layers that stand out, or all."""
+    total = found.instructions or 1
+    for x in found.layers:
+        count, macs = x["instructions"] or 0, x["macs"]
+        if not whole and (count <= SHARE * total or (macs and count <= MOST_PER_MAC * macs)):
+            continue
+        size = "x".join(map(str, x["output"]["shape"]))
+        ratio = f"{count / macs:.2f}" if macs else "-"
+        kernel = str(x["kernel"])
+        yield f"| {name} | {x['index']} {x['op']} | {size} | {count:,} | {count / total:.1%} | {ratio} | {kernel} |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help=".tflite files, folders, or archives of them")
+    parser.add_argument("--kind", default="", help="only models with .KIND. in their name")
+    parser.add_argument("--board", default="mps2-an386")
+    parser.add_argument("--opt", default="speed")
+    parser.add_argument("--layers", action="store_true", help="all layers")
+    parser.add_argument("-j", "--jobs", type=int, default=1)
+    given = parser.parse_args()
+    from aot.system.executors import local, outcomes
+
+    jobs = [Job(name, data, given.board, given.opt) for name, data in models(given.models, given.kind)]
+    results = dict(sorted(done for _, done in outcomes(tried, jobs, local(given.jobs))))
+    print("| network | instructions | per MAC | moved | outputs |\n|---|--:|--:|--:|---|")
+    print("\n".join(summary(n, f) for n, f in results.items()))
+    print("\n| network | layer | result | instructions | share | per MAC | kernel |\n|---|---|---|--:|--:|--:|---|")
+    for name, found in results.items():
+        if not isinstance(found, str):
+            print("\n".join(rows(name, found, whole=given.layers)) or f"| {name} | none | | | | | |")
+    return int(any(isinstance(f, str) or not f.exact for f in results.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""MUL of four bytes at a time against the operator's meaning: whole tensors, gates of channels and of pixels, drawn numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aot.ir.type import TensorType
+from aot.op.common.binary import RescaledAttrs
+from aot.relay.expr import Expr, Function, Var, call, const
+from aot.relay.interpreter import evaluate
+from tests.topi.drawn import Case, pick
+from tests.topi.groups import check_group, data_of, lowered
+from tests.topi.intrin.test_intrin import needs_board, needs_host
+from tests.topi.runs import FULL, drawn_on_board, interpreted
+
+DRAWN = 2000 if FULL else 30
+KERNEL = "arm_dsp.multiply"
+MUL = RescaledAttrs((-128, 3), 1340000000, -7, 5, -128, 127)
+
+
+def variables(own: tuple[int, ...], other: tuple[int, ...]) -> tuple[Var, Var]:
+    return Var("x", TensorType(own, "int8")), Var("y", TensorType(other, "int8"))
+
+
+@pytest.mark.parametrize("other", [(1, 4, 3, 8), (1, 1, 1, 8), (8,), (1, 4, 3, 1), (1, 4, 1, 1)])
+def test_whole_tensors_and_gates(other: tuple[int, ...]) -> None:
+    x, y = variables((1, 4, 3, 8), other)
+    check_group(KERNEL, (x, y), call("qnn.multiply", [x, y], MUL))
+    check_group(KERNEL, (x, y), call("qnn.multiply", [y, x], MUL), seed=4)
+
+
+@pytest.mark.parametrize("channels", [4, 5, 6, 7, 17, 70])
+def test_channels_that_are_no_multiple_of_four(channels: int) -> None:
+    """Runs are joined where that makes them one; else the rest of each goes one by one."""
+    for rows in (5, 8):
+        x, y = variables((1, rows, 1, channels), (1, 1, 1, channels))
+        check_group(KERNEL, (x, y), call("qnn.multiply", [x, y], MUL), seed=channels)
+
+
+def test_a_constant_operand_and_one_tensor_twice() -> None:
+    x, _ = variables((1, 33), ())
+    table = const(np.random.default_rng(0).integers(-128, 128, (1, 33)).astype(np.int8))
+    check_group(KERNEL, (x,), call("qnn.multiply", [table, x], MUL))
+    check_group(KERNEL, (x,), call("qnn.multiply", [x, x], MUL))
+
+
+def test_what_is_left_to_others() -> None:
+    x, y = variables((1, 33), (1, 33))
+    assert lowered(KERNEL, (x, y), call("qnn.multiply", [x, y], MUL), cpu="cortex-m3") is None
+    clipped = RescaledAttrs(MUL.input_zp, MUL.multiplier, MUL.shift, 5, -20, 100)
+    assert lowered(KERNEL, (x, y), call("qnn.multiply", [x, y], clipped)) is None
+    larger = RescaledAttrs(MUL.input_zp, MUL.multiplier, 1, 5, -128, 127)
+    assert lowered(KERNEL, (x, y), call("qnn.multiply", [x, y], larger)) is None
+    few = variables((1, 15), (1, 15))
+    assert lowered(KERNEL, few, call("qnn.multiply", few, MUL)) is None
+    middle = variables((1, 4, 4, 8), (1, 4, 1, 8))
+    assert lowered(KERNEL, middle, call("qnn.multiply", middle, MUL)) is None
+
+
+def draw(rng: np.random.Generator) -> tuple[tuple[Var, ...], Expr]:
+    """Operands may be repeated along outer or inner axes, constant, or change places."""
+    channels = pick(rng, 1, 3, 4, 5, 8, 12, 17, 24, 31, 64, 65)
+    whole = (pick(rng, 1, 1, 2), pick(rng, 1, 2, 3), pick(rng, 1, 3, 4), channels)
+    other = (whole, (1, 1, 1, channels), (channels,), (*whole[:3], 1), (*whole[:2], 1, 1))[pick(rng, 0, 0, 1, 1, 2, 3, 3, 4)]
+    x, y = variables(whole, other)
+    second: Expr = y if rng.random() < 0.8 else const(data_of(y, pick(rng, *range(9))))
+    operands: list[Expr] = [x, second] if rng.random() < 0.5 else [second, x]
+    zps = (pick(rng, -128, 0, 127, -7), pick(rng, -128, -128, 0, 127, 9))
+    multiplier = int(rng.integers(1 << 30, 1 << 31)) if rng.random() < 0.8 else 1 << 30
+    attrs = RescaledAttrs(zps, multiplier, -pick(rng, 1, 3, 6, 7, 8, 9, 15), pick(rng, -128, 0, 127, 5), -128, 127)
+    return (x, y) if second is y else (x,), call("qnn.multiply", operands, attrs)
+
+
+def cases(seed: int) -> Iterator[Case]:
+    """Endless groups that the kernel takes; every third one with operands at the ends of their ranges alone."""
+    rng = np.random.default_rng(seed)
+    for n in range(1 << 30):
+        params, body = draw(rng)
+        low = lowered(KERNEL, params, body)
+        if low is None:
+            continue
+        inputs = [data_of(v, seed + n + i) for i, v in enumerate(params)]
+        if n % 3 == 0:
+            inputs = [np.where(x < 0, -128, 127).astype(np.int8) for x in inputs]
+        yield Case(f"{KERNEL} {seed} {n}", low, inputs, evaluate(Function(params, body), inputs))
+
+
+@pytest.mark.slow
+def test_drawn_in_the_interpreter() -> None:
+    interpreted(islice(cases(1), DRAWN))
+
+
+@pytest.mark.slow
+@needs_host
+def test_drawn_on_the_host(tmp_path: Path) -> None:
+    drawn_on_board("host", cases(2), tmp_path, number=DRAWN)
+
+
+@pytest.mark.qemu
+@needs_board
+def test_drawn_on_the_core(tmp_path: Path) -> None:
+    drawn_on_board("mps2-an386", cases(3), tmp_path, number=DRAWN)
