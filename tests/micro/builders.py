@@ -66,7 +66,7 @@ def pico(project: Path, names: Sequence[str], board: str = "mps2-an385-v6m", *, 
 
 
 def rust(project: Path, names: Sequence[str], board: str = "", *, level: str = "") -> set[str]:
-    """By Cargo on this machine: rustc's library for Cortex-M is in no package of Debian's."""
+    """By Cargo on this machine; `tests/micro/rust_firmware.py` has the way to a Cortex-M."""
     del names, board
     flags = f"CFLAGS='{level} -Wall -Wextra -Werror' RUSTFLAGS=-Dwarnings"
     return passed(sh(f"{flags} cargo run --offline -q --example run", cwd=project))

@@ -8,8 +8,10 @@ import pytest
 
 from aot.micro.board import load_board
 from aot.micro.new.rust import crate_name, rust_target
-from tests.micro.builders import rust
+from tests.micro.builders import passed, rust
+from tests.micro.new.test_levels import models_of
 from tests.micro.projects import DIGITS, ROOT, TWO_IO, need, new, sh
+from tests.micro.rust_firmware import Rust, run_in_qemu, rust_for
 
 FED = ROOT / "tests" / "models" / "depthwise_multiplier8.tflite"
 
@@ -54,7 +56,7 @@ def test_cargo_with_other_interfaces(tmp_path: Path, options: list[str]) -> None
 
 @pytest.mark.slow
 def test_the_build_script_for_a_core(tmp_path: Path) -> None:
-    """rustc's library for Cortex-M is in no package of Debian's: the build script is run as Cargo would for that target."""
+    """The build script alone, run as Cargo would for a Cortex-M: the archive has that target's calling convention."""
     need("rustc", "arm-none-eabi-gcc", "arm-none-eabi-ar")
     new(tmp_path / "p", DIGITS, "--kind", "rust")
     out = tmp_path / "out"
@@ -65,3 +67,30 @@ def test_the_build_script_for_a_core(tmp_path: Path) -> None:
     attributes = sh(f"arm-none-eabi-nm {out}/libp_models.a && arm-none-eabi-readelf -A {out}/libp_models.a", cwd=out)
     assert " T digits_run" in attributes
     assert "Tag_ABI_VFP_args: VFP registers" in attributes
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Rust:
+    return rust_for("thumbv7em-none-eabihf", tmp_path_factory.mktemp("sysroot"))
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("network", "options"), [("two models", "--release"), ("streaming with state", ""), ("digits", ""), ("fed", "--release")]
+)
+def test_firmware_in_qemu(tmp_path: Path, tools: Rust, network: str, options: str) -> None:
+    """A firmware crate that depends on the generated one: cargo run starts QEMU, and every byte is the reference's."""
+    models = {"fed": FED} if network == "fed" else models_of(network, tmp_path)
+    more = ["--feed-rows"] if network == "fed" else []
+    names = [word for name in models for word in ("--name", name)]
+    new(tmp_path / "p", *models.values(), *names, *more, "--kind", "rust", "--board", "mps2-an386")
+    assert passed(run_in_qemu(tmp_path / "p", {n: n for n in models}, "mps2-an386", tools, options=options)) == set(models)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["mps2-an385-v6m", "mps2-an385", "mps2-an505"])
+def test_firmware_of_other_cores(tmp_path: Path, board: str) -> None:
+    need("arm-none-eabi-gcc", "qemu-system-arm")
+    tools = rust_for(rust_target(load_board(board).flags), tmp_path / "sysroot")
+    new(tmp_path / "p", DIGITS, "--kind", "rust", "--board", board)
+    assert passed(run_in_qemu(tmp_path / "p", {"digits": "digits"}, board, tools)) == {"digits"}
