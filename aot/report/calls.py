@@ -21,6 +21,7 @@ from aot.ir.op import Array
 from aot.memory.pooling import ONE_POOL, Pooling
 from aot.micro.board import Board, load_board
 from aot.micro.build.project import prepare
+from aot.report.figures.load import check_clock, parse_clock
 from aot.report.figures.report import EXTRAS, bundle, make_report, to_text
 from aot.report.measure import verify as measure
 from aot.report.measure.advice import advice
@@ -193,8 +194,8 @@ def check(
 
 def verify(
     model: str | Path | bytes, *, board: str = DEFAULT_BOARD, inputs: Inputs = None, random: int | None = None,
-    profile: bool = True, poison: bool = False, timeout: float | None = None, name: str | None = None,
-    options: Options | None = None, **keywords: Any,
+    profile: bool = True, poison: bool = False, timeout: float | None = None, clock: str | int | None = None,
+    name: str | None = None, options: Options | None = None, **keywords: Any,
 ) -> Verification:  # fmt: skip
     """Compile `model` (a .tflite path, or its bytes), run it on `board`, and compare every byte with the reference.
 
@@ -202,24 +203,33 @@ def verify(
     an error.  Board "host" needs gcc only, others the Arm compiler and QEMU.  Raises UsageError E5020 for an unknown board, E5022
     for inputs of a wrong shape, ToolchainError E30xx, and the errors of the compiler.
 
-    `profile`: count each layer; `poison`: a second run with dead bytes overwritten; `name`, `options` as in `aot.build`.
+    `profile`: count each layer; `poison`: a second run with dead bytes overwritten; `clock`: of a chain, the load of a core with
+    this clock ("64MHz", or hertz; E5018 for what is no frequency, E1306 where no rate is known); `name`, `options` as in
+    `aot.build`.
     """
+    hertz = parse_clock(clock)
     source, artifact, place, sets = _prepared(model, board, inputs, random, name, options_of(options, keywords))
+    check_clock(artifact.metadata, hertz)
     data = specialize(source.data, (options_of(options, keywords) or Options()).choice)
-    return measure.verify(data, artifact, prepare(artifact, place), sets, profile=profile, poison=poison, timeout=timeout)
+    return measure.verify(
+        data, artifact, prepare(artifact, place), sets, profile=profile, poison=poison, timeout=timeout, clock=hertz
+    )
 
 
 def report(
     model: str | Path | bytes, *, board: str = DEFAULT_BOARD, inputs: Inputs = None, random: int | None = None,
-    timeout: float | None = None, name: str | None = None, options: Options | None = None, **keywords: Any,
+    timeout: float | None = None, clock: str | int | None = None, name: str | None = None, options: Options | None = None,
+    **keywords: Any,
 ) -> ModelReport:  # fmt: skip
     """Every byte and instruction of `model` (a .tflite path, or its bytes) on `board`, as `aot report` has them.
 
     Arguments and errors as those of `aot.verify`.
     """
+    hertz = parse_clock(clock)
     source, artifact, place, sets = _prepared(model, board, inputs, random, name, options_of(options, keywords))
+    check_clock(artifact.metadata, hertz)
     data = specialize(source.data, (options_of(options, keywords) or Options()).choice)
-    made = make_report(data, artifact, prepare(artifact, place), sets, timeout=timeout)
+    made = make_report(data, artifact, prepare(artifact, place), sets, timeout=timeout, clock=hertz)
     tries = Tries(source, place.cpu, artifact.name, options_of(options, keywords) or Options())
     made[EXTRAS]["advice"] = advice(tries, board=board)
     return ModelReport(made)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -95,6 +96,23 @@ def test_exact(tree: Path, capsys: pytest.CaptureFixture[str], model: Path, opti
     validator.validate(found, json.loads((ROOT / "aot/report/figures/schema/aot-verify-1.schema.json").read_text()))
 
 
+@pytest.fixture
+def stateful(tmp_path: Path) -> Path:
+    """A model that keeps a window of what it heard."""
+    with zipfile.ZipFile(ROOT / "tests" / "converter" / "over_time.zip") as archive:
+        (tmp_path / "delay.tflite").write_bytes(archive.read("delay.int8.tflite"))
+    return tmp_path / "delay.tflite"
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("options", [[], ["--io", "user"]], ids=["default", "user"])
+def test_a_state(tree: Path, capsys: pytest.CaptureFixture[str], stateful: Path, options: list[str]) -> None:
+    """With --io user the state is the caller's: main.c has its bytes, and each run works on them."""
+    assert run(["verify", str(stateful), "--board", "zephyr:any", "--json", "--random", "5", *options]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["exact"], found["sets_exact"]) == (True, 5)
+
+
 WEST = """\
 #!{python}
 # `west flash`: starts the image of the board on a machine whose UART is a pseudo-terminal, which gets the port's name.
@@ -142,6 +160,13 @@ def test_over_a_serial_port(board: Callable[[str], Path], capsys: pytest.Capture
     assert run(["verify", str(model), "--board", "zephyr:any", "--serial", str(port), "--json", "--random", "3"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["exact"], found["sets_exact"], found["board"]) == (True, 3, "zephyr:any")
+
+
+@pytest.mark.qemu
+def test_a_state_over_a_serial_port(board: Callable[[str], Path], capsys: pytest.CaptureFixture[str], stateful: Path) -> None:
+    words = ["--serial", str(board("")), "--io", "user", "--random", "5"]
+    assert run(["verify", str(stateful), "--board", "zephyr:any", "--json", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["sets_exact"] == 5
 
 
 @pytest.mark.qemu

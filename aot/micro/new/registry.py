@@ -124,6 +124,7 @@ def model_values(artifact: Artifact) -> dict[str, Any]:
         "workspace": meta["workspace"]["size"], "constants": meta["constants"]["size"], "macs": meta["macs"],
         "layers": len(meta["layers"]), "stateful": bool(meta.get("stateful", False)), "sha256": meta["model"]["sha256"],
         "feed": bool(meta.get("feed")), "state": int(meta["state"]["size"]) if meta.get("state") else 0,
+        "own_state": bool(meta.get("stateful")) and meta["io"] == "user",
     }  # fmt: skip
 
 

@@ -12,14 +12,14 @@ _HZ = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(Hz|kHz|MHz|GHz)?\s*", re
 _FACTOR = {"": 1, "hz": 1, "khz": 1_000, "mhz": 1_000_000, "ghz": 1_000_000_000}
 
 
-def parse_clock(text: str | None) -> int | None:
+def parse_clock(text: str | int | None) -> int | None:
     """`64MHz` or `64000000` as hertz (E5018)."""
     if text is None:
         return None
-    match = _HZ.fullmatch(text)
+    match = _HZ.fullmatch(str(text))
     hertz = 0 if match is None else round(float(match[1]) * _FACTOR[(match[2] or "").lower()])
     if hertz < 1:
-        raise UsageError(Problem("E5018", f"--clock {text}: give a frequency such as 64MHz"))
+        raise UsageError(Problem("E5018", f"clock {text}: give a frequency such as 64MHz"))
     return hertz
 
 
