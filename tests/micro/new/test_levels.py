@@ -1,7 +1,7 @@
 """Kinds of projects x networks x the five levels of optimisation: built as each tool builds them, bytes compared where they run.
 
-A quarter of them, all with AOT_FULL=1.  All but `rust`, which is for this machine here (test_rust.py has it in QEMU), run in QEMU.
-A pass is of every output byte.  Zephyr sets its own level.
+A quarter of them, all with AOT_FULL=1.  All but `rust`, which is for this machine here (test_rust.py has it in QEMU), run in
+QEMU.  A pass is of every output byte.  Zephyr sets its own level.
 """
 
 from __future__ import annotations
