@@ -188,12 +188,15 @@ class ChainStream:
         self.channels = layer.channels
         self.blocks, self.tail = divmod(self.channels, CHANNELS)
         matrix = layer.weight.reshape(self.channels, -1).T
-        self._weights = np.pad(matrix, ((0, 0), (0, -self.channels % CHANNELS)))
-        self.segments = plan_segments(self._weights, config)
+        self._weights, self.segments = self.cut(np.pad(matrix, ((0, 0), (0, -self.channels % CHANNELS))))
         offsets = np.where(np.arange(self.channels) % 2 == 0, LANE_OFFSET * self.segments.count, 0)
         self.requant = requant = best_requant(layer, target, self.segments, common=config.common)
         self.scale = 1 << int(requant.prescale[0])
         self._arrays = [self.scale * (layer.bias - offsets)] + [f.values for f in requant.fields if not f.uniform]
+
+    def cut(self, weights: Array) -> tuple[Array, Segments]:
+        """The weights [K, O] in the order of the taps, and how they are cut into segments."""
+        return weights, plan_segments(weights, self.config)
 
     @property
     def block_words(self) -> int:
@@ -247,11 +250,22 @@ class Finish(Protocol):
 
 def chain_sums(b: IRBuilder, loop: TapLoop, weights: Region, words: Region, *, taps: int) -> list[tuple[Expr, ...]]:
     """The sums of products of four channels, each for three pixels; those of even channels with LANE_OFFSET."""
+    acc = chain_start(b)
+    b.block(smlal_chain(loop), weights, words, acc, taps)
+    return chain_end(b, acc)
+
+
+def chain_start(b: IRBuilder) -> Buffer:
+    """Accumulators of no products yet."""
     acc = b.local("acc", (8,), "uint32")
     for i in range(4):
         b.store(acc, 2 * i, imm(INIT_LOW, "uint32"))
         b.store(acc, 2 * i + 1, imm(INIT_HIGH, "uint32"))
-    b.block(smlal_chain(loop), weights, words, acc, taps)
+    return acc
+
+
+def chain_end(b: IRBuilder, acc: Buffer) -> list[tuple[Expr, ...]]:
+    """What the accumulators hold, as `chain_sums` gives it."""
     lanes: list[tuple[Expr, ...]] = []
     for pair in range(2):
         lanes += chain_lanes(b, (acc[4 * pair], acc[4 * pair + 1], acc[4 * pair + 2], acc[4 * pair + 3]))
@@ -302,16 +316,21 @@ def store_block(
 
 
 class TapSource:
-    """Where the taps of a group of pixels come from; `pack(first)` writes their words to `words`, zeros behind the last tap."""
+    """Where the taps of a group of pixels come from; `pack(first)` writes their words to `words`, zeros behind the last tap.
 
-    def __init__(self, b: IRBuilder, layer: FusedLayer, io: LayerIo, taps: int, packing: Packing = TRIPLE) -> None:
+    `apart`: where some taps of a window are outside the image, those inside are packed as others are (more code).
+    """
+
+    def __init__(
+        self, b: IRBuilder, layer: FusedLayer, io: LayerIo, taps: int, packing: Packing = TRIPLE, *, apart: bool = False
+    ) -> None:
         self._b, self._layer, self._data, self._packing = b, layer, io.data, packing
         self.words = words = b.scratch("words", (packing.words * taps,), "int32")
         self._depth = int(layer.weight[0].size)
         if self._depth < taps:
             with b.for_("z", packing.words * taps, start=packing.words * self._depth) as z:
                 b.store(words, z, 0)
-        self._window = None if _is_rows(layer) else Window(b, layer, io.data, words, packing)
+        self._window = None if _is_rows(layer) else Window(b, layer, io.data, words, packing, apart=apart)
 
     def pack(self, first: Expr) -> None:
         """The pixels from number `first` on."""
@@ -359,8 +378,10 @@ def window_pixels(b: IRBuilder, layer: FusedLayer, first: Expr, *, origin: tuple
 class Window:
     """Taps of a k x k window: the pixels may lie in different rows."""
 
-    def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer, packing: Packing) -> None:
-        self._b, self._layer, self._data, self._words, self._packing = b, layer, data, words, packing
+    def __init__(
+        self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer, packing: Packing, *, apart: bool = False
+    ) -> None:
+        self._b, self._layer, self._data, self._words, self._packing, self._apart = b, layer, data, words, packing, apart
         self._shape = layer.data_type.shape
         self._origin = layer.attrs.padding[:2]
         self._padded = any(layer.attrs.padding)
@@ -444,12 +465,25 @@ class Window:
                 known.append(
                     (b.let("ok", logical_and(rows, logical_and(x >= 0, x < width))), b.let("s", self._flat(pixel, ky, kx)))
                 )
-            with b.for_("c", depth) as c:
-                pad = imm(self._layer.attrs.pad_value)
-                values: list[Expr] = [
-                    b.let("v", select(ok, cast("int32", self._data.load("int8", s + c)), pad)) for ok, s in known
-                ]
-                self._packing.put(b, self._words, (ky * kw + kx) * depth + c, values)
+            tap = (ky * kw + kx) * depth
+            if self._apart:
+                inside: Expr = known[0][0]
+                for ok, _ in known[1:]:
+                    inside = logical_and(inside, ok)
+                with b.if_(inside):
+                    pack_runs(b, self._words, [(self._data, s) for _, s in known], depth, tap=tap, packing=self._packing)
+                with b.else_():
+                    self._pack_selected(known, tap)
+            else:
+                self._pack_selected(known, tap)
+
+    def _pack_selected(self, known: Sequence[tuple[Expr, Expr]], tap: Expr) -> None:
+        """One tap of each pixel, where it is outside the image the zero point: (whether it is inside, where it is)."""
+        b = self._b
+        with b.for_("c", self._shape[3]) as c:
+            pad = imm(self._layer.attrs.pad_value)
+            values: list[Expr] = [b.let("v", select(ok, cast("int32", self._data.load("int8", s + c)), pad)) for ok, s in known]
+            self._packing.put(b, self._words, tap + c, values)
 
 
 def code_bytes(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> int:

@@ -1,9 +1,10 @@
 """Transposed convolutions as sub-pixel convolutions: the results of one remainder of the stride are an ordinary convolution.
 
-Output row s*Y + r takes the taps rest, rest + s ... of the window, with rest = (r + cut) % s, from the data rows Y + base,
-Y + base - 1 ... with base = (r + cut) / s.  So each pair of remainders (one for rows, one for columns) is a convolution of
-stride 1 with its part of the weights, flipped, whose results lie s rows and s columns apart.  No product with an inserted zero is
-computed.
+See aot/topi/layer/phases.py.  Each pair of remainders (one for rows, one for columns) is a convolution of stride 1 with its part
+of the weights, whose results lie s rows and s columns apart.  No product with an inserted zero is computed.
+
+The three pixels of a tile have the same Y, X in all phases.  What any phase reads of the data is packed once, and each phase
+takes its rows of it.
 """
 
 from __future__ import annotations
@@ -22,63 +23,48 @@ from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.relay.expr import Call, Constant, Var, is_call, tensor_type
 from aot.target.target import Target
+from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, imm, minimum
+from aot.tir.expr import Expr, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.chain.conv2d import (
     CHANNELS,
     PIXELS,
-    ChainConfig,
-    ChainStream,
     TapSource,
-    block_sums,
-    code_bytes,
-    estimate,
+    border_groups,
     has_short_form,
 )
+from aot.topi.arm_dsp.chain.phase import PhaseStream, Runs
 from aot.topi.layer.fused import FusedLayer, describe, settle_constant_channels, table_of
 from aot.topi.layer.io import LayerIo, open_io
+from aot.topi.layer.phases import PhaseAxis, phase_axes
 from aot.topi.strategy import Group, Lowered, register_planned
 
 ANCHOR = "nn.conv2d_transpose"
-CONFIG = ChainConfig(common=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One pair of remainders (rows, columns) and the convolution that makes its results."""
+    """One pair of remainders (rows, columns), the convolution that makes its results, and its taps among the packed ones."""
 
     remainder: tuple[int, int]
     layer: FusedLayer
+    runs: Runs
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole layer as kernels see one, and its phases."""
+    """The whole layer as kernels see one, its phases, and the convolution that reads what any of them reads."""
 
     layer: FusedLayer
     phases: tuple[Phase, ...]
+    window: FusedLayer
 
 
-@dataclass(frozen=True, slots=True)
-class _PhaseAxis:
-    """Rows or columns of a phase: how many results, which taps in the order of the data, the padding before and after."""
-
-    out: int
-    taps: tuple[int, ...]
-    before: int
-    after: int
-
-
-def _phase_axis(remainder: int, *, size: int, out: int, kernel: int, stride: int, cut: int) -> _PhaseAxis | None:
-    """None if the phase has no results, no taps, or starts beyond the first datum."""
-    count = -(-(out - remainder) // stride)
-    base, rest = divmod(remainder + cut, stride)
-    taps = tuple(range(rest, kernel, stride))[::-1]
-    before = len(taps) - 1 - base
-    if count < size or not taps or before < 0:
-        return None
-    return _PhaseAxis(count, taps, before, max(0, count - 1 + base - (size - 1)))
+def _whole(axes: Sequence[PhaseAxis]) -> PhaseAxis:
+    """What any of these reads."""
+    before, behind = (max(0, *(getattr(a, side) for a in axes)) for side in ("before", "behind"))
+    return PhaseAxis(max(a.out for a in axes), tuple(range(before + 1 + behind)), before)
 
 
 def plan(group: Group, target: Target) -> Plan | None:
@@ -87,21 +73,43 @@ def plan(group: Group, target: Target) -> Plan | None:
     if whole is None or not target.has("thumb2") or (whole.tail and table_of(whole) is None):
         return None
     attrs: Conv2DTransposeAttrs = whole.attrs
-    _, height, width, _ = whole.data_type.shape
+    _, height, width, depth = whole.data_type.shape
     _, kh, kw, _ = whole.weight.shape
-    axes: list[list[_PhaseAxis]] = []
+    axes: list[list[PhaseAxis]] = []
     for size, out, kernel, stride, cut in zip((height, width), attrs.size, (kh, kw), attrs.strides, attrs.padding, strict=True):
-        found = [_phase_axis(r, size=size, out=out, kernel=kernel, stride=stride, cut=cut) for r in range(stride)]
-        axes.append([a for a in found if a is not None])
-        if len(axes[-1]) < stride:
+        axes.append(phase_axes(out=out, kernel=kernel, stride=stride, cut=cut))
+        if any(a.out < size or not a.taps for a in axes[-1]):
             return None
+    rows, columns = map(_whole, axes)
+    if rows.out * columns.out < PIXELS:
+        return None
     phases = []
     for y, x in product(range(attrs.strides[0]), range(attrs.strides[1])):
         layer = _phase(whole, axes[0][y], axes[1][x])
-        if layer is None or prod(layer.out_type.shape[:-1]) < PIXELS or not has_short_form(layer, target):
+        if layer is None or not has_short_form(layer, target):
             return None
-        phases.append(Phase((y, x), layer))
-    return Plan(whole, tuple(phases))
+        phases.append(Phase((y, x), layer, _runs(axes[0][y], axes[1][x], rows, columns, depth)))
+    return Plan(whole, tuple(phases), _window(whole, rows, columns))
+
+
+def _runs(rows: PhaseAxis, columns: PhaseAxis, all_rows: PhaseAxis, all_columns: PhaseAxis, depth: int) -> Runs:
+    """The taps of a phase among those of the whole window."""
+    width = len(all_columns.taps)
+    start = ((all_rows.before - rows.before) * width + all_columns.before - columns.before) * depth
+    lines, length = len(rows.taps), len(columns.taps)
+    if length == width:
+        lines, length = 1, lines * length
+    return Runs(start, lines, length * depth, width * depth)
+
+
+def _window(whole: FusedLayer, rows: PhaseAxis, columns: PhaseAxis) -> FusedLayer:
+    """The convolution of stride 1 whose windows have all that a phase reads; only its shapes count."""
+    _, height, width, depth = whole.data_type.shape
+    bottom, right = (max(0, a.out - 1 + a.behind - (size - 1)) for a, size in ((rows, height), (columns, width)))
+    attrs = Conv2DAttrs((1, 1), (rows.before, columns.before, bottom, right), (1, 1), 0, whole.attrs.input_zp)
+    weight = np.zeros((whole.channels, len(rows.taps), len(columns.taps), depth), np.int64)
+    out = TensorType((1, rows.out, columns.out, whole.channels), "int8", whole.requant.quant)
+    return replace(whole, weight=weight, attrs=attrs, out_type=out)
 
 
 def _match(group: Group) -> FusedLayer | None:
@@ -128,7 +136,7 @@ def _match(group: Group) -> FusedLayer | None:
     return FusedLayer(anchor, data, values, bias, anchor.attrs, requant, tail, out, bias, bias, macs)
 
 
-def _phase(whole: FusedLayer, rows: _PhaseAxis, columns: _PhaseAxis) -> FusedLayer | None:
+def _phase(whole: FusedLayer, rows: PhaseAxis, columns: PhaseAxis) -> FusedLayer | None:
     """The convolution of one phase; data outside the image is the zero point.  None if its sums may leave int32."""
     weight = whole.weight[:, rows.taps][:, :, columns.taps]
     zp, axes = whole.attrs.input_zp, (1, 2, 3)
@@ -140,68 +148,115 @@ def _phase(whole: FusedLayer, rows: _PhaseAxis, columns: _PhaseAxis) -> FusedLay
     settled, requant, values = settle_constant_channels(whole.requant, low, high)
     weight = np.where(settled.reshape(-1, 1, 1, 1), 0, weight)
     bias, low, high = (np.where(settled, values, a) for a in (bias, low, high))
-    attrs = Conv2DAttrs((1, 1), (rows.before, columns.before, rows.after, columns.after), (1, 1), 0, zp)
     out = TensorType((1, rows.out, columns.out, whole.channels), "int8", whole.requant.quant)
-    layer = replace(whole, weight=weight, bias=bias, attrs=attrs, requant=requant, tail=(), out_type=out)
+    layer = replace(whole, weight=weight, bias=bias, requant=requant, tail=(), out_type=out)
     return replace(layer, acc_low=low, acc_high=high, macs=out.size * weight[0].size)
 
 
 def lower(group: Group, target: Target, name: str, found: Plan) -> Lowered:
-    whole = found.layer
+    """Triples of pixels, phases, blocks of channels."""
+    whole, window = found.layer, found.window
     b = IRBuilder(name)
     io = open_io(b, group, whole, data_shape=(whole.data_type.size,), out_shape=(whole.out_type.size,))
-    instructions = code = 0
-    for phase in found.phases:
-        stream = ChainStream(phase.layer, target, CONFIG)
-        _emit(b, io, whole, phase, stream)
-        rows = prod(phase.layer.out_type.shape[:-1])
-        instructions += estimate(phase.layer, stream, rows) + 12 * -(-rows // PIXELS)
-        code += code_bytes(phase.layer, stream, None)
+    streams = [PhaseStream(phase.layer, target, phase.runs) for phase in found.phases]
+    params = [io.constant("params", stream.data(), "int32") for stream in streams]
+    taps = max(window.weight[0].size, *(stream.end for stream in streams))
+    source = TapSource(b, window, io, taps, apart=True)
+    rows = prod(window.out_type.shape[:-1])
+    tiles = -(-rows // PIXELS)
+    with b.for_("t", tiles) as t:
+        first = t * PIXELS if rows % PIXELS == 0 else b.let("pixel", minimum(t * PIXELS, rows - PIXELS))
+        source.pack(first)
+        pixels = [_Pixel.of(b, found, first + p) for p in range(PIXELS)]
+        for phase, stream, numbers in zip(found.phases, streams, params, strict=True):
+            _emit(b, io, _Results(found, phase, pixels), stream, numbers, source.words)
     kernel = describe("arm_dsp.conv2d_transpose_chain", phases=len(found.phases))
     func = b.finish(FuncAttrs(kernel=kernel, span=whole.span, macs=whole.macs))
     tail = 2 * whole.out_type.size * bool(whole.tail)
-    return Lowered(func, io.constants, instructions=instructions + tail, code=code)
+    partial = sum(2 * PIXELS * whole.channels for p in found.phases if p.layer.out_type.shape != window.out_type.shape)
+    blocks = sum((s.blocks + bool(s.tail)) * s.instructions() for s in streams) + partial
+    each = blocks + 8 * taps + 80 + 20 * window.weight.shape[1]
+    instructions = tiles * each + 7 * taps * border_groups(window, PIXELS) + tail
+    return Lowered(func, io.constants, instructions, code=690 + sum(s.code() for s in streams))
 
 
-def _emit(b: IRBuilder, io: LayerIo, whole: FusedLayer, phase: Phase, stream: ChainStream) -> None:
-    """The loops of one phase: triples of pixels, blocks of channels."""
-    layer = phase.layer
-    rows = prod(layer.out_type.shape[:-1])
-    params = io.constant("params", stream.data(), "int32")
-    source = TapSource(b, layer, io, stream.segments.taps)
-    with b.for_("t", -(-rows // PIXELS)) as t:
-        first = t * PIXELS if rows % PIXELS == 0 else b.let("pixel", minimum(t * PIXELS, rows - PIXELS))
-        source.pack(first)
-        places = list(_places(b, whole, phase, first))
-        for n, count in _blocks(b, stream):
-            lanes = block_sums(b, stream, params, source.words, n)
-            for j in range(count):
-                bias = b.let("bias", stream.number(params, n, 0, j))
-                fields = stream.fields(params, n, j)
-                values = [stream.requant.emit_scaled(b, bias + lanes[j][p] * stream.scale, fields) for p in range(PIXELS)]
-                io.store_all([(place + n * CHANNELS + j,) for place in places], values)
+@dataclass(frozen=True, slots=True)
+class _Pixel:
+    """Of a tile: row and column, and the element of the result at which those of the first phase begin."""
+
+    line: Expr
+    column: Expr
+    at: Expr
+
+    @classmethod
+    def of(cls, b: IRBuilder, found: Plan, number: Expr) -> _Pixel:
+        index = b.let("index", number)
+        line = b.let("line", index // found.window.out_type.shape[2])
+        column = b.let("column", index - line * found.window.out_type.shape[2])
+        attrs: Conv2DTransposeAttrs = found.layer.attrs
+        at = (line * (attrs.strides[0] * attrs.size[1]) + column * attrs.strides[1]) * found.layer.channels
+        return cls(line, column, b.let("at", at))
 
 
-def _blocks(b: IRBuilder, stream: ChainStream) -> Iterator[tuple[Expr, int]]:
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """Where a phase's results for a tile go."""
+
+    plan: Plan
+    phase: Phase
+    pixels: Sequence[_Pixel]
+
+    def at(self, pixel: _Pixel, channel: Expr) -> Expr:
+        (y, x), whole = self.phase.remainder, self.plan.layer.out_type.shape
+        return pixel.at + channel + (y * whole[2] + x) * whole[3]
+
+    @property
+    def whole(self) -> bool:
+        """Whether all tiles are inside the result."""
+        return self.phase.layer.out_type.shape == self.plan.window.out_type.shape
+
+    def inside(self, pixel: _Pixel) -> Expr:
+        _, rows, columns, _ = self.phase.layer.out_type.shape
+        return logical_and(pixel.line < rows, pixel.column < columns)
+
+
+def _emit(b: IRBuilder, io: LayerIo, results: _Results, stream: PhaseStream, params: Buffer, words: Buffer) -> None:
+    """The blocks of channels of one phase of a tile."""
+    if results.whole:
+        _channels(b, io, results, stream, params, words, [])
+        return
+    inside = [b.let("inside", results.inside(p)) for p in results.pixels]
+    with b.if_(results.pixels[0].line < results.phase.layer.out_type.shape[1]):  # not beyond the last row
+        _channels(b, io, results, stream, params, words, inside)
+
+
+def _channels(
+    b: IRBuilder, io: LayerIo, results: _Results, stream: PhaseStream, params: Buffer, words: Buffer, inside: Sequence[Expr]
+) -> None:
+    """Those of one phase of a tile; `inside`: which of its pixels have results, empty if all have."""
+    for n, count in _blocks(b, stream):
+        lanes = stream.sums(b, params, words, n)
+        for j in range(count):
+            bias = b.let("bias", stream.number(params, n, 0, j))
+            fields = stream.fields(params, n, j)
+            values = [stream.requant.emit_scaled(b, bias + lanes[j][p] * stream.scale, fields) for p in range(PIXELS)]
+            places = [(results.at(pixel, n * CHANNELS + j),) for pixel in results.pixels]
+            if not inside:
+                io.store_all(places, values)
+                continue
+            for place, value, here in zip(places, io.finished(places, values), inside, strict=True):
+                value = b.let("value", value)
+                with b.if_(here):
+                    b.store(io.out, place, value)
+
+
+def _blocks(b: IRBuilder, stream: PhaseStream) -> Iterator[tuple[Expr, int]]:
     """Number and channels of each block."""
     if stream.blocks:
         with b.for_("n", stream.blocks) as n:
             yield n, CHANNELS
     if stream.tail:
         yield imm(stream.blocks), stream.tail
-
-
-def _places(b: IRBuilder, whole: FusedLayer, phase: Phase, first: Expr) -> Sequence[Expr]:
-    """The elements of the result at which the channels of the three pixels begin."""
-    columns = phase.layer.out_type.shape[2]
-    (sy, sx), (ry, rx), (_, width) = whole.attrs.strides, phase.remainder, whole.attrs.size
-    found = []
-    for p in range(PIXELS):
-        index = b.let("index", first + p)
-        line = b.let("line", index // columns)
-        at = (line * sy + ry) * width + (index - line * columns) * sx + rx
-        found.append(b.let("at", at * whole.channels))
-    return found
 
 
 register_planned("arm_dsp.conv2d_transpose_chain", ANCHOR, plan, lower, plevel=20)

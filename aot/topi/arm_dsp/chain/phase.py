@@ -1,0 +1,111 @@
+"""A phase of a transposed convolution: weights and sums for taps that lie in several runs of the packed words of all phases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr
+from aot.tir.stmt import ForKind
+from aot.topi.arm_dsp.chain.conv2d import (
+    CHANNELS,
+    LANE_LIMIT,
+    PIXELS,
+    ChainConfig,
+    ChainStream,
+    Segments,
+    chain_end,
+    chain_start,
+    chain_sums,
+)
+from aot.topi.arm_dsp.chain.intrin import smlal_chain
+from aot.topi.layer.fused import FusedLayer
+
+CONFIG = ChainConfig(common=False)
+MOST_UNROLLED = 2
+"""Segments that stand one after the other; more are in a loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """`count` runs of `length` taps, the first at tap `start` of the packed words, `stride` taps from one to the next."""
+
+    start: int
+    count: int
+    length: int
+    stride: int
+
+
+class PhaseStream(ChainStream):
+    """As ChainStream, a run filled up with zero weights to whole segments, beyond which others' data are read and do not count.
+
+    `each`: segments of a run; `joined`: the lanes hold all runs, so that they are taken apart once.
+    """
+
+    def __init__(self, layer: FusedLayer, target: Target, runs: Runs) -> None:
+        self.runs = runs
+        super().__init__(layer, target, CONFIG)
+
+    def cut(self, weights: Array) -> tuple[Array, Segments]:
+        runs = self.runs
+        pairs = np.abs(weights.astype(np.int64)).reshape(runs.count, runs.length, -1, 2).sum(axis=3)
+        for each in range(1, runs.length + 1):
+            length = CONFIG.segment_length(-(-runs.length // each))
+            if each * length < runs.length:
+                continue
+            filled = ((0, 0), (0, each * length - runs.length), (0, 0))
+            sums = np.pad(pairs, filled).reshape(runs.count * each, length, -1).sum(axis=1)
+            if 128 * int(sums.max()) <= LANE_LIMIT:
+                break
+        self.each, self.length = each, length
+        self.joined = each == 1 and 128 * int(sums.sum(axis=0).max()) <= LANE_LIMIT
+        padded = np.pad(weights.reshape(runs.count, runs.length, -1), filled).reshape(-1, weights.shape[1])
+        return padded, Segments(1, len(padded)) if self.joined else Segments(runs.count * each, length)
+
+    @property
+    def end(self) -> int:
+        """The tap behind the last one that is read."""
+        return self.runs.start + (self.runs.count - 1) * self.runs.stride + self.each * self.length
+
+    def sums(self, b: IRBuilder, params: Buffer, words: Buffer, n: Expr) -> list[tuple[Expr, ...]]:
+        """The sums of products of block `n` of four channels, each for three pixels."""
+        runs, base, loop = self.runs, n * self.block_words, self.config.tap_loop(self.length)
+        if runs.count == self.each == 1:
+            return chain_sums(b, loop, region(params, base), region(words, 2 * runs.start), taps=self.length)
+        if self.joined:
+            acc = chain_start(b)
+            with b.for_("r", runs.count) as r:
+                at = region(words, 2 * (r * runs.stride + runs.start))
+                b.block(smlal_chain(loop), region(params, base + r * (2 * self.length)), at, acc, self.length)
+            return chain_end(b, acc)
+        total = b.local("sum", (CHANNELS, PIXELS), "int32", init=0)
+        kind: ForKind = "unroll" if self.segments.count <= MOST_UNROLLED else "serial"
+        with b.for_("r", runs.count, kind=kind) as r, b.for_("segment", self.each, kind=kind) as s:
+            start = (r * self.each + s) * (2 * self.length)
+            at = region(words, 2 * (r * runs.stride + s * self.length + runs.start))
+            for j, channel in enumerate(chain_sums(b, loop, region(params, base + start), at, taps=self.length)):
+                for p, value in enumerate(channel):
+                    b.store(total, (j, p), total[j, p] + value)
+        return [tuple(total[j, p] for p in range(PIXELS)) for j in range(CHANNELS)]
+
+    def instructions(self) -> int:
+        """Of a block of channels (from counts under QEMU)."""
+        turns = self.runs.count * self.each
+        products = turns * (self.config.tap_loop(self.length).instructions(self.length) + 10 * (turns > 1))
+        count = self.segments.count
+        lanes = count * (30 if count == 1 else 45 if count <= MOST_UNROLLED else 62)
+        return products + lanes + 12 * (6 + self.requant.signed) + 41 - 22 * self.requant.fields[-1].uniform
+
+    def code(self) -> int:
+        """Bytes (from sizes under GCC 12 at -O2)."""
+        loop = self.config.tap_loop(self.length)
+        products = 24 * (loop.unroll + loop.rest)
+        count = self.segments.count
+        block = 350 + products + 50 * self.requant.signed + (120 if count > 1 else 0)
+        block += products if 1 < count <= MOST_UNROLLED else 0
+        return 60 + block * (1 + bool(self.tail))
