@@ -13,6 +13,7 @@ from aot.ir.type import QuantParams, TensorType
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS, Bounds, FloatWindowAttrs
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
+from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
 from aot.op.qnn.quantize import QuantizeAttrs
 from aot.relay.expr import Constant, Expr, Function, Var, call
 from aot.relay.interpreter import evaluate
@@ -23,11 +24,11 @@ from tests.topi.drawn import Case, pick
 
 KERNELS = {
     f"{anchor.removeprefix('nn.')} {impl.name}": (anchor, impl)
-    for anchor in ("nn.conv2d_float", "nn.depthwise_conv2d_float", "nn.dense_float")
+    for anchor in ("nn.conv2d_float", "nn.conv2d_transpose_float", "nn.depthwise_conv2d_float", "nn.dense_float")
     for impl in implementations(anchor)
     if impl.anchor != "*"
 }
-"""Every kernel of the three operators, "operator kernel" -> (operator, kernel)."""
+"""Every kernel of the four operators, "operator kernel" -> (operator, kernel)."""
 
 TAILS = ("", "", "", "", "sigmoid", "add", "relu", "add relu", "scale", "quantize")
 
@@ -43,7 +44,10 @@ def random_cases(name: str, seed: int) -> Iterator[Case]:
 
 
 def _case(impl: OpImplementation, rng: np.random.Generator, anchor: str) -> Case | None:
-    func = _function(rng, anchor, stored_weights if impl.keeps else _constant)
+    if anchor == "nn.conv2d_transpose_float":
+        func = _transposed(rng)
+    else:
+        func = _function(rng, anchor, stored_weights if impl.keeps else _constant)
     group, target = group_of(func), find_target("cortex-m4")
     if not impl.accepts(group, target):
         return None
@@ -115,6 +119,24 @@ def _function(
         channels = weight[3] if depthwise else channels
     bias = [_constant(rng, (channels,))] if rng.random() < 0.8 else []
     return _with_tail(rng, (x,), call(anchor, [x, weights(rng, weight), *bias], attrs))
+
+
+def _transposed(rng: np.random.Generator) -> Function:
+    """Windows up to 5, strides up to 3, SAME, VALID or cut otherwise; a RELU after some."""
+    strides = (pick(rng, 1, 2, 2, 3), pick(rng, 1, 2, 2))
+    kernel = (pick(rng, 1, 2, 3, 3, 4, 5), pick(rng, 2, 3, 3, 4))
+    image = (pick(rng, 1, 2, 3, 5), pick(rng, 1, 2, 3, 4, 7))
+    depth, channels = pick(rng, 1, 3, 4, 8, 17), pick(rng, 1, 2, 4, 8, 9)
+    cut = (int(rng.integers(0, 2)), int(rng.integers(0, 2)))
+    size = [n * s + pick(rng, -1, 0, 0, max(k - s, 0)) for n, s, k in zip(image, strides, kernel, strict=True)]
+    lo, hi = FLOAT_ACTIVATIONS[("NONE", "RELU", "RELU6")[pick(rng, 0, 1, 2)]]
+    attrs = FloatTransposeAttrs(strides, cut, (max(1, size[0]), max(1, size[1])), Bounds(lo, hi))
+    x = Var("x", TensorType((pick(rng, 1, 1, 2), *image, depth), "float32"))
+    bias = [_constant(rng, (channels,))] if rng.random() < 0.8 else []
+    body = call("nn.conv2d_transpose_float", [x, _constant(rng, (channels, *kernel, depth)), *bias], attrs)
+    if rng.random() < 0.2:
+        body = call("relu", [body], UnaryAttrs(lo=0.0, hi=(None, 6.0)[pick(rng, 0, 1)]))
+    return Function((x,), body, {"Primitive": 1})
 
 
 def _with_tail(rng: np.random.Generator, params: tuple[Var, ...], body: Expr) -> Function:

@@ -112,7 +112,7 @@ def match_float_layer(group: Group, operator: str) -> FloatLayer | None:
     out = tensor_type(anchor)
     bias = arrays[1].reshape(-1) if len(arrays) > 1 else np.zeros(out.shape[-1], np.float32)
     batch, rows, columns = _axes(data.type.shape, out.shape, weight, anchor.attrs)
-    (lo, hi), head, tail = _with_relu((anchor.attrs.lo, anchor.attrs.hi), anchor, group.followers)
+    (lo, hi), head, tail = with_relu((anchor.attrs.lo, anchor.attrs.hi), anchor, group.followers)
     out_type = tensor_type(tail[-1]) if tail else out
     each = weight.size // weight.shape[-1] if operator == "nn.depthwise_conv2d_float" else weight[0].size
     layer = FloatLayer(
@@ -157,7 +157,7 @@ def _takes_tail(layer: FloatLayer) -> bool:
     return True
 
 
-def _with_relu(bounds: Bounds, head: Call, tail: tuple[Call, ...]) -> tuple[Bounds, Call, tuple[Call, ...]]:
+def with_relu(bounds: Bounds, head: Call, tail: tuple[Call, ...]) -> tuple[Bounds, Call, tuple[Call, ...]]:
     """A clamp with the RELUs that follow: its bounds, the last of them, the rest of the tail."""
     while tail and is_call(tail[0], "relu") and not any(a is head for call in tail[1:] for a in call.args):
         (lo, hi), attrs = bounds, tail[0].attrs
@@ -178,7 +178,7 @@ def residual_bounds(layer: FloatLayer) -> Bounds | None:
     others = [a for a in add.args if isinstance(a, Var)]
     if len(others) != 1 or others[0].type.dtype != "float32" or others[0].type.shape != layer.out_type.shape:
         return None
-    bounds, _, rest = _with_relu((add.attrs.lo, add.attrs.hi), add, layer.tail[1:])
+    bounds, _, rest = with_relu((add.attrs.lo, add.attrs.hi), add, layer.tail[1:])
     return None if rest else bounds
 
 

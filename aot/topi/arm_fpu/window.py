@@ -49,6 +49,22 @@ class Tile:
     taps: Expr
 
 
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Results that lie `strides` rows and columns apart in an image of (rows, columns) `size`, the first one at `first`."""
+
+    strides: tuple[int, int]
+    first: tuple[int, int]
+    size: tuple[int, int]
+
+    def row(self, i: Expr, y: Expr) -> Expr:
+        """The pixel of the first result in row y of image i."""
+        return (i * self.size[0] + y * self.strides[0] + self.first[0]) * self.size[1] + self.first[1]
+
+    def pixel(self, row: Expr, x: Expr) -> Expr:
+        return row + x * self.strides[1]
+
+
 class WindowKernel(ABC):
     """Emits the loops and counts what they take.
 
@@ -66,10 +82,13 @@ class WindowKernel(ABC):
         fused: bool,
         dilated: bool = False,
         small: bool = False,
+        within: tuple[FloatIo, Spread] | None = None,
     ) -> None:
-        """`small`: with the weights as the file has them, in `stored`."""
+        """`small`: with the weights as the file has them, in `stored`.  `within`: the parameters of a larger layer, without a
+        tail, and where in its result those of this one are.
+        """
         self.b, self.layer, self.fused, self._inner, self._dilated = b, layer, fused, inner, dilated
-        self.io = FloatIo(b, group, layer, run=2 * CHANNELS)
+        self.io = FloatIo(b, group, layer, run=2 * CHANNELS) if within is None else within[0]
         self._matrix = self.matrix()
         self.stored = stored_form(layer, self._matrix) if small else None
         if self.stored is not None:
@@ -83,6 +102,8 @@ class WindowKernel(ABC):
         widened = min(CHANNELS, layer.channels) * len(self._matrix)
         self._scratch = b.scratch("widened", (widened,), "float32") if self.stored is not None and self.unfolds else None
         self._forms: dict[tuple[int, int], DotForm] = {}
+        size = (layer.rows.out, layer.columns.out)
+        self._spread = Spread((1, 1), (0, 0), size) if within is None else within[1]
         first, _ = layer.columns.whole
         self._first, self._pairs = first, self.pairs
         self._singles = layer.columns.out - 2 * self._pairs
@@ -168,7 +189,7 @@ class WindowKernel(ABC):
 
         rows = _range(b, layer.rows, y)
         line = b.let("line", (i * layer.rows.size + rows.at(rows.first, layer.rows.dilation)) * layer.columns.size)
-        pixel = b.let("pixel", (i * layer.rows.out + y) * layer.columns.out)
+        pixel = b.let("pixel", self._spread.row(i, y))
         if self._pairs:
             with b.for_("t", self._pairs) as t:
                 body(named(self._pair(t * 2 + self._first, rows, line)), pixel)
@@ -212,8 +233,9 @@ class WindowKernel(ABC):
 
     def _block(self, tile: Tile, pixel: Expr, channel: Expr, offset: Expr, count: int) -> None:
         form = self._forms[tile.pixels, count] = self.form(tile.pixels, count)
-        to, step = self.io.target(pixel + tile.x, channel, count)
-        numbers: list[Expr] = [imm(step)] if tile.pixels == 2 else []
+        at = self._spread.pixel(pixel, tile.x)
+        to, step = self.io.target(at, channel, count)
+        numbers: list[Expr] = [imm(step * self._spread.strides[1])] if tile.pixels == 2 else []
         numbers += [(tile.taps - form.rest) // form.unroll] if form.loop else []
         if form.runs:
             numbers += [tile.runs, self.gap(tile.taps)]
@@ -223,7 +245,7 @@ class WindowKernel(ABC):
         bias = region(self._params, offset, dtype="float32")
         data = self.data(tile.data, channel, form)
         self.b.block(self.intrin(form), *data, *weights, bias, to, *numbers, *self.more())
-        self.io.finish(pixel + tile.x, channel, pixels=tile.pixels, count=count)
+        self.io.finish(at, channel, pixels=tile.pixels, count=count)
 
     def _weights(self, offset: Expr, skipped: Expr, count: int) -> list[Region]:
         """Where a block reads its weights, and how they are scaled, from a tap on."""
