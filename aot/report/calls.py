@@ -231,7 +231,7 @@ def report(
     data = specialize(source.data, (options_of(options, keywords) or Options()).choice)
     made = make_report(data, artifact, prepare(artifact, place), sets, timeout=timeout, clock=hertz)
     tries = Tries(source, place.cpu, artifact.name, options_of(options, keywords) or Options())
-    made[EXTRAS]["advice"] = advice(tries, board=board)
+    made[EXTRAS]["advice"] = advice(tries, board=place)
     return ModelReport(made)
 
 

@@ -70,6 +70,14 @@ def show_modes(out: Output, rows: list[dict[str, Any]], board: Board, smaller: B
         out.row("smaller", f"{smaller.name} ({room_for_ram(smaller):,} B of RAM): {need} in mode {best['mode']}")
 
 
+def show_hot(out: Output, hot: dict[str, Any], words: str) -> None:
+    """What tightly coupled memory could hold, and the command that tells whether that pays."""
+    from aot.report.measure.fast_memory import fast_constants_text
+
+    out.row("constants", fast_constants_text(hot))
+    out.row("", f"whether it pays, cycles tell: aot verify {words} {hot['words']}")
+
+
 ModesFlag = Annotated[
     bool, typer.Option("--modes/--no-modes", help="With --board: link every mode, show what each takes of it and lacks.")
 ]
@@ -136,7 +144,9 @@ def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) 
     from aot.frontend.problems import error_of
     from aot.report.figures.size import flash_of, operators_of, plan_of
     from aot.report.figures.slide import slide_lines
+    from aot.report.measure.fast_memory import fast_constants
     from aot.report.measure.fitting import Tries, fitting_boards, price, price_text
+    from aot.support.quote import shell
 
     error = error_of(problems_of(wanted.data, wanted.options))
     if error is not None:
@@ -150,6 +160,7 @@ def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) 
                 show_modes(out, rows, place, smaller)
             raise TargetError(*problems)
         boards = fitting_boards(tries)
+        hot = fast_constants(tries, place) if place is not None else None
     meta = tries.asked.metadata
     out.row("import", import_text(wanted))
     out.row("compile", f"{operators_of(meta)}, for {wanted.target}")
@@ -160,6 +171,8 @@ def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) 
     if found is not tries.asked:
         out.row(place.name if place is not None else "budget", f"fits {price_text(found, tries.asked)}")
     show_fits(out, boards, tries)
+    if hot is not None and place is not None:
+        show_hot(out, hot, f"{shell(wanted.path)} --board {shell(place.name)}")
     if rows and place is not None:
         show_modes(out, rows, place, smaller)
     keys = ("name", "shape", "dtype", "scale", "zero_point")
@@ -169,6 +182,7 @@ def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) 
         "outputs": [{k: t.get(k) for k in keys} for t in meta["outputs"]],
         "macs": meta["macs"], "workspace_bytes": meta["workspace"]["size"], "constant_bytes": meta["constants"]["size"],
         **({"state_bytes": meta["state"]["size"]} if "state" in meta else {}), "fit": price(found, tries.asked), "boards": boards,
+        **({"fast_constants": hot} if hot is not None else {}),
         **({"modes": rows, "next_smaller": None if smaller is None else smaller.name} if rows else {}),
         **{key: meta[key] for key in ("slide", "chain") if key in meta},
     })  # fmt: skip

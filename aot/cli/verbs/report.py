@@ -126,7 +126,7 @@ def work(job: Job) -> Report:
         from aot.report.measure.fitting import Tries
 
         tries = Tries(wanted.source, wanted.target, wanted.name, wanted.options)
-        found[EXTRAS]["advice"] = advice(tries, board=place.name)
+        found[EXTRAS]["advice"] = advice(tries, board=place)
     return found
 
 

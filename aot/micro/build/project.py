@@ -130,13 +130,7 @@ def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
     """
     problems = pool_problems(board, metadata)
     free = {m.name: m.size for m in board.memory}
-    tensors = [*metadata["inputs"], *metadata["outputs"]] if metadata.get("io") == "user" else []
-    sizes = [int(t["size"]) for t in tensors] + ([int(metadata["feed"]["row_size"])] if metadata.get("feed") else [])
-    buffers = sum(-(-size // 16) * 16 for size in sizes)
-    harness = _HARNESS_RAM + 8 * len(metadata["layers"])
-    state = metadata.get("state", {})
-    kept = 0 if state.get("pool") else -(-int(state.get("size", 0)) // 16) * 16
-    fixed = board.stack + buffers + harness + kept
+    fixed, kept = fixed_ram(board, metadata), _state_bytes(metadata)
     if fixed > free[board.data]:
         stack = f"the stack has {board.stack:,} of them ([run] stack in board.toml)" + (f", the state {kept:,}" if kept else "")
         problems.append(_too_large("E2010", "stack, I/O buffers and harness", fixed, [board.region(board.data)], stack))
@@ -152,6 +146,20 @@ def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
     if problems or workspace is None or constants is None:
         raise TargetError(*problems)
     return Places(board.code, constants, board.data, workspace)
+
+
+def fixed_ram(board: Board, metadata: Mapping[str, Any]) -> int:
+    """Bytes beside the workspace in an image's memory for data: stack, I/O buffers, state, and the harness's own at most."""
+    tensors = [*metadata["inputs"], *metadata["outputs"]] if metadata.get("io") == "user" else []
+    sizes = [int(t["size"]) for t in tensors] + ([int(metadata["feed"]["row_size"])] if metadata.get("feed") else [])
+    buffers = sum(-(-size // 16) * 16 for size in sizes)
+    return board.stack + buffers + _HARNESS_RAM + 8 * len(metadata["layers"]) + _state_bytes(metadata)
+
+
+def _state_bytes(metadata: Mapping[str, Any]) -> int:
+    """Of the state, where it is in no pool."""
+    state = metadata.get("state", {})
+    return 0 if state.get("pool") else -(-int(state.get("size", 0)) // 16) * 16
 
 
 def _unplaced(workspace: Mapping[str, Any]) -> int:
