@@ -21,7 +21,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_fpu.conv2d import DenseKernel
 from aot.topi.arm_fpu.intrin import CHANNELS
-from aot.topi.arm_fpu.layer import Axis, FloatIo, FloatLayer, with_relu
+from aot.topi.arm_fpu.layer import Axis, FloatIo, FloatLayer, bias_of, with_relu
 from aot.topi.arm_fpu.window import UNROLL, Spread
 from aot.topi.layer.fused import describe
 from aot.topi.layer.phases import PhaseAxis, phase_axes
@@ -76,7 +76,7 @@ def _match(group: Group) -> FloatLayer | None:
     if tail or attrs.bias_first:
         return None
     out, weight = tensor_type(anchor), arrays[0]
-    bias = arrays[1].reshape(-1) if len(arrays) > 1 else np.zeros(out.shape[-1], np.float32)
+    bias = bias_of(arrays[1:], out.shape[-1])
     batch, *_, depth = data.type.shape
     macs = data.type.size * weight[..., 0].size
     return FloatLayer(anchor, head, data, weight, bias, *bounds, (), out, batch, Axis(1, 1), Axis(1, 1), depth, macs)

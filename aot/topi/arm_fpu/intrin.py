@@ -3,11 +3,15 @@
 VMLA of Armv7-M and Armv8-M is not fused: it rounds the product, then the sum, so it is `total += x * w` bit for bit, in one
 instruction of three cycles.  VMUL and VADD are two instructions of a cycle each.  Accumulators of two pixels fill s0 to s15,
 weights of eight channels s16 to s23, data s24 and up.
+
+A sum begins with 0.  Where the first product is known to be the first it is not added to 0: that makes a difference only if it is
+-0, and after the bias none, as a bias of -0 is taken for 0 (a sum that begins with 0 is never -0).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -77,36 +81,41 @@ class DotForm:
         """Taps whose data is loaded at once."""
         return 4 if self.pixels == 1 or self.fused else 2
 
-    def run(self) -> Text:
-        """The products of one run."""
+    @property
+    def starts(self) -> bool:
+        """Whether the first tap's products are where the sums begin, which a window in a loop does not say apart."""
+        return not self.loop
+
+    def run(self, *, first: bool = False) -> Text:
+        """The products of one run, the first one of a window or another."""
         if not self.loop:
-            return [*self.taps(self.unroll), *self.taps(self.rest)]
+            return [*self.taps(self.unroll, first=first), *self.taps(self.rest)]
         whole, rest = divmod(self.unroll, 4)
         body: Text = [Repeat(whole, self.taps(4)), *self.taps(rest)]
         return ["mov %[t], %[trips]", "2:", *body, "subs %[t], %[t], #1", "bne 2b", *self.taps(self.rest)]
 
-    def taps(self, count: int) -> list[str]:
-        """`count` taps one after the other, data and weights moving on."""
+    def taps(self, count: int, *, first: bool = False) -> list[str]:
+        """`count` taps one after the other, data and weights moving on; `first`: nothing is added up yet."""
         text: list[str] = []
-        for first in range(0, count, self.together):
-            size = min(self.together, count - first)
+        for done in range(0, count, self.together):
+            size = min(self.together, count - done)
             text += [f"vldmia %[x{p}]!, {vector(_DATA + p * self.together, size)}" for p in range(self.pixels)]
             each = max(1, (_DATA - self.free) // self.channels)  # taps whose weights are loaded at once
             for k in range(size):
                 if k % each == 0:
                     text.append(f"vldmia %[w]!, {vector(self.free, min(each, size - k) * self.channels)}")
-                text += self.products(self.free + k % each * self.channels, k)
+                text += self.products(self.free + k % each * self.channels, k, first=first and done + k == 0)
         return text
 
-    def products(self, weights: int, k: int) -> list[str]:
+    def products(self, weights: int, k: int, *, first: bool = False) -> list[str]:
         """Those of one tap; a product waits two instructions until it is added."""
         terms = [
             (p * self.channels + c, weights + c, _DATA + p * self.together + k)
             for p in range(self.pixels)
             for c in range(self.channels)
         ]
-        if self.fused:
-            return [f"vmla.f32 s{acc}, s{w}, s{x}" for acc, w, x in terms]
+        if self.fused or first:
+            return [f"{'vmul' if first else 'vmla'}.f32 s{acc}, s{w}, s{x}" for acc, w, x in terms]
         text: list[str] = []
         for i in range(len(terms) + 2):
             if i < len(terms):
@@ -115,13 +124,21 @@ class DotForm:
                 text.append(f"vadd.f32 s{terms[i - 2][0]}, s{terms[i - 2][0]}, s{28 + (i - 2) % 4}")
         return text
 
+    def zeros(self) -> Text:
+        """Sums of nothing yet."""
+        return ["mov %[t], #0", *(f"vmov d{i}, %[t], %[t]" for i in range((self.pixels * self.channels + 1) // 2))]
+
     def text(self) -> Text:
         """All of the block."""
-        count = self.pixels * self.channels
-        text: Text = ["mov %[t], #0", *(f"vmov d{i}, %[t], %[t]" for i in range((count + 1) // 2))]
         step: Text = [f"add %[x{p}], %[x{p}], %[gap]" for p in range(self.sources)]
         step += ["add %[w], %[w], %[skip]"] if self.pixels == 1 else []
-        text += ["1:", *self.run(), *step, "subs %[runs], %[runs], #1", "bne 1b"] if self.runs else self.run()
+        step += ["subs %[runs], %[runs], #1"]
+        text = [] if self.starts else self.zeros()
+        if not self.runs:
+            text += self.run(first=self.starts)
+        else:
+            text += [*self.run(first=True), *step, "beq 3f"] if self.starts else []
+            text += ["1:", *self.run(), *step, "bne 1b", "3:"]
         text += add_bias(self.pixels, self.channels, self.free)
         return text + store_clamped(self.clamp, self.pixels, self.channels, free=self.free, multiply=self.fused)
 
@@ -200,17 +217,37 @@ def emit(form: DotForm, operands: Mapping[str, COperand]) -> BlockText:
     ).emit()
 
 
-def instructions(form: DotForm, *, runs: int, trips: int) -> int:
-    """Of one execution."""
-    per_run = trips * (count_instructions(form.taps(form.unroll)) + 2 * form.loop) + form.loop
-    per_run += count_instructions(form.taps(form.rest)) + 4 * form.runs
-    return runs * per_run + count_instructions(_around(form))
+def instructions(form: DotForm, *, runs: int, trips: float) -> tuple[float, float]:
+    """Of one execution, and the cycles of a Cortex-M4."""
+    body, rest, around = form.taps(form.unroll), form.taps(form.rest), _around(form)
+    count = trips * (count_instructions(body) + 2 * form.loop) + form.loop + count_instructions(rest) + 4 * form.runs
+    waits = trips * (_waits(body) + 2 * form.loop) + _waits(rest) + 2 * form.runs
+    additions = form.pixels * form.channels if form.starts else 0
+    total = runs * count + count_instructions(around) - additions * (not form.fused)
+    return total, total + runs * waits + _waits(around) - 2 * additions * form.fused
+
+
+_LIST = re.compile(r"^v(?:ldm|stm)ia .*\{s(\d+)(?:-s(\d+))?\}$")
+
+
+def _waits(text: Sequence[str | Repeat]) -> int:
+    """Cycles beyond one an instruction: N of a load or store of N numbers, 2 of VMLA and STRD, 1 of VMOV of two numbers."""
+    total = 0
+    for line in text:
+        if isinstance(line, Repeat):
+            total += line.count * _waits(line.lines)
+        elif found := _LIST.match(line):
+            first, last = found.groups()
+            total += int(last or first) - int(first) + 1
+        else:
+            total += 2 * line.startswith(("vmla", "strd")) + line.startswith("vmov %[t], %[u]")
+    return total
 
 
 def _around(form: DotForm) -> Text:
     """What stands before the runs and after them, without what only infinite results need."""
-    count = form.pixels * form.channels
     ends = store_clamped(form.clamp, form.pixels, form.channels, free=form.free, multiply=form.fused)
     names = [line if isinstance(line, str) else "" for line in ends]
     last = next((i for i, line in enumerate(names) if line in ("b 9f", "bne 9f")), len(ends) - 1)
-    return ["nop"] * (1 + (count + 1) // 2) + add_bias(form.pixels, form.channels, form.free) + ends[: last + 1]
+    start: Text = ["nop"] * form.runs if form.starts else form.zeros()
+    return start + add_bias(form.pixels, form.channels, form.free) + ends[: last + 1]

@@ -33,26 +33,29 @@ class DepthwiseForm(DotForm):
     def sources(self) -> int:
         return 1 if self.shared else self.pixels
 
-    def run(self) -> Text:
-        first: Text = [f"vldmia %[x0], {vector(_DATA, self.channels)}"] if self.shared else []
+    def run(self, *, first: bool = False) -> Text:
+        data: Text = [f"vldmia %[x0], {vector(_DATA, self.channels)}"] if self.shared else []
         if not self.loop:
-            return [*first, *self.taps(self.unroll + self.rest)]
+            return [*data, *self.taps(self.unroll + self.rest, first=first)]
         body: Text = [Repeat(self.unroll, self.taps(1))]
-        return ["mov %[t], %[trips]", *first, "2:", *body, "subs %[t], %[t], #1", "bne 2b", *self.taps(self.rest)]
+        return ["mov %[t], %[trips]", *data, "2:", *body, "subs %[t], %[t], #1", "bne 2b", *self.taps(self.rest)]
 
-    def taps(self, count: int) -> list[str]:
+    def taps(self, count: int, *, first: bool = False) -> list[str]:
+        return [line for k in range(count) for line in self._tap(first=first and k == 0)]
+
+    def _tap(self, *, first: bool) -> list[str]:
         n, text = self.channels, [f"vldmia %[w]!, {vector(self.free, self.channels)}"]
         for p in range(self.pixels):
             if self.shared and p:
                 text += ["add %[x0], %[x0], %[tap]", f"vldmia %[x0], {vector(_DATA, n)}"]
             elif not self.shared:
                 text += [f"vldmia %[x{p}], {vector(_DATA, n)}", f"add %[x{p}], %[x{p}], %[tap]"]
-            if self.fused:
-                text += [f"vmla.f32 s{p * n + c}, s{_DATA + c}, s{self.free + c}" for c in range(n)]
+            if self.fused or first:
+                text += [f"{'vmul' if first else 'vmla'}.f32 s{p * n + c}, s{_DATA + c}, s{self.free + c}" for c in range(n)]
             else:
                 text += [f"vmul.f32 s{_DATA + c}, s{_DATA + c}, s{self.free + c}" for c in range(n)]
                 text += [f"vadd.f32 s{p * n + c}, s{p * n + c}, s{_DATA + c}" for c in range(n)]
-        return text * count
+        return text
 
 
 @cache

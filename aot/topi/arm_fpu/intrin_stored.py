@@ -46,16 +46,16 @@ class StoredForm(DotForm):
     def together(self) -> int:
         return 1 if self.zero else 4
 
-    def taps(self, count: int) -> list[str]:
+    def taps(self, count: int, *, first: bool = False) -> list[str]:
         text: list[str] = []
-        for first in range(0, count, self.together):
-            size = min(self.together, count - first)
+        for done in range(0, count, self.together):
+            size = min(self.together, count - done)
             data = [f"vldmia %[x0]!, {vector(_DATA, size)}"]
             text += [] if self.zero else data
             for k in range(size):
                 zeros = [str(line) for line in self.row.load_zeros(_DATA)]
                 text += zeros + self.row.load(self.free, scale=_SCALE, zero=_DATA)
-                text += (data if self.zero else []) + self.products(self.free, k)
+                text += (data if self.zero else []) + self.products(self.free, k, first=first and done + k == 0)
         return text
 
     def text(self) -> Text:

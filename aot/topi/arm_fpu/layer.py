@@ -6,6 +6,7 @@ layer without a bias has one of zeros.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -110,7 +111,7 @@ def match_float_layer(group: Group, operator: str) -> FloatLayer | None:
         return None
     weight = arrays[0]
     out = tensor_type(anchor)
-    bias = arrays[1].reshape(-1) if len(arrays) > 1 else np.zeros(out.shape[-1], np.float32)
+    bias = bias_of(arrays[1:], out.shape[-1])
     batch, rows, columns = _axes(data.type.shape, out.shape, weight, anchor.attrs)
     (lo, hi), head, tail = with_relu((anchor.attrs.lo, anchor.attrs.hi), anchor, group.followers)
     out_type = tensor_type(tail[-1]) if tail else out
@@ -119,6 +120,11 @@ def match_float_layer(group: Group, operator: str) -> FloatLayer | None:
         anchor, head, data, weight, bias, lo, hi, tail, out_type, batch, rows, columns, data.type.shape[-1], out.size * each,
     )  # fmt: skip
     return _simplified(layer) if rows.never_empty and columns.never_empty and _takes_tail(layer) else None
+
+
+def bias_of(arrays: Sequence[Array], channels: int) -> Array:
+    """The bias, of which there may be none, with 0 for -0 (which added to a sum makes no difference)."""
+    return arrays[0].reshape(-1) + np.float32(0) if arrays else np.zeros(channels, np.float32)
 
 
 def _axes(shape: tuple[int, ...], out: tuple[int, ...], weight: Array, attrs: Any) -> tuple[int, Axis, Axis]:

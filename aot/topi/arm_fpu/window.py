@@ -264,7 +264,8 @@ class WindowKernel(ABC):
 
     def instructions(self) -> tuple[int, int]:
         """Estimates of one call: instructions, and cycles of a Cortex-M4, on which a load of N numbers takes 1 + N."""
-        layer, total, macs = self.layer, 0.0, 0.0
+        layer = self.layer
+        total = np.zeros(2)
         lines = layer.batch * layer.rows.out
         rows = sum(len(layer.rows.inside(y)) for y in range(layer.rows.out)) / layer.rows.out
         runs = float(self.runs) if self._dilated else rows
@@ -272,17 +273,27 @@ class WindowKernel(ABC):
         for pixels, tiles in ((2, self._pairs), (1, self._singles)):
             for count in blocks if tiles else ():
                 form = self.form(pixels, count)
-                trips = (self.run - form.rest) // form.unroll if form.loop else 1
-                once, twice = (instructions(form, runs=r, trips=trips) for r in (1, 2))
-                total += lines * tiles * (once + (runs - 1) * (twice - once) + 14)
-                macs += lines * tiles * pixels * count * runs * self.run
+                trips = (self.run * self._share(pixels) - form.rest) / form.unroll if form.loop else 1.0
+                once, twice = (np.array(instructions(form, runs=r, trips=trips)) for r in (1, 2))
+                around = np.array([14, 22]) * (len(blocks) > 1)
+                total += lines * tiles * (once + (runs - 1) * (twice - once) + around)
         total += self._unfolding()
         total += (
             (5 if residual_bounds(layer) is not None else TAIL_INSTRUCTIONS * len(layer.tail)) * layer.out_type.size
             + 14 * lines * (self._pairs + self._singles)
             + 20
         )
-        return int(total), int(total + (2.7 if self.fused else 0.7) * macs)
+        found, cycles = map(int, total)
+        return found, cycles
+
+    def _share(self, pixels: int) -> float:
+        """What of a row's taps is inside the image, on average."""
+        columns = self.layer.columns
+        if pixels == 2 or not self.run_varies:
+            return 1.0
+        first, last = self._first, self._first + 2 * self._pairs
+        singles = [x for x in range(columns.out) if not first <= x < last]
+        return sum(len(columns.inside(x)) for x in singles) / (len(singles) * columns.taps)
 
     def _unfolding(self) -> int:
         """Instructions that widen stored weights."""
