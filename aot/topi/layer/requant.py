@@ -67,15 +67,20 @@ class HighMultiply:
 
     def emit_scaled(self, b: IRBuilder, scaled: Expr, fields: tuple[Expr, ...]) -> Expr:
         """The clamped int32 result, from the accumulator times 2^p."""
-        multiplier, constant, shift = fields
+        return self._saturated(self._total(b, scaled, fields), fields[-1])
+
+    def emit_wide(self, b: IRBuilder, scaled: Expr, fields: tuple[Expr, ...]) -> Expr:
+        """As emit_scaled, but not clamped: what lies beyond the limits stays beyond them."""
+        return self._total(b, scaled, fields) >> fields[-1]
+
+    def _total(self, b: IRBuilder, scaled: Expr, fields: tuple[Expr, ...]) -> Expr:
+        multiplier, constant, _ = fields
         if self.signed:
             scaled = b.let("acc", scaled)
             constant = constant + sign_term(scaled, int(self.prescale[0]))
         if self.dsp:
-            total: Expr = (SMMLAR if self.rounded else SMMLA)(scaled, multiplier, constant)
-        else:
-            total = (MULHI_ROUND if self.rounded else MULHI)(scaled, multiplier) + constant
-        return self._saturated(total, shift)
+            return (SMMLAR if self.rounded else SMMLA)(scaled, multiplier, constant)
+        return (MULHI_ROUND if self.rounded else MULHI)(scaled, multiplier) + constant
 
     def _saturated(self, total: Expr, shift: Expr) -> Expr:
         if self.dsp and (self.lo, self.hi) == int_range(self.dtype):

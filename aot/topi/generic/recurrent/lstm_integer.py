@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from math import prod
 
 from aot.ir.type import TupleType
-from aot.numerics.fixed16 import SIGMOID16, TANH16
 from aot.numerics.fixed_point import (
     tir_multiply_by_quantized_multiplier,
     tir_multiply_wide,
@@ -19,17 +18,16 @@ from aot.numerics.fixed_point import (
 )
 from aot.numerics.inv_sqrt import tir_inverse_sqrt
 from aot.op.common.sequence import Sequences
-from aot.op.qnn.lut16 import sigmoid_table, tir_sigmoid16
-from aot.op.recurrent.lstm_integer import LstmAttrs, Scale, peephole_of, table_attrs
+from aot.op.recurrent.lstm_integer import LstmAttrs, Scale, peephole_of
 from aot.op.te_rule import TeContext
 from aot.relay.expr import Constant, tensor_type
 from aot.support.dtype import int_range
 from aot.target.target import Target
-from aot.te.tensor import TensorFn
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, select
 from aot.tir.function import FuncAttrs
+from aot.topi.generic.recurrent.lstm_functions import Functions
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
@@ -78,9 +76,18 @@ class LstmKernel:
         types = group.anchor.type.fields
         self.out, self.output, self.cell = (self.b.output("out", (prod(t.shape),), t.dtype) for t in types)
         self.sizes = _sizes(group, self.attrs)
-        self.gates = self.b.scratch("gates", (self.attrs.gates * self.sizes.rows * self.sizes.cells,), "int16")
-        self.table: TensorFn | None = self.ctx.constant("sigmoid", sigmoid_table()) if self.attrs.activation == "table" else None
+        if self.keeps_gates:
+            self.gates = self.b.scratch("gates", (self.attrs.gates * self.sizes.rows * self.sizes.cells,), "int16")
+        self.functions = self.make_functions()
         self.span = group.anchor.span
+
+    @property
+    def keeps_gates(self) -> bool:
+        """Whether all gates of a step are computed before the cells."""
+        return True
+
+    def make_functions(self) -> Functions:
+        return Functions(self.b, self.ctx, self.attrs)
 
     # ---- the sequence
 
@@ -89,7 +96,7 @@ class LstmKernel:
         for source, target in ((self.first_output, self.output), (self.first_cell, self.cell)):
             with b.for_("i", target.size) as i:
                 b.store(target, i, source[i])
-        self._loop("batch", s.outer, lambda batch: self._loop("t", s.steps, lambda t: self._step(batch, t)))
+        self.loop("batch", s.outer, lambda batch: self.loop("t", s.steps, lambda t: self.step(self._place(batch, t))))
         attrs = FuncAttrs(kernel=self.kind, span=self.span, macs=self.macs())
         return Lowered(b.finish(attrs), dict(self.ctx.constants), instructions=self.instructions())
 
@@ -103,18 +110,22 @@ class LstmKernel:
         step = attrs.gates * s.cells * (s.depth + s.outputs) + (s.outputs * s.cells if attrs.projection_scale else 0)
         return s.steps * s.rows * s.outer * step
 
-    def _loop(self, name: str, extent: int, body: Callable[[Expr], None]) -> None:
+    def loop(self, name: str, extent: int, body: Callable[[Expr], None]) -> None:
         if extent == 1:
             body(imm(0))
             return
         with self.b.for_(name, extent) as var:
             body(var)
 
-    def _step(self, batch: Expr, t: Expr) -> None:
+    def _place(self, batch: Expr, t: Expr) -> Step:
         s = self.sizes
         place = self.b.let("place", batch * s.steps + t)
-        step = Step(place * (s.rows * s.depth), place * (s.rows * s.outputs), batch * s.outputs, batch * s.cells)
-        self._loop("row", s.rows, lambda row: self.sums(row, step))
+        return Step(place * (s.rows * s.depth), place * (s.rows * s.outputs), batch * s.outputs, batch * s.cells)
+
+    def step(self, step: Step) -> None:
+        """All gates, then the cells, then the outputs."""
+        s = self.sizes
+        self.loop("row", s.rows, lambda row: self.sums(row, step))
         cell_gate = self.attrs.cell_gate
         for gate in range(self.attrs.gates - 1):
             self._refine(gate, step)
@@ -169,9 +180,9 @@ class LstmKernel:
     def _refine(self, gate: int, step: Step) -> None:
         """Peephole and layer normalisation of a gate."""
         if self.attrs.peephole_scales and gate != self.attrs.cell_gate:
-            self._loop("row", self.sizes.rows, lambda row: self._peephole(gate, row, step))
+            self.loop("row", self.sizes.rows, lambda row: self._peephole(gate, row, step))
         if self.attrs.norm:
-            self._loop("row", self.sizes.rows, lambda row: self._normalize(gate, row))
+            self.loop("row", self.sizes.rows, lambda row: self._normalize(gate, row))
 
     def _peephole(self, gate: int, row: Expr, step: Step) -> None:
         """As in the reference of as many cells as there are outputs, rows without a gap."""
@@ -208,17 +219,13 @@ class LstmKernel:
 
     # ---- functions, cells, outputs
 
-    def _function(self, name: str, x: Expr, bits: int = 3) -> Expr:
-        """Sigmoid or tanh of an int32 expression."""
-        if self.table is not None:
-            return cast("int32", tir_sigmoid16(self.b, x, self.table, table_attrs(name, bits)))
-        return SIGMOID16(x) if name == "logistic" else TANH16(x, imm(bits))
-
     def _gate(self, gate: int, i: Expr) -> Expr:
-        name = "tanh" if gate == self.attrs.cell_gate else "logistic"
-        return self.b.let("gate", self._function(name, cast("int32", self.gates[self.gate(gate, i)])))
+        x = cast("int32", self.gates[self.gate(gate, i)])
+        value = self.functions.tanh(x) if gate == self.attrs.cell_gate else self.functions.sigmoid([x])[0]
+        return self.b.let("gate", value)
 
-    def _product(self, x: Expr, y: Expr, scale: Scale) -> Expr:
+    def product(self, x: Expr, y: Expr, scale: Scale) -> Expr:
+        """x * y, each within int16, in another scale."""
         multiplier, shift = scale
         value = self.b.let("product", x * y)
         if multiplier:
@@ -226,25 +233,36 @@ class LstmKernel:
         return tir_rounding_divide_by_pot(self.b, value, shift)
 
     def _cell(self, i: Expr, step: Step, cell_gate: int) -> None:
-        b, attrs = self.b, self.attrs
-        place = b.let("place", step.cell + i)
+        place = self.b.let("place", step.cell + i)
         forget, update = self._gate(cell_gate - 1, i), self._gate(cell_gate, i)
-        entry = self._gate(0, i) if attrs.gates == 4 else imm(32767) - forget
-        kept = b.let("kept", self._product(forget, cast("int32", self.cell[place]), attrs.forget_scale))
-        change = self._product(entry, update, attrs.update_scale)
+        entry = self._gate(0, i) if self.attrs.gates == 4 else imm(32767) - forget
+        self.b.store(self.cell, place, self.new_cell(place, entry, forget, update))
+
+    def new_cell(self, place: Expr, entry: Expr, forget: Expr, update: Expr) -> Expr:
+        """The value of a cell by its gates."""
+        b, attrs = self.b, self.attrs
+        kept = b.let("kept", self.product(forget, cast("int32", self.cell[place]), attrs.forget_scale))
+        change = self.product(entry, update, attrs.update_scale)
         if not attrs.has_cell_tanh:  # a smaller shift than 15, after which the reference keeps the lower half
             change = cast("int32", cast("int16", change))
-        value = saturated(kept + change)
-        b.store(self.cell, place, clamp(value, -attrs.cell_clip, attrs.cell_clip) if attrs.cell_clip else value)
+        value = self.saturated(kept + change)
+        return clamp(value, -attrs.cell_clip, attrs.cell_clip) if attrs.cell_clip else value
+
+    def saturated(self, x: Expr) -> Expr:
+        """Clamped to int16."""
+        return saturated(x)
 
     def _hidden(self, i: Expr, step: Step, dtype: str) -> Expr:
         attrs = self.attrs
         if attrs.has_cell_tanh:
-            cell = self._function("tanh", cast("int32", self.cell[step.cell + i]), attrs.cell_bits)
+            cell = self.functions.tanh(cast("int32", self.cell[step.cell + i]), attrs.cell_bits)
         else:
             cell = self._gate(0, i)
-        value = self._product(self._gate(attrs.gates - 1, i), cell, attrs.hidden_scale)
-        return clamp(value + attrs.hidden_zp, *int_range(dtype))
+        return self.hidden(self._gate(attrs.gates - 1, i), cell, dtype)
+
+    def hidden(self, opened: Expr, cell: Expr, dtype: str) -> Expr:
+        """The output, or what is projected, by the output gate and the function of the cell."""
+        return clamp(self.product(opened, cell, self.attrs.hidden_scale) + self.attrs.hidden_zp, *int_range(dtype))
 
     def _outputs(self, step: Step) -> None:
         b, s = self.b, self.sizes

@@ -1,0 +1,1 @@
+"""Recurrent layers of integers with SMLAD, and the functions of their gates."""
