@@ -220,11 +220,10 @@ class _Search:
 
     def _lowest_after(self, i: int, placed: dict[int, int], *, lowest: dict[int, int]) -> dict[int, int] | None:
         """`lowest` without buffer i, which was placed; None if a buffer would end above the limit."""
-        at, limit, rising = placed[i], self.limit, self.rising
+        at, limit, rising, near = placed[i], self.limit, self.rising, self.near[i]
         left = lowest.copy()
         del left[i]
-        pushed = []
-        for j, low, high, align, size in self.near[i]:
+        for n, (j, low, high, align, size) in enumerate(near):
             start = left.get(j)
             if start is None or not (rising or at - high < start < at - low):
                 continue
@@ -233,12 +232,10 @@ class _Search:
                 wanted = align_up(wanted, align)
             if wanted > start:
                 left[j] = start = wanted
+            if not rising and start + size <= limit:  # beyond buffer i another one may be in the way
+                left[j] = start = self._free_from(j, start, placed=placed)
             if start + size > limit:
-                return None
-            pushed.append(j)
-        for j in () if rising else pushed:  # beyond buffer i another one may be in the way
-            left[j] = self._free_from(j, left[j], placed=placed)
-            if left[j] + self.size[j] > limit:
+                near.insert(0, near.pop(n))  # the same one most likely ends too high the next time
                 return None
         return left
 

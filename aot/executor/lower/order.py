@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from aot.ir.op import Op
 from aot.ir.type import TensorType, TupleType
@@ -104,11 +105,17 @@ def _lowest_peak(
     best: list[int] = recall(
         "order",
         lambda: repr((work, sizes, inputs, outputs)).encode(),
-        lambda: lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs),
+        lambda: _solved(tuple(work), tuple(sizes), tuple(inputs), tuple(outputs)),
         pack=lambda order: order,
         unpack=lambda data: data if sorted(data) == list(range(len(work))) else None,
     )
     return [layers[k] for k in best]
+
+
+@lru_cache(maxsize=8)
+def _solved(work: tuple[Work, ...], sizes: tuple[int, ...], inputs: tuple[int, ...], outputs: tuple[int, ...]) -> list[int]:
+    """Cached, because kernels and the bounds of the memory go by the same order; not to be changed."""
+    return lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs)
 
 
 def _sorted(order: Sequence[Expr], rank: Mapping[int, int], after: Mapping[int, Sequence[Expr]]) -> list[Expr]:

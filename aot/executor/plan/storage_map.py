@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
@@ -231,9 +232,15 @@ def _plan(buffers: tuple[BufferInfo, ...], clashes: Iterable[Conflict]) -> Memor
         )
 
     return recall(
-        "plan", lambda: repr((buffers, pairs)).encode(), lambda: plan(buffers, pairs), unpack=made,
+        "plan", lambda: repr((buffers, pairs)).encode(), lambda: _solved(buffers, pairs), unpack=made,
         pack=lambda p: [[p.offset[b.name] for b in buffers], p.size, p.lower_bound, p.optimal],
     )  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def _solved(buffers: tuple[BufferInfo, ...], pairs: tuple[Conflict, ...]) -> MemoryPlan:
+    """Cached, because attempts with other limits often end in the same kernels."""
+    return plan(buffers, pairs)
 
 
 def _program(

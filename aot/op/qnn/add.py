@@ -109,33 +109,58 @@ def linear_form(attrs: AddAttrs) -> LinearForm | None:
     output = attrs.output_multiplier * 2.0 ** (attrs.output_shift - 31)
     reals = [attrs.multiplier[i] * 2.0 ** (attrs.shift[i] - 31 + attrs.left_shift) * output for i in range(2)]
     reals[1] *= attrs.sign
+    fit = _Fit(wanted, attrs.lo, attrs.hi)
     for shift in range(22, 16, -1):
         factors = [round(r * 2.0**shift) for r in reals]
         if 256 * max(map(abs, factors)) >= 1 << 31:
             continue
         for da in _FACTOR_STEPS:
             for db in _FACTOR_STEPS:
-                form = _fit_bias(wanted, (factors[0] + da, factors[1] + db), shift=shift, limits=(attrs.lo, attrs.hi))
+                form = fit.form((factors[0] + da, factors[1] + db), shift)
                 if form is not None:
                     return form
     return None
 
 
-def _fit_bias(wanted: Int64, factors: tuple[int, int], *, shift: int, limits: tuple[int, int]) -> LinearForm | None:
-    """The bias that makes every pair right with these factors, if there is one: each pair allows an interval of it."""
-    codes = np.arange(-128, 128, dtype=np.int64)
-    sums = factors[0] * codes[:, None] + factors[1] * codes[None, :]
-    low = (wanted << shift) - sums
-    above, below = wanted > limits[0], wanted < limits[1]
-    lowest = int(low[above].max()) if above.any() else int(low.min())
-    highest = int(low[below].min()) + (1 << shift) - 1 if below.any() else lowest
-    if lowest > highest:
-        return None
-    bias = (lowest + highest) // 2
-    largest = max(abs(int(sums.min()) + bias), abs(int(sums.max()) + bias), abs(bias) + 128 * max(map(abs, factors)))
-    if largest >= 1 << 31:
-        return None
-    return LinearForm(*factors, bias, shift)
+class _Fit:
+    """Biases for one ADD: each pair of codes allows an interval of them.
+
+    The pairs that spoilt a choice of factors mostly spoil the next one too, so they are asked before all others.
+    """
+
+    def __init__(self, wanted: Int64, lo: int, hi: int) -> None:
+        self._wanted, self._codes = wanted, np.arange(-128, 128, dtype=np.int64)
+        self._above, self._below = np.flatnonzero(wanted > lo), np.flatnonzero(wanted < hi)
+        self._spoilers: tuple[list[int], list[int]] = [], []
+
+    def form(self, factors: tuple[int, int], shift: int) -> LinearForm | None:
+        """The bias that makes every pair right with these factors, if there is one."""
+        if self._is_spoilt(factors, shift):
+            return None
+        sums = factors[0] * self._codes[:, None] + factors[1] * self._codes[None, :]
+        low = ((self._wanted << shift) - sums).ravel()
+        above, below = self._above, self._below
+        lowest = int(low[above].max()) if above.size else int(low.min())
+        highest = int(low[below].min()) + (1 << shift) - 1 if below.size else lowest
+        if lowest > highest:
+            if above.size:
+                self._spoilers[0].append(int(above[low[above].argmax()]))
+                self._spoilers[1].append(int(below[low[below].argmin()]))
+            return None
+        bias = (lowest + highest) // 2
+        largest = max(abs(int(sums.min()) + bias), abs(int(sums.max()) + bias), abs(bias) + 128 * max(map(abs, factors)))
+        if largest >= 1 << 31:
+            return None
+        return LinearForm(*factors, bias, shift)
+
+    def _is_spoilt(self, factors: tuple[int, int], shift: int) -> bool:
+        """Whether pairs that were found before leave no bias."""
+        lows, highs = ([self._low(pair, factors, shift) for pair in pairs] for pairs in self._spoilers)
+        return bool(lows and highs) and max(lows) > min(highs) + (1 << shift) - 1
+
+    def _low(self, pair: int, factors: tuple[int, int], shift: int) -> int:
+        a, b = divmod(pair, 256)
+        return (int(self._wanted[a, b]) << shift) - factors[0] * (a - 128) - factors[1] * (b - 128)
 
 
 def _tir_rescaled(b: IRBuilder, value: Expr, attrs: AddAttrs, side: int) -> Expr:
