@@ -99,7 +99,7 @@ _TOP = ("report", "cli", "")
 _BASE_OF_FRONTEND = frozenset(
     {"view", "flatbuffer", "flexbuffer", "schema", "problems", "decode", "check", "check_ops", "shapes"}
 )
-_BASE_OF_TOPI = frozenset({"strategy", "intrin", "layer"})
+_BASE_OF_TOPI = frozenset({"kernel_index", "loading", "strategy", "intrin", "layer"})
 _BASE_OF_TARGET = frozenset({"target", "cpu"})
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aot import op as operators
-from aot import topi
 from aot.driver.byoc import with_partitions
 from aot.driver.chain import Chained, chained
 from aot.driver.options import Options
@@ -50,9 +49,8 @@ class Front:
 
 
 def load_registries() -> None:
-    """Operators, kernels, and what installed plug-ins add to them."""
+    """Operators, and what installed plug-ins add to them and to the kernels, which are imported when they are asked for."""
     operators.load_all()
-    topi.load_all()
     load_installed()
 
 

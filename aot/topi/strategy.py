@@ -13,6 +13,7 @@ from aot.relay.expr import Call, Expr, Function, Var
 from aot.support.caller import call_place
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
+from aot.topi.loading import NEEDS, load_kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,13 @@ def external_impl(func: Function) -> OpImplementation | None:
     return _EXTERNAL[compiler]
 
 
-def implementations(anchor: str) -> tuple[OpImplementation, ...]:
-    """All kernels for groups anchored at that operator, best plevel first, then by name; the "*" ones last."""
+def implementations(anchor: str, target: Target | None = None) -> tuple[OpImplementation, ...]:
+    """All kernels for groups anchored at that operator, best plevel first, then by name; the "*" ones last.
+
+    With a `target` those that no group can have on it may be missing.
+    """
+    lacking = frozenset(f for f in NEEDS.values() if target is not None and not target.has(f))
+    for name in (anchor, "*"):
+        load_kernels(name, lacking)
     own = sorted(_IMPLS.get(anchor, ()), key=lambda i: (-i.plevel, i.name))
     return (*own, *sorted(_IMPLS.get("*", ()), key=lambda i: (-i.plevel, i.name)))

@@ -41,7 +41,7 @@ def _accepting(group: Group, target: Target) -> Iterator[OpImplementation]:
         yield external
         return
     name = str(getattr(group.anchor.op, "name", "?"))
-    yield from (i for i in implementations(name) if i.accepts(group, target))
+    yield from (i for i in implementations(name, target) if i.accepts(group, target))
 
 
 def with_cut_groups(func: Function, target: Target) -> Function:

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Which files of aot/topi make kernels for which operators, so that a compilation imports only those that it asks for.
+
+python scripts/kernel_index.py            compare with aot/topi/kernel_index.py; exit 1 where that is not current
+python scripts/kernel_index.py --write    write it
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+INDEX = ROOT / "aot" / "topi" / "kernel_index.py"
+
+HEAD = '''"""For each operator the files whose kernels may run groups anchored at it; "*": any group.
+
+Written by scripts/kernel_index.py, which imports all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+FILES: Mapping[str, tuple[str, ...]] = {
+'''
+
+
+def files() -> dict[str, list[str]]:
+    """The modules of aot.topi, without that prefix, by the operators for which importing them enters kernels."""
+    from aot import op, topi
+    from aot.topi import strategy
+
+    op.load_all()
+    found: dict[str, list[str]] = {}
+    entered = strategy.register_impl
+
+    def register_impl(impl: strategy.OpImplementation) -> strategy.OpImplementation:
+        frame = sys._getframe(1)
+        while frame.f_code.co_name != "<module>" or not frame.f_globals["__name__"].startswith("aot.topi."):
+            assert frame.f_back is not None
+            frame = frame.f_back
+        file = frame.f_globals["__name__"].removeprefix("aot.topi.")
+        if file not in found.setdefault(impl.anchor, []):
+            found[impl.anchor].append(file)
+        return entered(impl)
+
+    strategy.register_impl = register_impl
+    for info in sorted(pkgutil.walk_packages(topi.__path__, "aot.topi."), key=lambda i: i.name):
+        importlib.import_module(info.name)
+    return {anchor: sorted(found[anchor]) for anchor in sorted(found)}
+
+
+def text() -> str:
+    """The file as it should be."""
+    lines = []
+    for anchor, names in files().items():
+        inside = ", ".join(f'"{n}"' for n in names) + ("," if len(names) == 1 else "")
+        line = f'    "{anchor}": ({inside}),\n'
+        if len(line) > 131:
+            line = f'    "{anchor}": (\n' + "".join(f'        "{n}",\n' for n in names) + "    ),\n"
+        lines.append(line)
+    return HEAD + "".join(lines) + "}\n"
+
+
+def main() -> int:
+    """Compare or write; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the index")
+    wanted = text()
+    if parser.parse_args().write:
+        INDEX.write_text(wanted, encoding="utf-8")
+        return 0
+    if INDEX.read_text(encoding="utf-8") == wanted:
+        return 0
+    print(f"{INDEX.relative_to(ROOT)} is not current: python scripts/kernel_index.py --write", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main())
