@@ -23,11 +23,11 @@ from aot.topi.arm_dsp.chain.conv2d import (
     chain_start,
     chain_sums,
 )
-from aot.topi.arm_dsp.chain.intrin import smlal_chain
+from aot.topi.arm_dsp.chain.intrin import MAX_UNROLL, TapLoop, smlal_chain
 from aot.topi.layer.fused import FusedLayer
 
 CONFIG = ChainConfig(common=False)
-MOST_UNROLLED = 2
+MOST_UNROLLED = 3
 """Segments that stand one after the other; more are in a loop."""
 
 
@@ -39,6 +39,14 @@ class Runs:
     count: int
     length: int
     stride: int
+
+
+def _tap_loop(taps: int) -> TapLoop:
+    """No loop up to MAX_UNROLL taps, else the one of the fewest instructions, a few more for less code."""
+    if taps <= MAX_UNROLL:
+        return TapLoop(0, taps)
+    loops = (TapLoop(unroll, taps % unroll) for unroll in range(MAX_UNROLL // 2, MAX_UNROLL + 1))
+    return min(loops, key=lambda loop: (loop.instructions(taps) + (loop.unroll + loop.rest) // 4, loop.unroll))
 
 
 class PhaseStream(ChainStream):
@@ -55,9 +63,7 @@ class PhaseStream(ChainStream):
         runs = self.runs
         pairs = np.abs(weights.astype(np.int64)).reshape(runs.count, runs.length, -1, 2).sum(axis=3)
         for each in range(1, runs.length + 1):
-            length = CONFIG.segment_length(-(-runs.length // each))
-            if each * length < runs.length:
-                continue
+            length = -(-runs.length // each)
             filled = ((0, 0), (0, each * length - runs.length), (0, 0))
             sums = np.pad(pairs, filled).reshape(runs.count * each, length, -1).sum(axis=1)
             if 128 * int(sums.max()) <= LANE_LIMIT:
@@ -74,7 +80,7 @@ class PhaseStream(ChainStream):
 
     def sums(self, b: IRBuilder, params: Buffer, words: Buffer, n: Expr) -> list[tuple[Expr, ...]]:
         """The sums of products of block `n` of four channels, each for three pixels."""
-        runs, base, loop = self.runs, n * self.block_words, self.config.tap_loop(self.length)
+        runs, base, loop = self.runs, n * self.block_words, _tap_loop(self.length)
         if runs.count == self.each == 1:
             return chain_sums(b, loop, region(params, base), region(words, 2 * runs.start), taps=self.length)
         if self.joined:
@@ -96,16 +102,15 @@ class PhaseStream(ChainStream):
     def instructions(self) -> int:
         """Of a block of channels (from counts under QEMU)."""
         turns = self.runs.count * self.each
-        products = turns * (self.config.tap_loop(self.length).instructions(self.length) + 10 * (turns > 1))
+        products = turns * (_tap_loop(self.length).instructions(self.length) + 10 * (turns > 1))
         count = self.segments.count
         lanes = count * (30 if count == 1 else 45 if count <= MOST_UNROLLED else 62)
         return products + lanes + 12 * (6 + self.requant.signed) + 41 - 22 * self.requant.fields[-1].uniform
 
     def code(self) -> int:
         """Bytes (from sizes under GCC 12 at -O2)."""
-        loop = self.config.tap_loop(self.length)
+        loop, count = _tap_loop(self.length), self.segments.count
         products = 24 * (loop.unroll + loop.rest)
-        count = self.segments.count
         block = 350 + products + 50 * self.requant.signed + (120 if count > 1 else 0)
-        block += products if 1 < count <= MOST_UNROLLED else 0
+        block += (count - 1) * products if count <= MOST_UNROLLED and not self.joined else 0
         return 60 + block * (1 + bool(self.tail))
