@@ -37,6 +37,9 @@ KERNELS = {
 }
 """Every kernel of bytes of the three operators: "kind name" -> (kind of layer, kernel); others have files of their own."""
 
+WIDE = 1200
+"""Inputs with which sums of random bytes leave 2^23."""
+
 TAILS = ("", "", "", "", "", "", "", "", "add", "dequantize", "table")
 
 
@@ -129,8 +132,11 @@ def random_layer(rng: np.random.Generator, name: str, *, seed: int) -> Layer:
         depth, channels = pick(rng, 15, 16, 16, 24, 31, 32, 48, 64), pick(rng, 4, 8, 12, 16, 31, 128, 133)
     if impl.name == "arm_mve.conv2d_one":
         depth = 1
-    if kind == "dense":
+    if impl.name == "arm_dsp.dense_w8_segments":
+        depth, channels = depth + WIDE, pick(rng, 1, 3, 4, 5)
+    elif kind == "dense":
         depth *= pick(rng, 1, 4)
+    if kind == "dense":
         return replace(layer, data=(pick(rng, 1, 1, 2, 3), depth), weight=(channels, depth))
     if impl.name == "arm_dsp.depthwise_window":
         size = (pick(rng, 1, 2, 3, 5), pick(rng, 1, 1, 3, 6), 4 * channels)
@@ -224,6 +230,8 @@ def awkward_layers(name: str) -> Iterator[Layer]:
             depth = 1
         if impl.name == "arm_mve.conv2d_direct" and n % 4 < 2:
             depth = 16 * (1 + n % 3)  # rows of whole vectors
+        if impl.name == "arm_dsp.dense_w8_segments":
+            depth += WIDE
         weight = (1, k, k, depth) if kind == "dw" else (channels, k, k, depth)
         layer = Layer(
             kind, (1, size, size, depth), weight, (stride, stride), pads, (dilation, dilation), zp, out_zp,

@@ -49,6 +49,24 @@ def test_matrix_apart_does_not_depend_on_the_zero_point() -> None:
     assert (low[0]["params"] != low[1]["params"]).any()
 
 
+SEGMENTS = [
+    (Layer("dense", (1, 1300), (5, 1300)), 2),
+    (Layer("dense", (2, 1301), (4, 1301), rounding="single", per_channel=False), 2),
+    (Layer("dense", (1, 1303), (3, 1303), out_zp=7, ends=True), 3),
+]
+
+
+@pytest.mark.parametrize(("layer", "segments"), SEGMENTS)
+def test_wide_sums_come_in_segments(layer: Layer, segments: int) -> None:
+    """Where the sums leave 2^23, and only there."""
+    wide, target = impl("nn.dense", "arm_dsp.dense_w8_segments"), find_target("cortex-m4")
+    assert not impl("nn.dense", "arm_dsp.dense_w8").accepts(group_of(build(layer)), target)
+    assert check(wide, layer, target) >= 2
+    kernel = wide.lower(group_of(build(layer)), target, "kernel").func.attrs.kernel
+    assert f"segments={segments}" in kernel
+    assert not wide.accepts(group_of(build(Layer("dense", (1, 900), (3, 900)))), target)
+
+
 DIRECT = [
     Layer("dense", (1, 16), (16, 16)),
     Layer("dense", (3, 7), (13, 7), rounding="single", out_zp=-3, per_channel=False),
