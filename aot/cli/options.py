@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -166,6 +166,7 @@ Plugins = Annotated[
     list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="Run a plug-in first (docs/plugins.md); may be repeated.")
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Ignore the cache and compile again.")]
+Share = Annotated[bool, typer.Option("--share-workspace", help="One workspace for all models, which run one at a time.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output folder that an earlier run of aot wrote.")]
 ForceOverBudget = Annotated[
     bool, typer.Option("--force-over-budget", help="Write the files even if --ram-budget or --flash-budget is exceeded.")
@@ -255,12 +256,14 @@ def load_plugins(files: Sequence[Path] = ()) -> None:
         load_file(path)
 
 
-def words_of(options: CompileOptions, *, leave_out: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The options as words of a shell's command line: oracle and opt always, the others where they are not the defaults."""
+def words_of(
+    options: CompileOptions, *, leave_out: Collection[str] = (), always: Collection[str] = ("oracle", "opt")
+) -> tuple[str, ...]:
+    """The options as words of a shell's command line: some `always`, the others where they are not the defaults."""
     words: list[str] = []
     for option in fields(CompileOptions):
         value = getattr(options, option.name)
-        if option.name in leave_out or (value == option.default and option.name not in ("oracle", "opt")):
+        if option.name in leave_out or (value == option.default and option.name not in always):
             continue
         for one in value if isinstance(value, list) else [value]:
             flag = f"--{option.name.replace('_', '-')}"

@@ -22,6 +22,7 @@ from aot.cli.options import (
     ProfilerFlag,
     QuietFlag,
     SbomFlag,
+    Share,
     TargetName,
     VerboseFlag,
     compiles,
@@ -50,8 +51,6 @@ Format = Annotated[
 ]
 
 Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="The models, .tflite files.", show_default=False)]
-
-Share = Annotated[bool, typer.Option("--share-workspace", help="One workspace for all models, which run one at a time.")]
 
 PlanFile = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="Draw the memory plan as .svg, or write it as .json; replaces FILE.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aot.cli import completion
-from aot.cli.options import BoardName, CompileOptions, ForceOverBudget, JsonFlag, QuietFlag, compiles, words_of
+from aot.cli.options import BoardName, CompileOptions, ForceOverBudget, JsonFlag, QuietFlag, Share, compiles, words_of
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
 from aot.system.files import write_error
@@ -33,7 +33,6 @@ Kind = Annotated[
         "--kind", metavar="KIND", autocompletion=completion.kinds, help="What the project is built with (docs/projects.md)."
     ),
 ]
-Share = Annotated[bool, typer.Option("--share-workspace", help="One workspace for all models, which run one at a time.")]
 Title = Annotated[str | None, typer.Option("--title", help="The project's name; default: the folder's.")]
 Again = Annotated[bool, typer.Option("--force", help="Replace the generated files of an existing project.")]
 

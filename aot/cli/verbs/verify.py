@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from aot.cli.options import (
     Timeout,
     VerboseFlag,
     compiles,
+    words_of,
 )
 from aot.cli.output import Output, paint
 from aot.errors import EXIT_VERIFICATION, Problem, UsageError, VerificationError
@@ -138,21 +139,22 @@ def show_divergence(out: Output, found: Mapping[str, Any], *, top: int = 10) -> 
         out.row("alone", f"layer {alone['layer']} as a model of its own {words[alone['reproduces']]}")
 
 
-ANY_MODEL = frozenset({"oracle", "opt", "kernels", "flash_budget", "ram_budget", "io"})
-"""Options that mean something for a layer alone; the others name graphs and tensors of the whole model."""
+OF_ANY_MODEL = {"oracle", "opt", "kernels", "flash_budget", "ram_budget", "io"}
+OF_THE_MODEL = frozenset(f.name for f in fields(CompileOptions)) - OF_ANY_MODEL
+"""Options that mean nothing for a layer alone: they name graphs and tensors of the whole model."""
 
 
 def reproducer_text(found: Mapping[str, Any], folder: Path, *, model: Path, board: str, options: CompileOptions) -> list[str]:
     """The commands that show the difference again, with the options that are not the defaults."""
     lines = []
     if found["reproducer"] is not None:
-        chosen = " ".join(["", *given_options(options)])
+        chosen = " ".join(["", *words_of(options, always=())])
         lines.append(
             f"aot verify {quoted(model)} --board {quoted(board)}{chosen} --inputs {quoted(folder / found['reproducer'])}"
         )
     alone = found["one_layer"]
     if alone is not None and alone["model"] is not None:
-        chosen = " ".join(["", *given_options(options, ANY_MODEL)])
+        chosen = " ".join(["", *words_of(options, leave_out=OF_THE_MODEL, always=())])
         files = [quoted(folder / alone[key]) for key in ("model", "inputs")]
         lines.append(f"aot verify {files[0]} --board {quoted(board)}{chosen} --inputs {files[1]}")
     return lines
@@ -161,18 +163,6 @@ def reproducer_text(found: Mapping[str, Any], folder: Path, *, model: Path, boar
 def quoted(text: object) -> str:
     """One word of a shell."""
     return shlex.quote(str(text))
-
-
-def given_options(options: CompileOptions, names: Collection[str] | None = None) -> list[str]:
-    """The options that are not the defaults, as the command line takes them; of these names only, where some are given."""
-    words: list[str] = []
-    for field in fields(options):
-        value, flag = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
-        if value == field.default or (names is not None and field.name not in names):
-            continue
-        for one in value if isinstance(value, list) else [value]:
-            words += [flag] if one is True else [flag, shlex.quote(str(one))]
-    return words
 
 
 def divergence_text(place: object) -> str:

@@ -13,8 +13,8 @@ import jsonschema
 import numpy as np
 import pytest
 
-from aot.cli.options import CompileOptions
-from aot.cli.verbs.verify import given_options, reproducer_text
+from aot.cli.options import CompileOptions, words_of
+from aot.cli.verbs.verify import reproducer_text
 from aot.driver.build import build
 from aot.errors import AotError
 from aot.executor.artifact import Artifact
@@ -104,7 +104,7 @@ def test_the_commands_that_show_it_again_have_the_options() -> None:
         "aot verify m.tflite --board host --opt size --ram-budget '9 KiB' --shape x=1 --shape y=3 --feed-rows --inputs out/n.npz",
         "aot verify out/n.tflite --board host --opt size --ram-budget '9 KiB' --inputs out/l.npz",
     ]
-    assert given_options(CompileOptions()) == []
+    assert words_of(CompileOptions(), always=()) == ()
     nothing = {"reproducer": None, "one_layer": None}
     assert reproducer_text(nothing, Path("out"), model=Path("m"), board="host", options=options) == []
 
