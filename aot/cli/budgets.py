@@ -36,16 +36,13 @@ def compiled_totals(metadata: Mapping[str, Any]) -> dict[str, int | None]:
 def built_totals(project: Project) -> dict[str, int | None]:
     """Those that a linked image knows too, as `aot report` has them."""
     from aot.micro.build.image import inspect_image
-    from aot.report.figures.attribution import variables
 
     totals = compiled_totals(project.artifact.metadata)
     if project.board.is_host:
         return totals
     image = inspect_image(project)
-    used = sum(variables(project, project.model_image()).values())
-    ram = project.artifact.metadata["workspace"]["size"] + used + sum(image.copied.values()) + image.stack_bound
     sizes = {"flash": image.flash, "code": image.flash - image.constants, "constants": image.constants}
-    return {**totals, **sizes, "ram": ram, "stack_bound": image.stack_bound, "heap": 0}
+    return {**totals, **sizes, "ram": image.ram + image.stack_bound, "stack_bound": image.stack_bound, "heap": 0}
 
 
 def open_budget(file: Path | None) -> Budget | None:

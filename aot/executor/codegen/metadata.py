@@ -93,7 +93,7 @@ def make_metadata(
 
 
 def _selection(selection: Selection) -> dict[str, Any]:
-    """What the choice of kernels minimised, the sum by estimates with each layer once, and below what no choice goes."""
+    """What the choice of kernels minimised, its sum by estimates, and the bound that no choice goes below."""
     row = {"minimised": selection.minimised, "total": selection.total}
     return row | {"lower_bound": selection.lower_bound, "optimal": selection.optimal}
 

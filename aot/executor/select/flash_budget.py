@@ -9,6 +9,7 @@ from dataclasses import replace
 from aot.executor.lowered import LoweredModule
 from aot.executor.select.config import SelectionConfig
 from aot.executor.select.selection import Budget, Candidate, Selection, Stored, choose, distinct_bytes
+from aot.memory.control import runs
 
 CODE_ALLOWANCE = 12 * 1024
 """Bytes of code that `balanced` and `size` allow, besides the weights."""
@@ -36,7 +37,8 @@ def main_code(calls: int) -> int:
 
 def choose_kernels(draft: LoweredModule, found: Sequence[Sequence[Candidate]], policy: SelectionConfig) -> LoweredModule:
     """`draft` with the functions that the policy's budget selects; `found` are the candidates of each call."""
-    selection = selected_kernels(found, policy)
+    times = [runs(draft.controls, i) for i in range(len(found))]
+    selection = selected_kernels([_repeated(layer, n) for layer, n in zip(found, times, strict=True)], policy)
     picked = [layer[k] for layer, k in zip(found, selection.chosen, strict=True)]
     chosen = {call.func: c.lowered for call, c in zip(draft.calls, picked, strict=True)}
     return replace(
@@ -49,6 +51,11 @@ def choose_kernels(draft: LoweredModule, found: Sequence[Sequence[Candidate]], p
         ),
         selection=selection,
     )
+
+
+def _repeated(layer: Sequence[Candidate], times: int) -> Sequence[Candidate]:
+    """The candidates with the instructions of all the times that a loop runs them."""
+    return layer if times == 1 else [replace(c, instructions=c.instructions * times) for c in layer]
 
 
 def selected_kernels(found: Sequence[Sequence[Candidate]], policy: SelectionConfig) -> Selection:

@@ -36,7 +36,8 @@ def select_kernels(module: IRModule, _context: PassContext) -> IRModule:
     if config.feed_rows and len(draft.inputs) != 1:
         raise UsageError(Problem("E5054", f"{len(draft.inputs)} inputs; only a single one can be fed by rows", draft.name))
     if draft.controls and config.feed_rows:
-        raise UsageError(Problem("E5054", "a model with branches or loops cannot be fed by rows", draft.name))
+        text = "a model with branches or loops cannot be fed by rows; with --io user its input stays in a buffer of your own"
+        raise UsageError(Problem("E5054", text, draft.name))
     lowered, found = without_candidates(draft), list(draft.found)
     if (config.cascades or config.whole_limit is not None) and not draft.controls:
         items = _items(draft, lowered)

@@ -100,8 +100,8 @@ Layers = Sequence[Sequence[Candidate]]
 class Selection:
     """`chosen`: the index of each layer's candidate, and how good they are together by their estimates.
 
-    `total` is the sum of what was minimised, each layer once: `instructions`, or bytes of `flash` where nothing fits the
-    budget.  No choice goes below `lower_bound`.  `optimal`: that is proven of this choice; else the search stopped at NODE_LIMIT.
+    `total` is the sum of what was minimised: `instructions`, or bytes of `flash` where nothing fits the budget.  No choice goes
+    below `lower_bound`.  `optimal`: that is proven of this choice; else the search stopped at NODE_LIMIT.
     """
 
     chosen: tuple[int, ...] = ()

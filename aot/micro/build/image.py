@@ -25,6 +25,9 @@ HEAP = re.compile(r"^_*(malloc|calloc|realloc|free|sbrk|memalign)(_r)?$")
 POOLED = ".constants_"
 """how the sections of pools of constants begin in the linker script"""
 
+_WORKSPACES = (".bss.aot_workspace", ".bss.aot_pool_")
+"""how the input sections of the workspace, and of all that lies in pools, begin in the generated C"""
+
 _INPUT = re.compile(r"^ (\.[\w.*$-]+)(?:\s+|\n\s+)0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S+)$", re.MULTILINE)
 _MEMBER = re.compile(r"([^/\\]+\.a)\(([^)]+)\)$")
 _FLOAT_BOUNDARY = frozenset({"QUANTIZE", "DEQUANTIZE"})
@@ -44,7 +47,8 @@ class ImageReport:
     """Bytes of the model's own image, and of the whole one.
 
     `code` = kernels + main + runtime + padding (.text and unwind tables); `constants` = .rodata; `copied` are those of them that
-    start-up copies to RAM, by region; `ram` = data + bss + workspace + copied; `flash` = code + constants + data.
+    start-up copies to RAM, by region; `workspace` with all that lies in pools; `ram` = data + bss + workspace + copied;
+    `flash` = code + constants + data.
     `harness_code` is what start-up and measuring add in the image that runs.
     """
 
@@ -129,7 +133,7 @@ def inspect_image(project: Project) -> ImageReport:
     code = sizes.get(".text", 0) + sizes.get(".ARM.exidx", 0)
     constants, data, bss = sizes.get(".rodata", 0), sizes.get(".data", 0), sizes.get(".bss", 0)
     constants += sum(n for name, n in sizes.items() if name.startswith(POOLED))
-    workspace = sizes.get(".workspace", 0) + sum(n for name, n in sizes.items() if name.startswith(".pool_"))
+    workspace = sum(s.size for s in sections if s.name.startswith(_WORKSPACES))
     copied = copied_constants(elf, project.board)
     return ImageReport(
         code=code, code_kernels=kernels, code_main=main, code_runtime=code - kernels - main, constants=constants, data=data,

@@ -17,6 +17,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from aot.micro.build.callgraph import disassemble
+from aot.micro.build.image import ImageReport
 from aot.micro.build.project import HARNESS, Project
 
 GROUPS = ("kernels", "weights", "tables", "main", "runtime", "startup", "other")
@@ -200,13 +201,18 @@ def _sources(project: Project) -> dict[str, str]:
     return {str(path): source for source, path in project.objects("measure").items()}
 
 
-def variables(project: Project, elf: Path) -> dict[str, int]:
-    """Bytes of initialised and zeroed variables beside the workspace: `state` of the model's sources, `runtime` of all others."""
+def variables(project: Project, image: ImageReport) -> dict[str, int]:
+    """Bytes of RAM beside workspace and copied constants: `state` of the model's sources, in a pool too, `runtime` all others.
+
+    What pads .data and .bss is of the runtime.
+    """
+    meta, elf = project.artifact.metadata, project.model_image()
     sections = [s for s in sections_of(elf) if s.name in (".data", ".bss")]
-    found = {"state": 0, "runtime": 0}
-    for _, size, file in split_sections(elf, sections, _sources(project)):
-        found["state" if file.startswith(project.artifact.name) else "runtime"] += size
-    return found
+    rows = split_sections(elf, sections, _sources(project))
+    state = sum(size for _, size, file in rows if file.startswith(project.artifact.name))
+    if "state" in meta and meta["state"]["pool"] is not None:
+        state += meta["state"]["size"]
+    return {"state": state, "runtime": image.ram - sum(image.copied.values()) - meta["workspace"]["size"] - state}
 
 
 def attribute(project: Project, elf: Path) -> list[Symbol]:

@@ -188,11 +188,10 @@ def _memory(project: Project) -> list[dict[str, Any]]:
 
 def _ram(project: Project, result: RunResult, image: ImageReport | None) -> dict[str, Any]:
     workspace = project.artifact.metadata["workspace"]
-    used = {"state": 0, "runtime": 0} if image is None else variables(project, project.model_image())
-    bound = None if image is None else image.stack_bound
+    used = {"state": 0, "runtime": 0} if image is None else variables(project, image)
     copied = 0 if image is None else sum(image.copied.values())
     return {
-        "bytes": None if bound is None else workspace["size"] + sum(used.values()) + copied + bound,
+        "bytes": None if image is None else image.ram + image.stack_bound,
         "workspace": {
             "region": None if project.places is None else project.places.workspace,
             "bytes": workspace["size"],
@@ -204,7 +203,7 @@ def _ram(project: Project, result: RunResult, image: ImageReport | None) -> dict
         **({"copied": copied} if copied else {}),
         "stack": {
             "measured": result.stack_bytes,
-            "bound": bound,
+            "bound": None if image is None else image.stack_bound,
             "path": [] if image is None else list(image.stack_path),
         },
         "heap": 0 if image is not None else None,

@@ -24,6 +24,7 @@ from aot.report.figures.report import bundle, make_report, to_text
 from aot.report.figures.schema import load_schema
 from aot.report.measure.modes import mode_fit
 from aot.report.measure.sets import rule_sets
+from tests.executor.plan.test_state_windows import stream
 from tests.micro.projects import ROOT, need, sh
 
 KWS = ROOT / "tests" / "models" / "net_kws_dscnn.tflite"
@@ -65,13 +66,30 @@ def test_copied_constants_are_ram_of_the_product(tmp_path: Path) -> None:
     (copied,) = image.copied.values()
     assert (list(image.copied), report["ram"]["copied"]) == (["SSRAM23"], copied)
     assert copied >= artifact.metadata["constants"]["size"] > 0
-    assert report["totals"]["ram"] == totals["ram"] <= fit.ram  # whose sections are padded
+    assert report["totals"]["ram"] == totals["ram"] == fit.ram
     other, plain, before, roomy = found["flash"]
     assert (other.copied, "copied" in plain["ram"]) == ({}, False)
     assert image.ram - other.ram == report["totals"]["ram"] - plain["totals"]["ram"] == totals["ram"] - before["ram"] == copied
     assert (fit.ram - roomy.ram, fit.image_ram - roomy.image_ram) == (copied, copied)
     schema = load_schema()
     jsonschema.Draft202012Validator(schema).validate(json.loads(to_text(bundle([report, plain | {"name": "other"}]))))
+
+
+@pytest.mark.qemu
+def test_a_state_in_a_pool_is_ram_of_the_product(tmp_path: Path) -> None:
+    """As much as beside the workspace, in the report's totals, in those of budgets and in what `aot check` says."""
+    need("arm-none-eabi-gcc", "qemu-system-arm")
+    board, model = load_board("mps2-an386"), stream(20, 1)
+    pools = tuple(map(parse_pool, ("NEAR=16K@0x20040000:2", "FAR=16K@0x20080000:1")))
+    for name, pooling in (("plain", Pooling()), ("pooled", Pooling(pools, (("state", "FAR"),)))):
+        artifact = compile_model(model, target=board.cpu, name="m", options=Options(pooling=pooling)).artifact
+        project = prepare(artifact, board, folder=tmp_path / name)
+        ram = make_report(model, artifact, project, rule_sets(artifact.metadata["inputs"], 1))["ram"]
+        state, workspace = artifact.metadata["state"]["size"], artifact.metadata["workspace"]["size"]
+        assert state <= ram["state"] <= state + 4  # and whether it was reset
+        assert 0 <= ram["runtime"] < 64
+        assert ram["bytes"] == workspace + ram["state"] + ram["runtime"] + ram["stack"]["bound"]
+        assert ram["bytes"] == built_totals(project)["ram"] == mode_fit(artifact, board).ram
 
 
 def test_what_is_copied() -> None:
