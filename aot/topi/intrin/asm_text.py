@@ -74,6 +74,8 @@ class AsmBlock:
 
     `outs` and `ins` are operands as GNU C writes them, `[n] "+r"(aot_n)`; `clobbers` the registers that the text names itself
     (flags and memory are always understood).  What a build has to offer for it, registers and FPU, follows from these three.
+    Where a register of `ins` may hold what a pointer or counter of `outs` begins with, that one is "+&r": GCC gives both one
+    register else.
     """
 
     declarations: Sequence[str]

@@ -111,5 +111,5 @@ def _emit(operands: Mapping[str, COperand], form: Form) -> BlockText:
         twice["y"] = f"(uint32_t)({operands['y'].value})"
     ins = [f'[{n}] "r"({value[n]})' for n in "mc"]
     ins += [f'[{n}] "r"(({number} & 0xffffu) * 0x10001u)' for n, number in twice.items()]
-    outs = [f'[{n}] "+r"(aot_{n})' for n in (*pointers, "n")] + [f'[{t}] "=&r"(aot_{t})' for t in temporaries]
+    outs = [f'[{n}] "+&r"(aot_{n})' for n in (*pointers, "n")] + [f'[{t}] "=&r"(aot_{t})' for t in temporaries]
     return AsmBlock(declarations, text(form), outs=outs, ins=ins).emit()

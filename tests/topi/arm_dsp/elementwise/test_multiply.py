@@ -16,7 +16,7 @@ from aot.relay.interpreter import evaluate
 from tests.topi.drawn import Case, pick
 from tests.topi.groups import check_group, data_of, lowered
 from tests.topi.intrin.test_intrin import needs_board, needs_host
-from tests.topi.runs import FULL, drawn_on_board, interpreted
+from tests.topi.runs import FULL, drawn_on_board, interpreted, on_board
 
 DRAWN = 2000 if FULL else 30
 KERNEL = "arm_dsp.multiply"
@@ -105,3 +105,15 @@ def test_drawn_on_the_host(tmp_path: Path) -> None:
 @needs_board
 def test_drawn_on_the_core(tmp_path: Path) -> None:
     drawn_on_board("mps2-an386", cases(3), tmp_path, number=DRAWN)
+
+
+@pytest.mark.qemu
+@needs_board
+def test_a_run_as_long_as_the_requantisation_s_constant(tmp_path: Path) -> None:
+    """GCC gave both one register, which counts down, as long as the counter was not an operand written early."""
+    x, y = variables((1, 3, 1, 64), (1, 3, 1, 1))
+    params, body = (x, y), call("qnn.multiply", [x, y], RescaledAttrs((-7, -128), 1889253549, -7, 0, -128, 127))
+    low = lowered(KERNEL, params, body)
+    assert low is not None
+    inputs = [data_of(v, i) for i, v in enumerate(params)]
+    on_board("mps2-an386", [[Case("64", low, inputs, evaluate(Function(params, body), inputs))]], tmp_path)
