@@ -70,6 +70,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
         "arm_dsp.depthwise.common_3x3",
         "arm_dsp.depthwise.common_pairs",
         "arm_dsp.depthwise.lanes",
+        "arm_dsp.depthwise.line",
         "arm_dsp.depthwise.planes",
         "arm_dsp.depthwise.x16",
         "arm_dsp.push.depthwise",

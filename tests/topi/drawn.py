@@ -53,7 +53,13 @@ class Case:
     expected: list[Array]
 
 
-SMLAL_ONLY = ("arm_dsp.depthwise_chain", "arm_dsp.depthwise_lanes", "arm_dsp.dense_chain")
+SMLAL_ONLY = (
+    "arm_dsp.depthwise_chain",
+    "arm_dsp.depthwise_lanes",
+    "arm_dsp.depthwise_line",
+    "arm_dsp.dense_chain",
+    "arm_dsp.conv2d_winograd_f4_mla",
+)
 """Kernels for cores without DSP instructions."""
 
 
@@ -66,8 +72,8 @@ def target_of(impl: OpImplementation) -> Target:
     return find_target("cortex-m3" if impl.name in SMLAL_ONLY else "cortex-m4")
 
 
-def make_case(impl: OpImplementation, layer: Layer, *, tail: str = "") -> Case | None:
-    """None where the kernel does not take the layer; `tail` may be add, dequantize or table."""
+def make_case(impl: OpImplementation, layer: Layer, *, tail: str = "", core: Target | None = None) -> Case | None:
+    """None where the kernel does not take the layer; `tail` may be add, dequantize or table; `core`: not that of `target_of`."""
     func = build(layer)
     if tail == "add":
         func = with_residual(func, layer)
@@ -76,7 +82,7 @@ def make_case(impl: OpImplementation, layer: Layer, *, tail: str = "") -> Case |
     elif tail == "table":
         codes = np.random.default_rng(layer.seed + 3).integers(-128, 128, 256)
         func = Function(func.params, call("qnn.lut", [func.body], LutAttrs(tuple(map(int, codes)))), {"Primitive": 1})
-    group, target = group_of(func), target_of(impl)
+    group, target = group_of(func), core or target_of(impl)
     if not impl.accepts(group, target):
         return None
     rng = np.random.default_rng(layer.seed + 1)
@@ -95,13 +101,13 @@ def with_residual(func: Function, layer: Layer) -> Function:
     return Function((*func.params, other), call("qnn.add", [func.body, other], attrs), {"Primitive": 1})
 
 
-def random_cases(name: str, seed: int) -> Iterator[Case]:
+def random_cases(name: str, seed: int, *, core: Target | None = None) -> Iterator[Case]:
     """Endless random layers of a kernel."""
     _, impl = KERNELS[name]
     rng = np.random.default_rng(seed)
     for n in range(1 << 30):
         tail = TAILS[int(rng.integers(len(TAILS)))]
-        case = make_case(impl, random_layer(rng, name, seed=(seed << 20) + n), tail=tail)
+        case = make_case(impl, random_layer(rng, name, seed=(seed << 20) + n), tail=tail, core=core)
         if case is not None:
             yield case
 
@@ -142,7 +148,8 @@ def random_layer(rng: np.random.Generator, name: str, *, seed: int) -> Layer:
         size = (pick(rng, 1, 2, 3, 5), pick(rng, 1, 1, 3, 6), 4 * channels)
         return replace(layer, data=(1, *size), weight=(1, *size))
     if kind == "dw":
-        return _depthwise(rng, layer)
+        layer = _depthwise(rng, layer)
+        return _in_line(layer, upright=bool(rng.random() < 0.5)) if impl.name == "arm_dsp.depthwise_line" else layer
     if "winograd" in name:
         return _winograd(rng, layer, size=4 if name.endswith("f2") else 6)
     if impl.name in ("arm_dsp.conv2d_smlad", "generic.pointwise") or "dense_" in impl.name:
@@ -170,6 +177,20 @@ def _convolution(rng: np.random.Generator, layer: Layer) -> Layer:
     data, weight = (layer.data[0], *size, layer.data[3]), (layer.weight[0], *kernel, layer.weight[3])
     strides = (pick(rng, 1, 1, 2, 3), pick(rng, 1, 1, 2, 3))
     return replace(layer, data=data, weight=weight, strides=strides, dilation=dilation, padding=pads)
+
+
+def _in_line(layer: Layer, *, upright: bool) -> Layer:
+    """A window of one row or column that fits the image, stride 1 along it."""
+    (count, height, width, depth), (_, kh, kw, channels) = layer.data, layer.weight
+    taps, across = kh + kw - 1, layer.strides[1]
+    room = max(height, width) + taps
+    data, weight = (
+        ((count, room, width, depth), (1, taps, 1, channels))
+        if upright
+        else ((count, height, room, depth), (1, 1, taps, channels))
+    )
+    strides = (1, across) if upright else (across, 1)
+    return replace(layer, data=data, weight=weight, strides=strides, padding=(0, 0, 0, 0), dilation=(1, 1))
 
 
 def _sizes(
@@ -244,6 +265,8 @@ def awkward_layers(name: str) -> Iterator[Layer]:
             layer = _for_winograd(layer)
         elif impl.name == "arm_dsp.conv2d_pairs":
             layer = _in_quads(layer)
+        elif impl.name == "arm_dsp.depthwise_line":
+            layer = _in_line(layer, upright=n % 2 > 0)
         elif impl.name == "arm_dsp.depthwise_window":
             window = (1, k, size, 4 * depth)
             layer = replace(layer, data=window, weight=window, strides=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1))

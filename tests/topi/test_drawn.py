@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from aot.target.target import find_target
 from tests.topi.batch import Batch
 from tests.topi.drawn import KERNELS, Case, awkward_layers, make_case, random_cases, target_of
 from tests.topi.intrin.test_intrin import needs_board, needs_host
@@ -95,6 +96,23 @@ def test_on_the_core(name: str, tmp_path: Path) -> None:
 @every_kernel
 def test_awkward_on_the_core(name: str, tmp_path: Path) -> None:
     on_board(board_of(name), groups_of(some(awkward(name), 10)), tmp_path)
+
+
+CHAINS = [name for name in sorted(KERNELS) if name.startswith("conv arm_dsp.conv2d_chain")]
+"""Their code differs without DSP instructions: requantisation, packing."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains_without_dsp_in_the_interpreter(name: str) -> None:
+    interpreted(islice(random_cases(name, 5, core=find_target("cortex-m3")), RANDOM))
+
+
+@pytest.mark.qemu
+@needs_board
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains_without_dsp_on_the_core(name: str, tmp_path: Path) -> None:
+    drawn_on_board("mps2-an385", random_cases(name, 6, core=find_target("cortex-m3")), tmp_path)
 
 
 def test_a_wrong_result_is_found() -> None:

@@ -21,6 +21,7 @@ BYTES = {
         "arm_dsp.conv2d_winograd(m=4)": 8,
     },
     "cortex-m4 dense": {"arm_dsp.dense_w8": 1, "arm_dsp.dense_w8_direct": 1, "arm_dsp.dense_pairs": 2},
+    "cortex-m3 conv": {"arm_dsp.conv2d_winograd_mla(m=4)": 16},
     "cortex-m3 dense": {"arm_dsp.dense_chain": 2},
     "cortex-m55 conv": {"arm_mve.conv2d": 1},
     "cortex-m55 dense": {"arm_mve.dense": 1},

@@ -19,17 +19,19 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import imm
 from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
-from aot.topi.arm_dsp.winograd.intrin import F2, F4, Winograd, copy_pixels, fill_pixels, winograd_product
-from aot.topi.arm_dsp.winograd.plan import plan_winograd
+from aot.topi.arm_dsp.winograd.intrin import F2, F4, NUMBERS, PAIRS, Product, Winograd, copy_pixels, fill_pixels, winograd_product
+from aot.topi.arm_dsp.winograd.plan import is_winograd_shape, plan_winograd
 from aot.topi.layer.fused import match_layer
 from aot.topi.strategy import OpImplementation, implementations
 from tests.scale import cases
 from tests.topi import oncore
 from tests.topi.layers import Layer, build, check, data_for, interpret
 
-M4 = find_target("cortex-m4")
-IMPLS = {i.name[-2:]: i for i in implementations("nn.conv2d") if "winograd" in i.name}
-FORMS = {"f2": F2, "f4": F4}
+M3, M4 = find_target("cortex-m3"), find_target("cortex-m4")
+IMPLS = {i.name.partition("winograd_")[2]: i for i in implementations("nn.conv2d") if "winograd" in i.name}
+FORMS = {"f2": F2, "f4": F4, "f4_mla": F4}
+TARGETS = {"f2": M4, "f4": M4, "f4_mla": M3}
+BOARDS = {"f2": "mps2-an386", "f4": "mps2-an386", "f4_mla": "mps2-an385"}
 ALL = (1, 1, 1, 1)
 
 needs_board = pytest.mark.skipif(
@@ -56,7 +58,7 @@ CASES = [
 @pytest.mark.parametrize("name", sorted(IMPLS))
 @pytest.mark.parametrize("layer", CASES)
 def test_kernel_equals_meaning(layer: Layer, name: str) -> None:
-    assert check(IMPLS[name], layer, M4) > 10
+    assert check(IMPLS[name], layer, TARGETS[name]) > 10
 
 
 INPUT_MATRIX = {
@@ -72,7 +74,7 @@ OUTPUT_MATRIX = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS.values())
+@pytest.mark.parametrize("form", [F2, F4])
 def test_algebra(form: Winograd) -> None:
     """U, V and the inverse transform of one tile, by the definition, give the convolution times the known factors."""
     rng = np.random.default_rng(form.m)
@@ -80,6 +82,8 @@ def test_algebra(form: Winograd) -> None:
     g, b, a, factors = (np.asarray(m) for m in (form.g, INPUT_MATRIX[form.m], OUTPUT_MATRIX[form.m], form.row_factor))
     assert int(np.abs(b).sum(axis=1).max()) ** 2 == form.input_gain
     assert (a[:, 1] * factors == form.bias_gain).all()
+    assert max(int(np.maximum(np.outer(p, q), 0).sum()) for p in b for q in b) <= form.offset_gain
+    assert max(int(np.maximum(-np.outer(p, q), 0).sum()) for p in b for q in b) <= form.offset_gain
     for _ in range(20):
         w, x = rng.integers(-128, 128, (3, 3)), rng.integers(-128, 128, (n, n))
         out = a @ ((g @ w @ g.T) * (b @ x @ b.T)) @ a.T
@@ -95,15 +99,19 @@ def accepts(impl: OpImplementation, layer: Layer, cpu: str = "cortex-m4") -> boo
 def test_what_is_accepted(name: str) -> None:
     impl, m = IMPLS[name], FORMS[name].m
     good = conv(8, 8, 8, 4, padding=ALL)
-    assert accepts(impl, good)
-    assert accepts(impl, good, "cortex-m33")
-    assert not accepts(impl, good, "cortex-m3")
-    assert not accepts(impl, conv(8, 8, 7, 4, padding=ALL))
-    assert not accepts(impl, conv(m - 1, 8, 8, 4, padding=ALL))
-    assert not accepts(impl, conv(8, 3, 8, 4, padding=ALL))
-    assert not accepts(impl, replace(good, strides=(1, 2)))
-    assert not accepts(impl, replace(good, dilation=(2, 2)))
-    assert not accepts(impl, replace(good, weight=(4, 3, 1, 8)))
+    for cpu, dsp in (("cortex-m4", True), ("cortex-m33", True), ("cortex-m3", False), ("cortex-m33+nodsp", False)):
+        assert accepts(impl, good, cpu) == (dsp != name.endswith("mla"))
+    assert not accepts(impl, good, "cortex-m0plus")
+
+    def accepted(layer: Layer) -> bool:
+        return accepts(impl, layer, TARGETS[name].name)
+
+    assert not accepted(conv(8, 8, 7, 4, padding=ALL))
+    assert not accepted(conv(m - 1, 8, 8, 4, padding=ALL))
+    assert not accepted(conv(8, 3, 8, 4, padding=ALL))
+    assert not accepted(replace(good, strides=(1, 2)))
+    assert not accepted(replace(good, dilation=(2, 2)))
+    assert not accepted(replace(good, weight=(4, 3, 1, 8)))
 
 
 def test_accumulators_have_to_fit() -> None:
@@ -127,8 +135,18 @@ def test_ways_to_requantise() -> None:
         assert int(np.abs(plan.weights).max()) < 1 << 15
         assert plan.requant.signed == (seed % 3 == 0)
         assert check(IMPLS["f4"], layer, M4) > 10
+        if seed < 4:
+            assert check(IMPLS["f4_mla"], layer, M3) > 10
         factors.add(plan.factor * 9 % (1 << 32))
     assert factors == {9, 1}
+
+
+def test_inner_loop_reaches() -> None:
+    """A position's data are at most 508 words: as many channels without DSP instructions, twice as many with them."""
+    for channels, product, fits in ((508, NUMBERS, True), (512, NUMBERS, False), (1016, PAIRS, True), (1020, PAIRS, False)):
+        fused = match_layer(group_of(build(conv(4, 4, channels, 1, padding=ALL))))
+        assert fused is not None
+        assert is_winograd_shape(fused, product) == fits
 
 
 def residual(layer: Layer) -> Function:
@@ -148,7 +166,7 @@ def test_residual_add(name: str) -> None:
     rng = np.random.default_rng(3)
     inputs = [rng.integers(-128, 128, p.type.shape).astype(np.int8) for p in func.params]
     (expected,) = evaluate(func, inputs)
-    lowered = IMPLS[name].lower(group_of(func), M4, "kernel")
+    lowered = IMPLS[name].lower(group_of(func), TARGETS[name], "kernel")
     np.testing.assert_array_equal(interpret(lowered, inputs, expected.shape), expected)
     assert len(np.unique(expected)) > 40
 
@@ -156,10 +174,10 @@ def test_residual_add(name: str) -> None:
 # ---- on the core
 
 
-def run_layer(impl: OpImplementation, layer: Layer, *, board: str, folder: Path) -> tuple[bool, float]:
+def run_layer(name: str, layer: Layer, *, board: str, folder: Path) -> tuple[bool, float]:
     """(whether the outputs are right, estimated by counted instructions) of a layer on a board."""
     func = build(layer)
-    lowered = impl.lower(group_of(func), M4, "kernel")
+    lowered = IMPLS[name].lower(group_of(func), TARGETS[name], "kernel")
     kernel = optimize(lowered.func)
     x = data_for(layer)
     (expected,) = evaluate(func, [x])
@@ -184,7 +202,7 @@ ON_BOARD = [
 @pytest.mark.parametrize("name", sorted(IMPLS))
 @pytest.mark.parametrize("layer", ON_BOARD)
 def test_on_the_board(tmp_path: Path, layer: Layer, name: str) -> None:
-    same, ratio = run_layer(IMPLS[name], layer, board="mps2-an386", folder=tmp_path)
+    same, ratio = run_layer(name, layer, board=BOARDS[name], folder=tmp_path)
     assert same
     assert 0.95 < ratio < 1.05
 
@@ -193,48 +211,48 @@ def test_on_the_board(tmp_path: Path, layer: Layer, name: str) -> None:
 @needs_board
 @pytest.mark.parametrize("board", ["mps2-an500", "mps2-an505"])
 def test_on_other_cores(tmp_path: Path, board: str) -> None:
-    assert run_layer(IMPLS["f4"], ON_BOARD[1], board=board, folder=tmp_path)[0]
+    assert run_layer("f4", ON_BOARD[1], board=board, folder=tmp_path)[0]
 
 
 @pytest.mark.qemu
 @needs_board
 def test_targets_of_resnet(tmp_path: Path) -> None:
     """Instructions per multiply-accumulate of the residual network's layers, with the estimate's error."""
-    for name, limits in (("f2", (0.53, 0.42, 0.37)), ("f4", (0.42, 0.30, 0.24))):
+    for name, limits in (("f2", (0.53, 0.42, 0.37)), ("f4", (0.42, 0.30, 0.24)), ("f4_mla", (0.63, 0.49, 0.43))):
         for (size, channels), limit in zip(((32, 16), (16, 32), (8, 64)), limits, strict=True):
             layer = conv(size, size, channels, channels, padding=ALL)
-            same, ratio = run_layer(IMPLS[name], layer, board="mps2-an386", folder=tmp_path / f"{name}_{size}")
+            same, ratio = run_layer(name, layer, board=BOARDS[name], folder=tmp_path / f"{name}_{size}")
             assert same
-            estimate = IMPLS[name].lower(group_of(build(layer)), M4, "kernel").instructions
+            estimate = IMPLS[name].lower(group_of(build(layer)), TARGETS[name], "kernel").instructions
             assert estimate / ratio < limit * size * size * channels * channels * 9
 
 
-def block_kernel(positions: int, pairs: int) -> PrimFunc:
+def block_kernel(positions: int, words: int, product: Product) -> PrimFunc:
     """Both pixel blocks and the product block on memory: y = x but for the sums, z = some pixels of x and a fill."""
     b = IRBuilder("blocks")
-    row = 2 * pairs + 8
-    w = b.input("w", (positions * pairs * 4,), "int32", align=4)
+    row = 2 * words + 8
+    w = b.input("w", (positions * words * 4,), "int32", align=4)
     x = b.input("x", (positions * row,), "uint32", align=4)
     y = b.output("y", (positions * row,), "uint32", align=4)
     z = b.output("z", (128,), "uint32", align=4)
     with b.for_("i", positions * row) as i:
         b.store(y, i, x[i])
-    b.block(winograd_product(positions, pairs), w, y)
+    b.block(winograd_product(positions, words, product), w, y)
     at = 0
-    for words, pixels in ((1, 3), (2, 0), (3, 2), (4, 1), (34, 1)):
-        b.block(copy_pixels(words), x, region(z, at), pixels)
-        at += words * pixels
-        b.block(fill_pixels(words), region(z, at), 1, imm(0x80808080, "uint32"))
-        at += words
+    for size, pixels in ((1, 3), (2, 0), (3, 2), (4, 1), (34, 1)):
+        b.block(copy_pixels(size), x, region(z, at), pixels)
+        at += size * pixels
+        b.block(fill_pixels(size), region(z, at), 1, imm(0x80808080, "uint32"))
+        at += size
     b.block(fill_pixels(3), region(z, at), 0, imm(5, "uint32"))
     with b.for_("i", 128, start=at) as i:
         b.store(z, i, 9)
     return b.finish()
 
 
-def block_case(positions: int, pairs: int) -> tuple[PrimFunc, dict[str, np.ndarray]]:
-    rng = np.random.default_rng(pairs)
-    func = block_kernel(positions, pairs)
+def block_case(positions: int, words: int, product: Product = PAIRS) -> tuple[PrimFunc, dict[str, np.ndarray]]:
+    rng = np.random.default_rng(words)
+    func = block_kernel(positions, words, product)
     w, x = (rng.integers(0, 1 << 32, b.shape, dtype=np.uint32) for b in func.inputs)
     w[:4], x[:4] = 0x80008000, 0x80008000  # -2^15 squared twice: SMLAD's only overflow of one step
     return func, {"w": w.view(np.int32), "x": x}
@@ -251,13 +269,26 @@ def test_product_in_the_interpreter(pairs: int) -> None:
     np.testing.assert_array_equal(y[:, : 2 * pairs], inputs["x"].reshape(4, -1)[:, : 2 * pairs])
 
 
+@pytest.mark.parametrize("words", [1, 5])
+def test_product_of_numbers_in_the_interpreter(words: int) -> None:
+    func, inputs = block_case(4, words, NUMBERS)
+    y = oncore.interpret(func, inputs)["y"].reshape(4, -1)
+    data = inputs["x"].reshape(4, -1)[:, : 2 * words].reshape(4, words, 2)
+    sums = np.einsum("pkc,pkt->pct", inputs["w"].reshape(4, words, 4).astype(object), data.astype(object)).reshape(4, 8) % (
+        1 << 32
+    )
+    np.testing.assert_array_equal(y[:, 2 * words :], sums.astype(np.uint32))
+    np.testing.assert_array_equal(y[:, : 2 * words], inputs["x"].reshape(4, -1)[:, : 2 * words])
+
+
 @pytest.mark.qemu
 @needs_board
-@pytest.mark.parametrize("pairs", [1, 2, 32, 33, 48])
-def test_blocks_on_the_board(tmp_path: Path, pairs: int) -> None:
-    func, inputs = block_case(4, pairs)
+@pytest.mark.parametrize("product", [PAIRS, NUMBERS])
+@pytest.mark.parametrize("words", [1, 2, 32, 33, 48])
+def test_blocks_on_the_board(tmp_path: Path, words: int, product: Product) -> None:
+    func, inputs = block_case(4, words, product)
     expected = oncore.interpret(func, inputs)
-    actual, _ = oncore.run_on(func, inputs, board="mps2-an386", folder=tmp_path)
+    actual, _ = oncore.run_on(func, inputs, board="mps2-an386" if product.pair else "mps2-an385", folder=tmp_path)
     for name, values in expected.items():
         np.testing.assert_array_equal(actual[name], values)
 
@@ -280,7 +311,7 @@ def test_random_layers(name: str) -> None:
             clip=(-128, 127) if rng.random() < 0.7 else (-100, 120), rounding=str(rng.choice(["double", "single"])),
             per_channel=bool(rng.random() < 0.7), spread=float(rng.choice([20.0, 200.0, 2000.0])),
         )  # fmt: skip
-        if layer.clip[0] > layer.out_zp or layer.clip[1] < layer.out_zp or not accepts(impl, layer):
+        if layer.clip[0] > layer.out_zp or layer.clip[1] < layer.out_zp or not accepts(impl, layer, TARGETS[name].name):
             continue
-        check(impl, layer, M4)
+        check(impl, layer, TARGETS[name])
         checked += 1

@@ -8,7 +8,7 @@ Weights take two bytes each in flash.  See intrin.py for the arithmetic, notes o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Protocol
@@ -49,11 +49,17 @@ MAX_PADDED_COPY = 2048
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How the data of a group of pixels lie in words: word i of a tap is pixel `firsts[i]` + the pixel behind it * 2^bits."""
+    """How the data of a group of pixels lie in words: word i of a tap is pixel `firsts[i]` + the pixel behind it * 2^bits.
+
+    `unroll`: the most taps in the body of the packing loop.  `in_line`: the windows of pixels that lie in one line of the output
+    are found together.
+    """
 
     pixels: int
     bits: int
     firsts: tuple[int, ...]
+    unroll: int = 4
+    in_line: bool = False
 
     @property
     def words(self) -> int:
@@ -68,6 +74,8 @@ class Packing:
 
 
 TRIPLE = Packing(PIXELS, LANE_BITS, (0, 1))
+TRIPLE_LONG = replace(TRIPLE, unroll=12, in_line=True)
+"""For cores where the chain takes nearly all layers, in functions that are not shared: less around the products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +148,14 @@ def best_requant(layer: FusedLayer, target: Target, seg: Segments, *, common: bo
     """
     requant = _requant(layer, target)
     assert requant is not None
+    largest = max(2 * seg.count * LANE_OFFSET, int(np.abs(layer.bias).max()) + seg.count * LANE_OFFSET)
+    if (
+        requant.rounded and not target.has("dsp") and largest.bit_length() <= 28
+    ):  # without SMMLAR, rounding takes two instructions
+        scaled = plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=2)
+        requant = requant if scaled is None else scaled
     if common or requant.fields[-1].uniform:
         return requant
-    largest = max(2 * seg.count * LANE_OFFSET, int(np.abs(layer.bias).max()) + seg.count * LANE_OFFSET)
     for prescale in range(min(8, 30 - largest.bit_length()), 3, -1):
         shared = plan_uniform(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=prescale)
         if shared is not None:
@@ -157,7 +170,7 @@ def lower(group: Group, target: Target, name: str, *, config: ChainConfig) -> Lo
     b = IRBuilder(name)
     rows = prod(layer.out_type.shape[:-1])
     io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
-    source = TapSource(b, layer, io, stream.segments.taps)
+    source = TapSource(b, layer, io, stream.segments.taps, stream.packing)
     params = io.constant("params", stream.data(), "int32")
     run = tail_run(b, io, layer, target=target, size=PIXELS * layer.channels)
     place = Place(io, params, source.words, run)
@@ -192,6 +205,7 @@ class ChainStream:
         offsets = np.where(np.arange(self.channels) % 2 == 0, LANE_OFFSET * self.segments.count, 0)
         self.requant = requant = best_requant(layer, target, self.segments, common=config.common)
         self.scale = 1 << int(requant.prescale[0])
+        self.packing = TRIPLE if config.common or target.has("dsp") else TRIPLE_LONG
         self._arrays = [self.scale * (layer.bias - offsets)] + [f.values for f in requant.fields if not f.uniform]
 
     def cut(self, weights: Array) -> tuple[Array, Segments]:
@@ -359,7 +373,7 @@ def pack_runs(
     packing: Packing = TRIPLE,
 ) -> None:
     """Pack `length` consecutive bytes of the run of each pixel, from tap number `tap` on."""
-    step = max(u for u in (4, 3, 2, 1) if length % u == 0)
+    step = max(u for u in range(1, packing.unroll + 1) if length % u == 0)
     with b.for_("k", length, step=step) as k:
         for u in range(step):
             values: list[Expr] = [b.let("v", cast("int32", data.load("int8", start + k + u))) for data, start in runs]
@@ -370,9 +384,17 @@ Pixels = Sequence[Origin]
 """The windows of each of a group of pixels."""
 
 
-def window_pixels(b: IRBuilder, layer: FusedLayer, first: Expr, *, origin: tuple[int, int], count: int = PIXELS) -> Pixels:
-    """Where the windows of `count` pixels from number `first` of the output on begin; `origin`: rows and columns of padding."""
-    return [window_at(b, layer, first + p, origin=origin) for p in range(count)]
+def one_line(layer: FusedLayer, packing: Packing) -> bool:
+    """Whether each group's pixels lie in one line of the output, and are treated so."""
+    return packing.in_line and layer.out_type.shape[2] % packing.pixels == 0
+
+
+def window_pixels(b: IRBuilder, layer: FusedLayer, first: Expr, *, origin: tuple[int, int], packing: Packing = TRIPLE) -> Pixels:
+    """Where the windows of a group of pixels from number `first` of the output on begin; `origin`: padding above, left."""
+    if one_line(layer, packing):
+        image, y, x = window_at(b, layer, first, origin=origin)
+        return [(image, y, x + p * layer.attrs.strides[1]) for p in range(packing.pixels)]
+    return [window_at(b, layer, first + p, origin=origin) for p in range(packing.pixels)]
 
 
 class Window:
@@ -406,7 +428,7 @@ class Window:
 
     def pack(self, first: Expr) -> None:
         b = self._b
-        pixels = window_pixels(b, self._layer, first, origin=self._origin, count=self._packing.pixels)
+        pixels = window_pixels(b, self._layer, first, origin=self._origin, packing=self._packing)
         if not self._padded:
             self._pack_inside(pixels)
             return
@@ -502,8 +524,15 @@ def estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
     per_block = (block + (62 if count > 1 else 30)) * count + 12 * (6 + stream.requant.signed) + 20
     if stream.requant.fields[-1].uniform:
         per_block -= 22
-    pack = 8 * taps + 40 + (0 if _is_rows(layer) else 40 + 20 * layer.weight.shape[1])
+    pack = 8 * taps + 40 + _window_cost(layer, stream.packing)
     return tiles * (pack + blocks * per_block) + 19 * taps * border_groups(layer, PIXELS)
+
+
+def _window_cost(layer: FusedLayer, packing: Packing) -> int:
+    """Of finding the windows of a group of pixels."""
+    if _is_rows(layer):
+        return 0
+    return int(20 + 10 * layer.weight.shape[1]) * (1 if one_line(layer, packing) else 2)
 
 
 def border_groups(layer: FusedLayer, pixels: int) -> int:

@@ -6,61 +6,86 @@ inwards if the image is not a multiple of m, so they compute some outputs twice.
 
 Weights take 2 * (m + 2)^2 / 9 bytes each in flash: 3.56 for m = 2, 8 for m = 4.
 Scratch, for I input channels rounded up to a multiple of 4: 88 * I + 520 bytes for m = 2, 180 * I + 1456 for m = 4.
+Without DSP instructions (`conv2d_winograd_f4_mla`) weights and transformed data are words: 16 bytes a weight,
+324 * I + 1456 bytes of scratch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, Load, cast, imm, logical_and, maximum, minimum
+from aot.tir.expr import Expr, Load, binop, cast, imm, logical_and, maximum, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.winograd.intrin import (
     CHANNELS,
     F2,
     F4,
+    NUMBERS,
+    PAIRS,
     SUMS,
     TILES,
+    Product,
     Winograd,
     copy_pixels,
     fill_pixels,
     pixel_body,
     product_instructions,
     slide_input,
+    split,
     transform_input,
+    transform_numbers,
     transform_output,
-    unrolled_pairs,
+    unrolled_words,
     winograd_product,
 )
 from aot.topi.arm_dsp.winograd.plan import WinogradPlan, WinogradStream, is_winograd_shape, plan_winograd
-from aot.topi.intrin.dsp import SXTB16, SXTB16_ROR8
+from aot.topi.intrin.dsp import SXTB16, SXTB16_ROR8, UXTB16, UXTB16_ROR8
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_each
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
-def accepts(group: Group, target: Target, *, form: Winograd) -> bool:
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kernel: its tiles and its products."""
+
+    form: Winograd
+    product: Product
+
+    def suits(self, target: Target) -> bool:
+        """MLA is for cores without DSP instructions: SMLAD takes two products."""
+        return target.has("thumb2") and target.has("dsp") == self.product.pair
+
+    @property
+    def name(self) -> str:
+        return "arm_dsp.conv2d_winograd" + ("" if self.product.pair else "_mla")
+
+
+def accepts(group: Group, target: Target, *, kind: Kind) -> bool:
     """Layers of at least one whole tile, exact by proof."""
     layer = match_layer(group, wide=True)
-    if layer is None or not target.has("dsp") or not tail_accepts(layer) or not is_winograd_shape(layer):
+    if layer is None or not kind.suits(target) or not tail_accepts(layer) or not is_winograd_shape(layer, kind.product):
         return False
     _, height, width, _ = layer.out_type.shape
-    return height >= form.m and width >= form.m * form.span and plan_winograd(layer, form) is not None
+    form = kind.form
+    return height >= form.m and width >= form.m * form.span and plan_winograd(layer, form, kind.product) is not None
 
 
-def lower(group: Group, target: Target, name: str, *, form: Winograd) -> Lowered:
+def lower(group: Group, target: Target, name: str, *, kind: Kind) -> Lowered:
     layer = match_layer(group, wide=True)
     assert layer is not None
-    plan = plan_winograd(layer, form)
+    plan = plan_winograd(layer, kind.form, kind.product)
     assert plan is not None
     b = IRBuilder(name)
     kernel = _Kernel(b, group, layer, plan)
     kernel.body()
-    func = b.finish(FuncAttrs(kernel=describe("arm_dsp.conv2d_winograd", m=form.m), span=layer.span, macs=layer.macs))
+    func = b.finish(FuncAttrs(kernel=describe(kind.name, m=kind.form.m), span=layer.span, macs=layer.macs))
     return Lowered(func, kernel.io.constants, instructions=kernel.instructions(), code=kernel.code())
 
 
@@ -69,7 +94,7 @@ class _Kernel:
         self._b, self._layer, self._form, self._plan = b, layer, plan.form, plan
         self._stream = WinogradStream(plan)
         self._inputs = layer.weight.shape[3]
-        self._words = 2 * self._stream.pairs // 4
+        self._words = plan.weights.shape[2] // 4
         """Words of one pixel of the patch."""
         self._by_words = self._inputs % 4 == 0
         self.io: LayerIo = open_io(
@@ -81,7 +106,7 @@ class _Kernel:
             data_align=4 if self._by_words else 1,
         )
         self._params = self.io.constant("params", self._stream.data(), "int32")
-        self._row = TILES * self._stream.pairs + SUMS
+        self._row = TILES * self._stream.words + SUMS
         self._patch = b.scratch("patch", (self._form.n * self._form.window_width * self._words,), "uint32")
         self._domain = b.scratch("domain", (self._form.positions * self._row,), "uint32")
         self._half = b.scratch("half", (2 * self._form.positions,), "uint32") if self._form.span == 1 else None
@@ -102,7 +127,7 @@ class _Kernel:
                     self._transform(k, t)
             with b.for_("n", self._stream.blocks) as block:
                 start = b.let("block", block * self._stream.block_words)
-                product = winograd_product(self._form.positions, self._stream.pairs)
+                product = winograd_product(self._form.positions, self._stream.words, self._plan.product)
                 b.block(product, region(self._params, start), self._domain)
                 left = self._layer.channels - block * CHANNELS
                 count = CHANNELS if self._layer.channels % CHANNELS == 0 else minimum(left, CHANNELS)
@@ -167,7 +192,7 @@ class _Kernel:
 
     def _transform(self, k: Expr, t: Expr) -> None:
         """V of four channels (word k of each pixel)."""
-        target = self._b.let("target", k * (2 * TILES) + t)
+        target = self._b.let("target", k * (4 // self._plan.product.inputs * TILES) + t)
         if self._half is None:
             for part in range(2):
                 self._slide(k, target, part)
@@ -175,10 +200,13 @@ class _Kernel:
             self._transform_by_halves(k, target, self._half)
 
     def _store_domain(self, target: Expr, values: Sequence[Expr], *, position: tuple[int, int], part: int) -> None:
-        """`values` to the positions (x, y), (x, y + 1) ...; the words of channels 0 and 2 (part 0) or 1 and 3 of the four."""
+        """`values` to the positions (x, y), (x, y + 1) ...; those of channels 0 and 2 (part 0) or 1 and 3 of the four."""
         x, y = position
         for j, value in enumerate(values):
-            self._b.store(self._domain, target + ((x * self._form.n + y + j) * self._row + part * TILES), value)
+            words = (value,) if self._plan.product.pair else split(self._b, value)
+            for i, word in enumerate(words):
+                at = (x * self._form.n + y + j) * self._row + (part + 2 * i) * TILES
+                self._b.store(self._domain, target + at, word)
 
     def _slide(self, k: Expr, target: Expr, part: int) -> None:
         """Two tiles side by side: columns one after another, of which three are alive."""
@@ -200,16 +228,22 @@ class _Kernel:
         What is between the two lies in `half`.  As the compiler has to take it for the same memory as the rest, it keeps the
         order of loads and stores and so has enough registers.
         """
-        b, n = self._b, self._form.n
+        b, n, pair = self._b, self._form.n, self._plan.product.pair
+
+        def transformed(values: Sequence[Expr]) -> list[Expr]:
+            return transform_input(b, self._form, values) if pair else transform_numbers(b, values)
+
         for r in range(n):
-            words = [b.let("w", self._patch[k + (r * n + c) * self._words]) for c in range(n)]
-            for part, extend in enumerate((SXTB16, SXTB16_ROR8)):
-                for i, value in enumerate(transform_input(b, self._form, [b.let("x", extend(w)) for w in words])):
+            words: list[Expr] = [b.let("w", self._patch[k + (r * n + c) * self._words]) for c in range(n)]
+            if not pair:  # BYTE_OFFSET
+                words = [b.let("w", binop("^", w, 0x80808080)) for w in words]
+            for part, extend in enumerate((SXTB16, SXTB16_ROR8) if pair else (UXTB16, UXTB16_ROR8)):
+                for i, value in enumerate(transformed([b.let("x", extend(w)) for w in words])):
                     b.store(half, (part * n + i) * n + r, value)
         for part in range(2):
             for i in range(n):
                 column: list[Expr] = [b.let("x", half[(part * n + i) * n + r]) for r in range(n)]
-                self._store_domain(target, transform_input(b, self._form, column), position=(i, 0), part=part)
+                self._store_domain(target, transformed(column), position=(i, 0), part=part)
 
     def _channel(self, start: Expr, channel: Expr, c: Expr) -> None:
         """Both tiles of one output channel, `c` in its block."""
@@ -220,7 +254,7 @@ class _Kernel:
             place = b.let("place", self._origin[u] + channel)
             other = b.let("other", self._origin[u + TILES // form.span] + channel) if self._layer.tail else place
             for s in range(form.span):
-                sums = b.let("sums", c * TILES + (u * form.span + s + TILES * self._stream.pairs))
+                sums = b.let("sums", c * TILES + (u * form.span + s + TILES * self._stream.words))
                 rows = self._inverse(sums, bias)
                 shift = s * form.m * self._layer.channels
                 self._outputs(rows, (place + shift, other + shift), fields)
@@ -271,13 +305,13 @@ class _Kernel:
         body = pixel_body(words)
         pixel = words // body * (2 * -(-body // 4) + 2) if self._by_words else 3 * self._inputs + 5
         row = form.window_width * pixel + (28 if padded else 10)
-        transform = 308 if form is F2 else 868
         plan, requant = self._plan, self._plan.requant
+        transform = 308 if form is F2 else 868 if plan.product.pair else 1104
         output = 3 + (plan.factor != 1) + 2 * requant.signed + (not requant.fields[2].uniform) + 2 * (not requant.saturates)
         output += tail_each(layer)
-        tile = 42 if form is F2 else 208
+        tile = 42 if form is F2 else 208 if plan.product.pair else 249
         channel = 22 + self._stream.numbers + TILES * (tile + form.m**2 * output)
-        product = form.positions * product_instructions(self._stream.pairs) + 20
+        product = form.positions * product_instructions(self._stream.words) + 20
         load = TILES // form.span * (40 + form.n * row + words * transform)
         pairs = -(-self._units * form.span // TILES)
         return int(pairs * (load + self._stream.blocks * product + layer.channels * channel + 14))
@@ -287,12 +321,13 @@ class _Kernel:
         form = self._form
         transforms = 1900 + 15 * self._words if form is F2 else 4600 + 25 * self._words
         output = 40 * len(self._layer.tail) + 12 * self._plan.requant.signed + 10 * (self._plan.factor != 1)
-        return int(transforms + 44 * unrolled_pairs(self._stream.pairs) + form.m**2 * form.span * output)
+        return int(transforms + 44 * unrolled_words(self._stream.words) + form.m**2 * form.span * output)
 
 
-def _register(name: str, form: Winograd, plevel: int) -> None:
-    register_impl(OpImplementation(name, "nn.conv2d", partial(accepts, form=form), partial(lower, form=form), plevel))
+def _register(name: str, kind: Kind, plevel: int) -> None:
+    register_impl(OpImplementation(name, "nn.conv2d", partial(accepts, kind=kind), partial(lower, kind=kind), plevel))
 
 
-_register("arm_dsp.conv2d_winograd_f2", F2, 30)
-_register("arm_dsp.conv2d_winograd_f4", F4, 31)
+_register("arm_dsp.conv2d_winograd_f2", Kind(F2, PAIRS), 30)
+_register("arm_dsp.conv2d_winograd_f4", Kind(F4, PAIRS), 31)
+_register("arm_dsp.conv2d_winograd_f4_mla", Kind(F4, NUMBERS), 31)

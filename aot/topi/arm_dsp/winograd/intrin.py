@@ -1,11 +1,15 @@
-"""Winograd's minimal filtering F(m x m, 3 x 3) in integers, on pairs of halfwords and modulo 2^32.
+"""Winograd's minimal filtering F(m x m, 3 x 3) in integers, modulo 2^32.
 
 A tile of m x m outputs needs n x n inputs, n = m + 2.  With the matrices below, all of integers,
 
     U = G g G^T (weights, offline)     V = B^T x B (inputs)     M = sum over channels of U * V     A^T M A = scale * acc
 
 position by position (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", with the denominators of G multiplied
-out).  `scale` differs by output row and column for m = 4, which saves the shifts; see `Winograd.scale`.
+out).  `scale` differs by output row and column for m = 4, which saves the shifts; see `Winograd.row_factor`.
+
+With DSP instructions U and V are pairs of halfwords, two input channels a word, and SMLAD takes the products.  Without them they
+are words, one channel each, and MLA takes the products; the input transform still works on two channels at once, as numbers
+p + q * 2^16, which are taken apart at its end (`split`).
 """
 
 from __future__ import annotations
@@ -32,7 +36,8 @@ class Winograd:
     """One size of tile: `g` is G with n rows, `row_factor[i]` what output row or column i lacks to the common `denominator`.
 
     A^T M A at (i, j) is acc * denominator^2 / (row_factor[i] * row_factor[j]).  `bias_gain` is what position 1 contributes to
-    every output of a row, with its factor.  `input_gain` bounds |V| / |x|.  `span` tiles lie side by side and share a window.
+    every output of a row, with its factor.  `input_gain` bounds |V| / |x|, `offset_gain` |V| / x where no x is negative.  `span`
+    tiles lie side by side and share a window.
     """
 
     m: int
@@ -41,6 +46,7 @@ class Winograd:
     denominator: int
     bias_gain: int
     input_gain: int
+    offset_gain: int
     span: int
 
     @property
@@ -59,7 +65,14 @@ class Winograd:
 
 
 F2 = Winograd(
-    m=2, g=((2, 0, 0), (1, 1, 1), (1, -1, 1), (0, 0, 2)), row_factor=(1, 1), denominator=2, bias_gain=1, input_gain=4, span=2
+    m=2,
+    g=((2, 0, 0), (1, 1, 1), (1, -1, 1), (0, 0, 2)),
+    row_factor=(1, 1),
+    denominator=2,
+    bias_gain=1,
+    input_gain=4,
+    offset_gain=4,
+    span=2,
 )
 F4 = Winograd(
     m=4,
@@ -68,8 +81,28 @@ F4 = Winograd(
     denominator=24,
     bias_gain=4,
     input_gain=100,
+    offset_gain=68,
     span=1,
 )
+
+
+def transform_numbers(b: IRBuilder, x: Sequence[Expr]) -> list[Expr]:
+    """B^T x for m = 4 and six values modulo 2^32 (uint32), with shifted operands."""
+
+    def let(value: Expr) -> Expr:
+        return b.let("t", value)
+
+    even, odd = let(x[4] - x[2] * 4), let(x[3] - x[1] * 4)
+    near, step = let(x[4] - x[2]), let(x[3] - x[1])
+    first, last = let(x[0] - x[2]), let(x[5] - x[3])
+    sums = [near + first * 4, even + odd, even - odd, near + step * 2, near - step * 2, last - step * 4]
+    return [let(value) for value in sums]
+
+
+def split(b: IRBuilder, number: Expr) -> tuple[Expr, Expr]:
+    """p and q of p + q * 2^16 modulo 2^32, both within int16, as words (uint32)."""
+    low = b.let("p", cast("int32", cast("int16", number)))
+    return cast("uint32", low), b.let("q", cast("uint32", cast("int32", number - cast("uint32", low)) >> 16))
 
 
 def transform_input(b: IRBuilder, form: Winograd, x: Sequence[Expr]) -> list[Expr]:
@@ -186,76 +219,99 @@ def _emit_pixels(operands: Mapping[str, COperand], body: Sequence[str | Repeat],
 
 
 MAX_STRAIGHT = 32
-"""Pairs of channels up to which one position has no inner loop."""
+"""Words of an output channel up to which one position has no inner loop."""
 
 
-def unrolled_pairs(pairs: int) -> int:
-    """Pairs of channels in the straight part of the product block: all, or the largest divisor up to 16."""
-    return pairs if pairs <= MAX_STRAIGHT else max(u for u in range(1, 17) if pairs % u == 0)
+def unrolled_words(words: int) -> int:
+    """Words in the straight part of the product block: all, or the largest divisor up to 16."""
+    return words if words <= MAX_STRAIGHT else max(u for u in range(1, 17) if words % u == 0)
 
 
-def product_instructions(pairs: int) -> int:
+def product_instructions(words: int) -> int:
     """Executed by the product block at one position."""
-    if pairs <= MAX_STRAIGHT:
-        return 11 * pairs + 4
-    return 11 * pairs + 3 * (pairs // unrolled_pairs(pairs)) + 8 + 2 + 4
+    if words <= MAX_STRAIGHT:
+        return 11 * words + 4
+    return 11 * words + 3 * (words // unrolled_words(words)) + 8 + 2 + 4
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What a word of the products holds: `pair`, two int16 by SMLAD (cores with DSP instructions), else one number by MLA."""
+
+    pair: bool
+
+    @property
+    def inputs(self) -> int:
+        """Input channels in a word."""
+        return 2 if self.pair else 1
+
+
+PAIRS, NUMBERS = Product(pair=True), Product(pair=False)
 
 
 @cache
-def winograd_product(positions: int, pairs: int) -> TensorIntrin:
-    """Products at every position: 4 output channels by 2 tiles, summed over 2 * `pairs` input channels modulo 2^32.
+def winograd_product(positions: int, words: int, product: Product) -> TensorIntrin:
+    """Products at every position: 4 output channels by 2 tiles, summed over the input channels of `words` words, modulo 2^32.
 
-    Operands: w int32[positions][pairs][4], words of two int16 weights; v uint32[positions][2 * pairs + 8], where each position
-    has words of two int16 inputs [pairs][2 tiles], which are read, and then the sums [4 channels][2 tiles], which are written.
+    Operands: w int32[positions][words][4]; v uint32[positions][2 * words + 8], where each position has data [words][2 tiles],
+    which are read, and then the sums [4 channels][2 tiles], which are written.
     """
-    row = TILES * pairs + SUMS
-    b = IRBuilder(f"winograd_product_{positions}_{pairs}")
-    w = b.input("w", (positions * pairs * CHANNELS,), "int32", align=4)
+    row = TILES * words + SUMS
+    b = IRBuilder(f"winograd_product_{positions}_{words}" if product.pair else f"winograd_mla_{positions}_{words}")
+    w = b.input("w", (positions * words * CHANNELS,), "int32", align=4)
     v = b.output("v", (positions * row,), "uint32", align=4)
     with b.for_("p", positions) as p, b.for_("c", CHANNELS) as c, b.for_("t", TILES) as t:
         total = b.local("total", (1,), "uint32", init=0)
-        with b.for_("k", pairs) as k:
-            weight = b.let("weight", w[(p * pairs + k) * CHANNELS + c])
-            data = b.let("data", cast("int32", v[p * row + k * TILES + t]))
-            low = cast("int32", cast("int16", weight)) * cast("int32", cast("int16", data))
-            high = (weight >> 16) * (data >> 16)
-            b.store(total, 0, total[0] + cast("uint32", low) + cast("uint32", high))
-        b.store(v, p * row + TILES * pairs + c * TILES + t, total[0])
+        with b.for_("k", words) as k:
+            weight = b.let("weight", w[(p * words + k) * CHANNELS + c])
+            value = v[p * row + k * TILES + t]
+            if product.pair:
+                data = b.let("data", cast("int32", value))
+                low = cast("int32", cast("int16", weight)) * cast("int32", cast("int16", data))
+                high = (weight >> 16) * (data >> 16)
+                b.store(total, 0, total[0] + cast("uint32", low) + cast("uint32", high))
+            else:
+                b.store(total, 0, total[0] + cast("uint32", weight) * value)
+        b.store(v, p * row + TILES * words + c * TILES + t, total[0])
     desc = b.finish()
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_product(ops, positions, pairs), requires="dsp")
+    requires = "dsp" if product.pair else "thumb2"
+    return TensorIntrin(
+        f"arm_dsp.{desc.name}", desc, lambda ops: _emit_product(ops, positions, words, product), requires=requires
+    )
 
 
 _WEIGHTS, _INPUTS = ("r2", "r3"), ("r12", "lr")
 _ACCS = tuple(f"r{4 + i}" for i in range(SUMS))
 
 
-def _step(*, first: bool) -> list[str]:
-    """One pair of input channels; STM wants ascending registers, so they are named here and not by the compiler."""
+def _step(product: Product, *, first: bool) -> list[str]:
+    """One word of each channel; STM wants ascending registers, so they are named here and not by the compiler."""
     text = [f"ldrd {_WEIGHTS[0]}, {_WEIGHTS[1]}, [%[wp]], #8", f"ldrd {_INPUTS[0]}, {_INPUTS[1]}, [%[vp]], #8"]
+    begin, go_on = ("smuad", "smlad") if product.pair else ("mul", "mla")
     for half in range(2):
         if half:
             text.append(f"ldrd {_WEIGHTS[0]}, {_WEIGHTS[1]}, [%[wp]], #8")
         for j in range(2):
             for t in range(TILES):
                 acc = _ACCS[(2 * half + j) * TILES + t]
-                product = f"{acc}, {_WEIGHTS[j]}, {_INPUTS[t]}"
-                text.append(f"smuad {product}" if first else f"smlad {product}, {acc}")
+                factors = f"{acc}, {_WEIGHTS[j]}, {_INPUTS[t]}"
+                text.append(f"{begin} {factors}" if first else f"{go_on} {factors}, {acc}")
     return text
 
 
-def _emit_product(operands: Mapping[str, COperand], positions: int, pairs: int) -> BlockText:
-    unroll, row = unrolled_pairs(pairs), 4 * (TILES * pairs + SUMS)
+def _emit_product(operands: Mapping[str, COperand], positions: int, words: int, product: Product) -> BlockText:
+    unroll, row = unrolled_words(words), 4 * (TILES * words + SUMS)
     text: list[str | Repeat] = ["1:"]
-    if unroll == pairs:
-        text += _step(first=True)
-        if pairs > 1:
-            text.append(Repeat(pairs - 1, _step(first=False)))
+    if unroll == words:
+        text += _step(product, first=True)
+        if words > 1:
+            text.append(Repeat(words - 1, _step(product, first=False)))
     else:
         text += [f"mov {acc}, #0" for acc in _ACCS]
-        text += [f"add r2, %[vp], #{8 * pairs}", "str r2, %[stop]", "2:", Repeat(unroll, _step(first=False))]
+        text += [f"add r2, %[vp], #{8 * words}", "str r2, %[stop]", "2:", Repeat(unroll, _step(product, first=False))]
         text += ["ldr r2, %[stop]", "cmp %[vp], r2", "bne 2b"]
     text += [f"stmia %[vp]!, {{{', '.join(_ACCS)}}}", "ldr r2, %[end]", "cmp %[vp], r2", "bne 1b"]
-    stop = unroll != pairs
+    stop = unroll != words
     outs = ['[wp] "+r"(aot_wp)', '[vp] "+r"(aot_vp)', *(['[stop] "+m"(aot_stop)'] if stop else [])]
     return AsmBlock(
         [

@@ -33,6 +33,8 @@ CASES = [
     Layer("conv", (1, 9, 7, 4), (2, 3, 2, 4), strides=(2, 1), pad_value=127, out_zp=127),
     Layer("conv", (1, 20, 22, 6), (4, 3, 3, 6), strides=(3, 3), padding=(1, 1, 1, 1), pad_value=-1, out_zp=1),
     Layer("conv", (1, 2, 3, 70), (6, 1, 1, 70), out_zp=0),
+    Layer("conv", (1, 9, 25, 20), (4, 3, 3, 20), strides=(2, 2), padding=(1, 1, 1, 0), pad_value=-7),
+    Layer("conv", (2, 5, 6, 3), (5, 3, 3, 3), padding=(1, 1, 1, 1), out_zp=9, spread=2000.0),
 ]
 
 
