@@ -123,7 +123,7 @@ def _emit_copy(operands: Mapping[str, COperand]) -> BlockText:
         ],
         text,
         outs=[
-            *('[src] "+r"(aot_src)', '[dst] "+r"(aot_dst)', '[rows] "+r"(aot_rows)'),
+            *('[src] "+&r"(aot_src)', '[dst] "+&r"(aot_dst)', '[rows] "+&r"(aot_rows)'),
             *(f'[{t}] "=&r"(aot_{t})' for t in temporaries),
         ],
         ins=[

@@ -79,7 +79,7 @@ def _emit(operands: Mapping[str, COperand], shift: int) -> BlockText:
             f"uint32_t {', '.join(f'aot_{t}' for t in temporaries)};",
         ],
         text,
-        outs=[f'[{n}] "+r"(aot_{n})' for n in ("x", "y", "out", "n")] + [f'[{t}] "=&r"(aot_{t})' for t in temporaries],
+        outs=[f'[{n}] "+&r"(aot_{n})' for n in ("x", "y", "out", "n")] + [f'[{t}] "=&r"(aot_{t})' for t in temporaries],
         ins=[
             f'[fa] "r"({value["a"]} * 256)',
             f'[fb] "r"({value["b"]} * 256)',
