@@ -25,7 +25,7 @@ fn main() {
 @pytest.mark.slow
 def test_page(tmp_path: Path) -> None:
     need("rustc", "gcc", "ar")
-    code = re.search(r"```rust\n(.*?)```", (ROOT / "docs" / "rust.md").read_text(), re.DOTALL)
+    code = re.search(r"```rust\n(#!\[no_std\]\n.*?)```", (ROOT / "docs" / "rust.md").read_text(), re.DOTALL)
     assert code is not None
     pixels = np.load(ROOT / "examples" / "digits" / "test_images.npz")["x"][0].astype(np.int16)
     image = (pixels - 128).astype(np.int8).reshape(1, 8, 8, 1)
