@@ -53,9 +53,11 @@ def measure(models: Sequence[Path], board: str, processes: int) -> tuple[list[An
     """Reports and failures, with the inputs that `aot report` uses by itself."""
     from aot.driver.reading import read_named
     from aot.report.figures.matrix import Job, run_jobs
+    from aot.system.executors import local
 
+    pool = local(processes)
     jobs = [Job(read_named(m), board, {}) for m in models]
-    return run_jobs(work, jobs, processes=processes, done=lambda job, good: print(f"{job.model.path.stem}", file=sys.stderr))
+    return run_jobs(work, jobs, pool=lambda _: pool, done=lambda job, good: print(job.model.path.stem, file=sys.stderr))
 
 
 def work(job: Job) -> Report:
