@@ -24,6 +24,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
         "arm_dsp.chain.conv2d",
         "arm_dsp.chain.conv2d_rows",
         "arm_dsp.chain.dense",
+        "arm_dsp.few.conv2d",
         "arm_dsp.pixels.conv2d",
         "arm_dsp.push.conv2d",
         "arm_dsp.push.dense",

@@ -138,6 +138,8 @@ def random_layer(rng: np.random.Generator, name: str, *, seed: int) -> Layer:
         depth, channels = pick(rng, 15, 16, 16, 24, 31, 32, 48, 64), pick(rng, 4, 8, 12, 16, 31, 128, 133)
     if impl.name == "arm_mve.conv2d_one":
         depth = 1
+    if impl.name == "arm_dsp.conv2d_few":
+        channels = pick(rng, 1, 1, 2)
     if impl.name == "arm_dsp.dense_w8_segments":
         depth, channels = depth + WIDE, pick(rng, 1, 3, 4, 5)
     elif kind == "dense":
@@ -249,6 +251,8 @@ def awkward_layers(name: str) -> Iterator[Layer]:
         channels = (33, 1, 7, 3, 17, 5)[n % 6]
         if impl.name == "arm_mve.conv2d_one":
             depth = 1
+        if impl.name == "arm_dsp.conv2d_few":
+            channels = 1 + n % 4 // 3
         if impl.name == "arm_mve.conv2d_direct" and n % 4 < 2:
             depth = 16 * (1 + n % 3)  # rows of whole vectors
         if impl.name == "arm_dsp.dense_w8_segments":

@@ -11,7 +11,7 @@ from aot.executor.lower.draft import Known
 from aot.target.target import find_target
 from tests.topi.layers import Layer, build
 
-BYTES = {
+BYTES: dict[str, dict[str, float]] = {
     "cortex-m4 conv": {
         "arm_dsp.conv2d_chain": 2,
         "arm_dsp.conv2d_chain_rows": 2,
@@ -20,6 +20,7 @@ BYTES = {
         "arm_dsp.conv2d_winograd(m=2)": 3.6,
         "arm_dsp.conv2d_winograd(m=4)": 8,
     },
+    "cortex-m4 map": {"arm_dsp.conv2d_few": 2},
     "cortex-m4 dense": {"arm_dsp.dense_w8": 1, "arm_dsp.dense_w8_direct": 1, "arm_dsp.dense_pairs": 2},
     "cortex-m3 conv": {"arm_dsp.conv2d_winograd_mla(m=4)": 16},
     "cortex-m3 dense": {"arm_dsp.dense_chain": 2},
@@ -31,8 +32,8 @@ BYTES = {
 
 
 def layer(kind: str, depth: int) -> Layer:
-    if kind == "conv":
-        return Layer("conv", (1, 8, 8, depth), (32, 3, 3, depth), (1, 1), (1, 1, 1, 1))
+    if kind in ("conv", "map"):
+        return Layer("conv", (1, 8, 8, depth), (32 if kind == "conv" else 1, 3, 3, depth), (1, 1), (1, 1, 1, 1))
     return Layer("dense", (1, depth), (48, depth), rounding="single")
 
 
