@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain, count
 
 _C = """
 auto break case char const continue default do double else enum extern float for goto if inline int long register restrict return
@@ -63,6 +64,37 @@ def name_fault(text: str, *, symbol: bool) -> str:
     return "must be ASCII letters, digits and _, a letter first" if symbol else "must be ASCII letters, digits and _ - . +"
 
 
+SIGNIFICANT = 63
+"""Characters that tell identifiers apart: C99 5.2.4.1 promises so many for internal ones, and compilers for Cortex-M keep all."""
+_LEFT_OUT = "_etc_"
+_SHORTEST, _FIRST = 12, 4
+"""Characters that a shortened name has at least, however little room there is, and of these the beginning."""
+
+
+def shortened(name: str, room: int) -> str:
+    """`name` in `room` characters (never less than 12): whole words of its beginning and of its end where it is longer.
+
+    `strided_slice_sigmoid_strided_slice_tanh_multiply_add` in 40: `strided_slice_etc_tanh_multiply_add`.
+    """
+    room = max(room, _SHORTEST)
+    if len(name) <= room:
+        return name
+    words, room = name.split("_"), room - len(_LEFT_OUT)
+    last = min(len(words[-1]), room - _FIRST)
+    end = "_".join(_fitting(words[::-1], max(last, room // 2))[::-1])
+    return "_".join(_fitting(words, room - len(end))) + _LEFT_OUT + end
+
+
+def _fitting(words: list[str], room: int) -> list[str]:
+    """As many words as fit, joined, and of the first one at least a part."""
+    found = [words[0][:room]]
+    for word in words[1:]:
+        if len("_".join([*found, word])) > room:
+            break
+        found.append(word)
+    return found
+
+
 class NameSupply:
     """Hands out identifiers, each once: the second `acc` becomes `acc_1`.  Those of `used` are taken."""
 
@@ -70,9 +102,10 @@ class NameSupply:
         self._used = set(used)
 
     def fresh(self, base: str) -> str:
-        name, n = base, 0
-        while name in self._used:
-            n += 1
-            name = f"{base}_{n}"
+        return self.first(chain([base], (f"{base}_{n}" for n in count(1))))
+
+    def first(self, names: Iterable[str]) -> str:
+        """The first of some names that is not taken; it is now."""
+        name = next(name for name in names if name not in self._used)
         self._used.add(name)
         return name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aot.support.names import c_identifier, model_identifier
+from aot.support.names import NameSupply, c_identifier, model_identifier, shortened
 from tests.c_tools import command
 
 WORDS = ["class", "compl", "explicit", "int8_t", "uint32_t", "mutable", "wchar_t", "linux", "static_assert", "size_t", "co_await"]
@@ -33,3 +33,37 @@ def test_members_are_valid_c_and_cpp(tmp_path: Path) -> None:
         path = tmp_path / f"x.{end}"
         path.write_text(text)
         subprocess.run([*compiler, flag, "-Wall", "-Werror", "-fsyntax-only", path], check=True)
+
+
+CHAIN = "strided_slice_sigmoid_strided_slice_tanh_multiply_add"
+
+
+@pytest.mark.parametrize(
+    ("name", "room", "short"),
+    [
+        (CHAIN, 53, CHAIN),
+        (CHAIN, 52, "strided_slice_sigmoid_etc_slice_tanh_multiply_add"),
+        (CHAIN, 40, "strided_slice_etc_tanh_multiply_add"),
+        ("concatenate_dynamic_update_slice", 18, "concaten_etc_slice"),
+        ("conv2d", 1, "conv2d"),
+        ("a" * 99, 0, "aaaa_etc_aaa"),
+    ],
+)
+def test_the_middle_of_a_long_name_is_left_out(name: str, room: int, short: str) -> None:
+    assert shortened(name, room) == short
+
+
+def test_shortened_names_fit() -> None:
+    for room in range(80):
+        for name in (CHAIN, "abcdefg_" * 20 + "h", "x_" + "y" * 70, "z" * 70):
+            assert len(short := shortened(name, room)) <= max(12, room)
+            assert c_identifier(short) == short
+            assert short[0] == name[0]
+            assert short == name or "_etc_" in short
+
+
+def test_the_first_name_that_is_not_taken() -> None:
+    supply = NameSupply(["a", "b"])
+    assert supply.first(["a", "b", "c", "d"]) == "c"
+    assert supply.first("abcd") == "d"
+    assert supply.fresh("c") == "c_1"

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from aot.executor.lowered import LoweredModule, TensorRef
 from aot.support.names import NameSupply, c_identifier
 
+_LONGEST = 60
+"""Characters of a field, so that with a number it has no more than C tells apart (`SIGNIFICANT`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
@@ -25,4 +28,4 @@ def _unique(tensors: tuple[TensorRef, ...], default: str, taken: tuple[str, ...]
     supply = NameSupply()
     for name in taken:
         supply.fresh(name)
-    return tuple(supply.fresh(c_identifier(t.name[:60], default=default)) for t in tensors)
+    return tuple(supply.fresh(c_identifier(t.name[:_LONGEST], default=default)[:_LONGEST]) for t in tensors)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 from aot.executor.lowered import LoweredModule
-from aot.support.names import NameSupply, c_identifier
+from aot.support.names import SIGNIFICANT, NameSupply, c_identifier, shortened
 from aot.target.codegen_c import canonical
 from aot.target.source_module import NamedFunc
 from aot.target.target import Target
@@ -31,7 +32,7 @@ def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[Named
             key = (func.attrs.opt, canonical(func, target))
             name = by_text.get(key)
             if name is None:
-                name = by_text[key] = supply.fresh(f"{lowered.name}_{kernel_word(func)}_{i}")
+                name = by_text[key] = supply.first(_c_names(lowered.name, kernel_word(func), i))
                 functions.append(NamedFunc(name, func))
             by_identity[id(func)] = name
             same.setdefault(name, []).append(func)
@@ -49,6 +50,13 @@ def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[Named
             c_names[name] = enter(func, i), ()
         names.append(c_names[call.emitted][0])
     return tuple(NamedFunc(f.name, without_extents(same[f.name]), _users(users[f.name])) for f in functions), names
+
+
+def _c_names(model: str, word: str, layer: int) -> Iterator[str]:
+    """`<model>_<word>_<layer>`, then with a further number; the word shortened so that the name fits where it can."""
+    for n in count():
+        end = f"_{layer}_{n}" if n else f"_{layer}"
+        yield f"{model}_{shortened(word, SIGNIFICANT - len(model) - 1 - len(end))}{end}"
 
 
 def without_extents(funcs: Sequence[PrimFunc]) -> PrimFunc:
