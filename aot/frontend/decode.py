@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from aot.frontend import schema
+from aot.frontend.cut_short import CutShort
 from aot.frontend.flatbuffer import BudgetError, FlatbufferError, Reader, Table
 from aot.frontend.problems import Problems
 
@@ -21,12 +22,17 @@ Path = tuple[str | int, ...]
 
 
 def decode_model(reader: Reader, problems: Problems) -> Record | None:
-    """The whole model as a record, None if not even the root can be read or the work budget is exhausted."""
+    """The whole model as a record.
+
+    None if not even the root can be read, the file ends before several of its parts, or the work budget is exhausted.
+    """
+    faults = CutShort(problems)
     try:
-        return _decode(reader.root(schema.FILE_IDENTIFIER), "Model", path=(), problems=problems)
+        record = _decode(reader.root(schema.FILE_IDENTIFIER), "Model", path=(), faults=faults)
     except FlatbufferError as error:
         problems.add(error.code, error.message)
         return None
+    return None if faults.report(reader.size, len(record["buffers"] or ())) else record
 
 
 @cache
@@ -39,22 +45,22 @@ def default_record(name: str) -> Record:
     return dict(_defaults(name))
 
 
-def _decode(table: Table, name: str, *, path: Path, problems: Problems) -> Record:
+def _decode(table: Table, name: str, *, path: Path, faults: CutShort) -> Record:
     record = default_record(name)
     for field in schema.tables()[name]:
         try:
-            value = _value(table, field, record=record, path=path, problems=problems)
+            value = _value(table, field, record=record, path=path, faults=faults)
         except BudgetError:
             raise
         except FlatbufferError as error:
-            problems.add(error.code, f"{field.name}: {error.message}", place(path))
+            faults.add(error, place(path), field.name)
             continue
         if value is not None:
             record[field.name] = value
     return record
 
 
-def _value(table: Table, field: schema.Field, *, record: Record, path: Path, problems: Problems) -> Any:
+def _value(table: Table, field: schema.Field, *, record: Record, path: Path, faults: CutShort) -> Any:
     match field.kind:
         case "scalar":
             return _scalar(table, field)
@@ -64,11 +70,11 @@ def _value(table: Table, field: schema.Field, *, record: Record, path: Path, pro
             return table.string(field.slot)
         case "table":
             child = table.table(field.slot)
-            return child and _decode(child, field.type, path=(*path, field.name), problems=problems)
+            return child and _decode(child, field.type, path=(*path, field.name), faults=faults)
         case "union":
-            return _union(table, field, record=record, path=path, problems=problems)
+            return _union(table, field, record=record, path=path, faults=faults)
         case _:
-            return _tables(table, field, path=path, problems=problems)
+            return _tables(table, field, path=path, faults=faults)
 
 
 def _scalar(table: Table, field: schema.Field) -> Any:
@@ -85,7 +91,7 @@ def _scalar(table: Table, field: schema.Field) -> Any:
     return members[int(value)]
 
 
-def _union(table: Table, field: schema.Field, *, record: Record, path: Path, problems: Problems) -> Any:
+def _union(table: Table, field: schema.Field, *, record: Record, path: Path, faults: CutShort) -> Any:
     members = schema.enums()[field.type]
     number = record[field.name + "_type"]
     if not 0 <= number < len(members):
@@ -96,10 +102,10 @@ def _union(table: Table, field: schema.Field, *, record: Record, path: Path, pro
     if child is None:
         return None
     name = members[number]
-    return name, _decode(child, name, path=(*path, field.name), problems=problems)
+    return name, _decode(child, name, path=(*path, field.name), faults=faults)
 
 
-def _tables(table: Table, field: schema.Field, *, path: Path, problems: Problems) -> tuple[Record, ...]:
+def _tables(table: Table, field: schema.Field, *, path: Path, faults: CutShort) -> tuple[Record, ...]:
     records = []
     for i, position in enumerate(table.tables(field.slot)):
         child_path = (*path, field.name, i)
@@ -108,10 +114,10 @@ def _tables(table: Table, field: schema.Field, *, path: Path, problems: Problems
         except BudgetError:
             raise
         except FlatbufferError as error:
-            problems.add(error.code, error.message, place(child_path))
+            faults.add(error, place(child_path))
             records.append(default_record(field.type))
             continue
-        records.append(_decode(child, field.type, path=child_path, problems=problems))
+        records.append(_decode(child, field.type, path=child_path, faults=faults))
     return tuple(records)
 
 

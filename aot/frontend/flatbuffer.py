@@ -25,20 +25,29 @@ _SCALARS = {f: struct.Struct(f) for f in ("<b", "<B", "<H", "<i", "<I", "<q", "<
 
 
 class FlatbufferError(Exception):
-    """One place in the file cannot be read; carries the problem's code and a message without the place's name."""
+    """One place in the file cannot be read; carries the problem's code and a message without the place's name.
 
-    def __init__(self, code: str, message: str) -> None:
+    `reaches` is the byte up to which the file would have to go, None where that is not what is wrong.
+    """
+
+    def __init__(self, code: str, message: str, reaches: int | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.reaches = reaches
 
 
 class BudgetError(FlatbufferError):
     """The file asks for more work than its size allows; reading must stop."""
 
 
-def _outside(what: str, position: int, size: int) -> NoReturn:
-    raise FlatbufferError("E1003", f"{what} at byte {position} lies outside the file of {size} bytes")
+def _outside(what: str, position: int, width: int, size: int) -> NoReturn:
+    reaches = None if position < 0 else position + width
+    raise FlatbufferError("E1003", f"{what} at byte {position} lies outside the file of {size} bytes", reaches)
+
+
+def _beyond(end: int, size: int) -> int | None:
+    return end if end > size else None
 
 
 class Reader:
@@ -68,25 +77,26 @@ class Reader:
     def u16(self, position: int, what: str) -> int:
         """The 16-bit number at `position`."""
         if not 0 <= position <= self.size - 2:
-            _outside(what, position, self.size)
+            _outside(what, position, 2, self.size)
         return int(_U16.unpack_from(self.data, position)[0])
 
     def u32(self, position: int, what: str) -> int:
         """The 32-bit number at `position`."""
         if not 0 <= position <= self.size - 4:
-            _outside(what, position, self.size)
+            _outside(what, position, 4, self.size)
         return int(_U32.unpack_from(self.data, position)[0])
 
     def i32(self, position: int, what: str) -> int:
         """The signed 32-bit number at `position`."""
         if not 0 <= position <= self.size - 4:
-            _outside(what, position, self.size)
+            _outside(what, position, 4, self.size)
         return int(_I32.unpack_from(self.data, position)[0])
 
     def block(self, offset: int, size: int, what: str) -> memoryview:
         """`size` bytes from `offset` of the file, not copied."""
         if offset > self.size or size > self.size - offset:
-            raise FlatbufferError("E1009", f"{what} of {size} bytes at byte {offset} ends outside the file of {self.size} bytes")
+            message = f"{what} of {size} bytes at byte {offset} ends outside the file of {self.size} bytes"
+            raise FlatbufferError("E1009", message, offset + size)
         return self.data[offset : offset + size]
 
     def root(self, identifier: bytes) -> Table:
@@ -127,9 +137,11 @@ class Table:
         vtable_size = reader.u16(vtable, "the vtable of a table")
         size = reader.u16(vtable + 2, "the vtable of a table")
         if vtable_size < 4 or vtable_size % 2 or vtable + vtable_size > reader.size:
-            raise FlatbufferError("E1005", f"the vtable at byte {vtable} has an impossible size of {vtable_size}")
+            message = f"the vtable at byte {vtable} has an impossible size of {vtable_size}"
+            raise FlatbufferError("E1005", message, _beyond(vtable + vtable_size, reader.size))
         if size < 4 or position + size > reader.size:
-            raise FlatbufferError("E1005", f"the table at byte {position} has an impossible size of {size}")
+            message = f"the table at byte {position} has an impossible size of {size}"
+            raise FlatbufferError("E1005", message, _beyond(position + size, reader.size))
         reader.charge_table(size)
         slots = vtable_size // 2 - 2
         self.reader = reader
@@ -174,7 +186,8 @@ class Table:
             return None
         count = self.reader.u32(position, "a vector")
         if count * width > self.reader.size - position - 4:
-            raise FlatbufferError("E1004", f"the vector at byte {position} claims {count} elements, more than the file holds")
+            message = f"the vector at byte {position} claims {count} elements, more than the file holds"
+            raise FlatbufferError("E1004", message, position + 4 + count * width)
         return position + 4, count
 
     def raw(self, slot: int) -> memoryview | None:

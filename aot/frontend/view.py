@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aot.frontend import schema
+from aot.frontend.cut_short import CutShort
 from aot.frontend.decode import Record, decode_model, default_record
 from aot.frontend.flatbuffer import FlatbufferError, Reader
 from aot.frontend.problems import Problems
@@ -225,10 +226,12 @@ def parse(data: bytes, problems: Problems) -> ModelView | None:
     if record is None:
         return None
     try:
-        return _Builder(reader, record, problems).model(hashlib.sha256(data).hexdigest())
+        builder = _Builder(reader, record, problems)
+        view = builder.model(hashlib.sha256(data).hexdigest())
     except FlatbufferError as error:
         problems.add(error.code, error.message)
         return None
+    return None if builder.faults.report(reader.size, len(view.buffers)) else view
 
 
 IN_FULL_SET = frozenset({"SEGMENT_SUM", "STABLEHLO_AND", "STABLEHLO_CASE", "STABLEHLO_SHIFT_LEFT"})
@@ -249,6 +252,7 @@ class _Builder:
         self.reader = reader
         self.record = record
         self.problems = problems
+        self.faults = CutShort(problems)
         self.buffers = tuple(self._buffer(i, r) for i, r in enumerate(record["buffers"] or ()))
         self.unpacked: dict[tuple[int, str], npt.NDArray[Any]] = {}
 
@@ -274,7 +278,7 @@ class _Builder:
         try:
             return self.reader.block(offset, size, what)
         except FlatbufferError as error:
-            self.problems.add(error.code, error.message, where)
+            self.faults.add(error, where)
             return memoryview(b"")
 
     def _bytes_of(self, index: int, where: str) -> memoryview:
