@@ -11,11 +11,13 @@ from dataclasses import replace
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, cast, imm, minimum
+from aot.topi.generic.estimate import TapLoops, taps_inside, total
 from aot.topi.generic.layer import (
+    Cost,
     LayerBuffers,
-    PerMac,
     accepts_layer,
     accumulators,
+    block_sizes,
     channel_blocks,
     finish,
     make_stream,
@@ -58,7 +60,27 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
             channel_blocks(b, stream, lambda block: tap.block(b, buffers, stream, block, y=y, x=x))
     kernel = describe("generic.conv2d", pixels=pixels, channels=stream.block)
     code = 620 + 240 * bool(stream.tail)
-    return finish(b, buffers, layer, target, kernel=kernel, per_mac=PerMac(2.0 if pixels == 2 else 3.0, 5.4), code=code)
+    cost = Cost(total(_loops(layer, pixels), block_sizes(stream)), v6m=5.4)
+    return finish(b, buffers, layer, target, kernel=kernel, cost=cost, code=code)
+
+
+def _loops(layer: FusedLayer, pixels: int) -> TapLoops:
+    """How often the loops of a block of channels run."""
+    attrs, (_, height, width, depth) = layer.attrs, layer.data_type.shape
+    batch, out_height, out_width, _ = layer.out_type.shape
+    _, kh, kw, _ = layer.weight.shape
+    (sy, sx), (dy, dx), (top, left, _, right) = attrs.strides, attrs.dilation, attrs.padding
+    columns = -(-out_width // pixels)
+    lines = batch * taps_inside(out_height, size=height, taps=kh, stride=sy, dilation=dy, before=top)
+    places = taps_inside(out_width, size=width, taps=kw, stride=sx, dilation=dx, before=left) if pixels == 1 else columns * kw
+    run = kw * depth if dx == 1 else depth
+    ranged = bool(left or right)
+    unroll = unroll_factor(depth if ranged else run)
+    return TapLoops(
+        tiles=batch * out_height * columns, pixels=pixels, runs=lines * (columns if dx == 1 else places),
+        taps=lines * places * depth, unroll=unroll, offset=bool(any(attrs.padding) and attrs.pad_value), ranged=ranged,
+        straight=not ranged and run == unroll, apart=sx * depth if pixels == 2 and sx < kw else 0,
+    )  # fmt: skip
 
 
 class _Taps:

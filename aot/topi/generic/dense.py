@@ -8,11 +8,13 @@ from math import prod
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, minimum
+from aot.topi.generic.estimate import TapLoops, total
 from aot.topi.generic.layer import (
+    Cost,
     LayerBuffers,
-    PerMac,
     accepts_layer,
     accumulators,
+    block_sizes,
     channel_blocks,
     finish,
     make_stream,
@@ -52,9 +54,13 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     kernel = "generic.dense" if layer.weight.ndim == 2 else "generic.pointwise"
     described = describe(kernel, rows=pixels, channels=stream.block)
     code = (520 if layer.weight.ndim == 2 else 640) + 220 * bool(stream.tail) + TAIL_CODE * len(layer.tail)
-    return finish(
-        b, buffers, layer, target, kernel=described, per_mac=PerMac(1.9, 8.2) if pixels == 2 else PerMac(2.6, 5.6), code=code
+    tiles, unroll = -(-rows // pixels), unroll_factor(depth)
+    straight = depth == unroll
+    loops = TapLoops(
+        tiles, pixels, runs=tiles if straight else 0, taps=tiles * depth, unroll=unroll, straight=straight, near=True
     )
+    cost = Cost(total(loops, block_sizes(stream)), v6m=8.2 if pixels == 2 else 5.6)
+    return finish(b, buffers, layer, target, kernel=described, cost=cost, code=code)
 
 
 @dataclass(frozen=True, slots=True)

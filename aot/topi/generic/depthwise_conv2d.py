@@ -6,7 +6,18 @@ from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
 from aot.topi.generic.conv2d import remove_padding_value
-from aot.topi.generic.layer import PerMac, accepts_layer, accumulators, channel_blocks, finish, make_stream, open_layer, product
+from aot.topi.generic.estimate import channel_instructions, taps_inside
+from aot.topi.generic.layer import (
+    Cost,
+    accepts_layer,
+    accumulators,
+    block_sizes,
+    channel_blocks,
+    finish,
+    make_stream,
+    open_layer,
+    product,
+)
 from aot.topi.generic.window import tap_range
 from aot.topi.layer.fused import EVERY_KIND, describe, match_layer
 from aot.topi.layer.stream import ChannelBlock
@@ -56,7 +67,11 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
 
             channel_blocks(b, stream, body)
     kernel = describe("generic.depthwise_conv2d", channels=stream.block)
-    return finish(b, buffers, layer, target, kernel=kernel, per_mac=PerMac(6.0, 15.0), code=560 + 200 * bool(stream.tail))
+    lines = batch * taps_inside(out_height, size=height, taps=kh, stride=sy, dilation=dy, before=top)
+    taps = lines * taps_inside(out_width, size=width, taps=kw, stride=sx, dilation=dx, before=left)
+    pixels = batch * out_height * out_width
+    cost = Cost(channel_instructions(taps, pixels, block_sizes(stream), offset=bool(offset)), v6m=15.0)
+    return finish(b, buffers, layer, target, kernel=kernel, cost=cost, code=560 + 200 * bool(stream.tail))
 
 
 register_impl(OpImplementation("generic.depthwise_conv2d", "nn.depthwise_conv2d", accepts_layer, lower, plevel=0))

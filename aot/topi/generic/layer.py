@@ -92,30 +92,36 @@ def channel_blocks(b: IRBuilder, stream: ChannelStream, body: Callable[[ChannelB
 NOT_INT8 = 0.75
 """Instructions that halfwords of data or packed weights cost more for each multiply-accumulate."""
 
+REQUANTISE_V6M = 55
+"""For each result on cores with eight low registers (Armv6-M), its store included, with software for 64-bit products."""
+
 
 @dataclass(frozen=True, slots=True)
-class PerMac:
-    """Instructions for each multiply-accumulate: on larger cores, and on those with eight low registers (Armv6-M)."""
+class Cost:
+    """Instructions of all multiply-accumulates and results on larger cores; for each multiply-accumulate on Armv6-M."""
 
     thumb2: float
     v6m: float
 
-    def on(self, target: Target) -> float:
-        return self.v6m if target.has("v6m") else self.thumb2
+    def on(self, target: Target, layer: FusedLayer) -> int:
+        """Of the layer."""
+        more = NOT_INT8 * (layer.data_type.dtype != "int8" or layer.weight_dtype != "int8")
+        if target.has("v6m"):
+            return int((self.v6m + more) * layer.macs + REQUANTISE_V6M * layer.out_type.size)
+        return int(self.thumb2 + more * layer.macs)
 
 
-REQUANTISE = PerMac(14, 55)
-"""For each result, its store included: on cores with DSP, and with software for 64-bit products."""
+def block_sizes(stream: ChannelStream) -> list[int]:
+    """Channels of each block."""
+    return [stream.block] * stream.full_blocks + [stream.tail] * bool(stream.tail)
 
 
 def finish(
-    b: IRBuilder, buffers: LayerBuffers, layer: FusedLayer, target: Target, *, kernel: str, per_mac: PerMac, code: int
+    b: IRBuilder, buffers: LayerBuffers, layer: FusedLayer, target: Target, *, kernel: str, cost: Cost, code: int
 ) -> Lowered:
     """The kernel that the builder holds, with its constants."""
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
-    each = per_mac.on(target) + NOT_INT8 * (layer.data_type.dtype != "int8" or layer.weight_dtype != "int8")
-    instructions = int(each * layer.macs + REQUANTISE.on(target) * layer.out_type.size)
-    return Lowered(func, dict(buffers.ctx.constants), instructions, code)
+    return Lowered(func, dict(buffers.ctx.constants), cost.on(target, layer), code)
 
 
 def unroll_factor(depth: int, *, limit: int = 4) -> int:

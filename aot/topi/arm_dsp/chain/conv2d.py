@@ -518,21 +518,30 @@ def code_bytes(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> i
 
 def estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
     """Instructions of one call without its tail: packing, products, lanes, requantisation (from counts under QEMU)."""
-    tiles, taps, count = -(-rows // PIXELS), stream.segments.taps, stream.segments.count
-    blocks = stream.blocks + bool(stream.tail)
-    block = stream.config.tap_loop(stream.segments.length).instructions(stream.segments.length)
-    per_block = (block + (62 if count > 1 else 30)) * count + 12 * (6 + stream.requant.signed) + 20
-    if stream.requant.fields[-1].uniform:
-        per_block -= 22
-    pack = 8 * taps + 40 + _window_cost(layer, stream.packing)
-    return tiles * (pack + blocks * per_block) + 19 * taps * border_groups(layer, PIXELS)
+    tiles, seg = -(-rows // PIXELS), stream.segments
+    loop = stream.config.tap_loop(seg.length).instructions(seg.length)
+    sums = (loop + (68 if seg.count > 1 else 13)) * seg.count
+    result = PIXELS * (7.6 + 2.1 * stream.requant.signed) + (0 if stream.requant.fields[-1].uniform else 1.8)
+    blocks = (stream.blocks + bool(stream.tail)) * sums + stream.channels * result
+    return int(tiles * (blocks + 18)) + _pack_instructions(layer, stream.packing, tiles)
 
 
-def _window_cost(layer: FusedLayer, packing: Packing) -> int:
-    """Of finding the windows of a group of pixels."""
-    if _is_rows(layer):
-        return 0
-    return int(20 + 10 * layer.weight.shape[1]) * (1 if one_line(layer, packing) else 2)
+def _pack_instructions(layer: FusedLayer, packing: Packing, tiles: int) -> int:
+    """Of packing the data of all groups of pixels, with the copy of a small image that has a border."""
+    taps, runs = int(layer.weight[0].size), 1
+    border = copy = 0.0
+    groups = border_groups(layer, PIXELS)
+    if not _is_rows(layer):
+        n, height, width, depth = layer.data_type.shape
+        _, kh, kw, _ = layer.weight.shape
+        runs = kh if layer.attrs.dilation[1] == 1 else kh * kw
+        border = groups * (17.4 * taps + 59 * kh * kw)
+        if any(layer.attrs.padding) and not groups:
+            copy = n * height * (5.1 * width * depth + 5.3)
+    step = max(u for u in range(1, packing.unroll + 1) if taps // runs % u == 0)
+    turns = 8.8 * taps / step if taps // runs > step else 0
+    inside = 6.3 * taps + turns + (14.5 * runs if runs > 1 else 0)
+    return int((tiles - groups) * inside + border + copy)
 
 
 def border_groups(layer: FusedLayer, pixels: int) -> int:

@@ -95,19 +95,32 @@ class _Plan:
         return max(0, min(columns.size, used)), max(0, min(rows.size, lines))
 
     def cost(self) -> int:
-        """Instructions of one channel (from counts under QEMU)."""
+        """Instructions of all channels (from counts under QEMU)."""
         rows, columns = self.tiling.rows, self.tiling.columns
-        total = 70
+        total = 0.0
         for y in range(0, rows.out, self.band):
             height = min(self.band, rows.out - y)
             for x in range(0, columns.out, self.tile):
                 width = min(self.tile, columns.out - x)
-                copied = min(columns.size, (width - 1) * columns.stride + columns.taps)
-                lines = self.inside[1] if self.is_small else (height - 1) * rows.stride + rows.reach
-                total += lines * (3 * copied + 18) if self.is_small else lines * (3 * copied + 45) + 90
+                total += self._copy_cost((y, x), (height, width))
                 for n, count in zip(WIDTHS, (width // 4, width // 2 % 2, width % 2), strict=True):
-                    total += count * (instructions(self.strip(n), height) + 20)
-        return total + (4 * len(self.tiling.layout.words) if not self.tiling.layout.resident else 0)
+                    total += count * (instructions(self.strip(n), height) + 29)
+        unpacking = 1.2 * 4 * len(self.tiling.layout.words) if not self.tiling.layout.resident else 0
+        border = 2.3 * PITCH * ((self.band - 1) * rows.stride + rows.reach) if self.is_small else 0
+        return int(self.layer.channels * (total + unpacking) + border)
+
+    def _copy_cost(self, first: tuple[int, int], size: tuple[int, int]) -> float:
+        """Instructions of copying the data of a tile's `size` results from `first` on; the border of a small image is kept."""
+        rows, columns = self.tiling.rows, self.tiling.columns
+        if self.is_small:
+            copied, lines = self.inside
+            return lines * (13.6 * (copied // 4) + 4.7 * (copied % 4) + 22.7) + 65
+        used, reach = ((n - 1) * a.stride + a.reach for n, a in zip(size[::-1], (columns, rows), strict=True))
+        top, left = (f * a.stride - a.before for f, a in zip(first, (rows, columns), strict=True))
+        inside = sum(0 <= top + r < rows.size for r in range(reach))
+        copied = max(0, min(columns.size, left + used) - max(0, left))
+        padded = (reach - inside) * used + inside * (used - copied)
+        return inside * (22.7 * (copied // 4) + 7.7 * (copied % 4) + 20) + 5 * padded + 97
 
 
 def tile_outputs(columns: Axis) -> int:
@@ -166,7 +179,7 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
             _tiled(b, plan, tiles, io=io, channel=c, weights=(weights, *table))
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.depthwise_common"), span=layer.span, macs=layer.macs))
     code = sum(code_bytes(plan.strip(w)) for w in WIDTHS) + (640 if plan.is_small else 1000)
-    return Lowered(func, io.constants, instructions=layer.channels * plan.cost() + 60, code=code)
+    return Lowered(func, io.constants, instructions=plan.cost(), code=code)
 
 
 def _tiled(b: IRBuilder, plan: _Plan, tiles: _Tiles, *, io: LayerIo, channel: Expr, weights: tuple[Region, ...]) -> None:

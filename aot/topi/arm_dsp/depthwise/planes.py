@@ -235,13 +235,29 @@ def strip_of(tiling: StripPlan, rounding: RequantForm, target: Target, *, output
 
 
 def _channel_cost(tiling: StripPlan, rounding: RequantForm, target: Target) -> int:
-    """Instructions for one plane with one filter."""
-    strips = sum(instructions(strip_of(tiling, rounding, target, outputs=n), tiling.band) + 12 for _, n in tiling.strips)
-    loops = max(1, tiling.copied // UNROLLED_COPY)
-    lines = tiling.band_rows if tiling.bands > 1 else min(tiling.rows.size, tiling.band_rows - tiling.rows.before)
-    copy = max(lines, 0) * (2 * tiling.copied + 4 * loops + (12 if tiling.bands > 1 else 3))
+    """Instructions for one plane with one filter (what GCC makes of the loops from counts under QEMU)."""
+    strips = sum(instructions(strip_of(tiling, rounding, target, outputs=n), tiling.band) + 11.5 for _, n in tiling.strips)
+    turns = _turns(tiling.copied)[1]
+    inside, outside = _lines(tiling)
+    line = 2 * tiling.copied + (2.6 * turns if turns > 1 else 0) + 5 + (4 if outside else 0)
     expand = 4 * len(tiling.layout.words) + 10 if tiling.packed and not tiling.layout.resident else 0
-    return tiling.bands * (strips + copy + expand) + (22 if tiling.bands > 1 else 0)
+    return int(tiling.bands * (strips + expand) + inside * line + outside * 5 * tiling.copied)
+
+
+def _lines(tiling: StripPlan) -> tuple[int, int]:
+    """Rows that all bands copy, and those in the padding, which only several bands write."""
+    rows, band = tiling.rows, tiling.band_rows
+    if tiling.bands == 1:
+        return max(0, min(rows.size, band - rows.before)), 0
+    firsts = [min(i * tiling.band, rows.out - tiling.band) * rows.stride - rows.before for i in range(tiling.bands)]
+    inside = sum(max(0, min(rows.size, first + band) - max(0, first)) for first in firsts)
+    return inside, tiling.bands * band - inside
+
+
+def _turns(count: int) -> tuple[int, int]:
+    """Pixels that are copied in a straight line, and how often, before the rest."""
+    unroll = count if count <= UNROLLED_COPY else max(u for u in range(1, UNROLLED_COPY + 1) if count % u == 0 or u <= 8)
+    return unroll, count // max(unroll, 1)
 
 
 def is_supported(layer: FusedLayer, target: Target, *, feature: str = "dsp") -> bool:
@@ -436,8 +452,7 @@ def _copy_row(b: IRBuilder, tiling: StripPlan, data: Buffer, plane: Buffer, *, s
         with b.for_("x", count) as x:
             one(x)
         return
-    unroll = count if count <= UNROLLED_COPY else max(u for u in range(1, UNROLLED_COPY + 1) if count % u == 0 or u <= 8)
-    loops = count // unroll
+    unroll, loops = _turns(count)
     if loops > 1:
         with b.for_("x", loops * unroll, step=unroll) as x:
             for u in range(unroll):

@@ -145,11 +145,11 @@ def _store(b: IRBuilder, found: _Plan, io: LayerIo, place: tuple[Buffer, Buffer]
 
 def _instructions(found: _Plan) -> int:
     """From counts under QEMU."""
-    tiles, runs = -(-found.pixels // PIXELS), found.runs
-    products = pair_instructions() * (runs.length // 2) + 10 * (runs.length // 2 // found.steps)
-    row = 10 * (runs.length // TAPS) + 40 + found.blocks * (products + 22)
-    each = 14 + len(found.arrays) + 4 * found.requant.signed
-    return tiles * (runs.count * row + 30 + each * found.layer.channels + 2 * found.blocks * CHANNELS)
+    tiles, runs, pairs = -(-found.pixels // PIXELS), found.runs, found.runs.length // 2
+    turns = pairs // found.steps
+    products = pair_instructions() * pairs + (10 * turns if turns > 1 else 0)
+    run = 9 * (runs.length // TAPS) + 21 + found.blocks * (products + 13)
+    return int(tiles * (runs.count * run + 40 + 6.9 * len(found.arrays) * found.layer.channels))
 
 
 def _code(found: _Plan) -> int:

@@ -21,6 +21,7 @@ from aot.topi.arm_dsp.push.intrin import (
     start_values,
     unpack_quads,
 )
+from aot.topi.arm_dsp.w8.dense import ONE_BLOCK
 from aot.topi.arm_dsp.w8.intrin import TAPS
 from aot.topi.arm_dsp.w8.stream import QuadPlan, W8Stream, WordForm, arrange, best_requant, plan_w8
 from aot.topi.arm_dsp.w8.window import is_rows, pack_unroll
@@ -106,7 +107,8 @@ def _instructions(found: _Plan) -> int:
     each = 4 - stream.shift_is_immediate + 1 + stream.fields_loaded + 2 * stream.requant.signed
     whole = found.depth // TAPS
     unpacking = 4 * whole + 2 * (whole // pack_unroll(whole)) + 20
-    return unpacking + sum(dot_instructions(n, found.quads) + n * each + 8 for n in found.blocks) + tail_instructions(found.layer)
+    blocks = sum(dot_instructions(n, found.quads) + n * each + 8 for n in found.blocks) - ONE_BLOCK * (len(found.blocks) == 1)
+    return unpacking + blocks + tail_instructions(found.layer)
 
 
 def _code(found: _Plan) -> int:

@@ -67,6 +67,8 @@ def lower(group: Group, target: Target, name: str, *, common: bool) -> Lowered:
 class _Kernel(PixelTriples):
     quads_a_word = 2
     each, each_code = EACH, 4 * EACH
+    tile_more = 12
+    row_more = window_more = 16.0
 
     def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, stream: W8Stream, plan: QuadPlan) -> None:
         super().__init__(b, io, layer, stream, plan)

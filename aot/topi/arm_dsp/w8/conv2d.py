@@ -62,8 +62,10 @@ class PixelTriples:
     quads_a_word = 1
     each, each_code = 18, 72
     """Instructions and bytes of code of a word of weights."""
-    block_more = 0
-    """Further instructions of a block."""
+    block_more, tile_more = 0, 0
+    """Further instructions of a block, and of three pixels."""
+    row_more, window_more = 2.0, 7.7
+    """Of a pixel, besides packing its runs: where these are rows of the data, and of a window."""
 
     def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, stream: W8Stream, plan: QuadPlan) -> None:
         self._b, self._io, self._layer, self._stream, self._plan = b, io, layer, stream, plan
@@ -139,13 +141,13 @@ class PixelTriples:
         stream, runs = self._stream, self._runs
         packed = -(-rows // PIXELS) * PIXELS
         if self._window is None:
-            pack = packed * (self._run_instructions() + 16)
+            pack = int(packed * (self._run_instructions() + self.row_more))
         else:
-            pack = runs.instructions(packed / rows, run=self._run_instructions())
+            pack = runs.instructions(packed / rows, run=self._run_instructions(), pixel=self.window_more)
         plain = stream.shift_is_immediate
         outputs = PIXELS * (4 - plain + 2 * stream.requant.signed) + stream.fields_loaded
         block = self._plan.instructions(self.each) + CHANNELS * outputs + 17 + self.block_more
-        return pack + -(-rows // PIXELS) * ((stream.blocks + bool(stream.tail)) * block + 12)
+        return pack + -(-rows // PIXELS) * ((stream.blocks + bool(stream.tail)) * block + self.tile_more)
 
     def code(self) -> int:
         """Bytes."""

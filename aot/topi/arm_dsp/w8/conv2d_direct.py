@@ -17,7 +17,7 @@ from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.w8.dense_direct import LEAST_CHANNELS, DirectKernel, direct_stream
 from aot.topi.arm_dsp.w8.intrin import TAPS
 from aot.topi.arm_dsp.w8.stream import plan_w8
-from aot.topi.arm_dsp.w8.window import RunBytes, WindowRuns, copy_instructions, data_align, is_rows, window_at
+from aot.topi.arm_dsp.w8.window import RunBytes, WindowRuns, data_align, is_rows, window_at
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
@@ -53,15 +53,9 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
         kernel.row(m, (io.data, m * depth) if window is None else (window.fill(m), imm(0)))
     described = describe("arm_dsp.conv2d_w8_direct", channels=stream.block, unroll=kernel.plan.unroll)
     func = b.finish(FuncAttrs(kernel=described, span=layer.span, macs=layer.macs))
-    copy = 0 if is_rows(layer) else _copy_instructions(layer)
-    instructions = rows * (kernel.instructions() + copy) + tail_instructions(layer)
+    copy = 0 if is_rows(layer) else WindowRuns(layer).copying(data_align(layer))
+    instructions = rows * kernel.instructions() + copy + tail_instructions(layer)
     return Lowered(func, io.constants, instructions=instructions, code=kernel.code() + (0 if window is None else 200))
-
-
-def _copy_instructions(layer: FusedLayer) -> int:
-    """Of one window (from counts under QEMU)."""
-    runs = WindowRuns(layer)
-    return 30 + runs.count * copy_instructions(layer, runs.length)
 
 
 class _Window:

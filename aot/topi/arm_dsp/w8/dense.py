@@ -59,6 +59,10 @@ def lower(group: Group, target: Target, name: str, *, common: bool, apart: bool 
     return Lowered(func, io.constants, instructions=rows * kernel.instructions() + tail_instructions(layer), code=kernel.code())
 
 
+ONE_BLOCK = 12
+"""Instructions that are saved where there is no loop over blocks."""
+
+
 class _Kernel:
     """Emits the loops: rows, packing, blocks of channels."""
 
@@ -138,7 +142,7 @@ class _Kernel:
         each = 4 - stream.shift_is_immediate + 1 + stream.fields_loaded + 2 * stream.requant.signed
         blocks = [stream.block] * stream.blocks + [stream.tail] * bool(stream.tail)
         fixed = 8 if self._plan.quads == self._plan.unroll else 12
-        total = sum(self._plan.instructions(2 + 3 * n) + n * each + fixed for n in blocks)
+        total = sum(self._plan.instructions(2 + 3 * n) + n * each + fixed for n in blocks) - ONE_BLOCK * (len(blocks) == 1)
         apart = 2 * len(blocks) * (self._matrix is not None)
         return total + apart + run_instructions(self._depth, unroll=self._pack) + 6
 

@@ -110,7 +110,8 @@ class DirectKernel:
         blocks = [stream.block] * stream.blocks + [stream.tail] * bool(stream.tail)
         fixed = 8 if self.plan.quads == self.plan.unroll else 12
         rest = bool(self._depth % TAPS)
-        return sum(self.plan.instructions(4 + 3 * n) + rest * (6 + 3 * n) + n * each + fixed for n in blocks) + 6
+        total = sum(self.plan.instructions(4 + 3 * n) + rest * (6 + 3 * n) + n * each + fixed for n in blocks)
+        return total + (6 if len(blocks) > 1 else -1)  # without a loop over blocks
 
     def code(self) -> int:
         """Bytes."""

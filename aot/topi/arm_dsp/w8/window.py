@@ -245,16 +245,38 @@ class WindowRuns:
         """Of one run."""
         return run_quads(self.length)
 
-    def instructions(self, share: float, *, run: int) -> int:
-        """Of packing the windows of all output pixels `share` times, `run` for one run inside (from counts under QEMU)."""
-        attrs, (_, height, width, _) = self._layer.attrs, self._layer.data_type.shape
+    def copying(self, unit: int) -> int:
+        """Instructions of copying the windows of all output pixels, `unit` bytes at a time (from counts under QEMU)."""
+        attrs, (_, height, width, depth) = self._layer.attrs, self._layer.data_type.shape
         images, rows, columns, _ = self._layer.out_type.shape
-        whole = images * inside(rows, self.rows, 1, height, axis=(attrs.strides[0], attrs.dilation[0], attrs.padding[0]))
-        whole *= inside(columns, self.columns, self.width, width, axis=(attrs.strides[1], attrs.dilation[1], attrs.padding[1]))
-        pixels = images * rows * columns
-        border = pixels * self.count - whole
-        run += 8 if any(attrs.padding) else 0
-        return int(share * (pixels * (self.count * run + 16) + border * (25 + 9 * self.length // 2)))
+        pixels, units = images * rows * columns, self.length // unit
+        if not any(attrs.padding):
+            return int(pixels * (12 + self.count * (4.2 + 4.1 * units)))
+        lines = images * inside(rows, self.rows, 1, height, axis=(attrs.strides[0], attrs.dilation[0], attrs.padding[0]))
+        steps = self.columns * self.width
+        row = inside(columns, steps, 1, width, axis=(attrs.strides[1], attrs.dilation[1], attrs.padding[1]))
+        moved, started = lines * row * depth // unit, lines * columns * self.columns
+        outside = pixels * self.count - started
+        return int(pixels * (8 + 2.4 * self.count * units) + 18.4 * started + 39.4 * outside + 2.6 * moved)
+
+    def instructions(self, share: float, *, run: int, pixel: float) -> int:
+        """Of packing the windows of all output pixels `share` times (from counts under QEMU).
+
+        `run`: of one run inside; `pixel`: of what there is to do for each pixel besides.
+        """
+        attrs, (_, height, width, depth) = self._layer.attrs, self._layer.data_type.shape
+        images, rows, columns, _ = self._layer.out_type.shape
+        runs = images * rows * columns * self.count
+        total = runs * run + images * rows * columns * pixel
+        if not any(attrs.padding):
+            return int(share * total)
+        axis = (attrs.strides[1], attrs.dilation[1], attrs.padding[1])
+        lines = images * inside(rows, self.rows, 1, height, axis=(attrs.strides[0], attrs.dilation[0], attrs.padding[0]))
+        whole = lines * inside(columns, self.columns, self.width, width, axis=axis)
+        taken = lines * inside(columns, self.columns * self.width, 1, width, axis=axis) * depth
+        part = lines * columns * self.columns - whole
+        copied = 24 * part + 6.4 * (taken - whole * self.length) + 0.5 * (runs - whole) * self.length
+        return int(share * (total + 5 * runs + copied))
 
 
 def inside(count: int, steps: int, extent: int, size: int, *, axis: tuple[int, int, int]) -> int:
