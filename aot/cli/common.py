@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -136,12 +137,18 @@ def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Opt
 
 
 def chosen_history(given: CompileOptions) -> History | None:
-    """The records that were given (E5001, E5501, E5502)."""
+    """The records that were given, or those of the package with a note on stderr for what is left out (E5001, E5501, E5502)."""
     if given.tuning is None:
         return None
     from aot.tune.database import load_history
+    from aot.tune.tophub import NAME, load_tophub
 
-    return load_history(given.tuning)
+    if str(given.tuning) != NAME:
+        return load_history(given.tuning)
+    found = load_tophub()
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return found.history
 
 
 def chosen_hops(given: CompileOptions) -> tuple[tuple[str, int], ...]:

@@ -160,7 +160,9 @@ Float16 = Annotated[
 ]
 Tuning = Annotated[
     Path | None,
-    typer.Option("--tuning", metavar="FILE", help="Choose kernels by these records of aot tune, else by estimates."),
+    typer.Option(
+        "--tuning", metavar="FILE", help="Choose kernels by these records of aot tune (tophub: by those of the package)."
+    ),
 ]
 Plugins = Annotated[
     list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="Run a plug-in first (docs/plugins.md); may be repeated.")

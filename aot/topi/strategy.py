@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
 
@@ -75,6 +75,7 @@ class OpImplementation:
     `keeps`: leaves float weights as the file has them, float16 or integers; where there is such a kernel, others are only in the
     running where speed or a budget for RAM asks for it.
     `cuts`: a layer is taken from its followers so that this kernel runs it, at the price of a tensor between them.
+    `source`: the module that it is written in, where `lower` is of another one.
     """
 
     name: str
@@ -87,6 +88,12 @@ class OpImplementation:
     for_pushes: bool = False
     keeps: bool = False
     cuts: bool = True
+    source: str = ""
+
+    @property
+    def module(self) -> str:
+        """The module that the kernel is written in."""
+        return self.source or getattr(self.lower, "func", self.lower).__module__
 
 
 _IMPLS: dict[str, list[OpImplementation]] = {}
@@ -126,9 +133,9 @@ def register_planned(
         assert found is not None
         return lower(group, target, func, found)
 
-    return register_impl(
-        OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small, for_pushes=for_pushes, keeps=keeps, cuts=cuts)
-    )
+    source = getattr(lower, "func", lower).__module__
+    impl = OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small, for_pushes=for_pushes, keeps=keeps)
+    return register_impl(replace(impl, cuts=cuts, source=source))
 
 
 _EXTERNAL: dict[str, OpImplementation] = {}

@@ -1,0 +1,85 @@
+"""The records that come with the package, for shapes of common networks (TVM's tophub): `--tuning tophub`.
+
+One file a core, aot/tune/records/<core>.json, written by scripts/tophub.py: what each kernel was counted to take for each
+workload, on which board and with which compiler.  Records of kernels whose source has changed since are left out, with a note.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from aot.executor.select.history import History
+
+NAME = "tophub"
+"""The word that stands for these records where a file of records may be named."""
+
+VERSION = 1
+"""Of the form of a file; those of others are left out."""
+
+FOLDER = Path(__file__).resolve().parent / "records"
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_IMPORT = re.compile(r"^from (aot(?:\.\w+)+) import", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Tophub:
+    """What may be chosen by; `notes` say what was left out and why, `compilers` by core what the records were counted with."""
+
+    history: History
+    notes: tuple[str, ...]
+    compilers: Mapping[str, str]
+
+
+def load_tophub(folder: Path = FOLDER) -> Tophub:
+    """The records of the package that its kernels still agree with."""
+    rows: list[tuple[str, str, str, int]] = []
+    notes: list[str] = []
+    compilers: dict[str, str] = {}
+    for path in sorted(folder.glob("*.json")):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["v"] != VERSION:
+            notes.append(f"{path.name} is of version {data['v']}, and left out: this compiler reads {VERSION}")
+            continue
+        stale = {module for module, digest in data["sources"].items() if source_digest(module) != digest}
+        own, left = _rows(data, stale)
+        rows += own
+        compilers[data["target"]] = data["compiler"]
+        notes += [f"{n} records of {kernel} on {data['target']} are older than the kernel, and left out" for kernel, n in left]
+    return Tophub(History(tuple(sorted(rows))), tuple(notes), compilers)
+
+
+def _rows(data: Mapping[str, Any], stale: set[str]) -> tuple[list[tuple[str, str, str, int]], Sequence[tuple[str, int]]]:
+    """The rows of a file, and how many of which kernel are left out as their source is in `stale`."""
+    rows, left = [], dict[str, int]()
+    for workload, task in data["tasks"].items():
+        for kernel, count in task["kernels"].items():
+            family = kernel.partition("(")[0]
+            if data["kernels"][family] in stale:
+                left[family] = left.get(family, 0) + 1
+            else:
+                rows.append((data["target"], workload, kernel, count))
+    return rows, sorted(left.items())
+
+
+@cache
+def source_digest(module: str) -> str:
+    """Of the source of a kernel's module and of those beside it that it imports; "" where there is none any more."""
+    parent, found, wanted = module.rpartition(".")[0], {}, [module]
+    while wanted:
+        name = wanted.pop()
+        path = _PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py")
+        if name in found or not path.is_file():
+            continue
+        found[name] = path.read_text(encoding="utf-8")
+        wanted += [m for m in _IMPORT.findall(found[name]) if m.rpartition(".")[0] == parent]
+    if module not in found:
+        return ""
+    return hashlib.sha256("\0".join(found[name] for name in sorted(found)).encode()).hexdigest()[:16]
