@@ -198,6 +198,7 @@ class ChainStream:
 
     def __init__(self, layer: FusedLayer, target: Target, config: ChainConfig) -> None:
         self.layer, self.config = layer, config
+        self.multiplies_high = target.has("dsp")
         self.channels = layer.channels
         self.blocks, self.tail = divmod(self.channels, CHANNELS)
         matrix = layer.weight.reshape(self.channels, -1).T
@@ -521,7 +522,9 @@ def estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
     tiles, seg = -(-rows // PIXELS), stream.segments
     loop = stream.config.tap_loop(seg.length).instructions(seg.length)
     sums = (loop + (68 if seg.count > 1 else 13)) * seg.count
-    result = PIXELS * (7.6 + 2.1 * stream.requant.signed) + (0 if stream.requant.fields[-1].uniform else 1.8)
+    high = 0 if stream.multiplies_high else 5 if stream.requant.rounded else 2
+    each = 7.6 + 2.1 * stream.requant.signed + high
+    result = PIXELS * each + (0 if stream.requant.fields[-1].uniform else 1.8)
     blocks = (stream.blocks + bool(stream.tail)) * sums + stream.channels * result
     return int(tiles * (blocks + 18)) + _pack_instructions(layer, stream.packing, tiles)
 
