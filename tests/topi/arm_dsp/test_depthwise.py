@@ -7,19 +7,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from aot.executor.lower.candidates import candidates
+from aot.executor.lower.draft import Known
 from aot.executor.lower.groups import group_of
+from aot.executor.select.config import SelectionConfig
+from aot.executor.select.history import History
+from aot.relay.analysis.workload import workload_key
 from aot.relay.expr import Call, Function, call
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.tir.analysis.overlap import safe_distances
 from aot.topi.arm_dsp.depthwise.planes import BAND_BYTES, Axis, band_height
 from aot.topi.strategy import OpImplementation, implementations
+from aot.tune.task import choices_of
 from tests.topi.layers import Layer, build, check, data_for, interpret
 
 IMPLS = {i.name: i for i in implementations("nn.depthwise_conv2d")}
 DEPTHWISE, PACKED, COMMON, PAIRS = (IMPLS[f"arm_dsp.depthwise{kind}"] for kind in ("", "_w8", "_common", "_pairs"))
 RESIDENT = IMPLS["arm_dsp.depthwise_3x3_common"]
-BANDS = IMPLS["arm_dsp.depthwise_bands"]
+BANDS, TURNED = IMPLS["arm_dsp.depthwise_bands"], IMPLS["arm_dsp.depthwise_turned"]
 
 
 def dw(data: tuple[int, int, int], kernel: tuple[int, int], *, multiplier: int = 1, batch: int = 1, **rest: object) -> Layer:
@@ -68,6 +74,25 @@ def test_kernel_equals_meaning(layer: Layer, impl: OpImplementation) -> None:
 @pytest.mark.parametrize("layer", [x for x in CASES if (x.data[1], x.weight[2]) in ((9, 3), (12, 8), (3, 3))])
 def test_bands_equal_meaning(layer: Layer) -> None:
     assert check(BANDS, layer, find_target("cortex-m4")) > 1
+
+
+@pytest.mark.parametrize("layer", [x for x in CASES if x.data[1] != x.data[2]][:6])
+def test_the_other_orientation_equals_meaning(layer: Layer) -> None:
+    assert check(TURNED, layer, find_target("cortex-m4")) > 1
+
+
+def test_the_other_orientation_waits_for_a_count() -> None:
+    """It competes where it was measured, and wins where it was measured to be faster."""
+    func, m4 = build(dw((6, 19, 8), (3, 3), padding=SAME)), find_target("cortex-m4")
+    plain = {c.kernel: c for c in candidates(func, m4, "layer", SelectionConfig(opt="speed"))}
+    turned = TURNED.lower(group_of(func), m4, "layer").func.attrs.kernel
+    assert turned.startswith("arm_dsp.depthwise_turned(")
+    assert turned not in plain
+    assert turned in {c.kernel for c in choices_of(func, m4, Known())}
+    counts = tuple((m4.name, workload_key(func) or "", kernel, 900) for kernel in plain)
+    history = History((*counts, (m4.name, workload_key(func) or "", turned, 800)))
+    found = candidates(func, m4, "layer", SelectionConfig(opt="speed", history=history))
+    assert min(found, key=lambda c: c.instructions).kernel == turned
 
 
 def test_bands_let_the_result_lie_over_the_data() -> None:

@@ -166,11 +166,12 @@ def axes(layer: FusedLayer) -> tuple[Axis, Axis]:
     return y, Axis(width, out_width, kw, sx, dx, left, depth, channels)
 
 
-def plan_strips(layer: FusedLayer, numbers: Numbers, target: Target, *, packed: bool) -> StripPlan | None:
-    """The better orientation, by instructions."""
+def plan_strips(layer: FusedLayer, numbers: Numbers, target: Target, *, packed: bool, other: bool = False) -> StripPlan | None:
+    """The better orientation, by instructions; or the `other` one."""
     y, x = axes(layer)
     found = [s for s in (orient(y, x, swapped=False, packed=packed), orient(x, y, swapped=True, packed=packed)) if s is not None]
-    return min(found, key=lambda s: _channel_cost(s, numbers.rounding, target), default=None)
+    found.sort(key=lambda s: _channel_cost(s, numbers.rounding, target))
+    return next(iter(found[other:]), None)
 
 
 def orient(rows: Axis, columns: Axis, *, swapped: bool, packed: bool, shared: bool = False) -> StripPlan | None:
@@ -292,6 +293,13 @@ def _plan(group: Group, target: Target, *, packed: bool) -> _Plan | None:
     return (layer, numbers, tiling) if numbers is not None and tiling is not None else None
 
 
+def _plan_turned(group: Group, target: Target) -> _Plan | None:
+    """Of the other orientation, where there are two."""
+    plan = _plan(group, target, packed=False)
+    tiling = None if plan is None else plan_strips(plan[0], plan[1], target, packed=False, other=True)
+    return (plan[0], plan[1], tiling) if plan is not None and tiling is not None else None
+
+
 def _plan_bands(group: Group, target: Target) -> _Plan | None:
     plan = _plan(group, target, packed=False)
     if plan is None:
@@ -301,10 +309,10 @@ def _plan_bands(group: Group, target: Target) -> _Plan | None:
     return None if tiling is None else (plan[0], plan[1], tiling)
 
 
-def lower_strips(group: Group, target: Target, name: str, plan: _Plan) -> Lowered:
-    """The kernel of a plan."""
+def lower_strips(group: Group, target: Target, name: str, plan: _Plan, *, turned: bool = False) -> Lowered:
+    """The kernel of a plan; `turned`: of the orientation that is not the usual one."""
     layer, numbers, tiling = plan
-    suffix = "_w8" * tiling.packed + "_bands" * tiling.bands_first + "_16x8" * numbers.rounding.halves
+    suffix = "_w8" * tiling.packed + "_bands" * tiling.bands_first + "_16x8" * numbers.rounding.halves + "_turned" * turned
     kernel = "arm_dsp.depthwise" + suffix
     b = IRBuilder(name)
     shape, out_shape = layer.data_type.shape, layer.out_type.shape
@@ -504,3 +512,5 @@ def strip_loop(b: IRBuilder, first: int, count: int, *, step: int) -> Iterator[E
 register_planned("arm_dsp.depthwise", "nn.depthwise_conv2d", partial(_plan, packed=False), lower_strips, plevel=30)
 register_planned("arm_dsp.depthwise_w8", "nn.depthwise_conv2d", partial(_plan, packed=True), lower_strips, plevel=28)
 register_planned("arm_dsp.depthwise_bands", "nn.depthwise_conv2d", _plan_bands, lower_strips, plevel=9, small=True)
+_TURNED = partial(lower_strips, turned=True)
+register_planned("arm_dsp.depthwise_turned", "nn.depthwise_conv2d", _plan_turned, _TURNED, plevel=5, for_records=True)
