@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from aot.byoc.cmsis_nn_patterns import COMPILER, split
 from aot.ir.op import Array
 from aot.relay.expr import Call, Constant, Function, call, const, tensor_type
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, CompileOptions, load_
 from aot.driver.chain_file import read_model
 from aot.driver.reading import NamedBytes
 from aot.errors import Problem, UsageError
+from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 from aot.support.text import printable
 

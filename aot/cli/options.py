@@ -7,13 +7,14 @@ import inspect
 import math
 import shlex
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from aot.cli import completion
+from aot.support.dataclass import dataclass
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="The model, a .tflite file.", show_default=False)]
 OutputFolder = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder to write; default out/NAME.")]

@@ -8,11 +8,11 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from aot.cli.fold import fold, fold_prose, fold_table, width_of
 from aot.errors import Problem
+from aot.support.dataclass import dataclass
 from aot.support.text import escaped
 
 

@@ -12,10 +12,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TextIO
 
 from aot.errors import Problem
+from aot.support.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from aot.frontend.specialize import specialize
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
 from aot.relay.expr import Function
+from aot.support.dataclass import dataclass
 from aot.support.garbage import rare_collections
 from aot.support.names import model_identifier
 from aot.support.text import printable

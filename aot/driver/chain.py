@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd, prod
 from typing import Any
 
@@ -26,6 +26,7 @@ from aot.relay.expr import Function
 from aot.relay.state import input_vars
 from aot.relay.stored import widened
 from aot.relay.transform.chain_functions import Link, chain_functions
+from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 from aot.support.text import printable
 

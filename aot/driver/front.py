@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aot import op as operators
 from aot.driver.byoc import with_partitions
 from aot.driver.chain import Chained, chained
@@ -21,6 +19,7 @@ from aot.relay.expr import Function
 from aot.relay.stored import widened
 from aot.relay.transform import pipeline as relay_pipeline
 from aot.relay.transform.narrow_states import narrow_states
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 
 

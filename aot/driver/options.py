@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from aot.driver.oracles import oracles
@@ -11,6 +10,7 @@ from aot.executor.select.config import Io
 from aot.executor.select.history import History
 from aot.frontend.choice import FIRST_GRAPH, Choice
 from aot.memory.pooling import ONE_POOL, Pooling, check_pooling
+from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 
 KERNELS = ("native", "generic")

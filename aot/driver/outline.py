@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from aot.driver.front import front, load_registries
@@ -15,6 +14,7 @@ from aot.memory.streaming import streaming_bound, whole_tensor_bound
 from aot.relay.analysis.cost import cost
 from aot.relay.expr import Call, Constant, Function, all_functions, post_order
 from aot.relay.state import input_vars, state_vars
+from aot.support.dataclass import dataclass
 from aot.support.text import printable
 from aot.target.target import find_target
 

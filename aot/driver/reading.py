@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from aot.errors import Problem, UsageError
+from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
 MAX_BYTES = 1 << 30

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aot.driver.options import Options
@@ -18,6 +17,7 @@ from aot.relay.state import input_vars
 from aot.relay.transform import graph_pipeline
 from aot.relay.transform.narrow_windows import narrow_windows
 from aot.relay.transform.slide_window import slide_window
+from aot.support.dataclass import dataclass
 from aot.support.names import c_identifier
 from aot.support.near import did_you_mean
 from aot.support.text import printable

@@ -7,8 +7,7 @@ E4xxx verification, E5xxx usage and files, E9xxx our own fault.  `aot explain CO
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from aot.support.dataclass import dataclass
 from aot.support.text import escaped_lines
 
 EXIT_OK = 0

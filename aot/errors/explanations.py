@@ -9,9 +9,10 @@ compiled.  Blocks before it have a file's name after the language (```toml board
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from aot.support.dataclass import dataclass
 
 FOLDER = Path(__file__).parent / "codes"
 _TITLE = re.compile(r"# (E\d{4}): (\S.*)")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aot.errors import Problem, UsageError
+from aot.support.dataclass import dataclass
 from aot.support.notebook import layer_table, plan_table, section
 from aot.support.text import commas
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from aot.executor.select.config import PlanConfig, SelectionConfig
 from aot.executor.select.selection import Candidate, Selection
@@ -12,6 +12,7 @@ from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
 from aot.memory.control import Control, Nested, nested
+from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
 from aot.target.target import Target

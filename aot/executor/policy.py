@@ -8,8 +8,9 @@ that depends neither on the mode nor on the budget, so that no other mode and no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from aot.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from aot.executor.plan.planned import Planned

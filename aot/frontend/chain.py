@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from aot.support.dataclass import dataclass
 
 MARK = b"aot-chain/1\n"
 """Begins a chain; a .tflite has its own mark from byte 4 on."""

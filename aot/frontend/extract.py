@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from aot.frontend import schema
@@ -12,6 +11,7 @@ from aot.frontend.encode import encode_model
 from aot.frontend.flatbuffer import Reader
 from aot.frontend.problems import Problems
 from aot.frontend.view import ABSENT
+from aot.support.dataclass import dataclass
 
 STATEFUL = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"})
 

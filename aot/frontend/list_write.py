@@ -8,7 +8,6 @@ The slices have sizes that only the run knows, the whole has the list's; it is t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from aot.op.tensor.concatenate import ConcatenateAttrs
 from aot.op.tensor.dynamic_update_slice import DynamicUpdateSliceAttrs
 from aot.op.tensor.reshape import ReshapeAttrs
 from aot.relay.expr import Expr, call, const, tensor_type
+from aot.support.dataclass import dataclass
 
 Part = int | tuple[int]
 """An element of a vector: its value, or (tensor,) that holds it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.relay.expr import Expr, Function, Var, make_tuple
 from aot.relay.state import Variable, Variables, constant_of
+from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
 
 Frame = dict[object, Variable]

@@ -8,8 +8,9 @@ Types: `i8 u8 ... f32 bool str`, `[t]` a vector, `bytes` a vector of bytes that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
+
+from aot.support.dataclass import dataclass
 
 FILE_IDENTIFIER = b"TFL3"
 SCHEMA_VERSION = 3

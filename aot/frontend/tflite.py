@@ -11,7 +11,6 @@ variable of the declared type, so that one run names everything that is wrong wi
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any, NoReturn
@@ -45,6 +44,7 @@ from aot.numerics.fixed_point import NotAMultiplierError
 from aot.op.convert import CONVERTERS, Blocks
 from aot.relay.expr import Call, Constant, Expr, Function, Var, const, make_tuple, post_order, tensor_type
 from aot.relay.state import STATE, StateTensor, Variable, constant_of
+from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +20,7 @@ from aot.frontend.cut_short import CutShort
 from aot.frontend.decode import Record, decode_model, default_record
 from aot.frontend.flatbuffer import FlatbufferError, Reader
 from aot.frontend.problems import Problems
+from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
 MAX_RANK = 8

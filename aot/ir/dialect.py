@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from aot.errors import Problem, UsageError
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.support.caller import call_place
+from aot.support.dataclass import dataclass
 
 
 @runtime_checkable

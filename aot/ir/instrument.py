@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
@@ -15,6 +14,7 @@ from aot.ir.module import BaseFunc, IRModule
 from aot.ir.op import Array
 from aot.ir.transform import Instrument, Pass, PassContext
 from aot.ir.type import TensorType
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
 
 

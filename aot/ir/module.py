@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from aot.errors import InternalError, Problem, UsageError
 from aot.ir.dialect import BaseFunc, dialect, dialect_of, dialect_of_text, function_of
 from aot.ir.op import Array
 from aot.support.caller import call_place
+from aot.support.dataclass import dataclass
 
 __all__ = ["BaseFunc", "IRModule"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -19,6 +19,7 @@ from aot.errors import Problem, UsageError
 from aot.ir.attr_map import AttrMap, RegistryError
 from aot.ir.type import Type
 from aot.support.caller import call_place
+from aot.support.dataclass import dataclass
 from aot.support.near import nearest
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
 

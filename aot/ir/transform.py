@@ -13,7 +13,7 @@ import importlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +21,7 @@ from aot.errors import Problem, UsageError
 from aot.ir.dialect import dialect
 from aot.ir.module import IRModule
 from aot.support.caller import call_place
+from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 
 Transform = Callable[[IRModule, "PassContext"], IRModule]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
+
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aot.memory.control import Control, spread_over_loops
 from aot.memory.plan import BufferInfo, Conflict, Kind, live_together
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ lead nowhere: dynamic programming over downsets, which is exact.  Where there ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from aot.support.dataclass import dataclass
 
 STATES = 5_000
 """States that the exact search may visit; then the beam search takes over."""

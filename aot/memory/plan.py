@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from aot.support.dataclass import dataclass
 
 Kind = Literal["tensor", "input", "output", "scratch"]
 

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from aot.memory.bounds import possible_savings
 from aot.memory.plan import BufferInfo, Conflict, align_up, forbidden_starts
+from aot.support.dataclass import dataclass
 
 Neighbour = tuple[int, int, int]
 """(j, low, high): the distance from the start of buffer j must not lie strictly between low and high."""

@@ -11,13 +11,13 @@ limit is what is alive at one step, or a set of buffers that the planner could n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from aot.memory.bounds import common_bytes, possible_savings
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
+from aot.support.dataclass import dataclass
 from aot.support.milp import Row, minimise
 from aot.support.pool import Pool
 

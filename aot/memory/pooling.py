@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 
 from aot.errors import Problem, UsageError
+from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 from aot.support.pool import Pool
 

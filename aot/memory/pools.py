@@ -7,7 +7,6 @@ bytes, so the verifier needs to know nothing of pools but that a buffer must not
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from aot.errors import InternalError, Problem, TargetError, UsageError
@@ -15,6 +14,7 @@ from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up
 from aot.memory.planner import plan
 from aot.memory.pool_choice import Limit, cheapest, choose_pools, fits, within
 from aot.memory.pooling import Pooling
+from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 from aot.support.pool import BASE_ALIGN, Pool
 

@@ -16,9 +16,10 @@ little more than what they keep.  With one turn nothing moves on: the windows ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aot.memory.plan import align_up
+from aot.support.dataclass import dataclass
 
 MOST_MOVED = (6, 5)
 """How many bytes may be moved for how many new ones, on average over the runs."""

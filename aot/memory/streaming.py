@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import add
+
+from aot.support.dataclass import dataclass
 
 NEVER = 1 << 40
 """Later than every step and every row."""

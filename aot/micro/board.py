@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from aot.errors import Problem, UsageError
 from aot.micro.gdb_link import GdbLink, read_link
 from aot.micro.toml_table import TableReader
 from aot.support.data import data_folder
+from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 from aot.support.pool import Pool
 from aot.support.text import printable

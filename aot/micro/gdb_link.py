@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from aot.micro.toml_table import TableReader
+from aot.support.dataclass import dataclass
 
 COUNTERS = ("dwt", "systick")
 """Cycle counters: DWT's CYCCNT (M3, M4, M7, M33, M55), or SysTick at the core's clock (every core)."""

@@ -20,12 +20,12 @@ import struct
 import tarfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from aot.errors import Problem, UsageError
 from aot.executor.artifact import Artifact
 from aot.micro.new.registry import model_values, render, runtime_headers, runtime_source
+from aot.support.dataclass import dataclass
 
 VERSION = 7
 _PARAMS_MAGIC = 0xF7E58D4F05049CB7

@@ -7,12 +7,12 @@ Source: farmhash.cc of Google's FarmHash (`farmhashna::Hash64`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 
 K0, K1, K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 SEED = 81

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from aot.numerics.ties import limits
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 
 SATURATING = 2.0**16

@@ -9,12 +9,12 @@ Source of the method: the mixed-radix decimation in time of KISS FFT's README; t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 
 FRACTION_BITS = {"int16": 15, "int32": 31}
 RADICES = (2, 3, 4, 5)

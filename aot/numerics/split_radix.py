@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 
 Complex = tuple[Any, Any]
 Name = Callable[[Any], Any]

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from aot.ir.op import Array
 from aot.numerics.fixed_point import INT32_MAX, multiply_by_long_multiplier, quantize_multiplier
+from aot.support.dataclass import dataclass
 
 NEIGHBOURS = (0, 1, -1, 2, -2, 3, -3)
 MOST_LIMITS = 1 << 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from aot.errors import Problem, UnsupportedError, UsageError
@@ -15,6 +14,7 @@ from aot.ir.type import QuantParams, TensorType
 from aot.relay.expr import Expr, Function
 from aot.relay.state import Variable
 from aot.support.caller import call_place
+from aot.support.dataclass import dataclass
 from aot.support.dtype import known_dtypes
 
 

@@ -7,7 +7,7 @@ every place of a graph that has the form.  A pattern that occurs twice in a larg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from aot.errors import Problem, UsageError
@@ -16,6 +16,7 @@ from aot.ir.type import TensorType
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from aot.relay.functor import ExprMutator
 from aot.support.caller import call_place
+from aot.support.dataclass import dataclass
 
 Bound = Mapping[int, Expr]
 """Pattern (by id) -> the expression that it stands for."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aot.relay.expr import Expr, Function, operands, post_order
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

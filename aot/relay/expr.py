@@ -6,7 +6,7 @@ Nodes are immutable, compared by identity, and always typed: `call` runs the ope
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from aot.ir.op import F_INFER_TYPE, Array, Op, OpInfo, TypeRuleError, op_info
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import QuantParams, TensorType, TupleType, Type
 from aot.support.caller import call_place
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, is_int, known_dtypes, numpy_dtype
 
 

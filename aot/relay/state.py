@@ -8,12 +8,13 @@ whatever reads the state next, in the order of the file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aot.ir.op import Array, TypeRuleError
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
 from aot.relay.expr import Constant, Expr, Function, Tuple, Var, const, tensor_type
+from aot.support.dataclass import dataclass
 
 STATE = "state"
 """The attribute of main: a StateTensor for each of its last parameters, and for each of the last fields of its result."""

@@ -8,13 +8,14 @@ where a kernel asks.  So a pass that loses the note costs flash, and one that ke
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.relay.expr import Constant, Expr, Function, map_inner_functions, rewrite
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from aot.report.measure.sets import Sets
 from aot.report.measure.verify import Verification
 from aot.report.render.html import report_html
 from aot.report.render.markdown import report_markdown
+from aot.support.dataclass import dataclass
 from aot.support.names import model_identifier
 from aot.support.notebook import layer_table, plan_table, section, table
 from aot.target.target import Target

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -16,6 +15,7 @@ from aot.executor.artifact import Artifact
 from aot.ir.op import Array
 from aot.memory.control import Control, Nested, nested
 from aot.runtime.host_library import build_library
+from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
 
 _SCALARS: dict[str, Any] = {

@@ -6,10 +6,11 @@ import ctypes
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from aot.support.dataclass import dataclass
 
 Row = tuple[Any, Any, Any]
 """Coefficients (one row, several, or Entries), lower and upper bound."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from aot.support.dataclass import dataclass
 from aot.support.names import name_fault
 
 BASE_ALIGN = 16

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from aot.errors import Problem, ToolchainError
+from aot.support.dataclass import dataclass
 
 VERSION_SECONDS = 60
 TOOL_SECONDS = 600

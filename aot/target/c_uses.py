@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from aot.support.dataclass import dataclass
 from aot.tir.buffer import Buffer, flat_index
 from aot.tir.expr import Call, Expr, Imm, Load, Var
 from aot.tir.function import PrimFunc

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aot.errors import Problem, UsageError
 from aot.support.caller import call_place
+from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aot.errors import Problem, UsageError
+from aot.support.dataclass import dataclass
 from aot.support.dtype import ctype, itemsize
 from aot.support.licence import spdx_line
 from aot.support.names import NameSupply, c_identifier, model_identifier

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.support.dtype import ctype, is_float, numpy_dtype
 from aot.target.c_text import LINE, comment, float_literal
 from aot.target.codegen_c import emit_func, emit_prototype, headers

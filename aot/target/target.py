@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from aot.errors import Problem, UsageError
 from aot.ir.global_func import register_func
+from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 from aot.target.cpu import CORES, Core, find_core
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from aot.support.dataclass import dataclass
 from aot.tir.expr import BinOp, Expr, Imm, as_expr
 
 

@@ -11,12 +11,12 @@ that fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 from operator import index as to_int
 from typing import Any, Literal
 
 from aot.errors import AotError, Problem, UsageError
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_dtype, is_float
 from aot.te.check import check_expression, check_indices
 from aot.tir.buffer import Buffer

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from aot.support.dataclass import dataclass
 from aot.te.affine import Affine, affine
 from aot.te.operation import IterVar, Reduce, Tensor
 from aot.te.relation import axis_values, loop_extents

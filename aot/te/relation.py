@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from aot.support.dataclass import dataclass
 from aot.te.operation import IterVar
 from aot.tir.expr import Expr, imm
 

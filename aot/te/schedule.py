@@ -14,10 +14,10 @@ schedule is lowered, with the same error.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
+from aot.support.dataclass import dataclass
 from aot.te.operation import ComputeOp, IterVar, PlaceholderOp, Reduce, Tensor, TensorOp, copy_of, read_tensors, wrong
 from aot.te.relation import Fuse, Relation, Split, canonical_order
 from aot.te.rewrite import commutes, copied_rule, factored, reads_from

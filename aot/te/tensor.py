@@ -7,8 +7,8 @@ their loop to the builder `b` and return the accumulator, so a reduction compose
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from aot.support.dataclass import dataclass
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, IntoExpr, Var, as_expr, maximum, minimum

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.te.affine import Affine, affine
 from aot.tir.analysis.bounds import Interval, interval

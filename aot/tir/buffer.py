@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.tir.expr import Expr, IntoExpr, Load, as_expr
 

@@ -8,12 +8,12 @@ signed types, and shifts need amounts within the width.  Both operands of a BinO
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from operator import index
 from typing import TYPE_CHECKING
 
 from aot.errors import Problem, UsageError
+from aot.support.dataclass import dataclass
 from aot.support.dtype import is_dtype, is_float
 
 if TYPE_CHECKING:

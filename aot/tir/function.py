@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from aot.ir.metadata import WRITTEN
 from aot.ir.span import NO_SPAN, Span
+from aot.support.dataclass import dataclass
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Var
 from aot.tir.stmt import Stmt

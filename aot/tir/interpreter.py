@@ -9,7 +9,6 @@ shows a read of scratch that was never written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from aot.errors import InternalError, Problem
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.tir.buffer import Buffer
 from aot.tir.function import PrimFunc
 from aot.tir.interpreter_source import Translation, translate

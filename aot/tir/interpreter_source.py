@@ -7,12 +7,12 @@ constants and no block takes it.  While text is built, so is the interval of eac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import isinf, isnan
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range, is_float, is_signed, itemsize
 from aot.tir.analysis.bounds import Interval, exact_interval, fits, fitted
 from aot.tir.buffer import Buffer

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from aot.support.dataclass import dataclass
 from aot.tir.expr import Call, Expr, IntoExpr, as_expr
 from aot.tir.function import PrimFunc
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from aot.errors import InternalError, Problem, UsageError
 from aot.ir.metadata import HEAD, classes_of, decode, from_text
 from aot.ir.module import IRModule
+from aot.support.dataclass import dataclass
 from aot.support.dtype import is_dtype, is_float
 from aot.tir.buffer import Buffer, Scope
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var

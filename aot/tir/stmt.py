@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from aot.support.dataclass import dataclass
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Expr, Var
 

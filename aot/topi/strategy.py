@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ from aot.errors import Problem, UsageError
 from aot.ir.op import Array
 from aot.relay.expr import Call, Expr, Function, Var
 from aot.support.caller import call_place
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
 from aot.topi.loading import NEEDS, load_kernels

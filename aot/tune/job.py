@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from aot import errors
@@ -14,6 +13,7 @@ from aot.errors import AotError, Problem, UsageError
 from aot.micro.board import load_board
 from aot.micro.build.project import compiler
 from aot.micro.build.toolchain import short_version
+from aot.support.dataclass import dataclass
 from aot.target.target import find_target
 from aot.tune.measure import MeasureInput, MeasureResult, measure
 from aot.tune.tuner import Pick

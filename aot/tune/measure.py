@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +39,7 @@ from aot.micro.build.project import prepare
 from aot.micro.run.runner import RunResult, run
 from aot.relay.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
 from aot.relay.interpreter import evaluate
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_int, numpy_dtype
 from aot.target.target import Target
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from aot.errors import Problem, UsageError
+from aot.support.dataclass import dataclass
 
 VERSION = 1
 """Of the form of a line; others are refused (E5502)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from aot.driver.build import fused_module
 from aot.driver.front import front, load_registries
@@ -14,6 +13,7 @@ from aot.ir.op import Op
 from aot.relay.analysis.cost import cost
 from aot.relay.analysis.workload import workload_key, workload_text
 from aot.relay.expr import Call, Function, all_functions, post_order
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 
 MOST_SLOWER = 3.0

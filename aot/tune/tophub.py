@@ -10,12 +10,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from aot.executor.select.history import History
+from aot.support.dataclass import dataclass
 
 NAME = "tophub"
 """The word that stands for these records where a file of records may be named."""

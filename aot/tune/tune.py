@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from aot.errors import Problem, UsageError
 from aot.micro.board import Board
 from aot.micro.build.project import compiler
 from aot.micro.build.toolchain import short_version
+from aot.support.dataclass import dataclass
 from aot.system.executors import Opener, outcomes
 from aot.tune.job import jobs_of, run_job
 from aot.tune.measure import MeasureResult

@@ -8,11 +8,11 @@ and again, until none may.  The order of results does not matter: each round is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.tune.task import Choice, Task
 
 FEW = 8

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from aot.cli.options import CompileOptions
 from aot.cli.output import Output
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

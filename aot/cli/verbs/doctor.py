@@ -6,7 +6,7 @@ import platform
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
@@ -14,6 +14,7 @@ import typer
 from aot.cli.options import JsonFlag, QuietFlag
 from aot.cli.output import Output, paint
 from aot.errors import EXIT_TOOLCHAIN
+from aot.support.dataclass import dataclass
 from aot.version import DISTRIBUTION
 
 NAME = "doctor"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aot.executor.cascade.nest import Link, Nest, Node, make_nest
 from aot.executor.cascade.rows import RowForm, RowPropagator, divisors
 from aot.executor.lowered import TensorRef
 from aot.ir.type import TensorType
 from aot.relay.expr import Function
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from aot.executor.cascade.trace import OUT, WINDOWS, distances, external_name
 from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
+from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 
 from aot.executor.cascade.chain import Part, StripeConfig, StripePlan, is_fed, make_chain
@@ -19,6 +19,7 @@ from aot.executor.select.selection import Candidate
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
 from aot.relay.expr import Function
+from aot.support.dataclass import dataclass
 from aot.tir.function import PrimFunc
 from aot.tir.transform import trial
 

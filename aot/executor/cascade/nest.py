@@ -9,10 +9,10 @@ both ends of the image; a row out there is filled instead of computed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from aot.executor.cascade.rows import RowPropagator
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ resize by a whole factor) and everything element-wise.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from aot.ir.op import T_OP_PATTERN, Op, OpPattern
 from aot.ir.type import TensorType, Type
 from aot.op.nn.max_pool2d import lowest
 from aot.relay.expr import Call, Constant, Expr, Function, Var, call, post_order, tensor_type
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

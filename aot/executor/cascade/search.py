@@ -8,7 +8,7 @@ own buffers, everything else that is alive packed beside them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aot.errors import Problem, UsageError
 from aot.executor.cascade.chain import Part
@@ -16,6 +16,7 @@ from aot.executor.cascade.emit import FEED, Work, emit
 from aot.executor.cascade.items import Items, Proposal
 from aot.executor.lowered import CallLowered, LoweredModule
 from aot.executor.select.selection import Candidate
+from aot.support.dataclass import dataclass
 from aot.tir.function import PrimFunc
 from aot.topi.strategy import Lowered
 

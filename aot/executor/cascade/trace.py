@@ -7,9 +7,10 @@ last read of a byte that it lies over.  In a block everything is taken to be wri
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aot.executor.cascade.nest import Nest
+from aot.support.dataclass import dataclass
 
 OUT, WINDOWS = "out", "windows"
 

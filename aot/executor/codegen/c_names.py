@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aot.executor.lowered import LoweredModule, TensorRef
+from aot.support.dataclass import dataclass
 from aot.support.names import NameSupply, c_identifier
 
 _LONGEST = 60

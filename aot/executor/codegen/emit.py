@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from aot.executor.plan.storage_map import StorageMap
 from aot.executor.select.config import Io
 from aot.ir.module import of_phase
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
 from aot.target.source_module import NamedFunc, Param
 from aot.target.target import Target

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aot.executor.lowered import CallLowered
 from aot.executor.plan.storage_info import StorageInfo
+from aot.support.dataclass import dataclass
 from aot.tir.function import PrimFunc
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aot.errors import internal
 from aot.executor.codegen.layer import Layer
@@ -12,6 +12,7 @@ from aot.executor.plan.state_plan import STATE_ALIGN
 from aot.executor.plan.storage_info import StorageInfo
 from aot.executor.plan.storage_map import StorageMap
 from aot.memory.rings import COUNTER
+from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize, stored
 from aot.target.source_module import Param
 from aot.tir.buffer import Buffer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from aot.executor.codegen.c_names import Names
@@ -16,6 +16,7 @@ from aot.executor.select.selection import Selection
 from aot.ir.type import TensorType
 from aot.memory.bounds import liveness_bound
 from aot.memory.control import runs
+from aot.support.dataclass import dataclass
 from aot.support.dtype import ctype
 from aot.support.text import printable
 from aot.target.source_module import Param

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aot.executor.codegen.c_names import Names
@@ -12,6 +11,7 @@ from aot.executor.codegen.state_init import StateInit
 from aot.executor.lowered import LoweredModule
 from aot.executor.plan.storage_info import StorageInfo
 from aot.executor.plan.storage_map import StorageMap
+from aot.support.dataclass import dataclass
 from aot.support.dtype import ctype, itemsize
 from aot.target.source_module import NamedFunc, Param
 from aot.tir.expr import BinOp, Expr, Imm

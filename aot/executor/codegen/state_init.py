@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -11,6 +10,7 @@ from aot.executor.lowered import LoweredModule
 from aot.executor.plan.storage_map import StorageMap
 from aot.ir.op import Array
 from aot.memory.rings import COUNTER
+from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.target.source_module import Param
 

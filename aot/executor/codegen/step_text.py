@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aot.executor.codegen.lower_main import TURN
 from aot.executor.codegen.main_text import MainPrinter, copies_in, probe, reset_call
 from aot.executor.codegen.program import Program
 from aot.executor.codegen.steps import Decision, Step, make_steps
+from aot.support.dataclass import dataclass
 from aot.target.codegen_calls import print_calls
 from aot.target.target import Target
 from aot.tir.expr import BinOp, Expr

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count
 
 from aot.executor.codegen.main_text import runs_layers
+from aot.support.dataclass import dataclass
 from aot.tir.stmt import CallPrim, If, Stmt, While
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aot.errors import internal
 from aot.executor.codegen.layer import Layer
@@ -18,6 +18,7 @@ from aot.executor.plan.storage_info import StorageInfo
 from aot.executor.plan.storage_map import StorageMap
 from aot.ir.module import IRModule, of_phase
 from aot.ir.transform import PassContext, module_pass
+from aot.support.dataclass import dataclass
 from aot.target.source_module import NamedFunc, Param
 from aot.tir.function import PrimFunc
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Container, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from aot.executor.select.selection import Candidate, Stored, stored
 from aot.relay.analysis.group_key import group_key
 from aot.relay.analysis.workload import workload_key
 from aot.relay.expr import Call, Constant, Function, all_functions, post_order
+from aot.support.dataclass import dataclass
 from aot.system.facts import recall
 from aot.target.target import Target
 from aot.tir.function import PrimFunc

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aot.executor.cascade.items import Items
 from aot.executor.lowered import LoweredModule
@@ -11,6 +11,7 @@ from aot.executor.select.config import PlanConfig, SelectionConfig
 from aot.executor.select.selection import Candidate, Stored
 from aot.ir.module import IRModule
 from aot.relay.expr import Function
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
 from aot.tir.transform import EqualKey

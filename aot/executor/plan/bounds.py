@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aot.executor.cascade.rows import row_form
 from aot.executor.lower.order import execution_order
@@ -23,6 +23,7 @@ from aot.relay.expr import (
     operands,
 )
 from aot.relay.state import input_vars, state_vars
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from aot.memory.plan import Conflict
+from aot.support.dataclass import dataclass
 from aot.tir.analysis.overlap import Distance, safe_distances
 from aot.tir.function import PrimFunc
 

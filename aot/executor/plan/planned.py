@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from aot.executor.check import check_lowered
 from aot.executor.lowered import LoweredModule
@@ -15,6 +15,7 @@ from aot.executor.plan.state_windows import with_windows
 from aot.executor.plan.storage_map import StorageMap, make_layout
 from aot.executor.select.config import Io
 from aot.memory.bounds import liveness_bound
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

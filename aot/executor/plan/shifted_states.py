@@ -9,7 +9,7 @@ Rows that are copied behind what is left of the old ones, in its place, are such
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
 from aot.executor.plan.aliases import fits_offset, moves_of, without_call
@@ -18,6 +18,7 @@ from aot.executor.plan.planned import Planned
 from aot.ir.module import BaseFunc, of_phase
 from aot.ir.type import TensorType
 from aot.memory.rings import Ring
+from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
 from aot.tir.function import Move, PrimFunc, Shift

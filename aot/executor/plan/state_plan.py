@@ -7,13 +7,14 @@ lies as soon as nothing reads that any more, or else copied there after the last
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aot.errors import Problem, TargetError
 from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
 from aot.executor.plan.storage_info import StorageInfo
 from aot.memory.plan import align_up
 from aot.memory.pooling import Pooling
+from aot.support.dataclass import dataclass
 from aot.support.pool import Pool
 from aot.tir.analysis.in_place import in_place_pairs
 from aot.tir.analysis.overlap import safe_distances

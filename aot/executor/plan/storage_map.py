@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from aot.memory.planner import plan
 from aot.memory.pools import UsedPool, plan_pools, verify_pools
 from aot.memory.rings import Rings
 from aot.memory.verify import verify_plan
+from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
 from aot.support.pool import Pool

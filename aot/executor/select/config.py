@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from aot.executor.select.history import History
 from aot.memory.pooling import ONE_POOL, Pooling
+from aot.support.dataclass import dataclass
 
 Io = Literal["arena", "user"]
 RingKind = Literal["copy", "slide"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
 from functools import lru_cache
+
+from aot.support.dataclass import dataclass
 
 Counts = Mapping[str, int]
 """Kernel -> instructions, or cycles, of one call."""

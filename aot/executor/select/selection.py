@@ -18,13 +18,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.support.milp import Entries, Row, Solution, minimise
 from aot.system.facts import recall
 from aot.topi.strategy import Lowered

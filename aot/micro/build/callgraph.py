@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from aot.errors import Problem, ToolchainError
 from aot.micro.build.toolchain import find_tool, run_tool
+from aot.support.dataclass import dataclass
 
 _FUNCTION = re.compile(r"^([0-9a-f]{8}) <([^>]+)>:$")
 _INSTRUCTION = re.compile(r"^ *([0-9a-f]+):\t[0-9a-f ]+\t(\S+)(?:\t(.*))?$")

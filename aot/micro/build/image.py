@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from aot.micro.board import Board
 from aot.micro.build.callgraph import StackBound, stack_bound
 from aot.micro.build.pools import copied_to
 from aot.micro.build.project import Project
+from aot.support.dataclass import dataclass
 
 HEAP = re.compile(r"^_*(malloc|calloc|realloc|free|sbrk|memalign)(_r)?$")
 POOLED = ".constants_"

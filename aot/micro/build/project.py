@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from aot.micro.build.pools import Row, copied_to, pool_problems, pool_regions
 from aot.micro.build.toolchain import Tool, find_tool, run_tool
 from aot.micro.run.poison import dead_intervals, first_pool
 from aot.support.data import data_folder
+from aot.support.dataclass import dataclass
 from aot.support.quote import FILTERS
 from aot.support.text import printable
 from aot.system.cache import cache_folder

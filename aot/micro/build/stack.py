@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 
 from aot.errors import TargetError
@@ -18,6 +18,7 @@ from aot.micro.board import Board, board_names, load_board
 from aot.micro.build.callgraph import stack_bound
 from aot.micro.build.image import check_image
 from aot.micro.build.project import Project, compiler, prepare
+from aot.support.dataclass import dataclass
 
 UNKNOWN = "   stack       not computed (aot compile --stack-bound)\n"
 """The line of the header that gives way to the figure."""

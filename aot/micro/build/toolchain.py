@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from aot.errors import Problem, ToolchainError
+from aot.support.dataclass import dataclass
 from aot.system.process import Finished, run_program, version_of
 
 _HOW = {

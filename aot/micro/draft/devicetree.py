@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aot.errors import Problem, UsageError
 from aot.micro.board import Memory
 from aot.micro.draft.found import Found, region_name, without_overlaps
 from aot.micro.draft.numbers import value_of
+from aot.support.dataclass import dataclass
 
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{};]|[^"{};]+')
 _DEEPEST = 64

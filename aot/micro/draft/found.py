@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from aot.micro.board import Memory
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

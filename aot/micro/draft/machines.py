@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from aot.micro.board import Memory
+from aot.support.dataclass import dataclass
 
 _KI = 1 << 10
 _MI = 1 << 20

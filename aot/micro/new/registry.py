@@ -8,7 +8,7 @@ compiler and are replaced when the project is generated again; all others are wr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from aot.micro.board import EMULATED, Board
 from aot.micro.build.image import is_integer_model
 from aot.micro.build.project import Places, choose_places
 from aot.support.data import data_folder
+from aot.support.dataclass import dataclass
 from aot.support.names import c_identifier
 from aot.support.quote import FILTERS
 from aot.version import __version__

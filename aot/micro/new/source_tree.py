@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aot.micro.new.registry import Spec, Text, model_files, runtime_headers
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

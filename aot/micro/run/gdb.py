@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +25,7 @@ from aot.micro.run.gdb_load import bring_image
 from aot.micro.run.gdb_server import connected
 from aot.micro.run.qemu import Finished, function_at
 from aot.micro.run.rsp import ANSWER_SECONDS, Client, NoAnswerError, fault
+from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
 BKPT = b"\xab\xbe"

@@ -8,7 +8,6 @@ import signal
 import subprocess
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from elftools.elf.sections import SymbolTableSection
 from aot.errors import AotError, Problem, ToolchainError, VerificationError
 from aot.micro.board import MAX_TIMEOUT, Board
 from aot.micro.build.toolchain import find_tool
+from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
 STKOF = 1 << 20

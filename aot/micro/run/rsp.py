@@ -10,10 +10,10 @@ import re
 import socket
 import struct
 import time
-from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from aot.errors import Problem, ToolchainError
+from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
 ANSWER_SECONDS = 20.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from aot.errors import Problem, ToolchainError, UsageError
 from aot.micro.board import Board
 from aot.micro.build.project import Project
 from aot.micro.run import gdb, qemu
+from aot.support.dataclass import dataclass
 
 Array = np.ndarray[Any, Any]
 

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from aot.micro.new.registry import model_values, render
 from aot.micro.run.runner import decode_outputs, encode_inputs
 from aot.micro.run.zephyr_build import STACK, build_step, check_room
 from aot.support.data import data_folder
+from aot.support.dataclass import dataclass
 from aot.support.text import printable
 from aot.system.process import run_program
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from aot.ir.op import TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.op.common.check import Clamped
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm

@@ -7,7 +7,6 @@ results have the very bits of the reference, which matters where they are quanti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -19,6 +18,7 @@ from aot.op.common.window import Padding, Window, explicit_padding, inside, outp
 from aot.op.convert import ConvertContext, operand, unsupported
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.te.tensor import IterVar, TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder

@@ -6,7 +6,7 @@ LiteRT's kernels of float16 convert each number to float32, compute, and round t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 
 import numpy as np
@@ -19,6 +19,7 @@ from aot.op.convert import ConvertContext, Converter, ForwardingContext
 from aot.op.math.cast import CastAttrs
 from aot.op.tensor.bitcast import BitcastAttrs
 from aot.relay.expr import Constant, Expr, call, const, tensor_type
+from aot.support.dataclass import dataclass
 
 HALF = "float16"
 LARGEST_HALF = float(np.finfo(np.float16).max)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, TypeRuleError
@@ -15,6 +14,7 @@ from aot.op.convert import ConvertContext, operand, unsupported
 from aot.op.math.unary import UnaryAttrs
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
 from aot.te.tensor import IterVar, reduce_axis
 from aot.tir.builder import IRBuilder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, isfinite
 
 import numpy as np
@@ -20,6 +20,7 @@ from aot.op.math.clip import ClipAttrs
 from aot.op.qnn.cast_sums import CastSumsAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.relay.expr import Call, Constant, Expr, Var, call, const, post_order, tensor_type
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

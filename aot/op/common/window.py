@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from aot.support.dataclass import dataclass
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, maximum, minimum
 

@@ -8,7 +8,6 @@ difference. Oracle: `kernels/hashtable_lookup.cc`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.op.tensor.take import TakeAttrs
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call, const
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, equal, logical_and

@@ -9,7 +9,6 @@ the last one. Entries whose id or place lies outside are left out (the reference
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -22,6 +21,7 @@ from aot.op.common.move import constant_ints, tensors_of
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 
 ORACLES = ("litert",)
 COMBINERS = ("SUM", "MEAN", "SQRTN")

@@ -9,7 +9,6 @@ one number a bit; sparse: the bits of a row of seeds as one number, with row * 2
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from aot.op.common.move import MOVABLE
 from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 
 ORACLES = ("litert",)
 

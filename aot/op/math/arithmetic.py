@@ -9,7 +9,7 @@ floats: fmod with the sign of the divisor.)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -31,6 +31,7 @@ from aot.op.math.unary import UnaryAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, call
 from aot.relay.expr import Expr as RelayExpr
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, itemsize
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

@@ -6,7 +6,6 @@ out = how many boundaries are not above x, compared in float32; NaN lies after a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder

@@ -8,7 +8,6 @@ Oracle: `kernels/cast.cc`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

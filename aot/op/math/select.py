@@ -6,7 +6,6 @@ Oracles: `reference_ops::Select`, `RankOneSelect`, `BroadcastSelect5DSlow`; data
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr

@@ -7,7 +7,6 @@ Oracle: the end of `reference_integer_ops::AveragePool`: halves away from zero, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import clamp_array
 from aot.op.common.check import Clamped
 from aot.op.te_rule import F_TE, TeContext
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, select

@@ -7,7 +7,6 @@ with the parameters of `batch_matmul.cc`: int8 adds up in 32 bits, int16 in 64 a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from aot.op.qnn.requantize import RequantizeAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.op.tensor.reshape import ReshapeAttrs
 from aot.relay.expr import Constant, Expr, call, const
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
 from aot.te.tensor import sum as te_sum

@@ -8,7 +8,7 @@ int16) and `Conv` (uint8, shifted to int8).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.op.tensor.concatenate import ConcatenateAttrs
 from aot.op.tensor.strided_slice import slice_of
 from aot.relay.expr import Constant, Expr, call, const
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder

@@ -8,7 +8,6 @@ input_zp), over the taps for which both quotients are whole and inside the image
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from aot.op.nn.conv2d_transpose_hybrid import NAME as HYBRID
 from aot.op.nn.conv2d_transpose_hybrid import convert_hybrid_transposed
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr, call
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder

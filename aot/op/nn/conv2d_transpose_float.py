@@ -8,7 +8,6 @@ Oracles: `reference_ops::TransposeConv` of float; MediaPipe's Convolution2DTrans
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import Bounds, layer_types, np_layer, tir_layer
 from aot.op.common.window import TransposedWindow
 from aot.op.te_rule import F_TE, TeContext
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr

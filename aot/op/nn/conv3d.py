@@ -7,7 +7,6 @@ the input that reach a place of the result.  Oracles: `reference_ops::Conv3D`, `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -26,6 +25,7 @@ from aot.op.math.unary import UnaryAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.te.tensor import IterVar, TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder

@@ -8,7 +8,7 @@ too (`--oracle tflm`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from aot.op.nn.dense_float import convert_float, dense_shapes
 from aot.op.qnn.hybrid import convert_hybrid, is_hybrid_layer
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr, call
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder

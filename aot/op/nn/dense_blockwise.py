@@ -9,7 +9,6 @@ Oracle: `EvalBlockwise4Bit` of `kernels/fully_connected.cc`, which leaves a fuse
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from aot.op.convert import Blocks, ConvertContext, operand, unsupported
 from aot.op.nn.dense_float import dense_shapes
 from aot.op.qnn.dynamic_quantize import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
 from aot.relay.expr import Expr, call, const
+from aot.support.dataclass import dataclass
 
 NAME = "qnn.dense_blockwise"
 MOST = 1 << 12

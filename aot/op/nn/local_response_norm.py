@@ -7,7 +7,6 @@ the power in double precision.  Oracle: `reference_ops::LocalResponseNormalizati
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder

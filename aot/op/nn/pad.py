@@ -6,7 +6,6 @@ Oracle: `reference_ops::Pad`: PAD fills with the zero point of the output (0 whe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsuppor
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,6 +41,7 @@ from aot.op.qnn.quantize import Requantize8Attrs
 from aot.op.qnn.sqrt16 import Sqrt16Attrs, quantized_sqrt
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 
 Real = Callable[[Array], Array]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -41,6 +40,7 @@ from aot.op.qnn.quantize import QuantizeAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

@@ -7,7 +7,7 @@ since a 24-bit scale times a 9-bit or 16-bit integer is exact before that one ro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from aot.op.math.cast import CastAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, call, const
 from aot.relay.expr import Expr as RelayExpr
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm

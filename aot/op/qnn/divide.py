@@ -10,7 +10,6 @@ with TFLM as the oracle what its arithmetic makes of it: a product with `INVERSE
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,6 +35,7 @@ from aot.op.math.arithmetic import convert_plain, is_plain
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, equal, imm, maximum, select

@@ -23,7 +23,6 @@ Oracles: `NeonSymmetricQuantizeFloats`, `NeonAsymmetricQuantizeFloats` (x86 also
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -33,6 +32,7 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.qnn.quantize import tir_nearest
 from aot.op.te_rule import F_TE, TeContext
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import max as te_max
 from aot.tir.builder import IRBuilder

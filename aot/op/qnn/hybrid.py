@@ -13,7 +13,6 @@ asymmetrically.  Oracles: `EvalHybridDense`, `HybridConv`, `HybridConvPerChannel
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from aot.op.qnn.dynamic_quantize import PARAMS, QUANTIZE, RANGE, DynamicQuantize
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, call, const
 from aot.relay.expr import Expr as RelayExpr
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, select

@@ -10,7 +10,6 @@ There is no te rule: the row's sum must be computed once a row.  `aot.topi.gener
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -26,6 +25,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.math.row_norm import convert_l2
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 
 OUTPUT_BITS = 7
 """The result has scale 2^-7 and zero point 0."""

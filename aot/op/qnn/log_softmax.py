@@ -11,7 +11,6 @@ There is no te rule: the row's maximum and sum must be computed once a row.  `ao
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.math.row_norm import convert_log_softmax
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 
 ACCUMULATION_INTEGER_BITS = 12
 INPUT_INTEGER_BITS = 5

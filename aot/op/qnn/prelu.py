@@ -8,7 +8,6 @@ LEAKY_RELU has alpha = 1 and its slope in the second multiplier.  Oracles: `refe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from aot.op.qnn.lut import codes
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call, const
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

@@ -14,7 +14,6 @@ result is the same for an accumulator that fits 32 bits as for the wide one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from aot.numerics.fixed_point import (
 )
 from aot.op.common.check import Clamped
 from aot.op.te_rule import F_TE, TeContext
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

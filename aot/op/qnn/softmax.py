@@ -11,7 +11,6 @@ There is no te rule: the row's maximum and sum must be computed once a row.  `ao
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -37,6 +36,7 @@ from aot.op.math.row_norm import convert_softmax
 from aot.op.qnn.softmax16 import convert_softmax16
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range
 
 ACCUMULATION_INTEGER_BITS = 12

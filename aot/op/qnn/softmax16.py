@@ -10,7 +10,6 @@ There is no te rule: the row's maximum and sum must be computed once a row.  `ao
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -27,6 +26,7 @@ from aot.op.convert import ConvertContext, operand, unsupported
 from aot.op.qnn.lut16 import look_up, populate
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 
 RANGE = 65535
 KINDS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}

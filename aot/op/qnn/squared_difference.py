@@ -8,7 +8,6 @@ does not have.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from aot.op.math.arithmetic import convert_plain, is_plain
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

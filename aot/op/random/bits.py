@@ -7,7 +7,6 @@ STABLEHLO_RNG_BIT_GENERATOR, `kernels/rng_bit_generator.cc` with `rng_util.cc`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from aot.frontend.view import OperatorView
@@ -21,6 +20,7 @@ from aot.op.tensor.bitcast import BitcastAttrs
 from aot.op.tensor.concatenate import ConcatenateAttrs
 from aot.op.tensor.strided_slice import slice_of
 from aot.relay.expr import Expr, call
+from aot.support.dataclass import dataclass
 
 ORACLES = ("litert",)
 LARGEST = 1 << 24

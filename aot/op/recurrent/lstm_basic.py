@@ -18,7 +18,6 @@ Oracle: `optimized_ops::LstmCell`, which LiteRT runs whatever the resolver; the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from aot.op.common.lanes import LANES, np_eigen_sum
 from aot.op.convert import ConvertContext, operand, unsupported
 from aot.op.tensor.concatenate import ConcatenateAttrs
 from aot.relay.expr import Expr, call, const, get_item
+from aot.support.dataclass import dataclass
 
 NAME = "nn.lstm_basic"
 DATA_ZP = 128

@@ -19,7 +19,6 @@ Oracles: `EvalFloat`, `EvalHybrid` of `lstm_eval.cc`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from aot.numerics.elementary import apply
 from aot.op.common.integer_vector import quantized
 from aot.op.common.lanes import LANES, np_eigen_sum
 from aot.op.common.sequence import Sequences
+from aot.support.dataclass import dataclass
 
 NAME = "nn.lstm"
 _F = np.float32

@@ -15,7 +15,6 @@ Gates have 12 fractional bits.  `activation` "fixed": gemmlowp's functions (Lite
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from aot.numerics.fixed_point import multiply_by_quantized_multiplier as rescale
 from aot.numerics.inv_sqrt import inverse_sqrt
 from aot.op.common.sequence import Sequences
 from aot.op.qnn.lut16 import Sigmoid16Attrs, evaluate_sigmoid16
+from aot.support.dataclass import dataclass
 
 NAME = "qnn.lstm"
 Scale = tuple[int, int]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aot.frontend.view import OperatorView
 from aot.ir.type import TensorType
 from aot.op.convert import ConvertContext, unsupported
+from aot.support.dataclass import dataclass
 
 GATES = ("input", "forget", "cell", "output")
 

@@ -9,7 +9,6 @@ time first, it walks the sequence once for each step; with the batches first, th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from aot.numerics.elementary import apply
 from aot.op.common.integer_vector import quantized
 from aot.op.common.lanes import np_lane_sum
 from aot.op.common.sequence import Sequences
+from aot.support.dataclass import dataclass
 
 NAME = "nn.rnn"
 _F = np.float32

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from aot.frontend.view import OperatorView
@@ -14,6 +12,7 @@ from aot.op.recurrent.lstm_operands import sequence_shape
 from aot.op.recurrent.rnn import BOUNDS, NAME, RnnAttrs
 from aot.op.tensor.concatenate import ConcatenateAttrs
 from aot.relay.expr import Expr, call, const, get_item
+from aot.support.dataclass import dataclass
 
 _TYPES = "float32*int8 float32*float32"
 _ACTIVATIONS = ("NONE", "TANH", *BOUNDS)

@@ -11,7 +11,6 @@ Oracles: `reference_ops::EvalIntegerSVDF`, `EvalFloatSVDF`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from aot.ir.type import TensorType, Type
 from aot.op.common.lanes import np_lane_sum, tir_lane_sum
 from aot.op.common.move import tensors_of
 from aot.op.te_rule import F_TE, TeContext
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder

@@ -11,7 +11,6 @@ AArch64 (a comment there calls it a limitation); its result, which depends on th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float, numpy_dtype
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

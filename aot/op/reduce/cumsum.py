@@ -7,7 +7,6 @@ TFLM, as TensorFlow Lite does not have it: every sum is rescaled as that of ADD_
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.op.qnn.add_n import AddNAttrs, sum_attrs, sum_codes
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 
 DTYPES = ("int32", "int64", "float32")
 

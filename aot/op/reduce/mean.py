@@ -10,7 +10,6 @@ reference leaves uncomputed, TFLM's `reduce_common.cc`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -33,6 +32,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.op.tensor.bitcast import BitcastAttrs
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call, tensor_type
+from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import sum as te_sum

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -32,6 +31,7 @@ from aot.op.convert import ConvertContext, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

@@ -8,7 +8,6 @@ Codes are added by `mean.py` and multiplied by `prod.py`.  Oracles: `reference_o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -26,6 +25,7 @@ from aot.op.reduce.prod import convert_prod
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float
 from aot.te.tensor import TensorFn, reduce, reduce_axis, tensor_fn
 from aot.tir.builder import IRBuilder

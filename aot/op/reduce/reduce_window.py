@@ -10,7 +10,6 @@ Oracle: `kernels/stablehlo_reduce_window.cc`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -26,6 +25,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.op.tensor.dilate import LARGEST, dilated, padded_or_cut
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call, tensor_type
+from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import reduce as te_reduce

@@ -7,7 +7,6 @@ Oracle: `kernels/topk_v2.cc`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.tensor.take import TakeAttrs
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float, numpy_dtype
 
 DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")

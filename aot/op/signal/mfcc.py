@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -24,6 +24,7 @@ from aot.op.common.move import one_int, reshaped, tensors_of
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import Var, call, post_order
+from aot.support.dataclass import dataclass
 
 FLOOR = 1e-12
 MOST_CHANNELS = 1 << 14

@@ -7,7 +7,6 @@ Oracle: TFLM's `signal/src/overlap_add.cc`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -22,6 +21,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.tensor.strided_slice import slice_of
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
 
 ORACLES = ("tflm",)

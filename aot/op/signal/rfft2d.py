@@ -7,7 +7,6 @@ Oracle: `kernels/rfft2d.cc`, which runs Ooura's transforms (`aot.numerics.split_
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from aot.op.common.move import constant_ints, tensors_of
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 
 LARGEST = 1 << 16
 """Points of one transform; places are kept in 16 bits."""

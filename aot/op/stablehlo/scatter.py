@@ -9,7 +9,6 @@ operator at most; the reference looks at its name alone.  Oracle: `kernels/stabl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -22,6 +21,7 @@ from aot.op.common.move import MOVABLE, tensors_of
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 
 KINDS = {
     (): "update",

@@ -7,7 +7,6 @@ Oracle: `bitcast.cc`, which copies the bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from aot.op.common.move import MOVABLE
 from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize, numpy_dtype
 
 DTYPES = tuple(d for d in MOVABLE if d != "bool")

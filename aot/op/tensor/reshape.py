@@ -6,7 +6,6 @@ Oracle: TFLite copies the bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from aot.frontend.view import OperatorView
@@ -16,6 +15,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsuppor
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm

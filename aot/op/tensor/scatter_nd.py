@@ -8,7 +8,6 @@ Oracle: `reference_ops::ScatterNd`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -22,6 +21,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
 from aot.op.tensor.take import check_constant_indices
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ Oracles: `reference_ops::UnsortedSegmentRef`, `reference_ops::SegmentSum`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -22,6 +21,7 @@ from aot.op.common.move import one_int, tensors_of
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 
 DTYPES = ("int32", "float32")
 

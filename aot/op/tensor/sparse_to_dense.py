@@ -7,7 +7,6 @@ has to be constant.  Oracle: `reference_ops::SparseToDense`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.tensor.full import FullAttrs
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 
 DTYPES = ("int8", "uint8", "int32", "int64", "float32")
 

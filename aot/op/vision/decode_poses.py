@@ -13,7 +13,6 @@ Oracle: the algorithm of libcoral's `posenet_decoder.cc`; the installed LiteRT h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import apply
 from aot.op.common.move import tensors_of
 from aot.op.vision.non_max_suppression import Candidate, pop, push
+from aot.support.dataclass import dataclass
 
 KEYPOINTS = 17
 EDGES = 16

@@ -9,7 +9,6 @@ Oracle: `kernels/detection_postprocess.cc`, its fast form; of the regular one (`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from aot.op.tensor.strided_slice import slice_of
 from aot.op.tensor.take import TakeAttrs
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call, const, tensor_type
+from aot.support.dataclass import dataclass
 
 CODES = ("uint8", "int8")
 DTYPES = (*CODES, "float32")

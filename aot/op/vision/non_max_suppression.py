@@ -9,7 +9,6 @@ Oracle: `reference_ops::NonMaxSuppression`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from aot.op.tensor.bitcast import BitcastAttrs
 from aot.op.tensor.strided_slice import slice_of
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 
 MOST = 1 << 14
 """Boxes, and results."""

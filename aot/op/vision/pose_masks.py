@@ -9,7 +9,6 @@ Oracle: as `aot.op.vision.decode_poses`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from aot.op.tensor.strided_slice import slice_of
 from aot.op.vision.decode_poses import DTYPES, EDGES, KEYPOINTS, ROW, DecodePosesAttrs, Linear, linear, moved, sampled
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 
 REFINEMENTS = 2
 CELLS = 33

@@ -7,7 +7,6 @@ Oracle: `reference_ops::ResizeNearestNeighbor` (`GetNearestNeighbor`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsuppor
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast

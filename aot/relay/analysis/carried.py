@@ -8,7 +8,6 @@ operator makes new elements (0).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from aot.ir.op import F_EVALUATE, F_IS_VIEW, T_OP_PATTERN, Array, Op, OpPattern
 from aot.ir.type import TensorType
 from aot.relay.expr import Call, Constant, Expr, Function, operands, post_order, tensor_type
 from aot.relay.state import result_exprs, state_vars
+from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 
 MOVEMENTS = ("concatenate", "strided_slice", "transpose", "reshape")

@@ -9,7 +9,7 @@ in correspondence, as there is no operator that picks channels.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from aot.relay.analysis.channel_intervals import effective_weight
 from aot.relay.analysis.interval import Interval, channels, full_range
 from aot.relay.analysis.window import Bools, sums_fit, tap_values
 from aot.relay.expr import Call, Constant, Expr, Function, is_call, operands, post_order, tensor_type
+from aot.support.dataclass import dataclass
 
 LAYERS = frozenset({"nn.conv2d", "nn.dense"})
 """Operators that choose their input and output channels independently."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from aot.ir.op import Op
 from aot.relay.expr import Call, Constant, Function, post_order, tensor_type
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

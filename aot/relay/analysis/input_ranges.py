@@ -8,7 +8,6 @@ in question.  The numbers that pass are taken to be an interval around the first
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -17,6 +16,7 @@ from aot.ir.op import F_DOMAIN, Array, Op
 from aot.ir.type import TensorType
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, Var, make_tuple, post_order, tensor_type
 from aot.relay.interpreter import evaluate
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
 
 Range = tuple[float, float]

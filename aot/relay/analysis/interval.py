@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 
 Int64 = npt.NDArray[np.int64]

@@ -7,8 +7,9 @@ row by row again.  Shapes at both ends are views and belong to nobody: a reshape
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
+
+from aot.support.dataclass import dataclass
 
 Groups = tuple[tuple[int, ...], ...]
 """For each dimension of a shape the places of the atoms that it consists of."""

@@ -8,13 +8,14 @@ an operand are its padding.  Constants that differ from row to row, or attribute
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from aot.ir.op import T_OP_PATTERN, Op, OpPattern
 from aot.ir.type import TensorType
 from aot.relay.expr import Call, Constant, Expr, call, is_call, tensor_type
+from aot.support.dataclass import dataclass
 
 Range = tuple[int, int]
 """Rows from the first to before the second."""

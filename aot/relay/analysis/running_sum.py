@@ -7,11 +7,10 @@ A maximum has no such form: two stacks of partial maxima would take twice the ro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aot.relay.analysis.row_map import Range
 from aot.relay.analysis.sliding import Slide, Sliding
 from aot.relay.expr import Call, Expr, is_call, tensor_type
+from aot.support.dataclass import dataclass
 from aot.support.dtype import bits
 
 WORTH = 1 / 8

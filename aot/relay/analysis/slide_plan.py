@@ -8,7 +8,7 @@ Inputs that slide are always kept, as only their fresh rows are given.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from math import prod
 from typing import Any
@@ -18,6 +18,7 @@ from aot.relay.analysis.row_map import Range, RowMap, clamped
 from aot.relay.analysis.running_sum import RunningSum, running_sum
 from aot.relay.analysis.sliding import Slide, Sliding
 from aot.relay.expr import Call, Expr, Function, Var, is_call, operands, post_order, tensor_type, users
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

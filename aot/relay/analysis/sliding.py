@@ -13,12 +13,12 @@ tensor is not in the result either.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import gcd
 
 from aot.relay.analysis.row_map import NotLocalError, Range, RowForm, row_form
 from aot.relay.expr import Call, Expr, Function, post_order, tensor_type
 from aot.relay.state import input_vars
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from aot.relay.analysis.interval import Int64, Interval
 from aot.relay.expr import Call, is_call, tensor_type
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 
 Bools = npt.NDArray[np.bool_]

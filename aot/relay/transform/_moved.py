@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aot.ir.span import Span
 from aot.relay.analysis.rearrangement import Rearrangement
 from aot.relay.construct import constructor
 from aot.relay.expr import Call, Expr, tensor_type
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

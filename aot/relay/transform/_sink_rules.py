@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -14,6 +14,7 @@ from aot.ir.type import TensorType
 from aot.relay.analysis.rearrangement import Groups, Rearrangement
 from aot.relay.expr import Call, Constant, Expr, call, tensor_type
 from aot.relay.transform._moved import Moved, reshaped
+from aot.support.dataclass import dataclass
 from aot.support.dtype import is_int
 
 _UNARY = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 
 from aot.ir.span import NO_SPAN, Span
@@ -12,6 +12,7 @@ from aot.relay.construct import constructor
 from aot.relay.expr import Call, Expr, Function, If, Var, While, make_tuple, post_order, rewrite, tensor_type
 from aot.relay.state import STATE, StateTensor, input_vars, result_exprs, state_of, state_vars
 from aot.relay.transform._moved import reshaped, with_span
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

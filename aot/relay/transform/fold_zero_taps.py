@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from aot.relay.analysis.window import axis_coverage, sums_fit, tap_values
 from aot.relay.expr import Call, Constant, Expr, Function, call, is_call, rewrite, tensor_type
 from aot.relay.transform._layer import cut, merged_bias, with_bias
 from aot.relay.transform._uses import Uses
+from aot.support.dataclass import dataclass
 from aot.support.dtype import is_int
 
 _CONVOLUTIONS = frozenset({"nn.conv2d", "nn.depthwise_conv2d"})

@@ -12,7 +12,7 @@ A pattern table is a list of (name, pattern) or (name, pattern, check); the name
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from aot.errors import Problem, UsageError
@@ -23,6 +23,7 @@ from aot.relay.dataflow_pattern import CallPattern, Match, Pattern, operators_of
 from aot.relay.expr import Call, Expr, Function, operands, post_order, users, with_operands
 from aot.relay.transform.fuse_ops import call_group
 from aot.support.caller import call_place
+from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 
 Check = Callable[[Call], bool]

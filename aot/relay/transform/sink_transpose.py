@@ -6,7 +6,7 @@ the other layout, and every tensor is moved twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from aot.ir.op import Op
 from aot.ir.transform import PassContext, function_pass
@@ -14,6 +14,7 @@ from aot.relay.analysis.rearrangement import Rearrangement
 from aot.relay.expr import Call, Expr, Function, operands, post_order, tensor_type, with_operands
 from aot.relay.transform._moved import Moved, reshaped, transposed
 from aot.relay.transform._sink_rules import sunk
+from aot.support.dataclass import dataclass
 
 
 @function_pass(opt_level=2)

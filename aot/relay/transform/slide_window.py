@@ -12,7 +12,7 @@ without the rows that leave it, and the new ones behind it, and may be made in t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from aot.relay.interpreter import evaluate
 from aot.relay.state import STATE, StateTensor, result_exprs, state_of
 from aot.relay.transform._moved import with_span
 from aot.relay.transform.running_sums import finished_sum, sum_of, sum_offset
+from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from aot.errors import AotError
 from aot.executor.lowered import LoweredModule
 from aot.micro.board import board_names, load_board
 from aot.report.measure.fitting import problems_on
+from aot.support.dataclass import dataclass
 from aot.system.executors import Opener, outcomes
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from elftools.elf.sections import SymbolTableSection
 from aot.micro.build.callgraph import disassemble
 from aot.micro.build.image import ImageReport
 from aot.micro.build.project import HARNESS, Project
+from aot.support.dataclass import dataclass
 
 GROUPS = ("kernels", "weights", "tables", "main", "runtime", "startup", "other")
 """Kinds of flash content.

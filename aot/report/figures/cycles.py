@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from aot.errors import Problem, ToolchainError
@@ -16,6 +16,7 @@ from aot.micro.build.toolchain import find_tool, run_tool
 from aot.micro.run.qemu import command_line
 from aot.report.figures.attribution import symbols_of
 from aot.report.figures.cycle_model import CORES, Instruction, estimate
+from aot.support.dataclass import dataclass
 from aot.system.process import run_program
 
 _LINE = re.compile(r"^ *([0-9a-f]+):\t([0-9a-f]{4})( [0-9a-f]{4})? *\t(\S+)(?:\t(.*))?$")

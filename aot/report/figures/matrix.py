@@ -6,13 +6,13 @@ import os
 import platform
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aot.driver.reading import NamedBytes
 from aot.errors import AotError, Problem, ToolchainError, UsageError, internal
 from aot.report.figures.report import Report
+from aot.support.dataclass import dataclass
 from aot.system.executors import Opener, outcomes
 from aot.version import __version__
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from aot.report.measure.sets import Sets
 from aot.report.measure.verify import expected_outputs
 from aot.report.measure.windows import as_windows, moves
 from aot.report.render.plan_svg import plan_data
+from aot.support.dataclass import dataclass
 
 SCHEMA = "aot-report/3"
 

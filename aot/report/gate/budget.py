@@ -12,7 +12,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from aot.driver.reading import read_limited
 from aot.errors import Problem, UsageError
 from aot.report.figures.report import Report, key_of
+from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 
 METRICS = (

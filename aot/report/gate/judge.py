@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from aot.report.figures.report import Report, key_of
 from aot.report.gate.baseline import baseline_text
 from aot.report.gate.budget import DEFAULT_BASELINE, Budget, Finding, check_reports, load_budget
 from aot.report.gate.diff import FIELDS, check_comparable, diff_reports, load_reports
+from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

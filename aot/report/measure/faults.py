@@ -8,7 +8,6 @@ alone must be what the other engine makes of it, where it has it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from aot.frontend.view import ABSENT, ModelView, OperatorView, parse
 from aot.ir.op import Array
 from aot.report.measure.compare import compare_sets, difference
 from aot.report.measure.reference import graph, tflm
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

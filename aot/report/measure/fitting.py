@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from aot.driver.build import compile_model
@@ -15,6 +15,7 @@ from aot.executor.artifact import Artifact
 from aot.micro.board import Board, board_names, load_board
 from aot.micro.build.project import choose_places
 from aot.report.figures.limits import over_budget
+from aot.support.dataclass import dataclass
 
 RAM = frozenset({"E2010", "E2021"})
 FLASH = frozenset({"E2011", "E2022"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from aot.driver.options import OPTS, Options
@@ -13,6 +13,7 @@ from aot.micro.board import Board, Memory
 from aot.micro.build.image import POOLED, inspect_image, section_sizes
 from aot.micro.build.project import prepare
 from aot.report.measure.fitting import FLASH, RAM, Tries, Way, ways
+from aot.support.dataclass import dataclass
 
 _ROOM = 1 << 28
 """Bytes of flash and of RAM with which a model that does not fit is linked, to see what it takes."""

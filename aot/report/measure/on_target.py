@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aot.errors import Problem, UsageError
+from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
 MOST_BYTES = 1 << 26

@@ -5,7 +5,7 @@ IR.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -17,6 +17,7 @@ from aot.frontend.specialize import specialize
 from aot.frontend.view import kernels_of, parse
 from aot.ir.op import Array
 from aot.report.measure.chains import run_chain
+from aot.support.dataclass import dataclass
 
 OWN = "the graph interpreter"
 """Begins the name of the compiler's own interpreter, which is not an independent reference."""

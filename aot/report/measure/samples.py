@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import wave
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from aot.driver.reading import read_limited
 from aot.errors import Problem, ToolchainError, UsageError
 from aot.ir.op import Array
 from aot.report.measure.sets import Sets, TensorInfo, lossless, open_npz
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".bmp", ".gif"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from aot.errors import Problem, UsageError
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
 
 TensorInfo = Mapping[str, Any]

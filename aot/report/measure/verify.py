@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from aot.report.measure.fingerprint import fingerprint
 from aot.report.measure.reference import OWN, find_reference
 from aot.report.measure.sets import Sets
 from aot.report.measure.windows import as_windows, moves
+from aot.support.dataclass import dataclass
 from aot.support.notebook import section, table
 
 SCHEMA = "aot-verify/1"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from aot.report.render.elements import middle
+from aot.support.dataclass import dataclass
 
 WIDTH = 960
 """Units of all drawings; the page scales them."""

@@ -8,12 +8,13 @@ time is the order of statements, and within a tensor intrinsic everything counts
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.tir.analysis.overlap import Pair, type_based
 from aot.tir.analysis.overlap_span import Cell, Span, evaluate, exact, point

@@ -19,13 +19,14 @@ and indices depend on nothing but loop variables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import count
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.tir.analysis.overlap_span import Cell, Span, Value, evaluate, exact, narrowed, point
 from aot.tir.buffer import Buffer, flat_index

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
+from aot.support.dataclass import dataclass
 from aot.support.dtype import is_int
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var

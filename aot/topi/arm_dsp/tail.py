@@ -6,12 +6,11 @@ back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aot.ir.op import Op
 from aot.op.qnn.add import AddAttrs, LinearForm, linear_form
 from aot.op.qnn.dequantize import DequantizeAttrs
 from aot.relay.expr import Call, Var
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.target.target import Target
 from aot.tir.buffer import Buffer

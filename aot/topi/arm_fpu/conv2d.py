@@ -6,10 +6,11 @@ or they stay as the file has them and are widened into scratch memory, 32 bytes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr

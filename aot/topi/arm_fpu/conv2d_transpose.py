@@ -6,7 +6,7 @@ flipped weights does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -16,6 +16,7 @@ from aot.ir.op import Op
 from aot.op.nn.conv2d_transpose_float import NAME as OPERATOR
 from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
 from aot.relay.expr import Constant, Var, tensor_type
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs

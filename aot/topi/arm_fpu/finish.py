@@ -8,10 +8,10 @@ of all results is infinite or NaN if one of them is, and then the results are cl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from aot.support.dataclass import dataclass
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm, select
 from aot.topi.intrin.asm_text import Repeat

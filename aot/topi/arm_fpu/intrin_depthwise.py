@@ -6,9 +6,10 @@ takes from the registers what the first one needs next.  VMUL puts its products 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
+from aot.support.dataclass import dataclass
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Var, imm
 from aot.tir.intrin import TensorIntrin

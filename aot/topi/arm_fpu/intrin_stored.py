@@ -5,9 +5,10 @@ For layers of a few pixels, where widening the weights for all of them at once w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
+from aot.support.dataclass import dataclass
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import imm

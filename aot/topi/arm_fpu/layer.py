@@ -7,7 +7,7 @@ layer without a bias has one of zeros.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -18,6 +18,7 @@ from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Var, is_call, tensor_type
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, elements_of
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region

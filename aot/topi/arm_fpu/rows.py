@@ -7,14 +7,13 @@ rounding of the reference (the difference is exact).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from aot.ir.op import Array
 from aot.op.te_rule import pack_nibbles
 from aot.relay.expr import Constant
 from aot.relay.stored import Codes, codes_of, encoded
+from aot.support.dataclass import dataclass
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Expr, binop, cast
 from aot.topi.arm_fpu.finish import Text, vector

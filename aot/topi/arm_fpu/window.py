@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from aot.ir.op import Array
 from aot.relay.expr import Constant
+from aot.support.dataclass import dataclass
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, imm, select
 from aot.tir.intrin import TensorIntrin

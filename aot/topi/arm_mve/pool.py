@@ -5,7 +5,6 @@ No scratch memory.  Averages over windows that leave the image are left to other
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -14,6 +13,7 @@ from aot.ir.op import Op
 from aot.op.common.window import inside
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.relay.expr import Var, tensor_type
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, imm

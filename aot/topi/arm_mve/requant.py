@@ -9,12 +9,12 @@ only the last one counts; that wants s >= 1, which the accumulator's own shift t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from aot.ir.op import Array
 from aot.op.qnn.requantize import RequantizeAttrs
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder

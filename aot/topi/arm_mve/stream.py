@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.topi.arm_mve.requant import RequantForm
 
 VECTOR = 16

@@ -13,12 +13,11 @@ layer takes another form.  The accumulator's shift by the first threshold goes i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from aot.ir.op import Array
 from aot.op.qnn.requantize import RequantizeAttrs
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, select

@@ -8,7 +8,6 @@ long that aligning them costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import gcd, prod
 from typing import cast as typed
 
@@ -18,6 +17,7 @@ from aot.ir.op import F_EVALUATE, Op
 from aot.ir.type import TensorType
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Expr, Var, post_order, tensor_type
+from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float, itemsize
 from aot.target.target import Target
 from aot.te.tensor import TensorFn, elements_of

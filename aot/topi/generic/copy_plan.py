@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from aot.support.dataclass import dataclass
 
 Codes = npt.NDArray[np.int64]
 

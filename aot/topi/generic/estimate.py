@@ -6,7 +6,8 @@ The numbers are from counts under QEMU of what GCC makes of the loops.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from aot.support.dataclass import dataclass
 
 RESULT = 14.5
 """Of a result: its bias, requantisation and store."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.relay.expr import Constant, tensor_type
+from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype, stored
 from aot.target.target import Target
 from aot.tir.buffer import Buffer

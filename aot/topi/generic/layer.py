@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from aot.op.te_rule import TeContext
 from aot.relay.expr import tensor_type
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder

@@ -8,7 +8,6 @@ padding they are constants.  Maxima are taken of four bytes at once (SSUB8 and S
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -18,6 +17,7 @@ from aot.ir.op import Op
 from aot.numerics.fixed_point import tir_requantize
 from aot.op.common.window import inside
 from aot.relay.expr import Var, tensor_type
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.target.target import Target
 from aot.tir.buffer import Buffer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from aot.support.dataclass import dataclass
 from aot.tir.intrin import BlockText
 
 COUNTER = ".Laot_i"

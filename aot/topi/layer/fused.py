@@ -6,7 +6,7 @@ Kernels see only this view; relay ends here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -20,6 +20,7 @@ from aot.ir.type import TensorType
 from aot.op.qnn.requantize import RequantizeAttrs, evaluate
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Var, tensor_type
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.te.tensor import TensorFn
 from aot.tir.expr import Expr

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from aot.ir.op import Array
 from aot.op.te_rule import TeContext
+from aot.support.dataclass import dataclass
 from aot.te.tensor import elements_of
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder

@@ -6,7 +6,7 @@ Y + base, Y + base - 1 ... with base = (r + cut) / s: in the order of the data, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from aot.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

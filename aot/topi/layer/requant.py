@@ -17,13 +17,12 @@ reference functions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from aot.ir.op import Array
 from aot.numerics.fixed_point import is_reduced, tir_multiply_by_quantized_multiplier, tir_multiply_long, tir_multiply_wide
 from aot.op.qnn.requantize import RequantizeAttrs
+from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder

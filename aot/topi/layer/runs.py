@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
 from aot.relay.expr import Constant, Expr, Var, tensor_type
+from aot.support.dataclass import dataclass
 from aot.topi.strategy import Group
 
 Kind = Literal["whole", "inner", "outer"]

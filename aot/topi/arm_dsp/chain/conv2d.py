@@ -8,7 +8,7 @@ Weights take two bytes each in flash.  See intrin.py for the arithmetic, notes o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Protocol
@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region

@@ -10,7 +10,7 @@ takes its rows of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -22,6 +22,7 @@ from aot.op.nn.conv2d import Conv2DAttrs
 from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.relay.expr import Call, Constant, Var, is_call, tensor_type
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder

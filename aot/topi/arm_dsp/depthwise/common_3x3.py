@@ -6,8 +6,9 @@ intrin.py); sizes and steps are read from a header.  Weights take one byte each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, equal, imm, select

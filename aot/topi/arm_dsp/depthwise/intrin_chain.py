@@ -13,9 +13,10 @@ bytes).  With a stride of two only the middle lanes are used.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from functools import lru_cache
 
+from aot.support.dataclass import dataclass
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.intrin import BlockText, COperand, TensorIntrin

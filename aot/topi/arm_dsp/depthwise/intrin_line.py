@@ -7,9 +7,9 @@ tap needs all but the first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
+from aot.support.dataclass import dataclass
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import cast
 from aot.tir.intrin import BlockText, COperand, TensorIntrin

@@ -8,8 +8,10 @@ w2), (w3, w4)...; a tap left over is a single SMLAxy with one half of a word.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
+
+from aot.support.dataclass import dataclass
 
 Tap = tuple[int, int]
 """(row, column) of the kernel."""

@@ -8,10 +8,11 @@ Saturation at +-16383.5 is far outside every range of quantised values.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from aot.op.qnn.quantize import tir_quantize
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder

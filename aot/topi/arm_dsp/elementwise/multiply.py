@@ -6,7 +6,6 @@ are long enough, and their length a multiple of four where the number of runs al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -17,6 +16,7 @@ from aot.op.common.binary import RescaledAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, tensor_type
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.target.target import Target
 from aot.te.tensor import TensorFn, tensor_fn

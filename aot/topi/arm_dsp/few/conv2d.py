@@ -7,10 +7,9 @@ Weights take two bytes each in flash.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region

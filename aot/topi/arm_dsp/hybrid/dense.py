@@ -5,7 +5,6 @@ Scratch: two bytes an input of one row.  Weights take one byte each in flash.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -15,6 +14,7 @@ from aot.ir.type import TensorType
 from aot.op.qnn.hybrid import NAME as HYBRID_OUTPUT
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Var, is_call, tensor_type
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.te.tensor import TensorFn
 from aot.tir.buffer import Buffer

@@ -5,9 +5,9 @@ Scratch: two bytes an input.  The weights are 256 times the model's, so that the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, imm

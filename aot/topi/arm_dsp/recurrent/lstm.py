@@ -7,7 +7,6 @@ Scratch: beyond its own two bytes a value of the data and of the output, rounded
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,6 +15,7 @@ from aot.ir.op import Array
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.op.recurrent.lstm_integer import Scale
 from aot.relay.expr import Constant, tensor_type
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.target.target import Target
 from aot.tir.buffer import Buffer

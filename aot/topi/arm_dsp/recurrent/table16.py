@@ -8,12 +8,12 @@ less than 256.  About 33 KiB for sigmoid, 36 KiB for tanh, and 8 instructions a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import cast, imm, select

@@ -12,12 +12,13 @@ the term with 127 belongs into the bias.  Weights lie in [-127, 127], as b1 = -1
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast

@@ -5,11 +5,10 @@ g(a) = (hi(a * M) + C + (D where a < 0)) >> S with hi(x) = floor(x / 2^32), a = 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from aot.ir.op import Array
+from aot.support.dataclass import dataclass
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, clamp
 from aot.topi.intrin.dsp import SMMLA, saturate

@@ -6,11 +6,10 @@ the lower word, so that nothing is carried from there: only the upper word of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from aot.op.qnn.requantize import RequantizeAttrs
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm

@@ -8,13 +8,14 @@ A convolution of data of one channel is a depthwise one with many outputs for th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from aot.ir.op import Array
 from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region

@@ -7,8 +7,7 @@ KA * KL neighbouring bytes, and those of the next output begin KA * stride bytes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from aot.support.dataclass import dataclass
 from aot.topi.arm_mve.requant import RequantForm
 from aot.topi.arm_mve.stream import VECTOR
 from aot.topi.layer.fused import FusedLayer

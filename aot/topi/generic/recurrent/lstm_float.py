@@ -6,7 +6,6 @@ Scratch: the gates of one step, and the hidden values where there is a projectio
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from aot.ir.type import TupleType
 from aot.numerics.elementary import MATH
@@ -14,6 +13,7 @@ from aot.op.common.lanes import LANES, tir_eigen_sum
 from aot.op.common.sequence import Sequences
 from aot.op.recurrent.lstm_float import LstmFloatAttrs
 from aot.relay.expr import Constant, tensor_type
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder

@@ -7,7 +7,6 @@ place of the results: what a step reads of the outputs it has read before it wri
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
 from aot.ir.type import TupleType
@@ -21,6 +20,7 @@ from aot.op.common.sequence import Sequences
 from aot.op.recurrent.lstm_integer import LstmAttrs, Scale, peephole_of
 from aot.op.te_rule import TeContext
 from aot.relay.expr import Constant, tensor_type
+from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.target.target import Target
 from aot.tir.buffer import Buffer

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from aot.numerics.elementary import LOG1P_DOUBLE, LOG_DOUBLE, SQRT_DOUBLE
 from aot.op.signal.mfcc import FLOOR, MEL, cosines, mel_bank, mel_edges
 from aot.relay.expr import tensor_type
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Expr, IntoExpr, cast, equal, imm, logical_and, maximum, minimum, select

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from aot.numerics import kissfft
 from aot.numerics.kissfft import FRACTION_BITS, Complex, Stage
 from aot.relay.expr import tensor_type
+from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
 from aot.target.target import Target
 from aot.tir.buffer import Buffer

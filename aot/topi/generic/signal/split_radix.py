@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from aot.ir.op import Array
 from aot.numerics import split_radix
 from aot.numerics.split_radix import KEPT, MIDDLE, OTHER, START, Complex
+from aot.support.dataclass import dataclass
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Expr, binop, cast, imm
 from aot.topi.generic.flat import FlatKernel

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from aot.numerics.elementary import MATH
 from aot.op.vision.decode_poses import EDGES, KEYPOINTS, REFINEMENTS, DecodePosesAttrs, steps
 from aot.relay.expr import tensor_type
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aot.op.vision.decode_poses import Linear
+from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
