@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -221,6 +222,18 @@ def stored_bytes(dtype: str, count: int) -> int:
 
 def parse(data: bytes, problems: Problems) -> ModelView | None:
     """The view of a file, None if nothing sensible can be read.  Notes E10xx and never raises."""
+    return _sound(data) or _parsed(data, problems)
+
+
+@lru_cache(maxsize=2)
+def _sound(data: bytes) -> ModelView | None:
+    """The view of a file in which nothing is wrong, for the many that ask for it; None of others."""
+    problems = Problems()
+    view = _parsed(data, problems)
+    return None if problems else view
+
+
+def _parsed(data: bytes, problems: Problems) -> ModelView | None:
     reader = Reader(data)
     record = decode_model(reader, problems)
     if record is None:

@@ -113,7 +113,7 @@ def streaming_bound(graph: RowGraph) -> int:
             if op.row_local and work < WORK:
                 chain = _Chain(graph, lives, i, j)
                 found = max(peak, chain.run(limit))
-                work += chain.made_rows + SET_UP * len(chain.ops)
+                work += chain.made_rows + SET_UP * (j + 1 - i)
             else:
                 found = max(peak, lives.during(j)) if j == i else NEVER
             if found < best[j + 1]:
@@ -178,57 +178,73 @@ def _wants(windows: Sequence[tuple[int, int]], rows: int) -> list[int]:
     return list(accumulate(changes))[:rows]
 
 
+@dataclass(frozen=True, slots=True)
+class _Feed:
+    """What an operator of a chain reads: `maker` is the place of the operator that makes it, -1 where none of the chain does."""
+
+    maker: int
+    windows: list[tuple[int, int]]
+    wanted: list[int]
+    row_bytes: int
+
+
 class _Chain:
-    """The rows of the operators from i to j, made on demand."""
+    """The rows of the operators from i to j, made on demand; operators by their place in the chain."""
 
     def __init__(self, graph: RowGraph, lives: _Lives, i: int, j: int) -> None:
         self.live = self.peak = lives.before(i)
         self.limit = NEVER
         self.made_rows = 0
-        self.ops = range(i, j + 1)
-        self.reads = {k: lives.windows[k] for k in self.ops}
-        self.out = {k: graph.ops[k].writes[0] for k in self.ops}
-        self.maker = {t: k for k, t in self.out.items()}
-        self.next = dict.fromkeys(self.ops, 0)
-        self.tensors = graph.tensors
-        self.height = {k: graph.tensors[t].rows for k, t in self.out.items()}
-        touched = {t for reads in self.reads.values() for t, _ in reads} | set(self.maker)
-        self.stays = {t for t in touched if lives.last[t] > j}
-        self.wanted = {t: [1 if t in self.stays else 0] * graph.tensors[t].rows for t in touched}
-        for k in self.ops:
-            for (t, _), wants in zip(self.reads[k], lives.wants[k], strict=True):
-                self.wanted[t] = list(map(add, self.wanted[t], wants))
+        ops = range(i, j + 1)
+        tensors = [graph.tensors[graph.ops[k].writes[0]] for k in ops]
+        maker = {graph.ops[k].writes[0]: k - i for k in ops}
+        touched = {t for k in ops for t, _ in lives.windows[k]} | set(maker)
+        wanted = {t: [1 if lives.last[t] > j else 0] * graph.tensors[t].rows for t in touched}
+        for k in ops:
+            for (t, _), wants in zip(lives.windows[k], lives.wants[k], strict=True):
+                wanted[t] = list(map(add, wanted[t], wants))
+        self.next = [0] * len(ops)
+        self.row_bytes = [t.row_bytes for t in tensors]
+        self.height = [t.rows for t in tensors]
+        self.wanted = [wanted[graph.ops[k].writes[0]] for k in ops]
+        self.stays = [lives.last[graph.ops[k].writes[0]] > j for k in ops]
+        self.feeds = [
+            [_Feed(maker.get(t, -1), rows, wanted[t], graph.tensors[t].row_bytes) for t, rows in lives.windows[k]] for k in ops
+        ]
         # what nobody in the chain reads goes when it starts
-        for t in touched - set(self.maker):
-            self.live -= self.wanted[t].count(0) * graph.tensors[t].row_bytes
+        for t in touched - set(maker):
+            self.live -= wanted[t].count(0) * graph.tensors[t].row_bytes
 
     def run(self, limit: int) -> int:
         """The peak in bytes, or something >= `limit` as soon as that is certain."""
         self.limit = limit
-        for k in reversed(self.ops):
-            if self.out[k] in self.stays:
+        for k in reversed(range(len(self.next))):
+            if self.stays[k]:
                 while self.next[k] < self.height[k] and self.peak < limit:
                     self.make(k)
         return self.peak
 
     def make(self, k: int) -> None:
         """The next row of operator k, where it is wanted, with the rows that it needs."""
-        y, t = self.next[k], self.out[k]
-        if self.wanted[t][y]:
-            for read, windows in self.reads[k]:
-                maker = self.maker.get(read)
-                if maker is not None:
-                    top = windows[y][1]
-                    while self.next[maker] < top and self.peak < self.limit:
+        following, feeds = self.next, self.feeds[k]
+        y = following[k]
+        if self.wanted[k][y]:
+            for feed in feeds:
+                maker = feed.maker
+                if maker >= 0:
+                    top = feed.windows[y][1]
+                    while following[maker] < top and self.peak < self.limit:
                         self.make(maker)
-            self.live += self.tensors[t].row_bytes
-            self.peak = max(self.peak, self.live)
+            self.live += self.row_bytes[k]
+            if self.live > self.peak:
+                self.peak = self.live
             self.made_rows += 1
-        self.next[k] = y + 1
-        for read, windows in self.reads[k]:
-            wanted = self.wanted[read]
-            made = self.next[self.maker[read]] if read in self.maker else NEVER
-            for row in range(*windows[y]):
+        following[k] = y + 1
+        for feed in feeds:
+            wanted = feed.wanted
+            made = following[feed.maker] if feed.maker >= 0 else NEVER
+            first, end = feed.windows[y]
+            for row in range(first, end):
                 left = wanted[row] = wanted[row] - 1
                 if not left and row < made:
-                    self.live -= self.tensors[read].row_bytes
+                    self.live -= feed.row_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
+import resource
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +15,9 @@ from aot.driver.options import Options
 from aot.driver.outline import outline
 from aot.errors import AotError
 from aot.executor.lower import candidates
+from aot.frontend import view
 from aot.frontend.specialize import specialize
+from aot.op.qnn import lut
 from aot.topi.strategy import OpImplementation
 from tests.cli.boards import small_board
 from tests.cli.helper import Cli
@@ -86,20 +88,25 @@ def test_bounds_judge_boards(cli: Cli) -> None:
 
 @pytest.mark.slow
 def test_check_without_a_board_takes_a_second() -> None:
-    """CPU time after imports, of the networks beside the repository below 5 MB."""
+    """User CPU time after imports, of the networks beside the repository below 5 MB; of the slow ones the better of two runs."""
     found = [p for folder in ("nets", "derived") for p in sorted((SHARED / "models" / folder).glob("*.tflite"))]
     paths = [p for p in found if p.stat().st_size < 5_000_000]
     if not paths:
         pytest.skip("no networks beside the repository")
     load_registries()
-    late = {}
-    for path in paths:
-        start = time.process_time()
-        with suppress(AotError):
-            data = specialize(path.read_bytes())
-            outline(data, target="cortex-m4", name="m", options=Options())
-        late[path.stem] = time.process_time() - start
-    assert max(late.values()) < 2.0, max(late, key=lambda k: late[k])  # a busy machine's second
+    late = {path.stem: seconds_of(path.read_bytes()) for path in paths}
+    late |= {path.stem: min(late[path.stem], seconds_of(path.read_bytes())) for path in paths if late[path.stem] > 0.8}
+    assert max(late.values()) <= 1.0, max(late, key=lambda k: late[k])
+
+
+def seconds_of(model: bytes) -> float:
+    """User CPU time of what `aot check` does without a board, nothing known of the model."""
+    for known in (specialize, view._sound, lut.float_table):
+        known.cache_clear()
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    with suppress(AotError):
+        outline(specialize(model), target="cortex-m4", name="m", options=Options())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime - start
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +79,7 @@ def codes() -> npt.NDArray[np.int64]:
     return np.arange(-128, 128, dtype=np.int64)
 
 
+@lru_cache(maxsize=64)  # a network over time that is unrolled has few different ones
 def float_table(transform: Callable[[Float32], Float32], data: tuple[float, int], out: tuple[float, int]) -> tuple[int, ...]:
     """LUTPopulate of `kernels/internal/common.h`: a float32 function between (scale, zero point) of data and of result."""
     (scale_in, zp_in), (scale, zp) = data, out
