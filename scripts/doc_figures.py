@@ -99,13 +99,14 @@ def scratch() -> list[str]:
 
 def rows_of_bounds() -> list[str]:
     """No kernel is made for these bounds."""
-    from aot.driver.front import front, load_registries
+    from aot.driver.front import front
     from aot.driver.options import Options
+    from aot.driver.plugins import load_installed
     from aot.executor.plan.bounds import memory_bounds
     from aot.frontend.macs import nominal_shapes
     from aot.target.target import find_target
 
-    load_registries()
+    load_installed()
     rows = []
     for name in ROWS:
         data = (NETS / f"{name}.tflite").read_bytes()

@@ -86,14 +86,15 @@ def per_mac(shapes: Sequence[Shape], board_name: str, families: Sequence[str]) -
 def _input(shape: Shape, target: Any, families: Sequence[str]) -> Any:
     """All kernels of the families that take the layer, those without an estimate too."""
     from aot.driver.build import fused_module
-    from aot.driver.front import front, load_registries
+    from aot.driver.front import front
     from aot.driver.options import Options
+    from aot.driver.plugins import load_installed
     from aot.executor.lower.candidates import all_candidates
     from aot.executor.lower.draft import Known
     from aot.relay.expr import Call, Function, post_order
     from aot.tune.measure import MeasureInput
 
-    load_registries()
+    load_installed()
     options = Options()
     main = fused_module(
         front(shape.model(), target, name="layer", options=options).main, target, name="layer", options=options

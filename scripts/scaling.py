@@ -71,10 +71,10 @@ def _layer(builder: Any, rng: Any, x: int, y: int, *, depthwise: bool, channels:
 def measure(kind: str, size: int) -> dict[str, Any]:
     """One compilation in this process: `seconds` of CPU after imports, `mebibytes` at the peak."""
     from aot.driver.build import build
-    from aot.driver.front import load_registries
+    from aot.driver.plugins import load_installed
 
     data = network(kind, size)
-    load_registries()
+    load_installed()
     start = time.process_time()
     workspace = build(data).metadata["workspace"]
     seconds = time.process_time() - start

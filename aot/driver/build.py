@@ -12,8 +12,9 @@ from typing import Any
 
 from aot.driver.byoc import library_files
 from aot.driver.chain_file import read_model
-from aot.driver.front import Front, front, load_registries
+from aot.driver.front import Front, front
 from aot.driver.options import OPTS, Options
+from aot.driver.plugins import load_installed
 from aot.driver.reading import NamedBytes
 from aot.executor.artifact import Artifact
 from aot.executor.codegen.emit import LoweredOutput, emit
@@ -81,7 +82,7 @@ def compile_model(
     """
     options = options or Options()
     cpu = find_target(target) if isinstance(target, str) else target
-    load_registries()
+    load_installed()
     file = read_model(model) if isinstance(model, Path) else model if isinstance(model, NamedBytes) else None
     source = model if isinstance(model, bytes | IRModule) else file.data if file is not None else b""
     data = source if isinstance(source, IRModule) else specialize(source, options.choice)
@@ -198,7 +199,7 @@ def shown(fused: FusedModule, planned: Planned) -> Planned:
 
 def lower(func: Function, target: str | Target = "cortex-m4", *, name: str = "kernel") -> PrimFunc:
     """One fused function as a PrimFunc, for tests and tuning (the counterpart of tvm.lower)."""
-    load_registries()
+    load_installed()
     cpu = find_target(target) if isinstance(target, str) else target
     return optimize(lower_group(func, cpu, name).func)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from aot import op as operators
 from aot.driver.byoc import with_partitions
 from aot.driver.chain import Chained, chained
 from aot.driver.options import Options
-from aot.driver.plugins import load_installed
 from aot.driver.slide import Slid, slid
 from aot.errors import Problem, UsageError
 from aot.frontend.chain import unpack
@@ -45,12 +43,6 @@ class Front:
         if self.chain is None:
             return nominal_macs(model)
         return sum(stage["macs_window"] * stage["runs"] for stage in self.chain.told["stages"])
-
-
-def load_registries() -> None:
-    """Operators, and what installed plug-ins add to them and to the kernels, which are imported when they are asked for."""
-    operators.load_all()
-    load_installed()
 
 
 def front(model: bytes | IRModule, cpu: Target, *, name: str, options: Options, most_bytes: int | None = None) -> Front:

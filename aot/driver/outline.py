@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aot.driver.front import front, load_registries
+from aot.driver.front import front
 from aot.driver.options import Options
+from aot.driver.plugins import load_installed
 from aot.executor.plan.bounds import row_graph
 from aot.frontend.macs import nominal_shapes
 from aot.ir.type import TensorType
@@ -41,7 +42,7 @@ class Outline:
 
 def outline(model: bytes, *, target: str, name: str, options: Options) -> Outline:
     """The outline of a model whose shapes are known; raises what `build` raises of the model itself."""
-    load_registries()
+    load_installed()
     found = front(model, find_target(target), name=name, options=options)
     main = found.main
     graph = row_graph(main, nominal_shapes(model), io=options.io)

@@ -8,13 +8,18 @@ code generators (`aot.byoc.register_external_codegen`) and oracles (`register_or
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import traceback
-from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Callable, Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aot.errors import AotError, Problem, UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "aot.plugins"
 
@@ -33,6 +38,10 @@ def load_installed() -> tuple[str, ...]:
     An entry point names a module, which registers things when it is imported, or a function, which is called without arguments.
     UsageError E5110 names a plug-in that fails.
     """
+    if not _may_be_installed():
+        return ()
+    from importlib.metadata import entry_points
+
     found = sorted(entry_points(group=GROUP), key=lambda e: e.name)
     for point in found:
         if point.name not in _LOADED:
@@ -40,6 +49,32 @@ def load_installed() -> tuple[str, ...]:
         elif _LOADED[point.name]:
             raise UsageError(Problem("E5110", _LOADED[point.name], f"plug-in {point.name}"))
     return tuple(e.name for e in found)
+
+
+def _may_be_installed() -> bool:
+    """Whether importlib.metadata, whose import takes longer than this search, could find an entry point of ours."""
+    if any(hasattr(f, "find_distributions") and f is not PathFinder for f in sys.meta_path):
+        return True
+    return any(GROUP.encode() in text for folder in sys.path for text in _entry_points_of(folder or os.curdir))
+
+
+def _entry_points_of(folder: str) -> Iterator[bytes]:
+    """What the packages installed in a folder, or an archive, say of their entry points."""
+    if os.path.isfile(folder):
+        yield GROUP.encode()  # an archive, which importlib.metadata knows how to read
+        return
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        if name.lower().endswith((".dist-info", ".egg-info", ".egg")):
+            for place in ("entry_points.txt", "EGG-INFO/entry_points.txt"):
+                try:
+                    with open(f"{folder}/{name}/{place}", "rb") as file:
+                        yield file.read()
+                except OSError:
+                    continue
 
 
 def load_file(path: Path) -> None:

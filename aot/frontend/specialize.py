@@ -20,7 +20,6 @@ from aot.frontend.flatbuffer import Reader
 from aot.frontend.problems import Problems
 from aot.frontend.tflite import GraphWalk
 from aot.frontend.view import SubgraphView, TensorView
-from aot.op import load_all
 from aot.support.near import did_you_mean
 from aot.support.text import printable
 
@@ -230,7 +229,6 @@ def _all_shapes(model: bytes) -> tuple[dict[int, Shape], AotError | None]:
     view = check.check_bytes(model, problems)
     if view is None or problems:
         return {}, problems.error()
-    load_all()
     walk = GraphWalk(view, 0, oracle="litert", problems=problems)
     with np.errstate(all="ignore"):
         walk.visit_all()

@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from aot import op as operators
 from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend import check
 from aot.frontend.check_ops import needs_elements
@@ -41,7 +40,7 @@ from aot.ir.op import F_EVALUATE, Array, Op, TypeRuleError
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import NotAMultiplierError
-from aot.op.convert import CONVERTERS, Blocks
+from aot.op.convert import Blocks, converter_of
 from aot.relay.expr import Call, Constant, Expr, Function, Var, const, make_tuple, post_order, tensor_type
 from aot.relay.state import STATE, StateTensor, Variable, constant_of
 from aot.support.dataclass import dataclass
@@ -79,7 +78,6 @@ def _convert(view: ModelView | None, problems: Problems, *, subgraph: int, oracl
     if not 0 <= subgraph < len(view.subgraphs):
         problems.add("E1103", f"subgraph {subgraph} does not exist, the model has {len(view.subgraphs)}")
         return None
-    operators.load_all()
     walk = GraphWalk(view, subgraph, oracle=oracle, problems=problems)
     # Converters compute with numbers from the file; an overflow there is theirs to judge, not numpy's to print.
     with np.errstate(all="ignore"):
@@ -424,7 +422,7 @@ class GraphWalk:
         return Function((*self._params, *(v.param for v in kept)), body, attrs)
 
     def _results(self, op: OperatorView) -> Sequence[Expr] | None:
-        converter = CONVERTERS.get(op.kind)
+        converter = converter_of(op.kind)
         if converter is None:
             if op.opcode != "CUSTOM" or check.is_known_custom(op):  # else check has said what it is
                 message = f"this operator is not supported yet (aot explain {op.kind} tells what is missing)"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar
 
 from aot.errors import Problem, UsageError
@@ -18,10 +20,22 @@ class RegistryError(UsageError):
         super().__init__(Problem(code, message, call_place()))
 
 
+@cache
+def _load(name: str) -> None:
+    """Import the file of an operator; `aot.op` is above this package, so that the import is by name."""
+    importlib.import_module("aot.op").load(name)
+
+
+def load_operators() -> None:
+    """Import the files of all operators."""
+    importlib.import_module("aot.op").load_all()
+
+
 class AttrMap(Generic[T]):
     """Maps a name (an operator's) to a value; a later entry wins only with a higher plevel.
 
-    Two entries of one name and one plevel raise RegistryError E5102.
+    Two entries of one name and one plevel raise RegistryError E5102.  An operator's file is imported when its name is first
+    asked for or entered; going through the names imports all.
     """
 
     _all: ClassVar[dict[str, AttrMap[Any]]] = {}
@@ -37,6 +51,7 @@ class AttrMap(Generic[T]):
         return tuple(cls._all[t] for t in sorted(cls._all))
 
     def set(self, name: str, value: T, *, plevel: int = 10) -> None:
+        _load(name)
         old = self._entries.get(name)
         if old is not None and old[0] == plevel:
             raise RegistryError("E5102", f"{self.title} of {name} is registered twice at plevel {plevel}")
@@ -44,21 +59,28 @@ class AttrMap(Generic[T]):
             self._entries[name] = (plevel, value)
 
     def get(self, name: str) -> T:
-        try:
-            return self._entries[name][1]
-        except KeyError:
-            raise RegistryError("E5103", f"{name} has no {self.title}") from None
+        entry = self._entry(name)
+        if entry is None:
+            raise RegistryError("E5103", f"{name} has no {self.title}")
+        return entry[1]
 
     def find(self, name: str) -> T | None:
-        entry = self._entries.get(name)
+        entry = self._entry(name)
         return None if entry is None else entry[1]
 
     def reset(self, name: str) -> None:
         """Forget the entry of a name, if there is one."""
+        _load(name)
         self._entries.pop(name, None)
 
+    def _entry(self, name: str) -> tuple[int, T] | None:
+        if name not in self._entries:
+            _load(name)
+        return self._entries.get(name)
+
     def __contains__(self, name: str) -> bool:
-        return name in self._entries
+        return self._entry(name) is not None
 
     def __iter__(self) -> Iterator[str]:
+        load_operators()
         return iter(sorted(self._entries))

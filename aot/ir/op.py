@@ -6,7 +6,6 @@ file in `aot/op`.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from aot.errors import Problem, UsageError
-from aot.ir.attr_map import AttrMap, RegistryError
+from aot.ir.attr_map import AttrMap, RegistryError, load_operators
 from aot.ir.type import Type
 from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
@@ -107,7 +106,6 @@ class Op:
     @staticmethod
     def list_op_names() -> tuple[str, ...]:
         """All registered operators, sorted."""
-        load_operators()
         return tuple(OP_INFO)
 
     @property
@@ -215,19 +213,8 @@ def op_info(name: str) -> OpInfo:
     """The description of a registered operator; UsageError E5101 if there is none."""
     found = OP_INFO.find(name)
     if found is None:
-        load_operators()
-        found = OP_INFO.find(name)
-    if found is None:
         raise UsageError(Problem("E5101", f"there is no operator '{name}'{_similar(name)}", call_place()))
     return found
-
-
-def load_operators() -> None:
-    """Fill the registry with the operators of `aot.op`.
-
-    They are above this package, so the import is by name and happens at the first question.
-    """
-    importlib.import_module("aot.op").load_all()
 
 
 def _similar(name: str) -> str:

@@ -1,11 +1,25 @@
-"""One file an operator. `load_all` imports them all, which fills the registries."""
+"""One file an operator, imported when something asks for the operator or for its converter; `load_all` imports them all."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 
-_NOT_OPERATORS = frozenset({"common", "convert", "te_rule"})
+from aot.op.operator_index import CONVERTERS, OPERATORS
+
+_NOT_OPERATORS = frozenset({"common", "convert", "operator_index", "te_rule"})
+
+
+def load(name: str) -> None:
+    """Import the file that registers an operator, if it is one of ours."""
+    if name in OPERATORS:
+        importlib.import_module(f"{__name__}.{OPERATORS[name]}")
+
+
+def load_converter(opcode: str) -> None:
+    """Import the file that has the converter of an operator of TensorFlow Lite, if there is one."""
+    if opcode in CONVERTERS:
+        importlib.import_module(f"{__name__}.{CONVERTERS[opcode]}")
 
 
 def load_all() -> None:

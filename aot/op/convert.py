@@ -11,6 +11,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
+from aot.op import load_converter, operator_index
 from aot.relay.expr import Expr, Function
 from aot.relay.state import Variable
 from aot.support.caller import call_place
@@ -207,10 +208,26 @@ class Support:
 
 
 CONVERTERS: dict[str, Converter] = {}
-"""TFLite operator name -> converter."""
+"""TFLite operator name -> converter, as far as their files are imported."""
 
 SUPPORT: dict[str, Support] = {}
-"""TFLite operator name -> what is supported of it."""
+"""TFLite operator name -> what is supported of it, as far as their files are imported."""
+
+
+def converter_of(opcode: str) -> Converter | None:
+    """The converter of an operator, `CONV_2D` or `CUSTOM:Mine`, if there is one."""
+    if opcode not in CONVERTERS:
+        load_converter(opcode)
+    return CONVERTERS.get(opcode)
+
+
+def _enter_custom(opcode: str) -> None:
+    if opcode.startswith("CUSTOM:"):
+        CONVERTED_CUSTOM.add(opcode.removeprefix("CUSTOM:"))
+
+
+for _opcode in operator_index.CONVERTERS:
+    _enter_custom(_opcode)
 
 
 def from_tflite(opcode: str, types: str, through: str, *, oracle: str = "LiteRT") -> Callable[[Converter], Converter]:
@@ -223,10 +240,9 @@ def from_tflite(opcode: str, types: str, through: str, *, oracle: str = "LiteRT"
         raise UsageError(Problem("E5112", message + f"{opcode!r}, {types!r}, {through!r}", call_place()))
 
     def register(func: Converter) -> Converter:
-        if opcode in CONVERTERS:
+        if converter_of(opcode) is not None:
             raise UsageError(Problem("E5102", f"there are two converters for {opcode}", call_place()))
-        if opcode.startswith("CUSTOM:"):
-            CONVERTED_CUSTOM.add(opcode.removeprefix("CUSTOM:"))
+        _enter_custom(opcode)
         CONVERTERS[opcode] = func
         SUPPORT[opcode] = Support(tuple(sorted(types.split(), key=_order)), tuple(through.split()), oracle)
         return func

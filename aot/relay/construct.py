@@ -7,6 +7,7 @@ parameters that suit people better (`F_CONSTRUCT`).  Whatever is wrong ends in E
 
 from __future__ import annotations
 
+import importlib
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +18,7 @@ import numpy as np
 
 from aot.errors import Problem, UsageError
 from aot.ir.attr_map import AttrMap
-from aot.ir.op import OP_INFO, OpInfo, TypeRuleError, load_operators, op_info
+from aot.ir.op import OP_INFO, OpInfo, TypeRuleError, op_info
 from aot.ir.type import TensorType, TupleType
 from aot.relay.expr import Call, Expr, call, const
 from aot.support.caller import call_place
@@ -52,17 +53,15 @@ class Namespace:
 
 def names() -> tuple[str, ...]:
     """Everything that has a constructor."""
-    load_operators()
     return tuple(sorted({*OP_INFO, *F_CONSTRUCT}))
 
 
 def constructor(name: str) -> Constructor:
     """The function that builds calls of the operator; UnknownOperatorError E5101 if there is none of that name."""
-    if name not in F_CONSTRUCT and name not in OP_INFO:
+    importlib.import_module("aot.op.construct")  # it is above this package, so the import is by name
+    if name not in F_CONSTRUCT:
         try:
-            load_operators()
-            if name not in F_CONSTRUCT:
-                op_info(name)
+            op_info(name)
         except UsageError as error:
             raise UnknownOperatorError(*error.problems) from None
     special = F_CONSTRUCT.find(name)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aot import errors
-from aot.driver.front import load_registries
-from aot.driver.plugins import load_file
+from aot.driver.plugins import load_file, load_installed
 from aot.errors import AotError, Problem, UsageError
 from aot.micro.board import load_board
 from aot.micro.build.project import compiler
@@ -79,7 +78,7 @@ def run_job(job: Job) -> Done:
         if job.version != __version__:
             message = f"this worker has aot {__version__}, and is asked for the kernels of {job.version}"
             raise UsageError(Problem("E5503", message, platform.node()))
-        load_registries()
+        load_installed()
         for name in job.plugins:
             load_file(Path(name))
         board = load_board(job.board)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aot.driver.build import fused_module
-from aot.driver.front import front, load_registries
+from aot.driver.front import front
 from aot.driver.options import Options
+from aot.driver.plugins import load_installed
 from aot.executor.lower.candidates import all_candidates
 from aot.executor.lower.draft import Known
 from aot.ir.op import Op
@@ -53,7 +54,7 @@ def extract_tasks(
 
     Raises the errors of the compiler.
     """
-    load_registries()
+    load_installed()
     found = front(data, target, name=name, options=options)
     main = fused_module(found.main, target, name=name, options=options, slides=found.slides).main
     return tasks_of(main, target, most_slower=most_slower)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from aot import op as operators
 from aot.driver.build import build
-from aot.driver.front import load_registries
 from aot.driver.options import Options
 from aot.driver.outline import outline
 from aot.errors import AotError
@@ -93,7 +93,7 @@ def test_check_without_a_board_takes_a_second() -> None:
     paths = [p for p in found if p.stat().st_size < 5_000_000]
     if not paths:
         pytest.skip("no networks beside the repository")
-    load_registries()
+    operators.load_all()
     late = {path.stem: seconds_of(path.read_bytes()) for path in paths}
     late |= {path.stem: min(late[path.stem], seconds_of(path.read_bytes())) for path in paths if late[path.stem] > 0.8}
     assert max(late.values()) <= 1.0, max(late, key=lambda k: late[k])

@@ -13,8 +13,8 @@ import pytest
 
 import aot
 from aot.driver.chain import chained
-from aot.driver.front import load_registries
 from aot.driver.options import Options
+from aot.driver.plugins import load_installed
 from aot.errors import AotError
 from aot.executor.artifact import Artifact
 from aot.frontend.chain import Chain, Stage, pack
@@ -68,7 +68,7 @@ def check(chain: Chain, board: str, *, runs: int, seed: int) -> None:
 
 
 def test_all_that_is_made_says_which_operator_it_is_for() -> None:
-    load_registries()
+    load_installed()
     for seed in range(20):
         main = chained(chain_net(seed), Options(), opt_level=3, name="chain").module["main"]
         assert isinstance(main, Function)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from aot import build, topi
-from aot.driver.front import load_registries
 from aot.driver.options import Options
+from aot.driver.plugins import load_installed
 from aot.errors import UsageError
 from aot.executor.select.history import ApplyHistoryBest, History
 from aot.micro.board import load_board
@@ -140,7 +140,7 @@ def _lower_nothing(group: Group, target: Any, name: str) -> Lowered:
 @needs_qemu
 @pytest.mark.qemu
 def test_a_wrong_kernel_is_told_and_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    load_registries()
+    load_installed()
     topi.load_all()  # what is imported later would be entered into the copy
     monkeypatch.setattr(strategy, "_IMPLS", {k: list(v) for k, v in strategy._IMPLS.items()})
     register_impl(OpImplementation("test.nothing", "nn.conv2d", lambda _g, _t: True, _lower_nothing))

@@ -17,7 +17,7 @@ from typing import Any
 
 from aot.errors import Problem, UsageError
 from aot.ir.module import IRModule
-from aot.ir.op import OP_INFO, load_operators
+from aot.ir.op import OP_INFO
 from aot.ir.transform import Pass, PassContext, Sequential
 from aot.relay.dataflow_pattern import CallPattern, Match, Pattern, operators_of
 from aot.relay.expr import Call, Expr, Function, operands, post_order, users, with_operands
@@ -78,7 +78,6 @@ def table_of(given: Any) -> tuple[Composite, ...]:
     """A table's entries, checked (E5120)."""
     if not isinstance(given, list | tuple):
         raise _wrong(f"a pattern table is a list of (name, pattern) or (name, pattern, check), not {given!r}")
-    load_operators()
     found = []
     for entry in given:
         if isinstance(entry, Composite):
