@@ -79,7 +79,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
         "arm_v6m.depthwise",
         "generic.depthwise_conv2d",
     ),
-    "nn.depthwise_conv2d_float": ("arm_fpu.conv2d", "arm_fpu.depthwise"),
+    "nn.depthwise_conv2d_float": ("arm_fpu.conv2d", "arm_fpu.depthwise", "arm_fpu.strip"),
     "nn.lstm": ("generic.recurrent.lstm_float",),
     "nn.lstm_basic": ("generic.recurrent.lstm_basic",),
     "nn.max_pool2d": ("arm_mve.pool", "generic.pool"),

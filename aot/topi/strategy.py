@@ -71,6 +71,7 @@ class OpImplementation:
     (aot.executor.select).  `plevel` is the order in which they are listed: it decides between kernels of equal cost, and for
     functions that are lowered alone.
     `small`: made for its scratch memory, so only in the running where the workspace is limited.
+    `apart`: its result cannot lie over its data, so not in the running where the workspace is limited.
     `for_repeated`: only for layers whose weights other layers have too.  `for_pushes`: only for models whose window moves, where
     layers of one position run for every new row.
     `keeps`: leaves float weights as the file has them, float16 or integers; where there is such a kernel, others are only in the
@@ -86,6 +87,7 @@ class OpImplementation:
     lower: Lower
     plevel: int = 10
     small: bool = False
+    apart: bool = False
     for_repeated: bool = False
     for_pushes: bool = False
     keeps: bool = False
@@ -121,6 +123,7 @@ def register_planned(
     *,
     plevel: int,
     small: bool = False,
+    apart: bool = False,
     for_pushes: bool = False,
     keeps: bool = False,
     cuts: bool = True,
@@ -139,7 +142,7 @@ def register_planned(
 
     source = getattr(lower, "func", lower).__module__
     impl = OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small, for_pushes=for_pushes, keeps=keeps)
-    return register_impl(replace(impl, cuts=cuts, for_records=for_records, source=source))
+    return register_impl(replace(impl, apart=apart, cuts=cuts, for_records=for_records, source=source))
 
 
 _EXTERNAL: dict[str, OpImplementation] = {}

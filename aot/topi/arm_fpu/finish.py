@@ -31,7 +31,7 @@ class Clamp:
     @property
     def name(self) -> str:
         known = {(None, None): "", (-LARGEST, LARGEST): "", (0.0, LARGEST): "_relu", (0.0, 6.0): "_relu6"}
-        suffix = known.get((self.lo, self.hi), f"_clamp_{_bits(self.lo):x}_{_bits(self.hi):x}")
+        suffix = known.get((self.lo, self.hi), f"_clamp_{bits_of(self.lo):x}_{bits_of(self.hi):x}")
         return suffix + "_unbounded" * (self.lo is None)
 
     @property
@@ -54,7 +54,8 @@ class Clamp:
         return value
 
 
-def _bits(bound: float | None) -> int:
+def bits_of(bound: float | None) -> int:
+    """A bound as a float32's bits."""
     return int(np.float32(0 if bound is None else bound).view(np.uint32))
 
 
@@ -117,7 +118,7 @@ def _sum(count: int, free: int, *, multiply: bool) -> Text:
 
 def _rectified(clamp: Clamp, pixels: int, channels: int) -> Text:
     """Finite results through core registers."""
-    six = _bits(6.0)
+    six = bits_of(6.0)
     text: Text = [f"movw %[w], #{six & 0xFFFF}", f"movt %[w], #{six >> 16}"] if clamp.hi == 6.0 else []
     for p in range(pixels):
         if p:
@@ -144,7 +145,7 @@ def _one_by_one(clamp: Clamp, pointer: str, channels: int) -> Sequence[str]:
     """Clamp stored results where they are."""
     text = []
     for s, bound in ((1, clamp.lo), (2, clamp.hi)):
-        bits = _bits(bound)
+        bits = bits_of(bound)
         text += [f"movw %[t], #{bits & 0xFFFF}", f"movt %[t], #{bits >> 16}", f"vmov s{s}, %[t]"]
     text += [f"mov %[t], #{channels}", f"7: vldr.32 s0, [%[{pointer}]]", "vcmp.f32 s0, s1", "vmrs APSR_nzcv, fpscr", "it mi"]
     text += ["vmovmi.f32 s0, s1", "vcmp.f32 s0, s2", "vmrs APSR_nzcv, fpscr", "it gt", "vmovgt.f32 s0, s2"]

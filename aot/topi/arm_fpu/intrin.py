@@ -222,21 +222,21 @@ def instructions(form: DotForm, *, runs: int, trips: float) -> tuple[float, floa
     """Of one execution, and the cycles of a Cortex-M4."""
     body, rest, around = form.taps(form.unroll), form.taps(form.rest), _around(form)
     count = trips * (count_instructions(body) + 2 * form.loop) + form.loop + count_instructions(rest) + 4 * form.runs
-    waits = trips * (_waits(body) + 2 * form.loop) + _waits(rest) + 2 * form.runs
+    extra = trips * (waits(body) + 2 * form.loop) + waits(rest) + 2 * form.runs
     additions = form.pixels * form.channels if form.starts else 0
     total = runs * count + count_instructions(around) - additions * (not form.fused)
-    return total, total + runs * waits + _waits(around) - 2 * additions * form.fused
+    return total, total + runs * extra + waits(around) - 2 * additions * form.fused
 
 
 _LIST = re.compile(r"^v(?:ldm|stm)ia .*\{s(\d+)(?:-s(\d+))?\}$")
 
 
-def _waits(text: Sequence[str | Repeat]) -> int:
+def waits(text: Sequence[str | Repeat]) -> int:
     """Cycles beyond one an instruction: N of a load or store of N numbers, 2 of VMLA and STRD, 1 of VMOV of two numbers."""
     total = 0
     for line in text:
         if isinstance(line, Repeat):
-            total += line.count * _waits(line.lines)
+            total += line.count * waits(line.lines)
         elif found := _LIST.match(line):
             first, last = found.groups()
             total += int(last or first) - int(first) + 1
