@@ -30,6 +30,7 @@ from tests.topi import drawn, drawn_float
 from tests.topi.arm_dsp import test_hybrid as hybrid
 from tests.topi.arm_dsp import test_x16 as x16
 from tests.topi.arm_dsp.chain import test_conv2d_transpose as transposed
+from tests.topi.arm_dsp.elementwise import test_group as elementwise
 from tests.topi.arm_dsp.elementwise import test_multiply as multiply
 from tests.topi.arm_mve import drawn_groups
 from tests.topi.arm_mve.test_elementwise import KINDS, draw_elementwise
@@ -52,6 +53,7 @@ def _generators() -> Iterator[Iterator[Case]]:
         yield from (module.random_cases(name, 5) for name in sorted(module.KERNELS))
     yield transposed.random_cases(5)
     yield multiply.cases(5)
+    yield from (elementwise.cases(seed, lanes=lanes) for seed, lanes in enumerate(elementwise.LANES))
     yield from (drawn_groups.cases(draw_elementwise, f"arm_mve.{kind}", kind, seed=5) for kind in KINDS)
     yield from (drawn_groups.cases(draw_pool, "arm_mve.pool", kind, seed=5) for kind in POOLS)
     pair = Var("x", TensorType((2, 3), "complex64"))

@@ -64,7 +64,7 @@ def plan(group: Group, target: Target) -> Plan | None:
         return None
     first = runs.kinds.index("whole")
     joined = _joined(runs) if runs.kinds[1 - first] == "inner" else 1
-    requant = _requant(group.anchor.attrs, target)
+    requant = short_requant(group.anchor.attrs, target)
     if requant is None:
         return None
     multiplier, constant, shift = (int(f.values[0]) for f in requant.fields)
@@ -79,7 +79,7 @@ def _joined(runs: Runs) -> int:
     return max(even or [1])
 
 
-def _requant(attrs: RescaledAttrs, target: Target) -> HighMultiply | None:
+def short_requant(attrs: RescaledAttrs, target: Target) -> HighMultiply | None:
     """The short form for all products of two bytes."""
     ends = [(-128 - zp, 127 - zp) for zp in attrs.input_zp]
     corners = [a * b for a in ends[0] for b in ends[1]]
