@@ -265,6 +265,7 @@ def test_functions_are_short() -> None:
     long = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {(node.end_lineno or 0) - node.lineno + 1} lines"
         for path in sources("aot", "tests", "examples")
+        if "; written by scripts/" not in (ast.get_docstring(tree(path)) or "")
         for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES
     ]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
-
-import jinja2
 
 from aot.executor.codegen.main_text import main_lines, probe
 from aot.executor.codegen.program import Program
 from aot.executor.codegen.step_text import step_values
+from aot.executor.codegen.templates import model_c, model_h
 from aot.executor.plan.state_plan import STATE_ALIGN
 from aot.ir.type import TensorType
 from aot.support.dtype import ctype
@@ -27,16 +25,6 @@ _ROUNDING = {"litert": "TensorFlow Lite's reference kernels do", "tflm": "Tensor
 """How the header names an oracle."""
 
 
-@cache
-def templates() -> jinja2.Environment:
-    """The templates of generated C files."""
-    folder = Path(__file__).resolve().parents[2] / "template"
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder), undefined=jinja2.StrictUndefined, keep_trailing_newline=True,
-        trim_blocks=True, lstrip_blocks=True, autoescape=False,
-    )  # fmt: skip
-
-
 def interface_files(program: Program, *, target: Target, metadata: Mapping[str, Any]) -> dict[str, str]:
     """All files by name: `<name>.h .c _kernels.c _params.c _internal.h`."""
     functions, arrays, name = program.functions, program.arrays, program.lowered.name
@@ -48,8 +36,8 @@ def interface_files(program: Program, *, target: Target, metadata: Mapping[str, 
     values["steps"] = step_values(program, target) if program.steps else None
     header = f"{name}_internal.h"
     return {
-        f"{name}.h": templates().get_template("model.h.j2").render(values),
-        f"{name}.c": templates().get_template("model.c.j2").render(values),
+        f"{name}.h": "".join(model_h.render(values)),
+        f"{name}.c": "".join(model_c.render(values)),
         header: internal_header(functions, arrays, banner=banner, guard=f"{name.upper()}_INTERNAL_H", target=target),
         f"{name}_kernels.c": kernels_source(functions, banner=banner, header=header, target=target),
         f"{name}_params.c": params_source(arrays, banner=f"{spdx_line(PARAMETERS)}\n{generated}", header=header),
@@ -112,7 +100,7 @@ def _state(program: Program) -> dict[str, Any] | None:
         "section": ".bss.aot_state" if pool is None else f".bss.aot_pool_{pool.name}",
         "turns": None if program.layout.rings is None else program.layout.rings.turns,
         "counter": None if program.layout.rings is None else program.layout.rings.counter,
-        "steps": program.init.steps,
+        "steps": [asdict(s) for s in program.init.steps],
         "fills": any(not s.array for s in program.init.steps),
         "count": len(program.lowered.states),
     }

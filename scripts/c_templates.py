@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""The templates of generated C as Python, so that a compilation needs neither Jinja nor the time in which it translates them.
+
+python scripts/c_templates.py            compare with aot/executor/codegen/templates; exit 1 where that is not current
+python scripts/c_templates.py --write    write it
+
+Knows what our templates use of Jinja: names, attributes, subscripts, operators, `length`, if, for, include.  Names that are not
+given are errors, as with StrictUndefined; attributes are keys of mappings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import jinja2
+from jinja2 import nodes
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "aot" / "template"
+FOLDER = ROOT / "aot" / "executor" / "codegen" / "templates"
+NAMES = ("model.h", "model.c", "aot_workspace.h", "aot_workspace.c")
+ENVIRONMENT = jinja2.Environment(keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+
+HEAD = '''"""{name}.j2 as Python; written by scripts/c_templates.py."""
+# ruff: noqa
+# fmt: off
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def render(v: Mapping[str, Any]) -> Iterator[str]:
+    """The pieces of the file; `v` are the values that the template names."""
+'''
+
+_COMPARED = {"eq": "==", "ne": "!=", "gt": ">", "lt": "<", "gteq": ">=", "lteq": "<=", "in": "in", "notin": "not in"}
+
+
+def expression(node: nodes.Node, local: frozenset[str]) -> str:
+    """A Jinja expression in Python; `local` are the names that loops bind."""
+
+    def of(part: nodes.Node) -> str:
+        return expression(part, local)
+
+    match node:
+        case nodes.Const(value=value):
+            return repr(value)
+        case nodes.Name(name=name):
+            return name if name in local else f"v[{name!r}]"
+        case nodes.Getattr(node=owner, attr=attr):
+            return f"{of(owner)}[{attr!r}]"
+        case nodes.Getitem(node=owner, arg=nodes.Slice(start=None, stop=stop, step=None)) if stop is not None:
+            return f"{of(owner)}[:{of(stop)}]"
+        case nodes.Getitem(node=owner, arg=arg):
+            return f"{of(owner)}[{of(arg)}]"
+        case nodes.Filter(node=value, name="length") if value is not None:
+            return f"len({of(value)})"
+        case nodes.CondExpr(test=test, expr1=yes, expr2=no):
+            return f"({of(yes)} if {of(test)} else {of(no) if no is not None else repr('')})"
+        case nodes.Compare(expr=left, ops=[nodes.Operand(op=op, expr=right)]):
+            return f"({of(left)} {_COMPARED[op]} {of(right)})"
+        case nodes.Not(node=value):
+            return f"(not {of(value)})"
+        case nodes.Neg(node=value):
+            return f"(-{of(value)})"
+        case nodes.BinExpr(left=left, right=right, operator=operator):
+            return f"({of(left)} {operator} {of(right)})"
+        case nodes.List(items=items):
+            return f"[{', '.join(map(of, items))}]"
+        case nodes.Tuple(items=items):
+            return f"({', '.join(map(of, items))},)"
+    raise NotImplementedError(f"line {node.lineno}: {type(node).__name__}")
+
+
+def _targets(target: nodes.Node) -> list[str]:
+    return [str(n.name) for n in ([target] if isinstance(target, nodes.Name) else target.items)]  # type: ignore[attr-defined]
+
+
+def statements(body: Iterable[nodes.Node], local: frozenset[str], indent: str) -> list[str]:
+    """Lines of Python that yield what the nodes print."""
+    lines: list[str] = []
+    for node in body:
+        match node:
+            case nodes.Output(nodes=parts):
+                texts = (repr(p.data) if isinstance(p, nodes.TemplateData) else f"str({expression(p, local)})" for p in parts)
+                lines.append(f"{indent}yield from ({', '.join(texts)},)")
+            case nodes.If():
+                lines += _if(node, local, indent)
+            case nodes.For(target=target, iter=items, body=inside, else_=other):
+                names = _targets(target)
+                within = local | set(names)
+                lines.append(f"{indent}for {', '.join(names)} in {expression(items, local)}:")
+                lines += statements(inside, within, indent + "    ")
+                if other:
+                    lines.append(f"{indent}if not {expression(items, local)}:")
+                    lines += statements(other, local, indent + "    ")
+            case nodes.Include(template=nodes.Const(value=name)):
+                lines += statements(_parsed(name), local, indent)
+            case _:
+                raise NotImplementedError(f"line {node.lineno}: {type(node).__name__}")
+    return lines
+
+
+def _if(node: nodes.If, local: frozenset[str], indent: str) -> list[str]:
+    lines = []
+    for word, branch in (("if", node), *(("elif", b) for b in node.elif_)):
+        lines.append(f"{indent}{word} {expression(branch.test, local)}:")
+        lines += statements(branch.body, local, indent + "    ")
+    if node.else_:
+        lines += [f"{indent}else:", *statements(node.else_, local, indent + "    ")]
+    return lines
+
+
+def _parsed(name: str) -> list[nodes.Node]:
+    return ENVIRONMENT.parse((SOURCES / name).read_text(encoding="utf-8")).body
+
+
+def texts() -> dict[Path, str]:
+    """The files as they should be."""
+    found = {FOLDER / "__init__.py": '"""The templates of aot/template as Python; written by scripts/c_templates.py."""\n'}
+    for name in NAMES:
+        lines = statements(_parsed(f"{name}.j2"), frozenset(), "    ")
+        found[FOLDER / f"{name.replace('.', '_')}.py"] = HEAD.format(name=name) + "\n".join(lines) + "\n"
+    return found
+
+
+def main() -> int:
+    """Compare or write; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the files")
+    wanted = texts()
+    if parser.parse_args().write:
+        FOLDER.mkdir(exist_ok=True)
+        for path, text in wanted.items():
+            path.write_text(text, encoding="utf-8")
+        return 0
+    if all(path.is_file() and path.read_text(encoding="utf-8") == text for path, text in wanted.items()):
+        return 0
+    print(f"{FOLDER.relative_to(ROOT)} is not current: python scripts/c_templates.py --write", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main())
