@@ -7,6 +7,7 @@ from aot.relay.transform.canonicalize import canonicalize
 from aot.relay.transform.dead_code import dead_code
 from aot.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
 from aot.relay.transform.fold_constant import fold_constant
+from aot.relay.transform.fold_to_steps import fold_to_steps
 from aot.relay.transform.fold_to_table import fold_to_table
 from aot.relay.transform.fold_zero_taps import fold_zero_taps
 from aot.relay.transform.fuse_ops import fuse_ops
@@ -31,6 +32,7 @@ _PIPELINE = (
     sink_transpose,
     canonicalize,
     fold_to_table,
+    fold_to_steps,
     eliminate_common_subexpr,
     remove_constant_channels,
     fold_zero_taps,
@@ -47,6 +49,7 @@ __all__ = [
     "dead_code",
     "eliminate_common_subexpr",
     "fold_constant",
+    "fold_to_steps",
     "fold_to_table",
     "fold_zero_taps",
     "fuse_ops",

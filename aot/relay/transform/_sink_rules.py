@@ -19,7 +19,7 @@ from aot.support.dtype import is_int
 
 _UNARY = (
     "abs cast ceil clip cos elu exp floor hard_swish leaky_relu log logical_not negative relu rint rsqrt sigmoid sign sin sqrt"
-    " square tanh qnn.dequantize qnn.lut qnn.lut16 qnn.quantize qnn.requantize8 qnn.sigmoid16 qnn.sqrt16"
+    " square tanh qnn.dequantize qnn.lut qnn.lut16 qnn.lut_float qnn.quantize qnn.requantize8 qnn.sigmoid16 qnn.sqrt16 qnn.steps"
 )
 _BROADCAST = (
     "add atan2 bitwise_and bitwise_xor divide equal floor_divide floor_mod greater greater_equal less less_equal logical_and"

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from aot.ir.op import T_OP_PATTERN, Array, Op, OpPattern
+from aot.ir.op import Array, Op
 from aot.ir.transform import PassContext, function_pass
-from aot.ir.type import TensorType
-from aot.relay.expr import Call, Constant, Expr, Function, call, const, is_call, operands, post_order, tensor_type, with_operands
-from aot.relay.interpreter import call_op
-
-BY_CHANNEL = frozenset({"qnn.requantize", "nn.bias_add"})
-"""Element-wise operators whose attributes or operands may hold a number for each channel."""
+from aot.relay.analysis.one_tensor import is_costly, results, source_of
+from aot.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    call,
+    is_call,
+    operands,
+    post_order,
+    tensor_type,
+    users,
+    with_operands,
+)
 
 
 @function_pass(opt_level=2)
@@ -20,40 +28,20 @@ def fold_to_table(func: Function, _context: PassContext) -> Function:
 
     In and out: operator calls.  Such are x * sigmoid(x), hard-swish in parts, and float32 operators between DEQUANTIZE and
     QUANTIZE.  The table is what the operators' own `evaluate` makes of the 256 codes, so it is exact.  A call stays that is
-    the only one of its function and reads the tensor once: its kernel is as good, and needs no table.
+    the only one of its function and reads the tensor once: its kernel is as good, and needs no table.  Where the result of
+    costly functions stays a float, `qnn.lut_float` has it.
     """
     source: dict[int, Expr] = {}
     done: dict[int, Expr] = {}
     for expr in post_order(func.body):
         new = with_operands(expr, [done[id(o)] for o in operands(expr)])
-        x = _source(new, source)
+        x = source_of(new, source, "int8")
         if isinstance(new, Call) and x is not None and tensor_type(new).dtype == "int8" and not _is_simple(new, x):
             new = _lut(x, _table(new, x), new)
         if x is not None:
             source[id(new)] = x
         done[id(expr)] = new
-    return Function(func.params, done[id(func.body)], func.attrs)
-
-
-def _source(expr: Expr, known: dict[int, Expr]) -> Expr | None:
-    """The int8 tensor whose elements an element-wise call depends on, each of its own on one; None of other nodes.
-
-    `known` has that of the nodes before it.
-    """
-    if not isinstance(expr, Call) or not isinstance(expr.op, Op) or not isinstance(expr.type, TensorType):
-        return None
-    name = expr.op.name
-    if name in BY_CHANNEL or T_OP_PATTERN.get(name) > OpPattern.BROADCAST:
-        return None
-    found: list[Expr] = []
-    for arg in expr.args:
-        if isinstance(arg, Constant) and arg.data.size == 1:
-            continue
-        if not isinstance(arg.type, TensorType) or arg.type.shape != expr.type.shape or isinstance(arg, Constant):
-            return None
-        found.append(known.get(id(arg), arg))
-    same = found and all(x is found[0] for x in found)
-    return found[0] if same and tensor_type(found[0]).dtype == "int8" else None
+    return _fold_floats(Function(func.params, done[id(func.body)], func.attrs))
 
 
 def _is_simple(expr: Call, x: Expr) -> bool:
@@ -70,22 +58,28 @@ def _lut(x: Expr, table: Array, whole: Call) -> Call:
 
 def _table(expr: Call, x: Expr) -> Array:
     """The results for the codes -128 to 127."""
-    values: dict[int, Expr] = {id(x): const(np.arange(-128, 128).astype(np.int8), quant=tensor_type(x).quant)}
+    return results(expr, x, np.arange(-128, 128).astype(np.int8))
 
-    def value(e: Expr) -> Expr:
-        if id(e) not in values:
-            values[id(e)] = (
-                const(e.data.reshape(()), dtype=e.type.dtype, quant=e.type.quant) if isinstance(e, Constant) else run(e)
-            )
-        return values[id(e)]
 
-    def run(e: Expr) -> Expr:
-        assert isinstance(e, Call), "an element-wise call"
-        assert isinstance(e.op, Op)
-        alone = call(e.op, [value(a) for a in e.args], e.attrs, span=e.span)
-        result = np.asarray(call_op(alone, [a.data for a in alone.args if isinstance(a, Constant)]))
-        return const(result, dtype=tensor_type(alone).dtype, quant=tensor_type(alone).quant)
+def _fold_floats(func: Function) -> Function:
+    """Costly functions of one int8 tensor whose result stays a float, as a sum with another tensor reads it."""
+    source: dict[int, Expr] = {}
+    readers = users(func)
+    done: dict[int, Expr] = {}
+    for expr in post_order(func.body):
+        x = source_of(expr, source, "int8")
+        done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
+        if x is None:
+            continue
+        source[id(expr)] = x
+        inner = [r for r in readers.get(id(expr), []) if source_of(r, source, "int8") is x]
+        outside = expr is func.body or len(inner) < len(readers[id(expr)])
+        if tensor_type(expr).dtype == "float32" and outside and is_costly(expr, x):
+            done[id(expr)] = _lut_float(expr, x, done[id(x)])
+    return Function(func.params, done[id(func.body)], func.attrs)
 
-    found = value(expr)
-    assert isinstance(found, Constant)
-    return found.data.reshape(-1)
+
+def _lut_float(expr: Expr, x: Expr, data: Expr) -> Call:
+    attrs_type = Op("qnn.lut_float").attrs_type
+    assert attrs_type is not None
+    return call("qnn.lut_float", [data], attrs_type(tuple(_table(expr, x).tolist())), span=expr.span)

@@ -16,7 +16,7 @@ from aot.op.math.unary import UnaryAttrs
 from aot.op.qnn.dequantize import DequantizeAttrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import QuantizeAttrs
-from aot.relay.expr import Call, Expr, Function, Var, call, const, post_order
+from aot.relay.expr import Call, Expr, Function, Var, call, const, make_tuple, post_order
 from aot.relay.interpreter import evaluate
 from aot.relay.transform import fold_to_table
 
@@ -93,3 +93,27 @@ def test_a_single_call_stays() -> None:
     dequantized = call("qnn.dequantize", [x], DequantizeAttrs(0.05, 3))
     assert calls(folded((x,), dequantized)) == ["qnn.dequantize"]
     assert calls(folded((x,), call("qnn.lut", [x], LutAttrs(TABLE, QUANT)))) == ["qnn.lut"]
+
+
+def gate(x: Expr) -> Expr:
+    real = call("qnn.dequantize", [x], DequantizeAttrs(0.05, 3))
+    return call("multiply", [real, call("sigmoid", [real], UnaryAttrs())], BinaryAttrs())
+
+
+def test_a_float_that_a_sum_reads_is_a_table_of_floats() -> None:
+    x, y = variable(shape=(1, 1024)), Var("y", TensorType((1, 1024), "float32"))
+    real = gate(x)
+    quantized = call("qnn.quantize", [real], QuantizeAttrs(0.04, -20, -128, 127))
+    new = folded((x, y), make_tuple([quantized, call("add", [real, y], BinaryAttrs())]))
+    assert sorted(calls(new)) == ["add", "qnn.lut", "qnn.lut_float"]
+    codes, other = np.resize(np.arange(-128, 128), (1, 1024)).astype(np.int8), np.ones((1, 1024), np.float32)
+    old = Function((x, y), make_tuple([quantized, call("add", [real, y], BinaryAttrs())]))
+    for a, b in zip(evaluate(old, [codes, other]), evaluate(new, [codes, other]), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_few_floats_are_computed() -> None:
+    x = variable(shape=(1, 1000))
+    assert calls(folded((x,), gate(x))) == ["qnn.dequantize", "sigmoid", "multiply"]
+    wide = variable(shape=(1, 1024))
+    assert calls(folded((wide,), gate(wide))) == ["qnn.lut_float"]
