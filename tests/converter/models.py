@@ -15,6 +15,10 @@ KINDS_OVER_TIME = ("float32", "dynamic", "float16", "int8", "int8_float_io", "in
 ARCHIVE_PYTORCH = Path(__file__).parent / "pytorch.zip"
 KINDS_PYTORCH = ("float32", "dynamic", "int8")
 
+ARCHIVE_FULL_SIZE = Path(__file__).parent / "full_size_pytorch.zip"
+"""Networks to measure, not tiny: they are not among `ARCHIVES`."""
+KINDS_FULL_SIZE = ("int8",)
+
 ARCHIVES = (ARCHIVE, ARCHIVE_OVER_TIME, ARCHIVE_PYTORCH)
 
 

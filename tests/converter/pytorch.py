@@ -100,10 +100,10 @@ class Attention(nn.Module):
 
 
 class ConformerConvolution(nn.Module):
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, kernel: int = 5) -> None:
         super().__init__()
         self.norm, self.grow = nn.LayerNorm(width), nn.Conv1d(width, 2 * width, 1)
-        self.mix, self.batch = nn.Conv1d(width, width, 5, padding=2, groups=width), nn.BatchNorm1d(width)
+        self.mix, self.batch = nn.Conv1d(width, width, kernel, padding=kernel // 2, groups=width), nn.BatchNorm1d(width)
         self.out = nn.Conv1d(width, width, 1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -111,8 +111,9 @@ class ConformerConvolution(nn.Module):
         return self.out(functional.silu(self.batch(self.mix(y)))).transpose(1, 2)
 
 
-def feed_forward(width: int, act: nn.Module | None = None) -> nn.Sequential:
-    return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * width), act or nn.GELU(), nn.Linear(2 * width, width))
+def feed_forward(width: int, act: nn.Module | None = None, ratio: int = 2) -> nn.Sequential:
+    wide = ratio * width
+    return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, wide), act or nn.GELU(), nn.Linear(wide, width))
 
 
 @network
