@@ -12,6 +12,7 @@ from aot.relay.transform.fold_to_table import fold_to_table
 from aot.relay.transform.fold_zero_taps import fold_zero_taps
 from aot.relay.transform.fuse_ops import fuse_ops
 from aot.relay.transform.infer_type import infer_type
+from aot.relay.transform.interleave_concat import interleave_concat
 from aot.relay.transform.partition import (
     AnnotateTarget,
     MergeCompilerRegions,
@@ -30,6 +31,7 @@ _PIPELINE = (
     simplify_control_flow,
     fold_constant,
     sink_transpose,
+    interleave_concat,
     canonicalize,
     fold_to_table,
     fold_to_steps,
@@ -56,6 +58,7 @@ __all__ = [
     "get_pattern_table",
     "graph_pipeline",
     "infer_type",
+    "interleave_concat",
     "partition_for",
     "pipeline",
     "register_pattern_table",

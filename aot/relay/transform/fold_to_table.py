@@ -74,12 +74,13 @@ def _fold_floats(func: Function) -> Function:
         source[id(expr)] = x
         inner = [r for r in readers.get(id(expr), []) if source_of(r, source, "int8") is x]
         outside = expr is func.body or len(inner) < len(readers[id(expr)])
+        assert isinstance(expr, Call)
         if tensor_type(expr).dtype == "float32" and outside and is_costly(expr, x):
             done[id(expr)] = _lut_float(expr, x, done[id(x)])
     return Function(func.params, done[id(func.body)], func.attrs)
 
 
-def _lut_float(expr: Expr, x: Expr, data: Expr) -> Call:
+def _lut_float(expr: Call, x: Expr, data: Expr) -> Call:
     attrs_type = Op("qnn.lut_float").attrs_type
     assert attrs_type is not None
     return call("qnn.lut_float", [data], attrs_type(tuple(_table(expr, x).tolist())), span=expr.span)

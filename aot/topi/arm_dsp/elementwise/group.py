@@ -19,9 +19,9 @@ from aot.ir.op import T_OP_PATTERN, Array, Op, OpPattern
 from aot.ir.type import TensorType
 from aot.op.qnn.add import linear_form
 from aot.op.te_rule import F_TE, TeContext
+from aot.relay.analysis.one_tensor import BY_CHANNEL
 from aot.relay.expr import Call, Constant, Expr, Var, call, const, is_call, post_order, tensor_type
 from aot.relay.interpreter import call_op
-from aot.relay.transform.fold_to_table import BY_CHANNEL
 from aot.target.target import Target
 from aot.te.tensor import TensorFn, elements_of, tensor_fn
 from aot.tir.buffer import Buffer

@@ -1,0 +1,144 @@
+"""A channel shuffle behind a concatenation is one along another axis: of the elements, one of each operand in turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from aot.ir.op import T_OP_PATTERN, Op, OpPattern
+from aot.ir.transform import PassContext, function_pass
+from aot.ir.type import TensorType
+from aot.relay.analysis.one_tensor import BY_CHANNEL
+from aot.relay.expr import Call, Constant, Expr, Function, call, is_call, operands, post_order, tensor_type, users, with_operands
+from aot.relay.transform._moved import reshaped
+
+
+@function_pass(opt_level=2)
+def interleave_concat(func: Function, _context: PassContext) -> Function:
+    """Replace the transposes of channel shuffles of what concatenations yield by concatenations that interleave.
+
+    In and out: operator calls.  Law: with n operands alike along the last axis, [..., n, c] transposed to [..., c, n] is their
+    concatenation as [..., c, 1] along the last.  Element-wise operators of one tensor and borders of other axes may lie between;
+    nothing else may read what lies between, so that nothing is computed twice.
+    """
+    work = _Shuffles(func)
+    for expr in post_order(func.body):
+        work.visit(expr)
+    roots = work.roots()
+    return work.rebuilt(roots) if roots else func
+
+
+@dataclass(frozen=True, slots=True)
+class _Shuffle:
+    """A transpose, and the tensor of which it exchanges the two parts of the last axis."""
+
+    of: Expr
+    root: Call
+
+
+@dataclass(slots=True)
+class _Shuffles:
+    func: Function
+    readers: dict[int, list[Expr]] = field(init=False)
+    found: dict[int, _Shuffle] = field(default_factory=dict)
+    """By transpose."""
+    views: set[int] = field(default_factory=set)
+    """Reshapes between a tensor and the transpose."""
+    done: dict[int, Expr] = field(default_factory=dict)
+    shuffled: dict[int, Expr] = field(default_factory=dict)
+    """By node on the way from a concatenation: the same with its last axis shuffled."""
+
+    def __post_init__(self) -> None:
+        self.readers = users(self.func)
+
+    def visit(self, expr: Expr) -> None:
+        if not isinstance(expr, Call) or not is_call(expr, "transpose"):
+            return
+        (view,) = operands(expr)
+        axes, shape = expr.attrs.axes, tensor_type(view).shape
+        last = len(shape) - 1
+        if last < 1 or tuple(axes) != (*range(last - 1), last, last - 1) or not is_call(view, "reshape"):
+            return
+        of = operands(view)[0]
+        root = _root(of)
+        if root is None or tensor_type(of).shape[-1] != shape[-2] * shape[-1] or len(root.args) != shape[-2]:
+            return
+        if all(tensor_type(a).shape[-1] == shape[-1] for a in root.args):
+            self.found[id(expr)] = _Shuffle(of, root)
+            self.views.add(id(view))
+
+    def roots(self) -> set[int]:
+        """The concatenations of which nothing is read but shuffles."""
+        wanted = {id(s.root) for s in self.found.values()}
+        while True:
+            inside = self.views | {id(e) for s in self.found.values() if id(s.root) in wanted for e in _way(s.of)}
+            bad = {
+                id(s.root)
+                for s in self.found.values()
+                if id(s.root) in wanted and not all(self._only(e, inside) for e in _way(s.of))
+            }
+            if not bad:
+                return wanted
+            wanted -= bad
+
+    def _only(self, expr: Expr, inside: set[int]) -> bool:
+        """Whether all that reads this lies between, or is the view of a shuffle that goes."""
+        return expr is not self.func.body and all(id(r) in inside for r in self.readers[id(expr)])
+
+    def rebuilt(self, roots: set[int]) -> Function:
+        for expr in post_order(self.func.body):
+            shuffle = self.found.get(id(expr))
+            if shuffle is not None and id(shuffle.root) in roots:
+                self.done[id(expr)] = reshaped(self._shuffled(shuffle.of), tensor_type(expr).shape, shuffle.root.span)
+            else:
+                self.done[id(expr)] = with_operands(expr, [self.done[id(o)] for o in operands(expr)])
+        return Function(self.func.params, self.done[id(self.func.body)], self.func.attrs)
+
+    def _shuffled(self, expr: Expr) -> Expr:
+        if id(expr) not in self.shuffled:
+            assert isinstance(expr, Call)
+            if is_call(expr, "concatenate"):
+                self.shuffled[id(expr)] = self._interleaved(expr)
+            else:
+                data, *others = operands(expr)
+                self.shuffled[id(expr)] = with_operands(expr, [self._shuffled(data), *others])
+        return self.shuffled[id(expr)]
+
+    def _interleaved(self, root: Call) -> Expr:
+        """The concatenation of the operands, one element of each in turn, in the shape of the one that it was."""
+        *outer, channels = tensor_type(root.args[0]).shape
+        parts = [reshaped(self.done[id(a)], (*outer, channels, 1), root.span) for a in root.args]
+        assert isinstance(root.op, Op)
+        joined = call(root.op, parts, replace(root.attrs, axis=len(outer) + 1), span=root.span)
+        return reshaped(joined, tensor_type(root).shape, root.span)
+
+
+def _way(expr: Expr) -> list[Expr]:
+    """Back to a concatenation along the last axis: what may be done in another order of that axis; empty if there is none."""
+    way: list[Expr] = [expr]
+    while not is_call(way[-1], "concatenate"):
+        data = _before(way[-1])
+        if data is None:
+            return []
+        way.append(data)
+    root = way[-1]
+    assert isinstance(root, Call)
+    return way if root.attrs.axis == len(tensor_type(root).shape) - 1 else []
+
+
+def _root(expr: Expr) -> Call | None:
+    way = _way(expr)
+    return way[-1] if way and isinstance(way[-1], Call) else None
+
+
+def _before(expr: Expr) -> Expr | None:
+    """The operand of a border of other axes, or of an element-wise operator of one tensor."""
+    if not isinstance(expr, Call) or not isinstance(expr.op, Op) or not isinstance(expr.type, TensorType) or not expr.args:
+        return None
+    data, *others = expr.args
+    if isinstance(data, Constant) or not all(isinstance(o, Constant) and o.data.size == 1 for o in others):
+        return None
+    name = expr.op.name
+    if name == "nn.pad":
+        return data if not any(expr.attrs.pad_width[-1]) else None
+    simple = name not in BY_CHANNEL and T_OP_PATTERN.get(name) <= OpPattern.BROADCAST
+    return data if simple and tensor_type(data).shape == expr.type.shape else None
