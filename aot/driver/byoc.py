@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from aot import byoc
-from aot.byoc.cmsis_nn_patterns import COMPILER as CMSIS_NN
 from aot.errors import Problem, UsageError
 from aot.ir.transform import Pass, PassContext
 from aot.relay.transform.partition import get_pattern_table, partition_for
 from aot.support.near import did_you_mean
 from aot.target.target import Target
+
+CMSIS_NN = "cmsis-nn"
+"""The external code generator of this package; its files are imported when one is requested."""
 
 FOLDER = "byoc"
 """Of an artifact's files, those of the library."""
@@ -38,7 +40,8 @@ def check_byoc(wanted: Sequence[str], path: Path | None) -> None:
 
 def partitions(wanted: Sequence[str], target: Target | None = None) -> tuple[Pass, ...]:
     """The passes that give layers to the external code generators, in the order in which these were named."""
-    byoc.load_all()
+    if wanted:
+        byoc.load_all()
     steps: list[Pass] = []
     for text in wanted:
         if not isinstance(text, str):

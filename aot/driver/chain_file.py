@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,8 @@ def read_model(path: Path) -> NamedBytes:
 
 def read_chain(path: Path) -> Chain:
     """The chain of a TOML file, whose models are found from its folder on (E1300 with all problems, E5001)."""
+    import tomllib  # of the models that are compiled, few are chains
+
     try:
         table = tomllib.loads(read_limited(path, limit=LARGEST).decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -69,7 +69,7 @@ class Options:
         self._check_types()
         check_pooling(self.pooling)
         if self.byoc or self.byoc_path is not None:
-            from aot.driver.byoc import check_byoc  # loads all operators, which few compilations need for this
+            from aot.driver.byoc import check_byoc  # few compilations need it
 
             check_byoc(self.byoc, self.byoc_path)
         if self.slide and self.feed_rows:

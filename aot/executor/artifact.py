@@ -8,7 +8,6 @@ from typing import Any
 
 from aot.errors import Problem, UsageError
 from aot.support.dataclass import dataclass
-from aot.support.notebook import layer_table, plan_table, section
 from aot.support.text import commas
 
 _FILE_ENDS = ("internal", "kernels", "params", "test")
@@ -34,6 +33,8 @@ class Artifact:
 
     def _repr_html_(self) -> str:
         """A notebook's view: the figures, the memory plan, and the table of layers."""
+        from aot.support.notebook import layer_table, plan_table, section  # most compilations are not shown in a notebook
+
         parts = [f"<p>{self._figures()}</p>", plan_table(self.metadata), layer_table(self.metadata["layers"])]
         return section(self._title(), *parts)
 

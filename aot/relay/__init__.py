@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aot.ir.dialect import Dialect, register_dialect
+from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.relay import analysis
 from aot.relay.analysis.variables import free_vars
@@ -35,7 +36,6 @@ from aot.relay.expr import (
 )
 from aot.relay.functor import ExprMutator, ExprVisitor
 from aot.relay.interpreter import EndlessLoopError, evaluate
-from aot.relay.parser import parse_module, print_module
 from aot.relay.printer import print_func
 from aot.relay.verify import verify
 
@@ -101,6 +101,19 @@ def _evaluate_drawn(func: Function, inputs: Sequence[Array]) -> list[Array]:
 MOST_DRAWN_ITERATIONS = 64
 """Iterations of a loop on drawn operands."""
 
+
+def _to_full_text(module: IRModule) -> str:
+    from aot.relay.parser import print_module  # few compilations print or read text
+
+    return print_module(module)
+
+
+def _from_text(text: str, name: str) -> IRModule:
+    from aot.relay.parser import parse_module
+
+    return parse_module(text, name)
+
+
 register_dialect(
     Dialect(
         "relay",
@@ -110,8 +123,8 @@ register_dialect(
         input_types=lambda func: [p.type for p in func.params],
         evaluate=_evaluate_drawn,
         from_expr=_from_expr,
-        to_full_text=print_module,
-        from_text=parse_module,
+        to_full_text=_to_full_text,
+        from_text=_from_text,
         map_inner=map_inner_functions,
     )
 )

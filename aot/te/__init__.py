@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from aot.te.elementwise import all, any, clip, const, if_then_else, maximum_of, minimum_of
-from aot.te.lowering import lower
-from aot.te.operation import (
-    IterVar,
-    Reduce,
-    Tensor,
-    compute,
-    max,
-    max_value,
-    min,
-    min_value,
-    placeholder,
-    product,
-    reduce_axis,
-    sum,
-)
-from aot.te.schedule import Schedule, Stage, create_schedule
-from aot.tir.schedule import ScheduleError
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aot.te.elementwise import all, any, clip, const, if_then_else, maximum_of, minimum_of
+    from aot.te.lowering import lower
+    from aot.te.operation import (
+        IterVar,
+        Reduce,
+        Tensor,
+        compute,
+        max,
+        max_value,
+        min,
+        min_value,
+        placeholder,
+        product,
+        reduce_axis,
+        sum,
+    )
+    from aot.te.schedule import Schedule, Stage, create_schedule
+    from aot.tir.schedule import ScheduleError
 
 __all__ = [
     "IterVar",
@@ -47,3 +51,41 @@ __all__ = [
     "reduce_axis",
     "sum",
 ]
+
+_HOMES = {
+    "IterVar": "aot.te.operation",
+    "Reduce": "aot.te.operation",
+    "Schedule": "aot.te.schedule",
+    "ScheduleError": "aot.tir.schedule",
+    "Stage": "aot.te.schedule",
+    "Tensor": "aot.te.operation",
+    "all": "aot.te.elementwise",
+    "any": "aot.te.elementwise",
+    "clip": "aot.te.elementwise",
+    "compute": "aot.te.operation",
+    "const": "aot.te.elementwise",
+    "create_schedule": "aot.te.schedule",
+    "if_then_else": "aot.te.elementwise",
+    "lower": "aot.te.lowering",
+    "max": "aot.te.operation",
+    "max_value": "aot.te.operation",
+    "maximum_of": "aot.te.elementwise",
+    "min": "aot.te.operation",
+    "min_value": "aot.te.operation",
+    "minimum_of": "aot.te.elementwise",
+    "placeholder": "aot.te.operation",
+    "product": "aot.te.operation",
+    "reduce_axis": "aot.te.operation",
+    "sum": "aot.te.operation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The file of a name is imported when it is used: the rules of operators need little of this package."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'aot.te' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

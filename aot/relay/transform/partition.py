@@ -11,6 +11,7 @@ A pattern table is a list of (name, pattern) or (name, pattern, check); the name
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -62,6 +63,8 @@ def register_pattern_table(compiler: str) -> Callable[[Callable[[], Sequence[Ent
 
 def get_pattern_table(compiler: str) -> tuple[Composite, ...]:
     """The registered table; UsageError E5121 if there is none."""
+    if compiler not in _TABLES:
+        importlib.import_module("aot.byoc").load_all()  # it is above this package, so the import is by name
     if compiler not in _TABLES:
         known = ", ".join(sorted(_TABLES)) or "none"
         raise UsageError(Problem("E5121", f"there is no pattern table of {compiler!r}; there are {known}", call_place()))
