@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+import numpy as np
+
 from aot.memory.bounds import possible_savings
 from aot.memory.plan import BufferInfo, Conflict, align_up, forbidden_starts
 from aot.support.dataclass import dataclass
@@ -29,6 +31,8 @@ Neighbour = tuple[int, int, int]
 Saving = tuple[int, int, int]
 """(i, j, n): buffers i and j may have n bytes in common."""
 
+_NOWHERE = -(1 << 60)
+"""The place of a buffer that has none yet: far from all others."""
 
 MOST_BUFFERS = 400
 """Per component: the search recurses once for each, and Python allows about a thousand levels."""
@@ -156,6 +160,8 @@ class _Search:
         self.align = [problem.align[i] for i in part]
         near = [[(own[j], low, high) for j, low, high in problem.neighbours[i] if j in own] for i in part]
         self.near = [[(j, low, high, self.align[j], self.size[j]) for j, low, high in n] for n in near]
+        self.fences = [tuple(np.array(n, np.int64).reshape(-1, 3).T) for n in near]
+        self.where = np.full(len(part), _NOWHERE, np.int64)  # as `placed`, for many at once
         self.weight = [-size * len(n) for size, n in zip(self.size, near, strict=True)]
         self.rising = all(low <= 0 <= high for n in near for _, low, high in n)
         self.rising = self.rising and _acyclic({i: [j for j, _, high in n if high == 0] for i, n in enumerate(near)})
@@ -177,12 +183,21 @@ class _Search:
         if self.nodes >= self.budget:
             return False
         self.nodes += 1
+        size, seen, bits, rising = self.size, self.seen, self.bits, self.rising
         for i in self._next(lowest, level):
-            placed[i] = at = lowest[i]
-            now, height = taken if self.rising else taken | self._bit(i, at), max(top, at + self.size[i])
+            at = lowest[i]
+            height, now = at + size[i], taken
+            if height < top:
+                height = top
+            if not rising:
+                now |= 1 << bits.setdefault((i, at), len(bits))  # compared as one number, which is much faster than as a set
+                if seen.get(now, height + 1) <= height:
+                    continue
+            placed[i] = self.where[i] = at
             left = self._after(i, placed, lowest=lowest, taken=now, top=height)
             complete = left is None or self._visit(placed, left, level=at, top=height, taken=now)
             del placed[i]
+            self.where[i] = _NOWHERE
             if not complete:
                 return False
         return True
@@ -196,10 +211,6 @@ class _Search:
             return [i for _, _, i in sorted([(at, weight[i], i) for i, at in ready if level <= at < ceiling])]
         return [i for _, _, i in sorted([(at, weight[i], i) for i, at in ready])]
 
-    def _bit(self, i: int, at: int) -> int:
-        """The bit that says that buffer i lies there: sets of placed buffers are compared as one number, which is much faster."""
-        return 1 << self.bits.setdefault((i, at), len(self.bits))
-
     def _after(
         self, i: int, placed: dict[int, int], *, lowest: dict[int, int], taken: int, top: int
     ) -> dict[int, int] | None:  # fmt: skip
@@ -207,48 +218,48 @@ class _Search:
 
         What can follow depends on the places in `taken`; where offsets only rise, on what is left and its places alone.
         """
-        if not self.rising and self.seen.get(taken, top + 1) <= top:
+        at = placed[i]
+        higher = self._higher_after(i, at, lowest)
+        if higher is None:
             return None
-        left, at = self._lowest_after(i, placed, lowest=lowest), placed[i]
-        if left is None:
-            return None
+        left = lowest.copy()
+        del left[i]
+        left.update(higher)
         state: Hashable = (at, tuple(left), tuple(left.values())) if self.rising else taken
         if self.seen.get(state, top + 1) <= top or not self._fits(left, at if self.rising else 0):
             return None
         self.seen[state] = top
         return left
 
-    def _lowest_after(self, i: int, placed: dict[int, int], *, lowest: dict[int, int]) -> dict[int, int] | None:
-        """`lowest` without buffer i, which was placed; None if a buffer would end above the limit."""
-        at, limit, rising, near = placed[i], self.limit, self.rising, self.near[i]
-        left = lowest.copy()
-        del left[i]
+    def _higher_after(self, i: int, at: int, lowest: dict[int, int]) -> dict[int, int] | None:
+        """The lowest places that change as buffer i lies at `at`; None if a buffer would end above the limit."""
+        limit, rising, near = self.limit, self.rising, self.near[i]
+        higher: dict[int, int] = {}
         for n, (j, low, high, align, size) in enumerate(near):
-            start = left.get(j)
+            start = lowest.get(j)
             if start is None or not (rising or at - high < start < at - low):
                 continue
             wanted = at - low
             if align > 1:
                 wanted = align_up(wanted, align)
             if wanted > start:
-                left[j] = start = wanted
+                higher[j] = start = wanted
             if not rising and start + size <= limit:  # beyond buffer i another one may be in the way
-                left[j] = start = self._free_from(j, start, placed=placed)
+                higher[j] = start = self._free_from(j, start)
             if start + size > limit:
                 near.insert(0, near.pop(n))  # the same one most likely ends too high the next time
                 return None
-        return left
+        return higher
 
-    def _free_from(self, j: int, start: int, *, placed: dict[int, int]) -> int:
+    def _free_from(self, j: int, start: int) -> int:
         """The lowest place for buffer j from the aligned `start` on beside those that have one."""
-        align, before = self.align[j], -1
-        while before != start:
-            before = start
-            for k, low, high, _, _ in self.near[j]:
-                at = placed.get(k)
-                if at is not None and low < start - at < high:
-                    start = align_up(at + high, align)
-        return start
+        near, low, high = self.fences[j]
+        at = self.where[near]
+        while True:
+            blocked = (at + low < start) & (start < at + high)
+            if not blocked.any():
+                return start
+            start = align_up(int((at + high)[blocked].max()), self.align[j])
 
     def _fits(self, left: dict[int, int], level: int) -> bool:
         """Whether what is left can still end at or below the limit, as far as sums of sizes tell."""
