@@ -26,6 +26,9 @@ from aot.topi.layer.requant import MAX_CONSTANT_BITS, Field, HighMultiply
 SEARCH = 3
 """A threshold lies within this many accumulators of where the real-valued formula has it."""
 
+USUAL = 1 - SEARCH
+"""It is looked for from here on: most lie where the formula has them, or one below."""
+
 
 def plan_uniform(
     attrs: RequantizeAttrs, low: Array, high: Array, *, target: Target, prescale: int, limit: int = MAX_CONSTANT_BITS
@@ -91,15 +94,30 @@ def _thresholds(attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes) -> 
     scale = np.ldexp(np.maximum(multiplier, 1.0), np.asarray(attrs.shift, np.int64) - 31)
     codes = np.arange(attrs.lo + 1, attrs.hi + 1).reshape(-1, 1)
     estimate = np.clip(np.ceil((codes - 0.5 - attrs.zero_point) / scale), low - SEARCH, high + SEARCH + 1).astype(np.int64)
-    below = np.zeros(estimate.shape, np.int64)
     out = TensorType(estimate.shape, "int8")
-    for d in range(-SEARCH, SEARCH + 1):
+
+    def short(d: int) -> Array:
+        """Where the result d accumulators above the estimate is below its code."""
         acc = estimate + d
         results = evaluate(np.clip(acc, low, high).astype(np.int32), attrs=attrs, out_type=out)
-        short = (acc <= high) & ((acc < low) | (results < codes)) | (acc > high) & (acc < high + 1)
-        if (d == -SEARCH and not (short | (acc <= low) | (acc > high)).all()) or (d == SEARCH and short.any()):
+        below: Array = (acc < low) | (acc <= high) & (results < codes)
+        return below
+
+    below = short(USUAL).astype(np.int64)
+    if below.all():  # so is all before
+        below += USUAL + SEARCH
+    else:
+        acc, lowest = estimate - SEARCH, short(-SEARCH)
+        if not (lowest | (acc <= low) | (acc > high)).all():
             return None
-        below += short
+        below += lowest
+    for d in range(USUAL + 1, SEARCH + 1):
+        more = short(d)
+        if not more.any():  # nor is any after it
+            break
+        below += more
+    else:
+        return None
     found: Array = np.clip(estimate - SEARCH + below, low, high + 1)
     found.setflags(write=False)
     return found
