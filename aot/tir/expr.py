@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from operator import index
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aot.errors import Problem, UsageError
 from aot.support.dataclass import dataclass
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 LOGICAL = frozenset({"&&", "||"})
-_TRUTHS = COMPARISONS | LOGICAL
+TRUTHS = COMPARISONS | LOGICAL
+"""What yields bool."""
 ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "min", "max"})
 
 
@@ -121,12 +122,16 @@ class Symbol(ExprOps):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Imm(ExprOps):
     """A constant; int, or float for float types."""
 
     value: int | float
     dtype: str = "int32"
+
+    def __init__(self, value: int | float, dtype: str = "int32") -> None:
+        _set_value(self, value)
+        _set_dtype(self, dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +142,7 @@ class Var(ExprOps):
     dtype: str = "int32"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class BinOp(ExprOps):
     """`a op b`; comparisons and logical operators yield bool."""
 
@@ -145,11 +150,16 @@ class BinOp(ExprOps):
     a: Expr
     b: Expr
 
+    def __init__(self, op: str, a: Expr, b: Expr) -> None:
+        _set_op(self, op)
+        _set_a(self, a)
+        _set_b(self, b)
+
     @property
     def dtype(self) -> str:
         expr: Expr = self
         while type(expr) is BinOp:
-            if expr.op in _TRUTHS:
+            if expr.op in TRUTHS:
                 return "bool"
             expr = expr.a
         return expr.dtype
@@ -158,6 +168,16 @@ class BinOp(ExprOps):
         if self.op in COMPARISONS or self.op in LOGICAL:
             raise ExprError("a comparison has no value yet: use te.if_then_else and te.all in place of Python's if, and, or")
         return True
+
+
+def _setters(node: type) -> tuple[Callable[[Any, Any], None], ...]:
+    """What fills the slots of the commonest nodes: most of a compilation makes them, and a frozen dataclass takes half as long
+    again."""
+    return tuple(vars(node)[name].__set__ for name in node.__slots__)  # type: ignore[attr-defined]
+
+
+_set_value, _set_dtype = _setters(Imm)
+_set_op, _set_a, _set_b = _setters(BinOp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +257,8 @@ def as_expr(value: IntoExpr, dtype: str = "int32") -> Expr:
 
 def binop(op: str, a: IntoExpr, b: IntoExpr) -> Expr:
     """Build `a op b`; Python numbers take the other side's dtype. Raises E5070 for operands of different types."""
-    if isinstance(a, (Imm, Var, BinOp, Cast, Select, Load, Call)):
-        x: Expr = a
+    if type(a) in _NODES:
+        x: Expr = a  # type: ignore[assignment]
         y = as_expr(b, x.dtype)
     else:
         y = as_expr(b, as_expr(a).dtype if isinstance(a, Symbol) else "int32")

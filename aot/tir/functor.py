@@ -17,8 +17,12 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
     """Every statement, outer before inner, in the order of the text."""
     for stmt in body:
         yield stmt
-        for inner in bodies(stmt):
-            yield from walk(inner)
+        kind: type = type(stmt)
+        if kind is For:
+            yield from walk(stmt.body)  # type: ignore[union-attr]
+        elif kind is If or kind is While:
+            for inner in bodies(stmt):
+                yield from walk(inner)
 
 
 def has_calls(func: PrimFunc) -> bool:
@@ -65,19 +69,23 @@ def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
 
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions that a statement holds itself, not those of nested bodies; a region counts by its index."""
-    match stmt:
-        case For(start=start, stop=stop):
-            return (start, stop)
-        case Store(indices=indices, value=value):
-            return (*indices, value)
-        case Let(value=value):
-            return (value,)
-        case If(cond=cond) | While(cond=cond):
-            return (cond,)
-        case Block(operands=operands) | CallPrim(operands=operands):
-            return tuple(o.index if isinstance(o, Region) else o for o in operands)
-        case _:
-            return ()
+    return _EXPRESSIONS[type(stmt)](stmt)
+
+
+def _operands(stmt: Block | CallPrim) -> tuple[Expr, ...]:
+    return tuple([o.index if type(o) is Region else o for o in stmt.operands])  # type: ignore[misc]
+
+
+_EXPRESSIONS: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    For: lambda s: (s.start, s.stop),
+    Store: lambda s: (*s.indices, s.value),
+    Let: lambda s: (s.value,),
+    If: lambda s: (s.cond,),
+    While: lambda s: (s.cond,),
+    Block: _operands,
+    CallPrim: _operands,
+    Allocate: lambda _: (),
+}
 
 
 _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
@@ -185,7 +193,7 @@ def map_expressions(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
             return stmt if v is value else Let(var, v)
         case For(start=start, stop=stop):
             a, b = f(start), f(stop)
-            return stmt if a is start and b is stop else replace(stmt, start=a, stop=b)
+            return stmt if a is start and b is stop else For(stmt.var, a, b, stmt.body, stmt.step, stmt.kind)
         case If(cond, then, orelse):
             c = f(cond)
             return stmt if c is cond else If(c, then, orelse)

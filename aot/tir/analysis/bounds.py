@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from aot.support.dtype import bits, int_range, is_float, is_signed
 from aot.tir.arith import trunc_div
-from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
+from aot.tir.expr import TRUTHS, BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 
 Interval = tuple[int, int]
 """Smallest and largest value, both included."""
@@ -20,6 +20,8 @@ def exact_interval(op: str, a: Interval, b: Interval, *, dtype: str) -> Interval
         case "-":
             return a[0] - b[1], a[1] - b[0]
         case "*":
+            if a[0] >= 0 and b[0] >= 0:
+                return a[0] * b[0], a[1] * b[1]
             return _corners([x * y for x in a for y in b])
         case "min":
             return min(a[0], b[0]), min(a[1], b[1])
@@ -144,12 +146,13 @@ class Intervals:
         return known[1]
 
     def _compute(self, expr: Expr) -> Interval:
+        if type(expr) is BinOp:
+            op, dtype = expr.op, expr.a.dtype
+            if is_float(dtype):
+                return (0, 1)
+            exact = exact_interval(op, self.of(expr.a), self.of(expr.b), dtype=dtype)
+            return fitted(exact, "bool" if op in TRUTHS else dtype)
         match expr:
-            case BinOp(op, a, b):
-                dtype = a.dtype
-                if is_float(dtype):
-                    return (0, 1)
-                return fitted(exact_interval(op, self.of(a), self.of(b), dtype=dtype), expr.dtype)
             case Cast(dtype, value):
                 if is_float(value.dtype):
                     return int_range(dtype)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import is_
 
 from aot.ir.transform import PassContext, prim_func_pass
 from aot.tir.buffer import flat_index
-from aot.tir.expr import Expr, Load
+from aot.tir.expr import Expr, Imm, Load, Var
 from aot.tir.function import PrimFunc
 from aot.tir.functor import map_children, map_expressions
 from aot.tir.stmt import For, If, Stmt, Store, While
@@ -21,28 +22,33 @@ def flatten(func: PrimFunc) -> PrimFunc:
 
 
 def _body(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    return tuple(_stmt(s) for s in body)
+    new = tuple([_stmt(s) for s in body])
+    return body if all(map(is_, new, body)) else new
 
 
 def _stmt(stmt: Stmt) -> Stmt:
     new = map_expressions(stmt, _expr)
     match new:
         case For(body=body):
-            return replace(new, body=_body(body))
+            inner = _body(body)
+            return new if inner is body else For(new.var, new.start, new.stop, inner, new.step, new.kind)
         case If(then=then, orelse=orelse):
             return replace(new, then=_body(then), orelse=_body(orelse))
         case While(test=test, body=body):
             return replace(new, test=_body(test), body=_body(body))
         case Store(buffer=buffer, indices=indices) if len(indices) != 1:
-            return replace(new, indices=(flat_index(buffer, indices),))
+            return Store(buffer, (flat_index(buffer, indices),), new.value, new.dtype)
         case _:
             return new
 
 
 def _expr(expr: Expr) -> Expr:
+    kind: type = type(expr)
+    if kind is Imm or kind is Var:
+        return expr
     new = map_children(expr, _expr)
-    if isinstance(new, Load) and len(new.indices) != 1:
-        return replace(new, indices=(flat_index(new.buffer, new.indices),))
+    if type(new) is Load and len(new.indices) != 1:
+        return Load(new.buffer, (flat_index(new.buffer, new.indices),), new.dtype)
     return new
 
 

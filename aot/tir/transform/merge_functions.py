@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
+from operator import is_
 
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_int
@@ -122,7 +123,8 @@ def _sums_in(stmt: Stmt) -> Stmt:
     new = map_expressions(stmt, _sum)
     match new:
         case For(body=body) if body:
-            return replace(new, body=tuple(map(_sums_in, body)))
+            inner = tuple(map(_sums_in, body))
+            return new if all(map(is_, inner, body)) else For(new.var, new.start, new.stop, inner, new.step, new.kind)
         case If(then=then, orelse=orelse):
             return replace(new, then=tuple(map(_sums_in, then)), orelse=tuple(map(_sums_in, orelse)))
         case While(test=test, body=body):
@@ -132,6 +134,9 @@ def _sums_in(stmt: Stmt) -> Stmt:
 
 
 def _sum(expr: Expr) -> Expr:
+    kind: type = type(expr)
+    if kind is Imm or kind is Var:
+        return expr
     new = map_children(expr, _sum)
     if type(new) is BinOp and new.op == "-" and type(new.b) is Imm and new.b.dtype == "int32":
         value = new.b.value
@@ -226,9 +231,10 @@ def _fixed_loops(func: PrimFunc) -> set[Var]:
         if isinstance(stmt, For) and stmt.kind == "unroll":
             fixed.add(stmt.var)
         for access in accesses(stmt):
-            if isinstance(access, (Load, Store)) and access.buffer.scope == "local":
-                for index in access.indices:
-                    fixed |= free_vars(index)
+            if type(access) is not Region and access.buffer.scope == "local":
+                for index in access.indices:  # type: ignore[union-attr]
+                    if type(index) is not Imm:
+                        fixed |= free_vars(index)
     return fixed
 
 

@@ -76,12 +76,16 @@ class _Simplifier:
             last -= (last - start[0]) % loop.step
         self._ranges[loop.var] = start[0], last
         body = self.body(loop.body)
-        return (replace(loop, body=body),) if body else ()
+        return (For(loop.var, loop.start, loop.stop, body, loop.step, loop.kind),) if body else ()
 
     def expr(self, expr: Expr) -> Expr:
-        if isinstance(expr, Var):
-            expr = self._values.get(expr, expr)
-        if isinstance(expr, (Imm, Var)):
+        kind: type = type(expr)  # as `match` would try one class after the other in the innermost loop of the pass
+        if kind is Var:
+            expr = self._values.get(expr, expr)  # type: ignore[arg-type]
+            kind = type(expr)
+        if kind is Imm:
+            return expr
+        if kind is Var:
             return self._constant(expr)
         done = self._done.get(id(expr))
         if done is None:
@@ -90,29 +94,37 @@ class _Simplifier:
 
     def _constant(self, expr: Expr) -> Expr:
         """An integer expression with only one possible value is that value."""
-        if isinstance(expr, (Imm, Load)) or is_float(expr.dtype):
+        kind = type(expr)
+        if kind is Imm or kind is Load or is_float(expr.dtype):
             return expr
         low, high = self._interval(expr)
         return Imm(low, expr.dtype) if low == high else expr
 
     def _simplify(self, expr: Expr) -> Expr:
-        new = map_children(expr, self.expr)
-        new = self._constant(new)
-        match new:
-            case BinOp(op="min" | "max"):
-                return self._extremum(new)
-            case BinOp(op="/" | "%"):
-                return self._division(new)
-            case BinOp(op="&&" | "||"):
-                return _logical(new)
-            case BinOp("-", Var() as a, Var() as b) if a is b and is_int(a.dtype):
-                return Imm(0, a.dtype)
-            case Cast(dtype, Cast(_, inner)) if _all_integers(dtype, new.value.dtype, inner.dtype):
-                return self._double_cast(new)
-            case Select(cond, then, orelse) if then == orelse and not is_float(cond.dtype):
-                return then
-            case _:
-                return new
+        new = self._constant(map_children(expr, self.expr))
+        kind: type = type(new)
+        if kind is BinOp:
+            return self._binop(new)  # type: ignore[arg-type]
+        if kind is Cast and type(new.value) is Cast:  # type: ignore[union-attr]
+            inner = new.value.value  # type: ignore[union-attr]
+            return self._double_cast(new) if _all_integers(new.dtype, new.value.dtype, inner.dtype) else new  # type: ignore
+        if kind is Select and new.then == new.orelse and not is_float(new.cond.dtype):  # type: ignore[union-attr]
+            return new.then  # type: ignore[union-attr]
+        return new
+
+    def _binop(self, new: BinOp) -> Expr:
+        op = new.op
+        if op == "+" or op == "*":
+            return new
+        if op == "min" or op == "max":
+            return self._extremum(new)
+        if op == "/" or op == "%":
+            return self._division(new)
+        if op == "&&" or op == "||":
+            return _logical(new)
+        if op == "-" and new.a is new.b and type(new.a) is Var and is_int(new.a.dtype):
+            return Imm(0, new.a.dtype)
+        return new
 
     def _extremum(self, expr: BinOp) -> Expr:
         if is_float(expr.a.dtype):
@@ -203,31 +215,32 @@ def _without_dead(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         variables: set[Var] = set()
         read: set[Buffer] = set()
         local: set[Buffer] = set()
-        seen: set[int] = set()  # of expressions, which statements share
+        exprs: list[Expr] = []
         for stmt in walk(body):
-            for expr in expressions(stmt):
-                _uses(expr, variables, read, seen)
+            exprs += expressions(stmt)
             if isinstance(stmt, (Block, CallPrim)):
                 read |= {o.buffer for o in stmt.operands if isinstance(o, Region)}
             if isinstance(stmt, Allocate):
                 local.add(stmt.buffer)
+        _uses(exprs, variables, read)
         new = _drop(body, used=variables, dead=local - read)
         if new is body:
             return body
         body = new
 
 
-def _uses(expr: Expr, variables: set[Var], read: set[Buffer], seen: set[int]) -> None:
-    """Adds the variables of an expression and the buffers that it loads from."""
-    stack = [expr]
+def _uses(stack: list[Expr], variables: set[Var], read: set[Buffer]) -> None:
+    """Adds the variables of the expressions in `stack`, which it empties, and the buffers that they load from."""
+    seen: set[int] = set()  # as statements share expressions
     while stack:
         top = stack.pop()
-        if isinstance(top, Var):
-            variables.add(top)
-        elif not isinstance(top, Imm) and id(top) not in seen:
+        kind: type = type(top)
+        if kind is Var:
+            variables.add(top)  # type: ignore[arg-type]
+        elif kind is not Imm and id(top) not in seen:
             seen.add(id(top))
-            if isinstance(top, Load):
-                read.add(top.buffer)
+            if kind is Load:
+                read.add(top.buffer)  # type: ignore[union-attr]
             stack += children(top)
 
 
