@@ -63,6 +63,10 @@ SMLAL_ONLY = (
 """Kernels for cores without DSP instructions."""
 
 
+BOARDS = {"cortex-m0plus": "mps2-an385-v6m", "cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m55": "mps3-an547"}
+"""The board on which the kernels of a core run."""
+
+
 def target_of(impl: OpImplementation) -> Target:
     """The core that the kernel is for: M55 for vectors, M0+ for Armv6-M, M3 for what SMLAL alone makes, else an M4."""
     if impl.name.startswith("arm_v6m."):

@@ -35,10 +35,10 @@ def groups_of(cases: Sequence[Case]) -> Iterator[list[Case]]:
 
 def on_board(board: str, groups: Iterable[list[Case]], folder: Path) -> None:
     """Equal on a board, or on this machine as "host"."""
-    for i, cases in enumerate(groups):
-        assert Batch(cases).run(board, folder / str(i)) == []
+    for cases in groups:
+        assert Batch(cases).run(board, folder / board) == []
 
 
-def drawn_on_board(board: str, cases: Iterator[Case], folder: Path, *, number: int = RANDOM) -> None:
-    """The next `number` of endless cases; as many as a program holds are made at once."""
-    on_board(board, (list(islice(cases, min(BATCH, number - done))) for done in range(0, number, BATCH)), folder)
+def drawn_on_board(board: str, cases: Iterator[Case], folder: Path, *, together: int = BATCH) -> None:
+    """The next `RANDOM` of endless cases; `together` of them are made at once, and are one program."""
+    on_board(board, (list(islice(cases, min(together, RANDOM - done))) for done in range(0, RANDOM, together)), folder)

@@ -1,7 +1,7 @@
-"""Every kernel of convolutions, depthwise convolutions and fully connected layers over random and awkward layers.
+"""Every kernel that has C of its own over random layers, and over awkward ones where it is for convolutions or matrices.
 
 Each case is compared in the TIR interpreter, as C on this machine (with ASan and UBSan) and as instructions in QEMU.  With
-AOT_FULL=1 all awkward layers and 2,000 random ones a kernel in each of the three, else a few.
+AOT_FULL=1 all awkward layers and 2,000 random ones a kernel in each of the three, else a few; `-k` chooses kernels by name.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from aot.target.target import find_target
-from tests.topi.batch import Batch
-from tests.topi.drawn import KERNELS, Case, awkward_layers, make_case, random_cases, target_of
+from aot.topi.strategy import _IMPLS as REGISTERED
+from tests.topi.drawn import KERNELS, Case, awkward_layers, make_case, random_cases
+from tests.topi.every_kernel import EVERY
 from tests.topi.intrin.test_intrin import needs_board, needs_host
 from tests.topi.layers import Layer
 from tests.topi.runs import FULL, RANDOM, drawn_on_board, groups_of, interpreted, on_board
-
-BOARDS = {"cortex-m0plus": "mps2-an385-v6m", "cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m55": "mps3-an547"}
 
 FAILED_ONCE = [
     # The compiler took the copies of runs of one pixel, all or nothing, for loops that overflow, and said so.
@@ -28,7 +27,20 @@ FAILED_ONCE = [
 ]  # fmt: skip
 """Layers that random runs found, with the kernel that was wrong."""
 
-every_kernel = pytest.mark.parametrize("name", sorted(KERNELS))
+every_kernel = pytest.mark.parametrize("name", sorted(EVERY))
+every_window = pytest.mark.parametrize("name", sorted(KERNELS))
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where programs are built that share the runtime."""
+    return tmp_path_factory.mktemp("programs")
+
+
+def test_every_kernel_of_an_instruction_set_is_drawn() -> None:
+    """Those that are registered: what is generic has its operator's tests."""
+    registered = {impl.name for impls in REGISTERED.values() for impl in impls if not impl.name.startswith("generic.")}
+    assert registered - {name.split()[-1] for name in EVERY} == set()
 
 
 def awkward(name: str) -> list[Case]:
@@ -42,18 +54,14 @@ def some(cases: Sequence[Case], step: int) -> Sequence[Case]:
     return cases if FULL else cases[::step]
 
 
-def board_of(name: str) -> str:
-    return BOARDS[target_of(KERNELS[name][1]).name]
-
-
 @pytest.mark.slow
 @every_kernel
 def test_random_in_the_interpreter(name: str) -> None:
-    interpreted(islice(random_cases(name, 1), RANDOM))
+    interpreted(islice(EVERY[name].cases(1), RANDOM))
 
 
 @pytest.mark.slow
-@every_kernel
+@every_window
 def test_awkward_in_the_interpreter(name: str) -> None:
     taken = awkward(name)
     assert len(taken) >= 15
@@ -63,8 +71,8 @@ def test_awkward_in_the_interpreter(name: str) -> None:
 @pytest.mark.slow
 @needs_host
 @every_kernel
-def test_on_the_host(name: str, tmp_path: Path) -> None:
-    drawn_on_board("host", random_cases(name, 2), tmp_path)
+def test_on_the_host(name: str, programs: Path) -> None:
+    drawn_on_board("host", EVERY[name].cases(2), programs, together=EVERY[name].together)
 
 
 @pytest.mark.slow
@@ -79,23 +87,23 @@ def test_what_failed_once(name: str, layer: Layer, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @needs_host
-@every_kernel
-def test_awkward_on_the_host(name: str, tmp_path: Path) -> None:
-    on_board("host", groups_of(some(awkward(name), 10)), tmp_path)
+@every_window
+def test_awkward_on_the_host(name: str, programs: Path) -> None:
+    on_board("host", groups_of(some(awkward(name), 10)), programs)
 
 
 @pytest.mark.qemu
 @needs_board
 @every_kernel
-def test_on_the_core(name: str, tmp_path: Path) -> None:
-    drawn_on_board(board_of(name), random_cases(name, 3), tmp_path)
+def test_on_the_core(name: str, programs: Path) -> None:
+    drawn_on_board(EVERY[name].board, EVERY[name].cases(3), programs, together=EVERY[name].together)
 
 
 @pytest.mark.qemu
 @needs_board
-@every_kernel
-def test_awkward_on_the_core(name: str, tmp_path: Path) -> None:
-    on_board(board_of(name), groups_of(some(awkward(name), 10)), tmp_path)
+@every_window
+def test_awkward_on_the_core(name: str, programs: Path) -> None:
+    on_board(EVERY[name].board, groups_of(some(awkward(name), 10)), programs)
 
 
 CHAINS = [name for name in sorted(KERNELS) if name.startswith("conv arm_dsp.conv2d_chain")]
@@ -111,8 +119,8 @@ def test_chains_without_dsp_in_the_interpreter(name: str) -> None:
 @pytest.mark.qemu
 @needs_board
 @pytest.mark.parametrize("name", CHAINS)
-def test_chains_without_dsp_on_the_core(name: str, tmp_path: Path) -> None:
-    drawn_on_board("mps2-an385", random_cases(name, 6, core=find_target("cortex-m3")), tmp_path)
+def test_chains_without_dsp_on_the_core(name: str, programs: Path) -> None:
+    drawn_on_board("mps2-an385", random_cases(name, 6, core=find_target("cortex-m3")), programs)
 
 
 def test_a_wrong_result_is_found() -> None:
@@ -122,11 +130,3 @@ def test_a_wrong_result_is_found() -> None:
     wrong = Case(case.text, case.lowered, case.inputs, [-1 - e for e in case.expected])
     with pytest.raises(AssertionError, match=r"generic\.dense"):
         interpreted([wrong])
-
-
-@pytest.mark.slow
-@needs_host
-def test_a_batch_tells_which_case_differs(tmp_path: Path) -> None:
-    one, two = islice(random_cases("dense arm_dsp.dense_w8", 0), 2)
-    wrong = Case(one.text, one.lowered, one.inputs, [-1 - e for e in one.expected])
-    assert Batch([wrong, two]).run("host", tmp_path) == [one.text]

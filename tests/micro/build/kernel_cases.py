@@ -16,7 +16,6 @@ from aot.executor.lower.groups import accepting, group_of
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType
 from aot.op.convert import SUPPORT
-from aot.op.qnn.lut import LutAttrs
 from aot.op.tensor.reshape import ReshapeAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, post_order
 from aot.relay.interpreter import evaluate
@@ -26,17 +25,8 @@ from tests.op._differential import TARGET, main_of, random_array, random_sets, r
 from tests.op._forms import FORMS, LAYERS, OTHER_FORMS
 from tests.op._lstm_basic_models import Basic, basic_model
 from tests.op.vision.test_detection import case as detection
-from tests.topi import drawn, drawn_float
-from tests.topi.arm_dsp import test_hybrid as hybrid
-from tests.topi.arm_dsp import test_x16 as x16
-from tests.topi.arm_dsp.chain import test_conv2d_transpose as transposed
-from tests.topi.arm_dsp.elementwise import test_group as elementwise
-from tests.topi.arm_dsp.elementwise import test_multiply as multiply
-from tests.topi.arm_mve import drawn_groups
-from tests.topi.arm_mve.test_elementwise import KINDS, draw_elementwise
-from tests.topi.arm_mve.test_pool import KINDS as POOLS
-from tests.topi.arm_mve.test_pool import draw_pool
 from tests.topi.drawn import Case
+from tests.topi.every_kernel import EVERY
 from tests.topi.groups import lowered
 
 Array = np.ndarray[Any, Any]
@@ -49,17 +39,9 @@ def drawn_cases(count: int) -> list[Case]:
 
 
 def _generators() -> Iterator[Iterator[Case]]:
-    for module in (drawn, drawn_float, x16, hybrid):
-        yield from (module.random_cases(name, 5) for name in sorted(module.KERNELS))
-    yield transposed.random_cases(5)
-    yield multiply.cases(5)
-    yield from (elementwise.cases(seed, lanes=lanes) for seed, lanes in enumerate(elementwise.LANES))
-    yield from (drawn_groups.cases(draw_elementwise, f"arm_mve.{kind}", kind, seed=5) for kind in KINDS)
-    yield from (drawn_groups.cases(draw_pool, "arm_mve.pool", kind, seed=5) for kind in POOLS)
+    yield from (EVERY[name].cases(5) for name in sorted(EVERY))
     pair = Var("x", TensorType((2, 3), "complex64"))
     yield iter([_group("generic.copy_complex", pair, call("reshape", [pair], ReshapeAttrs((3, 2))))])
-    byte, codes = Var("x", TensorType((1, 45), "int8")), np.random.default_rng(5).integers(-128, 128, 256)
-    yield iter([_group("arm_dsp.lut", byte, call("qnn.lut", [byte], LutAttrs(tuple(map(int, codes)))))])
 
 
 def _group(kernel: str, var: Var, body: Expr) -> Case:

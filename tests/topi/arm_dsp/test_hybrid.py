@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,8 +20,7 @@ from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.topi.strategy import OpImplementation, implementations
 from tests.topi.drawn import Case, pick
-from tests.topi.intrin.test_intrin import needs_board, needs_host
-from tests.topi.runs import RANDOM, drawn_on_board, interpreted
+from tests.topi.runs import interpreted
 
 ANCHORS = ("nn.dense", RANGE, QUANTIZE)
 KERNELS: dict[str, OpImplementation] = {
@@ -118,23 +116,3 @@ def _parameters(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 @every_kernel
 def test_some_in_the_interpreter(name: str) -> None:
     interpreted(islice(random_cases(name, 4), 4))
-
-
-@pytest.mark.slow
-@every_kernel
-def test_random_in_the_interpreter(name: str) -> None:
-    interpreted(islice(random_cases(name, 1), RANDOM))
-
-
-@pytest.mark.slow
-@needs_host
-@every_kernel
-def test_on_the_host(name: str, tmp_path: Path) -> None:
-    drawn_on_board("host", random_cases(name, 2), tmp_path)
-
-
-@pytest.mark.qemu
-@needs_board
-@every_kernel
-def test_on_the_core(name: str, tmp_path: Path) -> None:
-    drawn_on_board("mps2-an386", random_cases(name, 3), tmp_path)

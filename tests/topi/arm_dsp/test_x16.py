@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from math import ceil, log2
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,7 @@ from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.topi.strategy import OpImplementation, implementations
 from tests.topi.drawn import Case, _sizes, pick
-from tests.topi.intrin.test_intrin import needs_board, needs_host
-from tests.topi.runs import RANDOM, drawn_on_board, interpreted
+from tests.topi.runs import interpreted
 
 KERNELS: dict[str, OpImplementation] = {
     f"{anchor} {i.name}": i
@@ -101,23 +99,3 @@ def random_cases(name: str, seed: int) -> Iterator[Case]:
 @every_kernel
 def test_some_in_the_interpreter(name: str) -> None:
     interpreted(islice(random_cases(name, 4), 3))
-
-
-@pytest.mark.slow
-@every_kernel
-def test_random_in_the_interpreter(name: str) -> None:
-    interpreted(islice(random_cases(name, 1), RANDOM))
-
-
-@pytest.mark.slow
-@needs_host
-@every_kernel
-def test_on_the_host(name: str, tmp_path: Path) -> None:
-    drawn_on_board("host", random_cases(name, 2), tmp_path)
-
-
-@pytest.mark.qemu
-@needs_board
-@every_kernel
-def test_on_the_core(name: str, tmp_path: Path) -> None:
-    drawn_on_board("mps2-an386", random_cases(name, 3), tmp_path)

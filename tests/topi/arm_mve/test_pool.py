@@ -1,65 +1,16 @@
-"""Pools and means by vectors against the operators' meaning: drawn numbers and shapes."""
+"""Pools and means by vectors against the operators' meaning, a few drawn ones each; on the core and many: test_drawn.py."""
 
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from aot.ir.type import TensorType
-from aot.op.common.pool import PoolAttrs
-from aot.op.reduce.mean import MeanAttrs, mean_multiplier
-from aot.relay.expr import Expr, Var, call
-from tests.topi.arm_mve.drawn_groups import DRAWN, cases
-from tests.topi.drawn import pick
-from tests.topi.intrin.test_intrin import needs_board, needs_host
-from tests.topi.runs import drawn_on_board, interpreted
+from tests.topi.drawn_groups import cases
+from tests.topi.drawn_pool import POOLS, draw_pool
+from tests.topi.runs import interpreted
 
 
-def draw_pool(kind: str, rng: np.random.Generator) -> tuple[tuple[Var, ...], Expr]:
-    """Windows may leave the image, and channels fill vectors or not."""
-    shape = (pick(rng, 1, 2), *(int(n) for n in rng.integers(1, 10, 2)), pick(rng, 8, 9, 15, 16, 17, 31, 40, 130))
-    clip = (-128, 127) if rng.random() < 0.5 else (int(rng.integers(-128, 0)), int(rng.integers(0, 128)))
-    if kind == "mean":
-        x = Var("x", TensorType(shape, "int8"))
-        multiplier, shift = mean_multiplier(float(rng.random() * 2 + 0.1), shape[1] * shape[2])
-        zp = pick(rng, -128, 0, 11, 127)
-        return (x,), call("mean", [x], MeanAttrs((1, 2), False, zp, multiplier, shift, pick(rng, -128, -5, 127), *clip))
-    unsigned = kind == "max_pool" and rng.random() < 0.3
-    window = (int(rng.integers(1, shape[1] + 1)), int(rng.integers(1, shape[2] + 1)))
-    pads = (0, 0, 0, 0) if kind == "avg_pool" or rng.random() < 0.5 else (*(w - 1 for w in window), window[0] // 2, 0)
-    attrs = PoolAttrs(
-        window, (pick(rng, 1, 2, 3), pick(rng, 1, 2)), pads, *((clip[0] + 128, clip[1] + 128) if unsigned else clip)
-    )
-    x = Var("x", TensorType(shape, "uint8" if unsigned else "int8"))
-    return (x,), call(f"nn.{kind}2d", [x], attrs)
-
-
-KINDS = ("max_pool", "avg_pool", "mean")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_in_the_interpreter(kind: str) -> None:
-    interpreted(islice(cases(draw_pool, "arm_mve.pool", kind, seed=1), DRAWN))
-
-
-@pytest.mark.slow
-@needs_host
-@pytest.mark.parametrize("kind", KINDS)
-def test_on_the_host(kind: str, tmp_path: Path) -> None:
-    drawn_on_board("host", cases(draw_pool, "arm_mve.pool", kind, seed=2), tmp_path, number=DRAWN)
-
-
-@pytest.mark.qemu
-@needs_board
-@pytest.mark.parametrize("kind", KINDS)
-def test_on_the_core(kind: str, tmp_path: Path) -> None:
-    drawn_on_board("mps3-an547", cases(draw_pool, "arm_mve.pool", kind, seed=3), tmp_path, number=DRAWN)
-
-
-def test_some_in_the_interpreter() -> None:
-    for kind in KINDS:
-        interpreted(islice(cases(draw_pool, "arm_mve.pool", kind, seed=4), 2))
+@pytest.mark.parametrize("kind", POOLS)
+def test_some_in_the_interpreter(kind: str) -> None:
+    interpreted(islice(cases(draw_pool, "arm_mve.pool", kind, seed=4), 2))

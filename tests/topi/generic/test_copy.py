@@ -154,6 +154,14 @@ def test_movement_on_the_board(tmp_path: Path, name: str, board: str) -> None:
     np.testing.assert_array_equal(outputs["out"], expected.reshape(-1))
 
 
+def draw_movement(_kind: str, rng: np.random.Generator) -> Case:
+    """A chain of one to four random movements and tables over one or two tensors, of at most 4,000 elements."""
+    while True:
+        params, body = random_movement(rng)
+        if isinstance(body, Call) and tensor_type(body).size < 4000:
+            return params, body
+
+
 def random_movement(rng: np.random.Generator) -> Case:
     """A chain of one to four random movements and tables over one or two tensors."""
     shape = tuple(int(n) for n in (1, *rng.integers(1, 5, 2), rng.integers(1, 9)))
@@ -182,15 +190,8 @@ def random_movement(rng: np.random.Generator) -> Case:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
-def test_random_movements(part: int) -> None:
-    """500 groups a part that the kernel takes; most of all that are tried."""
-    rng = np.random.default_rng(700 + part)
-    taken = tried = 0
-    while taken < scaled(500):
-        params, body = random_movement(rng)
-        tried += 1
-        if tensor_type(body).size < 4000 and isinstance(body, Call) and lowered("generic.copy", params, body) is not None:
-            check_group("generic.copy", params, body, seed=tried)
-            taken += 1
-    assert tried < 2000
+def test_most_random_movements_are_taken() -> None:
+    """What becomes of them: tests/topi/test_drawn.py."""
+    rng = np.random.default_rng(700)
+    taken = [lowered("generic.copy", *draw_movement("", rng)) is not None for _ in range(scaled(2000))]
+    assert sum(taken) > len(taken) / 4

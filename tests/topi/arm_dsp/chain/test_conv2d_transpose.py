@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from math import ceil, log2
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from aot.executor.lower.groups import group_of
 from aot.ir.type import TensorType, per_tensor
@@ -20,8 +18,7 @@ from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.topi.strategy import implementations
 from tests.topi.drawn import Case, pick
-from tests.topi.intrin.test_intrin import needs_board, needs_host
-from tests.topi.runs import RANDOM, drawn_on_board, interpreted
+from tests.topi.runs import interpreted
 
 (KERNEL,) = (i for i in implementations("nn.conv2d_transpose") if i.name == "arm_dsp.conv2d_transpose_chain")
 
@@ -69,20 +66,3 @@ def random_cases(seed: int) -> Iterator[Case]:
 
 def test_some_in_the_interpreter() -> None:
     interpreted(islice(random_cases(4), 4))
-
-
-@pytest.mark.slow
-def test_random_in_the_interpreter() -> None:
-    interpreted(islice(random_cases(1), RANDOM))
-
-
-@pytest.mark.slow
-@needs_host
-def test_on_the_host(tmp_path: Path) -> None:
-    drawn_on_board("host", random_cases(2), tmp_path)
-
-
-@pytest.mark.qemu
-@needs_board
-def test_on_the_core(tmp_path: Path) -> None:
-    drawn_on_board("mps2-an386", random_cases(3), tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,9 @@ from aot.relay.expr import Expr, Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from tests.topi.drawn import Case, pick
 from tests.topi.groups import check_group, data_of, lowered
-from tests.topi.intrin.test_intrin import needs_board, needs_host
-from tests.topi.runs import FULL, drawn_on_board, interpreted, on_board
+from tests.topi.intrin.test_intrin import needs_board
+from tests.topi.runs import on_board
 
-DRAWN = 2000 if FULL else 30
 KERNEL = "arm_dsp.multiply"
 MUL = RescaledAttrs((-128, 3), 1340000000, -7, 5, -128, 127)
 
@@ -88,23 +86,6 @@ def cases(seed: int) -> Iterator[Case]:
         if n % 3 == 0:
             inputs = [np.where(x < 0, -128, 127).astype(np.int8) for x in inputs]
         yield Case(f"{KERNEL} {seed} {n}", low, inputs, evaluate(Function(params, body), inputs))
-
-
-@pytest.mark.slow
-def test_drawn_in_the_interpreter() -> None:
-    interpreted(islice(cases(1), DRAWN))
-
-
-@pytest.mark.slow
-@needs_host
-def test_drawn_on_the_host(tmp_path: Path) -> None:
-    drawn_on_board("host", cases(2), tmp_path, number=DRAWN)
-
-
-@pytest.mark.qemu
-@needs_board
-def test_drawn_on_the_core(tmp_path: Path) -> None:
-    drawn_on_board("mps2-an386", cases(3), tmp_path, number=DRAWN)
 
 
 @pytest.mark.qemu

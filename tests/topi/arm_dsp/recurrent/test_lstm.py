@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,8 +20,7 @@ from aot.target.target import find_target
 from aot.topi.strategy import OpImplementation, implementations
 from tests.topi.drawn import Case, pick
 from tests.topi.groups import data_of
-from tests.topi.intrin.test_intrin import needs_board, needs_host
-from tests.topi.runs import RANDOM, interpreted, on_board
+from tests.topi.runs import interpreted
 
 KERNELS: dict[str, OpImplementation] = {i.name: i for i in implementations(NAME) if i.name.startswith("arm_dsp.")}
 TARGET = find_target("cortex-m4")
@@ -110,31 +108,6 @@ def random_cases(name: str, seed: int) -> Iterator[Case]:
 @every_kernel
 def test_some_in_the_interpreter(name: str) -> None:
     interpreted(islice(random_cases(name, 1), 3))
-
-
-@pytest.mark.slow
-@every_kernel
-def test_random_in_the_interpreter(name: str) -> None:
-    interpreted(islice(random_cases(name, 2), RANDOM))
-
-
-@pytest.mark.slow
-@needs_host
-@every_kernel
-def test_random_on_host(name: str, tmp_path: Path) -> None:
-    check_on("host", name, tmp_path)
-
-
-@pytest.mark.qemu
-@needs_board
-@every_kernel
-def test_random_on_board(name: str, tmp_path: Path) -> None:
-    check_on("mps2-an386", name, tmp_path)
-
-
-def check_on(board: str, name: str, folder: Path) -> None:
-    cases = random_cases(name, 3)
-    on_board(board, (list(islice(cases, min(TOGETHER, RANDOM - done))) for done in range(0, RANDOM, TOGETHER)), folder)
 
 
 def test_estimates_order_the_kernels() -> None:

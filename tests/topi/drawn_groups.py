@@ -1,4 +1,4 @@
-"""Drawn groups of one operator for the kernels of vectors."""
+"""Drawn groups of one operator, for kernels that take it alone."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from aot.relay.expr import Expr, Function, Var
 from aot.relay.interpreter import evaluate
 from tests.topi.drawn import Case
 from tests.topi.groups import data_of, lowered
-from tests.topi.runs import FULL
 
 Draw = Callable[[str, np.random.Generator], tuple[tuple[Var, ...], Expr]]
 """Variables and body of a group of one operator."""
-DRAWN = 2000 if FULL else 30
 
 
-def cases(draw: Draw, kernel: str, kind: str, *, seed: int) -> Iterator[Case]:
-    """Endless groups of one operator that the kernel takes."""
+def cases(draw: Draw, kernel: str, kind: str, seed: int, *, cpu: str = "cortex-m55") -> Iterator[Case]:
+    """Endless groups of one operator that the kernel takes; every fifth one with operands at the ends of their ranges alone."""
     rng = np.random.default_rng(seed)
     for n in range(1 << 30):
         params, body = draw(kind, rng)
-        low = lowered(kernel, params, body, cpu="cortex-m55")
+        low = lowered(kernel, params, body, cpu=cpu)
         if low is None:
             continue
         inputs = [data_of(v, seed + n + i) for i, v in enumerate(params)]
+        if n % 5 == 4 and all(v.type.dtype == "int8" for v in params):
+            inputs = [np.where(x < 0, -128, 127).astype(np.int8) for x in inputs]
         yield Case(f"{kernel} {kind} {seed} {n}", low, inputs, evaluate(Function(params, body), inputs))

@@ -1,0 +1,32 @@
+"""Drawn pools and means of bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aot.ir.type import TensorType
+from aot.op.common.pool import PoolAttrs
+from aot.op.reduce.mean import MeanAttrs, mean_multiplier
+from aot.relay.expr import Expr, Var, call
+from tests.topi.drawn import pick
+
+POOLS = ("max_pool", "avg_pool", "mean")
+
+
+def draw_pool(kind: str, rng: np.random.Generator) -> tuple[tuple[Var, ...], Expr]:
+    """Windows may leave the image, and channels fill vectors or not."""
+    shape = (pick(rng, 1, 2), *(int(n) for n in rng.integers(1, 10, 2)), pick(rng, 1, 3, 8, 9, 15, 16, 17, 31, 40, 130))
+    clip = (-128, 127) if rng.random() < 0.5 else (int(rng.integers(-128, 0)), int(rng.integers(0, 128)))
+    if kind == "mean":
+        x = Var("x", TensorType(shape, "int8"))
+        multiplier, shift = mean_multiplier(float(rng.random() * 2 + 0.1), shape[1] * shape[2])
+        zp = pick(rng, -128, 0, 11, 127)
+        return (x,), call("mean", [x], MeanAttrs((1, 2), False, zp, multiplier, shift, pick(rng, -128, -5, 127), *clip))
+    unsigned = kind == "max_pool" and rng.random() < 0.3
+    window = (int(rng.integers(1, shape[1] + 1)), int(rng.integers(1, shape[2] + 1)))
+    pads = (0, 0, 0, 0) if kind == "avg_pool" or rng.random() < 0.5 else (*(w - 1 for w in window), window[0] // 2, 0)
+    attrs = PoolAttrs(
+        window, (pick(rng, 1, 2, 3), pick(rng, 1, 2)), pads, *((clip[0] + 128, clip[1] + 128) if unsigned else clip)
+    )
+    x = Var("x", TensorType(shape, "uint8" if unsigned else "int8"))
+    return (x,), call(f"nn.{kind}2d", [x], attrs)

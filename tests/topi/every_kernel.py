@@ -1,0 +1,66 @@
+"""Random layers of every kernel that has C of its own, by name, with the board whose core it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from tests.topi import drawn, drawn_float
+from tests.topi.arm_dsp import test_hybrid, test_x16
+from tests.topi.arm_dsp.chain import test_conv2d_transpose
+from tests.topi.arm_dsp.elementwise import test_group, test_multiply
+from tests.topi.arm_dsp.recurrent import test_lstm
+from tests.topi.drawn import BOARDS, Case, target_of
+from tests.topi.drawn_elementwise import FLAT, VECTORS, draw_elementwise
+from tests.topi.drawn_groups import Draw, cases
+from tests.topi.drawn_pool import POOLS, draw_pool
+from tests.topi.generic.test_copy import draw_movement
+
+M4 = BOARDS["cortex-m4"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Endless random layers that a kernel takes, by seed; `together`: how many make one program."""
+
+    cases: Callable[[int], Iterator[Case]]
+    board: str = M4
+    together: int = 50
+
+
+def _windows() -> Iterator[tuple[str, Drawn]]:
+    """Layers of bytes: convolutions, depthwise and fully connected ones."""
+    for name, (_, impl) in drawn.KERNELS.items():
+        yield name, Drawn(partial(drawn.random_cases, name), BOARDS[target_of(impl).name])
+
+
+def _others() -> Iterator[tuple[str, Drawn]]:
+    for name in drawn_float.KERNELS:
+        yield name, Drawn(partial(drawn_float.random_cases, name))
+    for name in test_x16.KERNELS:
+        yield name, Drawn(partial(test_x16.random_cases, name))
+    for name in test_hybrid.KERNELS:
+        yield name, Drawn(partial(test_hybrid.random_cases, name))
+    for name in test_lstm.KERNELS:
+        yield f"lstm {name}", Drawn(partial(test_lstm.random_cases, name), together=10)  # the tables are in the program for each
+    yield f"transposed {test_conv2d_transpose.KERNEL.name}", Drawn(test_conv2d_transpose.random_cases)
+    for lanes in test_group.LANES:
+        yield f"group {test_group.kernel(lanes)}", Drawn(partial(test_group.cases, lanes=lanes))
+    yield f"multiply {test_multiply.KERNEL}", Drawn(test_multiply.cases)
+
+
+def _groups() -> Iterator[tuple[str, Drawn]]:
+    """Operators alone: element-wise ones, pools and movements of data."""
+    kinds: list[tuple[str, str, Draw]] = [(f"arm_mve.{kind}", kind, draw_elementwise) for kind in VECTORS]
+    kinds += [(f"arm_dsp.{kind}", kind, draw_elementwise) for kind in ("add", "lut", "quantize", "dequantize")]
+    kinds += [("generic.elementwise", kind, draw_elementwise) for kind in FLAT]
+    kinds += [(f"{room}.pool", kind, draw_pool) for room in ("arm_mve", "generic") for kind in POOLS]
+    kinds += [("generic.copy", "movement", draw_movement)]
+    for kernel, kind, draw in kinds:
+        cpu = "cortex-m55" if kernel.startswith("arm_mve.") else "cortex-m4"
+        yield f"{kind} {kernel}", Drawn(partial(cases, draw, kernel, kind, cpu=cpu), BOARDS[cpu])
+
+
+EVERY = dict([*_windows(), *_others(), *_groups()])
+"""Every kernel that has a generator of layers."""
