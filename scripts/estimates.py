@@ -39,7 +39,7 @@ def fits(count: int, board_name: str, processes: int, seed: int) -> list[Fit]:
     from tests.tune.drawn_layers import Fit, drawn_layers, inputs_of
 
     board = load_board(board_name)
-    layers = inputs_of(list(drawn_layers(count, seed=seed)), find_target(board.cpu))
+    layers = inputs_of(list(drawn_layers(count, seed=seed)), find_target(board.cpu), seed=seed)
     told = {given.workload: (estimates, text) for given, estimates, text in layers}
     jobs = [Job(tuple(given for given, _, _ in layers[i : i + BATCH]), board_name) for i in range(0, len(layers), BATCH)]
     found = []

@@ -78,14 +78,7 @@ def target_of(impl: OpImplementation) -> Target:
 
 def make_case(impl: OpImplementation, layer: Layer, *, tail: str = "", core: Target | None = None) -> Case | None:
     """None where the kernel does not take the layer; `tail` may be add, dequantize or table; `core`: not that of `target_of`."""
-    func = build(layer)
-    if tail == "add":
-        func = with_residual(func, layer)
-    elif tail == "dequantize":
-        func = Function(func.params, call("qnn.dequantize", [func.body], DequantizeAttrs(0.0625, layer.out_zp)), {"Primitive": 1})
-    elif tail == "table":
-        codes = np.random.default_rng(layer.seed + 3).integers(-128, 128, 256)
-        func = Function(func.params, call("qnn.lut", [func.body], LutAttrs(tuple(map(int, codes)))), {"Primitive": 1})
+    func = with_tail(build(layer), layer, tail)
     group, target = group_of(func), core or target_of(impl)
     if not impl.accepts(group, target):
         return None
@@ -94,6 +87,20 @@ def make_case(impl: OpImplementation, layer: Layer, *, tail: str = "", core: Tar
     if layer.ends:
         inputs[0] = np.where(inputs[0] < 0, -128, 127).astype(np.int8)
     return Case(f"{impl.name} {tail}: {layer}", impl.lower(group, target, "kernel"), inputs, evaluate(func, inputs))
+
+
+def with_tail(func: Function, layer: Layer, tail: str) -> Function:
+    """The layer with what `tail` names behind it: add, dequantize or table, or some with spaces between them."""
+    for kind in tail.split():
+        if kind == "add":
+            func = with_residual(func, layer)
+        elif kind == "dequantize":
+            body = call("qnn.dequantize", [func.body], DequantizeAttrs(0.0625, layer.out_zp))
+            func = Function(func.params, body, {"Primitive": 1})
+        else:
+            codes = np.random.default_rng(layer.seed + 3).integers(-128, 128, 256)
+            func = Function(func.params, call("qnn.lut", [func.body], LutAttrs(tuple(map(int, codes)))), {"Primitive": 1})
+    return func
 
 
 def with_residual(func: Function, layer: Layer) -> Function:

@@ -13,6 +13,7 @@ from aot.relay.expr import Function
 from aot.target.target import Target
 from aot.tune.measure import MeasureInput
 from aot.tune.task import choices_of
+from tests.topi.drawn import with_tail
 from tests.topi.layers import Layer, build
 
 MOST_MACS = 1_500_000
@@ -83,11 +84,20 @@ def _macs(layer: Layer) -> int:
     return outputs * layer.weight[0] * kh * kw * layer.weight[3]
 
 
-def inputs_of(layers: Sequence[Layer], target: Target) -> list[tuple[MeasureInput, dict[str, int], str]]:
-    """What to measure of each layer, with the estimates of its kernels, and its text."""
+TAILS = ("", "", "", "", "", "add", "add", "table", "dequantize", "add table")
+"""What is behind a layer; a residual ADD is what networks have most."""
+
+
+def tail_of(number: int, *, seed: int) -> str:
+    """What is drawn for the layer of that number; another generator than that of layers, which stay what they are."""
+    return TAILS[int(np.random.default_rng([seed, number]).integers(len(TAILS)))]
+
+
+def inputs_of(layers: Sequence[Layer], target: Target, *, seed: int = 0) -> list[tuple[MeasureInput, dict[str, int], str]]:
+    """What to measure of each layer with its tail, the estimates of its kernels, and its text."""
     found, known = [], Known()
     for i, layer in enumerate(layers):
-        func: Function = build(layer)
+        func: Function = with_tail(build(layer), layer, tail_of(i, seed=seed))
         estimates = {c.kernel: c.estimate for c in choices_of(func, target, known) if c.estimate > 0}
         found.append((MeasureInput(f"layer {i}", func, tuple(estimates)), estimates, workload_text(func)))
     return found

@@ -11,7 +11,7 @@ import pytest
 from aot.micro.board import load_board
 from aot.target.target import find_target
 from aot.tune.measure import measure
-from tests.tune.drawn_layers import MOST_MACS, Fit, drawn_layers, inputs_of
+from tests.tune.drawn_layers import MOST_MACS, TAILS, Fit, drawn_layers, inputs_of, tail_of
 
 M4 = find_target("cortex-m4")
 
@@ -23,6 +23,7 @@ def test_layers_are_drawn_the_same_each_time() -> None:
     assert {layer.kind for layer in first} == {"conv", "dw", "dense"}
     assert first != list(drawn_layers(40, seed=1))
     assert MOST_MACS > 1_000_000
+    assert {tail_of(i, seed=0) for i in range(40)} == set(TAILS)
 
 
 def fits(count: int) -> list[Fit]:

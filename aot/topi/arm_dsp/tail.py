@@ -19,11 +19,17 @@ from aot.tir.expr import Expr, cast, imm
 from aot.topi.arm_dsp.elementwise.intrin_add import FACTOR_LIMIT, LANES, add_4
 from aot.topi.arm_dsp.elementwise.intrin_quantize import LANES as DEQUANTIZE_LANES
 from aot.topi.arm_dsp.elementwise.intrin_quantize import dequantize_8
-from aot.topi.layer.fused import TAIL_INSTRUCTIONS, FusedLayer, table_of
+from aot.topi.layer.fused import FusedLayer, table_of, tail_each
 from aot.topi.layer.io import LayerIo
 
-INSTRUCTIONS = 6
-"""Of one element, four at a time."""
+RUN = 25
+"""Instructions around a block of assembly."""
+
+FACTORS_EACH, DEQUANTIZE_EACH = 5.6, 4.0
+"""Of one element in such a block (from counts under QEMU)."""
+
+KEPT = 3
+"""Of one element that is read again from scratch memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +67,33 @@ def residual_factors(layer: FusedLayer, target: Target) -> Factors | None:
 
 
 class TailRun:
-    """`size` consecutive elements of the result at a time: `store` all of them, then `finish`.
+    """`size` consecutive elements of the result at a time: `store` all of them, then `finish`; `each` as of `tail_each`.
 
     Kernels whose blocks of assembly take all registers use it for every tail: after such a block GCC has none left for the
     numbers of a tail, and with unlucky schedules refuses the block.
     """
 
-    def __init__(self, b: IRBuilder, io: LayerIo, plan: Factors | DequantizeAttrs | None, *, size: int) -> None:
-        self._b, self._io, self._plan, self._size = b, io, plan, size
+    def __init__(self, b: IRBuilder, io: LayerIo, plan: Factors | DequantizeAttrs | None, *, size: int, each: int) -> None:
+        self._b, self._io, self._plan, self._size, self._each = b, io, plan, size, each
         self._results: Buffer = b.scratch("results", (size,), "int8")
 
     @property
-    def instructions(self) -> int:
-        """Of one element, beside those of the kernel without a tail."""
-        return TAIL_INSTRUCTIONS if self._plan is None else INSTRUCTIONS
+    def instructions(self) -> float:
+        """Of one run, beside those of the kernel without a tail."""
+        whole = self._whole
+        block = DEQUANTIZE_EACH if isinstance(self._plan, DequantizeAttrs) else FACTORS_EACH
+        return bool(whole) * RUN + whole * block + (self._size - whole) * (KEPT + self._each)
 
     @property
     def code(self) -> int:
         """Bytes."""
         return 250 if self._plan is None else 160
+
+    @property
+    def _whole(self) -> int:
+        """Elements that a block of assembly does."""
+        lanes = DEQUANTIZE_LANES if isinstance(self._plan, DequantizeAttrs) else LANES
+        return 0 if self._plan is None else self._size - self._size % lanes
 
     def store(self, index: Expr, value: Expr) -> None:
         """A requantised value; `index` counts from the start of the run."""
@@ -98,8 +112,7 @@ class TailRun:
 
     def _block(self, first: Expr) -> int:
         """The part that a block of assembly does; its number of elements."""
-        lanes = DEQUANTIZE_LANES if isinstance(self._plan, DequantizeAttrs) else LANES
-        whole = self._size - self._size % lanes
+        whole = self._whole
         if self._plan is None or not whole:
             return 0
         b, io, f = self._b, self._io, self._plan
@@ -120,4 +133,9 @@ def tail_run(b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, si
     plan: Factors | DequantizeAttrs | None = residual_factors(layer, target) if len(io.operands) == 1 else None
     if len(layer.tail) == 1 and isinstance(attrs, DequantizeAttrs) and target.has("vfp") and layer.requant.dtype == "int8":
         plan = attrs
-    return TailRun(b, io, plan, size=size)
+    return TailRun(b, io, plan, size=size, each=tail_each(layer))
+
+
+def run_instructions(layer: FusedLayer, run: TailRun | None, *, size: int) -> float:
+    """Of the tail of `size` elements, which are one run where there are runs."""
+    return tail_each(layer) * size if run is None else run.instructions

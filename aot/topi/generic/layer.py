@@ -12,7 +12,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.function import FuncAttrs
-from aot.topi.layer.fused import EVERY_KIND, FusedLayer, match_layer, tail_accepts
+from aot.topi.layer.fused import EVERY_KIND, FusedLayer, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer.io import open_io
 from aot.topi.layer.requant import plan_requantize
 from aot.topi.layer.stream import ChannelBlock, ChannelStream, WeightFormat
@@ -98,7 +98,9 @@ REQUANTISE_V6M = 55
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Instructions of all multiply-accumulates and results on larger cores; for each multiply-accumulate on Armv6-M."""
+    """Instructions without the tail: of all multiply-accumulates and results on larger cores; of each multiply-accumulate on
+    Armv6-M.
+    """
 
     thumb2: float
     v6m: float
@@ -107,8 +109,8 @@ class Cost:
         """Of the layer."""
         more = NOT_INT8 * (layer.data_type.dtype != "int8" or layer.weight_dtype != "int8")
         if target.has("v6m"):
-            return int((self.v6m + more) * layer.macs + REQUANTISE_V6M * layer.out_type.size)
-        return int(self.thumb2 + more * layer.macs)
+            return int((self.v6m + more) * layer.macs + REQUANTISE_V6M * layer.out_type.size) + tail_instructions(layer)
+        return int(self.thumb2 + more * layer.macs) + tail_instructions(layer)
 
 
 def block_sizes(stream: ChannelStream) -> list[int]:

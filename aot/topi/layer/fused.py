@@ -17,6 +17,7 @@ from aot.errors import Problem, UnsupportedError
 from aot.ir.op import Array, Op
 from aot.ir.span import Span
 from aot.ir.type import TensorType
+from aot.op.qnn.add import linear_form
 from aot.op.qnn.requantize import RequantizeAttrs, evaluate
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Var, tensor_type
@@ -169,16 +170,28 @@ def table_of(layer: FusedLayer) -> Array | None:
 
 
 TAIL_INSTRUCTIONS = 9
-"""Of an element-wise call of the tail, for each element (a residual ADD)."""
+"""Of an element-wise call of the tail, for each element (a residual ADD as two products)."""
 
+FIXED_POINT_ADD = 30
+"""Of a residual ADD that takes three rescalings, for each element."""
 
 TABLE_INSTRUCTIONS = 2
 """Of a tail that is a table, for each element."""
 
+OF_CALLS = {"qnn.lut": 3, "qnn.dequantize": 5}
+"""Of calls that take fewer."""
+
 
 def tail_each(layer: FusedLayer) -> int:
-    """What the tail adds to the estimate of one element."""
-    return TAIL_INSTRUCTIONS * len(layer.tail) if table_of(layer) is None else TABLE_INSTRUCTIONS
+    """What the tail adds to the estimate of one element (from counts under QEMU)."""
+    return sum(map(_call_instructions, layer.tail)) if table_of(layer) is None else TABLE_INSTRUCTIONS
+
+
+def _call_instructions(call: Call) -> int:
+    assert isinstance(call.op, Op)
+    if call.op.name == "qnn.add" and (tensor_type(call).dtype != "int8" or linear_form(call.attrs) is None):
+        return FIXED_POINT_ADD
+    return OF_CALLS.get(call.op.name, TAIL_INSTRUCTIONS)
 
 
 def tail_instructions(layer: FusedLayer) -> int:

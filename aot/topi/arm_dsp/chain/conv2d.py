@@ -34,9 +34,9 @@ from aot.topi.arm_dsp.chain.intrin import (
     common_tap_loop,
     smlal_chain,
 )
-from aot.topi.arm_dsp.tail import TailRun, tail_run
+from aot.topi.arm_dsp.tail import TailRun, run_instructions, tail_run
 from aot.topi.arm_dsp.w8.window import Origin, first_pixel, window_at
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_each
+from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
 from aot.topi.layer.threshold import plan_uniform
@@ -187,8 +187,7 @@ def lower(group: Group, target: Target, name: str, *, config: ChainConfig) -> Lo
     unroll = stream.config.tap_loop(stream.segments.length).unroll
     kernel = describe("arm_dsp.conv2d_chain", segments=stream.segments.count, unroll=unroll)
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
-    each = run.instructions * len(layer.tail) if run is not None else tail_each(layer)
-    tail = each * -(-rows // PIXELS) * PIXELS * layer.channels
+    tail = int(-(-rows // PIXELS) * run_instructions(layer, run, size=PIXELS * layer.channels))
     return Lowered(func, io.constants, instructions=estimate(layer, stream, rows) + tail, code=code_bytes(layer, stream, run))
 
 

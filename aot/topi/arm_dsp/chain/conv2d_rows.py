@@ -33,7 +33,7 @@ from aot.topi.arm_dsp.chain.conv2d import (
     window_pixels,
 )
 from aot.topi.arm_dsp.chain.intrin import LANE_OFFSET
-from aot.topi.arm_dsp.tail import TailRun, tail_run
+from aot.topi.arm_dsp.tail import TailRun, run_instructions, tail_run
 from aot.topi.arm_dsp.w8.window import RunBytes, WindowRuns, copy_instructions, data_align, inside, is_rows
 from aot.topi.layer.fused import FusedLayer, describe, match_layer
 from aot.topi.layer.io import open_io
@@ -137,7 +137,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
         _store_blocks(b, stream, place, sums, first=first)
     kernel = describe("arm_dsp.conv2d_chain_rows", segments=stream.segments.count)
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
-    tail = 0 if run is None else run.instructions * len(layer.tail) * -(-rows // PIXELS) * PIXELS * layer.channels
+    tail = int(-(-rows // PIXELS) * run_instructions(layer, run, size=PIXELS * layer.channels))
     return Lowered(func, io.constants, instructions=_estimate(layer, stream) + tail, code=_code(layer, stream, run))
 
 
