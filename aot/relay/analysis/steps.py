@@ -7,14 +7,13 @@ that every float in them is tried.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from aot.ir.op import Array, Op
 from aot.relay.analysis.one_tensor import chain_to, on_values, results, scalar_of
 from aot.relay.expr import Call, Constant, Expr
+from aot.support.dataclass import dataclass
 
 Floats = npt.NDArray[np.float32]
 Keys = npt.NDArray[np.int64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from aot.ir.op import T_OP_PATTERN, Op, OpPattern
 from aot.ir.transform import PassContext, function_pass
@@ -10,6 +10,7 @@ from aot.ir.type import TensorType
 from aot.relay.analysis.one_tensor import BY_CHANNEL
 from aot.relay.expr import Call, Constant, Expr, Function, call, is_call, operands, post_order, tensor_type, users, with_operands
 from aot.relay.transform._moved import reshaped
+from aot.support.dataclass import dataclass
 
 
 @function_pass(opt_level=2)
