@@ -17,7 +17,8 @@ from aot.tir.expr import Expr
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.arm_fpu.intrin import DotForm, dot
+from aot.topi.arm_fpu.intrin import CHANNELS, DotForm, dot
+from aot.topi.arm_fpu.intrin_wide import MOST_CHANNELS, WideForm
 from aot.topi.arm_fpu.layer import FloatLayer, match_float_layer
 from aot.topi.arm_fpu.window import UNROLL, WindowKernel, stored_form, unroll_of
 from aot.topi.layer.fused import describe
@@ -77,12 +78,22 @@ class DenseKernel(WindowKernel):
     def matrix(self) -> Array:
         return weights_of(self.layer)
 
+    @property
+    def wide(self) -> bool:
+        """Whether all pixels are done one by one, and their products without VMLA."""
+        return not self.fused and self.stored is None and self.pairs == 0
+
+    @property
+    def block(self) -> int:
+        return MOST_CHANNELS if self.wide else CHANNELS
+
     def form(self, pixels: int, count: int) -> DotForm:
         run, varies = self.run, pixels == 1 and self.run_varies
         unroll = max(u for u in range(1, UNROLL + 1) if self.layer.depth % u == 0) if varies else unroll_of(run)
         loop = varies or run > unroll + UNROLL
         rest = 0 if varies else run % unroll if loop else run - unroll
-        return DotForm(pixels, count, self.fused, unroll, rest, loop, self.runs > 1, self.clamp)
+        make = WideForm if self.wide else DotForm
+        return make(pixels, count, self.fused, unroll, rest, loop, self.runs > 1, self.clamp)
 
     def intrin(self, form: DotForm) -> TensorIntrin:
         return dot(form)

@@ -19,7 +19,7 @@ _OTHER = 16
 
 @cache
 def add_clamped(pixels: int, channels: int, clamp: Clamp) -> TensorIntrin:
-    """out[p * step + c] = clamp(x[p * channels + c] + y[p * step + c]) for p < pixels, c < channels, at most 8."""
+    """out[p * step + c] = clamp(x[p * channels + c] + y[p * step + c]) for p < pixels, c < channels, at most 16 in all."""
     b = IRBuilder(f"add_{pixels}x{channels}{clamp.name}")
     step = Var("step")
     x = b.input("x", (UNKNOWN_EXTENT,), "float32", align=4)

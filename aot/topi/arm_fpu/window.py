@@ -93,14 +93,14 @@ class WindowKernel(ABC):
         self._matrix = self.matrix()
         self.stored = stored_form(layer, self._matrix) if small else None
         if self.stored is not None:
-            self._params = self.io.stream(self.stored.pack(layer.bias, CHANNELS), "uint32")
+            self._params = self.io.stream(self.stored.pack(layer.bias, self.block), "uint32")
         else:
-            self._params = self.io.stream(pack(self._matrix, layer.bias))
+            self._params = self.io.stream(pack(self._matrix, layer.bias, self.block))
         if self.stored is not None and self.unfolds:
             self.layer = layer = in_rows(layer)
         lines = layer.rows.out
         self._together = next((n for n in range(1, lines) if lines % n == 0 and n * layer.columns.out >= ENOUGH), lines)
-        widened = min(CHANNELS, layer.channels) * len(self._matrix)
+        widened = min(self.block, layer.channels) * len(self._matrix)
         self._scratch = b.scratch("widened", (widened,), "float32") if self.stored is not None and self.unfolds else None
         self._forms: dict[tuple[int, int], DotForm] = {}
         size = (layer.rows.out, layer.columns.out)
@@ -133,6 +133,11 @@ class WindowKernel(ABC):
         """Of neighbouring pixels in a row that are done together."""
         first, last = self.layer.columns.whole
         return (last - first) // 2
+
+    @property
+    def block(self) -> int:
+        """Channels that are done together."""
+        return CHANNELS
 
     @property
     def unfolds(self) -> bool:
@@ -222,15 +227,16 @@ class WindowKernel(ABC):
 
     def _blocks(self, body: Callable[[Expr, Expr, int], None]) -> None:
         """Run `body` for each block of channels: its first one, its place in the constants, its size."""
-        blocks, rest = divmod(self.layer.channels, CHANNELS)
-        size = CHANNELS * (1 + len(self._matrix)) if self.stored is None else self.stored.words(CHANNELS)
+        each = self.block
+        blocks, rest = divmod(self.layer.channels, each)
+        size = each * (1 + len(self._matrix)) if self.stored is None else self.stored.words(each)
         if blocks == 1:
-            body(imm(0), imm(0), CHANNELS)
+            body(imm(0), imm(0), each)
         elif blocks:
             with self.b.for_("n", blocks) as n:
-                body(n * CHANNELS, n * size, CHANNELS)
+                body(n * each, n * size, each)
         if rest:
-            body(imm(blocks * CHANNELS), imm(blocks * size), rest)
+            body(imm(blocks * each), imm(blocks * size), rest)
 
     def _block(self, tile: Tile, pixel: Expr, channel: Expr, offset: Expr, count: int) -> None:
         form = self._forms[tile.pixels, count] = self.form(tile.pixels, count)
@@ -270,7 +276,8 @@ class WindowKernel(ABC):
         lines = layer.batch * layer.rows.out
         rows = sum(len(layer.rows.inside(y)) for y in range(layer.rows.out)) / layer.rows.out
         runs = float(self.runs) if self._dilated else rows
-        blocks = [CHANNELS] * (layer.channels // CHANNELS) + [layer.channels % CHANNELS] * (layer.channels % CHANNELS > 0)
+        whole, rest = divmod(layer.channels, self.block)
+        blocks = [self.block] * whole + [rest] * (rest > 0)
         for pixels, tiles in ((2, self._pairs), (1, self._singles)):
             for count in blocks if tiles else ():
                 form = self.form(pixels, count)
@@ -329,9 +336,9 @@ def stored_form(layer: FloatLayer, matrix: Array) -> StoredMatrix | None:
     return stored_matrix(constant, matrix, channel_axis=axis)
 
 
-def pack(matrix: Array, bias: Array) -> Array:
-    """Blocks of up to CHANNELS channels: bias [n], weights [taps][n]."""
-    blocks = [slice(n, n + CHANNELS) for n in range(0, bias.size, CHANNELS)]
+def pack(matrix: Array, bias: Array, block: int) -> Array:
+    """Blocks of up to `block` channels: bias [n], weights [taps][n]."""
+    blocks = [slice(n, n + block) for n in range(0, bias.size, block)]
     return np.concatenate([a.reshape(-1) for n in blocks for a in (bias[n], matrix[:, n])])
 
 

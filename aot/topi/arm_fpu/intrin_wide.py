@@ -1,0 +1,68 @@
+"""One pixel by up to sixteen channels: each weight is used once, so its product takes its register.
+
+Loads of more numbers at once take less: a load of N takes 1 + N cycles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aot.topi.arm_fpu.finish import Text, vector
+from aot.topi.arm_fpu.intrin import DotForm
+from aot.topi.intrin.asm_text import Repeat
+
+MOST_CHANNELS = 16
+_FLOATS = 32
+_FEW = 4
+"""Channels up to which more data is loaded at once, as it is used less often."""
+
+
+@dataclass(frozen=True, slots=True)
+class WideForm(DotForm):
+    """As DotForm, of one pixel and without VMLA."""
+
+    @property
+    def title(self) -> str:
+        return "wide"
+
+    @property
+    def free(self) -> int:
+        return self.channels
+
+    @property
+    def together(self) -> int:
+        return 8 if self.channels <= _FEW else 4
+
+    def run(self, *, first: bool = False) -> Text:
+        if not self.loop:
+            return [*self.taps(self.unroll + self.rest, first=first)]
+        whole, rest = divmod(self.unroll, self.together)
+        body: Text = [Repeat(whole, self.taps(self.together)), *self.taps(rest)]
+        return ["mov %[t], %[trips]", "2:", *body, "subs %[t], %[t], #1", "bne 2b", *self.taps(self.rest)]
+
+    def taps(self, count: int, *, first: bool = False) -> list[str]:
+        text: list[str] = []
+        for done in range(0, count, self.together):
+            size = min(self.together, count - done)
+            text += [f"vldmia %[x0]!, {vector(_FLOATS - self.together, size)}"]
+            text += self._stream(size, first=first and done == 0)
+        return text
+
+    def _stream(self, taps: int, *, first: bool) -> list[str]:
+        """The products of taps whose data is loaded, by as many weights as there are registers."""
+        text: list[str] = []
+        data, most = _FLOATS - self.together, _FLOATS - self.together - self.channels
+        total = taps * self.channels
+        for start in range(0, total, most):
+            size = min(most, total - start)
+            text.append(f"vldmia %[w]!, {vector(self.free, size)}")
+            waiting: list[str] = []
+            for i in range(size):
+                k, c = divmod(start + i, self.channels)
+                into = c if first and k == 0 else self.free + i
+                text.append(f"vmul.f32 s{into}, s{self.free + i}, s{data + k}")
+                waiting += [] if into == c else [f"vadd.f32 s{c}, s{c}, s{into}"]
+                if len(waiting) > 2:
+                    text.append(waiting.pop(0))
+            text += waiting
+        return text
