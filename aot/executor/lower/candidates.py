@@ -82,7 +82,7 @@ def _is_running(
     """Whether the kernel competes where nothing was measured: those made for a purpose only where there is that purpose."""
     if (impl.small and not policy.limits_ram) or (impl.for_pushes and not policy.slides) or impl.for_records:
         return False
-    if impl.apart and policy.limits_ram:
+    if impl.for_speed and (policy.opt != "speed" or policy.limits_ram):
         return False
     return not impl.for_repeated or any(w.key in repeated for w in weights[:1])
 

@@ -18,7 +18,7 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_fpu.intrin import CHANNELS, DotForm, dot
-from aot.topi.arm_fpu.intrin_wide import MOST_CHANNELS, WideForm
+from aot.topi.arm_fpu.intrin_wide import MOST_CHANNELS, NarrowForm, WideForm
 from aot.topi.arm_fpu.layer import FloatLayer, match_float_layer
 from aot.topi.arm_fpu.window import UNROLL, WindowKernel, stored_form, unroll_of
 from aot.topi.layer.fused import describe
@@ -90,9 +90,12 @@ class DenseKernel(WindowKernel):
     def form(self, pixels: int, count: int) -> DotForm:
         run, varies = self.run, pixels == 1 and self.run_varies
         unroll = max(u for u in range(1, UNROLL + 1) if self.layer.depth % u == 0) if varies else unroll_of(run)
+        narrow = pixels == 2 and count == 1 and not self.fused and self.stored is None
+        if narrow:
+            unroll = next((u for u in (32, 24, 16) if run % u == 0), unroll)
         loop = varies or run > unroll + UNROLL
         rest = 0 if varies else run % unroll if loop else run - unroll
-        make = WideForm if self.wide else DotForm
+        make = NarrowForm if narrow else WideForm if self.wide else DotForm
         return make(pixels, count, self.fused, unroll, rest, loop, self.runs > 1, self.clamp)
 
     def intrin(self, form: DotForm) -> TensorIntrin:

@@ -1,4 +1,4 @@
-"""One pixel by up to sixteen channels: each weight is used once, so its product takes its register.
+"""One pixel by up to sixteen channels, two by one: a number that is used once gives its register to its product.
 
 Loads of more numbers at once take less: a load of N takes 1 + N cycles.
 """
@@ -64,5 +64,40 @@ class WideForm(DotForm):
                 waiting += [] if into == c else [f"vadd.f32 s{c}, s{c}, s{into}"]
                 if len(waiting) > 2:
                     text.append(waiting.pop(0))
+            text += waiting
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowForm(WideForm):
+    """As DotForm, of two pixels by one channel and without VMLA: each number of the data is used once."""
+
+    @property
+    def title(self) -> str:
+        return "narrow"
+
+    @property
+    def free(self) -> int:
+        return 2
+
+    @property
+    def together(self) -> int:
+        return 8
+
+    def taps(self, count: int, *, first: bool = False) -> list[str]:
+        text: list[str] = []
+        weights, data = 2, (2 + self.together, 2 + 2 * self.together)
+        for done in range(0, count, self.together):
+            size = min(self.together, count - done)
+            text += [f"vldmia %[x{p}]!, {vector(x, size)}" for p, x in enumerate(data)]
+            text.append(f"vldmia %[w]!, {vector(weights, size)}")
+            waiting: list[str] = []
+            for k in range(size):
+                for p, x in enumerate(data):
+                    into = p if first and done + k == 0 else x + k
+                    text.append(f"vmul.f32 s{into}, s{x + k}, s{weights + k}")
+                    waiting += [] if into == p else [f"vadd.f32 s{p}, s{p}, s{into}"]
+                    if len(waiting) > 2:
+                        text.append(waiting.pop(0))
             text += waiting
         return text

@@ -103,4 +103,4 @@ def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
     return Lowered(func, io.constants, instructions, 160 + 4 * len(form.text()), cycles)
 
 
-register_planned("arm_fpu.strip", OPERATOR, plan, lower, plevel=26, apart=True)
+register_planned("arm_fpu.strip", OPERATOR, plan, lower, plevel=26, for_speed=True)
