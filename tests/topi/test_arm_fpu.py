@@ -10,10 +10,12 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from aot.executor.lower.candidates import candidates
 from aot.executor.lower.groups import group_of
+from aot.executor.select.config import SelectionConfig
 from aot.ir.type import TensorType
 from aot.op.common.float_layer import FloatWindowAttrs
-from aot.relay.expr import Function, Var, call
+from aot.relay.expr import Constant, Function, Var, call
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from tests.topi.drawn import Case
@@ -26,6 +28,21 @@ every_kernel = pytest.mark.parametrize("name", sorted(KERNELS))
 @every_kernel
 def test_some_in_the_interpreter(name: str) -> None:
     interpreted(islice(random_cases(name, 4), 2))
+
+
+def test_strips_are_for_speed_without_a_limit_of_ram() -> None:
+    x = Var("x", TensorType((1, 8, 8, 16), "float32"))
+    weight = Constant(np.ones((1, 3, 3, 16), np.float32), TensorType((1, 3, 3, 16), "float32"))
+    func = Function(
+        (x,), call("nn.depthwise_conv2d_float", [x, weight], FloatWindowAttrs((1, 1), (1, 1, 1, 1))), {"Primitive": 1}
+    )
+
+    def kernels(policy: SelectionConfig) -> str:
+        return " ".join(c.kernel for c in candidates(func, find_target("cortex-m4"), "kernel", policy))
+
+    assert kernels(SelectionConfig("speed")) == "arm_fpu.strip(columns=4)"
+    assert "strip" not in kernels(SelectionConfig("speed", ram_budget=10_000))
+    assert "strip" not in kernels(SelectionConfig("balanced"))
 
 
 def test_one_row_of_results_of_a_column_of_taps() -> None:
