@@ -24,6 +24,10 @@ FAILED_ONCE = [
     # The compiler took the copies of runs of one pixel, all or nothing, for loops that overflow, and said so.
     ("conv arm_dsp.conv2d_chain_rows",
      Layer("conv", (1, 3, 7, 33), (1, 3, 5, 33), padding=(0, 5, 0, 0), dilation=(1, 2), pad_value=0)),
+    # A weight less its zero point of 128, scaled by 2^8, left int16.
+    *((f"dw arm_dsp.{name}",
+       Layer("dw", (1, 3, 5, 2), (1, 3, 3, 4), (2, 1), (0, 2, 0, 1), rounding="single", spread=20.0, multiplier=2,
+             seed=1065353866, ends=True, weight_zp=-1)) for name in ("depthwise", "depthwise_turned")),
 ]  # fmt: skip
 """Layers that random runs found, with the kernel that was wrong."""
 

@@ -117,7 +117,7 @@ def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int 
     weight, bias = layer.weight * used, layer.bias * used
     low, high = layer.acc_low * used, layer.acc_high * used
     largest = np.abs(weight).max(axis=(0, 1))
-    if not packed and int(largest.max()) > 128:
+    if not packed and (weight.min() < -128 or weight.max() > 127):
         scale = min(scale, PACKED_SCALE - 1)  # nine bits of a weight, less the zero point of a uint8 model
     right = -np.asarray(attrs.shift, np.int64)
     for shift in COMMON_SHIFTS if attrs.rounding == "double" and not packed else ():
