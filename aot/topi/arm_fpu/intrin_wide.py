@@ -5,8 +5,7 @@ Loads of more numbers at once take less: a load of N takes 1 + N cycles.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from aot.support.dataclass import dataclass
 from aot.topi.arm_fpu.finish import Text, vector
 from aot.topi.arm_fpu.intrin import DotForm
 from aot.topi.intrin.asm_text import Repeat

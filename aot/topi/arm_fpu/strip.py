@@ -8,10 +8,11 @@ instructions of their own, which takes fewer cycles than VMLA.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import equal, imm, minimum, select

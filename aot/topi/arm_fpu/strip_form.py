@@ -10,9 +10,9 @@ Registers: weights s0 and up, the bias, `rows_open` rows of `columns` sums, the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count
 
+from aot.support.dataclass import dataclass
 from aot.topi.arm_fpu.finish import Clamp, Text, bits_of, vector
 
 FLOATS = 32

@@ -8,7 +8,7 @@ code.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from math import prod
 from typing import Literal
@@ -22,6 +22,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.analysis.one_tensor import BY_CHANNEL
 from aot.relay.expr import Call, Constant, Expr, Var, call, const, is_call, post_order, tensor_type
 from aot.relay.interpreter import call_op
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.te.tensor import TensorFn, elements_of, tensor_fn
 from aot.tir.buffer import Buffer
