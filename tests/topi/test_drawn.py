@@ -120,6 +120,13 @@ def test_chains_without_dsp_in_the_interpreter(name: str) -> None:
     interpreted(islice(random_cases(name, 5, core=find_target("cortex-m3")), RANDOM))
 
 
+@pytest.mark.slow
+@needs_host
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains_without_dsp_on_the_host(name: str, tmp_path: Path) -> None:
+    drawn_on_board("host", random_cases(name, 7, core=find_target("cortex-m3")), tmp_path)
+
+
 @pytest.mark.qemu
 @needs_board
 @pytest.mark.parametrize("name", CHAINS)

@@ -9,6 +9,12 @@ f(t_k) >= k.  The short form g(acc) = (hi(acc * 2^p * M) + C) >> S, hi(x) = floo
 For given M and S that is an interval of C.  So M may be any multiplier near the true ratio, and S the same for all channels: M is
 the layer's multiplier rounded to fewer bits where a channel's own shift is larger.  With a few bits of prescale the interval is
 almost never empty, except where double rounding moves halves away from zero on both sides of it.
+
+Where adding C costs an instruction, it moves before the product, into the bias: hi((acc * 2^p + D) M) >> S equals f when
+
+    (t_k 2^p + D) M >= k 2^(S+32)                          and       ((t_k - 1) 2^p + D) M < k 2^(S+32),
+
+an interval of D, which M moved by a little may make longer.
 """
 
 from __future__ import annotations
@@ -25,6 +31,10 @@ from aot.topi.layer.requant import MAX_CONSTANT_BITS, Field, HighMultiply
 
 SEARCH = 3
 """A threshold lies within this many accumulators of where the real-valued formula has it."""
+FAR = np.int64(1) << 40
+"""Beyond all numbers that a form may have."""
+TILTS, TILT_BITS = 8, 10
+"""Multipliers tried on either side of a channel's own, and the distance of two of them."""
 
 USUAL = 1 - SEARCH
 """It is looked for from here on: most lie where the formula has them, or one below."""
@@ -46,6 +56,85 @@ def _plan_uniform(
     attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes, *, dsp: bool, prescale: int, limit: int
 ) -> HighMultiply | None:  # fmt: skip
     low, high = np.frombuffer(low_bytes, np.int64), np.frombuffer(high_bytes, np.int64)
+    found = _ratios(attrs, low, high, prescale=prescale, limit=limit)
+    if found is None:
+        return None
+    at, ratio, common = found
+
+    def product(acc: Array) -> Array:
+        return (acc * (1 << prescale) * ratio) >> 32
+
+    codes = np.arange(attrs.lo + 1, attrs.hi + 1).reshape(-1, 1) << common
+    least = np.where(at <= high, codes - product(at), -FAR).max(axis=0, initial=-FAR)
+    most = np.where(at > low, codes - 1 - product(at - 1), FAR).min(axis=0, initial=FAR)
+    constant = _between(least, most)
+    if least.max() <= most.min():
+        constant = np.full_like(constant, least.max() if least.max() > -FAR else constant.min())
+    if (least > most).any() or (np.abs(constant) + np.abs(product(low)) + np.abs(product(high)) >= 1 << 31).any():
+        return None
+    return _form(attrs, ratio, constant, dsp=dsp, prescale=prescale, shift=common)
+
+
+def plan_folded(
+    attrs: RequantizeAttrs, low: Array, high: Array, *, target: Target, prescale: int, limit: int = MAX_CONSTANT_BITS
+) -> tuple[HighMultiply, Array] | None:
+    """As plan_uniform, with the constant 0: (the form of accumulators that come times 2^prescale plus D, D of each channel)."""
+    low, high = low.astype(np.int64), high.astype(np.int64)
+    found = _ratios(attrs, low, high, prescale=prescale, limit=limit)
+    if found is None:
+        return None
+    at, ratio, common = found
+    added = np.zeros_like(low)
+    left = np.arange(low.size)
+    for tilt in sorted(range(-TILTS, TILTS + 1), key=abs):
+        tried = _tilted(ratio[left], at[:, left], low[left], high[left], tilt=tilt)
+        least, most = _added_range(attrs, at[:, left], (low[left], high[left]), tried, scale=(prescale, common))
+        done = least <= most
+        ratio[left[done]], added[left[done]] = tried[done], _between(least, most)[done]
+        left = left[~done]
+        if not left.size:
+            break
+    largest = np.maximum(np.abs((low << prescale) + added), np.abs((high << prescale) + added))
+    if left.size or (largest >= 1 << 31).any() or (np.abs(added) >= 1 << 31).any():
+        return None
+    return _form(attrs, ratio, np.zeros_like(added), dsp=target.has("dsp"), prescale=prescale, shift=common), added
+
+
+def is_folded(requant: HighMultiply) -> bool:
+    """Whether a form has nothing to add after the product."""
+    return not requant.signed and not requant.fields[1].values.any()
+
+
+def _added_range(
+    attrs: RequantizeAttrs, at: Array, span: tuple[Array, Array], ratio: Array, *, scale: tuple[int, int]
+) -> tuple[Array, Array]:
+    """The least and the largest D of each channel; `scale`: p and S."""
+    (low, high), (prescale, shift) = span, scale
+    codes = np.arange(attrs.lo + 1, attrs.hi + 1, dtype=np.int64).reshape(-1, 1) << (shift + 32)
+    least = np.where(at <= high, -(-codes // ratio) - (at << prescale), -FAR).max(axis=0, initial=-FAR)
+    most = np.where(at > low, (codes - 1) // ratio - ((at - 1) << prescale), FAR).min(axis=0, initial=FAR)
+    return least, most
+
+
+def _tilted(ratio: Array, at: Array, low: Array, high: Array, *, tilt: int) -> Array:
+    """M moved so that over all thresholds a product moves by `tilt` steps of 2^-TILT_BITS accumulators."""
+    reached = np.clip(at, low, high)
+    unit = np.maximum(ratio // (np.maximum(reached[-1] - reached[0], 1) << TILT_BITS), 1)
+    return np.clip(ratio + tilt * unit, 1, (1 << 31) - 1)
+
+
+def _between(least: Array, most: Array) -> Array:
+    """A number of each interval; ends that are FAR away are none."""
+    return np.where(least == -FAR, most, np.where(most == FAR, least, (least + most) >> 1))
+
+
+def _form(attrs: RequantizeAttrs, ratio: Array, constant: Array, *, dsp: bool, prescale: int, shift: int) -> HighMultiply:
+    fields = (Field("multiplier", ratio), Field("constant", constant), Field("shift", np.full_like(ratio, shift)))
+    return HighMultiply(fields, np.full_like(ratio, prescale), False, False, attrs.lo, attrs.hi, attrs.dtype, dsp)
+
+
+def _ratios(attrs: RequantizeAttrs, low: Array, high: Array, *, prescale: int, limit: int) -> tuple[Array, Array, int] | None:
+    """(thresholds, M of each channel, S), see above; None if there are none."""
     multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape)
     shift = prescale - 1 - np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape)
     at = thresholds(attrs, low, high)
@@ -58,24 +147,7 @@ def _plan_uniform(
         return None
     ratio = np.where(dropped > 0, (multiplier + ((1 << dropped) >> 1)) >> dropped, multiplier)
     ratio = np.where(fixed, ratio.max(), ratio)
-    if (ratio < 1).any():
-        return None
-
-    def product(acc: Array) -> Array:
-        return (acc * (1 << prescale) * ratio) >> 32
-
-    codes = np.arange(attrs.lo + 1, attrs.hi + 1).reshape(-1, 1) << common
-    far = np.int64(1) << 40
-    least = np.where(at <= high, codes - product(at), -far).max(axis=0, initial=-far)
-    most = np.where(at > low, codes - 1 - product(at - 1), far).min(axis=0, initial=far)
-    constant = np.where(least == -far, most, np.where(most == far, least, (least + most) >> 1))
-    if least.max() <= most.min():
-        constant = np.full_like(constant, least.max() if least.max() > -far else constant.min())
-    if (least > most).any() or (np.abs(constant) + np.abs(product(low)) + np.abs(product(high)) >= 1 << 31).any():
-        return None
-    fields = (Field("multiplier", ratio), Field("constant", constant), Field("shift", np.full_like(shift, common)))
-    bits = np.full_like(shift, prescale)
-    return HighMultiply(fields, bits, False, False, attrs.lo, attrs.hi, attrs.dtype, dsp)
+    return None if (ratio < 1).any() else (at, ratio, common)
 
 
 def thresholds(attrs: RequantizeAttrs, low: Array, high: Array) -> Array | None:

@@ -108,6 +108,13 @@ CHAIN = IMPLS["arm_dsp.depthwise_chain"]
 SMALL = [layer for layer in CASES if max(layer.weight[1:3]) <= 3 and layer.strides[1] <= 2 and layer.dilation == (1, 1)]
 
 
+SMALL += [
+    dw((7, size, 2), (3, taps), padding=(1, left, 1, right), strides=(1, 2))
+    for size in range(4, 30, 5)
+    for taps, left, right in ((3, 0, 1), (3, 1, 0), (2, 1, 2), (1, 0, 0), (3, 3, 3))
+]  # every beginning and end of a line of groups of four columns, in one turn and in several
+
+
 @pytest.mark.parametrize("layer", SMALL)
 def test_chain_equals_meaning(layer: Layer) -> None:
     assert check(CHAIN, layer, find_target("cortex-m3")) > 1

@@ -8,9 +8,9 @@ import pytest
 from aot.ir.type import TensorType
 from aot.op.qnn.requantize import RequantizeAttrs, evaluate
 from aot.target.target import find_target
-from aot.topi.layer.threshold import plan_uniform, thresholds
+from aot.topi.layer.threshold import plan_folded, plan_uniform, thresholds
 
-M4 = find_target("cortex-m4")
+M3, M4 = find_target("cortex-m3"), find_target("cortex-m4")
 
 
 def random_attrs(rng: np.random.Generator, channels: int, rounding: str) -> RequantizeAttrs:
@@ -46,6 +46,47 @@ def test_equal_for_every_accumulator(rounding: str, seed: int) -> None:
         expected = evaluate(acc, attrs=one, out_type=TensorType(acc.shape, "int8"))
         columns = np.repeat(acc, 5, axis=1)
         np.testing.assert_array_equal(form(columns, plan, attrs, 8)[:, c], expected[:, 0])
+
+
+@pytest.mark.parametrize("rounding", ["double", "single"])
+@pytest.mark.parametrize("seed", range(4))
+def test_folded_equals_for_every_accumulator(rounding: str, seed: int) -> None:
+    """Nothing is added behind the product, and no sum before it leaves an int32."""
+    rng = np.random.default_rng(seed)
+    attrs = random_attrs(rng, 16, rounding)
+    low, high = -rng.integers(1, 40000, 16), rng.integers(0, 40000, 16)
+    found = plan_folded(attrs, low, high, target=M3, prescale=11)
+    assert found is not None
+    plan, added = found
+    multiplier, constant, shift = (f.values for f in plan.fields)
+    assert not constant.any()
+    assert plan.fields[2].uniform
+    for c in range(16):
+        one = RequantizeAttrs((attrs.multiplier[c],), (attrs.shift[c],), attrs.zero_point, attrs.lo, attrs.hi, rounding)
+        acc = np.arange(low[c], high[c] + 1).reshape(-1, 1)
+        scaled = (acc << 11) + added[c]
+        assert np.abs(scaled).max() < 1 << 31
+        result = np.clip(((scaled * multiplier[c]) >> 32) >> shift[c], attrs.lo, attrs.hi)
+        np.testing.assert_array_equal(result, evaluate(acc, attrs=one, out_type=TensorType(acc.shape, "int8")))
+
+
+def test_folded_where_a_multiplier_has_to_move() -> None:
+    """Of these channels at few bits of prescale some have no constant at their own multiplier."""
+    rng = np.random.default_rng(1)
+    attrs = random_attrs(rng, 64, "double")
+    low, high = np.full(64, -40000), np.full(64, 40000)
+    found = plan_folded(attrs, low, high, target=M3, prescale=9)
+    assert found is not None
+    shift = 9 - 1 - np.asarray(attrs.shift)
+    dropped = shift - found[0].fields[2].values
+    own = (np.asarray(attrs.multiplier) + ((1 << dropped) >> 1)) >> dropped
+    assert (found[0].fields[0].values != own).any()
+
+
+def test_folded_has_no_form_for_ties_of_both_signs() -> None:
+    attrs = RequantizeAttrs((1 << 30,), (-3,), 0, -128, 127, "double")
+    assert plan_folded(attrs, np.array([-5000]), np.array([5000]), target=M3, prescale=8) is None
+    assert plan_folded(attrs, np.array([0]), np.array([5000]), target=M3, prescale=8) is not None
 
 
 def test_thresholds_are_where_the_result_changes() -> None:

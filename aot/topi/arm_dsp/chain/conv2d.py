@@ -39,11 +39,13 @@ from aot.topi.arm_dsp.w8.window import Origin, first_pixel, window_at
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
-from aot.topi.layer.threshold import plan_uniform
+from aot.topi.layer.threshold import is_folded, plan_folded, plan_uniform
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 LANE_LIMIT = (1 << 20) - 1
 PIXELS, CHANNELS = 3, 4
+WRAPPING_SCALES = range(12, 8, -1)
+"""Bits by which sums may be scaled where nothing is added behind their product; lanes with their offsets leave an int32 then."""
 MAX_PADDED_COPY = 2048
 """Bytes up to which a padded copy of the image is made."""
 
@@ -142,26 +144,31 @@ def _requant(layer: FusedLayer, target: Target) -> HighMultiply | None:
     return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=1)
 
 
-def best_requant(layer: FusedLayer, target: Target, seg: Segments, *, common: bool) -> HighMultiply:
-    """For layers that `accepts` takes: with one shift for all channels where that is exact, unless code is shared.
+def best_requant(layer: FusedLayer, target: Target, seg: Segments, *, common: bool) -> tuple[HighMultiply, Array]:
+    """For layers that `accepts` takes: with one shift for all channels where that is exact, unless code is shared; and what
+    is added to the scaled bias of each channel.
 
     The prescale costs nothing, as lanes are added to the bias by an instruction with a shift; they and the offsets have to fit.
     """
     requant = _requant(layer, target)
     assert requant is not None
     largest = max(2 * seg.count * LANE_OFFSET, int(np.abs(layer.bias).max()) + seg.count * LANE_OFFSET)
+    scales = () if common else range(min(8, 30 - largest.bit_length()), 3, -1)
+    spans, nothing = (layer.acc_low, layer.acc_high), np.zeros_like(layer.bias)
+    for prescale in () if common or target.has("dsp") else (*WRAPPING_SCALES, *scales):  # SMMLA adds a constant as it multiplies
+        folded = plan_folded(layer.requant, *spans, target=target, prescale=prescale)
+        if folded is not None and (prescale in WRAPPING_SCALES or int(np.abs(folded[1]).max()) < 1 << 30):
+            return folded
     if (
         requant.rounded and not target.has("dsp") and largest.bit_length() <= 28
     ):  # without SMMLAR, rounding takes two instructions
-        scaled = plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=2)
+        scaled = plan_high_multiply(layer.requant, *spans, target=target, prescale=2)
         requant = requant if scaled is None else scaled
-    if common or requant.fields[-1].uniform:
-        return requant
-    for prescale in range(min(8, 30 - largest.bit_length()), 3, -1):
-        shared = plan_uniform(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=prescale)
+    for prescale in () if requant.fields[-1].uniform else scales:
+        shared = plan_uniform(layer.requant, *spans, target=target, prescale=prescale)
         if shared is not None:
-            return shared
-    return requant
+            return shared, nothing
+    return requant, nothing
 
 
 def lower(group: Group, target: Target, name: str, *, config: ChainConfig) -> Lowered:
@@ -204,10 +211,11 @@ class ChainStream:
         matrix = layer.weight.reshape(self.channels, -1).T
         self._weights, self.segments = self.cut(np.pad(matrix, ((0, 0), (0, -self.channels % CHANNELS))))
         offsets = np.where(np.arange(self.channels) % 2 == 0, LANE_OFFSET * self.segments.count, 0)
-        self.requant = requant = best_requant(layer, target, self.segments, common=config.common)
-        self.scale = 1 << int(requant.prescale[0])
+        self.requant, added = best_requant(layer, target, self.segments, common=config.common)
+        self.scale = 1 << int(self.requant.prescale[0])
         self.packing = TRIPLE if config.common or target.has("dsp") else TRIPLE_LONG
-        self._arrays = [self.scale * (layer.bias - offsets)] + [f.values for f in requant.fields if not f.uniform]
+        bias = self.scale * (layer.bias - offsets) + added
+        self._arrays = [bias] + [f.values for f in self.requant.fields if not f.uniform]
 
     def cut(self, weights: Array) -> tuple[Array, Segments]:
         """The weights [K, O] in the order of the taps, and how they are cut into segments."""
@@ -321,13 +329,20 @@ def store_block(
     for j in range(count):
         bias = b.let("bias", stream.number(params, n, 0, j))
         fields = tuple(f if not isinstance(f, Load) else b.let("field", f) for f in stream.fields(params, n, j))
-        values = (stream.requant.emit_scaled(b, bias + lanes[j][p] * stream.scale, fields) for p in range(PIXELS))
+        values = (stream.requant.emit_scaled(b, _scaled(lanes[j][p], stream.scale, bias), fields) for p in range(PIXELS))
         places = [at + (p * stream.channels + j) for p in range(PIXELS)]
         if place.run is None:
             io.store_all([(index,) for index in places], values)
         else:
             for index, value in zip(places, values, strict=True):
                 place.run.store(index, value)
+
+
+def _scaled(lane: Expr, scale: int, bias: Expr) -> Expr:
+    """The accumulator of a lane; one that wraps around comes back with the bias."""
+    if scale < 1 << min(WRAPPING_SCALES):
+        return bias + lane * scale
+    return cast("int32", cast("uint32", bias) + cast("uint32", lane) * imm(scale, "uint32"))
 
 
 class TapSource:
@@ -522,7 +537,10 @@ def estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
     tiles, seg = -(-rows // PIXELS), stream.segments
     loop = stream.config.tap_loop(seg.length).instructions(seg.length)
     sums = (loop + (68 if seg.count > 1 else 13)) * seg.count
-    high = 0 if stream.multiplies_high else 5 if stream.requant.rounded else 2
+    if is_folded(stream.requant):
+        high = -0.9 if seg.count == 1 else 0.5
+    else:
+        high = 0 if stream.multiplies_high else 5 if stream.requant.rounded else 1.5
     each = 7.6 + 2.1 * stream.requant.signed + high
     result = PIXELS * each + (0 if stream.requant.fields[-1].uniform else 1.8)
     blocks = (stream.blocks + bool(stream.tail)) * sums + stream.channels * result

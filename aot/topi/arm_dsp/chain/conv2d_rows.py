@@ -84,10 +84,10 @@ class RowStream:
         self.height, self.depth, filled = self._weights.shape
         self.channels, self.blocks = layer.channels, filled // CHANNELS
         offsets = self.height * self.segments.count
-        requant = best_requant(layer, target, Segments(offsets, self.segments.length), common=False)
-        self.requant, self.scale = requant, 1 << int(requant.prescale[0])
+        self.requant, added = best_requant(layer, target, Segments(offsets, self.segments.length), common=False)
+        self.scale = 1 << int(self.requant.prescale[0])
         bias = layer.bias - np.where(np.arange(self.channels) % 2 == 0, LANE_OFFSET * offsets, 0)
-        self._arrays = [self.scale * bias] + [f.values for f in requant.fields if not f.uniform]
+        self._arrays = [self.scale * bias + added] + [f.values for f in self.requant.fields if not f.uniform]
 
     @property
     def block_words(self) -> int:

@@ -1,13 +1,15 @@
 """Depthwise convolution by channel planes for cores with SMLAL but without DSP instructions (Cortex-M3): kernels up to 3 x 3.
 
-A plane's word holds two pixels 2^21 apart, see intrin_chain.py.  Stride 1 or 2 along the strips, any across; the axis that
-strips run along is chosen by cost.  Weights take eight bytes a kernel row.  Scratch: 2 * (rows of a band) * (columns + 3) bytes.
+A plane's word holds two pixels 2^21 apart, see intrin_chain.py: neighbours, or for stride 2 those of columns two apart.
+Stride 1 or 2 along the strips, any across; the axis that strips run along is chosen by cost.  Weights take eight bytes a kernel
+row.  Scratch: 2 * (rows of a band) * (columns + 6) bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -31,20 +33,24 @@ from aot.topi.arm_dsp.depthwise.planes import (
     equal_runs,
     is_supported,
     plan_numbers,
+    rounding_of,
     strip_loop,
+    without_vanishing,
 )
 from aot.topi.layer.fused import FusedLayer, describe, match_layer
 from aot.topi.layer.io import open_flat
+from aot.topi.layer.threshold import plan_folded
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MAX_COLUMNS = 3
 MAX_STRIP = 12
 SCALES = (8, 7, 6, 4)
 """Bits by which sums are scaled, tried in this order: more make a common shift likelier, fewer allow larger shifts."""
-UNROLLED_PAIRS = 6
-"""Pairs of pixels copied in a straight line."""
-DEAD = 1
-"""Columns before the first window of a line of stride 1."""
+FOLDED_SCALES = (12, 11, 10, 9, 8, 7, 6, 5, 4)
+"""Where nothing is added behind the product."""
+FOLDED_SHIFTS = (15, 17, 22)
+UNROLLED_WORDS = 6
+"""Of two pixels, stored in a straight line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +69,8 @@ class _Plan:
 
     @property
     def before(self) -> int:
-        """Columns of a line before the image."""
-        return self.columns.before + (DEAD if self.columns.stride == 1 else 0)
+        """Columns of a line before the image: one or, for stride 2, two of them belong to no window."""
+        return self.columns.before + self.columns.stride
 
     @property
     def band_rows(self) -> int:
@@ -96,20 +102,19 @@ class _Plan:
         bands = -(-self.rows.out // self.band)
         lines = self.band_rows if bands > 1 else min(self.rows.size, self.band_rows)
         strips = sum(instructions(self.strip(n)) + 16 for _, n in self.strips)
-        return bands * (strips + lines * (2 * self.copied + 8)) + 20
+        turns = self.copied // (2 * UNROLLED_WORDS)
+        loop = turns * (1 if self.columns.stride == 1 else 4) if turns > 1 else 0
+        return bands * (strips + lines * (2 * self.copied + 3 + loop + 10 * (bands > 1))) + 20
 
 
 def _oriented(layer: FusedLayer, scaled: tuple[Numbers, int], rows: Axis, columns: Axis, *, swapped: bool) -> _Plan | None:
     if columns.taps > MAX_COLUMNS or rows.taps > MAX_ROWS or columns.stride > 2 or (columns.taps > 1 and columns.dilation > 1):
         return None
     columns, rows = replace(columns, dilation=1), replace(rows, dilation=rows.dilation if rows.taps > 1 else 1)
-    if columns.stride == 1:
-        pitch = (columns.out + 1) // 2 + 2
-        count = -(-columns.out // MAX_STRIP)
-        width = columns.out if count == 1 else columns.out // count // 2 * 2
-    else:
-        pitch = columns.out + 1
-        width = -(-columns.out // -(-columns.out // (MAX_STRIP // 2)))
+    steps = (columns.out + 1) // 2
+    pitch = steps + 2 if columns.stride == 1 else 2 * (steps + 1)
+    count = -(-columns.out // MAX_STRIP)
+    width = columns.out if count == 1 else columns.out // count // 2 * 2
     if 4 * (rows.reach - 1) * pitch > 3500:
         return None
     band = band_height(rows, line_bytes=4 * pitch)
@@ -125,8 +130,7 @@ def _plan(group: Group, target: Target) -> _Plan | None:
     layer = match_layer(group)
     if layer is None or layer.tail or target.has("dsp") or not is_supported(layer, target, feature="thumb2"):
         return None
-    options = ((plan_numbers(layer, target, packed=True, scale=s), s) for s in SCALES)
-    numbers, scale = next(((n, s) for n, s in options if n is not None), (None, 0))
+    numbers, scale = _numbers(layer, target)
     if numbers is None:
         return None
     y, x = axes(layer)
@@ -134,16 +138,28 @@ def _plan(group: Group, target: Target) -> _Plan | None:
     return min((p for p in plans if p is not None), key=lambda p: p.cost, default=None)
 
 
+def _numbers(layer: FusedLayer, target: Target) -> tuple[Numbers | None, int]:
+    """The numbers and by how many bits they are scaled; with the constant in the bias where that is exact."""
+    attrs, used = without_vanishing(layer)
+    weight, bias = layer.weight * used, layer.bias * used
+    for scale, limit in product(FOLDED_SCALES, FOLDED_SHIFTS):
+        folded = plan_folded(attrs, layer.acc_low * used, layer.acc_high * used, target=target, prescale=scale, limit=limit)
+        if folded is not None:
+            requant, added = folded
+            return Numbers(weight << scale, (bias << scale) + added, requant, rounding_of(requant, layer, folded=True)), scale
+    options = ((plan_numbers(layer, target, packed=True, scale=s), s) for s in SCALES)
+    return next(((n, s) for n, s in options if n is not None), (None, 0))
+
+
 def stream(plan: _Plan) -> Array:
     """int32 [channels, words], see ChainStrip.stream_words."""
     weight = plan.numbers.weight >> plan.scale
     weight = weight.transpose(1, 0, 2) if plan.swapped else weight
     taps = np.pad(weight, ((0, 0), (0, MAX_COLUMNS - weight.shape[1]), (0, 0)))
-    words = [w for row in taps for w in (row[1] + (row[0] << LANE_BITS), row[2] << LANE_BITS)]
-    multiplier, constant, shift = plan.numbers.requant.fields
-    tail = [constant.values, multiplier.values] + ([shift.values] if plan.numbers.rounding.shift < 0 else [])
-    bias = plan.numbers.bias - (LANE_OFFSET << plan.scale)
-    return np.stack([*words, bias, *tail], axis=1).astype(np.int32)
+    with_first, alone = (1, 2) if plan.columns.stride == 1 else (2, 1)
+    words = [w for row in taps for w in (row[with_first] + (row[0] << LANE_BITS), row[alone] << LANE_BITS)]
+    numbers = {f.name: f.values for f in plan.numbers.requant.fields} | {"bias": plan.numbers.bias - (LANE_OFFSET << plan.scale)}
+    return np.stack([*words, *(numbers[n] for n in plan.strip(1).numbers)], axis=1).astype(np.int32)
 
 
 def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
@@ -167,9 +183,9 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
                     weights = region(params, b.let("w", channel * data.shape[1]))
                     for begin, outputs, count in equal_runs(plan.strips):
                         with strip_loop(b, begin, count, step=outputs) as x:
-                            at = x >> 1 if plan.columns.stride == 1 else x
+                            at = region(plane, x >> 1 if plan.columns.stride == 1 else x)
                             result = region(io.out, start + x * plan.columns.out_step)
-                            b.block(dw_chain(plan.strip(outputs)), region(plane, at), weights, result)
+                            b.block(dw_chain(plan.strip(outputs)), at, weights, result)
     kernel = describe("arm_dsp.depthwise_chain", band=plan.band, columns=max(n for _, n in plan.strips))
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
     code = sum(code_bytes(plan.strip(n)) for n in {n for _, n in plan.strips}) + (320 if plan.band < rows.out else 160)
@@ -204,22 +220,34 @@ def _copy(b: IRBuilder, plan: _Plan, data: Buffer, plane: Buffer, *, source: Exp
 
 
 def _copy_row(b: IRBuilder, plan: _Plan, plane: Buffer, target: Expr, pixel: Callable[[Expr], Expr]) -> None:
-    """The words that hold pixels; a word at either end may hold one of the border too."""
-    pad, count = imm(plan.layer.attrs.pad_value), plan.copied
+    """The words that hold pixels, whole groups of columns; a group at either end may hold some of the border too."""
+    count, before, stride = plan.copied, plan.before, plan.columns.stride
+    size = 2 * stride  # of a group: `stride` words of columns that far apart
+
+    def group(at: Expr, first: Expr, columns: range) -> None:
+        """The group at word `at`, whose columns `columns` are pixels from number `first` - columns.start on."""
+        for i in range(stride):
+            low, high = (
+                pixel(first + (c - columns.start)) if c in columns else imm(plan.layer.attrs.pad_value) for c in (i, i + stride)
+            )
+            b.store(plane, at + i, _word(low, high))
+
     if not count:
         return
-    odd = plan.before % 2
-    first = plan.before // 2
-    if odd:
-        b.store(plane, target + first, _word(pad, pixel(imm(0))))
-    pairs = (count - odd) // 2
-    unroll = next(u for u in range(UNROLLED_PAIRS, 0, -1) if pairs % u == 0) if pairs else 1
-    for p in counted(b, pairs // unroll, "p") if pairs else ():
+    at, head = before // size * stride, min(-before % size, count)
+    if head:
+        group(target + at, imm(0), range(before % size, before % size + head))
+        at += stride
+    groups, rest = divmod(count - head, size)
+    turns = -(-groups * stride // UNROLLED_WORDS)
+    unroll = groups // max(turns, 1)
+    for t in counted(b, turns, "p") if turns else ():
         for u in range(unroll):
-            x = p * (2 * unroll) + (2 * u + odd)
-            b.store(plane, target + (p * unroll + (u + odd + first)), _word(pixel(x), pixel(x + 1)))
-    if (count - odd) % 2:
-        b.store(plane, target + (first + odd + pairs), _word(pixel(imm(count - 1)), pad))
+            group(target + (t * (unroll * stride) + (at + u * stride)), t * (unroll * size) + (head + u * size), range(size))
+    for u in range(turns * unroll, groups):
+        group(target + (at + u * stride), imm(head + u * size), range(size))
+    if rest:
+        group(target + (at + groups * stride), imm(count - rest), range(rest))
 
 
 register_planned("arm_dsp.depthwise_chain", "nn.depthwise_conv2d", _plan, _lower, plevel=30)

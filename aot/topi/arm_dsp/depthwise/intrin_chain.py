@@ -7,7 +7,11 @@ kernel row w0 w1 w2. Then A_m = sum over rows of (w1 + w0 z) Z_m + (w2 z) Z_(m+1
 
 and out[2m+1] is A_m's high lane plus A_(m+1)'s low lane, so six SMLAL make 18 multiply-accumulates.  The low and the
 middle lane start at 2^20, so that they never borrow; every lane stays below 2^20 in magnitude (nine products of
-bytes).  With a stride of two only the middle lanes are used.
+bytes).
+
+With a stride of two, even and odd columns lie in words of their own: E_m = x[4m] + x[4m+2] z, O_m = x[4m+1] + x[4m+3] z.
+A_m = sum over rows of (w2 + w0 z) E_m + (w1 z) O_m has the same lanes: the middle one is out[2m], and out[2m+1] is the high
+lane of A_m plus the low lane of A_(m+1).
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ class ChainStrip:
     """What a block does; `pitch` in words, steps of the result in bytes.
 
     `stride` is along the lines, `line_step` across, in plane rows; sums are scaled by 2^scale when the bias is added.
-    For stride 1 the strip's first word holds the two columns before its first result's window, the first of which is not used.
+    The strip's first `stride` words hold what is before its first result's window; A_0 gives the high lane for the first result.
     """
 
     kh: int
@@ -51,26 +55,28 @@ class ChainStrip:
 
     @property
     def steps(self) -> int:
-        return (self.outputs + 1) // 2 if self.stride == 1 else self.outputs
+        return (self.outputs + 1) // 2
 
     @property
-    def numbers(self) -> int:
-        return 3 + (self.rounding.shift < 0)
+    def numbers(self) -> tuple[str, ...]:
+        """What follows the weights in the stream."""
+        constant = () if self.rounding.folded else ("constant",)
+        return ("bias", *constant, "multiplier", *(("shift",) if self.rounding.shift < 0 else ()))
 
     @property
     def stream_words(self) -> int:
         """Two weight words a kernel row, bias (less the lanes' start value, scaled), constant, multiplier, shift."""
-        return 2 * self.kh + self.numbers
+        return 2 * self.kh + len(self.numbers)
 
     @property
     def plane_words(self) -> int:
         lines = (self.rows - 1) * self.line_step + (self.kh - 1) * self.dilation
-        return lines * self.pitch + self.steps + (2 if self.stride == 1 else 1)
+        return lines * self.pitch + self.steps * self.stride + 2
 
     @property
     def name(self) -> str:
         *sizes, rounding = astuple(self)
-        flat = [*sizes, *rounding[:-2]]  # a chain has neither a table nor halves
+        flat = [*sizes, *rounding[:-3], rounding[-1]]  # a chain has neither a table nor halves
         return "arm_dsp.dw_chain_" + "_".join(str(int(v)) for v in flat).replace("-", "m")
 
 
@@ -83,14 +89,15 @@ def dw_chain(strip: ChainStrip) -> TensorIntrin:
     plane = b.input("plane", (strip.plane_words,), "int32", align=4)
     params = b.input("params", (strip.stream_words,), "int32", align=4)
     out = b.output("out", ((strip.rows - 1) * strip.row_step + (strip.outputs - 1) * strip.column_step + 1,), "int8")
-    numbers = [b.let(n, params[2 * strip.kh + i]) for i, n in enumerate(NUMBERS[: strip.numbers])]
+    loaded = {n: b.let(n, params[2 * strip.kh + i]) for i, n in enumerate(strip.numbers)}
+    numbers = [loaded.get(n, imm(0)) for n in NUMBERS]
     mask = imm((1 << LANE_BITS) - 1, "int64")
 
     def chain(line: Expr, m: Expr) -> Expr:
         """A_m of a line."""
         acc = b.local("a", (1,), "int64", init=imm(INIT_HIGH << 32 | INIT_LOW, "int64"))
         with b.for_("r", strip.kh) as r:
-            at = b.let("at", (line * strip.line_step + r * strip.dilation) * strip.pitch + m)
+            at = b.let("at", (line * strip.line_step + r * strip.dilation) * strip.pitch + m * strip.stride)
             for i in range(2):
                 b.store(acc, 0, acc[0] + cast("int64", plane[at + i]) * cast("int64", params[r * 2 + i]))
         return b.let("sum", acc[0])
@@ -99,23 +106,20 @@ def dw_chain(strip: ChainStrip) -> TensorIntrin:
         return cast("int32", (total >> imm(LANE_BITS * i, "int64")) & mask)
 
     def finish(y: Expr, x: Expr, lanes: Expr) -> None:
-        value = requantized(b, strip.rounding, numbers[0] + lanes * (1 << strip.scale), numbers)
+        scaled = cast("uint32", numbers[0]) + (cast("uint32", lanes) << imm(strip.scale, "uint32"))  # the offset may wrap around
+        value = requantized(b, strip.rounding, cast("int32", scaled), numbers)
         b.store(out, y * strip.row_step + x * strip.column_step, value)
 
     with b.for_("y", strip.rows) as y:
-        if strip.stride == 2:
-            with b.for_("m", strip.outputs) as m:
-                finish(y, m, lane(chain(y, m), 1))
-        else:
-            high = b.local("high", (1,), "int32")
-            b.store(high, 0, cast("int32", chain(y, imm(0)) >> imm(2 * LANE_BITS, "int64")))
-            with b.for_("m", strip.outputs // 2) as m:
-                total = chain(y, m + 1)
-                finish(y, m * 2, high[0] + lane(total, 0))
-                finish(y, m * 2 + 1, lane(total, 1))
-                b.store(high, 0, cast("int32", total >> imm(2 * LANE_BITS, "int64")))
-            if strip.outputs % 2:
-                finish(y, imm(strip.outputs - 1), high[0] + lane(chain(y, imm(strip.steps)), 0))
+        high = b.local("high", (1,), "int32")
+        b.store(high, 0, cast("int32", chain(y, imm(0)) >> imm(2 * LANE_BITS, "int64")))
+        with b.for_("m", strip.outputs // 2) as m:
+            total = chain(y, m + 1)
+            finish(y, m * 2, high[0] + lane(total, 0))
+            finish(y, m * 2 + 1, lane(total, 1))
+            b.store(high, 0, cast("int32", total >> imm(2 * LANE_BITS, "int64")))
+        if strip.outputs % 2:
+            finish(y, imm(strip.outputs - 1), high[0] + lane(chain(y, imm(strip.steps)), 0))
     return TensorIntrin(strip.name, b.finish(), lambda ops: _emit(ops, strip), requires="thumb2")
 
 
@@ -139,16 +143,14 @@ def _head(strip: ChainStrip) -> list[str]:
 
 def _line(strip: ChainStrip) -> list[str | Repeat]:
     """All results of a line; pointers moved on to the next."""
-    lines: list[str | Repeat] = []
     far = (strip.outputs - 1) * strip.column_step > 4095
-    if strip.stride == 1:
-        lines += [*_sums(strip, 0), "asr r1, r11, #10"]
-    whole = strip.outputs // 2 if strip.stride == 1 else strip.outputs
+    lines: list[str | Repeat] = [*_sums(strip, 0), "asr r1, r11, #10"]
+    whole = strip.outputs // 2
     if whole > 1:
         lines += counted(whole, _step(strip, None, far=far))
     elif whole:
         lines += _step(strip, 0, far=far)
-    if strip.stride == 1 and strip.outputs % 2:
+    if strip.outputs % 2:
         lines += [*_sums(strip, strip.steps), "ubfx r12, r10, #0, #21", "add r12, r1, r12", *_finish(strip, ["r12"])]
         lines += _stores(strip, ["r12"], whole, far=far)
     moved = strip.outputs * strip.column_step if far else 0
@@ -157,25 +159,21 @@ def _line(strip: ChainStrip) -> list[str | Repeat]:
 
 
 def _sums(strip: ChainStrip, m: int | None) -> list[str]:
-    """A_m into r10 and r11; with m None that of the step that `counted` counts, which for stride 1 counts from 1."""
+    """A_m into r10 and r11; with m None that of the step that `counted` counts, which begin with A_1."""
     lines = [f"mov r10, #{INIT_LOW}", f"mov r11, #{INIT_HIGH}"]
-    weights = _weights(strip)
-    more = 4 if m is None and strip.stride == 1 else 0
+    weights, step = _weights(strip), 4 * strip.stride
     for r in range(strip.kh):
-        offset = 4 * r * strip.dilation * strip.pitch + more
-        if offset + 4 * strip.steps <= 1020:
-            lines.append(f"ldrd r12, r3, [r0, #{counted_offset(m, 4, offset)}]")
+        offset = 4 * r * strip.dilation * strip.pitch + (step if m is None else 0)
+        if offset + step * strip.steps <= 1020:
+            lines.append(f"ldrd r12, r3, [r0, #{counted_offset(m, step, offset)}]")
         else:
-            lines += [f"ldr r12, [r0, #{counted_offset(m, 4, offset)}]", f"ldr r3, [r0, #{counted_offset(m, 4, offset + 4)}]"]
+            lines += [f"ldr {x}, [r0, #{counted_offset(m, step, offset + more)}]" for x, more in (("r12", 0), ("r3", 4))]
         lines += [f"smlal r10, r11, r12, {weights[2 * r]}", f"smlal r10, r11, r3, {weights[2 * r + 1]}"]
     return lines
 
 
 def _step(strip: ChainStrip, index: int | None, *, far: bool) -> list[str]:
-    """Two results, or one for stride 2."""
-    if strip.stride == 2:
-        lines = [*_sums(strip, index), "lsr r12, r10, #21", "bfi r12, r11, #11, #10", *_finish(strip, ["r12"])]
-        return [*lines, *_stores(strip, ["r12"], index, far=far)]
+    """Two results."""
     lines = _sums(strip, None if index is None else index + 1)
     lines += ["ubfx r12, r10, #0, #21", "add r12, r1, r12", "lsr r3, r10, #21", "bfi r3, r11, #11, #10", "asr r1, r11, #10"]
     return [*lines, *_finish(strip, ["r12", "r3"]), *_stores(strip, ["r12", "r3"], index, far=far)]
@@ -189,7 +187,8 @@ def _finish(strip: ChainStrip, accs: list[str]) -> list[str]:
     if rounding.signed:
         for a in accs:
             lines += [f"asr r11, {a}, #31", f"add {a}, {a}, r11, lsl #{rounding.prescale - 1}"]
-    lines += ["ldr r10, %[constant]", *(f"add {a}, {a}, r10" for a in accs)]
+    if not rounding.folded:
+        lines += ["ldr r10, %[constant]", *(f"add {a}, {a}, r10" for a in accs)]
     if rounding.shift < 0:
         lines += ["ldr r10, %[shift]", *(f"asr {a}, {a}, r10" for a in accs)]
     return lines + clamp_lines(rounding, accs)
@@ -200,8 +199,7 @@ def _stores(strip: ChainStrip, accs: list[str], index: int | None, *, far: bool)
     step = strip.column_step
     if far:
         return [line for a in accs for line in (f"strb {a}, [r2]", *add_immediate("r2", step))]
-    unit = step * (2 if strip.stride == 1 else 1)
-    return [f"strb {a}, [r2, #{counted_offset(index, unit, j * step)}]" for j, a in enumerate(accs)]
+    return [f"strb {a}, [r2, #{counted_offset(index, 2 * step, j * step)}]" for j, a in enumerate(accs)]
 
 
 def _emit(operands: Mapping[str, COperand], strip: ChainStrip) -> BlockText:
@@ -212,7 +210,7 @@ def _emit(operands: Mapping[str, COperand], strip: ChainStrip) -> BlockText:
         *_line(strip),
         *(["ldr r12, %[end]", "cmp r0, r12", "bne 1b"] if loop else []),
     ]
-    names = NUMBERS[1 : strip.numbers]
+    names = strip.numbers[1:]
     loads = ['[end] "m"(aot_end)'] * loop + [f'[{n}] "m"(aot_{n})' for n in names]
     end = f"const void *const aot_end = (const uint8_t *)aot_x + {4 * strip.rows * strip.line_step * strip.pitch};"
     return AsmBlock(

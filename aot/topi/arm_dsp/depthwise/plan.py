@@ -29,6 +29,7 @@ class RequantForm:
     `shift` is -1 where each channel has its own, which then follows the constant in the stream.  `rounded` requests
     SMMLAR, `signed` adds the sign of the accumulator times 2^(prescale - 1).  `table`: the result is what a table has for it.
     `halves`: data and results are int16, the results from the type's least or from 0 on.
+    `folded`: the bias holds the constant, which is not in the stream.
     """
 
     shift: int
@@ -39,6 +40,7 @@ class RequantForm:
     prescale: int = 1
     table: bool = False
     halves: bool = False
+    folded: bool = False
 
     @property
     def dtype(self) -> str:
@@ -185,7 +187,7 @@ class Strip:
     def name(self) -> str:
         parts = []
         for part in (self.layout, self.rounding, self):
-            values = [getattr(part, f.name) for f in fields(part) if f.name not in ("table", "halves")]
+            values = [getattr(part, f.name) for f in fields(part) if f.name not in ("table", "halves", "folded")]
             parts += [str(int(v)) for v in values if isinstance(v, int)]
         parts += [str(v) for v in self.stride]
         return (

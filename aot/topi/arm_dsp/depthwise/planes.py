@@ -126,15 +126,15 @@ def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int 
             continue
         requant = plan_high_multiply(attrs, low, high, target=target, prescale=p)
         if requant is not None and not requant.signed:
-            return Numbers(weight << p, bias << p, requant, _rounding(requant, layer))
+            return Numbers(weight << p, bias << p, requant, rounding_of(requant, layer))
     for limit in PACKED_SHIFTS:
         requant = plan_uniform(attrs, low, high, target=target, prescale=scale, limit=limit)
         if requant is not None:
-            return Numbers(weight << scale, bias << scale, requant, _rounding(requant, layer))
+            return Numbers(weight << scale, bias << scale, requant, rounding_of(requant, layer))
     for bits in (scale,) if packed else (1, scale):  # one bit is the cheapest, more allow left shifts
         requant = plan_high_multiply(attrs, low, high, target=target, prescale=bits)
         if requant is not None:
-            return Numbers(weight << bits, bias << bits, requant, _rounding(requant, layer))
+            return Numbers(weight << bits, bias << bits, requant, rounding_of(requant, layer))
     return None
 
 
@@ -150,11 +150,13 @@ def without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
     return replace(layer.requant, **{n: tuple(map(int, v)) for n, v in numbers.items()}), used  # type: ignore[arg-type]
 
 
-def _rounding(requant: HighMultiply, layer: FusedLayer) -> RequantForm:
+def rounding_of(requant: HighMultiply, layer: FusedLayer, *, folded: bool = False) -> RequantForm:
     shift = requant.fields[2]
     common = int(shift.values[0]) if shift.uniform else -1
     scale = int(requant.prescale[0]) if requant.signed else 1
-    return RequantForm(common, requant.rounded, requant.signed, requant.lo, requant.hi, scale, table_of(layer) is not None)
+    return RequantForm(
+        common, requant.rounded, requant.signed, requant.lo, requant.hi, scale, table_of(layer) is not None, folded=folded
+    )
 
 
 def axes(layer: FusedLayer) -> tuple[Axis, Axis]:
