@@ -151,6 +151,7 @@ def without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
 
 
 def rounding_of(requant: HighMultiply, layer: FusedLayer, *, folded: bool = False) -> RequantForm:
+    """A requantisation as a block of assembly wants it; `folded`: what `plan_folded` gives."""
     shift = requant.fields[2]
     common = int(shift.values[0]) if shift.uniform else -1
     scale = int(requant.prescale[0]) if requant.signed else 1
