@@ -120,12 +120,14 @@ def _tilted(ratio: Array, at: Array, low: Array, high: Array, *, tilt: int) -> A
     """M moved so that over all thresholds a product moves by `tilt` steps of 2^-TILT_BITS accumulators."""
     reached = np.clip(at, low, high)
     unit = np.maximum(ratio // (np.maximum(reached[-1] - reached[0], 1) << TILT_BITS), 1)
-    return np.clip(ratio + tilt * unit, 1, (1 << 31) - 1)
+    moved: Array = np.clip(ratio + tilt * unit, 1, (1 << 31) - 1)
+    return moved
 
 
 def _between(least: Array, most: Array) -> Array:
     """A number of each interval; ends that are FAR away are none."""
-    return np.where(least == -FAR, most, np.where(most == FAR, least, (least + most) >> 1))
+    found: Array = np.where(least == -FAR, most, np.where(most == FAR, least, (least + most) >> 1))
+    return found
 
 
 def _form(attrs: RequantizeAttrs, ratio: Array, constant: Array, *, dsp: bool, prescale: int, shift: int) -> HighMultiply:
