@@ -40,7 +40,7 @@ KERNELS = {
 WIDE = 1200
 """Inputs with which sums of random bytes leave 2^23."""
 
-TAILS = ("", "", "", "", "", "", "", "", "add", "dequantize", "table")
+TAILS = ("", "", "", "", "", "", "", "", "add", "relu", "dequantize", "table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def target_of(impl: OpImplementation) -> Target:
 
 
 def make_case(impl: OpImplementation, layer: Layer, *, tail: str = "", core: Target | None = None) -> Case | None:
-    """None where the kernel does not take the layer; `tail` may be add, dequantize or table; `core`: not that of `target_of`."""
+    """None where the kernel does not take the layer; `tail` as of `with_tail`; `core`: not that of `target_of`."""
     func = with_tail(build(layer), layer, tail)
     group, target = group_of(func), core or target_of(impl)
     if not impl.accepts(group, target):
@@ -90,10 +90,10 @@ def make_case(impl: OpImplementation, layer: Layer, *, tail: str = "", core: Tar
 
 
 def with_tail(func: Function, layer: Layer, tail: str) -> Function:
-    """The layer with what `tail` names behind it: add, dequantize or table, or some with spaces between them."""
+    """The layer with a tail: add, relu (an ADD with limits), dequantize, table, or some of them, with spaces between."""
     for kind in tail.split():
-        if kind == "add":
-            func = with_residual(func, layer)
+        if kind in ("add", "relu"):
+            func = with_residual(func, layer, limits=(layer.seed % 90 - 60, 100) if kind == "relu" else (-128, 127))
         elif kind == "dequantize":
             body = call("qnn.dequantize", [func.body], DequantizeAttrs(0.0625, layer.out_zp))
             func = Function(func.params, body, {"Primitive": 1})
@@ -103,13 +103,17 @@ def with_tail(func: Function, layer: Layer, tail: str) -> Function:
     return func
 
 
-def with_residual(func: Function, layer: Layer) -> Function:
-    """The layer with an ADD of another tensor behind it."""
+def with_residual(func: Function, layer: Layer, *, limits: tuple[int, int] = (-128, 127)) -> Function:
+    """The layer with an ADD of another tensor behind it, or in front of it in the ADD where that has limits."""
     rng = np.random.default_rng(layer.seed + 2)
     other = Var("y", tensor_type(func.body).with_dtype("int8", per_tensor(0.5, 4)))
     second = int(rng.integers(1 << 30, 1 << 31))
-    attrs = AddAttrs((layer.out_zp, 4), (1 << 30, second), (-1, 0), 1340000000, -19, int(rng.integers(-128, 128)), -128, 127)
-    return Function((*func.params, other), call("qnn.add", [func.body, other], attrs), {"Primitive": 1})
+    attrs = AddAttrs((layer.out_zp, 4), (1 << 30, second), (-1, 0), 1340000000, -19, int(rng.integers(-128, 128)), *limits)
+    if attrs.lo > -128:
+        attrs, pair = replace(attrs, input_zp=attrs.input_zp[::-1], multiplier=attrs.multiplier[::-1]), [other, func.body]
+    else:
+        pair = [func.body, other]
+    return Function((*func.params, other), call("qnn.add", pair, attrs), {"Primitive": 1})
 
 
 def random_cases(name: str, seed: int, *, core: Target | None = None) -> Iterator[Case]:

@@ -6,6 +6,8 @@ back.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aot.ir.op import Op
 from aot.op.qnn.add import AddAttrs, LinearForm, linear_form
 from aot.op.qnn.dequantize import DequantizeAttrs
@@ -28,26 +30,39 @@ RUN = 25
 FACTORS_EACH, DEQUANTIZE_EACH = 5.6, 4.0
 """Of one element in such a block (from counts under QEMU)."""
 
+CLAMP_EACH = 0.75
+"""More of an element of such an ADD with limits of its own."""
+
 KEPT = 3
 """Of one element that is read again from scratch memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """ADD as sat8((x * a + y * b + bias) >> shift)."""
+    """ADD as clamp((x * a + y * b + bias) >> shift, lo, hi)."""
 
     a: int
     b: int
     bias: int
     shift: int
+    lo: int = -128
+    hi: int = 127
+
+    @property
+    def clamped(self) -> bool:
+        """Whether the limits are other ones than those of bytes."""
+        return (self.lo, self.hi) != int_range("int8")
 
 
 def factors_of(attrs: AddAttrs) -> Factors | None:
     """The numbers of `add_4`, or None if ADD has no such form."""
     form: LinearForm | None = linear_form(attrs)
-    if form is None or (attrs.lo, attrs.hi) != int_range("int8") or max(abs(form.a_factor), abs(form.b_factor)) >= FACTOR_LIMIT:
+    if form is None or max(abs(form.a_factor), abs(form.b_factor)) >= FACTOR_LIMIT:
         return None
-    return Factors(form.a_factor, form.b_factor, form.bias, form.shift)
+    found = Factors(form.a_factor, form.b_factor, form.bias, form.shift, attrs.lo, attrs.hi)
+    moved = form.bias - (attrs.lo << form.shift)
+    fits = 128 * (abs(form.a_factor) + abs(form.b_factor)) + abs(moved) < 1 << 31
+    return found if fits or not found.clamped else None
 
 
 def residual_factors(layer: FusedLayer, target: Target) -> Factors | None:
@@ -63,7 +78,7 @@ def residual_factors(layer: FusedLayer, target: Target) -> Factors | None:
     found = factors_of(add.attrs)
     if found is None or others == [False, True]:
         return found
-    return Factors(found.b, found.a, found.bias, found.shift)
+    return replace(found, a=found.b, b=found.a)
 
 
 class TailRun:
@@ -82,6 +97,8 @@ class TailRun:
         """Of one run, beside those of the kernel without a tail."""
         whole = self._whole
         block = DEQUANTIZE_EACH if isinstance(self._plan, DequantizeAttrs) else FACTORS_EACH
+        if isinstance(self._plan, Factors) and self._plan.clamped:
+            block += CLAMP_EACH
         return bool(whole) * RUN + whole * block + (self._size - whole) * (KEPT + self._each)
 
     @property
@@ -121,7 +138,7 @@ class TailRun:
             b.block(block, self._results, region(io.out, first), imm(f.scale, "float32"), imm(whole))
         else:
             numbers = (imm(f.a), imm(f.b), imm(f.bias), imm(whole))
-            b.block(add_4(f.shift), self._results, region(io.operands[0], first), region(io.out, first), *numbers)
+            b.block(add_4(f.shift, f.lo, f.hi), self._results, region(io.operands[0], first), region(io.out, first), *numbers)
         return whole
 
 

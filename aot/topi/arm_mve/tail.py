@@ -27,7 +27,8 @@ class Results:
         self._factors: Factors | None = None
         self._buffer: Buffer | None = None
         if layer.tail:
-            self._factors = residual_factors(layer, target) if len(io.operands) == 1 else None
+            factors = residual_factors(layer, target) if len(io.operands) == 1 else None
+            self._factors = None if factors is None or factors.clamped else factors
             self._buffer = io.out if over else b.scratch("results", (size,), "int8")
 
     def place(self, first: Expr) -> Region:

@@ -47,13 +47,16 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
             data[id(a)] = b.const("table", (size,), "int8", align=4)
             ctx.constants[data[id(a)].name] = a.data.reshape(-1)
     x, y = (data[id(a)] for a in anchor.args)
-    b.block(add_4(factors.shift), x, y, out, imm(factors.a), imm(factors.b), imm(factors.bias), imm(whole))
+    block = add_4(factors.shift, factors.lo, factors.hi)
+    b.block(block, x, y, out, imm(factors.a), imm(factors.b), imm(factors.bias), imm(whole))
     flat = TensorType((size,), "int8", result.quant)
     rest = F_TE.get("qnn.add")(ctx, [elements_of(x), elements_of(y)], anchor.attrs, flat)
     for i in range(whole, size):
         b.store(out, i, rest.at(b, (imm(i),)))
     func = b.finish(FuncAttrs(kernel="arm_dsp.add", span=anchor.span))
-    return Lowered(func, dict(ctx.constants), 6 * whole + 8 * (size - whole) + 24, 150 + 30 * (size - whole))
+    more = 3 * factors.clamped
+    instructions = (24 + more) * whole // LANES + (8 + more) * (size - whole) + 24
+    return Lowered(func, dict(ctx.constants), instructions, 150 + 4 * more + (30 + 2 * more) * (size - whole))
 
 
 register_impl(OpImplementation("arm_dsp.add", "qnn.add", accepts, lower, plevel=25))

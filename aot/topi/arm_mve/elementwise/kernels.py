@@ -60,7 +60,8 @@ def _runs(group: Group, target: Target) -> Runs | None:
 def _plan_add(group: Group, target: Target) -> Runs | None:
     runs = _runs(group, target)
     attrs = group.anchor.attrs
-    return runs if runs is not None and isinstance(attrs, AddAttrs) and factors_of(attrs) is not None else None
+    factors = factors_of(attrs) if runs is not None and isinstance(attrs, AddAttrs) else None
+    return None if factors is None or factors.clamped else runs
 
 
 def _lower_add(group: Group, _target: Target, name: str, runs: Runs) -> Lowered:

@@ -30,11 +30,15 @@ def test_a_constant_operand_and_one_tensor_twice() -> None:
     check_group("arm_dsp.add", (x,), call("qnn.add", [x, x], ADD))
 
 
+@pytest.mark.parametrize(("lo", "hi"), [(-20, 100), (-20, 127), (-128, 3), (7, 7)])
+def test_limits_of_an_activation(lo: int, hi: int) -> None:
+    x, y = variables(37)
+    check_group("arm_dsp.add", (x, y), call("qnn.add", [x, y], replace(ADD, lo=lo, hi=hi)))
+
+
 def test_what_is_left_to_others() -> None:
     x, y = variables(33)
     assert lowered("arm_dsp.add", (x, y), call("qnn.add", [x, y], ADD), cpu="cortex-m3") is None
-    clipped = replace(ADD, lo=-20, hi=100)
-    assert lowered("arm_dsp.add", (x, y), call("qnn.add", [x, y], clipped)) is None
     few = variables(15)
     assert lowered("arm_dsp.add", few, call("qnn.add", few, ADD)) is None
     one = Var("y", TensorType((1, 1), "int8"))
