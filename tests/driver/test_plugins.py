@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ ENTRY = f"[{plugins.GROUP}]\nmine = aot_mine\n"
     ["mine-1.0.dist-info/entry_points.txt", "Mine.egg-info/entry_points.txt", "mine-1.0-py3.11.egg/EGG-INFO/entry_points.txt"],
 )
 def test_found_wherever_packages_say_it(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])  # other tests' libraries bring finders of their own
     monkeypatch.setattr(sys, "path", ["", str(tmp_path / "missing"), str(tmp_path)])
     monkeypatch.chdir(tmp_path)
     path = tmp_path / place
@@ -30,6 +32,7 @@ def test_found_wherever_packages_say_it(place: str, tmp_path: Path, monkeypatch:
 
 
 def test_archives_and_finders_of_others_are_left_to_importlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])
     monkeypatch.setattr(sys, "path", [])
     assert not plugins._may_be_installed()
     with zipfile.ZipFile(tmp_path / "some.zip", "w") as archive:
@@ -42,7 +45,7 @@ def test_archives_and_finders_of_others_are_left_to_importlib(tmp_path: Path, mo
         @staticmethod
         def find_distributions() -> None: ...
 
-    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    monkeypatch.setattr(sys, "meta_path", [Finder, PathFinder])
     assert plugins._may_be_installed()
 
 

@@ -97,7 +97,14 @@ def test_sequential_skips_disabled_passes() -> None:
 
 def test_until() -> None:
     names = [p.name for p in pipeline().until("canonicalize").passes]
-    assert names == ["infer_type", "simplify_control_flow", "fold_constant", "sink_transpose", "canonicalize"]
+    assert names == [
+        "infer_type",
+        "simplify_control_flow",
+        "fold_constant",
+        "sink_transpose",
+        "interleave_concat",
+        "canonicalize",
+    ]
     with pytest.raises(UsageError, match="E5030"):
         pipeline().until("no_such")
 
