@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import field, replace
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Literal
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from aot.ir.op import T_OP_PATTERN, Array, Op, OpPattern
 from aot.ir.type import TensorType
+from aot.op.common.binary import RescaledAttrs
 from aot.op.qnn.add import linear_form
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.analysis.one_tensor import BY_CHANNEL
@@ -44,7 +45,6 @@ from aot.topi.arm_dsp.elementwise.intrin_group import (
     instructions,
 )
 from aot.topi.arm_dsp.elementwise.multiply import short_requant
-from aot.topi.layer.requant import HighMultiply
 from aot.topi.strategy import Group, Lowered, register_planned
 
 LEAST = 16
@@ -218,7 +218,7 @@ class _Planner:
         doubled: Literal["value", "other"] = "value" if other_zp == 0 else "other"
         twice, once = (zp, other_zp) if doubled == "value" else (other_zp, zp)
         multiplier, constant, shift = (int(f.values[0]) for f in requant.fields)
-        signed = requant.signed and _needs_sign(expr, requant)
+        signed = requant.signed and _needs_sign(expr.attrs, (multiplier, constant, shift))
         self.numbers += [multiplier, constant, -2 * twice]
         self.steps.append(Multiply(other, shift, signed, doubled, once))
 
@@ -250,15 +250,19 @@ def table_of_codes(expr: Call, data: Expr) -> Array:
     return np.asarray(call_op(alone, [a.data for a in alone.args if isinstance(a, Constant)])).reshape(-1)
 
 
-def _needs_sign(expr: Call, requant: HighMultiply) -> bool:
-    """Whether some product of two bytes is rounded wrongly without the term for negative ones."""
+@lru_cache(256)  # each form of a loop asks
+def _needs_sign(attrs: RescaledAttrs, requant: tuple[int, int, int]) -> bool:
+    """Whether some product of two bytes is rounded wrongly without the term for negative ones.
+
+    `requant`: multiplier, constant, and shift of the short form.
+    """
     codes = np.arange(-128, 128, dtype=np.int64)
-    zps, attrs = expr.attrs.input_zp, expr.attrs
+    zps = attrs.input_zp
     products = np.multiply.outer(codes - zps[0], codes - zps[1])
-    multiplier, constant, shift = (int(f.values[0]) for f in requant.fields)
+    multiplier, constant, shift = requant
     found = np.clip((((2 * products * multiplier + (1 << 31)) >> 32) + constant) >> shift, -128, 127)
     pair = [codes.astype(np.int8)[:, None], codes.astype(np.int8)[None, :]]
-    call_ = call("qnn.multiply", [const(p) for p in pair], attrs, span=expr.span)
+    call_ = call("qnn.multiply", [const(p) for p in pair], attrs)
     return bool((found != np.asarray(call_op(call_, pair))).any())
 
 

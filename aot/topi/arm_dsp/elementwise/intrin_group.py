@@ -128,7 +128,7 @@ def elementwise(program: Program) -> TensorIntrin:
         for lane, value in enumerate(results):
             b.store(out, i + lane, cast("int8", value))
     desc = replace(b.finish(), scalars=(count,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _Text(program).emit(ops))
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _Text(program).emit(ops), ordered=True)
 
 
 def _element(b: IRBuilder, program: Program, memory: tuple[Buffer, Sequence[Buffer], Sequence[Buffer]], i: Expr) -> Expr:

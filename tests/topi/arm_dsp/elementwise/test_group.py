@@ -17,6 +17,7 @@ from aot.op.qnn.lut import LutAttrs
 from aot.op.tensor.strided_slice import StridedSliceAttrs
 from aot.relay.expr import Expr, Function, Var, call, const, post_order
 from aot.relay.interpreter import evaluate
+from aot.tir.analysis.overlap import safe_distances
 from aot.topi.arm_dsp.elementwise.group import contiguous_from
 from tests.topi.drawn import Case, pick
 from tests.topi.groups import check_group, data_of, lowered
@@ -68,6 +69,14 @@ def gated(size: int) -> tuple[tuple[Var, ...], Expr]:
 def test_the_cell_of_a_gru(lanes: int, size: int) -> None:
     low = check_group(kernel(lanes), *gated(size), seed=size)
     assert low.func.attrs.kernel == f"arm_dsp.elementwise(lanes={lanes})"
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_the_result_may_lie_over_what_was_read(lanes: int) -> None:
+    """A turn loads all its elements before it stores them, so the result may start where an operand does."""
+    low = lowered(kernel(lanes), *gated(19))
+    assert low is not None
+    assert [safe_distances(low.func)[x, low.func.outputs[0]].up for x in low.func.inputs] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("lanes", LANES)
