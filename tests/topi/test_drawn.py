@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from aot.op.nn.conv2d import Conv2DAttrs
 from aot.target.target import find_target
 from aot.topi.strategy import _IMPLS as REGISTERED
+from tests.topi.arm_dsp.test_x16 import conv2d_case
 from tests.topi.drawn import KERNELS, Case, awkward_layers, make_case, random_cases
-from tests.topi.every_kernel import EVERY
+from tests.topi.every_kernel import EVERY, M4
 from tests.topi.intrin.test_intrin import needs_board, needs_host
 from tests.topi.layers import Layer
 from tests.topi.runs import FULL, RANDOM, drawn_on_board, groups_of, interpreted, on_board
@@ -30,6 +32,15 @@ FAILED_ONCE = [
              seed=1065353866, ends=True, weight_zp=-1)) for name in ("depthwise", "depthwise_turned")),
 ]  # fmt: skip
 """Layers that random runs found, with the kernel that was wrong."""
+
+REFUSED_ONCE = [
+    # 14 operands, results of a few of which were dropped: GCC 12 found no registers.
+    ((1, 5, 5, 8), (5, 1, 3, 8), Conv2DAttrs((1, 1), (0, 2, 0, 0), (1, 2))),
+    ((1, 6, 2, 2), (5, 3, 3, 2), Conv2DAttrs((1, 1), (2, 2, 1, 1))),
+    ((1, 5, 2, 2), (5, 3, 3, 2), Conv2DAttrs((1, 3), (2, 3, 0, 0), (1, 2))),
+    ((1, 1, 2, 2), (5, 2, 1, 2), Conv2DAttrs((1, 1), (1, 0, 1, 0), (1, 2))),
+]
+"""Convolutions of 16-bit data whose firmware did not build."""
 
 every_kernel = pytest.mark.parametrize("name", sorted(EVERY))
 every_window = pytest.mark.parametrize("name", sorted(KERNELS))
@@ -101,6 +112,12 @@ def test_awkward_on_the_host(name: str, programs: Path) -> None:
 @every_kernel
 def test_on_the_core(name: str, programs: Path) -> None:
     drawn_on_board(EVERY[name].board, EVERY[name].cases(3), programs, together=EVERY[name].together)
+
+
+@pytest.mark.qemu
+@needs_board
+def test_what_was_refused_once(tmp_path: Path) -> None:
+    on_board(M4, [[conv2d_case(*case) for case in REFUSED_ONCE]], tmp_path)
 
 
 @pytest.mark.qemu

@@ -123,54 +123,65 @@ def saturate(op: str, bits: int, shift: int = 0) -> Intrin:
 
 
 @lru_cache(maxsize=64)
-def smlad_2x4(pairs: int) -> TensorIntrin:
-    """Two pixels by four channels: acc[p, c] += sum over k < pairs, j < 2 of x[k, p, j] * w[k, c, j].
+def smlad_2x4(pairs: int, channels: int = 4) -> TensorIntrin:
+    """Two pixels by up to four channels of a stream of four: acc[p, c] += sum over k < pairs, j < 2 of x[k, p, j] * w[k, c, j].
 
-    acc: int32[2, 4] in registers; x: int16[pairs, 2, 2] and w: int16[pairs, 4, 2], both aligned to 4 bytes.
-    8 SMLAD and 3 LDRD for 16 multiply-accumulates; the loop is inside one asm block, unrolled four times or less.  All 14
-    registers are in use, so the end of the loop is compared with a word on the stack.
+    acc: int32[2, channels] in registers; x: int16[pairs, 2, 2] and w: int16[pairs, 4, 2], both aligned to 4 bytes.
+    8 SMLAD and 3 LDRD for 16 multiply-accumulates; the loop is inside one asm block, unrolled four times or less.  With four
+    channels all 14 registers are in use, so the end of the loop is compared with a word on the stack.  Channels that nobody needs
+    are no operands: GCC 12 at -O2 finds no registers for some blocks of 14 of which results are dropped.
     """
-    if pairs < 1:
-        raise ValueError("smlad_2x4 needs at least one pair")
-    b = IRBuilder(f"smlad_2x4_k{2 * pairs}")
+    if pairs < 1 or not 1 <= channels <= 4:
+        raise ValueError("smlad_2x4 needs at least one pair, and one to four channels")
+    name = f"smlad_2x{channels}_k{2 * pairs}"
+    b = IRBuilder(name)
     x = b.input("x", (pairs, 2, 2), "int16", align=4)
     w = b.input("w", (pairs, 4, 2), "int16", align=4)
-    acc = b.output("acc", (2, 4), "int32")
-    with b.for_("k", pairs) as k, b.for_("p", 2, kind="unroll") as p, b.for_("c", 4, kind="unroll") as c:
+    acc = b.output("acc", (2, channels), "int32")
+    with b.for_("k", pairs) as k, b.for_("p", 2, kind="unroll") as p, b.for_("c", channels, kind="unroll") as c:
         products = [cast("int32", x[k, p, j]) * cast("int32", w[k, c, j]) for j in range(2)]
         b.store(acc, (p, c), acc[p, c] + (products[0] + products[1]))
-    return TensorIntrin(f"arm_dsp.smlad_2x4_k{2 * pairs}", b.finish(), lambda ops: _emit_smlad_2x4(ops, pairs), requires="dsp")
+    return TensorIntrin(f"arm_dsp.{name}", b.finish(), lambda ops: _emit_smlad_2x4(ops, pairs, channels), requires="dsp")
 
 
-def _emit_smlad_2x4(operands: Mapping[str, COperand], pairs: int) -> BlockText:
+def smlad_2x4_instructions(channels: int) -> int:
+    """Instructions for a pair of taps, without the end of the loop."""
+    return len(_step(channels))
+
+
+def _step(channels: int) -> list[str]:
+    """A pair of taps; the pointer to the weights goes past those of all four channels."""
+    text = []
+    for first in range(0, channels, 2):
+        past = 8 if first + 2 < channels else 16 - 4 * first
+        load = "ldrd %[w0], %[w1]" if first + 1 < channels else "ldr %[w0]"
+        text.append(f"{load}, [%[wp]], #{past}")
+        if first == 0:
+            text.append("ldrd %[x0], %[x1], [%[xp]], #8")
+        for c in range(first, min(first + 2, channels)):
+            accs = (f"%[a{p * channels + c}]" for p in range(2))
+            text += [f"smlad {acc}, %[w{c - first}], %[x{p}], {acc}" for p, acc in enumerate(accs)]
+    return text
+
+
+def _emit_smlad_2x4(operands: Mapping[str, COperand], pairs: int, channels: int) -> BlockText:
     unroll = max(u for u in (4, 3, 2, 1) if pairs % u == 0)
-    step = [
-        "ldrd %[w0], %[w1], [%[wp]], #8",
-        "ldrd %[x0], %[x1], [%[xp]], #8",
-        *_smlads(0),
-        "ldrd %[w0], %[w1], [%[wp]], #8",
-        *_smlads(2),
-    ]
     loop = pairs != unroll
-    text = [*(["1:"] if loop else []), *(step * unroll)]
+    text = [*(["1:"] if loop else []), *(_step(channels) * unroll)]
     if loop:
         text += ["ldr %[w0], %[end]", "cmp %[xp], %[w0]", "bne 1b"]
     accs = operands["acc"].scalars
+    words = [w for w in ("w0", "w1", "x0", "x1") if w != "w1" or channels > 1]
     outs = [f'[a{i}] "+r"({name})' for i, name in enumerate(accs)]
-    outs += [f'[{n}] "=&r"(aot_{n})' for n in ("w0", "w1", "x0", "x1")] + [f'[{n}] "+r"(aot_{n})' for n in ("wp", "xp")]
+    outs += [f'[{n}] "=&r"(aot_{n})' for n in words] + [f'[{n}] "+r"(aot_{n})' for n in ("wp", "xp")]
     return AsmBlock(
         [
             f"const void *aot_wp = {operands['w'].pointer};",
             f"const void *aot_xp = {operands['x'].pointer};",
             *([f"const void *const aot_end = (const uint8_t *)aot_xp + {8 * pairs};"] if loop else []),
-            "uint32_t aot_w0, aot_w1, aot_x0, aot_x1;",
+            f"uint32_t {', '.join(f'aot_{w}' for w in words)};",
         ],
         text,
         outs=outs,
         ins=['[end] "m"(aot_end)'] if loop else [],
     ).emit()
-
-
-def _smlads(channel: int) -> list[str]:
-    """Both pixels by channels `channel` and `channel` + 1, whose weights are in w0 and w1."""
-    return [f"smlad %[a{4 * p + channel + j}], %[w{j}], %[x{p}], %[a{4 * p + channel + j}]" for j in range(2) for p in range(2)]

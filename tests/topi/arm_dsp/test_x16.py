@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from aot.executor.lower.groups import group_of
+from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.op.nn.conv2d import Conv2DAttrs
 from aot.op.nn.dense import DenseAttrs
 from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
 from aot.op.qnn.add import AddAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
-from aot.relay.expr import Function, Var, call, const, tensor_type
+from aot.relay.expr import Call, Function, Var, call, const, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.topi.strategy import OpImplementation, implementations
@@ -58,6 +59,17 @@ def layer(rng: np.random.Generator, anchor: str, *, pointwise: bool) -> Function
             weights = rng.integers(-127, 128, (1, *kernel, channels)).astype(np.int8)
             attrs = DepthwiseConv2DAttrs(strides, pads, dilation, multiplier=multiplier, acc_dtype=acc_dtype)
         acc = call(anchor, [x, const(weights)], attrs)
+    body = requantized(rng, acc, weights)
+    if anchor != "nn.depthwise_conv2d" and rng.random() < 0.3:
+        other = Var("y", tensor_type(body))
+        total = AddAttrs((0, 0), (1 << 30, 1500000000), (0, -1), 1600000000, -14, 0, -32768, 32767, left_shift=15)
+        return Function((x, other), call("qnn.add", [body, other], total), {"Primitive": 1})
+    return Function((x,), body, {"Primitive": 1})
+
+
+def requantized(rng: np.random.Generator, acc: Call, weights: Array) -> Call:
+    """Sums with a bias and a requantisation to 16 bits, of sizes that their number of taps suggests."""
+    anchor, channels, acc_dtype = acc.op.name, acc.type.shape[-1], acc.attrs.acc_dtype
     depth = weights[0].size if anchor != "nn.depthwise_conv2d" else weights[..., 0].size
     typical = 73.0 * 19000.0 * depth**0.5
     bias = rng.integers(-int(typical), int(typical), channels).astype(acc_dtype)
@@ -71,12 +83,26 @@ def layer(rng: np.random.Generator, anchor: str, *, pointwise: bool) -> Function
     lowest = 0 if anchor == "nn.depthwise_conv2d" and rng.random() < 0.3 else -32768
     highest = 6000 if anchor == "nn.depthwise_conv2d" and rng.random() < 0.3 else 32767
     requant = RequantizeAttrs(multipliers, shifts, 0, lowest, highest, rounding, "int16")
-    body = call("qnn.requantize", [call("nn.bias_add", [acc, const(bias)])], requant)
-    if anchor != "nn.depthwise_conv2d" and rng.random() < 0.3:
-        other = Var("y", tensor_type(body))
-        total = AddAttrs((0, 0), (1 << 30, 1500000000), (0, -1), 1600000000, -14, 0, -32768, 32767, left_shift=15)
-        return Function((x, other), call("qnn.add", [body, other], total), {"Primitive": 1})
-    return Function((x,), body, {"Primitive": 1})
+    return call("qnn.requantize", [call("nn.bias_add", [acc, const(bias)])], requant)
+
+
+def conv2d_case(data: tuple[int, ...], kernel: tuple[int, ...], attrs: Conv2DAttrs) -> Case:
+    """A convolution of random numbers by the kernel for two pixels."""
+    rng, x = np.random.default_rng(0), Var("x", TensorType(data, "int16"))
+    weights = rng.integers(-127, 128, kernel).astype(np.int8)
+    body = requantized(rng, call("nn.conv2d", [x, const(weights)], attrs), weights)
+    return case_of("nn.conv2d arm_dsp.conv2d_16x8", Function((x,), body, {"Primitive": 1}), rng)
+
+
+def case_of(name: str, func: Function, rng: np.random.Generator) -> Case:
+    """A layer that the kernel takes, with data of any size, now and then the ends only."""
+    impl, target, group = KERNELS[name], find_target("cortex-m4"), group_of(func)
+    data = rng.integers(-32768, 32768, func.params[0].type.shape).astype(np.int16)
+    if rng.random() < 0.1:
+        data = np.where(data < 0, -32768, 32767).astype(np.int16)
+    inputs = [data, *(rng.integers(-32768, 32768, v.type.shape).astype(np.int16) for v in func.params[1:])]
+    text = f"{impl.name} {func.params[0].type} {group.anchor.args[1].type} {group.anchor.attrs}"
+    return Case(text, impl.lower(group, target, "kernel"), inputs, evaluate(func, inputs))
 
 
 def random_cases(name: str, seed: int) -> Iterator[Case]:
@@ -84,16 +110,8 @@ def random_cases(name: str, seed: int) -> Iterator[Case]:
     impl, target, rng = KERNELS[name], find_target("cortex-m4"), np.random.default_rng(seed)
     while True:
         func = layer(rng, name.split()[0], pointwise="dense" in impl.name)
-        group = group_of(func)
-        if not impl.accepts(group, target):
-            continue
-        data = rng.integers(-32768, 32768, func.params[0].type.shape).astype(np.int16)
-        if rng.random() < 0.1:
-            data = np.where(data < 0, -32768, 32767).astype(np.int16)
-        others = [rng.integers(-32768, 32768, v.type.shape).astype(np.int16) for v in func.params[1:]]
-        inputs = [data, *others]
-        text = f"{impl.name} {func.params[0].type} {group.anchor.args[1].type} {group.anchor.attrs}"
-        yield Case(text, impl.lower(group, target, "kernel"), inputs, evaluate(func, inputs))
+        if impl.accepts(group_of(func), target):
+            yield case_of(name, func, rng)
 
 
 @every_kernel

@@ -114,32 +114,39 @@ def test_gemmlowp_steps() -> None:
     assert requantize_double(1000, 1 << 30, -1) == 250
 
 
-def block_kernel(intrin: TensorIntrin, pairs: int, tiles: int) -> PrimFunc:
+def block_kernel(intrin: TensorIntrin, pairs: int, tiles: int, channels: int) -> PrimFunc:
     """The block applied to `tiles` tiles of weights, accumulators starting at 7."""
     b = IRBuilder("tiles")
     x = b.input("x", (pairs, 2, 2), "int16", align=4)
     w = b.input("w", (tiles, pairs, 4, 2), "int16", align=4)
-    y = b.output("y", (tiles, 2, 4), "int32", align=4)
+    y = b.output("y", (tiles, 2, channels), "int32", align=4)
     with b.for_("t", tiles) as t:
-        acc = b.local("acc", (2, 4), "int32", init=7)
+        acc = b.local("acc", (2, channels), "int32", init=7)
         b.block(intrin, x, region(w, t * (8 * pairs)), acc)
         for p in range(2):
-            for c in range(4):
+            for c in range(channels):
                 b.store(y, (t, p, c), acc[p, c])
     return b.finish()
 
 
-def block_case(pairs: int) -> tuple[PrimFunc, dict[str, Array], Array]:
+def block_case(pairs: int, channels: int = 4) -> tuple[PrimFunc, dict[str, Array], Array]:
     rng = np.random.default_rng(pairs)
     x = rng.integers(-512, 512, (pairs, 2, 2)).astype(np.int16)
     w = rng.integers(-512, 512, (3, pairs, 4, 2)).astype(np.int16)
-    expected = 7 + np.einsum("kpj,tkcj->tpc", x.astype(np.int64), w.astype(np.int64))
-    return block_kernel(dsp.smlad_2x4(pairs), pairs, 3), {"x": x, "w": w}, expected.astype(np.int32)
+    expected = 7 + np.einsum("kpj,tkcj->tpc", x.astype(np.int64), w[:, :, :channels].astype(np.int64))
+    func = block_kernel(dsp.smlad_2x4(pairs, channels), pairs, 3, channels)
+    return func, {"x": x, "w": w}, expected.astype(np.int32)
 
 
 @pytest.mark.parametrize("pairs", [1, 4, 6, 20])
 def test_block_in_the_interpreter(pairs: int) -> None:
     func, inputs, expected = block_case(pairs)
+    np.testing.assert_array_equal(interpret(func, inputs)["y"], expected)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_block_of_fewer_channels_in_the_interpreter(channels: int) -> None:
+    func, inputs, expected = block_case(6, channels)
     np.testing.assert_array_equal(interpret(func, inputs)["y"], expected)
 
 

@@ -18,7 +18,7 @@ from aot.topi.arm_dsp.w8.window import window_at
 from aot.topi.arm_dsp.x16.intrin import CHANNELS
 from aot.topi.arm_dsp.x16.layer import PairStream, match_16x8
 from aot.topi.arm_dsp.x16.requant import AnyRequant
-from aot.topi.intrin.dsp import smlad_2x4
+from aot.topi.intrin.dsp import smlad_2x4, smlad_2x4_instructions
 from aot.topi.layer.fused import FusedLayer, describe, tail_instructions
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -56,11 +56,12 @@ def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, Any
             with b.for_("c", PIXELS * layer.channels) as c:
                 io.store((first * layer.channels + c,), cast("int32", results[c]))
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.conv2d_16x8", pixels=PIXELS), span=layer.span, macs=layer.macs))
-    taps, blocks = layer.weight.shape[1] * layer.weight.shape[2], -(-layer.channels // CHANNELS)
+    taps, (whole, rest) = layer.weight.shape[1] * layer.weight.shape[2], divmod(layer.channels, CHANNELS)
     pack = PIXELS * (taps * (14 + layer.weight.shape[3] * (2 if layer.weight.shape[3] % 2 == 0 else 6)) + 20)
     each = PIXELS * (4 + stream.long_products) + stream.numbers + 2
-    block = 11 * stream.pairs + stream.pairs // 2 + CHANNELS * each + 24
-    instructions = -(-rows // PIXELS) * (pack + blocks * block + 8) + tail_instructions(layer)
+    counts = [CHANNELS] * whole + [rest] * (rest > 0)
+    blocks = sum(smlad_2x4_instructions(c) * stream.pairs + stream.pairs // 2 + c * each + 24 for c in counts)
+    instructions = -(-rows // PIXELS) * (pack + blocks + 8) + tail_instructions(layer)
     return Lowered(func, io.constants, instructions=instructions, code=900 + 200 * len(layer.tail))
 
 
@@ -69,14 +70,14 @@ Buffers = tuple[Buffer, Buffer, Buffer | None]
 
 
 def _block(b: IRBuilder, stream: PairStream, io: LayerIo, buffers: Buffers, *, first: Expr, n: Expr, count: int) -> None:
-    """Four channels of two pixels, `count` of them stored."""
+    """`count` channels of two pixels, of a block of four in the stream."""
     params, words, results = buffers
-    acc = b.local("acc", (PIXELS, CHANNELS), "int32")
-    for j in range(CHANNELS):
+    acc = b.local("acc", (PIXELS, count), "int32")
+    for j in range(count):
         bias = b.let("bias", stream.number(params, n, 0, j))
         for p in range(PIXELS):
             b.store(acc, (p, j), bias)
-    b.block(smlad_2x4(stream.pairs), words, stream.weights(params, n), acc)
+    b.block(smlad_2x4(stream.pairs, count), words, stream.weights(params, n), acc)
     for j in range(count):
         fields = stream.fields(b, params, n, j)
         for p in range(PIXELS):
