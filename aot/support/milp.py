@@ -51,6 +51,7 @@ def minimise(objective: Any, rows: Sequence[Row], *, upper: Any, node_limit: int
         solver.setOptionValue("mip_rel_gap", 0.0)
         solver.setOptionValue("mip_max_nodes", node_limit)
         solver.setOptionValue("threads", 1)  # the same search on every machine
+        solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)  # costs more than it saves
         solver.passModel(_program(np.asarray(objective, float), rows, upper))
         solver.run()
         solution, info = solver.getSolution(), solver.getInfo()

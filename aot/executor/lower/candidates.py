@@ -120,8 +120,13 @@ class CodeKey:
 def _once(lowered: Lowered, known: Known) -> Lowered:
     """A kernel whose function has buffers and body of an equal one that was lowered before, so that these are analysed once."""
     func = lowered.func
-    first = known.functions.setdefault(equal_key(func), func)
-    if first is func or first.attrs.opt != func.attrs.opt or func.scalars:
+    if func.scalars:
+        return lowered
+    buffers = tuple((b.name, b.dtype, b.shape, b.scope) for b in func.buffers)
+    alike = known.functions.setdefault((func.attrs.kernel, func.attrs.opt, len(func.body), buffers), [])
+    first = next((f for f in alike if equal_key(f) == equal_key(func)), None)
+    if first is None:
+        alike.append(func)
         return lowered
     return replace(lowered, func=replace(first, name=func.name, attrs=func.attrs, like=first))
 

@@ -14,7 +14,6 @@ from aot.relay.expr import Function
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
-from aot.tir.transform import EqualKey
 from aot.topi.strategy import Group, OpImplementation
 
 
@@ -38,14 +37,14 @@ class Known:
 
     `layers` by id of the function: it (its id stays its own), and what is known of its layer, which equal functions share.
     `by_key`: the same by name and key of the function.  `drafts` and `items` by what of the config they depend on.
-    `functions`: the first of each that are equal, by their text.
+    `functions`: the first of each that are equal, by what is cheap to compare.
     """
 
     layers: dict[tuple[int, str], tuple[Function, KnownLayer]] = field(default_factory=dict)
     by_key: dict[tuple[str, bytes], KnownLayer] = field(default_factory=dict)
     drafts: dict[Hashable, Draft] = field(default_factory=dict)
     items: dict[Hashable, Items] = field(default_factory=dict)
-    functions: dict[EqualKey, PrimFunc] = field(default_factory=dict)
+    functions: dict[Hashable, list[PrimFunc]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from aot.ir.transform import PassContext, prim_func_pass
 from aot.support.dtype import int_range, is_float, is_int
@@ -15,6 +16,7 @@ from aot.tir.functor import children, expressions, map_children, map_expressions
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 
+@lru_cache(4096)
 def simplified(func: PrimFunc) -> PrimFunc:
     """An equal function: constants folded; min, max, comparisons, `/` and `%` decided from the ranges of loop variables;
     branches and loops with known outcome resolved; lets and local buffers that nobody reads dropped.
