@@ -124,12 +124,14 @@ def saturate(op: str, bits: int, shift: int = 0) -> Intrin:
 
 @lru_cache(maxsize=64)
 def smlad_2x4(pairs: int, channels: int = 4) -> TensorIntrin:
-    """Two pixels by up to four channels of a stream of four: acc[p, c] += sum over k < pairs, j < 2 of x[k, p, j] * w[k, c, j].
+    """Two pixels by up to four channels of a stream of four: acc[p, c] = acc[0, c] + sum of x[k, p, j] * w[k, c, j].
 
-    acc: int32[2, channels] in registers; x: int16[pairs, 2, 2] and w: int16[pairs, 4, 2], both aligned to 4 bytes.
+    The sum is over k < pairs, j < 2.  acc: int32[2, channels] in registers, of which the first pixel's begin as those of both;
+    x: int16[pairs, 2, 2] and w: int16[pairs, 4, 2], both aligned to 4 bytes.
     8 SMLAD and 3 LDRD for 16 multiply-accumulates; the loop is inside one asm block, unrolled four times or less.  With four
-    channels all 14 registers are in use, so the end of the loop is compared with a word on the stack.  Channels that nobody needs
-    are no operands: GCC 12 at -O2 finds no registers for some blocks of 14 of which results are dropped.
+    channels all 14 registers are in use, so the end of the loop is compared with a word on the stack.  GCC 12 finds no registers
+    for some blocks of 14 of which results are dropped, or two begin with one number: such channels are no operands, and the
+    block copies the numbers itself.
     """
     if pairs < 1 or not 1 <= channels <= 4:
         raise ValueError("smlad_2x4 needs at least one pair, and one to four channels")
@@ -138,6 +140,8 @@ def smlad_2x4(pairs: int, channels: int = 4) -> TensorIntrin:
     x = b.input("x", (pairs, 2, 2), "int16", align=4)
     w = b.input("w", (pairs, 4, 2), "int16", align=4)
     acc = b.output("acc", (2, channels), "int32")
+    for n in range(channels):
+        b.store(acc, (1, n), acc[0, n])
     with b.for_("k", pairs) as k, b.for_("p", 2, kind="unroll") as p, b.for_("c", channels, kind="unroll") as c:
         products = [cast("int32", x[k, p, j]) * cast("int32", w[k, c, j]) for j in range(2)]
         b.store(acc, (p, c), acc[p, c] + (products[0] + products[1]))
@@ -167,12 +171,13 @@ def _step(channels: int) -> list[str]:
 def _emit_smlad_2x4(operands: Mapping[str, COperand], pairs: int, channels: int) -> BlockText:
     unroll = max(u for u in (4, 3, 2, 1) if pairs % u == 0)
     loop = pairs != unroll
-    text = [*(["1:"] if loop else []), *(_step(channels) * unroll)]
+    copies = [f"mov %[a{channels + c}], %[a{c}]" for c in range(channels)]
+    text = [*copies, *(["1:"] if loop else []), *(_step(channels) * unroll)]
     if loop:
         text += ["ldr %[w0], %[end]", "cmp %[xp], %[w0]", "bne 1b"]
     accs = operands["acc"].scalars
     words = [w for w in ("w0", "w1", "x0", "x1") if w != "w1" or channels > 1]
-    outs = [f'[a{i}] "+r"({name})' for i, name in enumerate(accs)]
+    outs = [f'[a{i}] "{"+r" if i < channels else "=&r"}"({name})' for i, name in enumerate(accs)]
     outs += [f'[{n}] "=&r"(aot_{n})' for n in words] + [f'[{n}] "+r"(aot_{n})' for n in ("wp", "xp")]
     return AsmBlock(
         [

@@ -74,9 +74,7 @@ def _block(b: IRBuilder, stream: PairStream, io: LayerIo, buffers: Buffers, *, f
     params, words, results = buffers
     acc = b.local("acc", (PIXELS, count), "int32")
     for j in range(count):
-        bias = b.let("bias", stream.number(params, n, 0, j))
-        for p in range(PIXELS):
-            b.store(acc, (p, j), bias)
+        b.store(acc, (0, j), stream.number(params, n, 0, j))
     b.block(smlad_2x4(stream.pairs, count), words, stream.weights(params, n), acc)
     for j in range(count):
         fields = stream.fields(b, params, n, j)
