@@ -115,17 +115,16 @@ class Plans:
             yield self.usual(opt)
 
     def _descents(self, known: Sequence[Planned]) -> Iterator[Attempt]:
-        """The smallest sum of estimates, then limits below the smallest of the plans in `known`, while these get smaller."""
+        """The smallest sum of estimates, then limits below the smallest of the plans in `known`."""
         yield Attempt("ram", 0, tight=True)
         for whole in (False,) if self.fed else (False, True):
             limit = min(p.size for p in known) - 1
             for _ in range(DESCENT):
                 before = len(known)
                 yield Attempt("ram", None, limit, tight=True) if whole else Attempt("ram", limit, tight=True)
-                sizes = [p.size for p in known]
-                if len(known) == before or (sizes[-1] > limit and sizes[-1] in sizes[:-1]):
+                if len(known) == before:
                     break
-                limit -= max(1, sizes[-1] - limit)
+                limit -= max(1, known[-1].size - limit)  # a plan that comes back is left behind by twice as much
                 if limit <= 0:
                     break
 
