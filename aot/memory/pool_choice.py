@@ -10,7 +10,9 @@ limit is what is alive at one step, or a set of buffers that the planner could n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from aot.memory.bounds import common_bytes, possible_savings
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
 from aot.support.dataclass import dataclass
-from aot.support.milp import Row, minimise
+from aot.support.milp import Row, Solution, minimise
 from aot.support.pool import Pool
 
 ROUNDS = 30
@@ -37,8 +39,28 @@ class Limit:
     most: int
 
 
-def cheapest(costs: Sequence[Sequence[float | None]], limits: Sequence[Limit]) -> tuple[int, ...] | None:
-    """The pool of each item, or None if there is no choice; `costs[i][p]` of item i in pool p, None: it must not be there."""
+@dataclass(frozen=True, slots=True)
+class PoolChoice:
+    """`pool` of each item by name; `total`: the time of all accesses, bytes over the speed of their pool.
+
+    No choice for which there is room takes less than `lower_bound`.  `optimal`: that is proven of this choice; else the search
+    stopped at NODE_LIMIT or ROUNDS.
+    """
+
+    pool: Mapping[str, str]
+    total: float
+    lower_bound: float
+    optimal: bool = True
+
+
+def best_of(pool: Mapping[str, str], found: Solution, *, total: float, least: float) -> PoolChoice:
+    """The choice that a search ended with: proven, or with the search's bound, where that says more than `least`."""
+    bound = found.bound if math.isfinite(found.bound) else least
+    return PoolChoice(pool, total, total if found.proven else min(max(bound, least), total), found.proven)
+
+
+def cheapest(costs: Sequence[Sequence[float | None]], limits: Sequence[Limit]) -> Solution:
+    """The pool of each item as `values`, None if none were found; `costs[i][p]` of item i in pool p, None: not allowed there."""
     items, pools = len(costs), len(costs[0])
     each = np.kron(np.eye(items), np.ones(pools))
     table = np.zeros((len(limits), items * pools))
@@ -50,8 +72,10 @@ def cheapest(costs: Sequence[Sequence[float | None]], limits: Sequence[Limit]) -
         rows.append((table, -np.inf, [limit.most for limit in limits]))
     flat = [c for row in costs for c in row]
     upper = [0.0 if c is None else 1.0 for c in flat]
-    found = minimise([c or 0.0 for c in flat], rows, upper=upper, node_limit=NODE_LIMIT).values
-    return None if found is None else tuple(int(p) for p in found.reshape(items, pools).argmax(axis=1))
+    found = minimise([c or 0.0 for c in flat], rows, upper=upper, node_limit=NODE_LIMIT)
+    if found.values is None:
+        return found
+    return replace(found, values=tuple(int(p) for p in found.values.reshape(items, pools).argmax(axis=1)))
 
 
 def choose_pools(
@@ -61,7 +85,7 @@ def choose_pools(
     *,
     pins: Mapping[str, str],
     accesses: Mapping[str, int],
-) -> dict[str, str]:
+) -> PoolChoice:
     """The pool of each buffer by name, `pins` obeyed; buffers for which there is no room are left out.
 
     Buffers with many accesses for each byte choose first, each the fastest pool in which all that chose it before still fits.
@@ -73,9 +97,13 @@ def choose_pools(
     chosen = _in_order(buffers, pairs, pools, costs=costs, pins=pins, accesses=accesses)
     missing = len(chosen) < len(buffers)
     time = sum(costs[name][pool] for name, pool in chosen.items())
-    if missing or time > sum(min(row.values()) for row in costs.values()):
-        return _exact(buffers, pairs, pools, costs=costs, known=None if missing else time) or chosen
-    return chosen
+    least = sum(min(row.values(), default=0.0) for row in costs.values())
+    if not missing and time <= least:
+        return PoolChoice(chosen, time, time)
+    found = _exact(buffers, pairs, pools, costs=costs, known=None if missing else time)
+    if found.values is not None:
+        chosen, time = found.values, sum(costs[name][pool] for name, pool in found.values.items())
+    return best_of(chosen, found, total=time, least=least)
 
 
 Costs = Mapping[str, Mapping[str, float]]
@@ -115,24 +143,26 @@ def within(pairs: Sequence[Conflict], buffers: Sequence[BufferInfo]) -> list[Con
 
 def _exact(
     buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pools: Sequence[Pool], *, costs: Costs, known: float | None
-) -> dict[str, str] | None:
-    """A choice of less time than `known` for which the planner finds room; None if there is none or none is found."""
+) -> Solution:
+    """A choice of less time than `known` for which the planner finds room, by name; without values if none is found."""
     table = [[costs[b.name].get(p.name) for p in pools] for b in buffers]
     limits = _alive(buffers, pairs, pools)
+    found = Solution(None, -math.inf, proven=False)
     for _ in range(ROUNDS):
         found = cheapest(table, limits)
-        if found is None or (known is not None and sum(table[i][p] or 0.0 for i, p in enumerate(found)) >= known):
-            return None
+        chosen = found.values
+        if chosen is None or (known is not None and sum(table[i][p] or 0.0 for i, p in enumerate(chosen)) >= known):
+            return replace(found, values=None)
         cuts = []
         for p, pool in enumerate(pools):
-            mine = [i for i, q in enumerate(found) if q == p]
+            mine = [i for i, q in enumerate(chosen) if q == p]
             if not fits([buffers[i] for i in mine], pairs, pool):
                 mine = _least_unfit(mine, buffers, pairs, pool)
                 cuts.append(Limit(p, dict.fromkeys(mine, 1), len(mine) - 1))
         if not cuts:
-            return {b.name: pools[p].name for b, p in zip(buffers, found, strict=True)}
+            return replace(found, values={b.name: pools[p].name for b, p in zip(buffers, chosen, strict=True)})
         limits += cuts
-    return None
+    return Solution(None, found.bound, proven=False)
 
 
 def _alive(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pools: Sequence[Pool]) -> list[Limit]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from aot.errors import InternalError, Problem, TargetError, UsageError
 from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up
 from aot.memory.planner import plan
-from aot.memory.pool_choice import Limit, cheapest, choose_pools, fits, within
+from aot.memory.pool_choice import Limit, PoolChoice, best_of, cheapest, choose_pools, fits, within
 from aot.memory.pooling import Pooling
 from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
@@ -31,15 +31,17 @@ class UsedPool:
 
 def plan_pools(
     buffers: Sequence[BufferInfo], clashes: Iterable[Conflict], pooling: Pooling, *, accesses: Mapping[str, int]
-) -> tuple[MemoryPlan, tuple[UsedPool, ...]]:
-    """A plan over all pools, and those pools that it uses; `accesses` counts the loads and stores of each buffer.
+) -> tuple[MemoryPlan, tuple[UsedPool, ...], PoolChoice]:
+    """A plan over all pools, those pools that it uses, and how good their choice is; `accesses` are the bytes that each buffer
+    loads and stores.
 
     Raises E2013 if a buffer fits nowhere, and E5019 for a pin that names no buffer.
     """
     pairs = list(clashes)
-    chosen = choose_pools(buffers, pairs, pooling.pools, pins=_pins(buffers, pooling), accesses=accesses)
+    choice = choose_pools(buffers, pairs, pooling.pools, pins=_pins(buffers, pooling), accesses=accesses)
+    chosen = choice.pool
     if len(chosen) < len(buffers):
-        raise TargetError(_no_room(buffers, pairs, pooling, chosen))
+        raise TargetError(_no_room(buffers, pairs, pooling, choice))
     offset: dict[str, int] = {}
     used: list[UsedPool] = []
     base, bound, optimal = 0, 0, True
@@ -53,25 +55,31 @@ def plan_pools(
         base += align_up(part.size, BASE_ALIGN)
         bound, optimal = bound + part.lower_bound, optimal and part.optimal
     size = max((u.base + u.used for u in used), default=0)
-    return MemoryPlan({b.name: offset[b.name] for b in buffers}, size, bound, optimal), tuple(used)
+    return MemoryPlan({b.name: offset[b.name] for b in buffers}, size, bound, optimal), tuple(used), choice
 
 
-def fill_pools(sizes: Mapping[str, int], pools: Sequence[Pool], *, reads: Mapping[str, int]) -> dict[str, str]:
+def fill_pools(sizes: Mapping[str, int], pools: Sequence[Pool], *, reads: Mapping[str, int]) -> PoolChoice:
     """The pool of each constant, so that all reads take the least time (E2013 if there is no room).
 
     `sizes` in bytes, with what alignment may cost; constants are never moved, so they fill a pool one after the other.
     """
     if not sizes:
-        return {}
+        return PoolChoice({}, 0.0, 0.0)
     costs = [[reads.get(name, 0) / p.speed for p in pools] for name in sizes]
     numbered = dict(enumerate(sizes.values()))
-    chosen = cheapest(costs, [Limit(k, numbered, p.size) for k, p in enumerate(pools)])
-    if chosen is None:
-        raise TargetError(_no_room_for_constants(sizes, pools))
-    return {name: pools[k].name for name, k in zip(sizes, chosen, strict=True)}
+    found = cheapest(costs, [Limit(k, numbered, p.size) for k, p in enumerate(pools)])
+    if found.values is None:
+        raise TargetError(_no_room_for_constants(sizes, pools, proven=found.proven))
+    chosen = {name: pools[k].name for name, k in zip(sizes, found.values, strict=True)}
+    total = sum(row[k] for row, k in zip(costs, found.values, strict=True))
+    return best_of(chosen, found, total=total, least=sum(map(min, costs)))
 
 
-def _no_room_for_constants(sizes: Mapping[str, int], pools: Sequence[Pool]) -> Problem:
+STOPPED = "; the search for a choice stopped at its limit, so there may be one"
+"""What a message adds where it is not proven that there is no room."""
+
+
+def _no_room_for_constants(sizes: Mapping[str, int], pools: Sequence[Pool], *, proven: bool) -> Problem:
     """The largest constants, the pools, and what would help."""
     need, room = sum(sizes.values()), sum(p.size for p in pools)
     largest = ", ".join(f"{n} {sizes[n]:,}" for n in sorted(sizes, key=lambda n: (-sizes[n], n))[:3])
@@ -80,7 +88,8 @@ def _no_room_for_constants(sizes: Mapping[str, int], pools: Sequence[Pool]) -> P
     return Problem(
         "E2013",
         f"all constants need {need:,} bytes, {short} ({there}); the largest are {largest}; "
-        "--opt size, a larger pool, or another one (--const-pool NAME=SIZE@ADDRESS, such as flash outside) would help",
+        "--opt size, a larger pool, or another one (--const-pool NAME=SIZE@ADDRESS, such as flash outside) would help"
+        + ("" if proven or need > room else STOPPED),
     )
 
 
@@ -113,8 +122,9 @@ def _pins(buffers: Sequence[BufferInfo], pooling: Pooling) -> dict[str, str]:
     return dict(pooling.pins)
 
 
-def _no_room(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pooling: Pooling, chosen: Mapping[str, str]) -> Problem:
+def _no_room(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pooling: Pooling, choice: PoolChoice) -> Problem:
     """What does not fit, what is alive at the busiest step, and what would help."""
+    chosen = choice.pool
     left_out = max((b for b in buffers if b.name not in chosen), key=lambda b: (b.size, b.name))
     steps = sorted({b.first for b in buffers})
     live = {s: [b for b in buffers if b.first <= s <= b.last] for s in steps}
@@ -135,6 +145,7 @@ def _no_room(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pooling: 
     helps = "a larger pool, --opt ram or no --pin would help" if pooling.pins else "a larger pool or --opt ram would help"
     if fitting:
         helps = " or ".join(f"--pin {left_out.name}={name}" for name in fitting) + " has room"
+    helps += "" if choice.optimal else STOPPED
     return Problem(
         "E2013", f"{message} ({'; '.join(room)}); the peak is at {where} with {need:,} bytes: {largest}; {helps}"
     )  # fmt: skip

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from aot.memory.plan import BufferInfo, conflicts
+from aot.memory import pool_choice
+from aot.memory.plan import BufferInfo, Conflict, conflicts
 from aot.memory.pool_choice import Limit, cheapest, choose_pools, fits
 from aot.support.pool import Pool
 
@@ -39,7 +40,9 @@ def test_against_all_choices(seed: int) -> None:
     chosen = choose_pools(buffers, pairs, pools, pins={}, accesses=accesses)
     by_name = {p.name: p for p in pools}
     best = min(map(time, itertools.product(pools, repeat=len(buffers))))
-    assert time([by_name[chosen[b.name]] for b in buffers]) == pytest.approx(best)
+    assert time([by_name[chosen.pool[b.name]] for b in buffers]) == pytest.approx(best)
+    assert chosen.optimal
+    assert chosen.total == chosen.lower_bound == pytest.approx(best)
 
 
 @pytest.mark.parametrize("limit", [0, 5, 9, 14, 30])
@@ -57,4 +60,37 @@ def test_cheapest_against_all_choices(limit: int) -> None:
     def cost(choice: Sequence[int]) -> float:
         return sum(costs[i][p] or 0.0 for i, p in enumerate(choice))
 
-    assert found == (min(possible, key=cost) if possible else None)
+    assert found.values == (min(possible, key=cost) if possible else None)
+    assert found.proven
+
+
+def many(count: int) -> tuple[list[BufferInfo], list[Conflict], dict[str, int]]:
+    """Buffers that are alive together, with about as many accesses a byte: a long search."""
+    rng = random.Random(1)
+    buffers = [BufferInfo(f"b{i}", rng.randint(1000, 2000), 1, 0, 0) for i in range(count)]
+    return buffers, list(conflicts(tuple(buffers))), {b.name: 3 * b.size + b.size % 7 for b in buffers}
+
+
+def test_a_search_that_stops_says_how_far_it_is_from_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffers, pairs, accesses = many(12)
+    pools = [Pool("fast", 9001, speed=2), Pool("slow", 1 << 20)]
+    best = choose_pools(buffers, pairs, pools, pins={}, accesses=accesses)
+    assert best.optimal
+    assert best.total == best.lower_bound == sum(accesses[n] / (2 if p == "fast" else 1) for n, p in best.pool.items())
+    monkeypatch.setattr(pool_choice, "NODE_LIMIT", 1)
+    stopped = choose_pools(buffers, pairs, pools, pins={}, accesses=accesses)
+    assert not stopped.optimal
+    assert len(stopped.pool) == len(buffers)
+    assert sum(b.size for b in buffers if stopped.pool[b.name] == "fast") <= 9001
+    assert stopped.total == sum(accesses[n] / (2 if p == "fast" else 1) for n, p in stopped.pool.items())
+    assert 0.9 * best.total < stopped.lower_bound <= best.total <= stopped.total
+    monkeypatch.setattr(pool_choice, "ROUNDS", 0)
+    untried = choose_pools(buffers, pairs, pools, pins={}, accesses=accesses)
+    assert not untried.optimal
+    assert untried.lower_bound == sum(accesses.values()) / 2 < untried.total
+
+
+def test_a_buffer_pinned_to_a_pool_that_is_not_there_is_left_out() -> None:
+    buffers = [BufferInfo("a", 8, 1, 0, 0), BufferInfo("b", 8, 1, 0, 0)]
+    found = choose_pools(buffers, (), [Pool("x", 100)], pins={"b": "gone"}, accesses={"a": 1, "b": 1})
+    assert (found.pool, found.optimal) == ({"a": "x"}, True)

@@ -14,6 +14,7 @@ from aot.cli.options import CompileOptions
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.errors import AotError, TargetError, UsageError
+from aot.memory import pool_choice, pools
 from aot.memory.liveness import liveness, program_conflicts
 from aot.memory.plan import BufferInfo, conflicts
 from aot.memory.pooling import Pooling
@@ -23,6 +24,7 @@ from aot.micro.board import data_folder, load_board, parse_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
 from aot.runtime.module import load
+from aot.support.milp import Solution
 from aot.support.pool import Pool
 from tests.memory.programs import random_program
 
@@ -32,10 +34,11 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 def test_busy_buffers_get_the_fast_pool() -> None:
     buffers = [BufferInfo("cold", 100, 4, 0, 0), BufferInfo("hot", 100, 4, 0, 0), BufferInfo("later", 100, 4, 1, 1)]
     pooling = Pooling((Pool("slow", 1000), Pool("fast", 100, speed=4)))
-    plan, used = plan_pools(buffers, conflicts(tuple(buffers)), pooling, accesses={"hot": 900, "cold": 100, "later": 50})
+    plan, used, _ = plan_pools(buffers, conflicts(tuple(buffers)), pooling, accesses={"hot": 900, "cold": 100, "later": 50})
     assert {u.pool.name: u.buffers for u in used} == {"slow": ("cold",), "fast": ("hot", "later")}
     assert plan.offset == {"cold": 0, "hot": 112, "later": 112}  # the fast pool begins at the next multiple of 16
-    _, used = plan_pools(buffers, conflicts(tuple(buffers)), Pooling(pooling.pools, (("cold", "fast"),)), accesses={"hot": 900})
+    pinned = Pooling(pooling.pools, (("cold", "fast"),))
+    _, used, _ = plan_pools(buffers, conflicts(tuple(buffers)), pinned, accesses={"hot": 900})
     assert {u.pool.name: u.buffers for u in used} == {"slow": ("hot",), "fast": ("cold", "later")}
 
 
@@ -57,7 +60,7 @@ def test_exact_choice_where_the_busiest_buffer_is_in_the_way() -> None:
     buffers = [BufferInfo("a", 60, 1, 0, 0), BufferInfo("b", 50, 1, 0, 0), BufferInfo("c", 50, 1, 0, 0)]
     pooling = Pooling((Pool("fast", 100, speed=2), Pool("slow", 500)))
     accesses = {"a": 660, "b": 500, "c": 500}
-    plan, used = plan_pools(buffers, conflicts(tuple(buffers)), pooling, accesses=accesses)
+    plan, used, _ = plan_pools(buffers, conflicts(tuple(buffers)), pooling, accesses=accesses)
     assert {u.pool.name: u.buffers for u in used} == {"fast": ("b", "c"), "slow": ("a",)}
     verify_pools(buffers, plan, used)
 
@@ -66,14 +69,29 @@ def test_exact_choice_where_the_busiest_buffer_leaves_no_room() -> None:
     """The hot buffer must go to the slow pool, as the large one fits into the fast one only."""
     buffers = [BufferInfo("hot", 60, 1, 0, 0), BufferInfo("large", 100, 1, 0, 0)]
     pooling = Pooling((Pool("fast", 100, speed=2), Pool("slow", 60)))
-    _, used = plan_pools(buffers, conflicts(tuple(buffers)), pooling, accesses={"hot": 900, "large": 1})
+    _, used, _ = plan_pools(buffers, conflicts(tuple(buffers)), pooling, accesses={"hot": 900, "large": 1})
     assert {u.pool.name: u.buffers for u in used} == {"fast": ("large",), "slow": ("hot",)}
     chosen = fill_pools({"hot": 60, "large": 100}, pooling.pools, reads={"hot": 900, "large": 1})
-    assert chosen == {"hot": "slow", "large": "fast"}
+    assert chosen.pool == {"hot": "slow", "large": "fast"}
+    assert chosen.optimal
     with pytest.raises(
         TargetError, match=r"need 210 bytes, 50 more than there are \(fast 100, slow 60\); .* large 150, hot 60; "
     ):
         fill_pools({"hot": 60, "large": 150}, pooling.pools, reads={})
+
+
+def test_a_search_that_stops_without_a_choice_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"hot": 60, "large": 100}
+    monkeypatch.setattr(pools, "cheapest", lambda *_: Solution(None, 0.0, proven=False))
+    with pytest.raises(TargetError, match=r"would help; the search for a choice stopped at its limit, so there may be one \("):
+        fill_pools(sizes, (Pool("fast", 100), Pool("slow", 60)), reads={})
+    with pytest.raises(TargetError, match=r"10 more than there are .* would help \("):
+        fill_pools(sizes, (Pool("fast", 100), Pool("slow", 50)), reads={})
+    monkeypatch.setattr(pool_choice, "ROUNDS", 0)
+    buffers = [BufferInfo("hot", 60, 1, 0, 0), BufferInfo("large", 100, 1, 0, 0)]
+    pooling = Pooling((Pool("fast", 100, speed=2), Pool("slow", 60)))
+    with pytest.raises(TargetError, match=r"fits into no pool .* stopped at its limit, so there may be one \("):
+        plan_pools(buffers, conflicts(tuple(buffers)), pooling, accesses={"hot": 900, "large": 1})
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -83,7 +101,7 @@ def test_random_programs_in_three_pools(seed: int) -> None:
     rng = random.Random(seed)
     pooling = Pooling((Pool("a", 80, speed=3), Pool("b", 150, speed=2), Pool("c", 2000)))
     accesses = {b.name: rng.randrange(500) for b in buffers}
-    plan, used = plan_pools(buffers, program_conflicts(program, buffers), pooling, accesses=accesses)
+    plan, used, _ = plan_pools(buffers, program_conflicts(program, buffers), pooling, accesses=accesses)
     verify_plan(program, plan)
     verify_pools(buffers, plan, used)
     assert sorted(n for u in used for n in u.buffers) == sorted(b.name for b in buffers)

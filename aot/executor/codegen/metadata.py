@@ -16,6 +16,7 @@ from aot.executor.select.selection import Selection
 from aot.ir.type import TensorType
 from aot.memory.bounds import liveness_bound
 from aot.memory.control import runs
+from aot.memory.pool_choice import PoolChoice
 from aot.support.dataclass import dataclass
 from aot.support.dtype import ctype
 from aot.support.text import printable
@@ -84,7 +85,8 @@ def make_metadata(
         **_state(lowered, layout),
         **({"slide": dict(info.slide)} if info.slide else {}),
         **({"chain": dict(info.chain)} if info.chain else {}),
-        "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(lowered, arrays)},
+        "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(lowered, arrays)}
+        | _pool_choice(layout.constant_choice),
         "macs": sum(layer.func.attrs.macs * runs(lowered.controls, i) for i, layer in enumerate(layers)),
         "macs_nominal": info.macs_nominal,
         "selection": _selection(lowered.selection),
@@ -97,6 +99,14 @@ def _selection(selection: Selection) -> dict[str, Any]:
     """What the choice of kernels minimised, its sum by estimates, and the bound that no choice goes below."""
     row = {"minimised": selection.minimised, "total": selection.total}
     return row | {"lower_bound": selection.lower_bound, "optimal": selection.optimal}
+
+
+def _pool_choice(choice: PoolChoice | None) -> dict[str, Any]:
+    """`pool_choice`: bytes accessed over the speed of their pools, and the bound; only where the search stopped at its limit."""
+    if choice is None or choice.optimal:
+        return {}
+    row = {"total": round(choice.total, 3), "lower_bound": round(choice.lower_bound, 3)}
+    return {"pool_choice": row | {"optimal": False}}
 
 
 def _control(lowered: LoweredModule) -> dict[str, Any]:
@@ -246,6 +256,7 @@ def _workspace(layout: StorageMap, bounds: Bounds | None) -> dict[str, Any]:
             }
             for u in layout.pools
         ],
+        **_pool_choice(layout.pool_choice),
         "buffers": buffers,
     }
 

@@ -71,7 +71,7 @@ def aot_lower_main(module: IRModule, _context: PassContext) -> IRModule:
         raise internal("the module has no target", where=planned.name)
     kernels, names = named_functions(planned, planned.target)
     arrays, constants, tensors = merge_constants(planned)
-    arrays = place_constants(arrays, planned, constants, planned.planning.pooling)
+    arrays, choice = place_constants(arrays, planned, constants, planned.planning.pooling)
     layout = planned.layout
     layers = tuple(
         Layer(
@@ -91,6 +91,7 @@ def aot_lower_main(module: IRModule, _context: PassContext) -> IRModule:
         copies=tuple((_array_place(p, tensors), k) for p, k in layout.copies),
         conditions=tuple(_array_place(p, tensors) for p in layout.conditions),
         write_backs=backs,
+        constant_choice=choice,
     )
     table = function_table(kernels)
     init = state_init(planned, layout)

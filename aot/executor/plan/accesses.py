@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from aot.executor.lowered import LoweredModule, TensorRef
+from aot.memory.pool_choice import PoolChoice
 from aot.memory.pooling import Pooling
 from aot.memory.pools import fill_pools
 from aot.target.source_module import Param
@@ -35,13 +36,13 @@ def count_accesses(lowered: LoweredModule, keys: Mapping[TensorRef, str], scratc
 
 def place_constants(
     arrays: Sequence[Param], lowered: LoweredModule, used: Sequence[Sequence[int]], pooling: Pooling
-) -> tuple[Param, ...]:  # fmt: skip
-    """The arrays with their sections, where constants are spread over pools (E2013); `used`: each call's arrays by number.
+) -> tuple[tuple[Param, ...], PoolChoice | None]:  # fmt: skip
+    """The arrays with their sections, and how good their choice is, where constants are spread over pools (E2013).
 
-    The multiply-accumulates of a layer are spread over its constants by their bytes.
+    `used`: each call's arrays by number.  The multiply-accumulates of a layer are spread over its constants by their bytes.
     """
     if not pooling.constants:
-        return tuple(arrays)
+        return tuple(arrays), None
     reads: dict[str, int] = {}
     for call, numbers in zip(lowered.calls, used, strict=True):
         total = max(1, sum(arrays[k].data.nbytes for k in numbers))
@@ -49,5 +50,5 @@ def place_constants(
             share = max(1, lowered.kernel(call).attrs.macs // REUSE * arrays[k].data.nbytes // total)
             reads[arrays[k].name] = reads.get(arrays[k].name, 0) + share
     sizes = {a.name: a.data.nbytes + a.align - 1 for a in arrays}
-    chosen = fill_pools(sizes, pooling.constants, reads=reads)
-    return tuple(replace(a, section=f".rodata.aot_pool_{chosen[a.name]}") for a in arrays)
+    choice = fill_pools(sizes, pooling.constants, reads=reads)
+    return tuple(replace(a, section=f".rodata.aot_pool_{choice.pool[a.name]}") for a in arrays), choice

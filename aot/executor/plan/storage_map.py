@@ -17,6 +17,7 @@ from aot.executor.select.config import Io
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
 from aot.memory.plan import BufferInfo, Conflict, Kind, MemoryPlan
 from aot.memory.planner import plan
+from aot.memory.pool_choice import PoolChoice
 from aot.memory.pools import UsedPool, plan_pools, verify_pools
 from aot.memory.rings import Rings
 from aot.memory.verify import verify_plan
@@ -35,6 +36,7 @@ class StorageMap:
     `copies`: results that the layers do not leave in their slot, as (place, output index), done after the last layer.  Persistent
     tensors lie in an array of `state_size` bytes, each at its offset in `states`; `write_backs` are done after the copies.
     `conditions`: the place of what decides each branch and loop.  `rings`: the windows of the state that move on.
+    `pool_choice` and `constant_choice`: how good the choice of pools is, where there are several.
     """
 
     io: Io
@@ -52,6 +54,8 @@ class StorageMap:
     state_pool: Pool | None = None
     conditions: tuple[StorageInfo, ...] = ()
     rings: Rings | None = None
+    pool_choice: PoolChoice | None = None
+    constant_choice: PoolChoice | None = None
 
     def offset(self, place: StorageInfo) -> int:
         """The byte of the plan, or of the array of persistent tensors."""
@@ -205,12 +209,12 @@ def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]
     buffers = liveness(program)
     clashes = program_conflicts(program, buffers)
     pools: tuple[UsedPool, ...] = ()
+    choice: PoolChoice | None = None
     pooling, state_pool = without_state(lowered.planning.pooling, builder.state_size)
     if lowered.planning.pooling.pools:
         keys = {t: place.key for t, place in builder.places.items() if place.where == "workspace"}
-        memory_plan, pools = plan_pools(
-            buffers, clashes, pooling, accesses=count_accesses(lowered, keys, scratch)
-        )  # fmt: skip
+        accesses = count_accesses(lowered, keys, scratch)
+        memory_plan, pools, choice = plan_pools(buffers, clashes, pooling, accesses=accesses)
     else:
         memory_plan = _plan(buffers, clashes)
     verify_plan(program, memory_plan)
@@ -218,6 +222,7 @@ def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]
     return StorageMap(
         io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan, pools,
         builder.states, builder.state_size, backs, state_pool, tuple(map(builder.place_of, lowered.conditions)),
+        pool_choice=choice,
     )  # fmt: skip
 
 

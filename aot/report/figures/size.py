@@ -37,10 +37,23 @@ def plan_of(metadata: Metadata) -> str:
     if workspace["streaming_bound"] is not None:
         parts.append(f"rows {_bytes(workspace['streaming_bound'])}")
     parts += _state(metadata)
+    parts += pool_choices_of(metadata)
     budget = metadata.get("options", {}).get("ram_budget")
     if budget is not None and size + metadata.get("state", {}).get("size", 0) > budget:
         parts.append(f"over --ram-budget {_bytes(budget)}: nothing smaller was found")
     return " · ".join(parts)
+
+
+def pool_choices_of(metadata: Metadata) -> list[str]:
+    """`pools: the search stopped at its limit, at most 1.2 % above the least time of accesses`, of --pool and of --const-pool."""
+    texts = []
+    for what, where in (("pools", "workspace"), ("const pools", "constants")):
+        found = metadata.get(where, {}).get("pool_choice")
+        if found is not None:
+            total, own = found["total"], found["lower_bound"]
+            over = f"at most {100 * (total - own) / (own or 1):.1f} % above the least time of accesses"
+            texts.append(f"{what}: the search stopped at its limit, {over}")
+    return texts
 
 
 def selection_of(metadata: Metadata) -> str:

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from aot.report.figures.report import Report
+from aot.report.figures.size import pool_choices_of
 from aot.report.render.elements import html_table, scroll
 from aot.report.render.plan_svg import memory_plan
 from aot.report.render.svg import legend
@@ -70,7 +71,8 @@ def _pools(plan: Mapping[str, Any]) -> str:
         (p["name"], f"{p['address']:#x}", p["speed"], p["used"], p["size"], f"{100 * p['used'] / p['size']:.1f} %") for p in pools
     ]
     headers = ("memory", "address", "speed", "used, B", "size, B", "full")
-    return f"<h4>Memories</h4>\n{html_table(headers, rows, label='memories', left=2)}"
+    stopped = "".join(f'<p class="dim">{escape(text)}.</p>\n' for text in pool_choices_of({"workspace": plan}))
+    return f"<h4>Memories</h4>\n{stopped}{html_table(headers, rows, label='memories', left=2)}"
 
 
 def _state(report: Report) -> str:

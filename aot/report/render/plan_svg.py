@@ -30,6 +30,8 @@ def plan_data(workspace: Mapping[str, Any], layers: Sequence[Mapping[str, Any]])
     plan = {"layers": len(layers)} | {k: workspace[k] for k in _FIELDS}
     if workspace.get("pools"):
         plan["pools"] = [{k: p[k] for k in ("name", "base", "used", "size", "address", "speed")} for p in workspace["pools"]]
+    if "pool_choice" in workspace:
+        plan["pool_choice"] = workspace["pool_choice"]
     return plan | {"overlaps": overlaps(buffers), "peak": peak(buffers, size=size, layers=layers)}
 
 

@@ -30,10 +30,12 @@ def arrays() -> list[Param]:
 def test_constants_read_most_get_the_fast_pool() -> None:
     pooling = Pooling(constants=(Pool("fast", 64, speed=4), Pool("slow", 4096)))
     used = [[0], [1], []]
-    assert [a.section for a in place_constants(arrays(), NET, used, pooling)] == [
-        ".rodata.aot_pool_fast",
-        ".rodata.aot_pool_slow",
-    ]
-    assert not any(a.section for a in place_constants(arrays(), NET, used, Pooling()))
+    placed, choice = place_constants(arrays(), NET, used, pooling)
+    assert [a.section for a in placed] == [".rodata.aot_pool_fast", ".rodata.aot_pool_slow"]
+    assert choice is not None
+    assert choice.optimal
+    placed, choice = place_constants(arrays(), NET, used, Pooling())
+    assert not any(a.section for a in placed)
+    assert choice is None
     with pytest.raises(TargetError, match="E2013"):
         place_constants(arrays(), NET, used, Pooling(constants=(Pool("fast", 64),)))

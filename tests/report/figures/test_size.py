@@ -26,3 +26,11 @@ def test_a_choice_of_kernels_that_is_not_proven_optimal() -> None:
     assert stopped.endswith("(the search stopped at its limit: at most 1.0 % above the fewest within the budgets)")
     flash = selection_of({"selection": proven | {"minimised": "flash"}})
     assert flash == "1,010 B of flash, as nothing fits the budgets (the least)"
+
+
+def test_a_choice_of_pools_that_is_not_proven_optimal() -> None:
+    stopped = {"pool_choice": {"total": 1012.0, "lower_bound": 1000.0, "optimal": False}}
+    text = plan_of({"workspace": WORKSPACE | stopped, "constants": stopped})
+    told = "the search stopped at its limit, at most 1.2 % above the least time of accesses"
+    assert text.endswith(f"whole tensors 120 B · pools: {told} · const pools: {told}")
+    assert plan_of({"workspace": WORKSPACE, "constants": {"pools": []}}).endswith("whole tensors 120 B")
