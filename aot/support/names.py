@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import chain, count
 
 _C = """
 auto break case char const continue default do double else enum extern float for goto if inline int long register restrict return
@@ -100,9 +99,15 @@ class NameSupply:
 
     def __init__(self, used: Iterable[str] = ()) -> None:
         self._used = set(used)
+        self._next: dict[str, int] = {}  # the numbers below it are taken and stay so; a base has thousands in a long network
 
     def fresh(self, base: str) -> str:
-        return self.first(chain([base], (f"{base}_{n}" for n in count(1))))
+        number = self._next.get(base, 0)
+        while (name := f"{base}_{number}" if number else base) in self._used:
+            number += 1
+        self._next[base] = number + 1
+        self._used.add(name)
+        return name
 
     def first(self, names: Iterable[str]) -> str:
         """The first of some names that is not taken; it is now."""

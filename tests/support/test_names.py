@@ -67,3 +67,10 @@ def test_the_first_name_that_is_not_taken() -> None:
     assert supply.first(["a", "b", "c", "d"]) == "c"
     assert supply.first("abcd") == "d"
     assert supply.fresh("c") == "c_1"
+
+
+def test_fresh_names_are_the_first_that_are_free() -> None:
+    supply = NameSupply(["c_2", "c_4"])
+    assert [supply.fresh("c") for _ in range(3)] == ["c", "c_1", "c_3"]
+    assert supply.first(["c_5"]) == "c_5"
+    assert [supply.fresh("c"), supply.fresh("c_1"), supply.fresh("c_1")] == ["c_6", "c_1_1", "c_1_2"]

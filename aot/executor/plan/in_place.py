@@ -8,6 +8,7 @@ from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.memory.control import loops_around
 from aot.tir.analysis.in_place import in_place_pairs
 from aot.tir.analysis.overlap import safe_distances
+from aot.tir.function import PrimFunc
 
 SMALL = 8
 """If a distance below this fraction of the tensor is safe, the planner has more freedom with the distance."""
@@ -23,18 +24,21 @@ def in_place_results(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
     kept = {lowered.root(t) for t in (*lowered.outputs, *lowered.values, *lasting, *lowered.conditions)} | lowered.variables
     made = {lowered.root(t): loops_around(lowered.controls, i) for i, call in enumerate(lowered.calls) for t in call.outputs}
     found: dict[TensorRef, TensorRef] = {}
+    functions = lowered.prim_funcs
     for i, call in enumerate(lowered.calls):
         free = {lowered.root(t) for t in call.inputs if last[lowered.root(t)] == i} - kept
         if lowered.controls:  # what was made before a loop is read again in the next iteration
             free = {t for t in free if made.get(t, ()) == loops_around(lowered.controls, i)}
             free = set() if {lowered.root(t) for t in call.outputs} & lowered.variables else free
-        pair = _pair(lowered, call, free)
+        pair = _pair(lowered, call, free, functions=functions)
         if pair is not None:
             found[pair[0]] = pair[1]
     return found
 
 
-def _pair(lowered: LoweredModule, call: CallLowered, free: set[TensorRef]) -> tuple[TensorRef, TensorRef] | None:
+def _pair(
+    lowered: LoweredModule, call: CallLowered, free: set[TensorRef], *, functions: Mapping[str, PrimFunc]
+) -> tuple[TensorRef, TensorRef] | None:
     """(result, operand) of a call; one with a single result."""
     func = lowered.kernel(call)
     if len(call.outputs) != 1 or func.attrs.distances is not None:
@@ -51,7 +55,7 @@ def _pair(lowered: LoweredModule, call: CallLowered, free: set[TensorRef]) -> tu
     ]
     if not fitting:
         return None
-    known = safe_distances(func, lowered.prim_funcs)
+    known = safe_distances(func, functions)
     poor = [
         (a, root) for a, root in fitting if (a, out) in known and min(known[a, out].up, known[a, out].down) > out.nbytes // SMALL
     ]
