@@ -8,7 +8,8 @@ used,
   sum constants * x + sum code * y + sum bytes * z <= flash,   sum code * y <= code,
 
 solved to optimality by HiGHS.  Layers that are equal in all of this are one, and x counts those of them that take the
-candidate: a search that tells them apart tries the same choices many thousand times in a long network.  Ties go to less flash.
+candidate: a search that tells them apart tries the same choices many thousand times in a long network.  Code that one candidate
+alone uses is counted with it, without a y.  Ties go to less flash.
 Arrays that candidates of several layers have (one matrix in one layout) are in flash once, z[a] = 1 where array a is; a
 candidate's other bytes are its constants above.
 """
@@ -17,7 +18,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -176,7 +178,7 @@ def _speed_first(candidate: Candidate) -> tuple[int, int]:
 
 
 class _Program:
-    """The integer program: one column a candidate of equal layers, then one a code key and one an array of several layers."""
+    """The integer program: a column a candidate of equal layers, then one a key of code and an array of several candidates."""
 
     def __init__(self, layers: Layers, allowed: Sequence[tuple[int, ...]]) -> None:
         every = [(i, layers[i][k]) for i, options in enumerate(allowed) for k in options]
@@ -185,20 +187,22 @@ class _Program:
         for i, options in enumerate(allowed):
             equal.setdefault(tuple((k, *_terms(layers[i][k], shared)) for k in options), []).append(i)
         self._equal = list(equal.values())
-        self._pairs = [(n, k) for n, members in enumerate(self._equal) for k in allowed[members[0]]]
-        chosen = [layers[self._equal[n][0]][k] for n, k in self._pairs]
+        pairs = {(n, k): layers[members[0]][k] for n, members in enumerate(self._equal) for k in allowed[members[0]]}
+        users = Counter(c.key for c in pairs.values())
+        alone = {c.key for (n, _), c in pairs.items() if users[c.key] == len(self._equal[n]) == 1}
+        terms = {pair: _paid(c, shared, alone) for pair, c in pairs.items()}
+        self._pairs = _first_of_each(terms)
+        for key in alone:
+            del code[key]
+        once = [*(("code", k) for k in code), *(("array", k) for k in shared)]
+        columns: dict[Hashable, int] = {key: len(self._pairs) + n for n, key in enumerate(once)}
+        chosen = [terms[pair] for pair in self._pairs]
+        self._needs = [(pair, columns[key]) for pair, c in enumerate(chosen) for key in c.needs]
         counts = [len(self._equal[n]) for n, _ in self._pairs]
-        columns = {key: len(chosen) + n for n, key in enumerate([*(("code", k) for k in code), *(("array", k) for k in shared)])}
-        self._needs = [
-            (pair, columns[key])
-            for pair, c in enumerate(chosen)
-            for key in dict.fromkeys([("code", c.key), *(("array", a.key) for a in c.arrays if a.key in shared)])
-        ]
-        own = [_own(c, shared) for c in chosen]
         self.upper: Array = np.array([*counts, *([1] * (len(code) + len(shared)))], float)
         none = np.zeros(len(shared))
-        self.code: Array = np.concatenate([np.zeros(len(chosen)), list(code.values()), none])
-        self.flash: Array = np.concatenate([own, list(code.values()), list(shared.values())]).astype(float)
+        self.code: Array = np.concatenate([[c.code for c in chosen], list(code.values()), none]).astype(float)
+        self.flash: Array = np.concatenate([[c.flash for c in chosen], list(code.values()), list(shared.values())]).astype(float)
         self.instructions: Array = np.concatenate([[c.instructions for c in chosen], np.zeros(len(code)), none]).astype(float)
 
     def solve(self, objective: Array, *, flash: int | None, code: int | None) -> Solution:
@@ -258,6 +262,32 @@ def _terms(candidate: Candidate, shared: Mapping[Hashable, int]) -> tuple[Hashab
     return candidate.instructions, _own(candidate, shared), candidate.key, arrays
 
 
+@dataclass(frozen=True, slots=True)
+class _Paid:
+    """What a candidate takes wherever it is chosen; `needs`: the keys of the code and arrays that are paid once for all."""
+
+    instructions: int
+    flash: int
+    code: int
+    needs: tuple[Hashable, ...]
+
+
+def _paid(candidate: Candidate, shared: Mapping[Hashable, int], alone: Container[Hashable]) -> _Paid:
+    """Code of which the candidate is the only user (`alone`) needs no column of its own."""
+    code = candidate.code if candidate.key in alone else 0
+    keys = [("array", a.key) for a in candidate.arrays if a.key in shared]
+    needs = dict.fromkeys(keys if candidate.key in alone else [("code", candidate.key), *keys])
+    return _Paid(candidate.instructions, _own(candidate, shared) + code, code, tuple(needs))
+
+
+def _first_of_each(paid: Mapping[tuple[int, int], _Paid]) -> list[tuple[int, int]]:
+    """Of a layer's candidates that take the same the first alone, as the search would choose any of them."""
+    first: dict[Hashable, tuple[int, int]] = {}
+    for pair, terms in paid.items():
+        first.setdefault((pair[0], terms), pair)
+    return list(first.values())
+
+
 def _minimise(objective: Array, rows: Sequence[Row], upper: Array) -> Solution:
     """The optimum, or what was found before; `upper` bounds each column."""
 
@@ -269,7 +299,7 @@ def _minimise(objective: Array, rows: Sequence[Row], upper: Array) -> Solution:
         return b"".join(f"{np.shape(p)}{p.dtype}".encode() + np.ascontiguousarray(p).tobytes() for p in parts)
 
     def solve() -> Solution:
-        found = minimise(objective, rows, upper=upper, node_limit=NODE_LIMIT)
+        found = minimise(objective, rows, upper=upper, node_limit=NODE_LIMIT, narrow=True)
         return found if found.values is None else replace(found, values=np.rint(found.values))
 
     def unpacked(data: Any) -> Solution | None:
