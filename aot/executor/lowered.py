@@ -12,6 +12,7 @@ from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
 from aot.memory.control import Control, Nested, nested
+from aot.memory.order import Order
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
@@ -99,7 +100,8 @@ class LoweredModule(IRModule):
 
     `controls` are branches and loops over the calls, `conditions` the tensor of one bool that decides each.  `variables` are the
     tensors that are written more than once: loop variables, and results of branches.  A loop whose iterations are not known is
-    given up after `max_iterations` (0: never).
+    given up after `max_iterations` (0: never).  `order`: how good the order of the layers is, of whole tensors; with branches and
+    loops, that of the function whose order may be the furthest from its best.
     """
 
     inputs: tuple[TensorRef, ...] = ()
@@ -112,6 +114,7 @@ class LoweredModule(IRModule):
     controls: tuple[Control, ...] = ()
     conditions: tuple[TensorRef, ...] = ()
     variables: frozenset[TensorRef] = frozenset()
+    order: Order | None = None
     target: Target | None = None
     config: SelectionConfig = field(default_factory=SelectionConfig)
     planning: PlanConfig = field(default_factory=PlanConfig)

@@ -29,7 +29,24 @@ class Work:
     writes: tuple[int, ...]
 
 
-def lowest_peak_order(work: Sequence[Work], sizes: Sequence[int], *, inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The operators by number, in their order; `peak`: bytes of the tensors that are alive at the busiest one.
+
+    No order has a lower peak than `lower_bound`; where this one is not proven to be that good, the search stopped at STATES.
+    """
+
+    order: tuple[int, ...]
+    peak: int
+    lower_bound: int
+
+    @property
+    def optimal(self) -> bool:
+        """Whether no order has a lower peak."""
+        return self.peak == self.lower_bound
+
+
+def lowest_peak_order(work: Sequence[Work], sizes: Sequence[int], *, inputs: Sequence[int], outputs: Sequence[int]) -> Order:
     """Indices of `work`, each after those that write what it reads; `sizes` are the tensors' bytes.
 
     `inputs` are there at the start, `outputs` stay until the end.  The given order, which must be valid, is kept
@@ -39,17 +56,20 @@ def lowest_peak_order(work: Sequence[Work], sizes: Sequence[int], *, inputs: Seq
     best = list(range(len(work)))
     peak = graph.peak(best)
     floor = graph.floor()
+    if peak > floor:
+        floor = graph.floor_of_relatives()
     search = _Search(graph)
     while peak > floor:
         found = search.below(peak)
         if found is None:
             break
         best, peak = found, graph.peak(found)
-    if search.states > STATES:
-        found = _beam(graph, peak)
-        if found is not None:
-            best = found
-    return best
+    if search.states <= STATES:
+        return Order(tuple(best), peak, peak)
+    found = _beam(graph, peak)
+    if found is not None:
+        best = found
+    return Order(tuple(best), graph.peak(best), floor)
 
 
 def peak_of_order(
@@ -78,7 +98,8 @@ class _Graph:
                     self.followers[writer[t]] |= 1 << k
         self.kept = frozenset(outputs)
         touched = {t for w in work for t in (*w.reads, *w.writes)}
-        self.start = sum(sizes[t] for t in set(inputs) if t in touched or t in self.kept)
+        self.given = frozenset(t for t in inputs if t in touched or t in self.kept)
+        self.start = sum(sizes[t] for t in self.given)
         self.made = [sum(sizes[t] for t in w.writes) for w in work]
         free = [[t for t in reads if t not in self.kept] for reads in self.reads]
         self.freed = [tuple((self.readers[t], sizes[t]) for t in tensors) for tensors in free]
@@ -105,6 +126,32 @@ class _Graph:
     def floor(self) -> int:
         """What some operator needs alone, in any order."""
         return max([self.start, *(made + sum(self.sizes[t] for t in r) for made, r in zip(self.made, self.reads, strict=True))])
+
+    def floor_of_relatives(self) -> int:
+        """What some operator needs in any order, with what comes from before it and goes to what is after it.
+
+        A tensor is alive while those run that are both after its writer and before one of its readers, by the graph.
+        """
+        count = len(self.work)
+        before, after = list(self.needs), list(self.followers)
+        for k in range(count):  # the given order is valid
+            for other in elements(self.needs[k]):
+                before[k] |= before[other]
+        for k in reversed(range(count)):
+            for other in elements(self.followers[k]):
+                after[k] |= after[other]
+        needed = [made + sum(self.sizes[t] for t in reads) for made, reads in zip(self.made, self.reads, strict=True)]
+        writer = {t: k for k, w in enumerate(self.work) for t in w.writes}
+        for t, size in enumerate(self.sizes):
+            if not size or (t not in writer and t not in self.given):
+                continue
+            readers = self.readers.get(t, 0)
+            until = (1 << count) - 1 if t in self.kept else 0
+            for k in elements(readers):
+                until |= before[k]
+            for k in elements((after[writer[t]] if t in writer else (1 << count) - 1) & until & ~readers):
+                needed[k] += size
+        return max([self.start, *needed])
 
     def first(self) -> int:
         """The operators that may run first, as a set of bits."""

@@ -47,32 +47,54 @@ def live_peak(work: list[Work], sizes: list[int], order: list[int], *, inputs: t
 @pytest.mark.parametrize("seed", range(30))
 def test_small_graphs_get_the_best_order(seed: int) -> None:
     work, sizes, inputs, outputs = random_graph(seed, 6)
-    order = lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs)
+    found = lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs)
+    order = list(found.order)
     assert valid(work, order, inputs)
+    assert found.optimal
     peak = live_peak(work, sizes, order, inputs=inputs, outputs=outputs)
-    assert peak == peak_of_order(work, sizes, order, inputs=inputs, outputs=outputs)
+    assert found.peak == peak == peak_of_order(work, sizes, order, inputs=inputs, outputs=outputs)
     every = (list(p) for p in itertools.permutations(range(6)))
     assert peak == min(live_peak(work, sizes, p, inputs=inputs, outputs=outputs) for p in every if valid(work, p, inputs))
 
 
 def test_order_of_the_file_stays_unless_the_peak_falls() -> None:
     work = [Work((0,), (1,)), Work((0,), (2,)), Work((1, 2), (3,))]
-    assert lowest_peak_order(work, [9, 9, 9, 9], inputs=(0,), outputs=(3,)) == [0, 1, 2]
+    assert lowest_peak_order(work, [9, 9, 9, 9], inputs=(0,), outputs=(3,)).order == (0, 1, 2)
     # two branches that shrink: the second one must not start before the first has ended
     work = [Work((0,), (1,)), Work((0,), (2,)), Work((1,), (3,)), Work((2,), (4,)), Work((3, 4), (5,))]
-    assert lowest_peak_order(work, [10, 100, 100, 1, 1, 1], inputs=(0,), outputs=(5,)) == [0, 2, 1, 3, 4]
+    assert lowest_peak_order(work, [10, 100, 100, 1, 1, 1], inputs=(0,), outputs=(5,)).order == (0, 2, 1, 3, 4)
 
 
 def test_too_many_states_leave_it_to_the_beam(monkeypatch: pytest.MonkeyPatch) -> None:
     work, sizes, inputs, outputs = random_graph(5, 60)
     monkeypatch.setattr(module, "STATES", 50)
     start = time.process_time()
-    order = lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs)
+    found = lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs)
+    order = list(found.order)
     assert time.process_time() - start < 5
     assert valid(work, order, inputs)
     before = peak_of_order(work, sizes, list(range(60)), inputs=inputs, outputs=outputs)
-    assert peak_of_order(work, sizes, order, inputs=inputs, outputs=outputs) <= before
+    assert found.peak == peak_of_order(work, sizes, order, inputs=inputs, outputs=outputs) <= before
+    assert 0 < found.lower_bound < found.peak
+    assert not found.optimal
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_search_that_stops_keeps_below_the_bound_of_all_orders(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, sizes, inputs, outputs = random_graph(seed, 7)
+    best = lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs)
+    monkeypatch.setattr(module, "STATES", 1)
+    stopped = lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs)
+    assert stopped.lower_bound <= best.peak <= stopped.peak
+
+
+def test_what_passes_by_an_operator_counts_in_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A skip of 50 bytes around three operators of 10 + 20, 20 + 20 and 20 + 10; no order has less than 90."""
+    work = [Work((0,), (1, 2)), Work((1,), (3,)), Work((3,), (4,)), Work((4, 2), (5,))]
+    monkeypatch.setattr(module, "STATES", 0)
+    found = lowest_peak_order(work, [1, 20, 50, 20, 20, 1], inputs=(0,), outputs=(5,))
+    assert (found.peak, found.lower_bound, found.optimal) == (90, 90, True)
 
 
 def test_no_work() -> None:
-    assert lowest_peak_order([], [5], inputs=(0,), outputs=(0,)) == []
+    assert lowest_peak_order([], [5], inputs=(0,), outputs=(0,)).order == ()

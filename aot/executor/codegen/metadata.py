@@ -16,6 +16,7 @@ from aot.executor.select.selection import Selection
 from aot.ir.type import TensorType
 from aot.memory.bounds import liveness_bound
 from aot.memory.control import runs
+from aot.memory.order import Order
 from aot.memory.pool_choice import PoolChoice
 from aot.support.dataclass import dataclass
 from aot.support.dtype import ctype
@@ -81,7 +82,7 @@ def make_metadata(
             )
         ],
         "outputs": _tensors(lowered.outputs, names.outputs, [layout.aligns[lowered.root(t)] for t in lowered.outputs]),
-        "workspace": _workspace(layout, info.bounds),
+        "workspace": _workspace(layout, info.bounds) | _order(lowered.order),
         **_state(lowered, layout),
         **({"slide": dict(info.slide)} if info.slide else {}),
         **({"chain": dict(info.chain)} if info.chain else {}),
@@ -107,6 +108,13 @@ def _pool_choice(choice: PoolChoice | None) -> dict[str, Any]:
         return {}
     row = {"total": round(choice.total, 3), "lower_bound": round(choice.lower_bound, 3)}
     return {"pool_choice": row | {"optimal": False}}
+
+
+def _order(order: Order | None) -> dict[str, Any]:
+    """`order`: bytes of the tensors at the peak of the order of execution, and the bound; only where the search stopped."""
+    if order is None or order.optimal:
+        return {}
+    return {"order": {"peak": order.peak, "lower_bound": order.lower_bound, "optimal": False}}
 
 
 def _control(lowered: LoweredModule) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from aot.ir.op import Op
 from aot.ir.type import TensorType, TupleType
-from aot.memory.order import Work, lowest_peak_order
+from aot.memory.order import Order, Work, lowest_peak_order
 from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, is_call, operands, post_order
 from aot.relay.state import state_vars
 from aot.system.facts import recall
@@ -19,14 +19,20 @@ def execution_order(func: Function, late: Container[int] = ()) -> list[Expr]:
 
     Nodes whose id is in `late` come as late as may be.
     """
+    return searched_order(func, late)[0]
+
+
+def searched_order(func: Function, late: Container[int] = ()) -> tuple[list[Expr], Order]:
+    """As `execution_order`, and how good the order of the layers is."""
     nodes = post_order(func.body)
     after = _renewals(func, nodes)
     order = _sorted(nodes, {id(e): LAST if id(e) in late else _rank(e) for e in nodes}, after)
     layers = [e for e in order if _is_layer(e)]
-    best = _lowest_peak(func, order, layers, after)
+    found = _lowest_peak(func, order, layers, after)
+    best = [layers[k] for k in found.order]
     if best == layers:
-        return order
-    return _sorted(nodes, {id(e): -1 for e in nodes} | {id(e): i for i, e in enumerate(best)}, after)
+        return order, found
+    return _sorted(nodes, {id(e): -1 for e in nodes} | {id(e): i for i, e in enumerate(best)}, after), found
 
 
 LAST = 1 << 30
@@ -69,8 +75,8 @@ def _shown(expr: Expr) -> Expr:
 
 def _lowest_peak(
     func: Function, order: Sequence[Expr], layers: Sequence[Expr], after: Mapping[int, Sequence[Expr]]
-) -> list[Expr]:  # fmt: skip
-    """The layers in the order that needs the least memory."""
+) -> Order:  # fmt: skip
+    """The layers, by their place in `layers`, in the order that needs the least memory."""
     tensors: dict[int, tuple[int, ...]] = {}
     sizes: list[int] = []
     kept = {id(v) for v in state_vars(func)}  # has memory of its own
@@ -102,19 +108,24 @@ def _lowest_peak(
     work = [Work(tuple(reads[id(e)]), tuple(writes[id(e)])) for e in layers]
     inputs = [t for v in func.params for t in tensors[id(v)]]
     outputs = tensors[id(func.body)]
-    best: list[int] = recall(
+    return recall(
         "order",
         lambda: repr((work, sizes, inputs, outputs)).encode(),
         lambda: _solved(tuple(work), tuple(sizes), tuple(inputs), tuple(outputs)),
-        pack=lambda order: order,
-        unpack=lambda data: data if sorted(data) == list(range(len(work))) else None,
+        pack=lambda found: [found.order, found.peak, found.lower_bound],
+        unpack=lambda data: _read(data, len(work)),
     )
-    return [layers[k] for k in best]
+
+
+def _read(data: tuple[list[int], int, int], count: int) -> Order | None:
+    """What the cache holds of an order, if it can be one."""
+    order, peak, bound = data
+    return Order(tuple(order), peak, bound) if sorted(order) == list(range(count)) and 0 <= bound <= peak else None
 
 
 @lru_cache(maxsize=8)
-def _solved(work: tuple[Work, ...], sizes: tuple[int, ...], inputs: tuple[int, ...], outputs: tuple[int, ...]) -> list[int]:
-    """Cached, because kernels and the bounds of the memory go by the same order; not to be changed."""
+def _solved(work: tuple[Work, ...], sizes: tuple[int, ...], inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Order:
+    """Cached, because kernels and the bounds of the memory go by the same order."""
     return lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs)
 
 

@@ -9,7 +9,7 @@ from aot.errors import Problem, UnsupportedError, internal
 from aot.executor.lower.candidates import candidates, repeated_weights
 from aot.executor.lower.control_flow import copying, handed_on, own_updates
 from aot.executor.lower.draft import Draft, FusedModule
-from aot.executor.lower.order import execution_order, op_indices
+from aot.executor.lower.order import op_indices, searched_order
 from aot.executor.lowered import CallLowered, State, TensorRef
 from aot.executor.select.selection import Candidate
 from aot.ir.module import IRModule, of_phase
@@ -18,6 +18,7 @@ from aot.ir.span import Span
 from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType, TupleType
 from aot.memory.control import Control
+from aot.memory.order import Order
 from aot.relay.analysis.carried import carried
 from aot.relay.analysis.trip_count import trip_count
 from aot.relay.expr import (
@@ -71,6 +72,7 @@ class _Compiler:
         self._variables: list[TensorRef] = []
         self._copies: dict[tuple[int, str], Function] = {}
         self._repeated = repeated_weights(self._func)
+        self._orders: list[Order] = []
         self._computed_by = _last_calls(self._func)
         self._carried = carried(self._func)
 
@@ -102,6 +104,7 @@ class _Compiler:
             controls=tuple(c for c in self._controls if c is not None),
             conditions=tuple(c for c in self._conditions if c is not None),
             variables=frozenset(self._variables),
+            order=max(self._orders, key=lambda found: found.peak - found.lower_bound),
             target=self._module.target,
             groups=tuple(self._functions),
             found=tuple(map(tuple, self._candidates)),
@@ -144,7 +147,9 @@ class _Compiler:
 
     def _body(self, func: Function, late: frozenset[int] = frozenset()) -> tuple[TensorRef, ...]:
         """All nodes of a function whose parameters are known; its results."""
-        for expr in execution_order(func, late):
+        order, found = searched_order(func, late)
+        self._orders.append(found)
+        for expr in order:
             if id(expr) not in self._refs:
                 self._refs[id(expr)] = self._visit(expr)
         return self._refs[id(func.body)]

@@ -57,7 +57,7 @@ def without_candidates(draft: Draft) -> LoweredModule:
         draft.functions, draft.name, draft.constants, inputs=draft.inputs, outputs=draft.outputs, calls=draft.calls,
         views=draft.views, values=draft.values, offsets=draft.offsets, target=draft.target, config=draft.config,
         planning=draft.planning, states=draft.states, controls=draft.controls, conditions=draft.conditions,
-        variables=draft.variables,
+        variables=draft.variables, order=draft.order,
     )  # fmt: skip
 
 

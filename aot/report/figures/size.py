@@ -32,16 +32,26 @@ def plan_of(metadata: Metadata) -> str:
     """
     workspace = metadata["workspace"]
     size, own = workspace["size"], workspace["plan_lower_bound"]
-    verdict = "optimal" if workspace["optimal"] else f"at most {100 * (size - own) / max(own, 1):.1f} % above the optimum"
+    verdict = "optimal" if workspace["optimal"] else f"at most {_percent(size, own)} above the optimum"
     parts = [f"workspace {_bytes(size)} ({verdict})", f"whole tensors {_bytes(workspace['liveness_bound'])}"]
     if workspace["streaming_bound"] is not None:
         parts.append(f"rows {_bytes(workspace['streaming_bound'])}")
     parts += _state(metadata)
-    parts += pool_choices_of(metadata)
+    parts += stopped_searches_of(metadata)
     budget = metadata.get("options", {}).get("ram_budget")
     if budget is not None and size + metadata.get("state", {}).get("size", 0) > budget:
         parts.append(f"over --ram-budget {_bytes(budget)}: nothing smaller was found")
     return " · ".join(parts)
+
+
+def stopped_searches_of(metadata: Metadata) -> list[str]:
+    """What the searches besides the plan's own say that stopped at their limit: the order of execution; the choices of pools."""
+    texts = []
+    order = metadata["workspace"].get("order")
+    if order is not None:
+        over = f"at most {_percent(order['peak'], order['lower_bound'])} above the least of any order"
+        texts.append(f"order of execution: the search stopped at its limit, {_bytes(order['peak'])} of tensors, {over}")
+    return texts + pool_choices_of(metadata)
 
 
 def pool_choices_of(metadata: Metadata) -> list[str]:
@@ -50,10 +60,14 @@ def pool_choices_of(metadata: Metadata) -> list[str]:
     for what, where in (("pools", "workspace"), ("const pools", "constants")):
         found = metadata.get(where, {}).get("pool_choice")
         if found is not None:
-            total, own = found["total"], found["lower_bound"]
-            over = f"at most {100 * (total - own) / (own or 1):.1f} % above the least time of accesses"
+            over = f"at most {_percent(found['total'], found['lower_bound'])} above the least time of accesses"
             texts.append(f"{what}: the search stopped at its limit, {over}")
     return texts
+
+
+def _percent(value: float, bound: float) -> str:
+    """How far a value may be above its bound."""
+    return f"{100 * (value - bound) / (bound or 1):.1f} %"
 
 
 def selection_of(metadata: Metadata) -> str:
@@ -67,7 +81,7 @@ def selection_of(metadata: Metadata) -> str:
         text, best = f"{commas(total)} instructions estimated", "the fewest within the budgets"
     if found["optimal"]:
         return f"{text} ({best})"
-    return f"{text} (the search stopped at its limit: at most {100 * (total - own) / max(own, 1):.1f} % above {best})"
+    return f"{text} (the search stopped at its limit: at most {_percent(total, own)} above {best})"
 
 
 def _state(metadata: Metadata) -> list[str]:

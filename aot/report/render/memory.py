@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from aot.report.figures.report import Report
-from aot.report.figures.size import pool_choices_of
+from aot.report.figures.size import stopped_searches_of
 from aot.report.render.elements import html_table, scroll
 from aot.report.render.plan_svg import memory_plan
 from aot.report.render.svg import legend
@@ -35,7 +35,8 @@ def _text(plan: Mapping[str, Any]) -> str:
     rows = "" if plan["streaming_bound"] is None else f", rows {plan['streaming_bound']:,} B"
     verdict += f"; whole tensors need {plan['liveness_bound']:,} B{rows}"
     axes = "Layers run from left to right, addresses from top to bottom; what two buffers share is hatched."
-    return f'<p class="dim">{plan["size"]:,} B of workspace, {verdict}. {axes}</p>'
+    stopped = "".join(f" {escape(text)}." for text in stopped_searches_of({"workspace": plan}))
+    return f'<p class="dim">{plan["size"]:,} B of workspace, {verdict}.{stopped} {axes}</p>'
 
 
 def _peak(plan: Mapping[str, Any]) -> str:
@@ -71,8 +72,7 @@ def _pools(plan: Mapping[str, Any]) -> str:
         (p["name"], f"{p['address']:#x}", p["speed"], p["used"], p["size"], f"{100 * p['used'] / p['size']:.1f} %") for p in pools
     ]
     headers = ("memory", "address", "speed", "used, B", "size, B", "full")
-    stopped = "".join(f'<p class="dim">{escape(text)}.</p>\n' for text in pool_choices_of({"workspace": plan}))
-    return f"<h4>Memories</h4>\n{stopped}{html_table(headers, rows, label='memories', left=2)}"
+    return f"<h4>Memories</h4>\n{html_table(headers, rows, label='memories', left=2)}"
 
 
 def _state(report: Report) -> str:

@@ -10,6 +10,8 @@ from aot.report.render.svg import WIDTH, Box, fitting, legend, rect, text
 
 LEFT, TOP, HEIGHT = 76.0, 22.0, 320.0
 _FIELDS = ("size", "liveness_bound", "streaming_bound", "fed_bound", "plan_lower_bound", "optimal", "buffers")
+_STOPPED = ("order", "pool_choice")
+"""Searches that say so only where they stopped at their limit."""
 _BOUNDS = (("liveness_bound", "whole tensors"), ("streaming_bound", "rows"))
 
 STYLE = """text { font: 11px system-ui, sans-serif; fill: #1c2733; } .small { font-size: 10px; } .in { fill: #14181d; }
@@ -30,8 +32,7 @@ def plan_data(workspace: Mapping[str, Any], layers: Sequence[Mapping[str, Any]])
     plan = {"layers": len(layers)} | {k: workspace[k] for k in _FIELDS}
     if workspace.get("pools"):
         plan["pools"] = [{k: p[k] for k in ("name", "base", "used", "size", "address", "speed")} for p in workspace["pools"]]
-    if "pool_choice" in workspace:
-        plan["pool_choice"] = workspace["pool_choice"]
+    plan |= {k: workspace[k] for k in _STOPPED if k in workspace}
     return plan | {"overlaps": overlaps(buffers), "peak": peak(buffers, size=size, layers=layers)}
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from aot.driver.build import build
 from aot.driver.options import Options
+from aot.executor.lower.order import _solved
+from aot.report.figures.size import plan_of
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 
@@ -28,3 +30,17 @@ def test_the_choice_of_kernels_says_how_good_it_is() -> None:
     assert found["lower_bound"] == found["total"] > 0
     least = sum(min(c["instructions"] for c in layer["candidates"]) for layer in metadata["layers"])
     assert found["total"] >= least
+
+
+def test_an_order_that_is_not_proven_best_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aot.memory.order.STATES", 0)
+    _solved.cache_clear()
+    metadata = build(MODELS / "graph_shared_weights.tflite").metadata
+    order = metadata["workspace"]["order"]
+    assert 0 < order["lower_bound"] < order["peak"] == metadata["workspace"]["liveness_bound"]
+    assert not order["optimal"]
+    told = f"order of execution: the search stopped at its limit, {order['peak']} B of tensors, at most "
+    assert told in plan_of(metadata)
+    monkeypatch.undo()
+    _solved.cache_clear()
+    assert "order" not in build(MODELS / "graph_shared_weights.tflite").metadata["workspace"]

@@ -34,3 +34,9 @@ def test_a_choice_of_pools_that_is_not_proven_optimal() -> None:
     told = "the search stopped at its limit, at most 1.2 % above the least time of accesses"
     assert text.endswith(f"whole tensors 120 B · pools: {told} · const pools: {told}")
     assert plan_of({"workspace": WORKSPACE, "constants": {"pools": []}}).endswith("whole tensors 120 B")
+
+
+def test_an_order_that_is_not_proven_best() -> None:
+    stopped = {"order": {"peak": 1500, "lower_bound": 1000, "optimal": False}}
+    told = "order of execution: the search stopped at its limit, 1,500 B of tensors, at most 50.0 % above the least of any order"
+    assert plan_of({"workspace": WORKSPACE | stopped}).endswith(f"whole tensors 120 B · {told}")
