@@ -18,7 +18,7 @@ from tests.topi.drawn import pick
 from tests.topi.groups import data_of
 
 Group = tuple[tuple[Var, ...], Expr]
-VECTORS = ("add", "multiply", "dequantize")
+VECTORS = ("add", "multiply", "dequantize", "lut")
 """Kinds for which there are kernels of MVE."""
 FLAT = ("add", "tables", "lut", "clip", "requantize8", "quantize", "dequantize")
 """Kinds that `generic.elementwise` takes."""

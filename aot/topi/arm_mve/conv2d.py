@@ -98,6 +98,7 @@ class _Pairs:
                 where = b.let("where", first * depth)
                 self._multiply(self._plan.tile, (region(self._io.data, where), region(self._io.data, where + depth)), out, step=0)
             self._results.finish(at)
+        self._results.end()
 
     def _direct(self, first: Expr, out: Region) -> None:
         """The windows where they lie, if both are inside the image."""
@@ -129,17 +130,17 @@ class _Pairs:
     def instructions(self, rows: int) -> int:
         """Of one call (from counts under QEMU)."""
         plan, pairs = self._plan, -(-rows // PIXELS)
-        tail = self._results.instructions if self._layer.tail else 0
+        tail, end = self._results.instructions, self._results.instructions_at_end
         if plan.direct is None:
             assert plan.tile is not None
             pack = 0 if self._packer is None else PIXELS * pairs * pack_instructions(self._layer) / rows
-            return int(pairs * (instructions(plan.tile) + 9 + tail) + pack) + 30
+            return int(pairs * (instructions(plan.tile) + 9 + tail) + pack) + end + 30
         around = self._around()
         total = pairs * (instructions(plan.direct) + 34 + tail)
         if plan.tile is not None and around:
             other = instructions(plan.tile) - instructions(plan.direct) + PIXELS * pack_instructions(self._layer) / rows
             total += int(around * other)
-        return total + 30
+        return total + end + 30
 
     def _around(self) -> int:
         """Pairs of pixels of which one leaves the image, about."""

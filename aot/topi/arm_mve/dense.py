@@ -64,11 +64,10 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
         at = b.let("at", number * layer.channels)
         b.block(dense(row), params, region(io.data, number * row.depth), results.place(at))
         results.finish(at)
+    results.end()
     func = b.finish(FuncAttrs(kernel=describe("arm_mve.dense"), span=layer.span, macs=layer.macs))
-    tail = results.instructions if layer.tail else 0
-    return Lowered(
-        func, io.constants, instructions=rows * (instructions(row) + 8 + tail) + 14, code=code_bytes(row) + 60 + results.code
-    )
+    total = rows * (instructions(row) + 8 + results.instructions) + results.instructions_at_end + 14
+    return Lowered(func, io.constants, instructions=total, code=code_bytes(row) + 60 + results.code)
 
 
 def _numbers(plan: _Plan, first: int) -> Array:

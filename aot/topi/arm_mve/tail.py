@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
@@ -9,6 +11,7 @@ from aot.tir.expr import Expr, cast, imm
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.tail import Factors, residual_factors
 from aot.topi.arm_mve.elementwise.intrin_add import add, add_instructions
+from aot.topi.arm_mve.elementwise.intrin_lut import lut, lut_instructions
 from aot.topi.layer.fused import FusedLayer
 from aot.topi.layer.io import LayerIo
 
@@ -19,14 +22,15 @@ EACH = 12
 class Results:
     """`size` consecutive results at a time: a block writes them to `place`, then `finish` runs the tail, if there is one.
 
-    With `over` the tail reads them from the output, and writes there: for kernels that do not compute them in one run.
+    With `over` the tail reads them from the output, and writes there: for kernels that do not compute them in one run.  A tail
+    that is a table is left to `end`, which a kernel calls after all of its results: one loop over the output, no scratch memory.
     """
 
     def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int, over: bool = False) -> None:
         self._b, self._io, self._layer, self._size = b, io, layer, size
         self._factors: Factors | None = None
         self._buffer: Buffer | None = None
-        if layer.tail:
+        if layer.tail and io.table is None:
             factors = residual_factors(layer, target) if len(io.operands) == 1 else None
             self._factors = None if factors is None or factors.clamped else factors
             self._buffer = io.out if over else b.scratch("results", (size,), "int8")
@@ -49,9 +53,24 @@ class Results:
             value = b.let("result", cast("int32", self._buffer.load("int8", i)))
             io.store((first + i,), value)
 
+    def end(self) -> None:
+        """Run a tail that is a table over all results."""
+        table = self._io.table
+        if table is not None:
+            self._io.index_by_bits()
+            out = region(self._io.out)
+            self._b.block(lut(), out, table, out, imm(prod(self._layer.out_type.shape)))
+
+    @property
+    def instructions_at_end(self) -> int:
+        """Of `end`."""
+        return 0 if self._io.table is None else lut_instructions(prod(self._layer.out_type.shape))
+
     @property
     def instructions(self) -> int:
         """Of the tail of `size` results."""
+        if self._buffer is None:
+            return 0
         if self._factors is not None:
             return add_instructions(self._size) + 4
         return EACH * len(self._layer.tail) * self._size
@@ -59,4 +78,6 @@ class Results:
     @property
     def code(self) -> int:
         """Bytes."""
-        return 0 if self._buffer is None else 60 if self._factors is not None else 120
+        if self._buffer is None:
+            return 0 if self._io.table is None else 44
+        return 60 if self._factors is not None else 120

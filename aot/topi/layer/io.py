@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
+import numpy as np
+
 from aot.ir.op import Array
 from aot.op.te_rule import TeContext
 from aot.support.dataclass import dataclass
@@ -12,7 +14,7 @@ from aot.te.tensor import elements_of
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
-from aot.topi.intrin.lookup import lookup
+from aot.topi.intrin.lookup import CODES, lookup
 from aot.topi.layer.fused import Epilogue, FusedLayer, table_of, tail_epilogue
 from aot.topi.strategy import Group
 
@@ -56,6 +58,11 @@ class LayerIo:
         if self.epilogue is None:
             return list(values)
         return [self.epilogue(value, indices) for indices, value in zip(places, values, strict=True)]
+
+    def index_by_bits(self) -> None:
+        """Put the table of the tail in the order of the bytes' bits, for kernels that take a result as it lies for an index."""
+        assert self.table is not None
+        self.ctx.constants[self.table.name] = np.roll(self.ctx.constants[self.table.name], CODES // 2)
 
     def constant(self, name: str, data: Array, dtype: str, *, align: int = 4) -> Buffer:
         """A packed stream of the layer."""

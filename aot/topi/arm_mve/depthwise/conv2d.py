@@ -142,7 +142,8 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
             kernel.group(image, imm(whole), rest)
     results = Results(b, io, layer, target=plan.target, size=prod(layer.out_type.shape), over=True)
     results.finish(imm(0))
-    tail = results.instructions if layer.tail else 0
+    results.end()
+    tail = results.instructions + results.instructions_at_end
     described = describe("arm_mve.depthwise", band=lines.band, swapped=int(lines.swapped))
     func = b.finish(FuncAttrs(kernel=described, span=layer.span, macs=layer.macs))
     code = 200 + code_bytes(lines, plan.part(lines.across.taps, LANES)) * (bool(whole) + bool(rest)) + 150 * padded
