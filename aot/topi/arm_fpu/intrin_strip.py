@@ -19,7 +19,7 @@ from aot.topi.intrin.asm_text import AsmBlock, count_instructions
 
 @cache
 def strip(form: StripForm) -> TensorIntrin:
-    """out[y * orow + p * depth] = clamp(sum over the taps inside the image of x * w + bias) for p < columns and all rows y.
+    """out[y * orow + p * channels] = clamp(sum over the taps inside the image of x * w + bias) for p < columns and all rows y.
 
     Operands: x float32, the first number of the strip's first column that is inside the image, `row` elements to the next row; w
     float32[taps + 1], the channel's weights and its bias; out; row; orow; trips of the loop; left and right, 1 where the strip's
@@ -32,19 +32,20 @@ def strip(form: StripForm) -> TensorIntrin:
     out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
     row, orow, trips, left, right = scalars = tuple(Var(n) for n in ("row", "orow", "trips", "left", "right"))
     rows = _rows(form, trips)
-    inside = (rows - 1) * sh + kh - form.before - form.after  # rows of the image
+    height = (rows - 1) * sh + kh - form.before - form.after  # of the image
     sums = b.local("sum", (1,), "float32")
     with b.for_("y", rows) as y:
         for p in range(form.columns):
             b.store(sums, 0, imm(0.0, "float32"))
             at = b.let("at", y * sh - form.before)
-            with b.for_("ky", b.let("last", minimum(inside - at, kh)), start=b.let("first", maximum(0 - at, 0))) as ky:
-                first: Expr = left if p == 0 and form.left else imm(0)
-                last: Expr = imm(kw) - right if p == form.columns - 1 and form.right else imm(kw)
+            with b.for_("ky", b.let("last", minimum(height - at, kh)), start=b.let("first", maximum(0 - at, 0))) as ky:
+                inside = form.inside(p)
+                first: Expr = left if p == 0 and form.left else imm(inside.start)
+                last: Expr = imm(kw) - right if p == form.columns - 1 and form.right else imm(inside.stop)
                 with b.for_("kx", last, start=first) as kx:
-                    column = (kx + p * sw - left) if form.left else kx + p * sw
+                    column = (kx + p * sw - left) if form.left else kx + (p * sw - form.outside[0])
                     b.store(sums, 0, sums[0] + x[(at + ky) * row + column * d] * w[ky * kw + kx])
-            b.store(out, y * orow + p * d, form.clamp.meaning(b, sums[0] + w[kh * kw]))
+            b.store(out, y * orow + p * form.channels, form.clamp.meaning(b, sums[0] + w[kh * kw]))
     desc = replace(b.finish(), scalars=scalars)
     return TensorIntrin(f"arm_fpu.{form.name}", desc, lambda ops: _emit(form, ops), requires="vfp")
 

@@ -23,29 +23,35 @@ NEAR, FAR = 1020, 4092
 
 @dataclass(frozen=True, slots=True)
 class StripForm:
-    """`columns` results side by side of windows `taps` (rows, columns) with `strides`, over an image with `depth` channels.
+    """`columns` results side by side of windows `taps` (rows, columns) with `strides`, over an image with `depth` channels; the
+    results have `channels`.
 
     `before` and `after`: rows that the windows of the first and the last result reach beyond the image.  `left` and `right`:
-    whether windows of some strip reach one column beyond it.  The loop runs over `rows_open` rows of results at a time and begins
-    with number `start` of them; `loop` is False where all rows of results need some row beyond the image.
+    whether windows of some strip reach one column beyond it.  `outside`: columns to either side that windows of the only strip
+    reach beyond it.  The loop runs over `rows_open` rows of results at a time and begins with number `start` of them; `loop` is
+    False where all rows of results need some row beyond the image.
     """
 
     taps: tuple[int, int]
     strides: tuple[int, int]
     columns: int
     depth: int
+    channels: int
     before: int
     after: int
     start: int
     loop: bool
     left: bool
     right: bool
+    outside: tuple[int, int]
     clamp: Clamp
 
     @property
     def name(self) -> str:
         size = f"{self.taps[0]}x{self.taps[1]}_s{self.strides[0]}{self.strides[1]}_{self.columns}_depth{self.depth}"
+        size += f"_channels{self.channels}" * (self.channels != self.depth)
         edges = f"_before{self.before}_after{self.after}" + "_left" * self.left + "_right" * self.right
+        edges += "_outside{}_{}".format(*self.outside) * any(self.outside)
         rows = f"_start{self.start}" if self.loop else "_once"
         return f"strip_{size}{edges}{rows}{self.clamp.name}"
 
@@ -62,7 +68,7 @@ class StripForm:
     @property
     def width(self) -> int:
         """Columns of the image."""
-        return (self.columns - 1) * self.strides[1] + self.taps[1]
+        return (self.columns - 1) * self.strides[1] + self.taps[1] - sum(self.outside)
 
     @property
     def origin(self) -> int:
@@ -90,7 +96,7 @@ class StripForm:
     def fits(self) -> bool:
         """Whether registers and offsets suffice."""
         last = (self._middle - 1 - self.origin) * 4 * self.depth
-        reach = max(last, (self.columns - 1) * 4 * self.depth)
+        reach = max(last, (self.columns - 1) * 4 * self.channels)
         return self._spare >= 2 and self._middle > 0 and reach <= FAR
 
     def text(self) -> Text:
@@ -160,6 +166,11 @@ class StripForm:
     def _sum(self, phase: int, p: int) -> int:
         return self._bias + 1 + phase % self.rows_open * self.columns + p
 
+    def inside(self, p: int) -> range:
+        """The columns of taps of result `p` that are not `outside`."""
+        before, first = self.outside[0], p * self.strides[1]
+        return range(max(0, before - first), min(self.taps[1], before + self.width - first))
+
     def _loads(self) -> Text:
         """A row of the image, and the pointers to the next."""
         text: Text = []
@@ -184,11 +195,15 @@ class StripForm:
         reach = min(ky // self.strides[0] + 1, self.rows_open if live is None else live)
         targets = [(d, ky - d * self.strides[0]) for d in range(reach)]
         begun = {d: tap > 0 if started is None else (phase + d) % self.rows_open in started for d, tap in targets}
+        inside = [self.inside(p) for p in range(self.columns)]
+        first = [columns[0] for columns in inside]
+        data = self._data - self.outside[0]
         terms = [
-            (self._sum(phase + d, p), tap * self.taps[1] + kx, self._data + p * self.strides[1] + kx, kx == 0 and not begun[d])
+            (self._sum(phase + d, p), tap * self.taps[1] + kx, data + p * self.strides[1] + kx, kx == first[p] and not begun[d])
             for kx in range(self.taps[1])
             for d, tap in targets
             for p in range(self.columns)
+            if kx in inside[p]
         ]
         if started is not None:
             started.update((phase + d) % self.rows_open for d, _ in targets)
@@ -245,7 +260,7 @@ class StripForm:
     def _raw(self, sums: Sequence[int]) -> Text:
         text: Text = []
         for p, a in enumerate(sums):
-            offset = 4 * self.depth * p
+            offset = 4 * self.channels * p
             far = [f"vmov %[t], s{a}", f"str %[t], [%[o], #{offset}]"]
             text += [f"vstr.32 s{a}, [%[o], #{offset}]"] if offset <= NEAR else far
         return text
@@ -261,7 +276,7 @@ class StripForm:
                 text.append(f"bic %[{r}], %[{r}], %[{r}], asr #31")
                 if self._has_six:
                     text += [f"cmp %[{r}], %[w]", "it gt", f"movgt %[{r}], %[w]"]
-            text += [f"str %[{r}], [%[o], #{4 * self.depth * at}]" for r, at in pair]
+            text += [f"str %[{r}], [%[o], #{4 * self.channels * at}]" for r, at in pair]
         return text
 
     def _one_by_one(self, sums: Sequence[int], place: int) -> Text:
@@ -281,5 +296,5 @@ class StripForm:
                 f"it {condition}",
                 f"vmov{condition}.f32 s{value}, s{s}",
             ]
-        text += [f"vstr.32 s{value}, [%[u]]", f"add %[u], %[u], #{4 * self.depth}", "subs %[t], %[t], #1", f"bne {100 + place}b"]
-        return text
+        text += [f"vstr.32 s{value}, [%[u]]", f"add %[u], %[u], #{4 * self.channels}"]
+        return [*text, "subs %[t], %[t], #1", f"bne {100 + place}b"]
