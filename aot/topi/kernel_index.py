@@ -110,7 +110,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     ),
     "qnn.multiply": ("arm_dsp.elementwise.group", "arm_dsp.elementwise.multiply", "arm_mve.elementwise.kernels"),
     "qnn.quantize": ("arm_dsp.elementwise.quantize", "generic.copy", "generic.elementwise"),
-    "qnn.requantize8": ("arm_dsp.elementwise.group", "generic.copy", "generic.elementwise"),
+    "qnn.requantize8": ("arm_dsp.elementwise.group", "arm_mve.elementwise.lut", "generic.copy", "generic.elementwise"),
     "qnn.softmax": ("generic.softmax",),
     "qnn.softmax16": ("generic.softmax16",),
     "random.advance": ("generic.random.bits",),

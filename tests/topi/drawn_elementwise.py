@@ -18,7 +18,7 @@ from tests.topi.drawn import pick
 from tests.topi.groups import data_of
 
 Group = tuple[tuple[Var, ...], Expr]
-VECTORS = ("add", "multiply", "dequantize", "lut")
+VECTORS = ("add", "multiply", "dequantize", "lut", "requantize8")
 """Kinds for which there are kernels of MVE."""
 FLAT = ("add", "tables", "lut", "clip", "requantize8", "quantize", "dequantize")
 """Kinds that `generic.elementwise` takes."""
@@ -46,8 +46,12 @@ def draw_elementwise(kind: str, rng: np.random.Generator) -> Group:
             return (x,), call("clip", [x], ClipAttrs(low, int(rng.integers(low, 128))))
         case "requantize8":
             multiplier, shift = (1 << 30, 1) if rng.random() < 0.2 else quantize_multiplier(float(rng.uniform(0.05, 3)))
-            limits = (-128, 127) if rng.random() < 0.7 else (zp, 127)
-            numbers = Requantize8Attrs(pick(rng, -128, 0, -4, 127), multiplier, shift, zp, *limits)
+            out_dtype = ("int8", "uint8")[pick(rng, 0, 0, 1)]
+            input_zp = pick(rng, -128, 0, -4, 127) + 128 * (dtype == "uint8")
+            zp += 128 * (out_dtype == "uint8")
+            low, high = int_range(out_dtype)
+            numbers = Requantize8Attrs(input_zp, multiplier, shift, zp, low if rng.random() < 0.7 else zp, high, out_dtype)
+            x = Var("x", TensorType(shape, dtype))
             return (x,), call("qnn.requantize8", [x], numbers)
         case "tables":
             y = Var("y", TensorType(shape, "int8"))

@@ -1,4 +1,4 @@
-"""ADD, MUL and DEQUANTIZE by vectors against the operators' meaning; on the core and many: tests/topi/test_drawn.py."""
+"""Element-wise operators by vectors against the operators' meaning; on the core and many: tests/topi/test_drawn.py."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import pytest
 
 from aot.ir.type import TensorType
 from aot.op.common.binary import RescaledAttrs
+from aot.op.qnn.quantize import Requantize8Attrs
 from aot.relay.expr import Var, call
+from aot.support.dtype import int_range
 from tests.topi.drawn_elementwise import VECTORS, draw_elementwise
 from tests.topi.drawn_groups import cases
-from tests.topi.groups import lowered
+from tests.topi.groups import check_group, lowered
 from tests.topi.runs import interpreted
 
 
@@ -27,3 +29,15 @@ def test_other_cores_and_shapes_are_left_to_others() -> None:
 @pytest.mark.parametrize("kind", VECTORS)
 def test_some_in_the_interpreter(kind: str) -> None:
     interpreted(islice(cases(draw_elementwise, f"arm_mve.{kind}", kind, seed=4), 2))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("out_dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("delta", [-255, -128, -1, 3, 128, 255])
+def test_codes_of_one_scale_are_shifted(dtype: str, out_dtype: str, delta: int) -> None:
+    """Without a table, but for differences of zero points that instructions do not take."""
+    x = Var("x", TensorType((256,), dtype))
+    attrs = Requantize8Attrs(0, 1 << 30, 1, delta, *int_range(out_dtype), out_dtype)
+    low = check_group("arm_mve.requantize8", (x,), call("qnn.requantize8", [x], attrs), cpu="cortex-m55")
+    rest = delta - 128 * (dtype == "int8") + 128 * (out_dtype == "int8")
+    assert bool(low.constants) == (not -128 <= rest <= 127 if out_dtype == "int8" else abs(rest) > 255)
