@@ -11,6 +11,7 @@ from tests.topi.arm_dsp import test_hybrid, test_x16
 from tests.topi.arm_dsp.chain import test_conv2d_transpose
 from tests.topi.arm_dsp.elementwise import test_group, test_multiply
 from tests.topi.arm_dsp.recurrent import test_lstm
+from tests.topi.arm_dsp.test_move import draw_transpose
 from tests.topi.drawn import BOARDS, Case, target_of
 from tests.topi.drawn_elementwise import FLAT, VECTORS, draw_elementwise
 from tests.topi.drawn_groups import Draw, cases
@@ -56,7 +57,7 @@ def _groups() -> Iterator[tuple[str, Drawn]]:
     kinds += [(f"arm_dsp.{kind}", kind, draw_elementwise) for kind in ("add", "lut", "quantize", "dequantize")]
     kinds += [("generic.elementwise", kind, draw_elementwise) for kind in FLAT]
     kinds += [(f"{room}.pool", kind, draw_pool) for room in ("arm_mve", "generic") for kind in POOLS]
-    kinds += [("generic.copy", "movement", draw_movement)]
+    kinds += [("generic.copy", "movement", draw_movement), ("arm_dsp.transpose", "transpose", draw_transpose)]
     for kernel, kind, draw in kinds:
         cpu = "cortex-m55" if kernel.startswith("arm_mve.") else "cortex-m4"
         yield f"{kind} {kernel}", Drawn(partial(cases, draw, kernel, kind, cpu=cpu), BOARDS[cpu])
