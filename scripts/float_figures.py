@@ -4,6 +4,7 @@
     python scripts/float_figures.py                                ../shared/models/nets/*_float.tflite and *_fp32.tflite
     python scripts/float_figures.py model.tflite --layers          each layer too
     python scripts/float_figures.py model.tflite --opt balanced    instructions only, in half the time
+    python scripts/float_figures.py model.tflite --opt balanced --board mps3-an547 --fast-float
 
 Instructions are those of `--opt balanced`, whose kernels use VMLA (one instruction of three cycles); estimated cycles
 (docs/cycles.md) those of `--opt speed`.  A network is compiled and run once for each, on one set of inputs; outputs are not
@@ -44,7 +45,7 @@ class Layer:
         return self.spent / self.macs
 
 
-def measure(model: Path, board_name: str, opt: str) -> list[Layer]:
+def measure(model: Path, board_name: str, opt: str, *, fast_float: bool = False) -> list[Layer]:
     """The float32 layers of a network with instructions, or with `speed` estimated cycles."""
     from aot.driver.build import build
     from aot.driver.options import Options
@@ -55,7 +56,7 @@ def measure(model: Path, board_name: str, opt: str) -> list[Layer]:
     from aot.report.measure.sets import rule_sets
 
     board = load_board(board_name)
-    artifact = build(model, target=board.cpu, name="net", options=Options(opt=opt))
+    artifact = build(model, target=board.cpu, name="net", options=Options(opt=opt, fast_float=fast_float))
     layers = [x for x in artifact.metadata["layers"] if _counts(x)]
     if not layers:
         return []
@@ -132,6 +133,7 @@ def main() -> int:
     parser.add_argument("models", nargs="*", type=Path)
     parser.add_argument("--board", default="mps2-an386")
     parser.add_argument("--opt", choices=("balanced", "speed"), help="only this one")
+    parser.add_argument("--fast-float", action="store_true", help="compile with it, for a board with MVE")
     parser.add_argument("--layers", action="store_true", help="each layer too")
     given = parser.parse_args()
     sys.path.insert(0, str(ROOT))
@@ -143,7 +145,8 @@ def main() -> int:
     table = Table(opts)
     for model in given.models or networks():
         try:
-            table.add(model.stem, {opt: measure(model, given.board, opt) for opt in opts}, each=given.layers)
+            found = {opt: measure(model, given.board, opt, fast_float=given.fast_float) for opt in opts}
+            table.add(model.stem, found, each=given.layers)
         except AotError as error:
             print(f"| {model.stem} | {str(error.problems[0])[:90]} |", flush=True)
     table.means()

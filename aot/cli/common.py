@@ -131,6 +131,7 @@ def build_options(given: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> Opt
         slide_axis=given.slide_axis,
         rings=given.rings,
         float16=given.float16,
+        fast_float=given.fast_float,
         in_steps=given.in_steps,
         tuning=chosen_history(given),
     )

@@ -159,6 +159,10 @@ Float16 = Annotated[
         help="Weights of float16 stay so in flash, or become float32 there.",
     ),
 ]
+FastFloat = Annotated[
+    bool,
+    typer.Option("--fast-float", help="float32 layers in vectors of MVE, which take numbers below 2^-126 for zero."),
+]
 Tuning = Annotated[
     Path | None,
     typer.Option(
@@ -246,6 +250,7 @@ class CompileOptions:
     slide_axis: SlideAxis = 1
     rings: Rings = "auto"
     float16: Float16 = "keep"
+    fast_float: FastFloat = False
     in_steps: InSteps = False
     tuning: Tuning = None
 

@@ -49,7 +49,7 @@ _TOLD_ELSEWHERE = frozenset({"byoc_path", "max_iterations", "slide", "slide_axis
 numbers of which it has the digest.
 """
 
-_DEFAULTS = (("byoc", ()), ("rings", "auto"), ("float16", "keep"), ("in_steps", False))
+_DEFAULTS = (("byoc", ()), ("rings", "auto"), ("float16", "keep"), ("in_steps", False), ("fast_float", False))
 """Options that they list only where they are not so."""
 
 
@@ -82,6 +82,7 @@ def compile_model(
     """
     options = options or Options()
     cpu = find_target(target) if isinstance(target, str) else target
+    cpu = cpu.with_fast_float() if options.fast_float else cpu
     load_installed()
     file = read_model(model) if isinstance(model, Path) else model if isinstance(model, NamedBytes) else None
     source = model if isinstance(model, bytes | IRModule) else file.data if file is not None else b""

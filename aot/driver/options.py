@@ -33,7 +33,8 @@ class Options:
     with the rows by which they move on between two runs, along `slide_axis`; only those rows are given to a run.  `rings`:
     windows of the state are moved in each run ("copy"), or slide through more memory and are moved rarely ("slide"); "auto"
     takes memory for it in the modes speed and balanced.  `float16`: weights that the file has as float16 stay so in flash
-    ("keep"), or become float32 ("fold").  With `in_steps` a run can be split into steps (NAME_run_step).  `tuning`: kernels are
+    ("keep"), or become float32 ("fold").  `fast_float`: float32 layers may run in vectors of MVE, which take numbers below 2^-126
+    for zero (for cores that have MVE).  With `in_steps` a run can be split into steps (NAME_run_step).  `tuning`: kernels are
     chosen by what these records say (aot.tune.load_history); None: by those of the current ApplyHistoryBest.
     """
 
@@ -54,6 +55,7 @@ class Options:
     slide_axis: int = 1
     rings: str = "auto"
     float16: str = "keep"
+    fast_float: bool = False
     in_steps: bool = False
     tuning: History | None = None
 
@@ -74,6 +76,8 @@ class Options:
             check_byoc(self.byoc, self.byoc_path)
         if self.slide and self.feed_rows:
             raise UsageError(Problem("E5017", "--slide cannot be combined with --feed-rows"))
+        if self.fast_float and self.kernels == "generic":
+            raise UsageError(Problem("E5017", "--fast-float cannot be combined with --kernels generic, which has no vectors"))
         if self.share_workspace and self.pooling.pools:
             raise UsageError(Problem("E5017", "--share-workspace cannot be combined with --pool"))
         if self.feed_rows and self.pooling.pools:
@@ -98,8 +102,8 @@ class Options:
             or not 0 <= self.max_iterations < 1 << 32
         ):
             raise UsageError(Problem("E5009", f"max_iterations is a number from 0 to 2^32 - 1, not {self.max_iterations!r}"))
-        kinds = (("choice", Choice), ("pooling", Pooling), ("share_workspace", bool), ("feed_rows", bool), ("in_steps", bool))
-        for name, kind in (*kinds, ("byoc", tuple)):
+        flags = ("share_workspace", "feed_rows", "in_steps", "fast_float")
+        for name, kind in (("choice", Choice), ("pooling", Pooling), ("byoc", tuple), *((name, bool) for name in flags)):
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise UsageError(Problem("E5009", f"{name} is {kind.__name__}, not {type(value).__name__}"))

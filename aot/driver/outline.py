@@ -43,7 +43,8 @@ class Outline:
 def outline(model: bytes, *, target: str, name: str, options: Options) -> Outline:
     """The outline of a model whose shapes are known; raises what `build` raises of the model itself."""
     load_installed()
-    found = front(model, find_target(target), name=name, options=options)
+    cpu = find_target(target)
+    found = front(model, cpu.with_fast_float() if options.fast_float else cpu, name=name, options=options)
     main = found.main
     graph = row_graph(main, nominal_shapes(model), io=options.io)
     layers = [e for f in all_functions(main) for e in post_order(f.body) if isinstance(e, Call) and isinstance(e.op, Function)]

@@ -32,11 +32,15 @@ Linkage = Literal["static", "extern"]
 FEATURE_TEST = {
     "dsp": ("AOT_DSP",),
     "mve": ("defined(__ARM_FEATURE_MVE)",),
+    "mve.fp": ("defined(__ARM_FEATURE_MVE)", "(__ARM_FEATURE_MVE & 2)"),
     "thumb2": ("AOT_SAT",),
     "vfp": ("AOT_DSP", "AOT_FPU"),
     "v6m": ("AOT_V6M",),
 }
 """CPU feature -> the preprocessor's tests for it (aot/kernel.h); Thumb-2 comes with SSAT, Armv6-M lacks both."""
+
+_FEATURE = {"mve.fp": "mve"}
+"""What a build may lack -> the core's feature that it comes with: every known core with MVE has that of float32."""
 
 _PREC = {"*": 12, "/": 12, "%": 12, "+": 11, "-": 11, "<<": 10, ">>": 10, "<": 9, "<=": 9, ">": 9, ">=": 9, "==": 8, "!=": 8}
 _PREC |= {"&": 7, "^": 6, "|": 5, "&&": 4, "||": 3}
@@ -299,7 +303,7 @@ class Printer:
 
     def _block(self, block: Block) -> None:
         intrin = block.intrin
-        if intrin.requires != EXTERNAL and not self.target.has(intrin.requires):
+        if intrin.requires != EXTERNAL and not self.target.has(_FEATURE.get(intrin.requires, intrin.requires)):
             self._inline(block)
             return
         operands: dict[str, COperand] = {}

@@ -17,7 +17,8 @@ class Core:
     `features`: "v6m" (Thumb instructions of Armv6-M and no others), "dsp" (SMLAD and friends), "mve" (Helium), "mull"
     (32x32->64 multiply), "thumb2" (the full instruction set of Armv7-M),
     "fpu" (float32 in hardware), "vfp" (an Arm FPU, and "dsp"), "unaligned" (word access
-    at any address), "div" (a divide instruction).
+    at any address), "div" (a divide instruction); "ftz" is a permission: numbers below 2^-126 may be taken for zero, as vectors
+    of float32 do (--fast-float).
     `gcc_flags` select the core, or its architecture where GCC 12 does not know the core.
     """
 

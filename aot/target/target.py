@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from aot.errors import Problem, UsageError
@@ -125,6 +126,15 @@ class Target:
     def has(self, feature: str) -> bool:
         """Whether the core has a feature."""
         return feature in self.core.features
+
+    def with_fast_float(self) -> Target:
+        """The same with the permission "ftz" (E5017 without MVE, whose vectors it is for)."""
+        if not self.has("mve"):
+            message = f"--fast-float is for cores with MVE, such as cortex-m55; {self.name} has none"
+            raise UsageError(Problem("E5017", message))
+        found = Target(self)
+        object.__setattr__(found, "core", replace(self.core, features=self.core.features | {"ftz"}))
+        return found
 
     def __str__(self) -> str:
         return " ".join([self.kind.name, *(f"-{k}={v}" for k, v in self.attrs.items())])

@@ -46,7 +46,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
         "generic.conv2d",
         "generic.dense",
     ),
-    "nn.conv2d_float": ("arm_fpu.conv2d", "arm_fpu.dense"),
+    "nn.conv2d_float": ("arm_fpu.conv2d", "arm_fpu.dense", "arm_mve.float32.conv2d"),
     "nn.conv2d_transpose": ("arm_dsp.chain.conv2d_transpose",),
     "nn.conv2d_transpose_float": ("arm_fpu.conv2d_transpose",),
     "nn.dense": (
@@ -64,7 +64,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
         "arm_v6m.dense",
         "generic.dense",
     ),
-    "nn.dense_float": ("arm_fpu.conv2d", "arm_fpu.dense"),
+    "nn.dense_float": ("arm_fpu.conv2d", "arm_fpu.dense", "arm_mve.float32.conv2d"),
     "nn.depthwise_conv2d": (
         "arm_dsp.depthwise.chain",
         "arm_dsp.depthwise.common",
@@ -79,7 +79,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
         "arm_v6m.depthwise",
         "generic.depthwise_conv2d",
     ),
-    "nn.depthwise_conv2d_float": ("arm_fpu.conv2d", "arm_fpu.depthwise", "arm_fpu.strip"),
+    "nn.depthwise_conv2d_float": ("arm_fpu.conv2d", "arm_fpu.depthwise", "arm_fpu.strip", "arm_mve.float32.conv2d"),
     "nn.lstm": ("generic.recurrent.lstm_float",),
     "nn.lstm_basic": ("generic.recurrent.lstm_basic",),
     "nn.max_pool2d": ("arm_mve.pool", "generic.pool"),

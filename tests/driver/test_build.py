@@ -23,6 +23,20 @@ def test_build_is_a_function_before_and_after_its_module_is_imported() -> None:
     assert callable(aot.lower)
 
 
+def test_fast_float_is_for_cores_with_vectors_and_told() -> None:
+    import aot
+    from aot.errors import UsageError
+
+    plain = aot.build(DIGITS, target="cortex-m55").metadata
+    fast = aot.build(DIGITS, target="cortex-m55", fast_float=True).metadata
+    assert (plain["options"].get("fast_float"), fast["options"]["fast_float"]) == (None, True)
+    assert set(fast["target"]["features"]) - set(plain["target"]["features"]) == {"ftz"}
+    for given in ({"target": "cortex-m4"}, {"target": "cortex-m55+nomve"}, {"target": "cortex-m55", "kernels": "generic"}):
+        with pytest.raises(UsageError, match="--fast-float") as refused:
+            aot.build(DIGITS, fast_float=True, **given)
+        assert refused.value.problems[0].code == "E5017"
+
+
 def test_import_of_the_package_does_not_load_the_compiler() -> None:
     code = "import sys, aot; sys.exit('numpy' in sys.modules or 'aot.build' in sys.modules); aot.build"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,7 @@
-"""Random float32 layers for the kernels of arm_fpu: awkward sizes, numbers that overflow, zeros of both signs, all tails."""
+"""Random float32 layers for the kernels of arm_fpu and, with --fast-float, of arm_mve.
+
+Awkward sizes, numbers that overflow, zeros of both signs, all tails.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from aot.op.qnn.quantize import QuantizeAttrs
 from aot.relay.expr import Constant, Expr, Function, Var, call
 from aot.relay.interpreter import evaluate
 from aot.support.dtype import int_range
-from aot.target.target import find_target
+from aot.target.target import Target, find_target
 from aot.topi.strategy import OpImplementation, implementations
 from tests.topi.drawn import Case, pick
 
@@ -31,6 +34,11 @@ KERNELS = {
 """Every kernel of the four operators, "operator kernel" -> (operator, kernel)."""
 
 TAILS = ("", "", "", "", "sigmoid", "add", "relu", "add relu", "scale", "quantize")
+
+
+def target_of(impl: OpImplementation) -> Target:
+    """A core that the kernel is for."""
+    return find_target("cortex-m55").with_fast_float() if impl.name.startswith("arm_mve.") else find_target("cortex-m4")
 
 
 def random_cases(name: str, seed: int) -> Iterator[Case]:
@@ -48,7 +56,7 @@ def _case(impl: OpImplementation, rng: np.random.Generator, anchor: str) -> Case
         func = _transposed(rng)
     else:
         func = _function(rng, anchor, stored_weights if impl.keeps else _constant)
-    group, target = group_of(func), find_target("cortex-m4")
+    group, target = group_of(func), target_of(impl)
     if not impl.accepts(group, target):
         return None
     inputs = [_numbers(rng, v.type.shape) for v in func.params]

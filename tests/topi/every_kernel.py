@@ -37,8 +37,8 @@ def _windows() -> Iterator[tuple[str, Drawn]]:
 
 
 def _others() -> Iterator[tuple[str, Drawn]]:
-    for name in drawn_float.KERNELS:
-        yield name, Drawn(partial(drawn_float.random_cases, name))
+    for name, (_, impl) in drawn_float.KERNELS.items():
+        yield name, Drawn(partial(drawn_float.random_cases, name), BOARDS[drawn_float.target_of(impl).name])
     for name in test_x16.KERNELS:
         yield name, Drawn(partial(test_x16.random_cases, name))
     for name in test_hybrid.KERNELS:

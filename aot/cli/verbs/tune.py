@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NAME = "tune"
 _OF_MEMORY = ("pool", "pin", "const_pool", "rings", "in_steps", "io", "max_iterations", "ram_budget", "flash_budget")
-_NOT_ASKED = ("opt", "kernels", "byoc", "byoc_path", "no_cache", "tuning", *_OF_MEMORY)
+_NOT_ASKED = ("opt", "kernels", "fast_float", "byoc", "byoc_path", "no_cache", "tuning", *_OF_MEMORY)
 
 Database = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="Records; those that it has are not measured again.")

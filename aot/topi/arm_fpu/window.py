@@ -282,7 +282,7 @@ class WindowKernel(ABC):
             for count in blocks if tiles else ():
                 form = self.form(pixels, count)
                 trips = (self.run * self._share(pixels) - form.rest) / form.unroll if form.loop else 1.0
-                once, twice = (np.array(instructions(form, runs=r, trips=trips)) for r in (1, 2))
+                once, twice = (np.array(self.price(form, runs=r, trips=trips)) for r in (1, 2))
                 around = np.array([14, 22]) * (len(blocks) > 1)
                 total += lines * tiles * (once + (runs - 1) * (twice - once) + around)
         total += self._unfolding()
@@ -293,6 +293,10 @@ class WindowKernel(ABC):
         )
         found, cycles = map(int, total)
         return found, cycles
+
+    def price(self, form: DotForm, *, runs: int, trips: float) -> tuple[float, float]:
+        """Instructions of a block, and cycles."""
+        return instructions(form, runs=runs, trips=trips)
 
     def _share(self, pixels: int) -> float:
         """What of a row's taps is inside the image, on average."""
