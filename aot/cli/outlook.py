@@ -48,5 +48,6 @@ def figures(found: Outline) -> dict[str, Any]:
     """The outline as --json has it."""
     rows = asdict(found)
     keys = {"liveness": "liveness_bound", "streaming": "streaming_bound", "weights": "weight_bytes", "state": "state_bytes"}
+    keys["streaming_least"] = "streaming_lower_bound"
     made = {keys.get(k, k): v for k, v in rows.items() if v is not None}
     return made

@@ -24,7 +24,8 @@ from aot.target.target import find_target
 class Outline:
     """Bytes and counts; `inputs` and `outputs`: name, shape, dtype, bytes, scale and zero point of each.
 
-    `liveness` and `streaming` are the bounds of docs/memory.md; `weights`: all constants of the graph, equal ones once.
+    `liveness` and `streaming` are the bounds of docs/memory.md; `streaming_least` is what the latter is at least, where the search
+    for it stopped at its limit.  `weights`: all constants of the graph, equal ones once.
     """
 
     layers: int
@@ -38,6 +39,7 @@ class Outline:
     outputs: list[dict[str, Any]]
     slide: Mapping[str, Any] | None
     chain: Mapping[str, Any] | None = None
+    streaming_least: int | None = None
 
 
 def outline(model: bytes, *, target: str, name: str, options: Options) -> Outline:
@@ -48,19 +50,21 @@ def outline(model: bytes, *, target: str, name: str, options: Options) -> Outlin
     main = found.main
     graph = row_graph(main, nominal_shapes(model), io=options.io)
     layers = [e for f in all_functions(main) for e in post_order(f.body) if isinstance(e, Call) and isinstance(e.op, Function)]
+    rows = streaming_bound(graph)
     results = [_tensor(s.name, t) for s, t in zip(main.attrs["outputs"], main.attrs["output_types"], strict=True)]
     return Outline(
         len(layers),
         sum(cost(e.op).macs for e in layers if isinstance(e.op, Function)),
         found.macs_nominal(model),
         whole_tensor_bound(graph),
-        streaming_bound(graph),
+        rows.nbytes,
         _weights(main, layers),
         sum(v.type.nbytes for v in state_vars(main)),
         [_tensor(v.name, v.type) for v in input_vars(main)],
         results,
         None if found.slide is None else found.slide.told(),
         None if found.chain is None else found.chain.told,
+        None if rows.optimal else rows.lower_bound,
     )
 
 

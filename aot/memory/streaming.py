@@ -17,7 +17,7 @@ This is a bound for whole rows: a kernel that overlaps pixels inside a row, or w
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from operator import add
 
@@ -30,7 +30,7 @@ CHAIN_LENGTH = 400
 """Operators in one chain at most: rows are requested recursively."""
 
 WORK = 2_000_000
-"""Rows to make in all, over all chains that are looked at; then the best bound so far is returned."""
+"""Rows to make in all, over all chains that are looked at; then the best bound so far is the answer."""
 
 SET_UP = 20
 """Rows of WORK that each operator of a chain counts for, besides those that it makes."""
@@ -91,35 +91,76 @@ def fed_by_rows(graph: RowGraph) -> RowGraph:
     return RowGraph(graph.tensors, feeds + graph.ops, (), graph.outputs)
 
 
-def streaming_bound(graph: RowGraph) -> int:
-    """The bound in bytes; at most the liveness bound."""
+@dataclass(frozen=True, slots=True)
+class RowBound:
+    """The streaming bound in bytes, as far as it was searched for; it is at least `lower_bound`.
+
+    Where these differ, chains were not looked at, for WORK or CHAIN_LENGTH.
+    """
+
+    nbytes: int
+    lower_bound: int
+
+    @property
+    def optimal(self) -> bool:
+        """Whether it is the bound over all chains."""
+        return self.nbytes == self.lower_bound
+
+
+def streaming_bound(graph: RowGraph) -> RowBound:
+    """The bound; at most the liveness bound."""
     lives = _Lives(graph)
     count = len(graph.ops)
-    best = [NEVER] * count + [whole_tensor_bound(graph) + 1]
+    whole = whole_tensor_bound(graph)
+    best = [NEVER] * count + [whole + 1]
     best[0] = 0
-    heap, done, work = [(0, 0)], set[int](), 0
+    heap, done, work, is_cut = [(0, 0)], set[int](), 0, False
+    known: dict[tuple[int, int], int] = {}
     while heap:
         peak, i = heapq.heappop(heap)
         if i in done or i == count:
             continue
         done.add(i)
-        for j in range(i, min(count, i + CHAIN_LENGTH)):
+        for j in range(i, count):
             op = graph.ops[j]
             if j > i and not (op.row_local and graph.ops[i].row_local):
+                break
+            if j - i >= CHAIN_LENGTH:
+                is_cut = True
                 break
             limit = min(best[j + 1], best[count])
             if max(peak, lives.before(i), lives.before(j + 1)) >= limit:
                 continue
             if op.row_local and work < WORK:
                 chain = _Chain(graph, lives, i, j)
-                found = max(peak, chain.run(limit))
+                known[i, j] = chain.run(limit)
+                found = max(peak, known[i, j])
                 work += chain.made_rows + SET_UP * (j + 1 - i)
             else:
+                is_cut |= op.row_local
                 found = max(peak, lives.during(j)) if j == i else NEVER
             if found < best[j + 1]:
                 best[j + 1] = found
                 heapq.heappush(heap, (found, j + 1))
-    return min(best[count], whole_tensor_bound(graph))
+    bound = min(best[count], whole)
+    return RowBound(bound, min(bound, _least(lives, known)) if is_cut else bound)
+
+
+def _least(lives: _Lives, known: Mapping[tuple[int, int], int]) -> int:
+    """What no way through the chains goes below, where the peaks of some are `known`, from below.
+
+    The others need at least what is there when they start and when they end.
+    """
+    ops = lives.graph.ops
+    least = [NEVER] * len(ops) + [NEVER]
+    least[0] = 0
+    for i, op in enumerate(ops):
+        for j in range(i, len(ops)):
+            if j > i and not (ops[j].row_local and op.row_local):
+                break
+            peak = max(lives.before(i), lives.before(j + 1)) if op.row_local else lives.during(i)
+            least[j + 1] = min(least[j + 1], max(least[i], known.get((i, j), peak)))
+    return least[-1]
 
 
 class _Lives:

@@ -78,6 +78,15 @@ def test_bounds_are_those_of_the_compilation(cli: Cli, monkeypatch: pytest.Monke
     assert found["weight_bytes"] <= meta["constants"]["size"] < 2.5 * found["weight_bytes"]
 
 
+def test_a_bound_of_rows_that_may_be_lower_says_so(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MODELS / "net_kws_dscnn.tflite"
+    assert "streaming_lower_bound" not in cli("check", model, "--json").json
+    monkeypatch.setattr("aot.memory.streaming.WORK", 0)
+    found = cli("check", model, "--json").json
+    assert found["streaming_lower_bound"] < found["streaming_bound"] == found["liveness_bound"]
+    assert "(the search stopped at its limit, 16,000 B are at most" in cli("check", model).out
+
+
 def test_bounds_judge_boards(cli: Cli) -> None:
     """A board whose memory is below every bound is unlikely, as it turns out."""
     found = cli("check", MODELS / "net_vww_mobilenet.tflite", "--json").json

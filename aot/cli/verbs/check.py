@@ -117,7 +117,7 @@ def outlined(wanted: Request, out: Output) -> None:
     from aot.cli.common import import_text
     from aot.cli.outlook import figures, outlook
     from aot.driver.outline import outline
-    from aot.report.figures.size import macs_of
+    from aot.report.figures.size import macs_of, row_search_of
     from aot.report.figures.slide import slide_lines
 
     found = outline(wanted.data, target=wanted.target, name=wanted.name, options=wanted.options)
@@ -125,7 +125,8 @@ def outlined(wanted: Request, out: Output) -> None:
     out.row("import", import_text(wanted))
     out.row("layers", f"{found.layers}, {macs_of(found.macs, found.macs_nominal)}")
     state = f" · state {found.state:,} B" if found.state else ""
-    out.row("bounds", f"whole tensors {found.liveness:,} B · rows {found.streaming:,} B{state}")
+    stopped = "" if found.streaming_least is None else f" ({row_search_of(found.streaming, found.streaming_least)})"
+    out.row("bounds", f"whole tensors {found.liveness:,} B · rows {found.streaming:,} B{stopped}{state}")
     out.row("flash", f"constants {found.weights:,} B in the graph; kernels that are made for speed may take twice that")
     for line in slide_lines({"slide": found.slide, "chain": found.chain}):
         out.row("slide", line)

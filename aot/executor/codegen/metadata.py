@@ -248,8 +248,9 @@ def _workspace(layout: StorageMap, bounds: Bounds | None) -> dict[str, Any]:
         "size": plan.size,
         "align": 16,
         "liveness_bound": bounds.liveness if bounds else liveness_bound(layout.buffers),
-        "streaming_bound": bounds.streaming if bounds else None,
-        "fed_bound": bounds.fed if bounds else None,
+        "streaming_bound": bounds.streaming.nbytes if bounds else None,
+        "fed_bound": bounds.fed.nbytes if bounds else None,
+        **_rows(bounds),
         "plan_lower_bound": plan.lower_bound,
         "optimal": plan.optimal,
         "pools": [
@@ -267,6 +268,14 @@ def _workspace(layout: StorageMap, bounds: Bounds | None) -> dict[str, Any]:
         **_pool_choice(layout.pool_choice),
         "buffers": buffers,
     }
+
+
+def _rows(bounds: Bounds | None) -> dict[str, Any]:
+    """`rows`: what the bounds of rows are at least; only where the search for one of them stopped."""
+    if bounds is None or (bounds.streaming.optimal and bounds.fed.optimal):
+        return {}
+    row = {"streaming_lower_bound": bounds.streaming.lower_bound, "fed_lower_bound": bounds.fed.lower_bound}
+    return {"rows": row | {"optimal": False}}
 
 
 def _layer(index: int, layer: Layer, arrays: Sequence[Param]) -> dict[str, Any]:

@@ -9,7 +9,16 @@ from aot.executor.cascade.rows import row_form
 from aot.executor.lower.order import execution_order
 from aot.ir.op import F_IS_VIEW, Op
 from aot.ir.type import TensorType, TupleType, Type
-from aot.memory.streaming import Read, RowGraph, RowOp, RowTensor, fed_by_rows, streaming_bound, whole_tensor_bound
+from aot.memory.streaming import (
+    Read,
+    RowBound,
+    RowGraph,
+    RowOp,
+    RowTensor,
+    fed_by_rows,
+    streaming_bound,
+    whole_tensor_bound,
+)
 from aot.relay.expr import (
     Call,
     Constant,
@@ -35,8 +44,8 @@ class Bounds:
     """
 
     liveness: int
-    streaming: int
-    fed: int
+    streaming: RowBound
+    fed: RowBound
 
 
 def memory_bounds(main: Function, shapes: Mapping[int, tuple[int, ...]], *, io: str = "arena") -> Bounds:

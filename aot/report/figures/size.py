@@ -45,13 +45,23 @@ def plan_of(metadata: Metadata) -> str:
 
 
 def stopped_searches_of(metadata: Metadata) -> list[str]:
-    """What the searches besides the plan's own say that stopped at their limit: the order of execution; the choices of pools."""
+    """What the searches besides the plan's own say that stopped at their limit: order of execution, bound of rows, pools."""
     texts = []
-    order = metadata["workspace"].get("order")
+    order, rows = (metadata["workspace"].get(key) for key in ("order", "rows"))
     if order is not None:
         over = f"at most {_percent(order['peak'], order['lower_bound'])} above the least of any order"
         texts.append(f"order of execution: the search stopped at its limit, {_bytes(order['peak'])} of tensors, {over}")
+    if rows is not None:
+        for what, key in (("rows", "streaming"), ("rows, fed by rows", "fed")):
+            bound, least = metadata["workspace"][f"{key}_bound"], rows[f"{key}_lower_bound"]
+            if least < bound:
+                texts.append(f"{what}: {row_search_of(bound, least)}")
     return texts + pool_choices_of(metadata)
+
+
+def row_search_of(bound: int, least: int) -> str:
+    """How far the bound of rows may be above the least, where the search for it stopped."""
+    return f"the search stopped at its limit, {_bytes(bound)} are at most {_percent(bound, least)} above the best chains"
 
 
 def pool_choices_of(metadata: Metadata) -> list[str]:

@@ -44,3 +44,16 @@ def test_an_order_that_is_not_proven_best_says_so(monkeypatch: pytest.MonkeyPatc
     monkeypatch.undo()
     _solved.cache_clear()
     assert "order" not in build(MODELS / "graph_shared_weights.tflite").metadata["workspace"]
+
+
+def test_a_bound_of_rows_that_is_not_proven_least_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    proven = build(MODELS / "net_kws_dscnn.tflite").metadata["workspace"]
+    assert "rows" not in proven
+    monkeypatch.setattr("aot.memory.streaming.WORK", 0)
+    metadata = build(MODELS / "net_kws_dscnn.tflite").metadata
+    workspace = metadata["workspace"]
+    assert workspace["streaming_bound"] == workspace["liveness_bound"]
+    assert workspace["rows"]["streaming_lower_bound"] <= proven["streaming_bound"]
+    assert workspace["rows"]["fed_lower_bound"] <= proven["fed_bound"]
+    assert f"rows: the search stopped at its limit, {workspace['streaming_bound']:,} B are at most" in plan_of(metadata)
+    assert workspace["plan_lower_bound"] == proven["plan_lower_bound"]

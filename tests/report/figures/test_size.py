@@ -40,3 +40,9 @@ def test_an_order_that_is_not_proven_best() -> None:
     stopped = {"order": {"peak": 1500, "lower_bound": 1000, "optimal": False}}
     told = "order of execution: the search stopped at its limit, 1,500 B of tensors, at most 50.0 % above the least of any order"
     assert plan_of({"workspace": WORKSPACE | stopped}).endswith(f"whole tensors 120 B · {told}")
+
+
+def test_a_bound_of_rows_that_is_not_proven_least() -> None:
+    rows = {"streaming_lower_bound": 80, "fed_lower_bound": 40, "optimal": False}
+    text = plan_of({"workspace": WORKSPACE | {"streaming_bound": 90, "fed_bound": 40, "rows": rows}})
+    assert text.endswith("rows 90 B · rows: the search stopped at its limit, 90 B are at most 12.5 % above the best chains")
