@@ -109,7 +109,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
         "generic.elementwise",
     ),
     "qnn.multiply": ("arm_dsp.elementwise.group", "arm_dsp.elementwise.multiply", "arm_mve.elementwise.kernels"),
-    "qnn.quantize": ("arm_dsp.elementwise.quantize", "generic.copy", "generic.elementwise"),
+    "qnn.quantize": ("arm_dsp.elementwise.quantize", "arm_mve.elementwise.quantize", "generic.copy", "generic.elementwise"),
     "qnn.requantize8": ("arm_dsp.elementwise.group", "arm_mve.elementwise.lut", "generic.copy", "generic.elementwise"),
     "qnn.softmax": ("generic.softmax",),
     "qnn.softmax16": ("generic.softmax16",),

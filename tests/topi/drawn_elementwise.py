@@ -18,7 +18,7 @@ from tests.topi.drawn import pick
 from tests.topi.groups import data_of
 
 Group = tuple[tuple[Var, ...], Expr]
-VECTORS = ("add", "multiply", "dequantize", "lut", "requantize8")
+VECTORS = ("add", "multiply", "dequantize", "lut", "requantize8", "quantize")
 """Kinds for which there are kernels of MVE."""
 FLAT = ("add", "tables", "lut", "clip", "requantize8", "quantize", "dequantize")
 """Kinds that `generic.elementwise` takes."""
@@ -34,6 +34,8 @@ def draw_elementwise(kind: str, rng: np.random.Generator) -> Group:
     x = Var("x", TensorType(shape, "float32" if kind == "quantize" else "int8"))
     match kind:
         case "quantize":
+            dtype = "int16" if rng.random() < 0.3 else dtype
+            scale = 2.0 ** pick(rng, -8, -7, -3, 0, 1) if rng.random() < 0.2 else scale
             zp += 128 * (dtype == "uint8")
             low, high = int_range(dtype)
             limits = (low, high) if rng.random() < 0.7 else (max(zp - 30, low), min(zp + 40, high))

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from aot.relay.expr import Expr, Function, Var
+from aot.ir.op import Array
+from aot.op.qnn.quantize import QuantizeAttrs
+from aot.relay.expr import Call, Expr, Function, Var
 from aot.relay.interpreter import evaluate
 from tests.topi.drawn import Case
 from tests.topi.groups import data_of, lowered
@@ -26,4 +28,15 @@ def cases(draw: Draw, kernel: str, kind: str, seed: int, *, cpu: str = "cortex-m
         inputs = [data_of(v, seed + n + i) for i, v in enumerate(params)]
         if n % 5 == 4 and all(v.type.dtype == "int8" for v in params):
             inputs = [np.where(x < 0, -128, 127).astype(np.int8) for x in inputs]
+        if n % 5 < 3 and isinstance(body, Call) and isinstance(body.attrs, QuantizeAttrs):
+            inputs = [_near_codes(inputs[0].shape, body.attrs, np.random.default_rng(seed + n))]
         yield Case(f"{kernel} {kind} {seed} {n}", low, inputs, evaluate(Function(params, body), inputs))
+
+
+def _near_codes(shape: tuple[int, ...], attrs: QuantizeAttrs, rng: np.random.Generator) -> Array:
+    """Where codes change, numbers next to those, and what no code is near."""
+    codes = rng.integers(attrs.lo - 2, attrs.hi + 3, shape) - attrs.zero_point
+    x = ((codes + 0.5) * attrs.scale).astype(np.float32)
+    x = np.where(rng.random(shape) < 0.5, np.nextafter(x, rng.choice(np.float32([-np.inf, np.inf]), shape)), x)
+    far = rng.choice(np.float32([np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-40, 0.0]), shape)
+    return np.where(rng.random(shape) < 0.1, far, x).astype(np.float32)
