@@ -42,7 +42,7 @@ def plan_stored(group: Group, target: Target) -> FloatLayer | None:
 
 def lower(group: Group, _target: Target, name: str, layer: FloatLayer, *, form: str, small: bool = False) -> Lowered:
     b = IRBuilder(name)
-    kernel = _Kernel(b, group, layer, inner=1, fused=form == "vmla", small=small)
+    kernel = DepthwiseKernel(b, group, layer, inner=1, fused=form == "vmla", small=small)
     kernel.emit()
     word = "depthwise" if kernel.stored is None else f"depthwise_{kernel.stored.kind}"
     func = b.finish(FuncAttrs(kernel=describe(f"arm_fpu.{word}_{form}", channels=8), span=layer.span, macs=layer.macs))
@@ -50,7 +50,7 @@ def lower(group: Group, _target: Target, name: str, layer: FloatLayer, *, form: 
     return Lowered(func, kernel.io.constants, instructions, kernel.code(), cycles)
 
 
-class _Kernel(WindowKernel):
+class DepthwiseKernel(WindowKernel):
     """Every channel of a result reads its own channel of the data."""
 
     def matrix(self) -> Array:

@@ -128,12 +128,17 @@ class VectorForm(DotForm):
         n = self.vectors
         text: Text = ["ldr lr, %[bias]", *self.loads("lr", "q4")]
         text += [f"vadd.f32 {q}, {q}, q{4 + i % n}" for i, q in enumerate(self.accumulators)]
-        text += [*self._clamped(), *self.mask(), "ldr r3, %[o]", *self.stores("r3", "q0")]
+        text += [*self.clamped(), *(self.mask() if self.clamps else []), "ldr r3, %[o]", *self.stores("r3", "q0")]
         if self.pixels == 2:
             text += ["ldr r3, %[o]", "ldr r4, %[step]", "add r3, r3, r4", *self.stores("r3", f"q{n}")]
         return text
 
-    def _clamped(self) -> Text:
+    @property
+    def clamps(self) -> bool:
+        """Whether the results of comparisons take the place of the mask."""
+        return self.clamp.lo not in (None, 0.0) or self.clamp.hi is not None
+
+    def clamped(self) -> Text:
         """Comparisons are false of a NaN, which stays."""
         lo, hi, text = self.clamp.lo, self.clamp.hi, list[str]()
         if lo == 0.0:  # like integers, of which a negative number is one too; there is no -0, and no negative NaN
