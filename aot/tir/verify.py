@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import NoReturn
 
 from aot.errors import InternalError, Problem
 from aot.support.dtype import int_range, is_float, is_int, itemsize
-from aot.tir.analysis.bounds import Interval, interval
+from aot.tir.analysis.bounds import Interval, Intervals
 from aot.tir.buffer import Buffer
 from aot.tir.expr import ARITHMETIC, COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
-from aot.tir.functor import children
 from aot.tir.intrin import TensorIntrin
 from aot.tir.printer import print_stmt
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
+_OPERATORS = ARITHMETIC | COMPARISONS
 _BITWISE = frozenset({"<<", ">>", "&", "|", "^", "%"})
 _SCOPES = {"inputs": "param", "outputs": "param", "consts": "const", "scratch": "arena", "state": "state"}
 
@@ -40,6 +41,7 @@ class _Verifier:
         self._buffers: set[Buffer] = set()
         self._seen: set[Var | Buffer] = set()
         self._ranges: dict[Var, Interval] = {}
+        self._interval = Intervals(self._ranges).of  # a variable is defined once, so its range stays
         self._certain: set[Var] = set()
         self._conditions = 0
         self._writable = {*func.outputs, *func.scratch, *func.state}
@@ -48,24 +50,25 @@ class _Verifier:
         func = self._func
         for kind, scope in _SCOPES.items():
             for buffer in getattr(func, kind):
-                self._require(buffer.scope == scope, f"{buffer.name} of {kind} has scope {buffer.scope}")
+                if buffer.scope != scope:
+                    self._fail(f"{buffer.name} of {kind} has scope {buffer.scope}")
                 self._define(buffer)
         names = [p.name for p in func.params]
-        self._require(len(set(names)) == len(names), f"parameters share a name: {', '.join(names)}")
+        if len(set(names)) != len(names):
+            self._fail(f"parameters share a name: {', '.join(names)}")
         for var in func.scalars:
             self._define(var)
         self._body(func.body)
 
-    def _require(self, condition: bool, message: str) -> None:
-        if condition:
-            return
+    def _fail(self, message: str) -> NoReturn:
         lines = [message]
         for depth, stmt in enumerate(self._parents):
             lines.append("  " * (depth + 1) + print_stmt(stmt).splitlines()[0])
         raise InternalError(Problem("E9003", "\n".join(lines), self._func.name))
 
     def _define(self, item: Var | Buffer) -> None:
-        self._require(item not in self._seen, f"{item.name} is defined twice")
+        if item in self._seen:
+            self._fail(f"{item.name} is defined twice")
         self._seen.add(item)
         if isinstance(item, Var):
             self._vars.add(item)
@@ -94,15 +97,18 @@ class _Verifier:
                 self._access(buffer, indices, dtype)
                 self._writes(buffer)
                 self._expr(value)
-                self._require(value.dtype == dtype, f"a {value.dtype} is stored as {dtype}")
+                if value.dtype != dtype:
+                    self._fail(f"a {value.dtype} is stored as {dtype}")
             case Let(var, value):
                 self._expr(value)
-                self._require(value.dtype == var.dtype, f"{var.name} is {var.dtype}, its value {value.dtype}")
+                if value.dtype != var.dtype:
+                    self._fail(f"{var.name} is {var.dtype}, its value {value.dtype}")
                 self._define(var)
                 if not is_float(var.dtype):
-                    self._ranges[var] = interval(value, self._ranges)
+                    self._ranges[var] = self._interval(value)
             case Allocate(buffer):
-                self._require(buffer.scope == "local", f"{buffer.name} of scope {buffer.scope} is allocated")
+                if buffer.scope != "local":
+                    self._fail(f"{buffer.name} of scope {buffer.scope} is allocated")
                 self._define(buffer)
                 self._writable.add(buffer)
             case If():
@@ -114,15 +120,18 @@ class _Verifier:
             case CallPrim(name, operands):
                 self._call(name, operands)
             case _:
-                self._require(False, f"{type(stmt).__name__} is not a statement")
+                self._fail(f"{type(stmt).__name__} is not a statement")
 
     def _for(self, loop: For) -> None:
         for bound in (loop.start, loop.stop):
             self._expr(bound)
-            self._require(bound.dtype == loop.var.dtype, f"a bound is {bound.dtype}, {loop.var.name} is {loop.var.dtype}")
-        self._require(is_int(loop.var.dtype), f"{loop.var.name} is {loop.var.dtype}")
-        self._require(loop.step > 0, f"step {loop.step} is not positive")
-        start, stop = interval(loop.start, self._ranges), interval(loop.stop, self._ranges)
+            if bound.dtype != loop.var.dtype:
+                self._fail(f"a bound is {bound.dtype}, {loop.var.name} is {loop.var.dtype}")
+        if not is_int(loop.var.dtype):
+            self._fail(f"{loop.var.name} is {loop.var.dtype}")
+        if loop.step <= 0:
+            self._fail(f"step {loop.step} is not positive")
+        start, stop = self._interval(loop.start), self._interval(loop.stop)
         last = max(start[0], stop[1] - 1)
         if isinstance(loop.start, Imm) and isinstance(loop.stop, Imm) and start[0] < stop[0]:
             last -= (last - start[0]) % loop.step
@@ -138,48 +147,61 @@ class _Verifier:
 
     def _if(self, stmt: If) -> None:
         self._expr(stmt.cond)
-        self._require(stmt.cond.dtype == "bool", f"the condition is {stmt.cond.dtype}")
+        if stmt.cond.dtype != "bool":
+            self._fail(f"the condition is {stmt.cond.dtype}")
         with self._conditional():
             self._body(stmt.then)
             self._body(stmt.orelse)
 
     def _while(self, loop: While) -> None:
         """What the test defines does not hold in the body, nor in the condition."""
-        self._require(loop.limit >= 0, f"a limit of {loop.limit} iterations")
+        if loop.limit < 0:
+            self._fail(f"a limit of {loop.limit} iterations")
         with self._conditional():
             self._body(loop.test)
         self._expr(loop.cond)
-        self._require(loop.cond.dtype == "bool", f"the condition is {loop.cond.dtype}")
+        if loop.cond.dtype != "bool":
+            self._fail(f"the condition is {loop.cond.dtype}")
         with self._conditional():
             self._body(loop.body)
 
     def _writes(self, buffer: Buffer) -> None:
-        self._require(buffer in self._writable, f"{buffer.name} of scope {buffer.scope} is not writable here")
+        if buffer not in self._writable:
+            self._fail(f"{buffer.name} of scope {buffer.scope} is not writable here")
 
     def _access(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str) -> None:
-        self._require(buffer in self._buffers, f"{buffer.name} is not in scope")
+        if buffer not in self._buffers:
+            self._fail(f"{buffer.name} is not in scope")
         typed = dtype != buffer.dtype
         ranks = {1} if typed else {1, len(buffer.shape)}
-        self._require(len(indices) in ranks, f"{len(indices)} indices for {buffer.name} of shape {buffer.shape}")
-        self._require(not (typed and buffer.scope == "local"), f"{buffer.name} is {buffer.dtype}, seen as {dtype}")
+        if len(indices) not in ranks:
+            self._fail(f"{len(indices)} indices for {buffer.name} of shape {buffer.shape}")
+        if typed and buffer.scope == "local":
+            self._fail(f"{buffer.name} is {buffer.dtype}, seen as {dtype}")
         flat = len(indices) == 1
         extents = (buffer.nbytes // itemsize(dtype) if buffer.is_sized else 1 << 62,) if flat else buffer.shape
         for index, extent in zip(indices, extents, strict=True):
             self._expr(index)
-            self._require(is_int(index.dtype), f"an index of {buffer.name} is {index.dtype}")
+            if not is_int(index.dtype):
+                self._fail(f"an index of {buffer.name} is {index.dtype}")
             constant = isinstance(index, Imm) or buffer.scope != "local" or buffer.indexed or not self._unrolled
-            self._require(constant, f"local {buffer.name} has an index that is not constant")
-            self._bounds(index, (0, extent - 1), f"{buffer.name}, extent {extent}")
+            if not constant:
+                self._fail(f"local {buffer.name} has an index that is not constant")
+            if self._is_outside(index, (0, extent - 1)):
+                self._fail(f"{self._shown(index)} is out of bounds of {buffer.name}, extent {extent}")
 
-    def _bounds(self, index: Expr, allowed: Interval, what: str) -> None:
+    def _is_outside(self, index: Expr, allowed: Interval) -> bool:
         """Only what is certain: under no condition, the whole interval outside, or one end of it that is reached."""
         if self._conditions:
-            return
-        low, high = interval(index, self._ranges)
-        outside = high < allowed[0] or low > allowed[1]
-        if not outside and (low < allowed[0] or high > allowed[1]):
-            outside = self._reaches_ends(index, set())
-        self._require(not outside, f"an index in {low}..{high} is out of bounds of {what}")
+            return False
+        low, high = self._interval(index)
+        if high < allowed[0] or low > allowed[1]:
+            return True
+        return (low < allowed[0] or high > allowed[1]) and self._reaches_ends(index, set())
+
+    def _shown(self, index: Expr) -> str:
+        low, high = self._interval(index)
+        return f"an index in {low}..{high}"
 
     def _reaches_ends(self, index: Expr, used: set[Var]) -> bool:
         """Whether the index is a sum of multiples of different loop variables, so that its interval is exact."""
@@ -198,48 +220,65 @@ class _Verifier:
                 return False
 
     def _expr(self, expr: Expr) -> None:
+        kind: type = type(expr)  # as `match` would try one class after the other in the innermost loop
+        if kind is Var:
+            if expr not in self._vars:
+                self._fail(f"{expr.name} is not in scope")  # type: ignore[union-attr]
+        elif kind is BinOp:
+            self._binop(expr)  # type: ignore[arg-type]
+        elif kind is Load:
+            self._access(expr.buffer, expr.indices, expr.dtype)  # type: ignore[union-attr]
+        else:
+            self._other(expr)
+
+    def _binop(self, expr: BinOp) -> None:
+        op, a, b = expr.op, expr.a, expr.b
+        self._expr(a)
+        if op in LOGICAL:
+            with self._conditional():
+                self._expr(b)
+            if not (a.dtype == b.dtype == "bool"):
+                self._fail(f"{op} of {a.dtype} and {b.dtype}")
+            return
+        self._expr(b)
+        dtype = a.dtype
+        if op not in _OPERATORS:
+            self._fail(f"unknown operator {op}")
+        if dtype != b.dtype:
+            self._fail(f"{op} of {dtype} and {b.dtype}")
+        if dtype == "float16" or (op in _BITWISE and is_float(dtype)):
+            self._fail(f"{op} of {dtype}")
+
+    def _other(self, expr: Expr) -> None:
         match expr:
+            case Imm(value, dtype):
+                if dtype == "float16":
+                    self._fail("a number of float16")
+                if not is_float(dtype):
+                    low, high = int_range(dtype)
+                    if not (isinstance(value, int) and low <= value <= high):
+                        self._fail(f"{value!r} is not a {dtype}")
+            case Cast(dtype, value):
+                self._expr(value)
+                if "float16" in (dtype, value.dtype) and {dtype, value.dtype} != {"float16", "float32"}:
+                    self._fail(f"a cast of {value.dtype} to {dtype}")
             case Select(cond, then, orelse):
                 self._expr(cond)
                 with self._conditional():
                     self._expr(then)
                     self._expr(orelse)
-                self._require(cond.dtype == "bool", f"the condition of a select is {cond.dtype}")
-                self._require(then.dtype == orelse.dtype, f"a select of {then.dtype} and {orelse.dtype}")
-            case BinOp(op, a, b) if op in LOGICAL:
-                self._expr(a)
-                with self._conditional():
-                    self._expr(b)
-                self._require(a.dtype == b.dtype == "bool", f"{op} of {a.dtype} and {b.dtype}")
-            case Load(buffer, indices, dtype):
-                self._access(buffer, indices, dtype)
-            case _:
-                for child in children(expr):
-                    self._expr(child)
-                self._leaf(expr)
-
-    def _leaf(self, expr: Expr) -> None:
-        match expr:
-            case Imm(_, "float16"):
-                self._require(False, "a number of float16")
-            case Imm(value, dtype) if not is_float(dtype):
-                low, high = int_range(dtype)
-                self._require(isinstance(value, int) and low <= value <= high, f"{value!r} is not a {dtype}")
-            case Var(name):
-                self._require(expr in self._vars, f"{name} is not in scope")
-            case BinOp(op, a, b):
-                self._require(op in ARITHMETIC | COMPARISONS, f"unknown operator {op}")
-                self._require(a.dtype == b.dtype, f"{op} of {a.dtype} and {b.dtype}")
-                self._require(not (is_float(a.dtype) and op in _BITWISE) and a.dtype != "float16", f"{op} of {a.dtype}")
-            case Cast(dtype, value) if "float16" in (dtype, value.dtype):
-                self._require({dtype, value.dtype} == {"float16", "float32"}, f"a cast of {value.dtype} to {dtype}")
+                if cond.dtype != "bool":
+                    self._fail(f"the condition of a select is {cond.dtype}")
+                if then.dtype != orelse.dtype:
+                    self._fail(f"a select of {then.dtype} and {orelse.dtype}")
             case Call(intrin, args):
+                for arg in args:
+                    self._expr(arg)
                 got = tuple(a.dtype for a in args)
-                self._require(got == intrin.args, f"{intrin.name} takes {intrin.args}, not {got}")
-            case Imm() | Cast():
-                pass
+                if got != intrin.args:
+                    self._fail(f"{intrin.name} takes {intrin.args}, not {got}")
             case _:
-                self._require(False, f"{type(expr).__name__} is not an expression")
+                self._fail(f"{type(expr).__name__} is not an expression")
 
     def _block(self, intrin: TensorIntrin, operands: tuple[Region | Expr, ...]) -> None:
         desc = intrin.desc
@@ -248,7 +287,8 @@ class _Verifier:
             if isinstance(operand, Region) and isinstance(param, Buffer) and operand.buffer.scope == "local":
                 buffer = operand.buffer
                 fits = buffer.dtype == param.dtype and buffer.size >= param.size and operand.index == Imm(0)
-                self._require(fits, f"{intrin.name}: local {buffer.name} does not fit {param.name}")
+                if not fits:
+                    self._fail(f"{intrin.name}: local {buffer.name} does not fit {param.name}")
 
     def _call(self, name: str, operands: tuple[Region | Expr, ...]) -> None:
         if self._funcs is None:
@@ -257,37 +297,42 @@ class _Verifier:
             return
         callee = self._funcs.get(name)
         if callee is None:
-            self._require(False, f"call of an unknown function {name}")
+            self._fail(f"call of an unknown function {name}")
             return
         self._operands(callee, operands, name=name)
 
     def _operands(self, callee: PrimFunc, operands: tuple[Region | Expr, ...], *, name: str) -> None:
         params = callee.params
-        self._require(len(operands) == len(params), f"{name} takes {len(params)} operands, not {len(operands)}")
+        if len(operands) != len(params):
+            self._fail(f"{name} takes {len(params)} operands, not {len(operands)}")
         for param, operand in zip(params, operands, strict=True):
             what = f"{name}: operand {param.name}"
             if isinstance(param, Var):
-                self._require(not isinstance(operand, Region), f"{what} is a scalar")
-                assert not isinstance(operand, Region)
+                if isinstance(operand, Region):
+                    self._fail(f"{what} is a scalar")
                 self._expr(operand)
-                self._require(operand.dtype == param.dtype, f"{what} is {operand.dtype}, not {param.dtype}")
+                if operand.dtype != param.dtype:
+                    self._fail(f"{what} is {operand.dtype}, not {param.dtype}")
                 continue
-            self._require(isinstance(operand, Region), f"{what} is a buffer")
-            assert isinstance(operand, Region)
+            if not isinstance(operand, Region):
+                self._fail(f"{what} is a buffer")
             self._region(operand, param, what)
             if param in callee.outputs or param in callee.scratch:
                 self._writes(operand.buffer)
 
     def _region(self, operand: Region, param: Buffer, what: str) -> None:
         buffer, size = operand.buffer, itemsize(operand.dtype)
-        self._require(buffer in self._buffers, f"{buffer.name} is not in scope")
+        if buffer not in self._buffers:
+            self._fail(f"{buffer.name} is not in scope")
         self._expr(operand.index)
         if buffer.scope == "local":
             return
         aligned = buffer.align % param.align == 0 or param.align == 1
-        self._require(aligned, f"{what} needs alignment {param.align}, {buffer.name} has {buffer.align}")
+        if not aligned:
+            self._fail(f"{what} needs alignment {param.align}, {buffer.name} has {buffer.align}")
         if isinstance(operand.index, Imm):
             start = int(operand.index.value) * size
-            self._require(start % param.align == 0, f"{what} at byte {start} is not aligned to {param.align}")
-        if param.is_sized and buffer.is_sized:
-            self._bounds(operand.index, (0, (buffer.nbytes - param.nbytes) // size), f"{buffer.name} for {what}")
+            if start % param.align != 0:
+                self._fail(f"{what} at byte {start} is not aligned to {param.align}")
+        if param.is_sized and buffer.is_sized and self._is_outside(operand.index, (0, (buffer.nbytes - param.nbytes) // size)):
+            self._fail(f"{self._shown(operand.index)} is out of bounds of {buffer.name} for {what}")
