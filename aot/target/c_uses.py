@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field
+from functools import lru_cache
 
 from aot.support.dataclass import dataclass
 from aot.tir.buffer import Buffer, flat_index
@@ -57,11 +58,19 @@ def uses_buffer(e: Expr, buffer: Buffer) -> bool:
     return any(isinstance(n, Load) and n.buffer is buffer for n in walk_expr(e))
 
 
-def find_uses(func: PrimFunc, *, block: Block | None = None) -> Uses:
-    """The uses of a function; of the description of a `block`, whose operands tell which of its buffers are registers.
+@lru_cache(4096)
+def find_uses(func: PrimFunc) -> Uses:
+    """The uses of a function, known from then on: its text, its prototype and its headers ask for them."""
+    return _settled(func, None)
 
-    What only a dead store reads is dead too, so the walk is repeated until nothing more is removed.
-    """
+
+def block_uses(block: Block) -> Uses:
+    """The uses of the description of a block, whose operands tell which of its buffers are registers."""
+    return _settled(block.intrin.desc, block)
+
+
+def _settled(func: PrimFunc, block: Block | None) -> Uses:
+    """What only a dead store reads is dead too, so the walk is repeated until nothing more is removed."""
     before: Uses | None = None
     while True:
         walker = _Walker(before)
@@ -142,18 +151,22 @@ class _Walker:
         """Note what the expressions read; an element's update from itself (`own`) is no reading of it."""
         for e in exprs:
             for node in walk_expr(e):
-                match node:
-                    case Var():
-                        self.uses.vars.add(node)
-                    case Load(buffer, indices, _):
-                        self.uses.buffers.add(buffer)
-                        self._indices(buffer, indices)
-                        place = _element(buffer, indices) if buffer in self.scalars else None
-                        if own is None or (buffer, place) != own:
-                            self.uses.loaded.add((buffer, place))
-                            self.uses.values.add((buffer, place))
-                    case Call(intrin, _):
-                        self.uses.headers.add(intrin.header)
+                kind: type = type(node)  # as `match` would try one class after the other
+                if kind is Var:
+                    self.uses.vars.add(node)  # type: ignore[arg-type]
+                elif kind is Load:
+                    self._load(node, own)  # type: ignore[arg-type]
+                elif kind is Call:
+                    self.uses.headers.add(node.intrin.header)  # type: ignore[union-attr]
+
+    def _load(self, load: Load, own: tuple[Buffer, int] | None) -> None:
+        buffer = load.buffer
+        self.uses.buffers.add(buffer)
+        self._indices(buffer, load.indices)
+        place = (buffer, _element(buffer, load.indices) if buffer in self.scalars else None)
+        if place != own:
+            self.uses.loaded.add(place)
+            self.uses.values.add(place)
 
     def _indices(self, buffer: Buffer, indices: Iterable[Expr]) -> None:
         if buffer in self.scalars:

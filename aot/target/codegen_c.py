@@ -18,7 +18,7 @@ from aot.support.dtype import bits, ctype, int_range, is_float, is_signed, items
 from aot.support.names import c_identifier
 from aot.support.text import TextBuilder, commas
 from aot.target.c_text import comment, float_literal, fold_lines, wrap_call
-from aot.target.c_uses import Uses, find_uses, uses_buffer
+from aot.target.c_uses import Uses, block_uses, find_uses, uses_buffer
 from aot.target.target import Target
 from aot.tir.arith import wrap
 from aot.tir.buffer import Buffer, flat_index
@@ -327,7 +327,7 @@ class Printer:
     def _inline(self, block: Block) -> None:
         """Print the meaning of a block in its place, over the block's operands."""
         desc = block.intrin.desc
-        self._uses = self._uses | find_uses(desc, block=block)
+        self._uses = self._uses | block_uses(block)
         self.text.line("{")
         with self._scope():
             self.text.line(f"/* {comment(block.intrin.name)} */")

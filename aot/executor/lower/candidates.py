@@ -11,7 +11,7 @@ from typing import Any
 
 from aot.errors import Problem, UnsupportedError
 from aot.executor.lower.draft import Known, KnownLayer
-from aot.executor.lower.groups import accepting, group_of
+from aot.executor.lower.groups import Accepted, accepting, group_of
 from aot.executor.select.config import SelectionConfig
 from aot.executor.select.counted import scaled_cycles, with_history
 from aot.executor.select.selection import Candidate, Stored, stored
@@ -29,7 +29,7 @@ from aot.topi.strategy import Group, Lowered, OpImplementation
 def lower_group(func: Function, target: Target, name: str) -> Lowered:
     """The preferred kernel for the group, by plevel (E1209 if no kernel accepts it)."""
     group = group_of(func)
-    return _accepting(group, target)[0].lower(group, target, name)
+    return _accepting(group, target, {})[0].lower(group, target, name)
 
 
 def candidates(
@@ -149,7 +149,7 @@ def known_layer(func: Function, target: Target, name: str, known: Known) -> Know
         layer = None if key is None else known.by_key.get((name, key))
         if layer is None:
             group = group_of(func)
-            layer = KnownLayer(group, tuple(_accepting(group, target)), _weights(group), key)
+            layer = KnownLayer(group, tuple(_accepting(group, target, known.accepted)), _weights(group), key)
             if key is not None:
                 known.by_key[name, key] = layer
         known.layers[place] = func, layer
@@ -255,8 +255,8 @@ def repeated_weights(func: Function) -> frozenset[Hashable]:
     return frozenset(key for key, n in count.items() if n > 1)
 
 
-def _accepting(group: Group, target: Target) -> list[OpImplementation]:
-    found = accepting(group, target)
+def _accepting(group: Group, target: Target, known: Accepted) -> list[OpImplementation]:
+    found = accepting(group, target, known)
     if not found:
         name = getattr(group.anchor.op, "name", "?")
         raise UnsupportedError(Problem("E1209", f"no kernel for {name} on {target.name}", str(group.anchor.span)))

@@ -17,4 +17,4 @@ def cut_groups(module: IRModule, _context: PassContext) -> IRModule:
     In and out: a FusedModule.
     """
     fused = of_phase(module, FusedModule, "cut_groups")
-    return replace(fused, functions={"main": with_cut_groups(fused.main, fused.target)})
+    return replace(fused, functions={"main": with_cut_groups(fused.main, fused.target, fused.known.accepted)})

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import field
 
 from aot.executor.cascade.items import Items
+from aot.executor.lower.groups import Accepted
 from aot.executor.lowered import LoweredModule
 from aot.executor.select.config import PlanConfig, SelectionConfig
 from aot.executor.select.selection import Candidate, Stored
@@ -37,7 +38,7 @@ class Known:
 
     `layers` by id of the function: it (its id stays its own), and what is known of its layer, which equal functions share.
     `by_key`: the same by name and key of the function.  `drafts` and `items` by what of the config they depend on.
-    `functions`: the first of each that are equal, by what is cheap to compare.
+    `functions`: the first of each that are equal, by what is cheap to compare.  `accepted`: which kernels take a group.
     """
 
     layers: dict[tuple[int, str], tuple[Function, KnownLayer]] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class Known:
     drafts: dict[Hashable, Draft] = field(default_factory=dict)
     items: dict[Hashable, Items] = field(default_factory=dict)
     functions: dict[Hashable, list[PrimFunc]] = field(default_factory=dict)
+    accepted: Accepted = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,54 +30,63 @@ def group_of(func: Function) -> Group:
     return Group(func, calls[0], tuple(calls[1:]))
 
 
-def accepting(group: Group, target: Target) -> list[OpImplementation]:
-    """The kernels that take a group, best plevel first, the generic path last."""
-    return list(_accepting(group, target))
+Accepted = dict[tuple[OpImplementation, Group], bool]
+"""Whether a kernel takes a group: asked when groups are cut, and again when they are lowered."""
 
 
-def _accepting(group: Group, target: Target) -> Iterator[OpImplementation]:
+def accepting(group: Group, target: Target, known: Accepted | None = None) -> list[OpImplementation]:
+    """The kernels that take a group, best plevel first, the generic path last.  What is in `known` is not asked again."""
+    return list(_accepting(group, target, {} if known is None else known))
+
+
+def _accepting(group: Group, target: Target, known: Accepted) -> Iterator[OpImplementation]:
     external = external_impl(group.func)
     if external is not None:
         yield external
         return
     name = str(getattr(group.anchor.op, "name", "?"))
-    yield from (i for i in implementations(name, target) if i.accepts(group, target))
+    for impl in implementations(name, target):
+        if (impl, group) not in known:
+            known[impl, group] = impl.accepts(group, target)
+        if known[impl, group]:
+            yield impl
 
 
-def with_cut_groups(func: Function, target: Target) -> Function:
+def with_cut_groups(func: Function, target: Target, known: Accepted | None = None) -> Function:
     """The fused main function with those groups cut for which no kernel is made, though there is one for less of them.
 
     Such a group is a layer (LAYERS) with followers that its kernels cannot take along (say an operand that is a constant); the
     generic path would run all of it, at many times the instructions.  The first part is the layer with as many followers as a
     kernel takes.  The rest is one group, or one for each call where kernels for single calls are better (by plevel).
+
+    `known` keeps which kernels were found to take a group, for who lowers it.
     """
-    return _cut_all(map_inner_functions(func, lambda f: _cut_all(f, target)), target)
+    known = {} if known is None else known
+    return _cut_all(map_inner_functions(func, lambda f: _cut_all(f, target, known)), target, known)
 
 
-def _cut_all(func: Function, target: Target) -> Function:
+def _cut_all(func: Function, target: Target, known: Accepted) -> Function:
     done: dict[int, Expr] = {}
     for expr in post_order(func.body):
-        done[id(expr)] = _cut(with_operands(expr, [done[id(o)] for o in operands(expr)]), target)
+        done[id(expr)] = _cut(with_operands(expr, [done[id(o)] for o in operands(expr)]), target, known)
     return Function(func.params, done[id(func.body)], func.attrs)
 
 
-def _cut(expr: Expr, target: Target) -> Expr:
+def _cut(expr: Expr, target: Target, known: Accepted) -> Expr:
     if not isinstance(expr, Call) or not isinstance(expr.op, Function):
         return expr
     group = group_of(expr.op)
     if "Compiler" in expr.op.attrs:
         return expr
-    if not group.followers or getattr(group.anchor.op, "name", "") not in LAYERS or _has_kernel(group, target):
+    if not group.followers or getattr(group.anchor.op, "name", "") not in LAYERS:
+        return expr
+    if any(i.anchor != "*" for i in _accepting(group, target, known)):
         return expr
     calls = (group.anchor, *group.followers)
     for n in range(len(calls) - 1, 0, -1):
-        if _has_kernel(_alone(calls[:n]), target, cutting=True):
+        if any(i.anchor != "*" and i.cuts for i in _accepting(_alone(calls[:n]), target, {})):
             return _in_parts((calls[:n], *_parts(calls[n:], target)), expr)
     return expr
-
-
-def _has_kernel(group: Group, target: Target, *, cutting: bool = False) -> bool:
-    return any(i.anchor != "*" and (i.cuts or not cutting) for i in _accepting(group, target))
 
 
 def _parts(calls: Sequence[Call], target: Target) -> Sequence[Sequence[Call]]:

@@ -95,6 +95,9 @@ class LinearForm:
     shift: int
 
 
+_FREE = 1 << 32
+"""The result of a pair of codes that bounds no bias from one side: so far from all results that it is never the nearest."""
+
 _FACTOR_STEPS = (0, 1, -1, 2, -2)
 
 
@@ -130,25 +133,27 @@ class _Fit:
 
     def __init__(self, wanted: Int64, lo: int, hi: int) -> None:
         self._wanted, self._codes = wanted, np.arange(-128, 128, dtype=np.int64)
-        self._above, self._below = np.flatnonzero(wanted > lo), np.flatnonzero(wanted < hi)
+        self._above, self._below = np.where(wanted > lo, wanted, -_FREE), np.where(wanted < hi, wanted, _FREE)
+        self._bounded = bool((wanted > lo).any()), bool((wanted < hi).any())
         self._spoilers: tuple[list[int], list[int]] = [], []
 
     def form(self, factors: tuple[int, int], shift: int) -> LinearForm | None:
         """The bias that makes every pair right with these factors, if there is one."""
         if self._is_spoilt(factors, shift):
             return None
-        sums = factors[0] * self._codes[:, None] + factors[1] * self._codes[None, :]
-        low = ((self._wanted << shift) - sums).ravel()
-        above, below = self._above, self._below
-        lowest = int(low[above].max()) if above.size else int(low.min())
-        highest = int(low[below].min()) + (1 << shift) - 1 if below.size else lowest
+        sides = [f * self._codes for f in factors]
+        sums = np.add.outer(*sides)
+        least, most = (self._above << shift) - sums, (self._below << shift) - sums
+        lowest = int(least.max() if self._bounded[0] else ((self._wanted << shift) - sums).min())
+        highest = int(most.min()) + (1 << shift) - 1 if self._bounded[1] else lowest
         if lowest > highest:
-            if above.size:
-                self._spoilers[0].append(int(above[low[above].argmax()]))
-                self._spoilers[1].append(int(below[low[below].argmin()]))
+            if self._bounded[0]:
+                self._spoilers[0].append(int(least.argmax()))
+                self._spoilers[1].append(int(most.argmin()))
             return None
         bias = (lowest + highest) // 2
-        largest = max(abs(int(sums.min()) + bias), abs(int(sums.max()) + bias), abs(bias) + 128 * max(map(abs, factors)))
+        ends = [sum(int(end(s)) for s in sides) for end in (np.min, np.max)]
+        largest = max(*(abs(end + bias) for end in ends), abs(bias) + 128 * max(map(abs, factors)))
         if largest >= 1 << 31:
             return None
         return LinearForm(*factors, bias, shift)

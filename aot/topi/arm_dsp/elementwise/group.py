@@ -69,6 +69,13 @@ class Plan:
 
 
 def plan(group: Group, target: Target, *, lanes: int) -> Plan | None:
+    """The plan of so many elements at a time; None where there is none."""
+    found = _plan(group, target)
+    return None if found is None else replace(found, program=replace(found.program, lanes=lanes))
+
+
+@lru_cache(16)  # each form of the loop asks
+def _plan(group: Group, target: Target) -> Plan | None:
     """None for other cores and operators, for one operator alone (there are better kernels), and for more than fits the frame."""
     result = group.result
     if not target.has("dsp") or not isinstance(result, Call) or not _is_bytes(result, prod(tensor_type(result).shape)):
@@ -78,7 +85,7 @@ def plan(group: Group, target: Target, *, lanes: int) -> Plan | None:
     if len(calls) < 2 or not binary or prod(tensor_type(result).shape) < LEAST:
         return None
     try:
-        return _Planner(group, target).plan(lanes)
+        return _Planner(group, target).plan()
     except _NoFormError:
         return None
 
@@ -113,7 +120,7 @@ class _Planner:
     slots: dict[int, int] = field(default_factory=dict)
     placed: dict[int, Source] = field(default_factory=dict)
 
-    def plan(self, lanes: int) -> Plan:
+    def plan(self) -> Plan:
         result = self.group.result
         size = prod(tensor_type(result).shape)
         uses = Counter(id(a) for e in post_order(result) if isinstance(e, Call) for a in e.args)
@@ -123,7 +130,7 @@ class _Planner:
         operands = len(self.group.params) + bool(self.constants)
         if len(self.slots) > MOST_SLOTS or operands > MOST_OPERANDS:
             raise _NoFormError
-        program = Program(tuple(self.steps), operands, len(self.tables), len(self.slots), lanes)
+        program = Program(tuple(self.steps), operands, len(self.tables), len(self.slots))
         return Plan(program, tuple(self.numbers), tuple(self.tables), bytes(self.constants))
 
     def _place(self, expr: Expr, size: int) -> None:

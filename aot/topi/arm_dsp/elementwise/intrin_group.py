@@ -99,7 +99,7 @@ class Program:
     operands: int
     tables: int
     slots: int
-    lanes: int
+    lanes: int = 1
 
     @property
     def numbers(self) -> int:
