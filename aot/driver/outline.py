@@ -24,8 +24,8 @@ from aot.target.target import find_target
 class Outline:
     """Bytes and counts; `inputs` and `outputs`: name, shape, dtype, bytes, scale and zero point of each.
 
-    `liveness` and `streaming` are the bounds of docs/memory.md; `streaming_least` is what the latter is at least, where the search
-    for it stopped at its limit.  `weights`: all constants of the graph, equal ones once.
+    `liveness` and `streaming` are the bounds of docs/memory.md; `streaming_least` is what the latter is at least, where its
+    search stopped at its limit.  `weights`: all constants of the graph, equal ones once.
     """
 
     layers: int

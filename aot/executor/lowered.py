@@ -89,6 +89,14 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
+class CascadeRuns:
+    """Runs of layers that the search for cascades looked at, and all that could be cascades within its limit of bytes."""
+
+    tried: int
+    possible: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoweredModule(IRModule):
     """A whole model: PrimFuncs by name, and as its main the calls of them in their order.
 
@@ -101,7 +109,7 @@ class LoweredModule(IRModule):
     `controls` are branches and loops over the calls, `conditions` the tensor of one bool that decides each.  `variables` are the
     tensors that are written more than once: loop variables, and results of branches.  A loop whose iterations are not known is
     given up after `max_iterations` (0: never).  `order`: how good the order of the layers is, of whole tensors; with branches and
-    loops, that of the function whose order may be the furthest from its best.
+    loops, that of the function whose order may be the furthest from its best.  `cascade_runs`: what was tried, if cascades were.
     """
 
     inputs: tuple[TensorRef, ...] = ()
@@ -115,6 +123,7 @@ class LoweredModule(IRModule):
     conditions: tuple[TensorRef, ...] = ()
     variables: frozenset[TensorRef] = frozenset()
     order: Order | None = None
+    cascade_runs: CascadeRuns | None = None
     target: Target | None = None
     config: SelectionConfig = field(default_factory=SelectionConfig)
     planning: PlanConfig = field(default_factory=PlanConfig)

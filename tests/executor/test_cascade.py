@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from aot.driver.build import compile_model
+from aot.driver.build import build, compile_model
 from aot.driver.options import Options
 from aot.errors import UsageError
+from aot.executor.cascade import search
 from aot.executor.cascade.chain import Part, StripeConfig
 from aot.executor.cascade.nest import Link, Node, make_nest
 from aot.executor.cascade.rows import RowPropagator, row_form
@@ -27,6 +28,7 @@ from aot.op.common.pool import PoolAttrs
 from aot.op.tensor.broadcast_to import BroadcastToAttrs
 from aot.relay.expr import Function, Var, call
 from aot.relay.interpreter import evaluate
+from aot.report.figures.size import plan_of
 from aot.runtime.module import load
 from tests.c_tools import INCLUDE
 from tests.executor.cascade_nets import Built, build_chain, chains, parts_of, run_chain
@@ -274,3 +276,18 @@ def test_cascades_on_a_board(model: str, most: int, options: tuple[str, ...]) ->
     assert found["exact"]
     assert found["workspace_bytes"] <= most
     assert found["stack_bytes"] <= 400
+
+
+def test_cascades_that_are_too_long_to_be_tried_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MODELS / "net_sww.tflite"
+    proven = build(model, options=Options(opt="ram")).metadata
+    assert "cascades" not in proven["workspace"]
+    monkeypatch.setattr(search, "LONGEST", 2)
+    metadata = build(model, options=Options(opt="ram")).metadata
+    runs = metadata["workspace"]["cascades"]
+    assert 0 < runs["tried"] < runs["possible"]
+    assert not runs["optimal"]
+    assert f"{runs['tried']} of {runs['possible']} runs of layers were tried" in plan_of(metadata)
+    budget = build(model, options=Options(ram_budget=metadata["workspace"]["size"])).metadata["workspace"]
+    assert budget["cascades"]["tried"] < budget["cascades"]["possible"]
+    assert "cascades" not in build(model).metadata["workspace"]  # none were looked for

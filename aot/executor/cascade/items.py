@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import accumulate
@@ -181,6 +181,19 @@ class Items:
                 self._add(i, j, [style] * (j - i + 1))
         chosen = (self._choose(i, j, base, chain, limit) for base, chain in self._bases[i, j].values() if base <= limit)
         return [item for item in chosen if item is not None]
+
+    def runs(self, limit: int) -> Iterator[tuple[int, int]]:
+        """First and last layer of each run of several that may be a cascade, for all that `_least_bytes` tells of the limit."""
+        for j in range(len(self.parts)):
+            end = j
+            for i in range(j, -1, -1):
+                part = self.parts[i]
+                if i < j:
+                    end = max(end, *(self._lives[t][1] for t in part.outputs))
+                if part.form is None or end > j:
+                    break  # nor any that begins before
+                if i < j and self._closed(i, j) and self._least_bytes(i, j) <= limit:
+                    yield i, j
 
     def _add(self, i: int, j: int, styles: Sequence[StripeConfig]) -> tuple[int, StripePlan] | None:
         """Make the cascade with a style for each layer, and keep it."""

@@ -14,7 +14,7 @@ from aot.errors import Problem, UsageError
 from aot.executor.cascade.chain import Part
 from aot.executor.cascade.emit import FEED, Work, emit
 from aot.executor.cascade.items import Items, Proposal
-from aot.executor.lowered import CallLowered, LoweredModule
+from aot.executor.lowered import CallLowered, CascadeRuns, LoweredModule
 from aot.executor.select.selection import Candidate
 from aot.support.dataclass import dataclass
 from aot.tir.function import PrimFunc
@@ -83,8 +83,8 @@ def cost_of(found: Sequence[Proposal]) -> int:
     return sum(item.instructions for item in found)
 
 
-def smallest(items: Items, high: int, *, most: int | None) -> list[Proposal]:
-    """The cover of at most `most` instructions under the least limit, within STEP bytes; `high` must be enough."""
+def smallest(items: Items, high: int, *, most: int | None) -> tuple[list[Proposal], int]:
+    """The cover of at most `most` instructions under the least limit, within STEP bytes, and the limit; `high` must be enough."""
     low, best = 0, cover(items, high)
     assert best is not None, "whole layers fit into the sum of everything"
     while high - low > STEP:
@@ -96,7 +96,17 @@ def smallest(items: Items, high: int, *, most: int | None) -> list[Proposal]:
             high, best = middle, found
         else:
             low = middle
-    return best
+    return best, high
+
+
+def tried_runs(items: Items, limit: int) -> CascadeRuns:
+    """How many runs of layers could be a cascade under the limit, by what they need at least, and how many were looked at."""
+    settled = []
+    for i in range(len(items.parts)):
+        whole = items.whole(i, limit)
+        settled.append(whole is not None and whole.instructions == items.fastest(i))
+    found = [j - i + 1 for i, j in items.runs(limit) if not all(settled[i : j + 1])]
+    return CascadeRuns(sum(length <= LONGEST for length in found), len(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +157,12 @@ def use_cascades(lowered: LoweredModule, items: Items, limits: Limits) -> tuple[
     if cover(items, items.everything) is None:
         where = lowered.inputs[0].name
         raise UsageError(Problem("E5054", f"the layers that read {where} cannot run row by row, so it cannot be fed so", where))
+    limit = items.everything if limits.budget is None else limits.budget
+    chosen: list[Proposal] | None
     if limits.budget is None and limits.small:
-        chosen: list[Proposal] | None = smallest(items, items.everything, most=limits.most)
+        chosen, limit = smallest(items, limit, most=limits.most)
     else:
-        chosen = best_cover(items, items.everything if limits.budget is None else limits.budget)
+        chosen = best_cover(items, limit)
     if chosen is None:
         return None
     calls: list[CallLowered] = []
@@ -165,4 +177,5 @@ def use_cascades(lowered: LoweredModule, items: Items, limits: Limits) -> tuple[
             calls.append(built.call)
             kernels.append([built.candidate])
             functions |= {**built.callees, built.call.func: built.candidate.lowered.func}
-    return replace(lowered, functions=functions).with_calls(calls), kernels
+    runs = tried_runs(items, limit)
+    return replace(lowered, functions=functions, cascade_runs=runs).with_calls(calls), kernels

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from aot.executor.codegen.c_names import Names
-from aot.executor.lowered import LoweredModule, State, TensorRef
+from aot.executor.lowered import CascadeRuns, LoweredModule, State, TensorRef
 from aot.executor.plan.bounds import Bounds
 from aot.executor.plan.shifted_states import shifted_by_copy
 from aot.executor.plan.state_plan import STATE_ALIGN, fresh_bytes, is_written_by_copy
@@ -82,7 +82,7 @@ def make_metadata(
             )
         ],
         "outputs": _tensors(lowered.outputs, names.outputs, [layout.aligns[lowered.root(t)] for t in lowered.outputs]),
-        "workspace": _workspace(layout, info.bounds) | _order(lowered.order),
+        "workspace": _workspace(layout, info.bounds) | _order(lowered.order) | _cascades(lowered.cascade_runs),
         **_state(lowered, layout),
         **({"slide": dict(info.slide)} if info.slide else {}),
         **({"chain": dict(info.chain)} if info.chain else {}),
@@ -115,6 +115,13 @@ def _order(order: Order | None) -> dict[str, Any]:
     if order is None or order.optimal:
         return {}
     return {"order": {"peak": order.peak, "lower_bound": order.lower_bound, "optimal": False}}
+
+
+def _cascades(runs: CascadeRuns | None) -> dict[str, Any]:
+    """`cascades`: runs of layers that were tried, of those that could be cascades; only where some were too long to be tried."""
+    if runs is None or runs.tried == runs.possible:
+        return {}
+    return {"cascades": {"tried": runs.tried, "possible": runs.possible, "optimal": False}}
 
 
 def _control(lowered: LoweredModule) -> dict[str, Any]:

@@ -45,9 +45,9 @@ def plan_of(metadata: Metadata) -> str:
 
 
 def stopped_searches_of(metadata: Metadata) -> list[str]:
-    """What the searches besides the plan's own say that stopped at their limit: order of execution, bound of rows, pools."""
+    """What the searches besides the plan's own say that stopped at their limit: order, bound of rows, cascades, pools."""
     texts = []
-    order, rows = (metadata["workspace"].get(key) for key in ("order", "rows"))
+    order, rows, runs = (metadata["workspace"].get(key) for key in ("order", "rows", "cascades"))
     if order is not None:
         over = f"at most {_percent(order['peak'], order['lower_bound'])} above the least of any order"
         texts.append(f"order of execution: the search stopped at its limit, {_bytes(order['peak'])} of tensors, {over}")
@@ -56,6 +56,9 @@ def stopped_searches_of(metadata: Metadata) -> list[str]:
             bound, least = metadata["workspace"][f"{key}_bound"], rows[f"{key}_lower_bound"]
             if least < bound:
                 texts.append(f"{what}: {row_search_of(bound, least)}")
+    if runs is not None:
+        tried = f"{commas(runs['tried'])} of {commas(runs['possible'])} runs of layers were tried"
+        texts.append(f"cascades: the search left out long ones, {tried}")
     return texts + pool_choices_of(metadata)
 
 

@@ -10,7 +10,7 @@ from aot.report.render.svg import WIDTH, Box, fitting, legend, rect, text
 
 LEFT, TOP, HEIGHT = 76.0, 22.0, 320.0
 _FIELDS = ("size", "liveness_bound", "streaming_bound", "fed_bound", "plan_lower_bound", "optimal", "buffers")
-_STOPPED = ("order", "rows", "pool_choice")
+_STOPPED = ("order", "rows", "cascades", "pool_choice")
 """Searches that say so only where they stopped at their limit."""
 _BOUNDS = (("liveness_bound", "whole tensors"), ("streaming_bound", "rows"))
 

@@ -46,3 +46,9 @@ def test_a_bound_of_rows_that_is_not_proven_least() -> None:
     rows = {"streaming_lower_bound": 80, "fed_lower_bound": 40, "optimal": False}
     text = plan_of({"workspace": WORKSPACE | {"streaming_bound": 90, "fed_bound": 40, "rows": rows}})
     assert text.endswith("rows 90 B · rows: the search stopped at its limit, 90 B are at most 12.5 % above the best chains")
+
+
+def test_cascades_that_were_not_all_tried() -> None:
+    runs = {"cascades": {"tried": 1200, "possible": 1300, "optimal": False}}
+    told = "cascades: the search left out long ones, 1,200 of 1,300 runs of layers were tried"
+    assert plan_of({"workspace": WORKSPACE | runs}).endswith(f"whole tensors 120 B · {told}")
