@@ -1,10 +1,10 @@
 """Depthwise convolutions of float32 in strips: a channel of a few columns of results, from the first row of an image to the last.
 
-Windows of few taps that reach one column beyond the image at most, or further where a strip is as wide as the image: then products
-with what is outside are left out.  No scratch.  Weights take four bytes each in flash, [channels][taps], with each channel's bias
-behind.  Every number of the image is loaded once a strip, where kernels that go row by row (depthwise.py) load it, and the
-weights, once a row of taps; results must not overlap the data.  Products and sums are instructions of their own, which takes fewer
-cycles than VMLA.
+Windows of few taps that reach one column beyond the image at most, or further where a strip is as wide as the image: then
+products with what is outside are left out.  No scratch.  Weights take four bytes each in flash, [channels][taps], with each
+channel's bias behind.  Every number of the image is loaded once a strip, where kernels that go row by row (depthwise.py) load
+it, and the weights, once a row of taps; results must not overlap the data.  Products and sums are instructions of their own,
+which takes fewer cycles than VMLA.
 """
 
 from __future__ import annotations
