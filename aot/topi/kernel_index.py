@@ -82,6 +82,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "nn.depthwise_conv2d_float": (
         "arm_fpu.conv2d",
         "arm_fpu.depthwise",
+        "arm_fpu.scale",
         "arm_fpu.strip",
         "arm_mve.float32.conv2d",
         "arm_mve.float32.depthwise",
