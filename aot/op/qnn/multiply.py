@@ -1,6 +1,7 @@
 """qnn.multiply: MUL of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `arithmetic.py`).
 
 out = clamp(zp + rescale((a - zp_a) * (b - zp_b)), lo, hi) with double rounding.
+For int8 the loop nest uses the 32-bit form of `aot.numerics.linear` where there is one.
 Oracle: `reference_integer_ops::Mul` with the parameters of `mul.cc`, which multiplies the scales in float32 (TFLM in double).
 """
 
@@ -14,6 +15,7 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import named, quantize_multiplier, requantize, tir_requantize
+from aot.numerics.linear import Rescaling, rescaling_of_products
 from aot.numerics.multipliers import real_multiplier
 from aot.op.common.binary import RescaledAttrs, broadcast_at, broadcast_type, two_of_one_type
 from aot.op.common.check import fused_range, require_alike
@@ -43,8 +45,13 @@ def evaluate(a: Array, b: Array, *, attrs: RescaledAttrs, out_type: TensorType) 
 
 
 def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: RescaledAttrs, out_type: TensorType) -> TensorFn:
+    numbers = Rescaling(attrs.multiplier, attrs.shift, attrs.zero_point, attrs.lo, attrs.hi)
+    form = rescaling_of_products(attrs.input_zp, numbers) if out_type.dtype == "int8" else None
+
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         x, y = (cast("int32", broadcast_at(b, t, i)) - zp for t, zp in zip(args, attrs.input_zp, strict=True))
+        if form is not None:
+            return cast(out_type.dtype, form.emit(b, x * y))
         value = tir_requantize(
             b,
             named(b, "product", x * y),

@@ -3,7 +3,8 @@
 From float32: q = clamp(zp + round(x / scale)), the quotient in float32, halves away from zero.  A quotient beyond int32 saturates
 here (in the reference it is undefined behaviour); NaN gives the zero point, as the conversion does on Arm.  Oracle:
 `reference_ops::AffineQuantize`.
-Between codes: q = clamp(zp + rescale(q_in - zp_in)) with double rounding.  Oracle: `reference_ops::Requantize`.
+Between codes: q = clamp(zp + rescale(q_in - zp_in)) with double rounding.  Oracle: `reference_ops::Requantize`; the loop
+nest uses the 32-bit form of `aot.numerics.linear` where there is one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from aot.numerics.fixed_point import (
     tir_multiply_by_quantized_multiplier,
     tir_requantize,
 )
+from aot.numerics.linear import Rescaling, rescaling_of_range
 from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import Clamped, require_dtype, require_quant
 from aot.op.convert import ConvertContext, from_tflite, operand
@@ -130,11 +132,16 @@ def evaluate_requantize8(data: Array, *, attrs: Requantize8Attrs, out_type: Tens
 def te_requantize8(_ctx: TeContext, args: Sequence[TensorFn], attrs: Requantize8Attrs, out_type: TensorType) -> TensorFn:
     if args[0].dtype == "int32":
         return _te_requantize32(args[0], attrs, out_type)
+    numbers = Rescaling(attrs.multiplier, attrs.shift, attrs.zero_point, attrs.lo, attrs.hi)
+    low, high = (v - attrs.input_zp for v in int_range(args[0].dtype))
+    form = rescaling_of_range(low, high, numbers)
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         centred = named(b, "x", cast("int32", args[0].at(b, i)) - attrs.input_zp)
         if (attrs.multiplier, attrs.shift) == (1 << 30, 1):  # equal scales: nothing to round
             return cast(attrs.dtype, clamp(centred + attrs.zero_point, attrs.lo, attrs.hi))
+        if form is not None:
+            return cast(attrs.dtype, form.emit(b, centred))
         value = tir_requantize(
             b,
             centred,
