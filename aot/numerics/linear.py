@@ -50,7 +50,10 @@ class Rescaling:
 
 @dataclass(frozen=True, slots=True)
 class LinearRescaling:
-    """The form above; `below` is what is added to the bias of p < 0.  No intermediate leaves int32."""
+    """The form above; `below` is what is added to the bias of p < 0.
+
+    No intermediate leaves int32, and no sum `most` in magnitude.
+    """
 
     high: int
     low: int
@@ -59,6 +62,7 @@ class LinearRescaling:
     shift: int
     lo: int
     hi: int
+    most: int
 
     def emit(self, b: IRBuilder, value: Expr) -> Expr:
         """The clamped int32 result of an int32 expression."""
@@ -134,12 +138,13 @@ class _Search:
         products = self._values * high + ((self._values * low) >> SPLIT)
         bias = self._bias(products, shift, self._halves[0] if signed else self._all)
         below = self._bias(products, shift, self._halves[1]) if signed else bias
-        if bias is None or below is None or abs(below - bias) >= 1 << 31:
+        if bias is None or below is None or max(abs(bias), abs(below), abs(below - bias)) >= 1 << 31:
             return None
         lowered = products + np.where(self._values < 0, below - bias, 0)
-        if max(int(np.abs(total).max()) for total in (products, lowered, lowered + bias)) >= 1 << 31:
+        most = max(int(np.abs(total).max()) for total in (products, lowered, products + bias, lowered + bias))
+        if most >= 1 << 31:
             return None
-        found = LinearRescaling(high, low, bias, below - bias, shift, self._by.lo, self._by.hi)
+        found = LinearRescaling(high, low, bias, below - bias, shift, self._by.lo, self._by.hi, most)
         return found if (found.evaluate(self._values) == self._wanted).all() else None
 
     def _bias(self, products: Array, shift: int, chosen: Array) -> int | None:

@@ -19,6 +19,8 @@ from tests.topi.drawn_pool import POOLS, draw_pool
 from tests.topi.generic.test_copy import draw_movement
 
 M4 = BOARDS["cortex-m4"]
+CORES = {"arm_mve": "cortex-m55", "arm_v6m": "cortex-m0plus"}
+"""The core of a folder of kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +51,20 @@ def _others() -> Iterator[tuple[str, Drawn]]:
     for lanes in test_group.LANES:
         yield f"group {test_group.kernel(lanes)}", Drawn(partial(test_group.cases, lanes=lanes))
     yield f"multiply {test_multiply.KERNEL}", Drawn(test_multiply.cases)
+    plain = "cortex-m0plus"
+    yield "gate arm_v6m.multiply", Drawn(partial(test_multiply.cases, kernel="arm_v6m.multiply", cpu=plain), BOARDS[plain])
 
 
 def _groups() -> Iterator[tuple[str, Drawn]]:
     """Operators alone: element-wise ones, pools and movements of data."""
     kinds: list[tuple[str, str, Draw]] = [(f"arm_mve.{kind}", kind, draw_elementwise) for kind in VECTORS]
     kinds += [(f"arm_dsp.{kind}", kind, draw_elementwise) for kind in ("add", "lut", "quantize", "dequantize")]
+    kinds += [(f"arm_v6m.{kind}", kind, draw_elementwise) for kind in ("add", "multiply")]
     kinds += [("generic.elementwise", kind, draw_elementwise) for kind in FLAT]
     kinds += [(f"{room}.pool", kind, draw_pool) for room in ("arm_mve", "generic") for kind in POOLS]
     kinds += [("generic.copy", "movement", draw_movement), ("arm_dsp.transpose", "transpose", draw_transpose)]
     for kernel, kind, draw in kinds:
-        cpu = "cortex-m55" if kernel.startswith("arm_mve.") else "cortex-m4"
+        cpu = CORES.get(kernel.partition(".")[0], "cortex-m4")
         yield f"{kind} {kernel}", Drawn(partial(cases, draw, kernel, kind, cpu=cpu), BOARDS[cpu])
 
 

@@ -74,18 +74,18 @@ def draw(rng: np.random.Generator) -> tuple[tuple[Var, ...], Expr]:
     return (x, y) if second is y else (x,), call("qnn.multiply", operands, attrs)
 
 
-def cases(seed: int) -> Iterator[Case]:
+def cases(seed: int, *, kernel: str = KERNEL, cpu: str = "cortex-m4") -> Iterator[Case]:
     """Endless groups that the kernel takes; every third one with operands at the ends of their ranges alone."""
     rng = np.random.default_rng(seed)
     for n in range(1 << 30):
         params, body = draw(rng)
-        low = lowered(KERNEL, params, body)
+        low = lowered(kernel, params, body, cpu=cpu)
         if low is None:
             continue
         inputs = [data_of(v, seed + n + i) for i, v in enumerate(params)]
         if n % 3 == 0:
             inputs = [np.where(x < 0, -128, 127).astype(np.int8) for x in inputs]
-        yield Case(f"{KERNEL} {seed} {n}", low, inputs, evaluate(Function(params, body), inputs))
+        yield Case(f"{kernel} {seed} {n}", low, inputs, evaluate(Function(params, body), inputs))
 
 
 @pytest.mark.qemu
