@@ -13,9 +13,11 @@ from aot.op.common.binary import RescaledAttrs
 from aot.op.qnn.quantize import QuantizeAttrs, Requantize8Attrs, evaluate_quantize
 from aot.relay.expr import Var, call
 from aot.support.dtype import int_range
+from aot.tir.analysis.overlap import safe_distances
 from aot.topi.arm_mve.elementwise.quotient import LEAST_SCALE, Reciprocal, is_proven, reciprocal
 from tests.topi.drawn_elementwise import VECTORS, draw_elementwise
 from tests.topi.drawn_groups import cases
+from tests.topi.generic.test_copy import ADD
 from tests.topi.groups import check_group, lowered
 from tests.topi.runs import interpreted
 
@@ -27,6 +29,15 @@ def test_other_cores_and_shapes_are_left_to_others() -> None:
     assert lowered("arm_mve.multiply", (x, y), call("qnn.multiply", [x, y], attrs), cpu="cortex-m55+nomve") is None
     x, y = Var("x", TensorType((1, 4, 4, 8), "int8")), Var("y", TensorType((1, 4, 1, 8), "int8"))
     assert lowered("arm_mve.multiply", (x, y), call("qnn.multiply", [x, y], attrs), cpu="cortex-m55") is None
+
+
+def test_the_result_of_two_tensors_may_lie_over_either() -> None:
+    pair = Var("x", TensorType((1, 37), "int8")), Var("y", TensorType((1, 37), "int8"))
+    product = call("qnn.multiply", pair, RescaledAttrs((3, -5), 1 << 30, -5, 0, -128, 127))
+    for name, body in (("add", call("qnn.add", pair, ADD)), ("multiply", product)):
+        low = lowered(f"arm_mve.{name}", pair, body, cpu="cortex-m55")
+        assert low is not None
+        assert [d.up for d in safe_distances(low.func).values()] == [0, 0]
 
 
 @pytest.mark.parametrize("kind", VECTORS)

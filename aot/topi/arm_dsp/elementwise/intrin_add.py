@@ -44,7 +44,7 @@ def add_4(shift: int, lo: int = -128, hi: int = 127) -> TensorIntrin:
         total = cast("int32", x[i]) * factors[0] + factors[2] + cast("int32", y[i]) * factors[1]
         b.store(out, i, cast("int8", clamp(total >> shift, lo, hi)))
     desc = replace(b.finish(), scalars=(*factors, count))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit(ops, shift, lo=lo, hi=hi))
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit(ops, shift, lo=lo, hi=hi), ordered=True)
 
 
 def _emit(operands: Mapping[str, COperand], shift: int, *, lo: int, hi: int) -> BlockText:

@@ -70,7 +70,7 @@ def multiply_4(form: Form) -> TensorIntrin:
             value = form.requant.emit_scaled(b, p, (numbers["m"], numbers["c"], imm(form.shift)))
             b.store(out, i + lane, cast("int8", value))
     desc = replace(b.finish(), scalars=(*((one,) if factor is None else ()), *numbers.values()))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit(ops, form), requires="dsp")
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit(ops, form), ordered=True)
 
 
 def text(form: Form) -> list[str]:

@@ -29,7 +29,7 @@ def add(shift: int) -> TensorIntrin:
         total = cast("int32", x[i]) * factors[0] + factors[2] + cast("int32", y[i]) * factors[1]
         b.store(out, i, cast("int8", clamp(total >> shift, -128, 127)))
     desc = replace(b.finish(), scalars=(*factors, count))
-    return TensorIntrin(f"arm_mve.{desc.name}", desc, lambda ops: _emit(ops, shift), requires="mve")
+    return TensorIntrin(f"arm_mve.{desc.name}", desc, lambda ops: _emit(ops, shift), requires="mve", ordered=True)
 
 
 def _emit(operands: Mapping[str, COperand], shift: int) -> BlockText:

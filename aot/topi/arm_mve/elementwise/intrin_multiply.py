@@ -43,7 +43,7 @@ def multiply(product: Product) -> TensorIntrin:
         numbers = (imm(0), imm(product.multiplier), imm(product.shift))
         b.store(out, i, product.form.meaning(b, factors[0] * factors[1], numbers))
     desc = replace(b.finish(), scalars=(count,))
-    return TensorIntrin("arm_mve.multiply", desc, lambda ops: _emit(ops, product), requires="mve")
+    return TensorIntrin("arm_mve.multiply", desc, lambda ops: _emit(ops, product), requires="mve", ordered=True)
 
 
 def _emit(operands: Mapping[str, COperand], product: Product) -> BlockText:

@@ -9,6 +9,7 @@ import pytest
 
 from aot.ir.type import TensorType
 from aot.relay.expr import Var, call, const
+from aot.tir.analysis.overlap import safe_distances
 from tests.topi.generic.test_copy import ADD
 from tests.topi.groups import check_group, lowered
 
@@ -34,6 +35,13 @@ def test_a_constant_operand_and_one_tensor_twice() -> None:
 def test_limits_of_an_activation(lo: int, hi: int) -> None:
     x, y = variables(37)
     check_group("arm_dsp.add", (x, y), call("qnn.add", [x, y], replace(ADD, lo=lo, hi=hi)))
+
+
+def test_the_result_may_lie_over_either_operand() -> None:
+    pair = variables(37)
+    low = lowered("arm_dsp.add", pair, call("qnn.add", pair, ADD))
+    assert low is not None
+    assert [d.up for d in safe_distances(low.func).values()] == [0, 0]
 
 
 def test_what_is_left_to_others() -> None:

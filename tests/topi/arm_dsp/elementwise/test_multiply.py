@@ -12,6 +12,7 @@ from aot.ir.type import TensorType
 from aot.op.common.binary import RescaledAttrs
 from aot.relay.expr import Expr, Function, Var, call, const
 from aot.relay.interpreter import evaluate
+from aot.tir.analysis.overlap import safe_distances
 from tests.topi.drawn import Case, pick
 from tests.topi.groups import check_group, data_of, lowered
 from tests.topi.intrin.test_intrin import needs_board
@@ -45,6 +46,15 @@ def test_a_constant_operand_and_one_tensor_twice() -> None:
     table = const(np.random.default_rng(0).integers(-128, 128, (1, 33)).astype(np.int8))
     check_group(KERNEL, (x,), call("qnn.multiply", [table, x], MUL))
     check_group(KERNEL, (x,), call("qnn.multiply", [x, x], MUL))
+
+
+@pytest.mark.parametrize(("other", "over"), [((1, 4, 3, 8), [0, 0]), ((8,), [0]), ((1, 4, 3, 1), [0])])
+def test_the_result_may_lie_over_every_operand_of_its_size(other: tuple[int, ...], over: list[int]) -> None:
+    pair = variables((1, 4, 3, 8), other)
+    low = lowered(KERNEL, pair, call("qnn.multiply", pair, MUL))
+    assert low is not None
+    found = safe_distances(low.func).items()
+    assert [d.up for (a, b), d in found if b in low.func.outputs and a in low.func.inputs and a.nbytes == b.nbytes] == over
 
 
 def test_what_is_left_to_others() -> None:
