@@ -138,7 +138,7 @@ def _planned(data: bytes | IRModule, cpu: Target, *, name: str, options: Options
     budget, opt, before = options.ram_budget, options.opt, None
     chosen = way(budget)
     while budget is not None and chosen.front.slide is not None and not chosen.fits(chosen.plans.usual(opt), budget):
-        if chosen.front.slide.plan is chosen.front.slide.front[-1]:
+        if chosen.front.slide.plan is chosen.front.slide.front.plans[-1]:
             break
         before, chosen = chosen, way(chosen.front.slide.plan.total_bytes - 1)
     planned = chosen.plans.usual(opt) if budget is None else chosen.plans.within(budget, opt)

@@ -10,7 +10,7 @@ from aot.driver.options import Options
 from aot.errors import Problem, UnsupportedError, UsageError
 from aot.ir.module import IRModule
 from aot.relay.analysis.running_sum import RunningSum
-from aot.relay.analysis.slide_plan import LayerRows, SlidePlan, slide_front, slide_plan
+from aot.relay.analysis.slide_plan import LayerRows, SlideFront, SlidePlan, slide_front, slide_plan
 from aot.relay.analysis.sliding import sliding
 from aot.relay.expr import Call, Expr, Function, Var
 from aot.relay.state import input_vars
@@ -32,7 +32,7 @@ class Slid:
 
     module: IRModule
     plan: SlidePlan
-    front: Sequence[SlidePlan]
+    front: SlideFront
     windows: Mapping[str, tuple[int, int, int, int]]
 
     def told(self) -> dict[str, Any]:
@@ -44,7 +44,8 @@ class Slid:
             ],
             "macs_window": self.plan.macs_full,
             "rows_bytes": self.plan.total_bytes,
-            "front": [{"rows_bytes": p.total_bytes, "macs": p.macs()} for p in self.front],
+            "front": [{"rows_bytes": p.total_bytes, "macs": p.macs()} for p in self.front.plans],
+            **({} if self.front.optimal else {"search": {"tried": self.front.tried, "ways": self.front.ways, "optimal": False}}),
             "layers": [_told(layer) for layer in self.plan.layers()],
             "whole": [{**_place(e), "reason": reasons[id(e)]} for e in nodes if id(e) in reasons and id(e) not in self.plan.sums],
             "sums": [_summed(e, self.plan.sums[id(e)]) for e in nodes if id(e) in self.plan.sums],
@@ -80,9 +81,10 @@ def slid(module: IRModule, options: Options, *, opt_level: int, most_bytes: int 
     assert isinstance(main, Function)
     hops = _hops(main, options)
     found = slide_front(main, sliding(main, hops))
-    if must_gain and not found[0].gains:
-        raise UnsupportedError(Problem("E1281", _no_gain(main, found[0], hops)))
-    plan = next((p for p in found if most_bytes is None or p.total_bytes <= most_bytes), found[-1])
+    plans = found.plans
+    if must_gain and not plans[0].gains:
+        raise UnsupportedError(Problem("E1281", _no_gain(main, plans[0], hops)))
+    plan = next((p for p in plans if most_bytes is None or p.total_bytes <= most_bytes), plans[-1])
     windows = {
         v.name: (i, axis, v.type.shape[axis], hop)
         for i, v in enumerate(input_vars(main))

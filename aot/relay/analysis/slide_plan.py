@@ -162,8 +162,25 @@ def slide_plan(main: Function, sliding: Sliding) -> SlidePlan:
     return best
 
 
-def slide_front(main: Function, sliding: Sliding) -> list[SlidePlan]:
-    """The plans that no other one beats both in the bytes that are kept and in work, the least work first.
+@dataclass(frozen=True, slots=True)
+class SlideFront:
+    """`plans` that none of those that were tried beats both in the bytes that are kept and in work, the least work first.
+
+    `tried`: how many of the `ways` to keep some of the tensors that the plan of the least work keeps beside the inputs.
+    """
+
+    plans: tuple[SlidePlan, ...]
+    tried: int
+    ways: int
+
+    @property
+    def optimal(self) -> bool:
+        """Whether no way beats one of the plans."""
+        return self.tried == self.ways
+
+
+def slide_front(main: Function, sliding: Sliding) -> SlideFront:
+    """The plans worth having, among the ways to keep what `slide_plan` keeps, or a part of it.
 
     Exact for up to EXACT tensors beside the inputs; of more, one after the other is given up that costs the least for a byte.
     """
@@ -176,18 +193,20 @@ def slide_front(main: Function, sliding: Sliding) -> list[SlidePlan]:
 
     if len(given) <= EXACT:
         plans = [planned(keep) for n in range(len(given)) for keep in combinations(given, n)]
+        tried = len(plans) + 1
     else:
-        plans, keep = [], given
+        plans, keep, tried = [], given, 1
         while keep:
             trials = {k: planned([other for other in keep if other != k]) for k in keep}
             gone = min(keep, key=lambda k: (trials[k].work(), trials[k].total_bytes))
             keep = [k for k in keep if k != gone]
+            tried += len(trials)
             plans.append(trials[gone])
     front: list[SlidePlan] = []
     for plan in sorted([best, *(p for p in plans if p.gains)], key=lambda p: (p.work(), p.total_bytes)):
         if not front or plan.total_bytes < front[-1].total_bytes:
             front.append(plan)
-    return front
+    return SlideFront(tuple(front), tried, 1 << len(given))
 
 
 def _is_candidate(expr: Expr, sliding: Sliding, readers: Mapping[int, Sequence[Expr]]) -> bool:

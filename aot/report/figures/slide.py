@@ -20,7 +20,7 @@ def slide_lines(metadata: Mapping[str, Any]) -> list[str]:
     moves = ", ".join(f"{row['hop']} of {row['rows']} rows of {row['name']}" for row in slide["inputs"])
     part = f" ({macs / full:.2f})" if full else ""
     lines = [f"{moves} are new in a run: {macs:,} of {full:,} MAC{part}, {slide['rows_bytes']:,} B of rows are kept"]
-    return lines + _padding(layers, macs, full) + _sums(slide) + _whole(slide) + _fewer(slide, full)
+    return lines + _padding(layers, macs, full) + _sums(slide) + _whole(slide) + _fewer(slide, full) + _stopped(slide)
 
 
 def _chain(chain: Mapping[str, Any]) -> list[str]:
@@ -45,6 +45,14 @@ def _fewer(slide: Mapping[str, Any], full: int) -> list[str]:
         return []
     ways = ", ".join(f"{way['rows_bytes']:,} B for {way['macs']:,} MAC ({way['macs'] / full:.2f})" for way in less)
     return [f"within --ram-budget fewer rows are kept where they do not fit: {ways}"]
+
+
+def _stopped(slide: Mapping[str, Any]) -> list[str]:
+    """That the search for ways to keep less stopped at its limit."""
+    if "search" not in slide:
+        return []
+    tried, ways = slide["search"]["tried"], slide["search"]["ways"]
+    return [f"ways to keep fewer rows: the search stopped at its limit, {tried:,} of {ways:,} were tried"]
 
 
 def _padding(layers: list[dict[str, Any]], macs: int, full: int) -> list[str]:

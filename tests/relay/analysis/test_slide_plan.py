@@ -26,7 +26,9 @@ def test_the_state_is_what_it_says() -> None:
 def test_no_plan_of_the_front_is_beaten(seed: int) -> None:
     """Neither by another one of them nor by the plan that keeps all it can."""
     net = slide_net(seed)
-    front = slide_front(net.main, sliding(net.main, net.hops))
+    found = slide_front(net.main, sliding(net.main, net.hops))
+    assert found.optimal
+    front = found.plans
     figures = [(p.work(), p.total_bytes) for p in front]
     assert front[0].work() <= planned(net).work()
     assert figures == sorted(figures)
@@ -37,9 +39,13 @@ def test_no_plan_of_the_front_is_beaten(seed: int) -> None:
         assert sum(s.initial.nbytes for s in states) == plan.total_bytes
 
 
-def test_the_front_of_many_tensors_is_found_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = slide_net(3)
+@pytest.mark.parametrize(("seed", "tried"), [(3, 4), (5, 11)])
+def test_the_front_of_many_tensors_is_found_one_by_one(seed: int, tried: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = slide_net(seed)
     exact = slide_front(net.main, sliding(net.main, net.hops))
     monkeypatch.setattr(slide_plan_module, "EXACT", 0)
     found = slide_front(net.main, sliding(net.main, net.hops))
-    assert all(any(e.total_bytes <= p.total_bytes and e.work() <= p.work() for e in exact) for p in found)
+    assert all(any(e.total_bytes <= p.total_bytes and e.work() <= p.work() for e in exact.plans) for p in found.plans)
+    assert exact.tried == exact.ways == found.ways
+    assert found.tried == tried
+    assert found.optimal == (tried == exact.ways)

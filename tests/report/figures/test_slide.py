@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+import pytest
 
 from aot.driver.options import Options
 from aot.driver.slide import slid
@@ -24,6 +27,14 @@ def test_padding_is_named_with_what_it_costs() -> None:
     assert "VALID padding would make it 1, and all of it about 107,008 MAC" in padding
     assert whole.endswith("works over all rows; layers behind such places run as a whole: 768 MAC")
     assert fewer.startswith("within --ram-budget fewer rows are kept where they do not fit: 18,390 B for 1,156,608 MAC (0.44), ")
+
+
+def test_ways_to_keep_less_that_were_not_all_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aot.relay.analysis.slide_plan.EXACT", 0)
+    stopped = lines(KWS.read_bytes(), "input", 2)[-1]
+    found = re.fullmatch(r"ways to keep fewer rows: the search stopped at its limit, (\d+) of (\d+) were tried", stopped)
+    assert found is not None
+    assert 1 < int(found[1]) < int(found[2])
 
 
 def test_without_padding_only_the_mean_over_time_stays() -> None:
