@@ -98,3 +98,8 @@ def int_range(dtype: str) -> tuple[int, int]:
         return 0, 1
     n = bits(dtype)
     return (-(1 << (n - 1)), (1 << (n - 1)) - 1) if is_signed(dtype) else (0, (1 << n) - 1)
+
+
+def lowest(dtype: str) -> int | float:
+    """The lowest finite value of an integer type, or of float32: what the search for a maximum starts from."""
+    return float(np.finfo(np.float32).min) if is_float(dtype) else int_range(dtype)[0]

@@ -19,7 +19,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "image.resize_nearest": ("generic.copy",),
     "lsh_projection": ("generic.lookup.lsh_projection",),
     "mean": ("arm_mve.pool", "generic.pool"),
-    "nn.avg_pool2d": ("arm_mve.pool", "generic.pool"),
+    "nn.avg_pool2d": ("arm_mve.pool", "generic.pool", "generic.pool_float"),
     "nn.conv2d": (
         "arm_dsp.chain.conv2d",
         "arm_dsp.chain.conv2d_rows",
@@ -89,7 +89,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     ),
     "nn.lstm": ("generic.recurrent.lstm_float",),
     "nn.lstm_basic": ("generic.recurrent.lstm_basic",),
-    "nn.max_pool2d": ("arm_mve.pool", "generic.pool"),
+    "nn.max_pool2d": ("arm_mve.pool", "generic.pool", "generic.pool_float"),
     "nn.pad": ("generic.copy",),
     "nn.rnn": ("generic.recurrent.rnn",),
     "nn.svdf_memory": ("generic.recurrent.svdf",),

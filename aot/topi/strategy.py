@@ -73,6 +73,7 @@ class OpImplementation:
     `small`: made for its scratch memory, so only in the running where the workspace is limited.
     `for_speed`: fewer cycles, but more instructions, and its result cannot lie over its data, so only in the running with `speed`
     where the workspace is not limited.
+    `larger`: faster than the generic path and of more code, so not in the running with `size`.
     `for_repeated`: only for layers whose weights other layers have too.  `for_pushes`: only for models whose window moves, where
     layers of one position run for every new row.
     `keeps`: leaves float weights as the file has them, float16 or integers; where there is such a kernel, others are only in the
@@ -89,6 +90,7 @@ class OpImplementation:
     plevel: int = 10
     small: bool = False
     for_speed: bool = False
+    larger: bool = False
     for_repeated: bool = False
     for_pushes: bool = False
     keeps: bool = False
@@ -125,6 +127,7 @@ def register_planned(
     plevel: int,
     small: bool = False,
     for_speed: bool = False,
+    larger: bool = False,
     for_pushes: bool = False,
     keeps: bool = False,
     cuts: bool = True,
@@ -143,7 +146,7 @@ def register_planned(
 
     source = getattr(lower, "func", lower).__module__
     impl = OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small, for_pushes=for_pushes, keeps=keeps)
-    return register_impl(replace(impl, for_speed=for_speed, cuts=cuts, for_records=for_records, source=source))
+    return register_impl(replace(impl, for_speed=for_speed, larger=larger, cuts=cuts, for_records=for_records, source=source))
 
 
 _EXTERNAL: dict[str, OpImplementation] = {}

@@ -17,6 +17,10 @@ Draw = Callable[[str, np.random.Generator], tuple[tuple[Var, ...], Expr]]
 """Variables and body of a group of one operator."""
 
 
+FLOATS = np.array([0.0, -0.0, 1.0, -1.5, 3.4028235e38, -3.4028235e38, np.inf, -np.inf], np.float32)
+"""Of which sums may be NaN, whose sign differs between cores: such cases are left out."""
+
+
 def cases(draw: Draw, kernel: str, kind: str, seed: int, *, cpu: str = "cortex-m55") -> Iterator[Case]:
     """Endless groups of one operator that the kernel takes; every fifth one with operands at the ends of their ranges alone."""
     rng = np.random.default_rng(seed)
@@ -30,7 +34,12 @@ def cases(draw: Draw, kernel: str, kind: str, seed: int, *, cpu: str = "cortex-m
             inputs = [np.where(x < 0, -128, 127).astype(np.int8) for x in inputs]
         if n % 5 < 3 and isinstance(body, Call) and isinstance(body.attrs, QuantizeAttrs):
             inputs = [_near_codes(inputs[0].shape, body.attrs, np.random.default_rng(seed + n))]
-        yield Case(f"{kernel} {kind} {seed} {n}", low, inputs, evaluate(Function(params, body), inputs))
+        if n % 5 == 4 and all(v.type.dtype == "float32" for v in params):
+            inputs = [rng.choice(FLOATS, x.shape) for x in inputs]
+        with np.errstate(all="ignore"):
+            expected = evaluate(Function(params, body), inputs)
+        if not any(np.isnan(e.astype(np.float32)).any() for e in expected):
+            yield Case(f"{kernel} {kind} {seed} {n}", low, inputs, expected)
 
 
 def _near_codes(shape: tuple[int, ...], attrs: QuantizeAttrs, rng: np.random.Generator) -> Array:

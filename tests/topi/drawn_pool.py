@@ -1,4 +1,4 @@
-"""Drawn pools and means of bytes."""
+"""Drawn pools and means of bytes, and pools of floats."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from aot.ir.type import TensorType
 from aot.op.common.pool import PoolAttrs
+from aot.op.math.unary import UnaryAttrs
 from aot.op.reduce.mean import MeanAttrs, mean_multiplier
 from aot.relay.expr import Expr, Var, call
 from tests.topi.drawn import pick
@@ -30,3 +31,22 @@ def draw_pool(kind: str, rng: np.random.Generator) -> tuple[tuple[Var, ...], Exp
     )
     x = Var("x", TensorType(shape, "uint8" if unsigned else "int8"))
     return (x,), call(f"nn.{kind}2d", [x], attrs)
+
+
+def draw_float_pool(kind: str, rng: np.random.Generator) -> tuple[tuple[Var, ...], Expr]:
+    """Windows of one element to the whole image, which they may leave; with an activation or without."""
+    shape = (pick(rng, 1, 2), *(int(n) for n in rng.integers(1, 10, 2)), pick(rng, 1, 2, 3, 4, 5, 8, 11, 24))
+    window = tuple(min(int(n), int(rng.integers(1, n + 2))) for n in shape[1:3])
+    pads = (0, 0, 0, 0) if rng.random() < 0.5 else (window[0] // 2, window[1] - 1, window[0] - 1, window[1] // 2)
+    x = Var("x", TensorType(shape, "float32"))
+    body = call(f"nn.{kind}2d", [x], PoolAttrs((window[0], window[1]), (pick(rng, 1, 2, 3), pick(rng, 1, 2)), pads, 0, 0))
+    largest = float(np.finfo(np.float32).max)
+    clamps = (
+        None,
+        UnaryAttrs(lo=-largest, hi=largest),
+        UnaryAttrs(lo=0.0),
+        UnaryAttrs(lo=0.0, hi=6.0),
+        UnaryAttrs(lo=-1.0, hi=1.0),
+    )
+    clamp = clamps[int(rng.integers(len(clamps)))]
+    return (x,), body if clamp is None else call("relu", [body], clamp)

@@ -15,7 +15,7 @@ from tests.topi.arm_dsp.test_move import draw_transpose
 from tests.topi.drawn import BOARDS, Case, target_of
 from tests.topi.drawn_elementwise import FLAT, VECTORS, draw_elementwise
 from tests.topi.drawn_groups import Draw, cases
-from tests.topi.drawn_pool import POOLS, draw_pool
+from tests.topi.drawn_pool import POOLS, draw_float_pool, draw_pool
 from tests.topi.generic.test_copy import draw_movement
 
 M4 = BOARDS["cortex-m4"]
@@ -63,6 +63,7 @@ def _groups() -> Iterator[tuple[str, Drawn]]:
     kinds += [("generic.elementwise", kind, draw_elementwise) for kind in FLAT]
     kinds += [(f"{room}.pool", kind, draw_pool) for room in ("arm_mve", "generic") for kind in POOLS]
     kinds += [("generic.copy", "movement", draw_movement), ("arm_dsp.transpose", "transpose", draw_transpose)]
+    kinds += [("generic.pool_float", kind, draw_float_pool) for kind in ("max_pool", "avg_pool")]
     for kernel, kind, draw in kinds:
         cpu = CORES.get(kernel.partition(".")[0], "cortex-m4")
         yield f"{kind} {kernel}", Drawn(partial(cases, draw, kernel, kind, cpu=cpu), BOARDS[cpu])

@@ -12,9 +12,9 @@ from typing import Any
 
 from aot.ir.op import T_OP_PATTERN, Op, OpPattern
 from aot.ir.type import TensorType, Type
-from aot.op.nn.max_pool2d import lowest
 from aot.relay.expr import Call, Constant, Expr, Function, Var, call, post_order, tensor_type
 from aot.support.dataclass import dataclass
+from aot.support.dtype import lowest
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,8 @@ def _is_running(
         return False
     if impl.for_speed and (policy.opt != "speed" or policy.limits_ram):
         return False
+    if impl.larger and policy.opt == "size":
+        return False
     return not impl.for_repeated or any(w.key in repeated for w in weights[:1])
 
 

@@ -20,10 +20,10 @@ from aot.op.common.pool import PoolAttrs, infer_pool, pad_widths, taps
 from aot.op.common.window import Window, explicit_padding, inside
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.math.unary import UnaryAttrs
-from aot.op.nn.max_pool2d import LOWEST_FLOAT
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
+from aot.support.dtype import lowest
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
@@ -34,8 +34,8 @@ _REST = float(np.float32(0.1))
 
 
 def evaluate(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:
-    padded = np.pad(data, pad_widths(attrs), constant_values=LOWEST_FLOAT)
-    best = np.full(out_type.shape, LOWEST_FLOAT, np.float32)
+    padded = np.pad(data, pad_widths(attrs), constant_values=lowest("float32"))
+    best = np.full(out_type.shape, lowest("float32"), np.float32)
     where = np.zeros(out_type.shape, np.float32)
     for number, tap in enumerate(taps(padded, attrs, out_type)):
         better = tap > best
@@ -48,7 +48,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: PoolAttrs, out_typ
     (kh, kw), (sy, sx), (top, left, _, _) = attrs.pool_size, attrs.strides, attrs.padding
 
     def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
-        best = b.local("best", (1,), "float32", init=LOWEST_FLOAT)
+        best = b.local("best", (1,), "float32", init=lowest("float32"))
         where = b.local("where", (1,), "int32", init=0)
         (first, last), (begin, end) = (
             inside(y, stride=sy, before=top, kernel=kh, size=data.shape[1]),

@@ -17,17 +17,10 @@ from aot.op.common.pool import PoolAttrs, convert_pool, infer_pool, pad_widths, 
 from aot.op.convert import ConvertContext, from_tflite
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
-from aot.support.dtype import int_range, is_float
+from aot.support.dtype import int_range, is_float, lowest
 from aot.te.tensor import TensorFn, reduce, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, maximum, select
-
-LOWEST_FLOAT = float(np.finfo(np.float32).min)
-
-
-def lowest(dtype: str) -> int | float:
-    """What the search for a maximum starts from."""
-    return LOWEST_FLOAT if is_float(dtype) else int_range(dtype)[0]
 
 
 def evaluate(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:

@@ -15,7 +15,7 @@ from aot.relay.expr import Call, Constant, Expr, Function, call, const, is_call,
 from aot.relay.interpreter import call_op
 from aot.relay.transform._uses import Uses
 from aot.relay.verify import same_type
-from aot.support.dtype import bits, int_range, is_int
+from aot.support.dtype import bits, int_range, lowest
 
 Rule = Callable[[Call, Uses], Expr | None]
 """A rule returns what the call equals by its law, or None if it does not apply. The right side is never worse."""
@@ -170,13 +170,13 @@ def _window_reading(reader: Call, value: int | float) -> Sequence[int] | None:
     """Height and width of the window of an operator that can read `value` outside the image; None for others.
 
     A convolution reads its `pad_value` there, which is free if it has no padding so far.  A maximum leaves out what lies outside:
-    max(x, lowest) = x for the lowest value of an integer type.
+    the search begins with the lowest value of the type, which no smaller one replaces, such as a float's -infinity.
     """
     attrs, data = reader.attrs, tensor_type(reader.args[0])
     if reader.op in (Op("nn.conv2d"), Op("nn.depthwise_conv2d")) and (attrs.pad_value == value or not any(attrs.padding)):
         kernel = tensor_type(reader.args[1]).shape[1:3]
         return [(k - 1) * d + 1 for k, d in zip(kernel, attrs.dilation, strict=True)]
-    if is_call(reader, "nn.max_pool2d") and is_int(data.dtype) and value == int_range(data.dtype)[0]:
+    if is_call(reader, "nn.max_pool2d") and value <= lowest(data.dtype):
         return [int(k) for k in attrs.pool_size]
     return None
 

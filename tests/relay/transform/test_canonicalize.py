@@ -212,6 +212,14 @@ def test_pad_goes_into_max_pool_only_with_the_lowest_value(value: int, left: lis
     assert ops(canonical(x, call("nn.max_pool2d", [border(x, value)], attrs))) == [*left, "nn.max_pool2d"]
 
 
+@pytest.mark.parametrize(("value", "left"), [(-np.inf, []), (-3.4028234663852886e38, []), (-3e38, ["nn.pad"]), (0.0, ["nn.pad"])])
+def test_pad_of_floats_goes_into_max_pool_only_with_the_lowest_value(value: float, left: list[str]) -> None:
+    x = var(dtype="float32")
+    padded = call("nn.pad", [x], PadAttrs(((0, 0), (1, 2), (1, 0), (0, 0)), value))
+    new = canonical(x, call("nn.max_pool2d", [padded], PoolAttrs((3, 3), (2, 2), (0, 0, 0, 0), 0, 0)))
+    assert ops(new) == [*left, "nn.max_pool2d"]
+
+
 def test_pad_stays_before_avg_pool() -> None:
     x = var()
     attrs = PoolAttrs((3, 3), (2, 2), (0, 0, 0, 0), -128, 127)
