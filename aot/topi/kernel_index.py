@@ -124,7 +124,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     ),
     "qnn.quantize": ("arm_dsp.elementwise.quantize", "arm_mve.elementwise.quantize", "generic.copy", "generic.elementwise"),
     "qnn.requantize8": ("arm_dsp.elementwise.group", "arm_mve.elementwise.lut", "generic.copy", "generic.elementwise"),
-    "qnn.softmax": ("generic.softmax",),
+    "qnn.softmax": ("arm_mve.elementwise.softmax", "generic.softmax"),
     "qnn.softmax16": ("generic.softmax16",),
     "random.advance": ("generic.random.bits",),
     "random.bits": ("generic.random.bits",),

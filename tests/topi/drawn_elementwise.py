@@ -5,20 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from aot.ir.type import TensorType
-from aot.numerics.fixed_point import quantize_multiplier
+from aot.numerics.fixed_point import quantize_multiplier, softmax_scaling
 from aot.op.common.binary import RescaledAttrs
 from aot.op.math.clip import ClipAttrs
 from aot.op.qnn.add import AddAttrs
 from aot.op.qnn.dequantize import DequantizeAttrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import QuantizeAttrs, Requantize8Attrs
+from aot.op.qnn.softmax import SoftmaxAttrs
 from aot.relay.expr import Expr, Var, call, const
 from aot.support.dtype import int_range
 from tests.topi.drawn import pick
 from tests.topi.groups import data_of
 
 Group = tuple[tuple[Var, ...], Expr]
-VECTORS = ("add", "multiply", "dequantize", "lut", "requantize8", "quantize")
+VECTORS = ("add", "multiply", "dequantize", "lut", "requantize8", "quantize", "softmax")
 """Kinds for which there are kernels of MVE."""
 FLAT = ("add", "tables", "lut", "clip", "requantize8", "quantize", "dequantize")
 """Kinds that `generic.elementwise` takes."""
@@ -28,6 +29,8 @@ def draw_elementwise(kind: str, rng: np.random.Generator) -> Group:
     """A group of one kind on a tensor of any small size."""
     if kind in ("add", "multiply"):
         return _binary(kind, rng)
+    if kind == "softmax":
+        return _softmax(rng)
     shape = _shape(rng)
     scale, zp = float(np.float32(10.0 ** rng.uniform(-4, 1))), pick(rng, -128, 0, 127, 7)
     dtype = ("int8", "uint8")[pick(rng, 0, 1)]
@@ -61,6 +64,14 @@ def draw_elementwise(kind: str, rng: np.random.Generator) -> Group:
             return (x, y), call("qnn.add", [call("qnn.lut", [v], _table(rng)) for v in (x, y)], attrs)
         case _:
             return (x,), call("qnn.lut", [x], _table(rng))
+
+
+def _softmax(rng: np.random.Generator) -> Group:
+    """Rows of any length: of two results, of some vectors, of so many that equal elements have a sum of 512 and more."""
+    depth = pick(rng, 1, 2, 3, 4, 5, 8, 10, 12, 15, 16, 17, 31, 33, 65, 100, 600)
+    x = Var("x", TensorType((1 if depth > 65 else pick(rng, 1, 1, 2, 5), depth), "int8"))
+    attrs = SoftmaxAttrs(*softmax_scaling(float(np.float32(10.0 ** rng.uniform(-5, 0.5)))), ("int8", "int16")[pick(rng, 0, 0, 1)])
+    return (x,), call("qnn.softmax", [x], attrs)
 
 
 def _table(rng: np.random.Generator) -> LutAttrs:

@@ -23,6 +23,10 @@ from aot.tir.expr import Expr, cast, imm, maximum, minimum, select
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
+TAKES, TAKES_V6M = (34, 100), (90, 450)
+"""Instructions of an element and besides of a row, from counts under QEMU: on Armv6-M products of 64 bits are calls."""
+CODE_BYTES = 300
+
 _mul = tir_saturating_rounding_doubling_high_mul
 
 
@@ -30,7 +34,7 @@ def accepts(group: Group, _target: Target) -> bool:
     return not group.followers and isinstance(group.anchor.args[0], Var) and len(group.params) == 1
 
 
-def lower(group: Group, _target: Target, name: str) -> Lowered:
+def lower(group: Group, target: Target, name: str) -> Lowered:
     type_, attrs = group.anchor.type, group.anchor.attrs
     assert isinstance(type_, TensorType)
     depth = type_.shape[-1]
@@ -41,7 +45,8 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     table = b.const("exps", (256,), "int32")
     _rows(b, data, out, lambda below: table[below], attrs=attrs, rows=rows, depth=depth)
     func = b.finish(FuncAttrs(kernel="generic.softmax", span=group.anchor.span))
-    return Lowered(func, {table.name: exp_table(attrs).astype(np.int32)})
+    each, row = TAKES_V6M if target.has("v6m") else TAKES
+    return Lowered(func, {table.name: exp_table(attrs).astype(np.int32)}, rows * (each * depth + row), CODE_BYTES)
 
 
 def without_table(group: Group, name: str) -> PrimFunc:
@@ -88,7 +93,7 @@ def _row(b: IRBuilder, data: Buffer, out: Buffer, exp_of: Exp, *, attrs: Softmax
     with b.for_("c", depth) as c:
         exp = cast("uint32", exp_of(top - cast("int32", data[base + c])))
         b.store(total, 0, total[0] + ((exp + rounding) >> ACCUMULATION_INTEGER_BITS))
-    scale, shift = _reciprocal(b, total[0], bits(attrs.out_dtype))
+    scale, shift = row_reciprocal(b, total[0], bits(attrs.out_dtype))
     with b.for_("c", depth) as c:
         exp = exp_of(top - cast("int32", data[base + c]))
         # (v + 2^(n-1)) >> n as ((v >> (n-1)) + 1) >> 1, which no sum can overflow
@@ -108,7 +113,7 @@ def normalised(b: IRBuilder, total: Expr) -> tuple[Buffer, Buffer]:
     return x, zeros
 
 
-def _reciprocal(b: IRBuilder, total: Expr, places: int) -> tuple[Expr, Expr]:
+def row_reciprocal(b: IRBuilder, total: Expr, places: int) -> tuple[Expr, Expr]:
     """GetReciprocal of a sum >= 2^19: Q0.31 mantissa (int32), and one less than the final right shift to `places` bits
     (uint32, at most 31).
     """

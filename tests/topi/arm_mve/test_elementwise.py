@@ -9,16 +9,19 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
+from aot.numerics.fixed_point import softmax_scaling
 from aot.op.common.binary import RescaledAttrs
 from aot.op.qnn.quantize import QuantizeAttrs, Requantize8Attrs, evaluate_quantize
-from aot.relay.expr import Var, call
+from aot.op.qnn.softmax import SoftmaxAttrs
+from aot.relay.expr import Function, Var, call
+from aot.relay.interpreter import evaluate
 from aot.support.dtype import int_range
 from aot.tir.analysis.overlap import safe_distances
 from aot.topi.arm_mve.elementwise.quotient import LEAST_SCALE, Reciprocal, is_proven, reciprocal
 from tests.topi.drawn_elementwise import VECTORS, draw_elementwise
 from tests.topi.drawn_groups import cases
 from tests.topi.generic.test_copy import ADD
-from tests.topi.groups import check_group, lowered
+from tests.topi.groups import check_group, lowered, run_lowered
 from tests.topi.runs import interpreted
 
 
@@ -93,3 +96,15 @@ def test_sums_and_products_are_rounded_once() -> None:
             errors = [abs(Fraction(float(v)) - exact) for v in around]
             assert errors[0] <= min(errors)
             assert errors.count(errors[0]) == 1 or int(found.view(np.int32)) % 2 == 0
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_softmax_of_many_equal_elements(dtype: str) -> None:
+    """Whose sum is 512 and more: the last shift is as far as one goes."""
+    x = Var("x", TensorType((2, 700), "int8"))
+    body = call("qnn.softmax", [x], SoftmaxAttrs(*softmax_scaling(0.1), dtype))
+    low = lowered("arm_mve.softmax", (x,), body, cpu="cortex-m55")
+    assert low is not None
+    data = np.full((2, 700), 3, np.int8)
+    (expected,) = evaluate(Function((x,), body), [data])
+    np.testing.assert_array_equal(run_lowered(low, [data], body.type), expected)

@@ -1,0 +1,140 @@
+"""SOFTMAX of one row of bytes: its maximum and sum of exponentials, then its results, by a table of exponentials.
+
+The table rises with the code: the base of its loads is such that a code is the offset itself, the maximum's exponential the last.
+Negative codes reach what is below the base, as addresses are taken modulo 2^32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+
+from aot.numerics.fixed_point import tir_saturating_rounding_doubling_high_mul
+from aot.op.qnn.softmax import ACCUMULATION_INTEGER_BITS
+from aot.support.dtype import int_range
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Var, cast, maximum, minimum
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.intrin.asm_text import AsmBlock
+
+CODES = 256
+_BASE = ["rsb %[b], %[top], #255", "add %[b], %[t], %[b], lsl #2"]
+_EXPONENTIALS = ["vldrb.s32 q0, [%[x]], #4", "vldrw.u32 q1, [%[b], q0, uxtw #2]"]
+
+
+@cache
+def row_sum(depth: int) -> TensorIntrin:
+    """top[0] = the largest of x[:depth], total[0] = the sum of exps[255 - top + x[i]], each rounded to 12 integer bits.
+
+    Operands: x int8; exps int32[256], Q0.31; top int32[1] and total uint32[1], locals.
+    """
+    b = IRBuilder(f"softmax_sum_{depth}")
+    x = b.input("x", (depth,), "int8")
+    exps = b.input("exps", (CODES,), "int32", align=4)
+    top, total = b.output("top", (1,), "int32"), b.output("total", (1,), "uint32")
+    b.store(top, 0, -128)
+    with b.for_("i", depth) as i:
+        b.store(top, 0, maximum(top[0], cast("int32", x[i])))
+    b.store(total, 0, 0)
+    with b.for_("j", depth) as j:
+        exp = cast("uint32", exps[cast("int32", x[j]) - top[0] + (CODES - 1)])
+        b.store(total, 0, total[0] + ((exp + (1 << (ACCUMULATION_INTEGER_BITS - 1))) >> ACCUMULATION_INTEGER_BITS))
+    return TensorIntrin(f"arm_mve.{b.name}", b.finish(), lambda ops: _emit_sum(ops, depth), requires="mve")
+
+
+def _emit_sum(operands: Mapping[str, COperand], depth: int) -> BlockText:
+    text = [
+        "mvn %[top], #127",
+        "mov %[b], %[x]",
+        f"movw r12, #{depth}",
+        "dlstp.8 lr, r12",
+        "1:",
+        "vldrb.u8 q0, [%[b]], #16",
+        "vmaxv.s8 %[top], q0",
+        "letp lr, 1b",
+        *_BASE,
+        "dlstp.32 lr, r12",
+        "mov r12, #0",
+        "2:",
+        *_EXPONENTIALS,
+        f"vrshr.u32 q1, q1, #{ACCUMULATION_INTEGER_BITS}",
+        "vaddva.u32 r12, q1",
+        "letp lr, 2b",
+        "mov %[total], r12",
+    ]
+    (top,), (total,) = operands["top"].scalars, operands["total"].scalars
+    return AsmBlock(
+        [
+            f"const void *aot_x = {operands['x'].pointer};",
+            f"const void *const aot_t = {operands['exps'].pointer};",
+            "const void *aot_b;",
+        ],
+        text,
+        outs=['[x] "+&l"(aot_x)', '[b] "=&r"(aot_b)', f'[top] "=&r"({top})', f'[total] "=r"({total})'],
+        ins=['[t] "r"(aot_t)'],
+        clobbers=["r12", "lr", "q0", "q1"],
+    ).emit()
+
+
+@cache
+def row_results(depth: int, dtype: str, zero_point: int) -> TensorIntrin:
+    """out[i] = the product of scale and exps[255 - top + x[i]], shifted right by less + 1 with rounding, as a code.
+
+    Operands: x int8, exps as of `row_sum`, out of `dtype` (int8, int16), top, scale Q0.31, less uint32 up to 31.
+    """
+    top, scale, less = Var("top"), Var("scale"), Var("less", "uint32")
+    b = IRBuilder(f"softmax_results_{depth}_{dtype}")
+    x = b.input("x", (depth,), "int8")
+    exps = b.input("exps", (CODES,), "int32", align=4)
+    out = b.output("out", (depth,), dtype)
+    with b.for_("i", depth) as i:
+        exp = exps[cast("int32", x[i]) - top + (CODES - 1)]
+        product = cast("uint32", tir_saturating_rounding_doubling_high_mul(scale, exp))
+        value = cast("int32", ((product >> less) + 1) >> 1)
+        b.store(out, i, cast(dtype, minimum(value + zero_point, int_range(dtype)[1])))
+    # codes are read before the results are written that belong to them
+    desc = replace(b.finish(), scalars=(top, scale, less))
+    name = f"arm_mve.{b.name}"
+    return TensorIntrin(name, desc, lambda ops: _emit_results(ops, depth, dtype, zero_point), requires="mve", ordered=True)
+
+
+def _emit_results(operands: Mapping[str, COperand], depth: int, dtype: str, zero_point: int) -> BlockText:
+    narrow = ["vadd.i32 q1, q1, %[zp]", "vqmovnb.s32 q1, q1", "vstrh.32 q1, [%[out]], #8"]
+    if dtype == "int8":
+        narrow = ["vqmovnb.s32 q1, q1", "vqadd.s16 q1, q1, %[zp]", "vqmovnb.s16 q1, q1", "vstrb.32 q1, [%[out]], #4"]
+    text = [
+        *_BASE,
+        f"movw lr, #{depth}",
+        "dlstp.32 lr, lr",
+        "1:",
+        *_EXPONENTIALS,
+        "vqrdmulh.s32 q1, q1, %[scale]",
+        "vrshl.s32 q1, %[s]",
+        *narrow,
+        "letp lr, 1b",
+    ]
+    return AsmBlock(
+        [
+            f"const void *aot_x = {operands['x'].pointer};",
+            f"const void *const aot_t = {operands['exps'].pointer};",
+            f"void *aot_out = {operands['out'].pointer};",
+            "const void *aot_b;",
+        ],
+        text,
+        outs=['[x] "+&l"(aot_x)', '[out] "+&l"(aot_out)', '[b] "=&r"(aot_b)'],
+        ins=[
+            '[t] "r"(aot_t)',
+            f'[top] "r"({operands["top"].value})',
+            f'[scale] "r"({operands["scale"].value})',
+            f'[s] "r"(~({operands["less"].value}))',
+            f'[zp] "r"({zero_point})',
+        ],
+        clobbers=["lr", "q0", "q1"],
+    ).emit()
+
+
+def row_instructions(depth: int, dtype: str) -> int:
+    """Of both blocks."""
+    fours = -(-depth // 4)
+    return 3 * -(-depth // 16) + fours * (5 + (9 if dtype == "int8" else 8)) + 24
