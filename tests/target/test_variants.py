@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from aot.driver.build import build
 from aot.errors import UsageError
+from aot.micro.board import load_board
+from aot.micro.build.project import prepare
+from aot.micro.run.runner import run
 from aot.target.target import find_target
 from tests.micro.projects import DIGITS, need, sh
+from tests.models.golden import FOLDER, load_golden, sets_of
+from tests.topi.intrin.test_intrin import needs_board
+
+NETWORKS = sorted(path.stem for path in FOLDER.glob("net_*.tflite"))
 
 
 def test_features_go() -> None:
@@ -46,3 +55,19 @@ def test_generated_code_fits_the_flags(tmp_path: Path, name: str) -> None:
     crt = Path(__file__).resolve().parent.parent.parent / "crt" / "include"
     sh(f"arm-none-eabi-gcc {flags} -O2 -std=c99 -I. -I{crt} -c digits_kernels.c digits.c", cwd=tmp_path)
     assert artifact.metadata["target"]["cpu"] == name
+
+
+@pytest.mark.qemu
+@needs_board
+@pytest.mark.parametrize("model", [*NETWORKS, "graph_float_io", "logistic", "quantize_shift", "softmax_wide"])
+@pytest.mark.parametrize("name", ["cortex-m55+nomve", "cortex-m55+nofpu", "cortex-m85", "cortex-m85+nomve", "cortex-m85+nodsp"])
+def test_networks_are_exact(tmp_path: Path, model: str, name: str) -> None:
+    """On the board of the Cortex-M55, whose core has what any of these has."""
+    target, board = find_target(name), load_board("mps3-an547")
+    artifact = build(FOLDER / f"{model}.tflite", target=name)
+    project = prepare(artifact, replace(board, cpu=name, flags=target.gcc_flags), folder=tmp_path)
+    golden = load_golden(model)
+    result = run(project, sets_of(golden, "in"))
+    for found, expected in zip(result.outputs, sets_of(golden, "out"), strict=True):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one.reshape(-1), other.reshape(-1), strict=True)
