@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 FILES: Mapping[str, tuple[str, ...]] = {
     "*": ("generic.te_group",),
+    "add": ("arm_mve.float32.elementwise",),
     "clip": ("arm_dsp.elementwise.group", "generic.copy", "generic.elementwise"),
     "complex_abs": ("generic.signal.rfft2d",),
     "concatenate": ("generic.copy",),
@@ -19,6 +20,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "image.resize_nearest": ("generic.copy",),
     "lsh_projection": ("generic.lookup.lsh_projection",),
     "mean": ("arm_mve.pool", "generic.pool"),
+    "multiply": ("arm_mve.float32.elementwise",),
     "nn.avg_pool2d": ("arm_mve.pool", "generic.pool", "generic.pool_float"),
     "nn.conv2d": (
         "arm_dsp.chain.conv2d",
@@ -132,6 +134,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "real": ("generic.signal.rfft2d",),
     "reduce_max": ("generic.reduce",),
     "reduce_min": ("generic.reduce",),
+    "relu": ("arm_mve.float32.elementwise",),
     "reshape": ("arm_dsp.move.transpose", "generic.copy", "generic.signal.rfft2d"),
     "scatter_nd": ("generic.data_dependent",),
     "signal.filter_bank": ("generic.signal.frontend",),
@@ -148,6 +151,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "sparse_to_dense": ("generic.data_dependent",),
     "stablehlo.scatter": ("generic.stablehlo.scatter",),
     "strided_slice": ("arm_dsp.elementwise.group", "arm_dsp.move.transpose", "generic.copy"),
+    "subtract": ("arm_mve.float32.elementwise",),
     "topk": ("generic.data_dependent",),
     "transpose": ("arm_dsp.move.transpose", "generic.copy"),
     "unsorted_segment": ("generic.data_dependent",),

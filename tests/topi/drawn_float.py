@@ -59,7 +59,7 @@ def _case(impl: OpImplementation, rng: np.random.Generator, anchor: str) -> Case
     group, target = group_of(func), target_of(impl)
     if not impl.accepts(group, target):
         return None
-    inputs = [_numbers(rng, v.type.shape) for v in func.params]
+    inputs = [numbers(rng, v.type.shape) for v in func.params]
     if rng.random() < 0.2:
         inputs[0] = np.where(rng.random(inputs[0].shape) < 0.2, np.float32(1e38), inputs[0]).astype(np.float32)
     if rng.random() < 0.05:
@@ -69,7 +69,7 @@ def _case(impl: OpImplementation, rng: np.random.Generator, anchor: str) -> Case
     return Case(text, impl.lower(group, target, "kernel"), inputs, evaluate(func, inputs))
 
 
-def _numbers(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def numbers(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Numbers of all sizes, zeros of both signs among them."""
     values = rng.standard_normal(shape) * 2.0 ** rng.integers(-8, 3, shape)
     zeros = np.where(rng.random(shape) < 0.5, 0.0, -0.0)
@@ -77,14 +77,14 @@ def _numbers(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def _constant(rng: np.random.Generator, shape: tuple[int, ...]) -> Constant:
-    return Constant(_numbers(rng, shape), TensorType(shape, "float32"))
+    return Constant(numbers(rng, shape), TensorType(shape, "float32"))
 
 
 def stored_weights(rng: np.random.Generator, shape: tuple[int, ...]) -> Constant:
     """Weights that a file has as float16, or as integers with one scale or one a channel, with zero points or without."""
     dtype = ("float16", "int8", "int4", "uint8")[int(rng.integers(4))]
     if dtype == "float16":
-        half = (_numbers(rng, shape) * 2.0 ** pick(rng, 0, 0, -14)).astype(np.float16)  # some subnormal
+        half = (numbers(rng, shape) * 2.0 ** pick(rng, 0, 0, -14)).astype(np.float16)  # some subnormal
         return Constant(half.astype(np.float32), TensorType(shape, "float32"), stored=TensorType(shape, dtype))
     low, high = int_range(dtype)
     axis = pick(rng, 0, len(shape) - 1) if rng.random() < 0.6 else None

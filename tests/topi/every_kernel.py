@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from tests.topi import drawn, drawn_float
+from tests.topi import drawn, drawn_float, drawn_float_elementwise
 from tests.topi.arm_dsp import test_hybrid, test_x16
 from tests.topi.arm_dsp.chain import test_conv2d_transpose
 from tests.topi.arm_dsp.elementwise import test_group, test_multiply
@@ -41,6 +41,8 @@ def _windows() -> Iterator[tuple[str, Drawn]]:
 def _others() -> Iterator[tuple[str, Drawn]]:
     for name, (_, impl) in drawn_float.KERNELS.items():
         yield name, Drawn(partial(drawn_float.random_cases, name), BOARDS[drawn_float.target_of(impl).name])
+    for kind in drawn_float_elementwise.KINDS:
+        yield f"{kind} arm_mve.{kind}_float", Drawn(partial(drawn_float_elementwise.random_cases, kind), BOARDS["cortex-m55"])
     for name in test_x16.KERNELS:
         yield name, Drawn(partial(test_x16.random_cases, name))
     for name in test_hybrid.KERNELS:

@@ -13,7 +13,7 @@ from aot.ir.op import Array
 from aot.relay.expr import Expr, Function, Var
 from aot.relay.interpreter import evaluate
 from aot.support.dtype import numpy_dtype
-from aot.target.target import find_target
+from aot.target.target import Target, find_target
 from aot.tir.interpreter import run
 from aot.topi.strategy import Lowered, implementations
 
@@ -33,10 +33,10 @@ def data_of(var: Var, seed: int) -> Array:
     return values
 
 
-def lowered(kernel: str, params: tuple[Var, ...], body: Expr, *, cpu: str = "cortex-m4") -> Lowered | None:
+def lowered(kernel: str, params: tuple[Var, ...], body: Expr, *, cpu: str | Target = "cortex-m4") -> Lowered | None:
     """The kernel of that name for the group, None where it does not take it."""
     group = group_of(Function(params, body, {"Primitive": 1}))
-    target = find_target(cpu)
+    target = cpu if isinstance(cpu, Target) else find_target(cpu)
     impls = [i for i in implementations(str(group.anchor.op)) if i.name == kernel]
     assert impls, f"{kernel} is not registered for {group.anchor.op}"
     return impls[0].lower(group, target, "kernel") if impls[0].accepts(group, target) else None

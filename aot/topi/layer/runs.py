@@ -32,7 +32,7 @@ def match_runs(group: Group, *, least: int) -> Runs | None:
     out = tensor_type(anchor)
     if out.dtype != "int8" or not all(isinstance(a, (Var, Constant)) and a.type.dtype == "int8" for a in anchor.args):
         return None
-    found = [_view(a, out.shape) for a in anchor.args]
+    found = [view_of(a, out.shape) for a in anchor.args]
     kinds = tuple(view[0] for view in found if view is not None)
     if len(kinds) < len(found) or "whole" not in kinds:
         return None
@@ -40,8 +40,8 @@ def match_runs(group: Group, *, least: int) -> Runs | None:
     return Runs(out.size // length, length, kinds) if length >= least else None  # type: ignore[arg-type]
 
 
-def _view(operand: Expr, shape: tuple[int, ...]) -> tuple[Kind, int] | None:
-    """An operand's kind, and the length of the runs that it allows."""
+def view_of(operand: Expr, shape: tuple[int, ...]) -> tuple[Kind, int] | None:
+    """An operand's kind, and the length of the runs that it allows; None if it is repeated otherwise."""
     own, size = tensor_type(operand).shape, prod(shape)
     if prod(own) == size:
         return "whole", size

@@ -14,13 +14,16 @@ from aot.executor.select.config import SelectionConfig
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.op.common.float_layer import Bounds, FloatWindowAttrs
+from aot.op.math.arithmetic import BinaryAttrs
+from aot.op.math.unary import UnaryAttrs
 from aot.relay.expr import Constant, Function, Var, call
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from tests.topi.drawn import BOARDS, Case
 from tests.topi.drawn_float import KERNELS, target_of
+from tests.topi.groups import lowered
 from tests.topi.intrin.test_intrin import needs_board
-from tests.topi.runs import on_board
+from tests.topi.runs import interpreted, on_board
 
 M55 = find_target("cortex-m55")
 BOUNDS = [(None, None), (-3.4028234663852886e38, 3.4028234663852886e38), (0.0, 3.4028234663852886e38), (0.0, 6.0), (-1.0, 1.0)]
@@ -36,9 +39,9 @@ def dense(weight: Array, lo: float | None = None, hi: float | None = None) -> Fu
 def case(func: Function, data: Array, expected: Array | None = None) -> Case:
     """The vector kernel of a fully connected layer; what is expected is what the operator means unless it is given."""
     _, impl = KERNELS["dense_float arm_mve.dense_float"]
-    lowered = impl.lower(group_of(func), target_of(impl), "kernel")
+    made = impl.lower(group_of(func), target_of(impl), "kernel")
     inputs = [data.astype(np.float32)]
-    return Case("dense", lowered, inputs, evaluate(func, inputs) if expected is None else [expected])
+    return Case("dense", made, inputs, evaluate(func, inputs) if expected is None else [expected])
 
 
 def kernels(func: Function, target: Any, **policy: Any) -> str:
@@ -56,6 +59,35 @@ def test_vectors_only_with_the_permission(opt: str) -> None:
         assert "arm_mve" not in plain
         assert plain == kernels(func, find_target("cortex-m4"), opt=opt)
         assert "arm_mve" in kernels(func, M55.with_fast_float(), opt=opt)
+
+
+@pytest.mark.parametrize("other", [(1, 4, 4, 32), (32,), (1, 4, 4, 1), (1, 1, 1, 1)])
+def test_sums_only_with_the_permission(other: tuple[int, ...]) -> None:
+    x, y = Var("x", TensorType((1, 4, 4, 32), "float32")), Var("y", TensorType(other, "float32"))
+    body = call("add", [x, y], BinaryAttrs(-1.0, 1.0))
+    assert lowered("arm_mve.add_float", (x, y), body, cpu=M55) is None
+    low = lowered("arm_mve.add_float", (x, y), body, cpu=M55.with_fast_float())
+    assert low is not None
+    data = [np.linspace(-2, 2, v.type.size, dtype=np.float32).reshape(v.type.shape) for v in (x, y)]
+    interpreted([Case("sum", low, data, evaluate(Function((x, y), body), data))])
+
+
+def test_what_vectors_do_not_take() -> None:
+    """Few elements, an operand repeated in the middle, followers other than RELU, integers."""
+    target = M55.with_fast_float()
+
+    def taken(shape: tuple[int, ...], other: tuple[int, ...], *, dtype: str = "float32", sigmoid: bool = False) -> bool:
+        x, y = Var("x", TensorType(shape, dtype)), Var("y", TensorType(other, dtype))
+        body = call("add", [x, y], BinaryAttrs())
+        body = call("sigmoid", [body], UnaryAttrs()) if sigmoid else body
+        return lowered("arm_mve.add_float", (x, y), body, cpu=target) is not None
+
+    assert taken((4, 8), (4, 8))
+    assert not taken((1, 7), (1, 7))
+    assert not taken((4, 4), (4,))
+    assert not taken((2, 4, 16), (2, 1, 16))
+    assert not taken((4, 8), (4, 8), dtype="int32")
+    assert not taken((4, 8), (4, 8), sigmoid=True)
 
 
 @pytest.mark.qemu
