@@ -45,15 +45,10 @@ def _run(arguments: Sequence[str]) -> int:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except (Exception, SystemExit) as error:  # typer turns a broken pipe, which no stream of ours raises, into SystemExit
-        if isinstance(error, SystemExit) and not error.code and _completes(arguments):
+        if isinstance(error, SystemExit) and not error.code and "_AOT_COMPLETE" in os.environ:  # typer completes, and exits
             return 0
         return _fail((_unexpected(error),), EXIT_INTERNAL, as_json=as_json, error=error)
     return result if isinstance(result, int) else 0
-
-
-def _completes(arguments: Sequence[str]) -> bool:
-    """Whether typer does what was asked for itself, and then exits: completion, and its set-up."""
-    return "_AOT_COMPLETE" in os.environ or any(a in ("--install-completion", "--show-completion") for a in arguments)
 
 
 def _usage(error: Exception, *, as_json: bool) -> int:

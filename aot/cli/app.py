@@ -33,6 +33,9 @@ VERBS = (
 )
 """Each is a module of its name in aot/cli/verbs."""
 
+COMPLETION = ("--show-completion", "--install-completion")
+"""Options of typer's, which say with which shell they are run; here a shell's name may follow."""
+
 _EPILOG = (
     "Errors have codes: aot explain E1203. Exit: 0 ok, 1 internal, 2 usage, 3 model, 4 does not fit, 5 differs, 6 tool chain."
 )
@@ -71,6 +74,11 @@ def make_app(verbs: Sequence[str] = VERBS) -> typer.Typer:
 
 def run_app(arguments: Sequence[str]) -> Any:
     """Run the verb that these arguments begin with; whatever is not so plain is judged with all verbs known."""
+    option, has_value, value = arguments[0].partition("=") if arguments else ("", "", "")
+    if option in COMPLETION:
+        from aot.cli.shell_script import shell_script
+
+        return shell_script(option, [value, *arguments[1:]] if has_value else arguments[1:])
     plain = bool(arguments) and arguments[0] in VERBS and arguments[0] != "man"  # which describes all verbs
     command = typer.main.get_command(make_app(arguments[:1] if plain else VERBS))
     return plain_values(command).main(args=list(arguments), prog_name="aot", standalone_mode=False)

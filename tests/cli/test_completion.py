@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import shellingham
 
 from tests.cli.helper import Cli
 
@@ -76,10 +77,47 @@ def test_a_broken_model_offers_nothing(offered: Ask, tmp_path: Path) -> None:
     assert offered(f"aot compile {tmp_path}/none.tflite --signature ") == []
 
 
-def test_the_script_for_the_shell(cli: Cli) -> None:
-    done = cli("--show-completion", "bash")
+@pytest.mark.parametrize("words", [("--show-completion", "bash"), ("--show-completion=bash",)])
+def test_the_script_for_the_shell(cli: Cli, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is named, whichever shell runs this."""
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("zsh", "/bin/zsh"))
+    done = cli(*words)
     assert (done.code, done.err) == (0, "")
     assert "_AOT_COMPLETE=complete_bash" in done.out
+    assert "_AOT_COMPLETE=complete_zsh" in cli("--show-completion").out
+
+
+def test_the_script_without_a_shell(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> tuple[str, str]:
+        raise shellingham.ShellDetectionFailure
+
+    monkeypatch.setattr("shellingham.detect_shell", none)
+    done = cli("--show-completion")
+    assert done.code == 2
+    assert "no shell runs this; name one of bash, zsh" in done.err
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("tcsh", "/bin/tcsh"))
+    assert "there is no script for tcsh" in cli("--show-completion").err
+    assert "--show-completion ksh: one of bash, zsh" in cli("--show-completion", "ksh").err
+
+
+def test_no_parent_is_a_shell() -> None:
+    """As cron and some build services start programs: a session of its own, whose parent is no shell."""
+    command = [sys.executable, "-m", "aot", "--show-completion", "bash"]
+    code = f"import os, sys; os.setsid(); os.fork() and os._exit(0); os.execv(sys.executable, {command})"
+    environment = {k: v for k, v in os.environ.items() if k != "SHELL"} | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert "_AOT_COMPLETE=complete_bash" in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_script_is_installed(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = cli("--install-completion", "bash")
+    assert (done.code, done.err) == (0, "")
+    (script,) = tmp_path.glob(".bash_completions/*")
+    assert str(script) in done.out
+    assert "_AOT_COMPLETE=complete_bash" in script.read_text()
+    assert str(script) in (tmp_path / ".bashrc").read_text()
 
 
 @pytest.mark.slow
