@@ -22,6 +22,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "mean": ("arm_mve.pool", "generic.pool"),
     "multiply": ("arm_mve.float32.elementwise",),
     "nn.avg_pool2d": ("arm_mve.pool", "generic.pool", "generic.pool_float"),
+    "nn.batch_matmul": ("arm_fpu.matmul",),
     "nn.conv2d": (
         "arm_dsp.chain.conv2d",
         "arm_dsp.chain.conv2d_rows",
@@ -66,7 +67,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
         "arm_v6m.dense",
         "generic.dense",
     ),
-    "nn.dense_float": ("arm_fpu.conv2d", "arm_fpu.dense", "arm_mve.float32.conv2d"),
+    "nn.dense_float": ("arm_fpu.conv2d", "arm_fpu.dense", "arm_fpu.matmul", "arm_mve.float32.conv2d"),
     "nn.depthwise_conv2d": (
         "arm_dsp.depthwise.chain",
         "arm_dsp.depthwise.common",

@@ -16,6 +16,7 @@ from aot.ir.type import QuantParams, TensorType
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS, Bounds, FloatWindowAttrs
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
+from aot.op.nn.batch_matmul import BatchMatmulAttrs
 from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
 from aot.op.qnn.quantize import QuantizeAttrs
 from aot.relay.expr import Constant, Expr, Function, Var, call
@@ -27,11 +28,17 @@ from tests.topi.drawn import Case, pick
 
 KERNELS = {
     f"{anchor.removeprefix('nn.')} {impl.name}": (anchor, impl)
-    for anchor in ("nn.conv2d_float", "nn.conv2d_transpose_float", "nn.depthwise_conv2d_float", "nn.dense_float")
+    for anchor in (
+        "nn.conv2d_float",
+        "nn.conv2d_transpose_float",
+        "nn.depthwise_conv2d_float",
+        "nn.dense_float",
+        "nn.batch_matmul",
+    )
     for impl in implementations(anchor)
     if impl.anchor != "*"
 }
-"""Every kernel of the four operators, "operator kernel" -> (operator, kernel)."""
+"""Every kernel of these operators, "operator kernel" -> (operator, kernel)."""
 
 TAILS = ("", "", "", "", "sigmoid", "add", "relu", "add relu", "scale", "quantize")
 
@@ -54,6 +61,8 @@ def random_cases(name: str, seed: int) -> Iterator[Case]:
 def _case(impl: OpImplementation, rng: np.random.Generator, anchor: str) -> Case | None:
     if anchor == "nn.conv2d_transpose_float":
         func = _transposed(rng)
+    elif "matmul" in impl.name:
+        func = _product(rng, anchor)
     else:
         func = _function(rng, anchor, stored_weights if impl.keeps else _constant)
     group, target = group_of(func), target_of(impl)
@@ -147,6 +156,27 @@ def _transposed(rng: np.random.Generator) -> Function:
     return Function((x,), body, {"Primitive": 1})
 
 
+def _product(rng: np.random.Generator, anchor: str) -> Function:
+    """Two matrices that are not constant: as a fully connected layer has them, or stored either way, some for all of a batch."""
+    m, k, n = pick(rng, 1, 2, 3, 5, 8, 11), pick(rng, 1, 2, 5, 8, 9, 16, 21, 40), pick(rng, 1, 2, 3, 5, 7, 8, 9, 16, 19, 37)
+    if anchor == "nn.dense_float":
+        x, y = Var("x", TensorType((m, k), "float32")), Var("y", TensorType((n, k), "float32"))
+        lo, hi = list(FLOAT_ACTIVATIONS.values())[int(rng.integers(len(FLOAT_ACTIVATIONS)))]
+        bias = [_constant(rng, (n,))] if rng.random() < 0.7 else []
+        return _with_tail(rng, (x, y), call(anchor, [x, y, *bias], Bounds(lo, hi)))
+    lead = tuple(pick(rng, 1, 2, 3) for _ in range(pick(rng, 0, 1, 1, 2)))
+    sides = []
+    for _ in range(2):
+        own = tuple(1 if rng.random() < 0.2 else extent for extent in lead)
+        sides.append(own[pick(rng, 0, 0, len(own)) :])
+    adj_x, adj_y = rng.random() < 0.4, rng.random() < 0.5
+    x = Var("x", TensorType((*sides[0], *((k, m) if adj_x else (m, k))), "float32"))
+    y = Var("y", TensorType((*sides[1], *((n, k) if adj_y else (k, n))), "float32"))
+    same = x.type == y.type and rng.random() < 0.5
+    attrs = BatchMatmulAttrs(bool(adj_x), bool(adj_y), acc_dtype="float32")
+    return _with_tail(rng, (x,) if same else (x, y), call(anchor, [x, x if same else y], attrs))
+
+
 def _with_tail(rng: np.random.Generator, params: tuple[Var, ...], body: Expr) -> Function:
     assert isinstance(body.type, TensorType)
     shape = body.type.shape
@@ -155,12 +185,12 @@ def _with_tail(rng: np.random.Generator, params: tuple[Var, ...], body: Expr) ->
             body = call("sigmoid", [body], UnaryAttrs())
         case "add":
             params = (*params, Var("y", TensorType(shape, "float32")))
-            body = call("add", [params[1], body], BinaryAttrs())
+            body = call("add", [params[-1], body], BinaryAttrs())
         case "relu":
             body = call("relu", [body], UnaryAttrs(lo=0.0, hi=(None, 6.0)[pick(rng, 0, 1)]))
         case "add relu":
             params = (*params, Var("y", TensorType(shape, "float32")))
-            total = call("add", [body, params[1]], BinaryAttrs(*FLOAT_ACTIVATIONS["NONE"]))
+            total = call("add", [body, params[-1]], BinaryAttrs(*FLOAT_ACTIVATIONS["NONE"]))
             body = call("relu", [total], UnaryAttrs(lo=0.0))
         case "scale":
             body = call("multiply", [body, _constant(rng, shape[-1:])], BinaryAttrs())

@@ -15,6 +15,8 @@ from aot.executor.lower.groups import group_of
 from aot.executor.select.config import SelectionConfig
 from aot.ir.type import TensorType
 from aot.op.common.float_layer import FloatWindowAttrs
+from aot.op.math.arithmetic import BinaryAttrs
+from aot.op.nn.batch_matmul import BatchMatmulAttrs
 from aot.relay.expr import Constant, Function, Var, call
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
@@ -56,3 +58,14 @@ def test_one_row_of_results_of_a_column_of_taps() -> None:
     (expected,) = evaluate(func, [data])
     lowered = impl.lower(group_of(func), find_target("cortex-m4"), "kernel")
     interpreted([Case("one row", lowered, [data], expected)])
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_scores_of_an_attention_and_their_scale_are_one_kernel(swapped: bool) -> None:
+    x, y = Var("x", TensorType((2, 9, 12), "float32")), Var("y", TensorType((2, 9, 12) if swapped else (2, 12, 9), "float32"))
+    scores = call("nn.batch_matmul", [x, y], BatchMatmulAttrs(False, swapped, acc_dtype="float32"))
+    scale = Constant(np.full((1,), 0.3, np.float32), TensorType((1,), "float32"))
+    func = Function((x, y), call("multiply", [scores, scale], BinaryAttrs()), {"Primitive": 1})
+    found = candidates(func, find_target("cortex-m4"), "kernel", SelectionConfig("balanced"))
+    best = min(found, key=lambda c: c.instructions or 1 << 60)
+    assert best.kernel == "arm_fpu.matmul_vmla(unroll=8)"

@@ -120,7 +120,7 @@ def match_float_layer(group: Group, operator: str) -> FloatLayer | None:
     layer = FloatLayer(
         anchor, head, data, weight, bias, lo, hi, tail, out_type, batch, rows, columns, data.type.shape[-1], out.size * each,
     )  # fmt: skip
-    return _simplified(layer) if rows.never_empty and columns.never_empty and _takes_tail(layer) else None
+    return _simplified(layer) if rows.never_empty and columns.never_empty and takes_tail(layer) else None
 
 
 def bias_of(arrays: Sequence[Array], channels: int) -> Array:
@@ -150,7 +150,7 @@ def _simplified(layer: FloatLayer) -> FloatLayer:
     return layer
 
 
-def _takes_tail(layer: FloatLayer) -> bool:
+def takes_tail(layer: FloatLayer) -> bool:
     """Whether the tail is made of element-wise operators whose other operands can be read at a pixel and a channel."""
     shape = layer.out_type.shape
     for call in layer.tail:
@@ -201,16 +201,19 @@ def _by_channel(data: Array, shape: tuple[int, ...]) -> Array | None:
 class FloatIo:
     """Parameters of the PrimFunc: data and result flat, other operands of the tail, packed constants."""
 
-    def __init__(self, b: IRBuilder, group: Group, layer: FloatLayer, *, run: int) -> None:
-        """`run`: the largest number of results that a kernel's turn yields."""
+    def __init__(self, b: IRBuilder, group: Group, layer: FloatLayer, *, run: int, weight: Var | None = None) -> None:
+        """`run`: the largest number of results that a kernel's turn yields; `weight`: the weights, where they are a tensor."""
         self._b, self._layer, self._ctx = b, layer, TeContext(b)
         self._tensors: dict[int, TensorFn] = {}
         self._shape = (layer.out_type.size // layer.channels, layer.channels)
         self._other: Buffer | None = None
         data: Buffer | None = None
+        self.weight: Buffer | None = None
         for var in group.params:
             if var is layer.data and data is None:
                 data = b.input("data", (prod(var.type.shape),), "float32", align=4)
+            elif var is weight:
+                self.weight = b.input("weight", (prod(var.type.shape),), "float32", align=4)
             else:
                 operand = b.input("operand", self._shape, var.type.dtype, align=1 if residual_bounds(layer) is None else 4)
                 self._tensors[id(var)] = elements_of(operand)

@@ -1,0 +1,245 @@
+"""Products of two float32 matrices, neither of them constant: two rows by eight columns, in the reference's order.
+
+Eight columns of the right matrix at a time are copied to scratch memory, 32 bytes a row of it, and multiplied by all rows of the
+left one.  A left matrix that is stored by columns is copied as a whole first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aot.ir.op import Op
+from aot.op.nn.batch_matmul import BatchMatmulAttrs
+from aot.relay.expr import Constant, tensor_type
+from aot.relay.expr import Var as Tensor
+from aot.support.dataclass import dataclass
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, imm
+from aot.tir.function import FuncAttrs
+from aot.topi.arm_fpu.finish import Clamp
+from aot.topi.arm_fpu.intrin import CHANNELS, DotForm, dot, instructions
+from aot.topi.arm_fpu.intrin_pack import ColumnsForm, SpreadForm, columns, price, spread, spread_form
+from aot.topi.arm_fpu.layer import Axis, FloatIo, FloatLayer, bias_of, residual_bounds, takes_tail, with_relu
+from aot.topi.arm_fpu.window import UNROLL, unroll_of
+from aot.topi.intrin.asm_text import count_instructions
+from aot.topi.layer.fused import TAIL_INSTRUCTIONS, describe
+from aot.topi.strategy import Group, Lowered, register_planned
+
+_AROUND = np.array([16, 24])
+"""Instructions and cycles around a block of two rows by eight columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A leading dimension: its extent, and elements from a matrix of either side to the next, 0 where they have one for all."""
+
+    extent: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """out[.., m, n] = clamp(sum over k of left[.., m, k] * right[.., k, n] + bias[n]), and then a tail; `by_column`: left is
+    [.., k, m], `by_row`: right is [.., n, k].
+
+    The layer has the left matrices as data, and none of the right one.
+    """
+
+    layer: FloatLayer
+    right: Tensor
+    batches: tuple[Batch, ...]
+    extents: tuple[int, int, int]
+    by_column: bool
+    by_row: bool
+
+    @property
+    def clamp(self) -> Clamp:
+        return Clamp(self.layer.lo, self.layer.hi)
+
+    @property
+    def counts(self) -> list[int]:
+        """Columns of each block."""
+        whole, rest = divmod(self.extents[2], CHANNELS)
+        return [CHANNELS] * whole + [rest] * (rest > 0)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the right matrix is one block, as `dot` reads it."""
+        return not self.by_row and self.extents[2] <= CHANNELS
+
+    def form(self, rows: int, count: int, *, fused: bool) -> DotForm:
+        depth = self.extents[1]
+        unroll = unroll_of(depth)
+        loop = depth > unroll + UNROLL
+        rest = depth % unroll if loop else depth - unroll
+        return DotForm(rows, count, fused, unroll, rest, loop, False, self.clamp)
+
+    def packing(self, count: int) -> tuple[ColumnsForm | SpreadForm, int, int]:
+        """How `count` columns are copied: the block, its turns, how often it runs."""
+        depth = self.extents[1]
+        if self.by_row:
+            return spread_form(depth, count), depth // 8, count
+        unroll = next(u for u in (4, 3, 2, 1) if depth % u == 0)
+        return ColumnsForm(count, unroll), depth // unroll, 1
+
+    def price(self, *, fused: bool) -> tuple[int, int]:
+        """Instructions and cycles."""
+        m, k, _ = self.extents
+        total = np.array([0.0, 0.0])
+        if self.by_column:
+            total += k * np.array(price(spread_form(m, k), m // 8))
+        for count in self.counts:
+            form, trips, times = self.packing(count)
+            total += 0 if self.is_packed else times * np.array(price(form, trips))
+            for rows, tiles in ((2, m // 2), (1, m % 2)):
+                block = self.form(rows, count, fused=fused)
+                turns = (k - block.rest) // block.unroll if block.loop else 1
+                total += tiles * (np.array(instructions(block, runs=1, trips=turns)) + _AROUND)
+        layer = self.layer
+        tail = 5 if residual_bounds(layer) is not None else TAIL_INSTRUCTIONS * len(layer.tail)
+        total = 20 + tail * layer.out_type.size + prod(b.extent for b in self.batches) * (total + 12)
+        found, cycles = map(int, total)
+        return found, cycles
+
+
+def plan(group: Group, target: Target) -> Plan | None:
+    """Both matrices operands of the group, a bias that is constant, a tail as other layers have it."""
+    anchor = group.anchor
+    if not target.has("vfp") or not isinstance(anchor.op, Op):
+        return None
+    left, right, *others = anchor.args
+    if not isinstance(left, Tensor) or not isinstance(right, Tensor):
+        return None
+    arrays = [c.data for c in others if isinstance(c, Constant)]
+    if left.type.dtype != "float32" or right.type.dtype != "float32" or len(arrays) < len(others):
+        return None
+    given = (anchor.attrs.lo, anchor.attrs.hi) if anchor.op.name == "nn.dense_float" else (None, None)
+    (lo, hi), head, tail = with_relu(given, anchor, group.followers)
+    out = tensor_type(anchor)
+    out_type, bias, nothing = tensor_type(tail[-1]) if tail else out, bias_of(arrays, out.shape[-1]), np.zeros(0, np.float32)
+    depth = left.type.shape[-2 if anchor.op.name == "nn.batch_matmul" and anchor.attrs.adj_x else -1]
+    axes = (Axis(1, 1), Axis(out.size // bias.size, out.size // bias.size))
+    layer = FloatLayer(anchor, head, left, nothing, bias, lo, hi, tail, out_type, 1, *axes, depth, out.size * depth)
+    if not takes_tail(layer) or any(arg is right for call in tail for arg in call.args):
+        return None
+    if anchor.op.name == "nn.batch_matmul":
+        return _batches(layer, right)
+    return Plan(layer, right, (), (left.type.shape[0], depth, bias.size), False, True)
+
+
+def _batches(layer: FloatLayer, right: Tensor) -> Plan:
+    attrs: BatchMatmulAttrs = layer.anchor.attrs
+    anchor, left = layer.anchor, layer.data
+    *lead, m, n = tensor_type(anchor).shape
+    steps = [_steps(v.type.shape, len(lead)) for v in (left, right)]
+    batches: tuple[Batch, ...] = tuple(map(Batch, lead, *steps))
+    if not attrs.adj_x and not any(b.right for b in batches):
+        batches, m = (), prod(left.type.shape[:-1])  # one right matrix for all rows of all left ones
+    return Plan(layer, right, batches, (m, layer.depth, n), attrs.adj_x, attrs.adj_y)
+
+
+def _steps(shape: tuple[int, ...], rank: int) -> list[int]:
+    """Elements from one matrix to the next along each of `rank` leading dimensions."""
+    own = (1,) * (rank + 2 - len(shape)) + shape
+    return [0 if own[i] == 1 else prod(own[i + 1 :]) for i in range(rank)]
+
+
+class _Kernel:
+    def __init__(self, b: IRBuilder, group: Group, found: Plan, *, fused: bool) -> None:
+        self.b, self.plan, self._fused = b, found, fused
+        self.io = FloatIo(b, group, found.layer, run=2 * CHANNELS, weight=found.right)
+        self._left, self._right = self.io.data, self.io.weight or self.io.data  # of a matrix by itself there is one
+        self._bias = self.io.stream(found.layer.bias)
+        m, k, n = found.extents
+        self._rows = b.scratch("rows", (m * k,), "float32") if found.by_column else None
+        self._columns = None if found.is_packed else b.scratch("columns", (k * min(n, CHANNELS),), "float32")
+        self.code = 80
+
+    def emit(self) -> None:
+        b, (m, k, _) = self.b, self.plan.extents
+        with ExitStack() as loops:
+            left: Expr = imm(0)
+            right: Expr = imm(0)
+            out: Expr = imm(0)
+            for i, batch in enumerate(self.plan.batches):
+                index = loops.enter_context(b.for_(f"i{i}", batch.extent))
+                left, right, out = left + index * batch.left, right + index * batch.right, out * batch.extent + index
+            left, right, out = b.let("left", left), b.let("right", right), b.let("result", out * m)
+            rows: tuple[Buffer, Expr] = (self._left, left)
+            if self._rows is not None:
+                form = spread_form(m, k)
+                with b.for_("k", k) as each:
+                    self._spread(form, region(self._left, left + each * m), region(self._rows, each), m // 8, k)
+                rows = (self._rows, imm(0))
+                self.code += 40 + 4 * count_instructions(form.text())
+            for count, first, blocks in self._blocks():
+                with b.for_("n", blocks) as block:
+                    self._block(rows, right, b.let("column", block * CHANNELS + first), out, count)
+
+    def _blocks(self) -> Iterator[tuple[int, int, int]]:
+        """Sizes of blocks of columns, the first column and the number of each size."""
+        whole, rest = divmod(self.plan.extents[2], CHANNELS)
+        if whole:
+            yield CHANNELS, 0, whole
+        if rest:
+            yield rest, whole * CHANNELS, 1
+
+    def _spread(self, form: SpreadForm, source: Any, to: Any, trips: int, step: int) -> None:
+        numbers = [imm(trips)] * form.loop + [imm(step)] * (form.near is None)
+        self.b.block(spread(form), source, to, *numbers)
+
+    def _block(self, rows: tuple[Buffer, Expr], right: Expr, column: Expr, out: Expr, count: int) -> None:
+        """All rows of `count` columns of the result, whose first row is `out`."""
+        b, (m, k, _) = self.b, self.plan.extents
+        weights = region(self._right, right)
+        if self._columns is not None:
+            self._pack(right, column, count)
+            weights = region(self._columns)
+        data, first = rows
+        for height, tiles, start in ((2, m // 2, 0), (1, m % 2, m - 1)):
+            if not tiles:
+                continue
+            form = self.plan.form(height, count, fused=self._fused)
+            self.code += 60 + 4 * count_instructions(form.text())
+            with b.for_("m", tiles) as tile:
+                row = b.let("row", tile * 2 + start)
+                sources = [region(data, first + (row + p) * k) for p in range(height)]
+                to, step = self.io.target(out + row, column, count)
+                numbers = [imm(step)] * (height == 2) + [imm((k - form.rest) // form.unroll)] * form.loop
+                b.block(dot(form), *sources, weights, region(self._bias, column), to, *numbers)
+                self.io.finish(out + row, column, pixels=height, count=count)
+
+    def _pack(self, right: Expr, column: Expr, count: int) -> None:
+        """`count` columns of the right matrix to scratch memory."""
+        b, (_, k, n) = self.b, self.plan.extents
+        assert self._columns is not None
+        form, trips, _ = self.plan.packing(count)
+        self.code += 40 + 4 * count_instructions(form.text())
+        if isinstance(form, ColumnsForm):
+            b.block(columns(form), region(self._right, right + column), region(self._columns), imm(trips), imm(n))
+            return
+        with b.for_("c", count) as c:
+            self._spread(form, region(self._right, right + (column + c) * k), region(self._columns, c), trips, count)
+
+
+def lower(group: Group, _target: Target, name: str, found: Plan, *, form: str) -> Lowered:
+    b = IRBuilder(name)
+    kernel = _Kernel(b, group, found, fused=form == "vmla")
+    kernel.emit()
+    attrs = FuncAttrs(kernel=describe(f"arm_fpu.matmul_{form}", unroll=UNROLL), span=found.layer.span, macs=found.layer.macs)
+    count, cycles = found.price(fused=form == "vmla")
+    return Lowered(b.finish(attrs), kernel.io.constants, count, kernel.code, cycles)
+
+
+for _form, _plevel in (("vmla", 25), ("vmul", 24)):
+    register_planned(f"arm_fpu.matmul_{_form}", "nn.batch_matmul", plan, partial(lower, form=_form), plevel=_plevel)
+    register_planned(f"arm_fpu.dense_matmul_{_form}", "nn.dense_float", plan, partial(lower, form=_form), plevel=_plevel)
