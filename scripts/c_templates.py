@@ -10,7 +10,6 @@ given are errors, as with StrictUndefined; attributes are keys of mappings.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -129,22 +128,8 @@ def texts() -> dict[Path, str]:
     return found
 
 
-def main() -> int:
-    """Compare or write; the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="write the files")
-    wanted = texts()
-    if parser.parse_args().write:
-        FOLDER.mkdir(exist_ok=True)
-        for path, text in wanted.items():
-            path.write_text(text, encoding="utf-8")
-        return 0
-    if all(path.is_file() and path.read_text(encoding="utf-8") == text for path, text in wanted.items()):
-        return 0
-    print(f"{FOLDER.relative_to(ROOT)} is not current: python scripts/c_templates.py --write", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
-    sys.exit(main())
+    from scripts.written import main
+
+    sys.exit(main(__file__, texts))

@@ -156,18 +156,20 @@ def slides() -> list[str]:
         new = ran(name, slide={key: step}, random=_pushes(meta))
         rows.append((f"{name}{what}", *_slid(f"{hop} of {window}", ran(name), new, meta["slide"]["rows_bytes"])))
     net = Tcn()
-    meta = aot.build(tcn(net), name="tcn", target="cortex-m4", slide={"x": 1}).metadata
+    tcn_meta = aot.build(tcn(net), name="tcn", target="cortex-m4", slide={"x": 1}).metadata
     turns = aot.build(tcn_by_hand(net), name="tcn", target="cortex-m4").metadata["state"]["rings"]["turns"]
     whole, new, hand = (
-        aot.verify(data, name="tcn", board=BOARD, random=sets, **options)
-        for data, sets, options in (
+        aot.verify(data, name="tcn", board=BOARD, random=sets, slide=slide)
+        for data, sets, slide in (
             (tcn(net), 1, {}),
-            (tcn(net), _pushes(meta), {"slide": {"x": 1}}),
+            (tcn(net), _pushes(tcn_meta), {"x": 1}),
             (tcn_by_hand(net), turns, {}),
         )
     )
     what = f"TCN, VALID, dilations 1, 2, 4, 8, {net.channels} channels (`aot/testing/tcn.py`)"
-    rows.append((what, *_slid(f"1 of {net.frames}", whole, new, meta["slide"]["rows_bytes"])))
+    rows.append((what, *_slid(f"1 of {net.frames}", whole, new, tcn_meta["slide"]["rows_bytes"])))
+    assert hand.instructions is not None
+    assert hand.state is not None
     steps = round(hand.instructions)
     state = f"{hand.state['bytes']:,} B"
     rows.append(("the same TCN rewritten by hand with variables", "1", "", "", steps, "", "", "", state))
@@ -222,12 +224,12 @@ PUBLISHED = (
 
 def ratios() -> list[str]:
     """Quotients of the estimated cycles of three cores, beside the published ones."""
-    import aot
+    from aot.report.calls import report
 
     rows = []
     for file, name, m7, m33 in PUBLISHED:
         m4, *others = (
-            aot.report(NETS / f"{file}.tflite", board=board, random=1).totals["estimated_cycles"] or 0
+            report(NETS / f"{file}.tflite", board=board, random=1).totals["estimated_cycles"] or 0
             for board in (BOARD, "mps2-an500", "mps2-an505")
         )
         quotients = [f"{cycles / m4:.2f}" for cycles in others]
@@ -248,7 +250,19 @@ def wakeword() -> list[str]:
             right, instructions = "", aot.verify(file, board=BOARD, random=1, oracle="tflm").instructions
         else:
             data = f"--inputs {folder}/features.npz --labels {folder}/labels.txt"
-            command = [sys.executable, "-m", "aot", "run", file, "--oracle", "tflm", "--board", BOARD, "--json", *data.split()]
+            command = [
+                sys.executable,
+                "-m",
+                "aot",
+                "run",
+                str(file),
+                "--oracle",
+                "tflm",
+                "--board",
+                BOARD,
+                "--json",
+                *data.split(),
+            ]
             done = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
             right, instructions = f"{done['accuracy']:.1%}".replace("%", " %"), done["instructions"]
         memory = f"{meta['workspace']['size']:,} + {meta['state']['size']:,} B"

@@ -45,7 +45,7 @@ class Shape:
         from aot.testing.net import Net
 
         net = Net(np.random.default_rng(1).standard_normal((2, *self.data)), seed=1)
-        window = {} if self.kind == "dense" else {"strides": (self.stride, self.stride)}
+        window: dict[str, Any] = {} if self.kind == "dense" else {"strides": (self.stride, self.stride)}
         net.random(self.kind, net.input, self.weight, activation="RELU", **window)
         return net.build()
 

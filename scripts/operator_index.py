@@ -7,7 +7,6 @@ python scripts/operator_index.py --write    write it
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -78,20 +77,8 @@ def text() -> str:
     return HEAD + "\n".join(parts)
 
 
-def main() -> int:
-    """Compare or write; the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="write the index")
-    wanted = text()
-    if parser.parse_args().write:
-        INDEX.write_text(wanted, encoding="utf-8")
-        return 0
-    if INDEX.read_text(encoding="utf-8") == wanted:
-        return 0
-    print(f"{INDEX.relative_to(ROOT)} is not current: python scripts/operator_index.py --write", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
-    sys.exit(main())
+    from scripts.written import main
+
+    sys.exit(main(__file__, lambda: {INDEX: text()}))

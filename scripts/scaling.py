@@ -60,7 +60,7 @@ def network(kind: str, size: int) -> bytes:
     return builder.build([first], [results[-1]])
 
 
-def _layer(builder: Any, rng: Any, x: int, y: int, *, depthwise: bool, channels: int, windows: dict[str, int]) -> None:
+def _layer(builder: Any, rng: Any, x: int, y: int, *, depthwise: bool, channels: int, windows: dict[str, object]) -> None:
     shape, axis = ((1, 3, 3, channels), 3) if depthwise else ((WIDTH, 1, 1, channels), 0)
     w = builder.tensor(f"w{y}", shape, scale=[0.05] * WIDTH, axis=axis, data=rng.integers(-127, 128, shape, np.int8))
     b = builder.tensor(f"b{y}", (WIDTH,), "int32", scale=[0.005] * WIDTH, data=rng.integers(-99, 99, WIDTH, np.int32))

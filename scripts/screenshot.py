@@ -25,11 +25,11 @@ PICTURE = ROOT / "docs" / "report.png"
 def shown() -> tuple[str, str]:
     """The page, and the tools that made its figures."""
     sys.path.insert(0, str(ROOT))
-    import aot
+    from aot.report.calls import report
 
-    report = aot.report(MODEL, name="net_kws_dscnn")
-    made = report.data["fingerprint"]
-    return report.to_html(), f"{made['compiler']}, {made['emulator']}, {report.data['verdict']['reference']}"
+    found = report(MODEL, name="net_kws_dscnn")
+    made = found.data["fingerprint"]
+    return found.to_html(), f"{made['compiler']}, {made['emulator']}, {found.data['verdict']['reference']}"
 
 
 def digest(page: str) -> str:

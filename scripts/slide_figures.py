@@ -36,6 +36,7 @@ def bounds(folder: Path, board: str) -> Iterator[tuple[object, ...]]:
         pushed = aot.verify(path, board=board, random=4, slide={key: step})
         assert whole.exact, name
         assert pushed.exact, name
+        assert pushed.pushes is not None
         bound = whole.instructions - sum(layer["instructions"] for layer in whole.layers)
         for layer in whole.layers:
             bound += layer["instructions"] * max((shares[op] for op in layer["ops"] if op in shares), default=1.0)

@@ -48,7 +48,7 @@ class _Writer:
 def windows(dtype: str) -> tuple[bytes, int]:
     """Convolutions and a depthwise one, and the multiply-accumulates."""
     net = _Writer(dtype)
-    same = {"padding": "SAME", "stride_w": 1, "stride_h": 1, "dilation_w_factor": 1, "dilation_h_factor": 1}
+    same: dict[str, Any] = {"padding": "SAME", "stride_w": 1, "stride_h": 1, "dilation_w_factor": 1, "dilation_h_factor": 1}
     first = x = net.b.tensor("x", (1, 24, 24, 16), "float32")
     x = net.layer("CONV_2D", x, (64, 3, 3, 16), (1, 24, 24, 64), **same)
     x = net.layer("DEPTHWISE_CONV_2D", x, (1, 3, 3, 64), (1, 24, 24, 64), 3, depth_multiplier=1, **same)
@@ -81,7 +81,7 @@ def stored_weights(board: str) -> list[tuple[str, ...]]:
         for dtype in TYPES:
             data, macs = network(dtype)
             found = aot.verify(data, name="weights", board=board, random=1)
-            if not found.exact:
+            if not found.exact or found.instructions is None:
                 raise SystemExit(f"{text} with {dtype} is not exact")
             cells.append(f"{found.instructions / macs:.2f}, {found.constant_bytes:,}")
         rows.append((text, *cells))
