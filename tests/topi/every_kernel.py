@@ -20,7 +20,8 @@ from tests.topi.generic.test_copy import draw_movement
 
 M4 = BOARDS["cortex-m4"]
 CORES = {"arm_mve": "cortex-m55", "arm_v6m": "cortex-m0plus"}
-"""The core of a folder of kernels."""
+CORES |= {"generic.quantize_steps": "cortex-m0plus", "generic.dequantize_table": "cortex-m3"}
+"""The core of a folder of kernels, or of a kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,12 @@ def _groups() -> Iterator[tuple[str, Drawn]]:
     kinds += [(f"{room}.pool", kind, draw_pool) for room in ("arm_mve", "generic") for kind in POOLS]
     kinds += [("generic.copy", "movement", draw_movement), ("arm_dsp.transpose", "transpose", draw_transpose)]
     kinds += [("generic.pool_float", kind, draw_float_pool) for kind in ("max_pool", "avg_pool")]
+    kinds += [
+        ("generic.quantize_steps", "quantize", draw_elementwise),
+        ("generic.dequantize_table", "dequantize", draw_elementwise),
+    ]
     for kernel, kind, draw in kinds:
-        cpu = CORES.get(kernel.partition(".")[0], "cortex-m4")
+        cpu = CORES.get(kernel) or CORES.get(kernel.partition(".")[0], "cortex-m4")
         yield f"{kind} {kernel}", Drawn(partial(cases, draw, kernel, kind, cpu=cpu), BOARDS[cpu])
 
 

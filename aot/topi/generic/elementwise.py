@@ -32,6 +32,9 @@ CHEAP = frozenset({"qnn.add", "qnn.lut"})
 INSTRUCTIONS = {"qnn.add": 3, "qnn.lut": 1, "qnn.quantize": 9, "qnn.dequantize": 4, "qnn.requantize8": 9, "clip": 6}
 """Of one element on a core with DSP and FPU, without load and store (counted in disassemblies)."""
 
+SOFTWARE = {"qnn.quantize": (280, 535), "qnn.dequantize": (62, 170)}
+"""Where software computes with floats, on cores with Thumb-2 and without (counted in QEMU)."""
+
 
 def accepts(group: Group, _target: Target) -> bool:
     """Calls of element-wise operators only, each operand of the shape of the result."""
@@ -47,7 +50,7 @@ def is_elementwise(call: Call) -> bool:
     return isinstance(call.op, Op) and call.op.name in F_TE and T_OP_PATTERN.get(call.op.name) <= OpPattern.BROADCAST
 
 
-def lower(group: Group, _target: Target, name: str) -> Lowered:
+def lower(group: Group, target: Target, name: str) -> Lowered:
     b = IRBuilder(name)
     ctx = TeContext(b)
     result = tensor_type(group.result)
@@ -68,9 +71,16 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     emit_flat(b, out, tensors[id(group.result)], unroll=unroll)
     words = [str(c.op).rpartition(".")[2] for c in calls]
     kernel = f"generic.elementwise_{'_'.join(words)}(unroll={unroll})"
-    each = sum(INSTRUCTIONS.get(str(c.op), 12) for c in calls) + len(group.params) + 2
+    each = sum(_instructions(str(c.op), target) for c in calls) + len(group.params) + 2
     func = b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span))
     return Lowered(func, dict(ctx.constants), size * each + 4 * size // unroll + 12, 4 * each * unroll + 24)
+
+
+def _instructions(op: str, target: Target) -> int:
+    """Of one element."""
+    if op in SOFTWARE and not target.has("fpu"):
+        return SOFTWARE[op][not target.has("thumb2")]
+    return INSTRUCTIONS.get(op, 12)
 
 
 def _compute(ctx: TeContext, call: Call, tensors: dict[int, TensorFn], size: int) -> TensorFn:

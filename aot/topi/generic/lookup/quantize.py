@@ -1,0 +1,160 @@
+"""QUANTIZE from and DEQUANTIZE to float32 on cores without an FPU: integers and tables in place of software for floating point.
+
+Codes are a zero point plus or minus a magnitude, and magnitudes rise with the images of positive floats: `steps[k]` is the image
+at which magnitude k + 1 begins.  A float of mantissa m and biased exponent e is m * 2^(e - 150), so with the upper 16 bits of m
+
+    |x / scale|  is about  (m >> 8) * ratio / 2^n,   n = base - e,
+
+of which the whole part is the magnitude, or one below it; steps[whole part] tells which.
+
+A float of a byte is looked up in a table of 256.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from math import frexp, prod
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.ir.type import TensorType
+from aot.op.qnn.dequantize import DequantizeAttrs
+from aot.op.qnn.dequantize import evaluate as evaluate_dequantize
+from aot.op.qnn.quantize import QuantizeAttrs, evaluate_quantize
+from aot.relay.expr import Var, tensor_type
+from aot.support.dataclass import dataclass
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, Imm, binop, cast, clamp, imm, select
+from aot.topi.generic.flat import flat_kernel
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+
+RATIO_BITS = 15
+MAGNITUDES = 256
+"""Larger ones are beyond the limits of bytes, whatever the zero point."""
+NEAR = 4
+"""A step lies within this many floats of half a number times the scale."""
+MOST_SHIFT = 31
+INFINITY = 0x7F800000
+LEAST = 256
+"""Elements from which on a table of floats is smaller than they are."""
+
+EACH, EACH_V6M = 26, 48
+"""Instructions of a quantised number, on cores with Thumb-2 and without (counted in QEMU)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantizer:
+    """The numbers above."""
+
+    ratio: int
+    base: int
+    steps: tuple[int, ...]
+
+    def whole(self, images: Array) -> Array:
+        """The whole part, of int64 images."""
+        mantissa = (images & 0x7FFFFF | 0x800000) >> 8
+        found: Array = (mantissa * self.ratio) >> (self.base - (images >> 23))
+        return found
+
+
+@lru_cache(maxsize=64)
+def quantizer(scale: float) -> Quantizer | None:
+    """The numbers for a scale that is a float32; None where they are not exact, or for scales far from one."""
+    if not 2.0**-60 < scale < 2.0**60:
+        return None
+    fraction, exponent = frexp(scale)
+    k = RATIO_BITS - 1 + exponent - (fraction == 0.5)  # 1 / scale is ratio / 2^k
+    found = Quantizer(int(2.0**k / scale), k + 142, _steps(scale))
+    steps = np.array(found.steps, np.int64)
+    if found.base - (steps[0] >> 23) > MOST_SHIFT:
+        return None
+    # the whole part rises with the float, so the first and the last float of a magnitude k tell of all: k - 1 or k
+    code = np.arange(1, MAGNITUDES)
+    exact = (found.whole(steps[:-1]) >= code - 1).all() and (found.whole(steps[1:] - 1) <= code).all()
+    return found if exact else None
+
+
+def _steps(scale: float) -> tuple[int, ...]:
+    """Image of the smallest positive float of each magnitude from 1 on, by the operator's meaning."""
+    halves = ((np.arange(MAGNITUDES) + 0.5) * scale).astype(np.float32).view(np.uint32).astype(np.int64)
+    tried = halves[:, None] + np.arange(-NEAR, NEAR + 1)
+    attrs = QuantizeAttrs(scale, 0, 0, 2 * MAGNITUDES, "int16")
+    floats = tried.astype(np.uint32).view(np.float32)
+    there = evaluate_quantize(floats, attrs=attrs, out_type=TensorType(tried.shape, "int16")) > np.arange(MAGNITUDES)[:, None]
+    if there[:, 0].any() or not there[:, -1].all():
+        raise AssertionError("a step between codes is not where the scale has it")
+    return tuple(int(v) for v in tried[np.arange(MAGNITUDES), there.argmax(axis=1)])
+
+
+def _alone(group: Group, target: Target) -> bool:
+    anchor = group.anchor
+    return not target.has("fpu") and not group.followers and anchor is group.result and isinstance(anchor.args[0], Var)
+
+
+def accepts_quantize(group: Group, target: Target) -> bool:
+    """One call to bytes, on so many that the table is worth its room."""
+    attrs: QuantizeAttrs = group.anchor.attrs
+    many = prod(tensor_type(group.result).shape) >= LEAST
+    return many and _alone(group, target) and attrs.dtype in ("int8", "uint8") and quantizer(attrs.scale) is not None
+
+
+def lower_quantize(group: Group, target: Target, name: str) -> Lowered:
+    kernel, attrs = flat_kernel(group, name), group.anchor.attrs
+    found = quantizer(attrs.scale)
+    assert found is not None
+    b, (data,), out = kernel.b, kernel.args, kernel.out
+    steps = kernel.table("steps", np.array(found.steps, np.uint32))
+    with b.for_("i", out.size) as i:
+        bits = b.let("bits", data.load("uint32", i))
+        b.store(out, i, cast(attrs.dtype, _code(b, bits, found, steps, attrs)))
+    each = EACH if target.has("thumb2") else EACH_V6M
+    return replace(kernel.finish("quantize_steps"), instructions=out.size * each + 20, code=100 + 2 * each)
+
+
+def _code(b: IRBuilder, bits: Expr, found: Quantizer, steps: Buffer, attrs: QuantizeAttrs) -> Expr:
+    """The int32 code of a float's image."""
+
+    def word(value: int) -> Imm:
+        return imm(value, "uint32")
+
+    image = b.let("image", binop("&", bits, word(0x7FFFFFFF)))
+    sign = b.let("sign", cast("int32", bits) >> 31)
+    zero = min(max(attrs.zero_point, attrs.lo), attrs.hi)
+    code = b.local("code", (1,), "int32", init=zero)
+    with b.if_(image < word(found.steps[-1])), b.if_(image >= word(found.steps[0])):
+        n = found.base - cast("int32", image >> word(23))
+        mantissa = binop("|", binop("&", image >> word(8), word(0x7FFF)), word(0x8000))
+        whole = b.let("whole", cast("int32", (mantissa * word(found.ratio)) >> cast("uint32", n)))
+        magnitude = b.let("magnitude", whole + select(image >= steps[whole], imm(1), imm(0)))
+        b.store(code, 0, clamp(binop("^", magnitude, sign) - sign + attrs.zero_point, attrs.lo, attrs.hi))
+    with b.else_(), b.if_(image <= word(INFINITY)):  # not a NaN
+        b.store(code, 0, select(sign < 0, imm(attrs.lo), imm(attrs.hi)))
+    return code[0]
+
+
+def accepts_dequantize(group: Group, target: Target) -> bool:
+    """One call from bytes, on so many that the table is worth its room."""
+    data = tensor_type(group.anchor.args[0])
+    return _alone(group, target) and data.dtype in ("int8", "uint8") and prod(data.shape) >= LEAST
+
+
+def lower_dequantize(group: Group, _target: Target, name: str) -> Lowered:
+    kernel = flat_kernel(group, name)
+    attrs: DequantizeAttrs = group.anchor.attrs
+    b, (data,), out = kernel.b, kernel.args, kernel.out
+    codes = np.arange(256, dtype=np.uint8).view(data.dtype)
+    floats = evaluate_dequantize(codes, attrs=attrs, out_type=TensorType((256,), "float32"))
+    table = kernel.table("floats", floats)
+    unroll = next(u for u in (4, 2, 1) if out.size % u == 0)
+    with b.for_("i", out.size, step=unroll) as i:
+        for u in range(unroll):
+            b.store(out, i + u, table[cast("int32", cast("uint8", data[i + u]))])
+    return replace(kernel.finish("dequantize_table"), instructions=out.size * 5 + 20, code=80)
+
+
+register_impl(OpImplementation("generic.quantize_steps", "qnn.quantize", accepts_quantize, lower_quantize, plevel=15))
+register_impl(OpImplementation("generic.dequantize_table", "qnn.dequantize", accepts_dequantize, lower_dequantize, plevel=15))
