@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from aot.op.qnn.dequantize import DequantizeAttrs
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
@@ -11,6 +12,7 @@ from aot.tir.expr import Expr, cast, imm
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.tail import Factors, residual_factors
 from aot.topi.arm_mve.elementwise.intrin_add import add, add_instructions
+from aot.topi.arm_mve.elementwise.intrin_dequantize import LEAST_SCALE, dequantize, dequantize_instructions
 from aot.topi.arm_mve.elementwise.intrin_lut import lut, lut_instructions
 from aot.topi.layer.fused import FusedLayer
 from aot.topi.layer.io import LayerIo
@@ -29,10 +31,11 @@ class Results:
     def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int, over: bool = False) -> None:
         self._b, self._io, self._layer, self._size = b, io, layer, size
         self._factors: Factors | None = None
+        self._floats: DequantizeAttrs | None = None
         self._buffer: Buffer | None = None
         if layer.tail and io.table is None:
-            factors = residual_factors(layer, target) if len(io.operands) == 1 else None
-            self._factors = None if factors is None or factors.clamped else factors
+            self._factors = residual_factors(layer, target) if len(io.operands) == 1 else None
+            self._floats = _only_dequantize(layer)
             self._buffer = io.out if over else b.scratch("results", (size,), "int8")
 
     def place(self, first: Expr) -> Region:
@@ -47,7 +50,11 @@ class Results:
             return
         if f is not None:
             numbers = (imm(f.a), imm(f.b), imm(f.bias), number)
-            b.block(add(f.shift), self._buffer, region(io.operands[0], first), region(io.out, first), *numbers)
+            b.block(add(f.shift, f.lo, f.hi), self._buffer, region(io.operands[0], first), region(io.out, first), *numbers)
+            return
+        if self._floats is not None:
+            block = dequantize("int8", self._floats.zero_point)
+            b.block(block, self._buffer, region(io.out, first), imm(self._floats.scale, "float32"), number)
             return
         with b.for_("i", number) as i:
             value = b.let("result", cast("int32", self._buffer.load("int8", i)))
@@ -72,7 +79,9 @@ class Results:
         if self._buffer is None:
             return 0
         if self._factors is not None:
-            return add_instructions(self._size) + 4
+            return add_instructions(self._size, self._factors.lo, self._factors.hi) + 4
+        if self._floats is not None:
+            return dequantize_instructions(self._size)
         return EACH * len(self._layer.tail) * self._size
 
     @property
@@ -80,4 +89,11 @@ class Results:
         """Bytes."""
         if self._buffer is None:
             return 0 if self._io.table is None else 44
-        return 60 if self._factors is not None else 120
+        return 120 if self._factors is None and self._floats is None else 60
+
+
+def _only_dequantize(layer: FusedLayer) -> DequantizeAttrs | None:
+    """The tail where it is one DEQUANTIZE whose results vectors give."""
+    attrs = layer.tail[0].attrs
+    alone = len(layer.tail) == 1 and isinstance(attrs, DequantizeAttrs) and layer.requant.dtype == "int8"
+    return attrs if alone and attrs.scale >= LEAST_SCALE else None

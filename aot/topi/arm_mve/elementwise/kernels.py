@@ -61,19 +61,19 @@ def _plan_add(group: Group, target: Target) -> Runs | None:
     runs = _runs(group, target)
     attrs = group.anchor.attrs
     factors = factors_of(attrs) if runs is not None and isinstance(attrs, AddAttrs) else None
-    return None if factors is None or factors.clamped else runs
+    return None if factors is None else runs
 
 
 def _lower_add(group: Group, _target: Target, name: str, runs: Runs) -> Lowered:
-    factors = factors_of(group.anchor.attrs)
-    assert factors is not None
+    f = factors_of(group.anchor.attrs)
+    assert f is not None
     b = IRBuilder(name)
     operands = _Operands(b, group, runs)
     with b.for_("r", runs.rows) as r:
         x, y, out = operands.row(r)
-        b.block(add(factors.shift), x, y, out, imm(factors.a), imm(factors.b), imm(factors.bias), imm(runs.length))
+        b.block(add(f.shift, f.lo, f.hi), x, y, out, imm(f.a), imm(f.b), imm(f.bias), imm(runs.length))
     func = b.finish(FuncAttrs(kernel="arm_mve.add", span=group.anchor.span))
-    instructions = runs.rows * (add_instructions(runs.length) + 4 * (runs.rows > 1)) + 10
+    instructions = runs.rows * (add_instructions(runs.length, f.lo, f.hi) + 4 * (runs.rows > 1)) + 10
     return Lowered(func, operands.constants, instructions, 110)
 
 
