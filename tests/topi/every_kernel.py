@@ -50,7 +50,8 @@ def _others() -> Iterator[tuple[str, Drawn]]:
         yield name, Drawn(partial(test_hybrid.random_cases, name))
     for name in test_lstm.KERNELS:
         yield f"lstm {name}", Drawn(partial(test_lstm.random_cases, name), together=10)  # the tables are in the program for each
-    yield f"transposed {test_conv2d_transpose.KERNEL.name}", Drawn(test_conv2d_transpose.random_cases)
+    for name in test_conv2d_transpose.KERNELS:
+        yield f"transposed {name}", Drawn(partial(test_conv2d_transpose.random_cases, kernel=name))
     for lanes in test_group.LANES:
         yield f"group {test_group.kernel(lanes)}", Drawn(partial(test_group.cases, lanes=lanes))
     yield f"multiply {test_multiply.KERNEL}", Drawn(test_multiply.cases)

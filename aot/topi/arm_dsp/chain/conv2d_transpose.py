@@ -10,18 +10,9 @@ takes its rows of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import product
 from math import prod
 
-import numpy as np
-
-from aot.ir.op import Array, Op
-from aot.ir.type import TensorType
-from aot.op.nn.conv2d import Conv2DAttrs
 from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs
-from aot.op.qnn.requantize import RequantizeAttrs
-from aot.relay.expr import Call, Constant, Var, is_call, tensor_type
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
@@ -36,12 +27,10 @@ from aot.topi.arm_dsp.chain.conv2d import (
     has_short_form,
 )
 from aot.topi.arm_dsp.chain.phase import PhaseStream, Runs
-from aot.topi.layer.fused import FusedLayer, describe, settle_constant_channels, table_of
+from aot.topi.layer.fused import FusedLayer, describe, table_of
 from aot.topi.layer.io import LayerIo, open_io
-from aot.topi.layer.phases import PhaseAxis, phase_axes
+from aot.topi.layer.phases import ANCHOR, PhaseAxis, sub_pixels
 from aot.topi.strategy import Group, Lowered, register_planned
-
-ANCHOR = "nn.conv2d_transpose"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,35 +51,16 @@ class Plan:
     window: FusedLayer
 
 
-def _whole(axes: Sequence[PhaseAxis]) -> PhaseAxis:
-    """What any of these reads."""
-    before, behind = (max(0, *(getattr(a, side) for a in axes)) for side in ("before", "behind"))
-    return PhaseAxis(max(a.out for a in axes), tuple(range(before + 1 + behind)), before)
-
-
 def plan(group: Group, target: Target) -> Plan | None:
     """int8, one image, sums that fit int32, at most a table after it, every phase with the short requantisation."""
-    whole = _match(group)
-    if whole is None or not target.has("thumb2") or (whole.tail and table_of(whole) is None):
+    found = sub_pixels(group) if target.has("thumb2") else None
+    if found is None or (found.layer.tail and table_of(found.layer) is None) or found.rows.out * found.columns.out < PIXELS:
         return None
-    attrs: Conv2DTransposeAttrs = whole.attrs
-    _, height, width, depth = whole.data_type.shape
-    _, kh, kw, _ = whole.weight.shape
-    axes: list[list[PhaseAxis]] = []
-    for size, out, kernel, stride, cut in zip((height, width), attrs.size, (kh, kw), attrs.strides, attrs.padding, strict=True):
-        axes.append(phase_axes(out=out, kernel=kernel, stride=stride, cut=cut))
-        if any(a.out < size or not a.taps for a in axes[-1]):
-            return None
-    rows, columns = map(_whole, axes)
-    if rows.out * columns.out < PIXELS:
+    if not all(has_short_form(phase.layer, target) for phase in found.phases):
         return None
-    phases = []
-    for y, x in product(range(attrs.strides[0]), range(attrs.strides[1])):
-        layer = _phase(whole, axes[0][y], axes[1][x])
-        if layer is None or not has_short_form(layer, target):
-            return None
-        phases.append(Phase((y, x), layer, _runs(axes[0][y], axes[1][x], rows, columns, depth)))
-    return Plan(whole, tuple(phases), _window(whole, rows, columns))
+    depth = found.layer.data_type.shape[3]
+    phases = (Phase(p.remainder, p.layer, _runs(p.rows, p.columns, found.rows, found.columns, depth)) for p in found.phases)
+    return Plan(found.layer, tuple(phases), found.window)
 
 
 def _runs(rows: PhaseAxis, columns: PhaseAxis, all_rows: PhaseAxis, all_columns: PhaseAxis, depth: int) -> Runs:
@@ -101,57 +71,6 @@ def _runs(rows: PhaseAxis, columns: PhaseAxis, all_rows: PhaseAxis, all_columns:
     if length == width:
         lines, length = 1, lines * length
     return Runs(start, lines, length * depth, width * depth)
-
-
-def _window(whole: FusedLayer, rows: PhaseAxis, columns: PhaseAxis) -> FusedLayer:
-    """The convolution of stride 1 whose windows have all that a phase reads; only its shapes count."""
-    _, height, width, depth = whole.data_type.shape
-    bottom, right = (max(0, a.out - 1 + a.behind - (size - 1)) for a, size in ((rows, height), (columns, width)))
-    attrs = Conv2DAttrs((1, 1), (rows.before, columns.before, bottom, right), (1, 1), 0, whole.attrs.input_zp)
-    weight = np.zeros((whole.channels, len(rows.taps), len(columns.taps), depth), np.int64)
-    out = TensorType((1, rows.out, columns.out, whole.channels), "int8", whole.requant.quant)
-    return replace(whole, weight=weight, attrs=attrs, out_type=out)
-
-
-def _match(group: Group) -> FusedLayer | None:
-    """The layer with weights less their zero point and the bias as the model has it."""
-    anchor, rest = group.anchor, list(group.followers)
-    if not isinstance(anchor.op, Op) or anchor.op.name != ANCHOR or tensor_type(anchor).dtype != "int32":
-        return None
-    data, weight = anchor.args
-    if not isinstance(data, Var) or not isinstance(weight, Constant) or data.type.dtype != "int8" or data.type.shape[0] > 1:
-        return None
-    values = weight.data.astype(np.int64) - anchor.attrs.weight_zp
-    bias = np.zeros(values.shape[0], np.int64)
-    if rest and is_call(rest[0], "nn.bias_add"):
-        constant = rest.pop(0).args[1]
-        if not isinstance(constant, Constant):
-            return None
-        bias = constant.data.astype(np.int64)
-    if not rest or not is_call(rest[0], "qnn.requantize") or rest[0].attrs.dtype != "int8" or np.abs(values).max() > 255:
-        return None
-    requant: RequantizeAttrs = rest.pop(0).attrs
-    tail: tuple[Call, ...] = tuple(rest)
-    out = tensor_type(tail[-1]) if tail else tensor_type(anchor).with_dtype("int8", requant.quant)
-    macs = data.type.size * prod(values.shape[:-1])
-    return FusedLayer(anchor, data, values, bias, anchor.attrs, requant, tail, out, bias, bias, macs)
-
-
-def _phase(whole: FusedLayer, rows: PhaseAxis, columns: PhaseAxis) -> FusedLayer | None:
-    """The convolution of one phase; data outside the image is the zero point.  None if its sums may leave int32."""
-    weight = whole.weight[:, rows.taps][:, :, columns.taps]
-    zp, axes = whole.attrs.input_zp, (1, 2, 3)
-    bias: Array = whole.bias - zp * weight.sum(axis=axes)
-    if (np.abs(weight).sum(axis=axes) * 256 + np.abs(bias) >= 1 << 31).any():
-        return None
-    low = bias + np.minimum(weight * 127, weight * -128).sum(axis=axes)
-    high = bias + np.maximum(weight * 127, weight * -128).sum(axis=axes)
-    settled, requant, values = settle_constant_channels(whole.requant, low, high)
-    weight = np.where(settled.reshape(-1, 1, 1, 1), 0, weight)
-    bias, low, high = (np.where(settled, values, a) for a in (bias, low, high))
-    out = TensorType((1, rows.out, columns.out, whole.channels), "int8", whole.requant.quant)
-    layer = replace(whole, weight=weight, bias=bias, requant=requant, tail=(), out_type=out)
-    return replace(layer, acc_low=low, acc_high=high, macs=out.size * weight[0].size)
 
 
 def lower(group: Group, target: Target, name: str, found: Plan) -> Lowered:

@@ -13,9 +13,10 @@ from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, cast, imm, logical_and, minimum, select
+from aot.tir.expr import Expr, imm, minimum
 from aot.tir.function import FuncAttrs
-from aot.topi.arm_dsp.few.intrin import LANES, MOST_STEP, PIXELS, Run, code_bytes, dot_4, instructions, widen_4
+from aot.topi.arm_dsp.few.intrin import MOST_STEP, PIXELS, Run, code_bytes, dot_4, instructions
+from aot.topi.arm_dsp.few.ring import Ring
 from aot.topi.arm_dsp.w8.window import is_rows
 from aot.topi.generic.conv2d import remove_padding_value
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_instructions
@@ -24,20 +25,14 @@ from aot.topi.layer.requant import Requant, plan_requantize
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MOST_CHANNELS = 2
-MOST_SCRATCH = 1 << 14
-"""Bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """A ring of `span` rows of `pitch` halves; `zp`: what is taken off the data."""
-
     layer: FusedLayer
-    zp: int
     requant: Requant
     run: Run
-    span: int
-    pitch: int
+    ring: Ring
 
 
 def plan(group: Group, target: Target) -> Plan | None:
@@ -48,39 +43,33 @@ def plan(group: Group, target: Target) -> Plan | None:
     if is_rows(matched):  # rows of one tap are a matter of dense_w8_direct
         return None
     layer, zp = remove_padding_value(matched)
-    _, kh, kw, depth = layer.weight.shape
-    (_, step), dilation, (_, left, _, _) = layer.attrs.strides, layer.attrs.dilation, layer.attrs.padding
+    _, _, kw, depth = layer.weight.shape
+    (_, step), dilation = layer.attrs.strides, layer.attrs.dilation
     if (dilation[1] > 1 and kw > 1) or step * depth > MOST_STEP:
         return None
-    outputs = max(layer.out_type.shape[2], PIXELS)
-    columns = max((outputs - 1) * step + kw, left + layer.data_type.shape[2])
-    pitch = (columns * depth + 2) // 2 * 2  # of an odd window one half more is read
-    found = Plan(
-        layer, zp, plan_requantize(layer.requant, layer.acc_low, layer.acc_high, target),
-        Run((kw * depth + 1) // 2, step * depth), (kh - 1) * dilation[0] + 1, pitch,
-    )  # fmt: skip
-    return found if 2 * found.span * pitch <= MOST_SCRATCH else None
+    ring = Ring.of(layer, zp)
+    requant = plan_requantize(layer.requant, layer.acc_low, layer.acc_high, target)
+    return Plan(layer, requant, Run((kw * depth + 1) // 2, step * depth), ring) if ring else None
 
 
 def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
-    layer, run = found.layer, found.run
+    layer, run, ring = found.layer, found.run, found.ring
     count, height, width, channels = layer.out_type.shape
     b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(layer.data_type.size,), out_shape=layer.out_type.shape)
     weights = io.constant("weights", _stream(layer, run), "int16")
-    rows = b.scratch("rows", (found.span * found.pitch,), "int16", align=4)
-    _clear_margins(b, found, rows)
+    rows = ring.open(b)
     with b.for_("i", count) as i, b.for_("y", height) as y:
-        _fill(b, found, io.data, rows, image=i, y=y)
-        first = b.let("first", y * layer.attrs.strides[0] % found.span)
+        ring.fill(b, io.data, rows, image=i, y=y)
+        first = b.let("first", y * layer.attrs.strides[0] % ring.span)
         with b.for_("t", -(-width // PIXELS)) as t:
             x = t * PIXELS if width % PIXELS == 0 or width < PIXELS else b.let("x", minimum(t * PIXELS, width - PIXELS))
             for c in range(channels):
                 _tile(b, found, io, (weights, rows), first=first, place=(i, y, x), channel=c)
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.conv2d_few", pixels=PIXELS), span=layer.span, macs=layer.macs))
     tiles = count * height * -(-width // PIXELS)
-    total = tiles * _tile_instructions(found) + count * _fill_instructions(found) + tail_instructions(layer)
-    total += found.span * (3 * (found.pitch - layer.data_type.shape[2] * layer.data_type.shape[3]) + 8)
+    total = tiles * _tile_instructions(found) + count * ring.fill_instructions() + tail_instructions(layer)
+    total += ring.open_instructions()
     return Lowered(func, io.constants, instructions=total, code=360 + channels * (code_bytes(run) + 140))
 
 
@@ -91,61 +80,12 @@ def _stream(layer: FusedLayer, run: Run) -> np.ndarray[tuple[int, ...], np.dtype
     return np.pad(lines, ((0, 0), (0, 0), (0, 2 * run.pairs - kw * depth))).astype(np.int16).reshape(-1)
 
 
-def _clear_margins(b: IRBuilder, found: Plan, rows: Buffer) -> None:
-    """The zeros to the left and right of every row of the ring, which nothing overwrites."""
-    layer = found.layer
-    _, _, width, depth = layer.data_type.shape
-    left = layer.attrs.padding[1] * depth
-    right = left + width * depth
-    with b.for_("z", found.span) as z:
-        at = b.let("at", z * found.pitch)
-        if left:
-            with b.for_("k", left) as k:
-                b.store(rows, at + k, 0)
-        with b.for_("k", found.pitch - right) as k:
-            b.store(rows, at + right + k, 0)
-
-
-def _fill_instructions(found: Plan) -> int:
-    """Of `_fill` for all rows of one image."""
-    layer = found.layer
-    _, height, width, depth = layer.data_type.shape
-    (stride, _), top = layer.attrs.strides, layer.attrs.padding[0]
-    ring, outputs = (0 if found.span == 1 else 16), int(layer.out_type.shape[1])
-    lines = [y * stride + r - top for y in range(outputs) for r in range(max(found.span - stride, 0) if y else 0, found.span)]
-    inside = sum(1 for line in lines if 0 <= line < height)
-    size = int(width * depth)
-    total = inside * (9 * (size // LANES) + 4 * (size % LANES) + 14 + ring) + (len(lines) - inside) * (5 * size // 4 + 30)
-    return total + outputs * (8 + ring)
-
-
 def _tile_instructions(found: Plan) -> int:
     """Of `_tile` for all channels."""
     layer, width = found.layer, int(found.layer.out_type.shape[2])
     kh = int(layer.weight.shape[1])
     row = 0 if kh == 1 else 9 if width <= PIXELS else 14
     return layer.channels * (kh * (instructions(found.run) + row) + 7 * min(PIXELS, width) + 4)
-
-
-def _fill(b: IRBuilder, found: Plan, data: Buffer, rows: Buffer, *, image: Expr, y: Expr) -> None:
-    """Put the rows that the windows of row `y` are the first to cover into the ring."""
-    layer = found.layer
-    _, height, width, depth = layer.data_type.shape
-    (stride, _), (top, left, _, _) = layer.attrs.strides, layer.attrs.padding
-    size = width * depth
-    whole = size - size % LANES
-    start = select(y > 0, imm(max(found.span - stride, 0)), imm(0))
-    with b.for_("r", found.span, start=start) as r:
-        at = b.let("at", (y * stride + r) % found.span * found.pitch + left * depth)
-        line = b.let("line", y * stride + r - top)
-        with b.if_(logical_and(line >= 0, line < height)):
-            source = b.let("source", (image * height + line) * size)
-            if whole:
-                b.block(widen_4(), region(data, source), region(rows, at), imm(found.zp), imm(whole))
-            for k in range(whole, size):
-                b.store(rows, at + k, cast("int32", data[source + k]) - found.zp)
-        with b.else_(), b.for_("k", size) as column:
-            b.store(rows, at + column, 0)
 
 
 def _tile(
@@ -165,7 +105,7 @@ def _tile(
     acc = b.local("acc", (PIXELS,), "int32", init=imm(int(layer.bias[channel])))
     with b.for_("ky", kh) as ky:
         row = b.let("row", first + ky * down)
-        at = select(row >= found.span, row - found.span, row) * found.pitch + x * run.step
+        at = found.ring.row(row) + x * run.step
         w = region(weights, (channel * kh + ky) * (2 * run.pairs))
         b.block(dot_4(run), region(rows, at), w, acc)
     fields = tuple(imm(int(f.values[channel])) for f in found.requant.fields)

@@ -7,6 +7,7 @@ from itertools import islice
 from math import ceil, log2
 
 import numpy as np
+import pytest
 
 from aot.executor.lower.groups import group_of
 from aot.ir.type import TensorType, per_tensor
@@ -20,7 +21,7 @@ from aot.topi.strategy import implementations
 from tests.topi.drawn import Case, pick
 from tests.topi.runs import interpreted
 
-(KERNEL,) = (i for i in implementations("nn.conv2d_transpose") if i.name == "arm_dsp.conv2d_transpose_chain")
+KERNELS = {i.name: i for i in implementations("nn.conv2d_transpose") if i.name.startswith("arm_dsp.")}
 
 
 def layer(seed: int) -> Function:
@@ -51,18 +52,20 @@ def layer(seed: int) -> Function:
     return Function((x,), body, {"Primitive": 1})
 
 
-def random_cases(seed: int) -> Iterator[Case]:
+def random_cases(seed: int, *, kernel: str) -> Iterator[Case]:
     """Endless random layers that the kernel takes."""
+    impl = KERNELS[kernel]
     target = find_target("cortex-m4")
     for n in range(seed << 24, (seed + 1) << 24):
         func = layer(n)
         group = group_of(func)
-        if not KERNEL.accepts(group, target):
+        if not impl.accepts(group, target):
             continue
         data = np.random.default_rng(n + 1).integers(-128, 128, func.params[0].type.shape).astype(np.int8)
-        text = f"{KERNEL.name} {func.params[0].type} {group.anchor.args[1].type} {group.anchor.attrs}"
-        yield Case(text, KERNEL.lower(group, target, "kernel"), [data], evaluate(func, [data]))
+        text = f"{kernel} {func.params[0].type} {group.anchor.args[1].type} {group.anchor.attrs}"
+        yield Case(text, impl.lower(group, target, "kernel"), [data], evaluate(func, [data]))
 
 
-def test_some_in_the_interpreter() -> None:
-    interpreted(islice(random_cases(4), 4))
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_some_in_the_interpreter(kernel: str) -> None:
+    interpreted(islice(random_cases(4, kernel=kernel), 4))
