@@ -25,13 +25,16 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.function import FuncAttrs
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.elementwise.intrin_multiply import LANES, ORDER, Form, Second, multiply_4, text
+from aot.topi.arm_dsp.elementwise.intrin_multiply import LANES, ORDER, Form, Second, code_bytes, instructions, multiply_4
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
 from aot.topi.layer.runs import Kind, Runs, match_runs
 from aot.topi.strategy import Group, Lowered, register_planned
 
 LEAST = 16
 """Elements from which on the loop pays."""
+
+LOWEST = -128
+"""The zero point whose distances take fewer instructions, in the second operand."""
 
 JOINED = 64
 """Elements of joined runs that are enough."""
@@ -62,13 +65,17 @@ def plan(group: Group, target: Target) -> Plan | None:
     runs = match_runs(group, least=LANES) if target.has("dsp") else None
     if runs is None or runs.rows * runs.length < LEAST:
         return None
+    zps = group.anchor.attrs.input_zp
     first = runs.kinds.index("whole")
+    if runs.kinds == ("whole", "whole") and zps[0] == LOWEST:
+        first = 1
     joined = _joined(runs) if runs.kinds[1 - first] == "inner" else 1
     requant = short_requant(group.anchor.attrs, target)
     if requant is None:
         return None
     multiplier, constant, shift = (int(f.values[0]) for f in requant.fields)
-    form = Form(shift, requant.signed, _SECOND[runs.kinds[1 - first]])
+    second = _SECOND[runs.kinds[1 - first]]
+    form = Form(shift, requant.signed, second, second == "bytes" and zps[1 - first] == LOWEST)
     return Plan(runs, joined, first, form, (multiplier, constant)) if shift else None
 
 
@@ -99,7 +106,7 @@ def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
     if second == "halves":
         y = _prepared(b, y, found, zp=other_zp)
     whole = found.length - found.length % LANES
-    numbers = [imm(n) for n in (*found.numbers, zp, *((other_zp,) if second == "bytes" else ()), whole)]
+    numbers = [imm(n) for n in (*found.numbers, zp, *((other_zp,) if found.form.subtracted else ()), whole)]
     with b.for_("r", runs.rows // found.joined) as r:
         at = b.let("at", r * found.length) if runs.rows > found.joined else imm(0)
         tensors: list[Region | Expr] = [region(x, at), region(out, at)]
@@ -113,9 +120,9 @@ def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
             b.store(out, at + i, rest)
     func = b.finish(FuncAttrs(kernel="arm_dsp.multiply", span=group.anchor.span))
     left = found.length - whole
-    turns = runs.rows // found.joined * ((len(text(found.form)) - 1) * whole // LANES + 20 * left + 10)
+    turns = runs.rows // found.joined * (round(instructions(found.form) * whole) // LANES + 20 * left + 10)
     prepared = 9 * found.length + 10 if second == "halves" else 0
-    return Lowered(func, operands.constants, turns + prepared + 20, 170 + 40 * left + 70 * bool(prepared))
+    return Lowered(func, operands.constants, turns + prepared + 20, 70 + code_bytes(found.form) + 40 * left + 70 * bool(prepared))
 
 
 class _Operands:

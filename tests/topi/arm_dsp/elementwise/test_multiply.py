@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
+from aot.micro.board import load_board
 from aot.op.common.binary import RescaledAttrs
 from aot.relay.expr import Expr, Function, Var, call, const
 from aot.relay.interpreter import evaluate
+from aot.target.target import find_target
 from aot.tir.analysis.overlap import safe_distances
+from aot.tune.measure import MeasureInput, measure
 from tests.topi.drawn import Case, pick
 from tests.topi.groups import check_group, data_of, lowered
 from tests.topi.intrin.test_intrin import needs_board
@@ -108,3 +111,22 @@ def test_a_run_as_long_as_the_requantisation_s_constant(tmp_path: Path) -> None:
     assert low is not None
     inputs = [data_of(v, i) for i, v in enumerate(params)]
     on_board("mps2-an386", [[Case("64", low, inputs, evaluate(Function(params, body), inputs))]], tmp_path)
+
+
+@pytest.mark.qemu
+@needs_board
+def test_seven_instructions_an_element_whatever_the_zero_points() -> None:
+    """Of whole tensors, with everything around; an odd number of words among them."""
+    pairs = [(-128, -128), (-128, -7), (-7, -128), (0, 0), (-100, -110), (-128, 127), (127, 127), (3, 9)]
+    funcs = []
+    for n, zps in enumerate(pairs):
+        x, y = variables((1, 1024 + 4 * (n % 2)), (1, 1024 + 4 * (n % 2)))
+        product = call("qnn.multiply", [x, y], RescaledAttrs(zps, 1340000000, -7, -90, -128, 127))
+        funcs.append(Function((x, y), product, {"Primitive": 1}))
+    given = [MeasureInput(str(i), func, (KERNEL,)) for i, func in enumerate(funcs)]
+    for result, func in zip(measure(given, load_board("mps2-an386"), find_target("cortex-m4")), funcs, strict=True):
+        assert not result.wrong
+        assert result.count <= 7 * func.params[0].type.size
+        low = lowered(KERNEL, func.params, func.body)
+        assert low is not None
+        assert result.count == pytest.approx(low.instructions, rel=0.05)
