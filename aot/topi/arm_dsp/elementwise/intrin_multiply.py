@@ -110,11 +110,12 @@ def text(form: Form) -> list[str]:
 
 
 def instructions(form: Form) -> float:
-    """For one word."""
+    """For one word, its part of the loop included."""
     return len(_word(form)) + 2 / form.words
 
 
 def code_bytes(form: Form) -> int:
+    """Of the block."""
     return 4 * len(text(form))
 
 

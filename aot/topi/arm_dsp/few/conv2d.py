@@ -29,6 +29,8 @@ MOST_CHANNELS = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
+    """The layer, its requantisation, a row of its window, and the rows that windows are taken from."""
+
     layer: FusedLayer
     requant: Requant
     run: Run

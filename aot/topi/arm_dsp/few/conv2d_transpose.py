@@ -46,6 +46,8 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
+    """The layer by phases, and the rows that all of them take their windows from."""
+
     whole: SubPixelLayer
     ring: Ring
     phases: tuple[Phase, ...]
