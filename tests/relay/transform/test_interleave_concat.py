@@ -7,15 +7,13 @@ from collections.abc import Sequence
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 from aot.ir.type import TensorType
 from aot.op import load_all
 from aot.relay.construct import constructor
 from aot.relay.expr import Expr, Function, Var, const, is_call, make_tuple, post_order, tensor_type
 from aot.relay.transform.interleave_concat import interleave_concat
-from tests.relay.check import ops, run
-from tests.scale import cases
+from tests.relay.check import drawn_tests, ops, run
 
 load_all()
 
@@ -117,14 +115,4 @@ def count(func: Function, name: str) -> int:
     return sum(is_call(e, name) for e in post_order(func.body))
 
 
-@given(graphs())
-@settings(max_examples=40, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
-def test_drawn(func: Function) -> None:
-    check_drawn(func)
-
-
-@pytest.mark.slow
-@given(graphs())
-@settings(max_examples=cases(3000), deadline=None, suppress_health_check=list(HealthCheck))
-def test_drawn_often(func: Function) -> None:
-    check_drawn(func)
+test_drawn, test_drawn_often = drawn_tests(graphs(), check_drawn, few=40)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 from aot.ir.type import TensorType
 from aot.op import load_all
@@ -16,8 +15,7 @@ from aot.relay.analysis.rearrangement import Rearrangement
 from aot.relay.construct import constructor
 from aot.relay.expr import Constant, Expr, Function, Var, call, const, is_call, make_tuple, post_order, tensor_type
 from aot.relay.transform.sink_transpose import sink_transpose
-from tests.relay.check import ops, run
-from tests.scale import cases
+from tests.relay.check import drawn_tests, ops, run
 
 load_all()
 RNG = np.random.default_rng(3)
@@ -215,14 +213,4 @@ def check_drawn(func: Function) -> None:
         assert run(sink_transpose, new) is new, "a second run finds nothing"
 
 
-@given(graphs())
-@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
-def test_drawn(func: Function) -> None:
-    check_drawn(func)
-
-
-@pytest.mark.slow
-@given(graphs())
-@settings(max_examples=cases(3000), deadline=None, suppress_health_check=list(HealthCheck))
-def test_drawn_often(func: Function) -> None:
-    check_drawn(func)
+test_drawn, test_drawn_often = drawn_tests(graphs(), check_drawn, few=60)
