@@ -98,6 +98,21 @@ def test_the_package_has_records_and_few_bytes() -> None:
         assert set(data["kernels"].values()) == set(data["sources"])
 
 
+def test_the_doctor_tells_of_records_that_are_left_out(
+    tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:  # fmt: skip
+    group = group_of(task.func)
+    best = task.choices[0].kernel
+    module = next(i.module for i in accepting(group, M4) if i.lower(group, M4, "layer").func.attrs.kernel == best)
+    write(tmp_path, task, sources={module: "0" * 16})
+    monkeypatch.setattr("aot.tune.tophub.load_tophub", lambda: load_tophub(tmp_path))
+    found = Cli(capsys)("doctor", "--json").json["records"]
+    assert 0 <= found["count"] < len(task.choices)
+    assert any(note.endswith("are older than the kernel, and left out") for note in found["notes"])
+    shown = Cli(capsys)("doctor").out
+    assert f"records for --tuning tophub: {found['count']}\n  {found['notes'][0]}\n" in shown
+
+
 def test_the_command_line_takes_them(tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     write(tmp_path / "records", task, v=VERSION + 1)
     monkeypatch.setattr("aot.tune.tophub.load_tophub", lambda: load_tophub(tmp_path / "records"))

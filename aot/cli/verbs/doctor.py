@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -113,7 +114,19 @@ def _show(out: Output, findings: Sequence[Finding]) -> None:
     kept = _cache()
     out.line(f"compiled models kept: {kept['entries']}, {int(kept['bytes']) / (1 << 20):.1f} MiB, in {kept['folder']}")
     out.line(f"of kernels and plans: {int(kept['facts_bytes']) / (1 << 20):.1f} MiB")
+    records = _records()
+    out.line(f"records for --tuning tophub: {records['count']}")
+    for note in records["notes"]:
+        out.line(f"  {note}")
     out.line(f"{len(missing)} missing" if missing else "ready: check, compile, build, run and verify all work here")
+
+
+def _records() -> dict[str, Any]:
+    """The records of the package: how many the kernels still agree with, and what is left out, and why."""
+    from aot.tune.tophub import load_tophub
+
+    found = load_tophub()
+    return {"count": len(found.history.rows), "notes": list(found.notes)}
 
 
 def _cache() -> dict[str, str | int]:
@@ -130,6 +143,6 @@ def command(*, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
     findings = examine()
     ok = all(f.ok for f in findings if f.needed)
     _show(out, findings)
-    out.result({"ok": ok, "findings": [{**asdict(f), "ok": f.ok} for f in findings], "cache": _cache()})
+    out.result({"ok": ok, "findings": [{**asdict(f), "ok": f.ok} for f in findings], "cache": _cache(), "records": _records()})
     if not ok:
         raise typer.Exit(EXIT_TOOLCHAIN)
