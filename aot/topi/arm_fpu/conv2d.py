@@ -18,7 +18,7 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_fpu.intrin import CHANNELS, DotForm, dot
-from aot.topi.arm_fpu.intrin_wide import MOST_CHANNELS, NarrowForm, WideForm
+from aot.topi.arm_fpu.intrin_wide import MOST_CHANNELS, ManyForm, NarrowForm, WideForm, unroll_many
 from aot.topi.arm_fpu.layer import FloatLayer, match_float_layer
 from aot.topi.arm_fpu.window import UNROLL, WindowKernel, stored_form, unroll_of
 from aot.topi.layer.fused import describe
@@ -84,6 +84,11 @@ class DenseKernel(WindowKernel):
         return not self.fused and self.stored is None and self.pairs == 0
 
     @property
+    def many(self) -> int:
+        alone = self.layer.channels == 1 and not self.layer.tail and self._spread.strides[1] == 1
+        return self.pairs // 2 if alone and not self.fused and self.stored is None else 0
+
+    @property
     def block(self) -> int:
         return MOST_CHANNELS if self.wide else CHANNELS
 
@@ -93,9 +98,11 @@ class DenseKernel(WindowKernel):
         narrow = pixels == 2 and count == 1 and not self.fused and self.stored is None
         if narrow:
             unroll = next((u for u in (32, 24, 16) if run % u == 0), unroll)
+        elif pixels > 2:
+            unroll = unroll_many(run, unroll)
         loop = varies or run > unroll + UNROLL
         rest = 0 if varies else run % unroll if loop else run - unroll
-        make = NarrowForm if narrow else WideForm if self.wide else DotForm
+        make = ManyForm if pixels > 2 else NarrowForm if narrow else WideForm if self.wide else DotForm
         return make(pixels, count, self.fused, unroll, rest, loop, self.runs > 1, self.clamp)
 
     def intrin(self, form: DotForm) -> TensorIntrin:

@@ -68,6 +68,11 @@ class DotForm:
         return (*(f"x{p}" for p in range(self.sources)), "w", "bias")
 
     @property
+    def stored(self) -> tuple[int, int]:
+        """Pixels whose results are apart, and results of each that are side by side."""
+        return self.pixels, self.channels
+
+    @property
     def temporaries(self) -> tuple[str, ...]:
         """Core registers that the text spoils."""
         return ("t", "u")
@@ -141,16 +146,16 @@ class DotForm:
             text += [*self.run(first=True), *step, "beq 3f"] if self.starts else []
             text += ["1:", *self.run(), *step, "bne 1b", "3:"]
         text += add_bias(self.pixels, self.channels, self.free)
-        return text + store_clamped(self.clamp, self.pixels, self.channels, free=self.free, multiply=self.fused)
+        return text + store_clamped(self.clamp, *self.stored, free=self.free, multiply=self.fused)
 
 
 @cache
 def dot(form: DotForm) -> TensorIntrin:
     """out[p * step + c] = clamp(sum over runs and taps of x_p * w + bias[c]) for p < pixels, c < channels.
 
-    Operands: x0 and, for two pixels, x1 float32: runs of trips * unroll + rest taps with `gap` elements between them; w float32:
-    as many rows of `channels` weights, with `skip` elements between the runs (one pixel only); bias float32[channels]; out; then,
-    of step, trips, runs, gap and skip, those that the form has.
+    Operands: x0 and, for more pixels, x1 and so on float32: runs of trips * unroll + rest taps with `gap` elements between
+    them; w float32: as many rows of `channels` weights, with `skip` elements between the runs (one pixel only); bias
+    float32[channels]; out; then, of step, trips, runs, gap and skip, those that the form has.
     """
     b = IRBuilder(form.name)
     given = scalars(form)
@@ -193,7 +198,7 @@ def finish(b: IRBuilder, form: DotForm, acc: Buffer, bias: Buffer, out: Buffer, 
     """Bias, clamp and stores of a block's description."""
     for p in range(form.pixels):
         for c in range(form.channels):
-            b.store(out, given.get("step", imm(0)) * p + c, form.clamp.meaning(b, acc[p, c] + bias[c]))
+            b.store(out, given.get("step", imm(form.channels)) * p + c, form.clamp.meaning(b, acc[p, c] + bias[c]))
 
 
 def emit(form: DotForm, operands: Mapping[str, COperand]) -> BlockText:
@@ -247,7 +252,7 @@ def waits(text: Sequence[str | Repeat]) -> int:
 
 def _around(form: DotForm) -> Text:
     """What stands before the runs and after them, without what only infinite results need."""
-    ends = store_clamped(form.clamp, form.pixels, form.channels, free=form.free, multiply=form.fused)
+    ends = store_clamped(form.clamp, *form.stored, free=form.free, multiply=form.fused)
     names = [line if isinstance(line, str) else "" for line in ends]
     last = next((i for i, line in enumerate(names) if line in ("b 9f", "bne 9f")), len(ends) - 1)
     start: Text = ["nop"] * form.runs if form.starts else form.zeros()

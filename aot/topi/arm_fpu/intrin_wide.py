@@ -1,4 +1,4 @@
-"""One pixel by up to sixteen channels, two by one: a number that is used once gives its register to its product.
+"""One pixel by up to sixteen channels, two or four by one: a number that is used once gives its register to its product.
 
 Loads of more numbers at once take less: a load of N takes 1 + N cycles.
 """
@@ -100,3 +100,50 @@ class NarrowForm(WideForm):
                         text.append(waiting.pop(0))
             text += waiting
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class ManyForm(WideForm):
+    """As DotForm, of four neighbouring pixels by the only channel, and without VMLA: a load of weights is for all pixels."""
+
+    @property
+    def title(self) -> str:
+        return "many"
+
+    @property
+    def stored(self) -> tuple[int, int]:
+        return 1, self.pixels
+
+    @property
+    def free(self) -> int:
+        return self.pixels
+
+    @property
+    def together(self) -> int:
+        most = (_FLOATS - self.pixels) // 2
+        return next((n for n in range(most, most // 2, -1) if self.unroll % n == 0), most)
+
+    def taps(self, count: int, *, first: bool = False) -> list[str]:
+        text: list[str] = []
+        for done in range(0, count, self.together):
+            size = min(self.together, count - done)
+            text.append(f"vldmia %[w]!, {vector(self.free, size)}")
+            for p in range(self.pixels):
+                text += self._pixel(p, size, first=first and done == 0)
+        return text
+
+    def _pixel(self, p: int, taps: int, *, first: bool) -> list[str]:
+        data = self.free + self.together
+        text, waiting = [f"vldmia %[x{p}]!, {vector(data, taps)}"], []
+        for k in range(taps):
+            into = p if first and k == 0 else data + k
+            text.append(f"vmul.f32 s{into}, s{data + k}, s{self.free + k}")
+            waiting += [] if into == p else [f"vadd.f32 s{p}, s{p}, s{into}"]
+            if len(waiting) > 2:
+                text.append(waiting.pop(0))
+        return text + waiting
+
+
+def unroll_many(run: int, otherwise: int) -> int:
+    """Taps of a loop's turn with ManyForm: such that its loads are large."""
+    return next((u for u in (42, 28, 36, 24, 40, 20, 32, 16) if run % u == 0), otherwise)

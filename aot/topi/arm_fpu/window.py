@@ -1,4 +1,4 @@
-"""The loops of a float32 layer: images, rows, pairs of neighbouring pixels, single pixels, blocks of channels.
+"""The loops of a float32 layer: images, rows, neighbouring pixels together, single pixels, blocks of channels.
 
 Windows that reach beyond the image, and the last of an odd number of pixels, are done alone, with the columns that are inside.
 Weights that flash has in a small form are widened for one block of channels at a time, which then runs over all pixels.
@@ -34,13 +34,16 @@ UNROLL = 8
 """Taps that a loop does at a time where their number allows it."""
 
 
+MANY = 4
+"""Neighbouring pixels of a layer of one channel that are done together."""
+
 ENOUGH = 32
 """Pixels for which weights are widened at once: more would take less time, and keep the result from overlapping the data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One or two pixels: the first one's column, the start of its data, taps left out before it, its runs, their taps."""
+    """Some neighbouring pixels: the first one's column, the start of its data, taps left out before it, its runs, their taps."""
 
     x: Expr
     pixels: int
@@ -106,8 +109,9 @@ class WindowKernel(ABC):
         size = (layer.rows.out, layer.columns.out)
         self._spread = Spread((1, 1), (0, 0), size) if within is None else within[1]
         first, _ = layer.columns.whole
-        self._first, self._pairs = first, self.pairs
-        self._singles = layer.columns.out - 2 * self._pairs
+        self._first, self._many = first, self.many
+        self._pairs = self.pairs - MANY // 2 * self._many
+        self._singles = layer.columns.out - self._inside
 
     @abstractmethod
     def matrix(self) -> Array:
@@ -133,6 +137,16 @@ class WindowKernel(ABC):
         """Of neighbouring pixels in a row that are done together."""
         first, last = self.layer.columns.whole
         return (last - first) // 2
+
+    @property
+    def many(self) -> int:
+        """Of the pairs, blocks of MANY pixels."""
+        return 0
+
+    @property
+    def _inside(self) -> int:
+        """Pixels that are not done alone."""
+        return MANY * self._many + 2 * self._pairs
 
     @property
     def block(self) -> int:
@@ -196,21 +210,22 @@ class WindowKernel(ABC):
         rows = _range(b, layer.rows, y)
         line = b.let("line", (i * layer.rows.size + rows.at(rows.first, layer.rows.dilation)) * layer.columns.size)
         pixel = b.let("pixel", self._spread.row(i, y))
-        if self._pairs:
-            with b.for_("t", self._pairs) as t:
-                body(named(self._pair(t * 2 + self._first, rows, line)), pixel)
+        for pixels, tiles, start in ((MANY, self._many, 0), (2, self._pairs, MANY * self._many)):
+            if tiles:
+                with b.for_("t", tiles) as t:
+                    body(named(self._whole(t * pixels + (self._first + start), rows, line, pixels)), pixel)
         if self._singles:
             with b.for_("s", self._singles) as s:
-                behind = s + 2 * self._pairs
-                x = select(s < self._first, s, behind) if self._first and self._pairs else behind
+                behind = s + self._inside
+                x = select(s < self._first, s, behind) if self._first and self._inside else behind
                 body(named(self._single(b.let("x", x), rows, line)), pixel)
 
-    def _pair(self, x: Expr, rows: TapRange, line: Expr) -> Tile:
+    def _whole(self, x: Expr, rows: TapRange, line: Expr, pixels: int) -> Tile:
         columns = self.layer.columns
         start = self.b.let("start", (line + x * columns.stride - columns.before) * self.layer.depth)
         runs = imm(columns.taps) if self._dilated else rows.last - rows.first
         skipped = imm(0) if self._dilated else rows.first * self.run
-        return Tile(x, 2, start, skipped, runs, imm(self.run))
+        return Tile(x, pixels, start, skipped, runs, imm(self.run))
 
     def _single(self, x: Expr, rows: TapRange, line: Expr) -> Tile:
         columns, inner, b = self.layer.columns, self._inner, self.b
@@ -278,7 +293,7 @@ class WindowKernel(ABC):
         runs = float(self.runs) if self._dilated else rows
         whole, rest = divmod(layer.channels, self.block)
         blocks = [self.block] * whole + [rest] * (rest > 0)
-        for pixels, tiles in ((2, self._pairs), (1, self._singles)):
+        for pixels, tiles in ((MANY, self._many), (2, self._pairs), (1, self._singles)):
             for count in blocks if tiles else ():
                 form = self.form(pixels, count)
                 trips = (self.run * self._share(pixels) - form.rest) / form.unroll if form.loop else 1.0
@@ -288,7 +303,7 @@ class WindowKernel(ABC):
         total += self._unfolding()
         total += (
             (5 if residual_bounds(layer) is not None else TAIL_INSTRUCTIONS * len(layer.tail)) * layer.out_type.size
-            + 14 * lines * (self._pairs + self._singles)
+            + 14 * lines * (self._many + self._pairs + self._singles)
             + 20
         )
         found, cycles = map(int, total)
@@ -301,9 +316,9 @@ class WindowKernel(ABC):
     def _share(self, pixels: int) -> float:
         """What of a row's taps is inside the image, on average."""
         columns = self.layer.columns
-        if pixels == 2 or not self.run_varies:
+        if pixels > 1 or not self.run_varies:
             return 1.0
-        first, last = self._first, self._first + 2 * self._pairs
+        first, last = self._first, self._first + self._inside
         singles = [x for x in range(columns.out) if not first <= x < last]
         return sum(len(columns.inside(x)) for x in singles) / (len(singles) * columns.taps)
 
