@@ -79,6 +79,7 @@ class OpImplementation:
     `keeps`: leaves float weights as the file has them, float16 or integers; where there is such a kernel, others are only in the
     running where speed or a budget for RAM asks for it.
     `cuts`: a layer is taken from its followers so that this kernel runs it, at the price of a tensor between them.
+    `several`: takes groups of several operators only, of which the anchor is one, so it is no kernel of that operator.
     `for_records`: a choice in a schedule that estimates do not tell apart from another one, so only in the running where it was
     counted (aot tune).  `source`: the module that it is written in, where `lower` is of another one.
     """
@@ -96,6 +97,7 @@ class OpImplementation:
     keeps: bool = False
     cuts: bool = True
     for_records: bool = False
+    several: bool = False
     source: str = ""
 
     @property
@@ -132,6 +134,7 @@ def register_planned(
     keeps: bool = False,
     cuts: bool = True,
     for_records: bool = False,
+    several: bool = False,
 ) -> OpImplementation:
     """Enter a kernel that accepts the groups for which there is a `plan`, and that is lowered by it."""
     planned = lru_cache(maxsize=16)(plan)  # asked for the same group when it is accepted and when it is lowered
@@ -146,7 +149,8 @@ def register_planned(
 
     source = getattr(lower, "func", lower).__module__
     impl = OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small, for_pushes=for_pushes, keeps=keeps)
-    return register_impl(replace(impl, for_speed=for_speed, larger=larger, cuts=cuts, for_records=for_records, source=source))
+    impl = replace(impl, for_speed=for_speed, larger=larger, cuts=cuts, for_records=for_records, several=several)
+    return register_impl(replace(impl, source=source))
 
 
 _EXTERNAL: dict[str, OpImplementation] = {}

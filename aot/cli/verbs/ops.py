@@ -106,7 +106,7 @@ def _kernel_classes(through: Sequence[str]) -> list[str]:
         return ["folded"]
     if all(F_IS_VIEW.find(n) for n in through):
         return ["view"]
-    own = {i.name.partition(".")[0] for n in through for i in implementations(n) if i.anchor != "*"}
+    own = {i.name.partition(".")[0] for n in through for i in implementations(n) if i.anchor != "*" and not i.several}
     return [*sorted(own), *(["te"] if any(n in F_TE for n in through) else [])]
 
 

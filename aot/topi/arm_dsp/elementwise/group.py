@@ -331,4 +331,6 @@ def _part(whole: TensorFn, offset: int, size: int) -> TensorFn:
 
 for _lanes in (4, 2, 1):
     for _anchor in ANCHORS:
-        register_planned(f"arm_dsp.elementwise_{_lanes}", _anchor, partial(plan, lanes=_lanes), lower, plevel=20 + _lanes)
+        register_planned(
+            f"arm_dsp.elementwise_{_lanes}", _anchor, partial(plan, lanes=_lanes), lower, plevel=20 + _lanes, several=True
+        )

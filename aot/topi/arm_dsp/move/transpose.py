@@ -147,4 +147,4 @@ def _strip(b: IRBuilder, found: Plan, data: tuple[Buffer, Expr], out: tuple[Buff
 
 
 for _anchor in ("transpose", "reshape", "strided_slice"):
-    register_planned("arm_dsp.transpose", _anchor, plan, lower, plevel=14)
+    register_planned("arm_dsp.transpose", _anchor, plan, lower, plevel=14, several=_anchor != "transpose")
