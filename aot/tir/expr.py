@@ -8,6 +8,7 @@ signed types, and shifts need amounts within the width.  Both operands of a BinO
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import field
 from functools import cache
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -149,20 +150,13 @@ class BinOp(ExprOps):
     op: str
     a: Expr
     b: Expr
+    dtype: str = field(init=False, repr=False, compare=False)
 
     def __init__(self, op: str, a: Expr, b: Expr) -> None:
         _set_op(self, op)
         _set_a(self, a)
         _set_b(self, b)
-
-    @property
-    def dtype(self) -> str:
-        expr: Expr = self
-        while type(expr) is BinOp:
-            if expr.op in TRUTHS:
-                return "bool"
-            expr = expr.a
-        return expr.dtype
+        _set_type(self, "bool" if op in TRUTHS else a.dtype)
 
     def __bool__(self) -> bool:
         if self.op in COMPARISONS or self.op in LOGICAL:
@@ -177,7 +171,7 @@ def _setters(node: type) -> tuple[Callable[[Any, Any], None], ...]:
 
 
 _set_value, _set_dtype = _setters(Imm)
-_set_op, _set_a, _set_b = _setters(BinOp)
+_set_op, _set_a, _set_b, _set_type = _setters(BinOp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +253,7 @@ def binop(op: str, a: IntoExpr, b: IntoExpr) -> Expr:
     """Build `a op b`; Python numbers take the other side's dtype. Raises E5070 for operands of different types."""
     if type(a) in _NODES:
         x: Expr = a  # type: ignore[assignment]
-        y = as_expr(b, x.dtype)
+        y: Expr = b if type(b) in _NODES else as_expr(b, x.dtype)  # type: ignore[assignment]
     else:
         y = as_expr(b, as_expr(a).dtype if isinstance(a, Symbol) else "int32")
         x = as_expr(a, y.dtype)

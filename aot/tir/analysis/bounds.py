@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from aot.support.dtype import bits, int_range, is_float, is_signed
 from aot.tir.arith import trunc_div
-from aot.tir.expr import TRUTHS, BinOp, Call, Cast, Expr, Imm, Load, Select, Var
+from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 
 Interval = tuple[int, int]
 """Smallest and largest value, both included."""
@@ -138,21 +138,23 @@ class Intervals:
             return (int(expr.value), int(expr.value)) if not is_float(expr.dtype) else (0, 0)  # type: ignore[union-attr,arg-type]
         if kind is Var:
             return self._ranges.get(expr) or int_range(expr.dtype)  # type: ignore[arg-type]
-        if kind is Load or kind is Call:
-            return int_range(expr.dtype)
         known = self._known.get(id(expr))
         if known is None:
-            known = self._known[id(expr)] = expr, self._compute(expr)
+            found = self._binop(expr) if kind is BinOp else self._compute(expr)  # type: ignore[arg-type]
+            known = self._known[id(expr)] = expr, found
         return known[1]
 
+    def _binop(self, expr: BinOp) -> Interval:
+        op, dtype = expr.op, expr.a.dtype
+        if is_float(dtype):
+            return (0, 1)
+        exact = exact_interval(op, self.of(expr.a), self.of(expr.b), dtype=dtype)
+        return fitted(exact, expr.dtype)
+
     def _compute(self, expr: Expr) -> Interval:
-        if type(expr) is BinOp:
-            op, dtype = expr.op, expr.a.dtype
-            if is_float(dtype):
-                return (0, 1)
-            exact = exact_interval(op, self.of(expr.a), self.of(expr.b), dtype=dtype)
-            return fitted(exact, "bool" if op in TRUTHS else dtype)
         match expr:
+            case Load() | Call():
+                return int_range(expr.dtype)
             case Cast(dtype, value):
                 if is_float(value.dtype):
                     return int_range(dtype)
