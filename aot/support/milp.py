@@ -51,14 +51,8 @@ def minimise(objective: Any, rows: Sequence[Row], *, upper: Any, node_limit: int
     `node_limit` bounds the branches: a count, so that the result does not depend on the machine.  `narrow` leaves out columns
     that no optimum has, which is worth it where most have a clearly better one beside them.
     """
-    import highspy
-
     with _silent():
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("mip_rel_gap", 0.0)
-        solver.setOptionValue("threads", 1)  # the same search on every machine
-        solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)  # costs more than it saves
+        solver = _solver()
         program = _program(np.asarray(objective, float), rows, upper)
         if narrow:
             program.col_upper_ = _narrowed(solver, program, node_limit)
@@ -77,6 +71,36 @@ def _solve(solver: Any, program: Any, node_limit: int) -> Solution:
     return Solution(np.asarray(solution.col_value) if found else None, info.mip_dual_bound, proven)
 
 
+def relaxed(objective: Any, rows: Sequence[Row], *, upper: Any) -> Any | None:
+    """As `minimise`, but for any numbers: their values, or None where none satisfy all rows."""
+    with _silent():
+        solver = _solver()
+        found = _relaxation(solver, _program(np.asarray(objective, float), rows, upper))
+        return None if found is None else np.array(found.col_value)
+
+
+def _solver() -> Any:
+    import highspy
+
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("mip_rel_gap", 0.0)
+    solver.setOptionValue("threads", 1)  # the same search on every machine
+    solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)  # costs more than it saves
+    return solver
+
+
+def _relaxation(solver: Any, program: Any) -> Any | None:
+    """The optimum where values need not be integers."""
+    import highspy
+
+    solver.setOptionValue("solve_relaxation", True)
+    solver.passModel(program)
+    solver.run()
+    solver.setOptionValue("solve_relaxation", False)
+    return solver.getSolution() if solver.getModelStatus() == highspy.HighsModelStatus.kOptimal else None
+
+
 def _narrowed(solver: Any, program: Any, node_limit: int) -> Any:
     """The upper bound of each column, 0 where it is 0 in every optimum (reduced-cost fixing).
 
@@ -84,16 +108,11 @@ def _narrowed(solver: Any, program: Any, node_limit: int) -> Any:
     that optimum once it is 1 or more.  So no optimum has a column whose reduced cost is more than what any values in hand add;
     good ones are nearly always among the columns of small reduced cost, and found there fast.
     """
-    import highspy
-
     upper = np.array(program.col_upper_)
-    solver.setOptionValue("solve_relaxation", True)
-    solver.passModel(program)
-    solver.run()
-    solver.setOptionValue("solve_relaxation", False)
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    relaxation = _relaxation(solver, program)
+    if relaxation is None:
         return upper
-    least, reduced = solver.getInfo().objective_function_value, np.array(solver.getSolution().col_dual)
+    least, reduced = solver.getInfo().objective_function_value, np.array(relaxation.col_dual)
     program.col_upper_ = np.where(reduced > NEAR * abs(least), 0.0, upper)
     found = _solve(solver, program, min(NEAR_NODES, node_limit))
     if found.values is None:

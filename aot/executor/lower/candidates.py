@@ -22,7 +22,7 @@ from aot.support.dataclass import dataclass
 from aot.system.facts import recall
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
-from aot.tir.transform import equal_key, flatten, sharing_key, simplified, structural_key
+from aot.tir.transform import equal_key, flatten, interface_key, sharing_key, simplified, structural_key
 from aot.topi.strategy import Group, Lowered, OpImplementation
 
 
@@ -201,7 +201,7 @@ def _candidate(layer: KnownLayer, impl: OpImplementation, target: Target, name: 
         key = CodeKey(lambda: structural_key(lowered().func.core))
     return Candidate(
         price.kernel, lowered, key, price.instructions, price.constants, price.code, price.scratch,
-        layer.weights, price.arrays, cycles=price.cycles,
+        layer.weights, price.arrays, cycles=price.cycles, interface=price.interface,
     )  # fmt: skip
 
 
@@ -216,6 +216,7 @@ class _Price:
     scratch: int
     cycles: int
     arrays: tuple[Stored, ...]
+    interface: str
 
 
 def _price(lowered: Lowered, *, keyed: bool) -> _Price:
@@ -223,21 +224,26 @@ def _price(lowered: Lowered, *, keyed: bool) -> _Price:
     return _Price(
         func.attrs.kernel, lowered.instructions, sum(c.nbytes for c in constants.values()), lowered.code,
         sum(b.nbytes for b in func.scratch), lowered.cycles,
-        tuple(stored(constants[b.name], b.dtype) for b in func.consts) if keyed else (),
+        tuple(stored(constants[b.name], b.dtype) for b in func.consts) if keyed else (), interface_key(func),
     )  # fmt: skip
 
 
 def _packed_price(price: _Price) -> list[Any]:
     keys: list[Any] = [a.key for a in price.arrays]  # as `stored` made them
     arrays = [[dtype, digest.hex(), a.nbytes] for (dtype, digest), a in zip(keys, price.arrays, strict=True)]
-    return [price.kernel, *map(int, (price.instructions, price.constants, price.code, price.scratch, price.cycles)), arrays]
+    numbers = map(int, (price.instructions, price.constants, price.code, price.scratch, price.cycles))
+    return [price.kernel, *numbers, arrays, price.interface]
 
 
 def _price_of(data: Any) -> _Price | None:
-    kernel, instructions, constants, code, scratch, cycles, arrays = data
-    good = isinstance(kernel, str) and all(isinstance(n, int) for n in (instructions, constants, code, scratch, cycles))
+    kernel, instructions, constants, code, scratch, cycles, arrays, interface = data
+    good = (
+        isinstance(kernel, str)
+        and isinstance(interface, str)
+        and all(isinstance(n, int) for n in (instructions, constants, code, scratch, cycles))
+    )
     kept = tuple(Stored((str(dtype), bytes.fromhex(digest)), int(size)) for dtype, digest, size in arrays)
-    return _Price(kernel, instructions, constants, code, scratch, cycles, kept) if good else None
+    return _Price(kernel, instructions, constants, code, scratch, cycles, kept, interface) if good else None
 
 
 WEIGHTED = frozenset({"nn.conv2d", "nn.depthwise_conv2d", "nn.dense", "nn.bias_add"})

@@ -28,7 +28,7 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.support.dataclass import dataclass
-from aot.support.milp import Entries, Row, Solution, minimise
+from aot.support.milp import Entries, Row, Solution, minimise, relaxed
 from aot.system.facts import recall
 from aot.topi.strategy import Lowered
 
@@ -59,6 +59,7 @@ class Candidate:
 
     `weights` are the layer's weights and biases in the model, whatever the kernel makes of them.  `arrays` are those of its
     `constants` that it may share with other layers.  `is_cascade`: it runs several layers, as settled before kernels are chosen.
+    `interface`: candidates that differ in it share no code; "" of those that may share with any.
     """
 
     kernel: str
@@ -72,6 +73,7 @@ class Candidate:
     arrays: tuple[Stored, ...] = ()
     is_cascade: bool = False
     cycles: int = 0
+    interface: str = ""
 
     @property
     def lowered(self) -> Lowered:
@@ -128,6 +130,9 @@ def choose(layers: Layers, budget: Budget) -> Selection:
     fastest = _fastest_within(layers, allowed, budget)
     if fastest is not None:
         return _fastest(layers, fastest)
+    quick = _without_slow(layers, allowed, budget)
+    if quick is not None:
+        return quick
     program, proven = _Program(layers, allowed), True
     for code in dict.fromkeys((budget.code, None)):
         solution = program.solve(program.instructions, flash=budget.flash, code=code)
@@ -173,6 +178,42 @@ def _fastest_within(layers: Layers, allowed: Sequence[tuple[int, ...]], budget: 
     return None if solution.values is None else program.chosen(solution)
 
 
+PART = 1e-6
+"""Of a candidate that a layer takes, from which on it counts."""
+
+SLOW = 2
+"""Candidates with more than so many times the instructions of their layer's fastest are hardly ever chosen."""
+
+
+def _without_slow(layers: Layers, allowed: Sequence[tuple[int, ...]], budget: Budget) -> Selection | None:
+    """The optimum where it has no slow candidate, without their keys, which take longer to make than all else; else None.
+
+    Slow candidates of one interface count as if they had one code, the smallest of theirs; as if they had none where another
+    candidate may have the same.  No choice takes more than it would otherwise, so where the best one has none of them, it is
+    the best of all, and takes what it says.
+    """
+    least = [min(layers[i][k].instructions for k in options) for i, options in enumerate(allowed)]
+    every = {(i, k): layers[i][k] for i, options in enumerate(allowed) for k in options}
+    slow = {(i, k): c for (i, k), c in every.items() if c.interface and c.instructions > SLOW * least[i]}
+    if not slow:
+        return None
+    others = {c.interface for place, c in every.items() if place not in slow}
+    code: dict[str, int] = {}
+    for c in slow.values():
+        known = "" in others or c.interface in others
+        code[c.interface] = 0 if known else min(c.code, code.get(c.interface, c.code))
+    cheaper = {p: replace(c, key=("slow", c.interface), code=code[c.interface]) for p, c in slow.items()}
+    layers_of_one_code = [[cheaper.get((i, k), c) for k, c in enumerate(layer)] for i, layer in enumerate(layers)]
+    program = _Program(layers_of_one_code, allowed)
+    if program.wants(slow, budget):  # then so does the optimum, most likely, which is dearer to find
+        return None
+    solution = program.solve(program.instructions, flash=budget.flash, code=budget.code)
+    if solution.values is None or not solution.proven:
+        return None
+    found = program.selection(solution, "instructions", proven=True)
+    return None if any(place in slow for place in enumerate(found.chosen)) else found
+
+
 def _speed_first(candidate: Candidate) -> tuple[int, int]:
     return candidate.instructions, candidate.constants + candidate.code
 
@@ -207,10 +248,19 @@ class _Program:
 
     def solve(self, objective: Array, *, flash: int | None, code: int | None) -> Solution:
         """The columns with the least objective within the limits; without values if nothing fits."""
-        rows: list[Row] = [self._one_each(), self._code_and_arrays_are_paid()]
-        rows += [(row[None, :], -np.inf, limit) for row, limit in ((self.flash, flash), (self.code, code)) if limit is not None]
         tie = self.flash / (1.0 + 4.0 * float(self.flash @ self.upper))  # less than 1/4 in all
-        return _minimise(objective + tie, rows, self.upper)
+        return _minimise(objective + tie, self._rows(flash, code), self.upper)
+
+    def _rows(self, flash: int | None, code: int | None) -> list[Row]:
+        rows: list[Row] = [self._one_each(), self._code_and_arrays_are_paid()]
+        limits = ((self.flash, flash), (self.code, code))
+        return rows + [(row[None, :], -np.inf, limit) for row, limit in limits if limit is not None]
+
+    def wants(self, some: Container[tuple[int, int]], budget: Budget) -> bool:
+        """Whether layers take some of these candidates where they may take parts; where there is no choice at all, too."""
+        values = relaxed(self.instructions, self._rows(budget.flash, budget.code), upper=self.upper)
+        places = [(self._equal[n][0], k) for n, k in self._pairs]
+        return values is None or any(v > PART and p in some for p, v in zip(places, values, strict=False))
 
     def chosen(self, solution: Solution) -> tuple[int, ...]:
         """The candidate of each layer; of equal layers the first take the first candidates."""

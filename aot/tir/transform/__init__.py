@@ -8,7 +8,15 @@ from aot.ir.module import IRModule
 from aot.ir.transform import PassContext, Sequential
 from aot.tir.function import PrimFunc
 from aot.tir.transform.flatten_buffer import flatten, flatten_buffer
-from aot.tir.transform.merge_functions import EqualKey, Merged, equal_key, merge_functions, sharing_key, structural_key
+from aot.tir.transform.merge_functions import (
+    EqualKey,
+    Merged,
+    equal_key,
+    interface_key,
+    merge_functions,
+    sharing_key,
+    structural_key,
+)
 from aot.tir.transform.simplify import simplified, simplify
 from aot.tir.transform.unroll_loop import unroll, unroll_loop
 from aot.tir.verify import verify
@@ -19,6 +27,7 @@ __all__ = [
     "equal_key",
     "flatten",
     "flatten_buffer",
+    "interface_key",
     "merge_functions",
     "optimize",
     "pipeline",

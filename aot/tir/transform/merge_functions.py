@@ -45,6 +45,13 @@ def sharing_key(func: PrimFunc) -> str:
     return _Key(keep_numbers=False).function(_without_differences(func))
 
 
+def interface_key(func: PrimFunc) -> str:
+    """Text that two functions share if they share any other key here, at a glance: what is known of their parameters."""
+    kinds = (func.inputs, func.outputs, func.consts, func.scratch)
+    parts = [" ".join(f"{b.dtype}@{b.align}" for b in buffers) for buffers in kinds]
+    return "; ".join([*parts, " ".join(v.dtype for v in func.scalars), func.attrs.opt])
+
+
 @dataclass(frozen=True, slots=True)
 class EqualKey:
     """Equal for two functions exactly when they differ in their name and attributes only.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -20,6 +21,9 @@ NO_KERNEL = Lowered(None)  # type: ignore[arg-type]
 KEYS = ((0, 1, 2), (0, 3, 2), (4, 1, 3))
 """kind of layer -> the code of each of its candidates"""
 
+INTERFACES = (("",) * 5, ("one",) * 5, ("one", "two", "two", "one", "three"))
+"""What is known of the five codes without looking at them."""
+
 
 def random_layers(seed: int) -> list[list[Candidate]]:
     """A few layers that share code in various ways, and every other time arrays too."""
@@ -36,7 +40,9 @@ def random_layers(seed: int) -> list[list[Candidate]]:
             own = int(rng.integers(0, 60))
             size = own + sum(m.nbytes for m in arrays)
             key, speed = KEYS[s][k], int(rng.integers(1, 100))
-            layer.append(Candidate(f"k{k}", NO_KERNEL, key, speed, size, code[key], int(rng.integers(9)), arrays=arrays))
+            interface = INTERFACES[seed % 3][key]
+            scratch = int(rng.integers(9))
+            layer.append(Candidate(f"k{k}", NO_KERNEL, key, speed, size, code[key], scratch, arrays=arrays, interface=interface))
         layers.append(layer)
     return layers
 
@@ -105,6 +111,51 @@ def test_some_of_many_equal_layers_take_the_fast_kernel() -> None:
     made = choose([[fast, slow]] * 3000, Budget(flash=70 + 3000 * 10 + 20 * 1234 + 19))
     assert made.chosen == (0,) * 1234 + (1,) * 1766
     assert made.optimal
+
+
+def test_choices_without_slow_candidates_are_those_with_them() -> None:
+    """Which layers take what is left to chance where it costs the same."""
+    short = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        layers = random_layers(seed)
+        layers = [[replace(c, instructions=c.instructions + 150 * (k % 2)) for k, c in enumerate(layer)] for layer in layers]
+        budget = Budget(*(int(v) for v in rng.integers((100, 20), (400, 120))))
+        allowed = [tuple(range(len(layer))) for layer in layers]
+        found = selection._without_slow(layers, allowed, budget)
+        if found is not None:
+            short += 1
+            whole = choose([[replace(c, interface="") for c in layer] for layer in layers], budget)
+            assert cost(layers, found.chosen) == cost(layers, whole.chosen)
+            assert replace(found, chosen=whole.chosen) == whole
+    assert short > 50
+
+
+class Unasked:
+    """A key that must not be looked at."""
+
+    def __hash__(self) -> int:
+        raise AssertionError("the code of a slow candidate was looked at")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_code_of_slow_candidates_is_looked_at_only_where_it_may_matter(seed: int) -> None:
+    """Room for all fast candidates but a byte: a slow one is no way to save that, where each fast one has a smaller form."""
+    rng = np.random.default_rng(seed)
+    layers = []
+    for i in range(6):
+        fast, constants = int(rng.integers(100, 200)), int(rng.integers(50, 90))
+        layers.append([
+            Candidate("fast", NO_KERNEL, ("fast", i), fast, constants, 100, 0, interface="fast"),
+            Candidate("small", NO_KERNEL, ("small", i), fast + int(rng.integers(1, 9)), constants, 60, 0, interface="fast"),
+            Candidate("slow", NO_KERNEL, Unasked(), 10 * fast, constants, 50, 0, interface="slow"),
+        ])  # fmt: skip
+    budget = Budget(code=6 * 100 - 1)
+    chosen = choose(layers, budget).chosen
+    assert cost(layers, chosen)[0] == min(
+        cost(layers, c)[0] for c in product(range(2), repeat=6) if code_of(layers, c) <= 6 * 100 - 1
+    )
+    assert sum(chosen) == 1
 
 
 def knapsack(count: int) -> list[list[Candidate]]:
