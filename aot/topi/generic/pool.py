@@ -7,13 +7,14 @@ padding they are constants.  Maxima are taken of four bytes at once (SSUB8 and S
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from aot.ir.op import Op
+from aot.ir.op import Array, Op
 from aot.numerics.fixed_point import tir_requantize
 from aot.op.common.window import inside
 from aot.relay.expr import Var, tensor_type
@@ -35,6 +36,11 @@ MAX_STRAIGHT = 9
 """Taps of the largest window that is written without loops."""
 
 UNROLL = 8
+
+MAX_COUNTED = 64
+"""Taps of the largest window that leaves the image whose numbers of taps have multipliers, in a table of as many words."""
+
+SHIFTS = range(23, 7, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +115,28 @@ class ExactMean:
 
 
 def exact_mean(count: int) -> ExactMean | None:
-    """The numbers for sums of `count` int8 values, checked on every such sum; None if 32 bits do not suffice.
+    """The numbers for sums of `count` int8 values, checked on every such sum; None if 32 bits do not suffice."""
+    return next((ExactMean(m, shift) for shift in SHIFTS if (m := _exact_multiplier(count, shift)) is not None), None)
 
-    The multiplier is a little more than 2^shift / count, so that ties go away from zero on both sides.
-    """
+
+def exact_means(counts: Iterable[int]) -> tuple[dict[int, int], int] | None:
+    """The multipliers of several counts with one shift, and that; None if there is no such shift."""
+    for shift in SHIFTS:
+        found = {count: _exact_multiplier(count, shift) for count in counts}
+        known = {count: m for count, m in found.items() if m is not None}
+        if len(known) == len(found):
+            return known, shift
+    return None
+
+
+@cache
+def _exact_multiplier(count: int, shift: int) -> int | None:
+    """A little more than 2^shift / count, so that ties go away from zero on both sides; None if it is wrong for a sum."""
     totals = np.arange(-128 * count, 127 * count + 1, dtype=np.int64)
     wanted = np.sign(totals) * ((np.abs(totals) + count // 2) // count)
-    for shift in range(23, 7, -1):
-        multiplier = (1 << shift) // count + 1
-        scaled = totals * multiplier
-        if 128 * count * multiplier + (1 << shift) < 1 << 31 and (((scaled + (1 << (shift - 1))) >> shift) == wanted).all():
-            return ExactMean(multiplier, shift)
-    return None
+    multiplier = (1 << shift) // count + 1
+    exact = (((totals * multiplier + (1 << (shift - 1))) >> shift) == wanted).all()
+    return multiplier if exact and 128 * count * multiplier + (1 << shift) < 1 << 31 else None
 
 
 class _Pool:
@@ -136,6 +152,23 @@ class _Pool:
         words = layer.out[3] // 4
         self._words = max(k for k in ((4, 3, 2, 1) if layer.kind == "max" else (2, 1)) if words % k == 0)
         self._exact = exact_mean(layer.taps) if layer.kind == "avg" and not any(layer.padding) else None
+        self._constants: dict[str, Array] = {}
+        counted = layer.kind == "avg" and any(layer.padding) and not target.has("div")
+        self._multipliers, self._shift = self._table() if counted else (None, 0)
+
+    def _table(self) -> tuple[Buffer | None, int]:
+        """The multiplier of each number of taps that windows have, and the shift of all; none for large windows.
+
+        In place of software for divisions.
+        """
+        counts = [set(axis) for axis in self._counts()]
+        numbers = {y * x for y in counts[0] for x in counts[1]}
+        found = exact_means(numbers) if self._layer.taps <= MAX_COUNTED else None
+        if found is None:
+            return None, 0
+        table = self._b.const("multipliers", (max(numbers) + 1,), "int32", align=4)
+        self._constants[table.name] = np.array([found[0].get(n, 0) for n in range(table.size)], np.int32)
+        return table, found[1]
 
     def lowered(self, group: Group) -> Lowered:
         b, layer = self._b, self._layer
@@ -153,7 +186,7 @@ class _Pool:
         loops = taps // self._words // (UNROLL if layer.full_rows else 1) * (0 if self._straight else 4)
         instructions = taps * each + finish + loops + prod(layer.out) // (4 * self._words) * 8 + height * width * 12
         code = 160 + (layer.taps if self._straight else 4) * self._words * each * 4
-        return Lowered(b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span)), {}, instructions, code)
+        return Lowered(b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span)), self._constants, instructions, code)
 
     @property
     def _straight(self) -> bool:
@@ -161,13 +194,18 @@ class _Pool:
 
     def _mean_taps(self) -> int:
         """Taps inside the image, on average."""
+        rows, columns = (sum(axis) / len(axis) for axis in self._counts())
+        return int(rows * columns)
+
+    def _counts(self) -> list[list[int]]:
+        """Of each axis the taps inside the image, window by window."""
         counts = []
         for axis in range(2):
             stride, before = self._layer.strides[axis], self._layer.padding[axis]
             starts = [i * stride - before for i in range(self._layer.out[axis + 1])]
             size, kernel = self._layer.image[axis], self._layer.window[axis]
-            counts.append(sum(min(s + kernel, size) - max(s, 0) for s in starts) / len(starts))
-        return int(counts[0] * counts[1])
+            counts.append([min(s + kernel, size) - max(s, 0) for s in starts])
+        return counts
 
     def _bounds(self, y: Expr, x: Expr) -> tuple[tuple[Expr, Expr], tuple[Expr, Expr]]:
         """[start, stop) of the window's rows and columns inside the image."""
@@ -188,6 +226,7 @@ class _Pool:
         count: Expr = imm(self._layer.taps)
         if any(self._layer.padding) and self._layer.kind == "avg":
             count = self._b.let("count", (rows[1] - rows[0]) * (columns[1] - columns[0]))
+        multiplier = None if self._multipliers is None else self._b.let("multiplier", self._multipliers[count])
         step: _Step = _Max(self._b, self._layer, self._words)
         if self._layer.kind != "max":
             step = _Sum(self._b, words=self._words, dsp=self._dsp)
@@ -200,7 +239,7 @@ class _Pool:
         assert isinstance(step, _Sum)
         values = [totals[k] for k in range(4 * self._words)] if totals is not None else step.totals(count)
         for k, total in enumerate(values):
-            self._b.store(self._out, place + k, self._finish(self._b.let("total", total), count))
+            self._b.store(self._out, place + k, self._finish(self._b.let("total", total), count, multiplier))
 
     def _taps(self, bounds: tuple[tuple[Expr, Expr], tuple[Expr, Expr]], first: Expr, step: _Step, totals: Buffer | None) -> None:
         """All taps of a window."""
@@ -231,7 +270,7 @@ class _Pool:
                         b.store(totals, k, totals[k] + value)
                     step.clear()
 
-    def _finish(self, total: Expr, count: Expr) -> Expr:
+    def _finish(self, total: Expr, count: Expr, multiplier: Expr | None) -> Expr:
         layer, attrs = self._layer, self._layer.attrs
         if layer.kind == "mean":
             centred = total - attrs.input_zp * layer.taps
@@ -244,7 +283,10 @@ class _Pool:
                 lo=attrs.lo,
                 hi=attrs.hi,
             )
-        mean = self._exact.emit(total) if self._exact is not None else _divided(total, count)
+        if multiplier is not None:
+            mean = (total * multiplier + (1 << (self._shift - 1))) >> self._shift
+        else:
+            mean = self._exact.emit(total) if self._exact is not None else _divided(total, count)
         return mean if (attrs.lo, attrs.hi) == int_range("int8") else clamp(mean, attrs.lo, attrs.hi)
 
 

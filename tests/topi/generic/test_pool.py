@@ -14,7 +14,7 @@ from aot.op.reduce.mean import MeanAttrs, mean_multiplier
 from aot.relay.expr import Var, call
 from aot.relay.interpreter import evaluate
 from aot.tir.builder import IRBuilder
-from aot.topi.generic.pool import exact_mean
+from aot.topi.generic.pool import exact_mean, exact_means
 from aot.topi.intrin.bytes import SMAX8, SMIN8, UMAX8, UMIN8, splat
 from tests.scale import cases
 from tests.topi.groups import Function, check_group, data_of, lowered
@@ -110,6 +110,25 @@ def bytes_case() -> tuple[object, dict[str, np.ndarray], np.ndarray]:  # type: i
         for row, f in enumerate((SMAX8, SMIN8, UMAX8, UMIN8)):
             ib.store(out, (row, i), f(x[i], y[i]))
     return ib.finish(), {"x": a, "y": b}, np.stack(expected)
+
+
+def test_means_of_several_counts_with_one_shift() -> None:
+    found = exact_means({2, 3, 4, 6, 9})
+    assert found is not None
+    multipliers, shift = found
+    for count, multiplier in multipliers.items():
+        totals = np.arange(-128 * count, 127 * count + 1)
+        wanted = np.sign(totals) * ((2 * np.abs(totals) + count) // (2 * count))
+        np.testing.assert_array_equal((totals * multiplier + (1 << (shift - 1))) >> shift, wanted)
+
+
+def test_windows_that_leave_the_image_without_a_division() -> None:
+    """A table of multipliers where the core cannot divide, as long as it is short."""
+    params, body = pool("nn.avg_pool2d", (1, 6, 7, 8), PoolAttrs((3, 3), (1, 1), (1, 1, 1, 1), -128, 127))
+    for cpu, tables in (("cortex-m0", 1), ("cortex-m3", 0)):
+        assert len(check_group("generic.pool", params, body, cpu=cpu).constants) == tables  # type: ignore[arg-type]
+    params, body = pool("nn.avg_pool2d", (1, 12, 12, 4), PoolAttrs((9, 9), (1, 1), (4, 4, 4, 4), -128, 127))
+    assert not check_group("generic.pool", params, body, cpu="cortex-m0").constants  # type: ignore[arg-type]
 
 
 def test_bytes_in_the_interpreter() -> None:
