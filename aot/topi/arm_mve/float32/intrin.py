@@ -172,7 +172,8 @@ def _constant(register: str, bits: int) -> list[str]:
 @cache
 def vector_dot(form: VectorForm) -> TensorIntrin:
     """As `dot`, with its operands."""
-    return replace(dot(form), name=f"arm_mve.{form.name}", emit=lambda ops: emit(form, ops), requires="mve.fp")
+    name = f"arm_mve.{form.name}"
+    return replace(dot(form), name=name, emit=lambda ops: emit(form, ops), requires="mve.fp", ordered=True)
 
 
 def emit(form: VectorForm, operands: Mapping[str, COperand]) -> BlockText:

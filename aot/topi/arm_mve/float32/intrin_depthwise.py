@@ -135,7 +135,8 @@ def depthwise_vectors(form: DepthwiseVectors) -> TensorIntrin:
             for c in range(form.channels):
                 b.store(out, at + c, form.clamp.meaning(b, acc[p, c] + bias[n * given["each"] + c]))
     desc = replace(b.finish(), scalars=tuple(given.values()))
-    return TensorIntrin(f"arm_mve.{form.name}", desc, lambda ops: _emit(form, ops), requires="mve.fp")
+    name = f"arm_mve.{form.name}"
+    return TensorIntrin(name, desc, lambda ops: _emit(form, ops), requires="mve.fp", ordered=True)
 
 
 def _emit(form: DepthwiseVectors, operands: Mapping[str, COperand]) -> BlockText:

@@ -77,7 +77,8 @@ def elementwise(form: ElementForm) -> TensorIntrin:
         value = binop(OPERATORS[form.op][0], *values) if form.op in OPERATORS else values[0]
         b.store(out, i, form.clamp.meaning(b, value))
     desc = replace(b.finish(), scalars=(count,))
-    return TensorIntrin(f"arm_mve.{form.name}", desc, lambda ops: _emit(form, ops), requires="mve.fp")
+    name = f"arm_mve.{form.name}"
+    return TensorIntrin(name, desc, lambda ops: _emit(form, ops), requires="mve.fp", ordered=True)
 
 
 def _emit(form: ElementForm, operands: Mapping[str, COperand]) -> BlockText:
