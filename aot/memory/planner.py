@@ -13,7 +13,7 @@ CLIMB_WORK = 400_000
 """Placements times neighbours that the hill climb may look at by default: well below a second."""
 
 EXACT_NODES = 20_000
-"""Nodes that branch and bound may visit by default: a few seconds at most, and none where the bound is met."""
+"""Nodes that branch and bound may visit by default, with TRIALS less than a second; none where the bound is met."""
 
 FIRST_NODES = 1_000
 """Nodes of them that may be visited before the climb: small sets are proven at once, and nothing is left to climb for."""

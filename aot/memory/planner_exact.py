@@ -10,8 +10,8 @@ grows, so one of these orders gives an optimal plan.  An order needs no look whe
 
 That needs conflicts with distances >= 0 (a kernel that writes after its reads).  With a negative one a buffer may rest on one
 that lies above it, and in a circle of distances 0 each on all others; then all orders are tried, not only rising ones.
-Buffers that find a hole wherever the others lie are left out and placed at the end.  The effort is counted in nodes, not seconds,
-so the same input gives the same plan.
+Buffers that find a hole wherever the others lie are left out and placed at the end.  The effort is counted in nodes and trials,
+not seconds, so the same input gives the same plan.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ Saving = tuple[int, int, int]
 _NOWHERE = -(1 << 60)
 """The place of a buffer that has none yet: far from all others."""
 
+TRIALS = 40_000
+"""Placements that a search may try: what takes the time where a node has many (some fifty, of a hundred buffers)."""
+
 MOST_BUFFERS = 400
 """Per component: the search recurses once for each, and Python allows about a thousand levels."""
 
@@ -50,20 +53,21 @@ class Found:
 def improve(
     buffers: Sequence[BufferInfo], clashes: Sequence[Conflict], *, known: int, bound: int, nodes: int
 ) -> Found:  # fmt: skip
-    """Search for a plan smaller than `known` bytes; `bound` is proven, `nodes` is the effort that may be spent.
+    """Search for a plan smaller than `known` bytes; `bound` is proven, `nodes` and TRIALS are the effort that may be spent.
 
     More than `MOST_BUFFERS` that hang together are not searched.
     """
     problem = _Problem(buffers, clashes)
     core, rest = problem.reduce(bound)
     offsets: dict[int, int] = {}
-    height, proven, spent = bound, False, 0
+    height, proven, spent, trials = bound, False, 0, 0
     for part in problem.components(core):
         if len(part) > MOST_BUFFERS:
             return Found(None, False, spent)
-        search = _Search(problem, part, target=height, limit=known - 1, nodes=nodes - spent)
+        search = _Search(problem, part, target=height, limit=known - 1, nodes=nodes - spent, trials=TRIALS - trials)
         search.run()
         spent += search.nodes
+        trials += search.trials
         if search.best is None:
             return Found(None, search.exhausted, spent)
         offsets |= search.best
@@ -149,9 +153,9 @@ class _Search:
     `target` is good enough.
     """
 
-    def __init__(self, problem: _Problem, part: list[int], *, target: int, limit: int, nodes: int) -> None:
-        self.part, self.target, self.limit, self.budget = part, target, limit, nodes
-        self.nodes = 0
+    def __init__(self, problem: _Problem, part: list[int], *, target: int, limit: int, nodes: int, trials: int) -> None:
+        self.part, self.target, self.limit, self.budget, self.most_trials = part, target, limit, nodes, trials
+        self.nodes = self.trials = 0
         self.best: dict[int, int] | None = None
         self.height = 0
         self.exhausted = False
@@ -193,6 +197,9 @@ class _Search:
                 now |= 1 << bits.setdefault((i, at), len(bits))  # compared as one number, which is much faster than as a set
                 if seen.get(now, height + 1) <= height:
                     continue
+            if self.trials >= self.most_trials:
+                return False
+            self.trials += 1
             placed[i] = self.where[i] = at
             left = self._after(i, placed, lowest=lowest, taken=now, top=height)
             complete = left is None or self._visit(placed, left, level=at, top=height, taken=now)

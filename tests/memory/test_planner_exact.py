@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 
 import pytest
 
+from aot.memory import planner_exact
 from aot.memory.bounds import lower_bound
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
@@ -85,3 +87,34 @@ def test_sets_that_the_search_once_got_wrong(seed: int) -> None:
 def test_many_tiny_sets_against_all_positions() -> None:
     for seed in range(100, 250):
         check_against_brute_force(seed)
+
+
+def test_places_that_are_tried_are_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search that would find a smaller plan ends without one, and without a proof; twelve buffers that overlap in time."""
+    rng = random.Random(5)
+    buffers = [BufferInfo(f"b{i}", rng.randint(1, 40), 1, i // 2, i // 2 + rng.randint(1, 4)) for i in range(12)]
+    pairs = [
+        Conflict(a.name, b.name) for a, b in itertools.combinations(buffers, 2) if max(a.first, b.first) <= min(a.last, b.last)
+    ]
+    known = sum(b.size for b in buffers)
+    assert improve(buffers, pairs, known=known, bound=0, nodes=20_000).offsets is not None
+    monkeypatch.setattr(planner_exact, "TRIALS", 3)
+    stopped = improve(buffers, pairs, known=known, bound=0, nodes=20_000)
+    assert (stopped.offsets, stopped.proven) == (None, False)
+    assert stopped.nodes <= 4
+
+
+def test_a_layout_without_a_proof_takes_little_time() -> None:
+    """A hundred buffers that are alive by thirties: many places a node."""
+    rng = random.Random(1)
+    buffers = [BufferInfo(f"b{i}", rng.randint(1, 400), 1, i, i + rng.randint(1, 30)) for i in range(120)]
+    pairs = [
+        Conflict(a.name, b.name, rng.choice([None, None, None, 0, rng.randint(-40, 200)]))
+        for a, b in itertools.combinations(buffers, 2)
+        if max(a.first, b.first) <= min(a.last, b.last)
+    ]
+    start = time.process_time()
+    made = plan(buffers, pairs)
+    assert time.process_time() - start < 5
+    assert not made.optimal
+    assert made.lower_bound < made.size
