@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 FILES: Mapping[str, tuple[str, ...]] = {
-    "*": ("generic.te_group",),
+    "*": ("generic.float32.finite", "generic.te_group"),
     "add": ("arm_mve.float32.elementwise",),
     "clip": ("arm_dsp.elementwise.group", "generic.copy", "generic.elementwise"),
     "complex_abs": ("generic.signal.rfft2d",),
@@ -21,7 +21,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "lsh_projection": ("generic.lookup.lsh_projection",),
     "mean": ("arm_mve.pool", "generic.pool"),
     "multiply": ("arm_mve.float32.elementwise",),
-    "nn.avg_pool2d": ("arm_mve.pool", "generic.pool", "generic.pool_float"),
+    "nn.avg_pool2d": ("arm_mve.pool", "generic.float32.pool", "generic.pool"),
     "nn.batch_matmul": ("arm_fpu.matmul",),
     "nn.conv2d": (
         "arm_dsp.chain.conv2d",
@@ -92,7 +92,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     ),
     "nn.lstm": ("generic.recurrent.lstm_float",),
     "nn.lstm_basic": ("generic.recurrent.lstm_basic",),
-    "nn.max_pool2d": ("arm_mve.pool", "generic.pool", "generic.pool_float"),
+    "nn.max_pool2d": ("arm_mve.pool", "generic.float32.pool", "generic.pool"),
     "nn.pad": ("generic.copy",),
     "nn.rnn": ("generic.recurrent.rnn",),
     "nn.svdf_memory": ("generic.recurrent.svdf",),

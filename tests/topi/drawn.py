@@ -30,10 +30,7 @@ KERNELS = {
     f"{kind} {impl.name}": (kind, impl)
     for kind, anchor in (("conv", "nn.conv2d"), ("dw", "nn.depthwise_conv2d"), ("dense", "nn.dense"))
     for impl in implementations(anchor)
-    if impl.name != "generic.te"
-    and not impl.name.startswith("arm_fpu.")
-    and "16x8" not in impl.name
-    and "hybrid" not in impl.name
+    if impl.anchor != "*" and not impl.name.startswith("arm_fpu.") and "16x8" not in impl.name and "hybrid" not in impl.name
 }
 """Every kernel of bytes of the three operators: "kind name" -> (kind of layer, kernel); others have files of their own."""
 

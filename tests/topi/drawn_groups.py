@@ -32,10 +32,10 @@ def cases(draw: Draw, kernel: str, kind: str, seed: int, *, cpu: str = "cortex-m
         inputs = [data_of(v, seed + n + i) for i, v in enumerate(params)]
         if n % 5 == 4 and all(v.type.dtype == "int8" for v in params):
             inputs = [np.where(x < 0, -128, 127).astype(np.int8) for x in inputs]
-        if n % 5 < 3 and isinstance(body, Call) and isinstance(body.attrs, QuantizeAttrs):
+        if n % 5 < 3 and isinstance(body, Call) and isinstance(body.attrs, QuantizeAttrs) and body.args[0] is params[0]:
             inputs = [_near_codes(inputs[0].shape, body.attrs, np.random.default_rng(seed + n))]
         if n % 5 == 4 and all(v.type.dtype == "float32" for v in params):
-            inputs = [rng.choice(FLOATS, x.shape) for x in inputs]
+            inputs = [rng.choice(FLOATS[: int(rng.choice([6, 8]))], x.shape) for x in inputs]
         with np.errstate(all="ignore"):
             expected = evaluate(Function(params, body), inputs)
         if not any(np.isnan(e.astype(np.float32)).any() for e in expected):

@@ -16,6 +16,7 @@ from tests.topi.drawn import BOARDS, Case, target_of
 from tests.topi.drawn_elementwise import FLAT, VECTORS, draw_elementwise
 from tests.topi.drawn_groups import Draw, cases
 from tests.topi.drawn_pool import POOLS, draw_float_pool, draw_pool
+from tests.topi.generic.float32.test_finite import draw_finite
 from tests.topi.generic.test_copy import draw_movement
 
 M4 = BOARDS["cortex-m4"]
@@ -67,6 +68,7 @@ def _groups() -> Iterator[tuple[str, Drawn]]:
     kinds += [("generic.elementwise", kind, draw_elementwise) for kind in FLAT]
     kinds += [(f"{room}.pool", kind, draw_pool) for room in ("arm_mve", "generic") for kind in POOLS]
     kinds += [("generic.copy", "movement", draw_movement), ("arm_dsp.transpose", "transpose", draw_transpose)]
+    kinds += [("generic.finite", "arithmetic", draw_finite)]
     kinds += [("generic.pool_float", kind, draw_float_pool) for kind in ("max_pool", "avg_pool")]
     kinds += [
         ("generic.quantize_steps", "quantize", draw_elementwise),
