@@ -98,6 +98,14 @@ def test_the_package_has_records_and_few_bytes() -> None:
         assert set(data["kernels"].values()) == set(data["sources"])
 
 
+def test_the_packages_records_are_of_todays_kernels() -> None:
+    """None is left out; after a change of a kernel, or of what it imports, they are counted anew."""
+    found = load_tophub()
+    assert found.notes == (), "python scripts/tophub.py"
+    counted = [t["kernels"] for f in FOLDER.glob("*.json") for t in json.loads(f.read_text())["tasks"].values()]
+    assert len(found.history.rows) == sum(map(len, counted)) > 0
+
+
 def test_the_doctor_tells_of_records_that_are_left_out(
     tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:  # fmt: skip
