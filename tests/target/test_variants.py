@@ -57,6 +57,18 @@ def test_generated_code_fits_the_flags(tmp_path: Path, name: str) -> None:
     assert artifact.metadata["target"]["cpu"] == name
 
 
+def test_vectors_of_integers_alone_are_enough_to_build(tmp_path: Path) -> None:
+    """A core configured with MVE but without its floating point: blocks that need that are compiled as C."""
+    need("arm-none-eabi-gcc")
+    artifact = build(FOLDER / "graph_float_io.tflite", target="cortex-m55")
+    artifact.export(tmp_path)
+    text = (tmp_path / "graph_float_io_kernels.c").read_text(encoding="utf-8")
+    assert ".f32" in text
+    crt = Path(__file__).resolve().parent.parent.parent / "crt" / "include"
+    flags = "-mcpu=cortex-m55+nomve.fp -mthumb -mfloat-abi=hard"
+    sh(f"arm-none-eabi-gcc {flags} -O2 -std=c99 -I. -I{crt} -c graph_float_io_kernels.c", cwd=tmp_path)
+
+
 @pytest.mark.qemu
 @needs_board
 @pytest.mark.parametrize("model", [*NETWORKS, "graph_float_io", "logistic", "quantize_shift", "softmax_wide"])

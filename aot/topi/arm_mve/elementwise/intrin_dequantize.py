@@ -31,7 +31,7 @@ def dequantize(dtype: str, zero_point: int) -> TensorIntrin:
     with b.for_("i", count) as i:
         b.store(out, i, cast("float32", cast("int32", x[i]) - zero_point) * scale)
     desc = replace(b.finish(), scalars=(scale, count))
-    return TensorIntrin(f"arm_mve.{desc.name}_zp{zero_point}", desc, lambda ops: _emit(ops, dtype, zero_point), requires="mve")
+    return TensorIntrin(f"arm_mve.{desc.name}_zp{zero_point}", desc, lambda ops: _emit(ops, dtype, zero_point), requires="mve.fp")
 
 
 def _emit(operands: Mapping[str, COperand], dtype: str, zero_point: int) -> BlockText:

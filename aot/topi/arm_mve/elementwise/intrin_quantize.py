@@ -59,7 +59,7 @@ def quantize(codes: Codes) -> TensorIntrin:
     # numbers are read before the results are written that belong to them
     desc = replace(b.finish(), scalars=(count,))
     name = f"arm_mve.{desc.name}_zp{codes.zero_point}_{codes.lo}_{codes.hi}_{codes.reciprocal.bits[0]:08x}"
-    return TensorIntrin(name, desc, lambda ops: _emit(ops, codes), requires="mve", ordered=True)
+    return TensorIntrin(name, desc, lambda ops: _emit(ops, codes), requires="mve.fp", ordered=True)
 
 
 def _emit(operands: Mapping[str, COperand], codes: Codes) -> BlockText:
