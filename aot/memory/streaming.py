@@ -21,6 +21,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from operator import add
 
+import numpy as np
+
 from aot.support.dataclass import dataclass
 
 NEVER = 1 << 40
@@ -152,15 +154,24 @@ def _least(lives: _Lives, known: Mapping[tuple[int, int], int]) -> int:
     The others need at least what is there when they start and when they end.
     """
     ops = lives.graph.ops
-    least = [NEVER] * len(ops) + [NEVER]
-    least[0] = 0
-    for i, op in enumerate(ops):
-        for j in range(i, len(ops)):
-            if j > i and not (ops[j].row_local and op.row_local):
-                break
-            peak = max(lives.before(i), lives.before(j + 1)) if op.row_local else lives.during(i)
-            least[j + 1] = min(least[j + 1], max(least[i], known.get((i, j), peak)))
-    return least[-1]
+    count = len(ops)
+    chains: list[list[int]] = [[] for _ in ops]
+    for i, j in known:
+        chains[j].append(i)
+    least = np.full(count + 1, NEVER, np.int64)
+    start = np.full(count, NEVER, np.int64)  # of a chain from an operator on, with what was before
+    least[0], first = 0, 0
+    for j, op in enumerate(ops):
+        if not op.row_local:
+            least[j + 1] = min(NEVER, max(least[j], lives.during(j)))
+            first = j + 1
+            continue
+        start[j] = max(least[j], lives.before(j))
+        peaks = np.maximum(start[first : j + 1], lives.before(j + 1))
+        for i in chains[j]:
+            peaks[i - first] = max(least[i], known[i, j])
+        least[j + 1] = min(NEVER, peaks.min())
+    return int(least[count])
 
 
 class _Lives:
