@@ -118,11 +118,16 @@ class _State:
     order: list[Expr]
     intervals: Mapping[int, Interval]
     needed: dict[int, Bools] = field(default_factory=dict)
-    changed: bool = False
     reads: dict[int, Bools] = field(default_factory=dict)
+    readers: dict[int, list[Expr]] = field(default_factory=dict)
+    waiting: dict[int, Expr] = field(default_factory=dict)
+    """Whose correspondence may not hold, the next one first."""
 
     def __post_init__(self) -> None:
+        self.waiting = {id(e): e for e in reversed(self.order)}
         for expr in self.order:
+            for operand in operands(expr):
+                self.readers.setdefault(id(operand), []).append(expr)
             if isinstance(expr.type, TensorType):
                 self.needed[id(expr)] = np.full(channels(expr.type), not isinstance(expr, Call))
 
@@ -133,7 +138,7 @@ class _State:
         old = self.needed[id(expr)]
         if (mask & ~old).any():
             self.needed[id(expr)] = old | mask
-            self.changed = True
+            self.waiting.update((id(e), e) for e in (expr, *self.readers.get(id(expr), ())))
 
     def require_all(self, expr: Expr) -> None:
         for e in (expr,) if isinstance(expr.type, TensorType) else operands(expr):
@@ -146,14 +151,13 @@ class _State:
         self.require(expr, mask)
 
     def propagate(self) -> None:
-        """To the least fixed point; sweeps in both directions, since a correspondence binds both ways."""
-        self.changed = True
-        while self.changed:
-            self.changed = False
-            for expr in reversed(self.order):
-                self._link(expr)
-            for expr in self.order if self.changed else ():
-                self._link(expr)
+        """To the least fixed point, which does not depend on the order: masks only grow.
+
+        A correspondence binds an operator's result and its operands, so a tensor that has changed concerns the operator that
+        makes it and its readers.
+        """
+        while self.waiting:
+            self._link(self.waiting.pop(next(iter(self.waiting))))
 
     def reads_of(self, layer: Call) -> Bools:
         """`indispensable_inputs`, computed once."""
