@@ -49,7 +49,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
         "generic.conv2d",
         "generic.dense",
     ),
-    "nn.conv2d_float": ("arm_fpu.conv2d", "arm_fpu.dense", "arm_mve.float32.conv2d"),
+    "nn.conv2d_float": ("arm_fpu.conv2d", "arm_fpu.dense", "arm_fpu.packed", "arm_mve.float32.conv2d"),
     "nn.conv2d_transpose": ("arm_dsp.chain.conv2d_transpose", "arm_dsp.few.conv2d_transpose"),
     "nn.conv2d_transpose_float": ("arm_fpu.conv2d_transpose",),
     "nn.dense": (

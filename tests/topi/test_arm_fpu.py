@@ -47,6 +47,17 @@ def test_strips_are_for_speed_without_a_limit_of_ram() -> None:
     assert "strip" not in kernels(SelectionConfig("balanced"))
 
 
+@pytest.mark.parametrize(("dilation", "packed"), [((2, 2), True), ((2, 1), False), ((1, 3), True)])
+def test_dilated_windows_of_several_rows_are_packed(dilation: tuple[int, int], packed: bool) -> None:
+    x = Var("x", TensorType((1, 12, 12, 8), "float32"))
+    weight = Constant(np.ones((8, 3, 3, 8), np.float32), TensorType((8, 3, 3, 8), "float32"))
+    attrs = FloatWindowAttrs((1, 1), (0, 0, 0, 0), dilation)
+    func = Function((x,), call("nn.conv2d_float", [x, weight], attrs), {"Primitive": 1})
+    found = candidates(func, find_target("cortex-m4"), "kernel", SelectionConfig())
+    assert any("packed" in c.kernel for c in found) is packed
+    assert not any("generic" in c.kernel for c in found)
+
+
 def test_one_row_of_results_of_a_column_of_taps() -> None:
     """A single row of results whose windows have several rows is none of a pointwise layer."""
     x = Var("x", TensorType((1, 2, 4, 17), "float32"))
