@@ -146,7 +146,9 @@ def float_products(draw: st.DrawFn) -> Case:
     adj_x, adj_y = draw(st.booleans()), draw(st.booleans())
     batch = draw(st.sampled_from([(), (2,), (2, 3)]))
     a, b = (*batch, *((k, m) if adj_x else (m, k))), (*batch, *((n, k) if adj_y else (k, n)))
-    inputs, out = [Spec(a, "float32"), Spec(b, "float32")], Spec((*batch, m, n), "float32")
+    weights = draw(st.sampled_from([None, b, b[-2:]]))  # none, one matrix for each of the left side's, one for all
+    data = None if weights is None else np.random.default_rng(draw(SEEDS)).normal(size=weights).astype(np.float32)
+    inputs, out = [Spec(a, "float32"), Spec(weights or b, "float32", None, data)], Spec((*batch, m, n), "float32")
     return one_op("BATCH_MATMUL", inputs, [out], adj_x=adj_x, adj_y=adj_y), None
 
 

@@ -7,15 +7,18 @@ with the parameters of `batch_matmul.cc`: int8 adds up in 32 bits, int16 in 64 a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
-from aot.ir.type import TensorType, Type
+from aot.ir.span import Span
+from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
 from aot.numerics.multipliers import real_multiplier
 from aot.op.common.check import require_quant
+from aot.op.common.float_layer import Bounds
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.nn.dense import DenseAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
@@ -114,13 +117,17 @@ _KINDS = (("int8", "int8", "int8"), ("int16", "int16", "int16"), ("int16", "int8
 
 @from_tflite("BATCH_MATMUL", "int8 int16 float32", "nn.batch_matmul")
 def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """batch_matmul + requantize; a fully connected layer where the right side is one constant matrix."""
+    """batch_matmul, + requantize of integers; a fully connected layer where the right side is one constant matrix."""
     a, b, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
     kind, span = (a.dtype, b.dtype, out.dtype), ctx.span(op)
     adj_x, adj_y = bool(op.option("adj_x")), bool(op.option("adj_y"))
     left, right = operand(ctx, op, 0), operand(ctx, op, 1)
     if kind == ("float32",) * 3:
-        return call("nn.batch_matmul", [left, right], BatchMatmulAttrs(adj_x, adj_y, acc_dtype="float32"), span=span)
+        attrs = BatchMatmulAttrs(adj_x, adj_y, acc_dtype="float32")
+        if _is_one_matrix(right) and right.stored is None and not adj_x:
+            dense = call("nn.dense_float", [_rows(left, a, span), _weights(right, adj_y=adj_y)], Bounds(), span=span)
+            return call("reshape", [dense], ReshapeAttrs(infer_type([a, b], attrs).shape), span=span)
+        return call("nn.batch_matmul", [left, right], attrs, span=span)
     if kind not in _KINDS:
         unsupported(ctx, op, f"{kind[0]} by {kind[1]} giving {kind[2]} is not supported", code="E1202")
     (scale_a, a_zp), (scale, zp) = require_quant(ctx, op, a, may_be_zero=True), require_quant(ctx, op, out, what="the result")
@@ -138,15 +145,29 @@ def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
         multiplier, rounding = reduced_multiplier(multiplier), "single"
     low, high = int_range(out.dtype)
     requant = RequantizeAttrs((multiplier,), (shift,), zp, low, high, rounding, out.dtype, out.quant)
-    if isinstance(right, Constant) and right.data.size == right.data.shape[-1] * right.data.shape[-2] and not adj_x:
-        matrix = right.data.reshape(right.data.shape[-2:])
-        weights = const(np.ascontiguousarray(matrix if adj_y else matrix.T), quant=b.quant)
-        rows = call("reshape", [left], ReshapeAttrs((int(np.prod(a.shape[:-1])), depth)), span=span)
-        acc = call("nn.dense", [rows, weights], DenseAttrs(a_zp, b_zp, acc_dtype), span=span)
+    if _is_one_matrix(right) and not adj_x:
+        weights = _weights(right, adj_y=adj_y, quant=b.quant)
+        acc = call("nn.dense", [_rows(left, a, span), weights], DenseAttrs(a_zp, b_zp, acc_dtype), span=span)
         shape = infer_type([a, b], BatchMatmulAttrs(adj_x, adj_y)).shape
         return call("reshape", [call("qnn.requantize", [acc], requant, span=span)], ReshapeAttrs(shape), span=span)
     acc = call("nn.batch_matmul", [left, right], BatchMatmulAttrs(adj_x, adj_y, a_zp, b_zp, acc_dtype), span=span)
     return call("qnn.requantize", [acc], requant, span=span)
+
+
+def _is_one_matrix(right: Expr) -> TypeGuard[Constant]:
+    """Whether the right side is a constant without leading dimensions but 1."""
+    return isinstance(right, Constant) and right.data.size == right.data.shape[-1] * right.data.shape[-2]
+
+
+def _rows(left: Expr, a: TensorType, span: Span) -> Expr:
+    """All rows of all matrices of the left side."""
+    return call("reshape", [left], ReshapeAttrs((int(np.prod(a.shape[:-1])), a.shape[-1])), span=span)
+
+
+def _weights(right: Constant, *, adj_y: bool, quant: QuantParams | None = None) -> Constant:
+    """The matrix as a fully connected layer has it: [N, K]."""
+    matrix = right.data.reshape(right.data.shape[-2:])
+    return const(np.ascontiguousarray(matrix if adj_y else matrix.T), quant=quant)
 
 
 def _largest(dtype: str) -> int:
