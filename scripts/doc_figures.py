@@ -112,7 +112,7 @@ def rows_of_bounds() -> list[str]:
         data = (NETS / f"{name}.tflite").read_bytes()
         main = front(data, find_target("cortex-m4"), name=name, options=Options()).main
         found = memory_bounds(main, nominal_shapes(data))
-        rows.append((name, found.liveness, found.streaming, found.fed))
+        rows.append((name, found.liveness, found.streaming.nbytes, found.fed.nbytes))
     return lines(("model", "whole tensors", "rows", "rows, fed by rows"), rows)
 
 

@@ -33,7 +33,7 @@ def random_cases(kind: str, seed: int) -> Iterator[Case]:
             inputs[0] = np.where(rng.random(inputs[0].shape) < 0.2, large, inputs[0]).astype(np.float32)
         expected = evaluate(Function(params, body), inputs)
         if low is not None and not any(np.isnan(e).any() for e in expected):
-            yield Case(f"{kind} {body}", low, inputs, expected)
+            yield Case(f"arm_mve.{kind}_float {body}", low, inputs, expected)
 
 
 def _group(kind: str, rng: np.random.Generator) -> tuple[tuple[Var, ...], Expr]:
