@@ -86,7 +86,8 @@ def _solver() -> Any:
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("mip_rel_gap", 0.0)
     solver.setOptionValue("threads", 1)  # the same search on every machine
-    solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)  # costs more than it saves
+    for heuristic in ("feasibility_jump", "root_reduced_cost", "rins", "rens"):  # cost more than they save
+        solver.setOptionValue(f"mip_heuristic_run_{heuristic}", False)
     return solver
 
 
