@@ -122,14 +122,24 @@ def loads(expr: Expr) -> Iterator[Load]:
     return (e for e in walk_expr(expr) if isinstance(e, Load))
 
 
-def accesses(stmt: Stmt) -> Iterator[Load | Store | Region]:
+def accesses(stmt: Stmt) -> list[Load | Store | Region]:
     """Every use of a buffer by the statement itself: loads, its own store, regions of a block or a call."""
-    for expr in expressions(stmt):
-        yield from loads(expr)
+    found: list[Load | Store | Region] = []
+    stack = list(expressions(stmt)[::-1])
+    while stack:
+        top = stack.pop()
+        kind: type = type(top)
+        if kind is BinOp:
+            stack += (top.b, top.a)  # type: ignore[union-attr]
+        elif kind is not Imm and kind is not Var:
+            if kind is Load:
+                found.append(top)  # type: ignore[arg-type]
+            stack += _CHILDREN[kind](top)[::-1]
     if isinstance(stmt, Store):
-        yield stmt
-    if isinstance(stmt, (Block, CallPrim)):
-        yield from (o for o in stmt.operands if isinstance(o, Region))
+        found.append(stmt)
+    elif isinstance(stmt, (Block, CallPrim)):
+        found += [o for o in stmt.operands if isinstance(o, Region)]
+    return found
 
 
 def free_vars(expr: Expr) -> set[Var]:

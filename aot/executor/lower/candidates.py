@@ -22,7 +22,7 @@ from aot.support.dataclass import dataclass
 from aot.system.facts import recall
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
-from aot.tir.transform import equal_key, flatten, interface_key, sharing_key, simplified, structural_key
+from aot.tir.transform import equal_key, interface_key, sharing_key, simplified, structural_key
 from aot.topi.strategy import Group, Lowered, OpImplementation
 
 
@@ -138,7 +138,7 @@ def _sharing_key(func: PrimFunc) -> str:
     """A hash of the text: that of a large network's kernels is long, and kept in the cache."""
 
     def digest() -> str:
-        return hashlib.sha256(sharing_key(flatten(simplified(func))).encode()).hexdigest()
+        return hashlib.sha256(sharing_key(simplified(func)).encode()).hexdigest()
 
     return recall("sharing_key", lambda: equal_key(func).lasting(), digest, pack=str, unpack=str)
 

@@ -10,14 +10,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
-from operator import is_
 
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_int
-from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
+from aot.tir.buffer import UNKNOWN_EXTENT, Buffer, flat_index
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
-from aot.tir.functor import Cloner, accesses, free_vars, map_children, map_expressions, walk
+from aot.tir.functor import Cloner, accesses, free_vars, walk
 from aot.tir.intrin import Intrin, TensorIntrin
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
@@ -41,8 +40,8 @@ def structural_key(func: PrimFunc) -> str:
 
 
 def sharing_key(func: PrimFunc) -> str:
-    """Text that two flattened functions share exactly when `merge_functions` may make one of them."""
-    return _Key(keep_numbers=False).function(_without_differences(func))
+    """Text that two functions share exactly when `merge_functions` may make one of them once they are flattened."""
+    return _Key(keep_numbers=False).function(func)
 
 
 def interface_key(func: PrimFunc) -> str:
@@ -101,17 +100,16 @@ def merge_functions(funcs: Sequence[PrimFunc], worth: Worth = few_scalars) -> li
     """
     by_key: dict[str, list[int]] = {}
     numbers: list[list[Imm]] = []
-    known: dict[PrimFunc, tuple[PrimFunc, str, list[Imm]]] = {}
+    known: dict[PrimFunc, tuple[str, list[Imm]]] = {}
     for i, func in enumerate(funcs):
         if func.core not in known:
-            key, plain = _Key(keep_numbers=False), _without_differences(func.core)
-            known[func.core] = plain, key.function(plain), key.numbers
-        by_key.setdefault(known[func.core][1], []).append(i)
-        numbers.append(known[func.core][2])
-    sums = [replace(known[f.core][0], name=f.name, attrs=f.attrs) for f in funcs]
+            key = _Key(keep_numbers=False)
+            known[func.core] = key.function(func.core), key.numbers
+        by_key.setdefault(known[func.core][0], []).append(i)
+        numbers.append(known[func.core][1])
     out: list[tuple[tuple[int, ...], Merged]] = []
     for members in by_key.values():
-        group = [sums[i] for i in members]
+        group = [funcs[i] for i in members]
         slots = _slots([numbers[i] for i in members])
         table = affine_columns(c for c in slots if c is not None)
         if len(group) > 1 and worth(group, len({a.base for a in table.values()})):
@@ -121,35 +119,11 @@ def merge_functions(funcs: Sequence[PrimFunc], worth: Worth = few_scalars) -> li
     return sorted(out, key=lambda entry: entry[0])
 
 
-def _without_differences(func: PrimFunc) -> PrimFunc:
-    """`x - 5` as `x + (-5)`, so that numbers of either sign are one form."""
-    return func.with_body(tuple(map(_sums_in, func.body)))
-
-
-def _sums_in(stmt: Stmt) -> Stmt:
-    new = map_expressions(stmt, _sum)
-    match new:
-        case For(body=body) if body:
-            inner = tuple(map(_sums_in, body))
-            return new if all(map(is_, inner, body)) else For(new.var, new.start, new.stop, inner, new.step, new.kind)
-        case If(then=then, orelse=orelse):
-            return replace(new, then=tuple(map(_sums_in, then)), orelse=tuple(map(_sums_in, orelse)))
-        case While(test=test, body=body):
-            return replace(new, test=tuple(map(_sums_in, test)), body=tuple(map(_sums_in, body)))
-        case _:
-            return new
-
-
-def _sum(expr: Expr) -> Expr:
-    kind: type = type(expr)
-    if kind is Imm or kind is Var:
-        return expr
-    new = map_children(expr, _sum)
-    if type(new) is BinOp and new.op == "-" and type(new.b) is Imm and new.b.dtype == "int32":
-        value = new.b.value
-        if isinstance(value, int) and abs(value) < 1 << 31:
-            return BinOp("+", new.a, Imm(-value, "int32"))
-    return new
+def _as_sum(b: Expr) -> tuple[str, Expr]:
+    """Operator and right operand of `x - b`: of `x - 5` those of `x + (-5)`, so that numbers of either sign are one form."""
+    if type(b) is Imm and b.dtype == "int32" and isinstance(b.value, int) and abs(b.value) < 1 << 31:
+        return "+", Imm(-b.value, "int32")
+    return "-", b
 
 
 Column = tuple[str, tuple[int | float, ...]]
@@ -252,7 +226,8 @@ def _meaning(intrin: TensorIntrin) -> str:
 
 
 class _Key:
-    """Writes the canonical text; with `keep_numbers` false, numbers that may become parameters are collected instead."""
+    """Writes the canonical text; with `keep_numbers` false, numbers that may become parameters are collected instead, and
+    indices are flat."""
 
     def __init__(self, *, keep_numbers: bool, keep_names: bool = False) -> None:
         self._keep, self._named = keep_numbers, keep_names
@@ -328,13 +303,18 @@ class _Key:
 
     def _element(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str) -> str:
         fixed = buffer.scope == "local"
+        if not self._keep and len(indices) != 1:
+            indices = (flat_index(buffer, indices),)
         shape = f"{buffer.shape}" if len(indices) > 1 else ""
         return f"{self._name(buffer)}{shape}.{dtype}[{', '.join(self._expr(i, fixed=fixed) for i in indices)}]"
 
     def _expr(self, expr: Expr, *, fixed: bool = False) -> str:
         kind: type = type(expr)  # as `match` would try one class after the other in the innermost loop
         if kind is BinOp:
-            return f"({self._expr(expr.a, fixed=fixed)} {expr.op} {self._expr(expr.b, fixed=fixed)})"  # type: ignore[union-attr]
+            op, b = expr.op, expr.b  # type: ignore[union-attr]
+            if op == "-" and not self._keep:
+                op, b = _as_sum(b)
+            return f"({self._expr(expr.a, fixed=fixed)} {op} {self._expr(b, fixed=fixed)})"  # type: ignore[union-attr]
         if kind is Var:
             return self._name(expr)  # type: ignore[arg-type]
         if kind is Imm:
@@ -423,6 +403,8 @@ class _Parametrise:
                     return expr
                 return next(self._slots) or expr
             case BinOp(op, a, b):
+                if op == "-":
+                    op, b = _as_sum(b)
                 x, y = self._expr(a, fixed=fixed), self._expr(b, fixed=fixed)
                 if op == "+" and isinstance(y, Imm) and isinstance(y.value, int) and y.value < 0:
                     return BinOp("-", x, Imm(-y.value, y.dtype))
