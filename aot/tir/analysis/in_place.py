@@ -17,7 +17,7 @@ from aot.ir.op import Array
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.tir.analysis.overlap import Pair, type_based
-from aot.tir.analysis.overlap_span import Cell, Span, evaluate, exact, point
+from aot.tir.analysis.overlap_span import Cell, Span, evaluate, exact, hull, point
 from aot.tir.buffer import Buffer, flat_index
 from aot.tir.expr import Expr, Load, Select, Var
 from aot.tir.function import PrimFunc
@@ -209,7 +209,7 @@ def _all(expr: Expr) -> Iterable[Expr]:
 
 def _hull(env: Mapping[Var | Cell, Span]) -> dict[Var | Cell, Span]:
     """The values over all rows."""
-    return {v: (int(np.min(low)), int(np.max(high))) for v, (low, high) in env.items()}
+    return {v: hull(span) for v, span in env.items()}
 
 
 def _length(stmts: Iterable[Stmt], env: dict[Var | Cell, Span]) -> int:
@@ -227,9 +227,9 @@ def _duration(stmt: Stmt, env: dict[Var | Cell, Span]) -> int:
     if not isinstance(stmt, For):
         return 2 + sum(_length(b, env) for b in bodies(stmt))
     start, stop = evaluate(stmt.start, env), evaluate(stmt.stop, env)
-    low, high = int(np.min(start[0])), int(np.max(stop[1]))
+    (low, last), (_, high) = hull(start), hull(stop)
     trips = max(0, -((low - high) // stmt.step))
     if trips > LIMIT:
         raise _NotFollowedError
-    span = low, max(low, int(np.max(start[1])) + (trips - 1) * stmt.step)
+    span = low, max(low, last + (trips - 1) * stmt.step)
     return trips * _length(stmt.body, {**env, stmt.var: span}) + 2

@@ -201,7 +201,7 @@ class _Scope:
     divided: bool = True
 
     def bind(self, var: Var | Cell, span: Span) -> _Scope:
-        return replace(self, env={**self.env, var: span})
+        return _Scope({**self.env, var: span}, self.rows, self.places, self.divided)
 
     def repeated(self, times: int) -> _Scope:
         def repeat(span: Span) -> Span:
@@ -344,6 +344,9 @@ class _Walker:
     # ---- accesses
 
     def _expr(self, expr: Expr, scope: _Scope, trace: _Trace) -> None:
+        kind: type = type(expr)  # as `match` would try one class after the other for the commonest nodes
+        if kind is Imm or kind is Var:
+            return
         match expr:
             case Load(buffer, indices, dtype):
                 for index in indices:
@@ -369,8 +372,9 @@ class _Walker:
             self._note(note, root, (base[0] + low * size, base[1] + high * size + size))
 
     def _note(self, note: Callable[[Buffer, Value, Value], None], root: Buffer, span: Span) -> None:
-        end = root.nbytes if root.is_sized else _FAR
-        note(root, np.maximum(span[0], 0), np.minimum(span[1], end))
+        (low, high), end = span, root.nbytes if root.is_sized else _FAR
+        low = max(low, 0) if isinstance(low, int) else np.maximum(low, 0)
+        note(root, low, min(high, end) if isinstance(high, int) else np.minimum(high, end))
 
     def _call(
         self, callee: PrimFunc | None, operands: tuple[Region | Expr, ...], scope: _Scope, trace: _Trace, *, ordered: bool = False

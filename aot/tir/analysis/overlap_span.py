@@ -35,13 +35,20 @@ def point(value: Value) -> Span:
     return value, value
 
 
+def hull(span: Span) -> tuple[int, int]:
+    """The smallest and the largest value at any instant."""
+    low, high = span
+    return low if isinstance(low, int) else int(low.min()), high if isinstance(high, int) else int(high.max())
+
+
 def evaluate(expr: Expr, env: Env) -> Span:
     """All values that `expr` can take at each instant; loads and intrinsics can give all of their type."""
+    kind: type = type(expr)  # as `match` would try one class after the other for the commonest nodes
+    if kind is Imm:
+        return point(0 if is_float(expr.dtype) else int(expr.value))  # type: ignore[union-attr,arg-type]
+    if kind is Var:
+        return env.get(expr) or _type_range(expr.dtype)  # type: ignore[arg-type]
     match expr:
-        case Imm(value, dtype):
-            return point(0 if is_float(dtype) else int(value))
-        case Var():
-            return env.get(expr) or _type_range(expr.dtype)
         case Load(buffer, (Imm(value),), dtype) if (buffer, int(value)) in env and dtype == buffer.dtype:
             return env[buffer, int(value)]
         case Load() | Call():
@@ -70,7 +77,8 @@ def _type_range(dtype: str) -> Span:
 
 def _fits(span: Span, dtype: str) -> bool:
     low, high = _type_range(dtype)
-    return bool(np.min(span[0]) >= low and np.max(span[1]) <= high)
+    least, most = hull(span)
+    return bool(least >= low and most <= high)
 
 
 def _fitted(span: Span, dtype: str) -> Span:
@@ -112,7 +120,8 @@ def _binop(op: str, a: Span, b: Span, *, dtype: str) -> Span:
 
 def _largest(span: Span) -> int:
     """The largest magnitude."""
-    return max(abs(int(f(v))) for v in span for f in (np.min, np.max))
+    low, high = hull(span)
+    return max(-low, high)
 
 
 def _by_constant(op: str, a: Span, b: int) -> Span:
@@ -145,7 +154,7 @@ def _exact(op: str, a: Value, b: Value, *, dtype: str) -> Span:
             return point(a + b)
         case "-":
             return point(a - b)
-        case "*" if _largest((a, a)) * _largest((b, b)) <= _MOST:
+        case "*" if _largest(point(a)) * _largest(point(b)) <= _MOST:
             return point(a * b)
         case "min":
             return point(np.minimum(a, b))
@@ -159,7 +168,7 @@ def _exact(op: str, a: Value, b: Value, *, dtype: str) -> Span:
             return point(a ^ b)
         case ">>" if np.min(b) >= 0 and np.max(b) < 32:
             return point(a >> b)
-        case "<<" if np.min(b) >= 0 and _largest((a, a)) << min(int(np.max(b)), 64) <= _MOST:
+        case "<<" if np.min(b) >= 0 and _largest(point(a)) << min(int(np.max(b)), 64) <= _MOST:
             return point(a << b)
         case "/" | "%" if np.all(b):
             return point(_quotient(a, b) if op == "/" else a - b * _quotient(a, b))
