@@ -135,7 +135,8 @@ class Intervals:
     def of(self, expr: Expr) -> Interval:
         kind: type = type(expr)
         if kind is Imm:
-            return (int(expr.value), int(expr.value)) if not is_float(expr.dtype) else (0, 0)  # type: ignore[union-attr,arg-type]
+            value = 0 if is_float(expr.dtype) else int(expr.value)  # type: ignore[union-attr,arg-type]
+            return value, value
         if kind is Var:
             return self._ranges.get(expr) or int_range(expr.dtype)  # type: ignore[arg-type]
         known = self._known.get(id(expr))
@@ -145,11 +146,12 @@ class Intervals:
         return known[1]
 
     def _binop(self, expr: BinOp) -> Interval:
-        op, dtype = expr.op, expr.a.dtype
+        dtype = expr.a.dtype
         if is_float(dtype):
             return (0, 1)
-        exact = exact_interval(op, self.of(expr.a), self.of(expr.b), dtype=dtype)
-        return fitted(exact, expr.dtype)
+        exact = exact_interval(expr.op, self.of(expr.a), self.of(expr.b), dtype=dtype)
+        low, high = int_range(expr.dtype)
+        return exact if low <= exact[0] and exact[1] <= high else fitted(exact, expr.dtype)
 
     def _compute(self, expr: Expr) -> Interval:
         match expr:

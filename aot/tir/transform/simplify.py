@@ -82,17 +82,22 @@ class _Simplifier:
 
     def expr(self, expr: Expr) -> Expr:
         kind: type = type(expr)  # as `match` would try one class after the other in the innermost loop of the pass
-        if kind is Var:
-            expr = self._values.get(expr, expr)  # type: ignore[arg-type]
-            kind = type(expr)
         if kind is Imm:
             return expr
         if kind is Var:
-            return self._constant(expr)
+            return self._variable(expr)  # type: ignore[arg-type]
         done = self._done.get(id(expr))
         if done is None:
             done = self._done[id(expr)] = expr, self._simplify(expr)
         return done[1]
+
+    def _variable(self, var: Var) -> Expr:
+        """Its value, where that is known."""
+        value = self._values.get(var, var)
+        if type(value) is Var and value in self._ranges:
+            low, high = self._ranges[value]
+            return Imm(low, value.dtype) if low == high else value
+        return value
 
     def _constant(self, expr: Expr) -> Expr:
         """An integer expression with only one possible value is that value."""
@@ -241,6 +246,9 @@ def _uses(stack: list[Expr], variables: set[Var], read: set[Buffer]) -> None:
             variables.add(top)  # type: ignore[arg-type]
         elif kind is not Imm and id(top) not in seen:
             seen.add(id(top))
+            if kind is BinOp:
+                stack += (top.a, top.b)  # type: ignore[union-attr]
+                continue
             if kind is Load:
                 read.add(top.buffer)  # type: ignore[union-attr]
             stack += children(top)
