@@ -166,7 +166,7 @@ def random_layer(rng: np.random.Generator, name: str, *, seed: int) -> Layer:
         return _in_line(layer, upright=bool(rng.random() < 0.5)) if impl.name == "arm_dsp.depthwise_line" else layer
     if "winograd" in name:
         return _winograd(rng, layer, size=4 if name.endswith("f2") else 6)
-    if impl.name in ("arm_dsp.conv2d_smlad", "generic.pointwise") or "dense_" in impl.name:
+    if impl.name in ("arm_dsp.conv2d_smlad", "generic.pointwise") or ".dense" in impl.name:
         pixels = (1, pick(rng, 1, 2)) if "dense" in name else (pick(rng, 1, 2, 5), pick(rng, 1, 2, 3, 5))
         if name.endswith("smlad"):
             depth = int(rng.integers(min(DEPTHS), max(DEPTHS) + 1))
