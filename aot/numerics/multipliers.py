@@ -80,12 +80,17 @@ def precision(opcode: str, dtype: str, *, oracle: str) -> Precision:
 
 def quotient(factors: Sequence[float], divisors: Sequence[float], how: Precision) -> float:
     """The product of the factors over the product of the divisors; infinite or NaN as arithmetic has it, never an exception."""
+    if how is Precision.DOUBLE:
+        return _ratio(float(prod(factors)), float(prod(divisors)))
     with np.errstate(all="ignore"):
-        if how is Precision.DOUBLE:
-            return float(np.float64(prod(factors)) / np.float64(prod(divisors)))
         above, below = _product32(factors), _product32(divisors)
-        if how is Precision.SINGLE:
-            return float(np.float32(above) / np.float32(below))
+        return float(np.float32(above) / np.float32(below)) if how is Precision.SINGLE else _ratio(float(above), float(below))
+
+
+def _ratio(above: float, below: float) -> float:
+    if below:
+        return above / below
+    with np.errstate(all="ignore"):
         return float(np.float64(above) / np.float64(below))
 
 

@@ -12,7 +12,7 @@ from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
 from aot.numerics.indefinite import as_fixed_point, cast_sums
-from aot.numerics.multipliers import real_multiplier
+from aot.numerics.multipliers import precision, quotient
 from aot.numerics.ties import Rescaling, rounded_once
 from aot.op.common.check import fused_range
 from aot.op.convert import ConvertContext, unsupported
@@ -57,7 +57,8 @@ def layer_multipliers(
     assert data.quant is not None
     kind = "uint8" if ctx.is_legacy else "per channel" if len(weight.scale) > 1 else data.dtype
     scale = data.quant.scale[0]
-    reals = tuple(real_multiplier(op.opcode, kind, (scale, s), (out.scale[0],), oracle=ctx.oracle) for s in weight.scale)
+    how = precision(op.opcode, kind, oracle=ctx.oracle)
+    reals = tuple(quotient((scale, s), out.scale[:1], how) for s in weight.scale)
     return reals if _rounds_once(ctx, op) else tuple(map(as_fixed_point, reals))
 
 

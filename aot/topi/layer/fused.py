@@ -73,7 +73,6 @@ EVERY_KIND = INT8 | {("int8", "int4"), ("int16", "int8")}
 """Those that the portable kernels take."""
 
 
-@lru_cache(16)  # every kernel that competes for a layer asks
 def match_layer(group: Group, kinds: frozenset[tuple[str, str]] = INT8, *, wide: bool = False) -> FusedLayer | None:
     """The view of a group, or None if it has another form (then the generic te path lowers it) or other types than `kinds`.
 
@@ -84,11 +83,20 @@ def match_layer(group: Group, kinds: frozenset[tuple[str, str]] = INT8, *, wide:
     if not isinstance(anchor.op, Op) or anchor.op.name not in LAYERS:
         return None
     data, weight = anchor.args
-    rest = list(group.followers)
     if not isinstance(data, Var) or not isinstance(weight, Constant) or (data.type.dtype, weight.type.dtype) not in kinds:
         return None
     if kinds is INT8 and not wide and not _weights_fit(anchor, weight.data):
         return None
+    return _view_of(group)
+
+
+@lru_cache(16)  # every kernel that competes for a layer asks
+def _view_of(group: Group) -> FusedLayer | None:
+    """The view of a layer of constant weights, whatever their type; None where it is not requantised to the type of its data."""
+    anchor, rest = group.anchor, list(group.followers)
+    data, weight = anchor.args
+    assert isinstance(data, Var)
+    assert isinstance(weight, Constant)
     channels = tensor_type(anchor).shape[-1]
     bias = np.zeros(channels, np.int64)
     if rest and _is(rest[0], "nn.bias_add"):

@@ -17,6 +17,8 @@ reference functions.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from aot.ir.op import Array
@@ -144,11 +146,20 @@ def plan_high_multiply(
     Channels of different p need the sign term to be unnecessary.  Halves away from zero are left to `General`: rare, as
     `aot.numerics.ties` says.
     """
+    numbers = (np.asarray(n, np.int64).tobytes() for n in (low, high, prescale))
+    return _plan_high_multiply(attrs, *numbers, dsp=target.has("dsp"))
+
+
+@lru_cache(maxsize=64)  # every kernel that competes for a layer asks
+def _plan_high_multiply(
+    attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes, scale_bytes: bytes, *, dsp: bool
+) -> HighMultiply | None:  # fmt: skip
     if attrs.rounding == "away":
         return None
+    low, high, prescale = (np.frombuffer(b, np.int64) for b in (low_bytes, high_bytes, scale_bytes))
     multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape)
     right = -np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape)
-    p = np.broadcast_to(np.asarray(prescale, np.int64), low.shape)
+    p = np.broadcast_to(prescale, low.shape)
     shift = right + p - 1
     magnitude = np.maximum(np.abs(low), np.abs(high)).astype(np.int64)
     fits = (magnitude << p) < (1 << 31)
@@ -169,4 +180,4 @@ def plan_high_multiply(
     if double:
         constant = constant + np.where((p >= 2) & (right >= 1), 1 << np.clip(p - 2, 0, 40), 0)
     fields = (Field("multiplier", multiplier), Field("constant", constant), Field("shift", shift))
-    return HighMultiply(fields, p, rounded, signed, attrs.lo, attrs.hi, attrs.dtype, target.has("dsp"))
+    return HighMultiply(fields, p, rounded, signed, attrs.lo, attrs.hi, attrs.dtype, dsp)
