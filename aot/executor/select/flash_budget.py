@@ -63,9 +63,9 @@ def selected_kernels(found: Sequence[Sequence[Candidate]], policy: SelectionConf
 
     speed: no limit.  balanced: constants and code within twice the model's weights plus 12 KiB, of which code may take 12 KiB,
     and in large models one byte for 16 bytes of constants more (flash keeps a quarter of these in reserve); the tables of
-    layers without weights come on top.  size: constants within 12 % of the smallest, code within 12 KiB.  ram: as balanced,
-    beside the code of the cascades, which is settled; `found` then holds only kernels whose scratch the workspace has room
-    for.
+    layers without weights come on top, and where all are such (float32) what code may take more.  size: constants within 12 % of
+    the smallest, code within 12 KiB.  ram: as balanced, beside the code of the cascades, which is settled; `found` then holds
+    only kernels whose scratch the workspace has room for.
     An explicit budget for flash comes on top.
     """
     smallest = distinct_bytes(a for layer in found for a in _smallest(layer))
@@ -84,7 +84,8 @@ def selected_kernels(found: Sequence[Sequence[Candidate]], policy: SelectionConf
         count = Counter(layer[0].weights[0].key for layer in found if layer[0].weights)
         smallest = distinct_bytes(a for layer in found if _has_weights(layer) for a in _least(layer, count))
         tables = distinct_bytes(a for layer in found if not _has_weights(layer) for a in _smallest(layer))
-    flash = None if factor is None else int(factor * smallest) + tables + CODE_ALLOWANCE - main - more // 4
+    room = CODE_ALLOWANCE - main - more // 4 + (0 if smallest else more)
+    flash = None if factor is None else int(factor * smallest) + tables + room
     flash, code = (None if limit is None else limit + fixed for limit in (flash, code))
     if policy.flash_budget is not None:
         flash = min(f for f in (flash, policy.flash_budget - main) if f is not None)

@@ -6,7 +6,7 @@ import pytest
 
 from aot.executor.lowered import CallLowered, LoweredModule
 from aot.executor.select.config import SelectionConfig
-from aot.executor.select.flash_budget import choose_kernels, main_code
+from aot.executor.select.flash_budget import choose_kernels, main_code, selected_kernels
 from aot.executor.select.selection import Candidate
 from aot.memory.control import Control
 from aot.topi.strategy import Lowered
@@ -32,3 +32,11 @@ def test_a_loop_counts_as_often_as_it_runs(trips: int | None) -> None:
     condition = 1 if trips is None else trips + 1
     assert lowered.selection.total == 100 + 30 * times + condition - (20 * times if in_loop else 90)
     assert [c.estimate for c in lowered.calls] == ([100, 1, 10] if in_loop else [10, 1, 30]), "of one call"
+
+
+def test_large_tables_leave_room_for_code() -> None:
+    """Float weights are tables, as large whatever the kernel: what code may take more with them, flash may."""
+    small = Candidate("small", NO_KERNEL, 0, 100, 1_000_000, 1_000, 0)
+    fast = Candidate("fast", NO_KERNEL, 1, 10, 1_000_000, 20_000, 0)
+    selection = selected_kernels([(small, fast)], SelectionConfig("balanced"))
+    assert (selection.chosen, selection.minimised) == ((1,), "instructions")
