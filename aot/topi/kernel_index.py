@@ -67,7 +67,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
         "arm_v6m.dense",
         "generic.dense",
     ),
-    "nn.dense_float": ("arm_fpu.conv2d", "arm_fpu.dense", "arm_fpu.matmul", "arm_mve.float32.conv2d"),
+    "nn.dense_float": ("arm_fpu.conv2d", "arm_fpu.dense", "arm_fpu.matmul", "arm_fpu.row.dense", "arm_mve.float32.conv2d"),
     "nn.depthwise_conv2d": (
         "arm_dsp.depthwise.chain",
         "arm_dsp.depthwise.common",

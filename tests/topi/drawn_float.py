@@ -63,6 +63,8 @@ def _case(impl: OpImplementation, rng: np.random.Generator, anchor: str) -> Case
         func = _transposed(rng)
     elif "matmul" in impl.name:
         func = _product(rng, anchor)
+    elif "dense_row" in impl.name:
+        func = _row(rng)
     else:
         func = _function(rng, anchor, stored_weights if impl.keeps else _constant)
     group, target = group_of(func), target_of(impl)
@@ -136,6 +138,18 @@ def _function(
         channels = weight[3] if depthwise else channels
     bias = [_constant(rng, (channels,))] if rng.random() < 0.8 else []
     return _with_tail(rng, (x,), call(anchor, [x, weights(rng, weight), *bias], attrs))
+
+
+def _row(rng: np.random.Generator) -> Function:
+    """One row by many channels or few, with a bias or without one, with a RELU or none."""
+    depth, channels = (
+        pick(rng, 1, 2, 3, 5, 8, 12, 16, 17, 33, 64, 97, 128),
+        pick(rng, 1, 2, 3, 4, 5, 8, 9, 10, 16, 19, 40, 67, 131),
+    )
+    lo, hi = (None, None) if rng.random() < 0.1 else FLOAT_ACTIVATIONS[("NONE", "RELU")[pick(rng, 0, 1)]]
+    bias = [_constant(rng, (channels,))] if rng.random() < 0.7 else []
+    x, weight = Var("x", TensorType((1, depth), "float32")), _constant(rng, (channels, depth))
+    return Function((x,), call("nn.dense_float", [x, weight, *bias], Bounds(lo, hi)), {"Primitive": 1})
 
 
 def _transposed(rng: np.random.Generator) -> Function:

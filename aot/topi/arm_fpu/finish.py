@@ -83,15 +83,10 @@ def store_clamped(clamp: Clamp, pixels: int, channels: int, *, free: int, multip
         raw += ["add %[x0], %[o], %[step]", f"vstmia %[x0], {vector(channels, channels)}"]
     if clamp.lo is None or clamp.hi is None:
         return raw
-    slow = [line for o in ("o", "x0")[:pixels] for line in _one_by_one(clamp, o, channels)]
+    slow = [line for o in ("o", "x0")[:pixels] for line in one_by_one(clamp, o, channels)]
     if not (clamp.keeps or clamp.rectifies):
         return [*raw, *slow]
-    test: Text = [
-        *_sum(pixels * channels, free, multiply=multiply),
-        f"vmov %[t], s{free}",
-        "ubfx %[t], %[t], #23, #8",
-        "cmp %[t], #255",
-    ]
+    test = [*_sum(pixels * channels, free, multiply=multiply), *_compare(free)]
     if clamp.keeps:
         return [*test, *raw, "bne 9f", *slow, "9:"]
     fast = _rectified(clamp, pixels, channels)
@@ -114,6 +109,23 @@ def _sum(count: int, free: int, *, multiply: bool) -> Text:
     for other in sums[1:]:
         text.append(f"vadd.f32 s{free}, s{free}, {other}")
     return text
+
+
+def exceeds(count: int, free: int, *, fused: bool) -> Text:
+    """Compare such that "equal" tells that one of `count` results may not be finite; spoils t, and `free` and four more."""
+    if fused and count > 1:
+        text: Text = [f"{'vmla' if i else 'vmul'}.f32 s{free}, s{i}, s{i + 1}" for i in range(0, count - 1, 2)]
+        text += [f"vadd.f32 s{free}, s{free}, s{count - 1}"] * (count % 2)
+    elif count > 1:
+        text = _sum(count, free, multiply=False)
+    else:
+        text, free = [], 0
+    return [*text, *_compare(free)]
+
+
+def _compare(register: int) -> Text:
+    """Compare an exponent with that of what is not finite."""
+    return [f"vmov %[t], s{register}", "ubfx %[t], %[t], #23, #8", "cmp %[t], #255"]
 
 
 def _rectified(clamp: Clamp, pixels: int, channels: int) -> Text:
@@ -141,7 +153,7 @@ def _positive(clamp: Clamp, register: str) -> Text:
     return text
 
 
-def _one_by_one(clamp: Clamp, pointer: str, channels: int) -> Sequence[str]:
+def one_by_one(clamp: Clamp, pointer: str, channels: int) -> Sequence[str]:
     """Clamp stored results where they are."""
     text = []
     for s, bound in ((1, clamp.lo), (2, clamp.hi)):

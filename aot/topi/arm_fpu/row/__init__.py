@@ -1,0 +1,1 @@
+"""One row of float32 data by a constant matrix."""
