@@ -38,3 +38,14 @@ def test_data_of_one_row_is_screened_where_weights_are_small() -> None:
 
     assert "screened" in text(1.0)
     assert "screened" not in text(1e19)
+
+
+def test_floors() -> None:
+    """What docs/kernels.md says of layers of one row: instructions of a product, and of a small layer as a whole."""
+    relu = Clamp(0.0, LARGEST)
+
+    def instructions(depth: int, channels: int) -> int:
+        return sum(b.price[0] for b in schedule(RowLayer(depth, channels, relu, True, small=False, biased=True)))
+
+    assert round((instructions(640, 8) - instructions(320, 8)) / (8 * 320), 3) == 1.109
+    assert round(instructions(16, 16) / 256, 3) == 1.344
