@@ -12,6 +12,7 @@ from aot.frontend.chain import Chain, Stage, pack
 from aot.support.names import model_identifier
 from aot.support.near import did_you_mean
 from aot.support.text import printable
+from aot.support.untrusted import parse_toml
 
 SUFFIX = ".toml"
 LARGEST = 1 << 16
@@ -31,11 +32,9 @@ def read_model(path: Path) -> NamedBytes:
 
 def read_chain(path: Path) -> Chain:
     """The chain of a TOML file, whose models are found from its folder on (E1300 with all problems, E5001)."""
-    import tomllib  # of the models that are compiled, few are chains
-
     try:
-        table = tomllib.loads(read_limited(path, limit=LARGEST).decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        table = parse_toml(read_limited(path, limit=LARGEST))
+    except ValueError as error:
         raise UsageError(_problem(path, f"is no TOML: {error}")) from None
     problems = _wrong_keys(path, table, _CHAIN_KEYS, "")
     rows = table.get("stage", [])

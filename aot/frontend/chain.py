@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from aot.support.dataclass import dataclass
+from aot.support.untrusted import parse_json
 
 MARK = b"aot-chain/1\n"
 """Begins a chain; a .tflite has its own mark from byte 4 on."""
@@ -53,7 +54,7 @@ def unpack(data: bytes) -> Chain | None:
         return None
     length, _, rest = data[len(MARK) :].partition(b"\n")
     try:
-        head, rest = json.loads(rest[: int(length)]), rest[int(length) :]
+        head, rest = parse_json(rest[: int(length)]), rest[int(length) :]
         return _chain(head, rest)
     except (ValueError, KeyError, TypeError):
         return None

@@ -26,6 +26,7 @@ from aot.errors import Problem, UsageError
 from aot.executor.artifact import Artifact
 from aot.micro.new.registry import model_values, render, runtime_headers, runtime_source
 from aot.support.dataclass import dataclass
+from aot.support.untrusted import parse_json
 
 VERSION = 7
 _PARAMS_MAGIC = 0xF7E58D4F05049CB7
@@ -146,7 +147,7 @@ def unpack(data: bytes) -> Library:
                 if member.isfile() and member.size <= _LIMIT:
                     stream = archive.extractfile(member)
                     files[member.name.removeprefix("./")] = stream.read() if stream else b""
-        metadata = json.loads(files["metadata.json"])
+        metadata = parse_json(files["metadata.json"])
         modules = metadata["modules"]
         if metadata["version"] != VERSION or len(modules) != 1:
             raise ValueError(f"version {metadata['version']} with {len(modules)} modules")

@@ -10,6 +10,7 @@ from typing import Any
 
 from aot.errors import Problem, UsageError
 from aot.support.dataclass import dataclass
+from aot.support.untrusted import is_text, parse_json
 
 VERSION = 1
 """Of the form of a line; others are refused (E5502)."""
@@ -53,15 +54,15 @@ class Record:
 def parse_line(line: str, where: str) -> Record:
     """The record in a line; UsageError E5501 for what is none, E5502 for one of another version."""
     try:
-        data = json.loads(line)
+        data = parse_json(line)
     except ValueError:
         raise _fault("it is not JSON", where) from None
     if not isinstance(data, Mapping):
         raise _fault("it is not a JSON object", where)
     if data.get("v") != VERSION:
-        message = f"the record is of version {data.get('v')!r}; this compiler reads {VERSION}: run aot tune again"
+        message = f"the record is of version {str(data.get('v'))[:40]!r}; this compiler reads {VERSION}: run aot tune again"
         raise UsageError(Problem("E5502", message, where))
-    texts = [n for n in ("workload", "kernel", "target", "board", "compiler", "unit", "text") if not isinstance(data.get(n), str)]
+    texts = [n for n in ("workload", "kernel", "target", "board", "compiler", "unit", "text") if not is_text(data.get(n))]
     numbers = [n for n in ("count", "estimate") if not _is_count(data.get(n))]
     if texts or numbers:
         raise _fault(f"{', '.join([*texts, *numbers])} missing or of a wrong type", where)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
@@ -22,6 +21,7 @@ from aot.errors import Problem, UsageError
 from aot.report.figures.report import Report, key_of
 from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
+from aot.support.untrusted import parse_toml
 
 METRICS = (
     "instructions",
@@ -197,8 +197,8 @@ def load_budget(path: Path | None, folder: Path) -> Budget | None:
         if path is None and not file.is_file():
             continue
         try:
-            data = tomllib.loads(read_limited(file, limit=_MAX_BYTES).decode("utf-8"))
-        except (ValueError, RecursionError) as error:  # no TOML, no text, or a number of thousands of digits
+            data = parse_toml(read_limited(file, limit=_MAX_BYTES))
+        except ValueError as error:
             raise UsageError(Problem("E5052", f"not TOML: {error}", str(file))) from None
         table = _table(data, file)
         if table is not None:

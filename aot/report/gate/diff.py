@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from aot.errors import Problem, UsageError
 from aot.report.figures.report import SCHEMA, Report, key_of
 from aot.report.gate.baseline import BASELINE_SCHEMA
 from aot.report.gate.match import match_layers, same_layers
+from aot.support.untrusted import parse_json
 
 FIELDS = ("tool", "model", "compiler", "flags", "emulator", "options", "inputs")
 """Parts of the fingerprint without which figures cannot be compared (the outputs' checksum is a result, no condition)."""
@@ -30,8 +30,8 @@ def load_reports(path: Path) -> dict[str, Report]:
 def parse_reports(content: bytes, file: str) -> dict[str, Report]:
     """`load_reports` of what `file` holds (E5050)."""
     try:
-        data = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        data = parse_json(content)
+    except ValueError as error:
         raise UsageError(Problem("E5050", f"'{file}' is not JSON: {error}")) from None
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema not in (SCHEMA, BASELINE_SCHEMA):
