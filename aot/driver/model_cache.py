@@ -1,8 +1,9 @@
 """Compiled models on disk, so that the same model with the same options is compiled once. Data only: nothing in it is executed.
 
-An entry is the hash of its bytes, then the artifact as compressed JSON; its name is the hash of everything the result depends on:
-the model, its name, the core, the options, and the compiler's own files.  What does not match its hash is no entry.  Entries are
-written to a temporary file and moved into place, so processes may share the folder; the least recently used are evicted.
+An entry is a seal, then the artifact as compressed JSON; its name is the hash of everything the result depends on: the model,
+its name, the core, the options, and the compiler's own files.  What this user's cache did not seal under this name is no entry,
+nor is what does not have the form of an artifact.  Entries are written to a temporary file and moved into place, so processes may
+share the folder; the least recently used are evicted.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aot.executor.artifact import Artifact
-from aot.system.cache import cache_folder, files_by_use, replace_file
+from aot.support.untrusted import parse_json
+from aot.system.cache import cache_folder, files_by_use, read_own, replace_file, seal, secret
 from aot.system.fingerprint import compiler_fingerprint
 
 if TYPE_CHECKING:
@@ -33,7 +36,17 @@ LIMIT = 256 << 20
 LARGEST = 64 << 20
 """Bytes that an entry may have unpacked."""
 
-_HASH = 32
+_SEAL = 32
+
+_FORM: dict[str, type | tuple[type, ...]] = {"name": str, "files": dict, "metadata": dict, "graph": (dict, type(None))}
+
+_METADATA: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("schema", "name", "oracle", "opt", "io"), str),
+    **dict.fromkeys(("tool", "model", "target", "options", "workspace", "constants", "selection"), dict),
+    **dict.fromkeys(("inputs", "outputs", "layers"), list),
+    **dict.fromkeys(("macs", "macs_nominal"), int),
+}
+"""What metadata.json always has (docs/metadata.md)."""
 
 
 def is_off() -> bool:
@@ -70,16 +83,30 @@ def usage() -> tuple[Path, int, int]:
 
 
 def _read(path: Path) -> Artifact | None:
-    try:
-        packed = path.read_bytes()
-        if hashlib.sha256(packed[_HASH:]).digest() != packed[:_HASH]:
-            return None
-        unpack = zlib.decompressobj()
-        text = unpack.decompress(packed[_HASH:], LARGEST)
-        data = json.loads(text) if unpack.eof else None
-        return Artifact(data["name"], data["files"], data["metadata"], data["graph"]) if data else None
-    except (OSError, ValueError, KeyError, TypeError, zlib.error):
+    """The artifact of an entry that this cache wrote under this name; None for anything else."""
+    entry = read_own(path, most=LARGEST)
+    if entry is None or entry[:_SEAL] != _sealed(path, entry[_SEAL:]):
         return None
+    try:
+        unpack = zlib.decompressobj()
+        text = unpack.decompress(entry[_SEAL:], LARGEST)
+        return _artifact(parse_json(text)) if unpack.eof else None
+    except (ValueError, zlib.error):
+        return None
+
+
+def _artifact(data: Any) -> Artifact | None:
+    """The artifact that an entry describes; None if it is not as a compilation makes it, or names files elsewhere."""
+    if not _is_form(data, _FORM) or not _is_form(data["metadata"], _METADATA):
+        return None
+    name, files, graph = data["name"], data["files"], data["graph"]
+    own = re.compile(rf"{re.escape(name)}(_[a-z]+)?\.[ch]")
+    named = name.isidentifier() and all(own.fullmatch(file) and isinstance(text, str) for file, text in files.items())
+    return Artifact(name, files, data["metadata"], graph) if named and data["metadata"]["name"] == name else None
+
+
+def _is_form(data: Any, form: Mapping[str, type | tuple[type, ...]]) -> bool:
+    return isinstance(data, dict) and all(isinstance(data.get(key, ...), kind) for key, kind in form.items())
 
 
 def _write(path: Path, artifact: Artifact) -> None:
@@ -88,8 +115,12 @@ def _write(path: Path, artifact: Artifact) -> None:
     if len(text) > LARGEST or json.loads(text) != data:
         return  # something that JSON would change, such as a tuple: compiled again each time
     packed = zlib.compress(text, 1)
-    replace_file(path, hashlib.sha256(packed).digest() + packed)
+    replace_file(path, _sealed(path, packed) + packed)
     _shrink(path.parent)
+
+
+def _sealed(path: Path, packed: bytes) -> bytes:
+    return seal(secret(), path.name.encode(), packed, size=_SEAL)
 
 
 def _shrink(folder: Path) -> None:

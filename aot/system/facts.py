@@ -1,9 +1,9 @@
 """What slow steps of a compilation found, kept on disk by a hash of all that they depend on, for the next compilation.
 
 One file of lines `KEY CHECK JSON` per version of the compiler.  A process reads it whole when it first asks, and appends what
-it found in one write, so processes may share it; a line whose check does not fit is none.  A file that has grown too long is
-replaced by what the last process used.  Data only: a fact is a number, a text or a list, and whoever asks looks whether it can be
-one.
+it found in one write, so processes may share it; a line that this user's cache did not seal is none.  A file that has grown too
+long is replaced by what the last process used.  Data only: a fact is a number, a text or a list, and whoever asks looks whether
+it can be one.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
-from aot.system.cache import cache_folder, files_by_use, replace_file
+from aot.support.untrusted import parse_json
+from aot.system.cache import cache_folder, files_by_use, read_own, replace_file, seal, secret
 from aot.system.fingerprint import compiler_fingerprint
 
 T = TypeVar("T")
@@ -38,6 +38,7 @@ class Facts:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._secret = secret()
         self._known: dict[bytes, bytes] | None = None
         self._used: dict[bytes, bytes] = {}
         self._new: dict[bytes, bytes] = {}
@@ -45,13 +46,13 @@ class Facts:
     def find(self, key: bytes) -> Any:
         """The fact, or None."""
         if self._known is None:
-            self._known = dict(_lines(self._path))
+            self._known = dict(_lines(read_own(self._path, most=2 * LIMIT) or b""))
         found = self._new.get(key) or self._known.get(key)
         if found is None:
             return None
         check, _, text = found.partition(b" ")
         try:
-            value = json.loads(text) if check == _check(key, text) else None
+            value = parse_json(text) if check == self._check(key, text) else None
         except ValueError:
             return None
         self._used[key] = found
@@ -60,7 +61,10 @@ class Facts:
     def enter(self, key: bytes, value: Any) -> None:
         """Keep a fact that JSON can hold."""
         text = json.dumps(value, separators=(",", ":")).encode()
-        self._new[key] = _check(key, text) + b" " + text
+        self._new[key] = self._check(key, text) + b" " + text
+
+    def _check(self, key: bytes, text: bytes) -> bytes:
+        return seal(self._secret, key, text, size=8).hex().encode()
 
     def write(self) -> None:
         """Append what is new; a folder that fails is as good as none."""
@@ -110,7 +114,7 @@ def recall(
     data = facts.find(key)
     found = None
     if data is not None:
-        with suppress(ValueError, TypeError, KeyError, IndexError):
+        with suppress(ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
             found = unpack(data)
     if found is None:
         found = compute()
@@ -124,15 +128,7 @@ def usage() -> tuple[Path, int]:
     return folder, sum(size for _, size, _ in files_by_use(folder))
 
 
-def _check(key: bytes, text: bytes) -> bytes:
-    return b"%08x" % zlib.crc32(key + text)
-
-
-def _lines(path: Path) -> Iterator[tuple[bytes, bytes]]:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return
+def _lines(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     for line in data.split(b"\n"):
         key, _, rest = line.partition(b" ")
         if rest:
@@ -144,7 +140,7 @@ def _text(facts: dict[bytes, bytes]) -> bytes:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
 
 
 def _forget_old(folder: Path) -> None:
