@@ -11,15 +11,17 @@ import base64
 import dataclasses
 import json
 import typing
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
-from aot.errors import Problem, UsageError
+from aot.errors import AotError, Problem, UsageError
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType, TupleType
 from aot.support.dtype import known_dtypes
+
+T = TypeVar("T")
 
 HEAD = "#[metadata]\n"
 
@@ -111,3 +113,32 @@ def from_text(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError(Problem("E5131", "the metadata is not JSON object"))
     return found
+
+
+_MOST_DEPTH = 100
+"""Brackets inside each other in one line of a text."""
+
+
+def is_too_deep(line: str) -> bool:
+    """Whether a line nests brackets deeper than the recursion of a parser should follow."""
+    if line.count("(") + line.count("[") <= _MOST_DEPTH:
+        return False
+    depth = 0
+    for c in line:
+        depth += (c in "([") - (c in ")]")
+        if depth > _MOST_DEPTH:
+            return True
+    return False
+
+
+def parsed(parse: Callable[[str], T], name: str) -> T:
+    """What a parser makes of a text, where anything but a coded error is the text's fault (E5130)."""
+    try:
+        return parse(name)
+    except AotError:
+        raise
+    except RecursionError:
+        raise UsageError(Problem("E5130", "the text is nested too deeply")) from None
+    except Exception as error:
+        message = f"the text says what no module holds ({type(error).__name__}: {str(error)[:200]})"
+        raise UsageError(Problem("E5130", message)) from error

@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from typing import Any, NoReturn
 
 from aot.errors import Problem, UsageError
-from aot.ir.metadata import HEAD, classes_of, decode, from_text, register_class, to_text
+from aot.ir.metadata import HEAD, classes_of, decode, from_text, is_too_deep, parsed, register_class, to_text
 from aot.ir.module import IRModule
 from aot.ir.op import TypeRuleError, op_info
 from aot.ir.span import NO_SPAN
@@ -24,7 +24,7 @@ from aot.relay.state import StateTensor
 
 register_class(StateTensor)
 
-_HEAD = re.compile(r"def @(\S+?)\((.*)\) -> .* \{$")
+_HEAD = re.compile(r"def @([^\s(]+)\((.*)\) -> .* \{$")
 _LINE = re.compile(r"(%\d+) = ([\w.]+)\((.*)\)$")
 _TUPLE = re.compile(r"(%\d+) = (\(.*\))$")
 _FUNCTION = re.compile(r"(%\d+) = fn ?(\S*)\((.*)\) -> .* \{$")
@@ -49,7 +49,7 @@ def parse_module(text: str, name: str) -> IRModule:
     if not head:
         raise UsageError(Problem("E5131", "the text has no section #[metadata]"))
     parser = _Parser(body, from_text(metadata))
-    found = dict(parser.functions())
+    found = parsed(lambda _: dict(parser.functions()), name)
     if not found:
         raise UsageError(Problem("E5130", "the text has no function; one begins with def @main("))
     return IRModule(found, name)
@@ -74,6 +74,8 @@ class _Parser:
     def _next(self, *, end: bool = False) -> str | None:
         while self._at < len(self._lines):
             self._at += 1
+            if is_too_deep(self._lines[self._at - 1]):
+                self._fail("brackets that are not nested as deep")
             if self._lines[self._at - 1]:
                 return self._lines[self._at - 1]
         if not end:

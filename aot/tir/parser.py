@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from aot.errors import InternalError, Problem, UsageError
-from aot.ir.metadata import HEAD, classes_of, decode, from_text
+from aot.ir.metadata import HEAD, classes_of, decode, from_text, is_too_deep, parsed
 from aot.ir.module import IRModule
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_dtype, is_float
@@ -29,7 +29,7 @@ from aot.tir.verify import verify
 
 T = TypeVar("T", Var, Buffer)
 
-_TOKEN = re.compile(r"\s*(\.\.|->|<<|>>|<=|>=|==|!=|&&|\|\||\d+(?:\.\d+)?(?:e[+-]?\d+)?|@?[A-Za-z_]\w*(?:\.\w+)*|[^\s\w])")
+_TOKEN = re.compile(r"(\.\.|->|<<|>>|<=|>=|==|!=|&&|\|\||\d+(?:\.\d+)?(?:e[+-]?\d+)?|@?[A-Za-z_]\w*(?:\.\w+)*|[^\s\w])")
 _REMARK = re.compile(r"  // (?:layer (\d+))?.*$")
 _HEAD = re.compile(r"(prim_func|intrin)\b")
 
@@ -44,7 +44,7 @@ def parse_module(text: str, name: str) -> IRModule:
     body, head, metadata = text.partition(HEAD)
     if not head:
         raise UsageError(Problem("E5131", "the text has no section #[metadata]"))
-    return _Module(body, from_text(metadata)).parse(name)
+    return parsed(_Module(body, from_text(metadata)).parse, name)
 
 
 class _Module:
@@ -155,6 +155,8 @@ class FunctionParser:
         self._layer = int(remark[1]) if remark is not None and remark[1] else -1
         self._tokens, self._next = _TOKEN.findall(text[: remark.start()] if remark is not None else text), 0
         self.at += 1
+        if is_too_deep(text):
+            self.fail("brackets that are not nested as deep")
 
     def fail(self, expected: str) -> NoReturn:
         """E5130 with the line, and what should be in it."""
