@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Self
 
-from aot.frontend.view import OperatorView
+from aot.frontend.view import MAX_TENSOR_BYTES, OperatorView, stored_bytes
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import activation_range, is_clamp_activation
 from aot.op.convert import ConvertContext, unsupported
@@ -18,6 +19,13 @@ def require_dtype(
     """Refuse element types other than `allowed`."""
     if type_.dtype not in allowed:
         unsupported(ctx, op, f"{what} of {type_.dtype} is not supported; only {', '.join(sorted(allowed))}", code="E1202")
+
+
+def require_room(ctx: ConvertContext, op: OperatorView, shape: Sequence[int], dtype: str, *, what: str) -> None:
+    """Refuse an array of the converter's own, sized by an option of the file, that exceeds what a tensor may have."""
+    size = stored_bytes(dtype, prod(shape))
+    if size > MAX_TENSOR_BYTES:
+        unsupported(ctx, op, f"{what} of shape {list(shape)} takes {size} bytes, more than {MAX_TENSOR_BYTES}", code="E1216")
 
 
 def require_quant(

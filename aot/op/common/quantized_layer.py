@@ -106,11 +106,25 @@ def _check_lost(ctx: ConvertContext, op: OperatorView, weight: QuantParams) -> N
 def _accumulation(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> QuantizedLayer:
     """How sums of int16 data are added up, from the type of the bias and the largest sum that the weights allow."""
     assert layer.output.quant is not None
+    _check_bias(ctx, op)
     if layer.input_zp != 0 or layer.output.quant.zero_point[0] != 0:
         unsupported(ctx, op, "int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")
     wide = ctx.input(op, 2) is None or ctx.input_type(op, 2).dtype == "int64"
     fits = bool((largest_sums(ctx, op, layer, channel_axis=channel_axis) < 1 << 31).all())
     return replace(layer, wide=wide, acc_dtype="int64" if wide and not fits else "int32")
+
+
+def _check_bias(ctx: ConvertContext, op: OperatorView) -> None:
+    """Refuse a bias of 32 bits that the reference's kernels for int16 data read as one of 64, half of it beyond its end."""
+    if ctx.input(op, 2) is None or ctx.input_type(op, 2).dtype != "int32":
+        return
+    if ctx.oracle == "tflm":
+        if op.opcode in ("DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"):
+            unsupported(ctx, op, "TFLM reads the bias of int32 as int64: give int16 layers a bias of int64", code="E1228")
+    elif op.opcode != "DEPTHWISE_CONV_2D" and op.option("quantized_bias_type") == "FLOAT32":  # the schema's default
+        right = "" if op.opcode == "TRANSPOSE_CONV" else ", or --oracle tflm, which goes by the tensor"
+        advice = f'give the layer a bias of int64 or quantized_bias_type="INT32"{right}'
+        unsupported(ctx, op, f"LiteRT reads the bias of int32 as int64: {advice}", code="E1228")
 
 
 def largest_sums(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> Array:

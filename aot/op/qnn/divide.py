@@ -3,7 +3,8 @@
 out = clamp(zp + round((a - zp_a) * 1/(b - zp_b) * multiplier)) with gemmlowp's reciprocal, all in 32 bits.  Oracle:
 `DivElementwise` of `reference/div.h`.  Small quotients ask it for right shifts by more than 31, which C leaves undefined; the
 reference, on the machines that it runs on, shifts by the number modulo 32 and rounds with a mask of all bits.  So does this
-operator, far from the quotient as those results are.  A division by zero, an error in the reference, gives the zero point, or
+operator, far from the quotient as those results are, and the same for the shifts by negative numbers that very large
+multipliers ask for.  A division by zero, an error in the reference, gives the zero point, or
 with TFLM as the oracle what its arithmetic makes of it: a product with `INVERSE_OF_ZERO`.
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aot.frontend.view import OperatorView
-from aot.ir.op import Array, OpPattern, register_op
+from aot.ir.op import F_DOMAIN, Array, OpPattern, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import (
     Int64,
@@ -36,6 +37,7 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.support.dataclass import dataclass
+from aot.support.dtype import int_range
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, equal, imm, maximum, select
@@ -57,6 +59,13 @@ def infer_type(types: Sequence[Type], attrs: DivideAttrs) -> Type:
     """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
     a, b = two_of_one_type(list(types), "qnn.divide", tuple(BITS))
     return broadcast_type(a, b, a.dtype, attrs.quant)
+
+
+def domain(types: Sequence[Type], attrs: DivideAttrs) -> dict[int, tuple[float, float]]:
+    """The reference stops at a divisor of 0."""
+    _, divisor = two_of_one_type(list(types), "qnn.divide", tuple(BITS))
+    (low, high), zp = int_range(divisor.dtype), attrs.input_zp[1]
+    return {1: (zp + 1, high) if zp < high else (low, zp - 1)}
 
 
 def _sign_bits(x: Int64) -> Int64:
@@ -140,7 +149,7 @@ def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, BITS, may_be_zero=True)
     real = real_multiplier(op.opcode, types[0].dtype, (scale_a,), (scale_b, scale), oracle=ctx.oracle)
     multiplier, shift = quantize_multiplier(min(real, 2.0**31))
-    if shift > 30 - BITS[types[0].dtype]:
+    if shift > 31:
         unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1226")
     lo, hi = fused_range(ctx, op, types[2])
     attrs = DivideAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant, ctx.oracle == "tflm")
@@ -158,3 +167,4 @@ register_op(
     doc="DIV; int8, int16, uint8, with broadcasting",
 )
 F_TE.set("qnn.divide", te_rule)
+F_DOMAIN.set("qnn.divide", domain)

@@ -14,7 +14,7 @@ import numpy as np
 
 from aot.frontend.view import OperatorView
 from aot.ir.span import Span
-from aot.op.common.check import require_dtype
+from aot.op.common.check import require_dtype, require_room
 from aot.op.common.custom import CustomOptions
 from aot.op.common.move import reshaped
 from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
@@ -52,6 +52,7 @@ def _extended(ctx: ConvertContext, op: OperatorView, data: Expr, length: int) ->
     rows, samples = tensor_type(data).shape
     if not length:
         return data
+    require_room(ctx, op, (rows, length + samples), "int16", what="the samples that it keeps")
     state = ctx.own_variable(op, "samples", np.zeros((rows, length), np.int16))
     both = _joined([state.read(), data], 1, ctx.span(op))
     state.assign(slice_of(ctx, op, both, [range(rows), range(samples, samples + length)]))
@@ -84,12 +85,13 @@ def convert_framer(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
         unsupported(ctx, op, f"{samples} samples are not a whole number of steps of {step}", code="E1122")
     count = samples // step
     kept = size - step if prefill else (-(-size // step) - 1) * step
+    require_room(ctx, op, (count, size), "int32", what="a frame for every step")
     both = _extended(ctx, op, data, kept)
-    places = np.arange(count)[:, None] * step + np.arange(size)
+    places = np.arange(count, dtype=np.int32)[:, None] * step + np.arange(size, dtype=np.int32)
     if count * step == samples and (count, size) == (1, kept + samples):
         frames = both
     else:
-        frames = call("take", [both, const(places.reshape(-1).astype(np.int32))], TakeAttrs(1), span=span)
+        frames = call("take", [both, const(places.reshape(-1))], TakeAttrs(1), span=span)
     frames = reshaped(frames, (*ctx.input_type(op, 0).shape[:-1], count, size), span)
     if prefill or not kept:
         return [frames, const(np.array(True))]
@@ -121,6 +123,7 @@ def convert_stacker(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
     frame = reshaped(operand(ctx, op, 0), (1, channels), span)
     if frames == 1:
         return [operand(ctx, op, 0), const(np.array(True))]
+    require_room(ctx, op, (frames, channels), "int16", what="the frames that it keeps")
     state = ctx.own_variable(op, "frames", np.zeros((frames - 1, channels), np.int16))
     count = ctx.own_variable(op, "count", np.array([-1], np.int32))
     before = count.read()

@@ -8,6 +8,7 @@ that is read before anything was assigned holds zeros (the zero point of int8 va
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -20,8 +21,11 @@ from aot.relay.expr import Expr, const
 @from_tflite("VAR_HANDLE", EVERY, "")
 def convert_var_handle(ctx: ConvertContext, op: OperatorView) -> Expr:
     """The number of the variable, a constant."""
+    shape = ctx.output_shape(op) or ()
+    if prod(shape) != 1:
+        unsupported(ctx, op, f"shape of result 0: {list(shape)} is declared, but a handle is one number", code="E1120")
     number = ctx.resource_id(f"{op.option('container')}/{op.option('shared_name')}")
-    return const(np.full(ctx.output_shape(op) or (), number, np.int32), span=ctx.span(op))
+    return const(np.full(shape, number, np.int32), span=ctx.span(op))
 
 
 @from_tflite("READ_VARIABLE", EVERY, "")

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from aot.driver.build import build
 from aot.errors import AotError
 from aot.relay.interpreter import evaluate
+from aot.report.measure.sets import rule_sets
 from aot.testing import Quant
 from tests.op._differential import ACTIVATIONS, FAST, SEEDS, SLOW, Array, check, check_lowering, check_tflm, main_of, scales
 from tests.op._one_op import Spec, draw_array, one_op
@@ -83,6 +85,25 @@ def test_division_by_zero_gives_zero(dtype: str) -> None:
         check_tflm(model, [a, b])
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+@pytest.mark.parametrize("power", [15, 23, 30])
+def test_results_of_small_scales(dtype: str, power: int) -> None:
+    """int16 quotients of operands of like scales have 15 bits to shift; beyond, the reference shifts by negative numbers."""
+    rng, limits = np.random.default_rng(power), np.iinfo(dtype)
+    model = model_of(dtype, ((200,), (200,)), [Quant(1.0, 0), Quant(1.0, 0), Quant(2.0**-power / 1.37, 0)])
+    a, b = (rng.integers(limits.min, limits.max, 200, dtype, endpoint=True) for _ in range(2))
+    a[:50], b[25:75] = rng.integers(-3, 4, 50), rng.integers(-3, 4, 50)
+    a[100:102], b[100:102] = limits.min, (-1, 1)
+    check(model, [a, divisors(b, 0)])
+
+
 def test_refused() -> None:
     with pytest.raises(AotError, match="E1226"):
-        main_of(model_of("int8", ((4,), (4,)), [Quant(1.0, 0), Quant(1e-4, 0), Quant(1e-5, 0)]))
+        main_of(model_of("int8", ((4,), (4,)), [Quant(1.0, 0), Quant(1e-5, 0), Quant(1e-5, 0)]))
+
+
+@pytest.mark.parametrize("zp", [0, 5, 127, -128])
+def test_drawn_divisors_are_not_zero(zp: int) -> None:
+    model = model_of("int8", ((40,), (40,)), [Quant(0.5, 0), Quant(0.25, zp), Quant(0.125, 0)])
+    for _, divisor in rule_sets(build(model, target="host", name="m").metadata["inputs"], 3).inputs:
+        assert (divisor != zp).all()
