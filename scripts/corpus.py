@@ -6,6 +6,9 @@
     python scripts/corpus.py --only kws --boards host   a part
     python scripts/corpus.py --integer --boards mps2-an386 --table FILE.md
                                                         all integer, recurrent, stateful and branching models of the shared corpus
+    python scripts/corpus.py --every --opt speed --boards host-trapv,host-trapv:cortex-m3
+                                                        every model, as C on this machine that ends where a signed sum overflows:
+                                                        the kernels of the host, and the portable forms of those of a core
 
 Exit code 1 when a byte differs or something failed; a model that is too large for a board is refused, which is listed but no
 failure.  Whether a figure has become worse is told by scripts/delta.py.
@@ -25,6 +28,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SANITIZED = "host-sanitized"
+TRAPPING = "host-trapv"
+"""With the kernels of the host, or with `:CPU` the portable forms of those of a core."""
 BOARDS = ("host", SANITIZED, "mps2-an385", "mps2-an386", "mps2-an500", "mps2-an505", "mps3-an547")
 SHARED = (
     "mlperf_ad01_int8", "mlperf_ic_resnet_int8", "mlperf_kws_dscnn_int8", "mlperf_vww_mobilenet_int8", "mlperf_sww_int8",
@@ -62,7 +67,7 @@ class Row:
         return self.verdict in ("exact", "known fault", "refused")
 
 
-def verify_model(path: Path, boards: Sequence[str], oracle: str) -> list[Row]:
+def verify_model(path: Path, boards: Sequence[str], oracle: str, opt: str = "balanced") -> list[Row]:
     """One model on some boards; compiled once per core."""
     from aot.driver.build import build
     from aot.driver.options import Options
@@ -73,7 +78,7 @@ def verify_model(path: Path, boards: Sequence[str], oracle: str) -> list[Row]:
 
     def compiled(cpu: str) -> Any:
         if cpu not in artifacts:
-            artifacts[cpu] = build(path, target=cpu, options=Options(oracle=oracle))
+            artifacts[cpu] = build(path, target=cpu, options=Options(oracle=oracle, opt=opt))
         return artifacts[cpu]
 
     for board in boards:
@@ -92,11 +97,13 @@ def _verify_on(path: Path, board_name: str, compiled: Any, oracle: str) -> tuple
 
     golden = path.with_name(f"{path.stem}.golden.npz")
     try:
-        board = load_board("host" if board_name == SANITIZED else board_name)
-        artifact = compiled(board.cpu)
+        variant, _, cpu = board_name.partition(":") if board_name.startswith(TRAPPING) else (board_name, "", "")
+        board = load_board("host" if variant in (SANITIZED, TRAPPING) else board_name)
+        artifact = compiled(cpu or board.cpu)
         meta = artifact.metadata
         sets = golden_sets(open_npz(golden), golden, inputs=meta["inputs"], outputs=meta["outputs"], oracle=oracle)
-        project = prepare(artifact, board, sanitize=board_name == SANITIZED)
+        traps = ("-ftrapv",) if variant == TRAPPING else ()
+        project = prepare(artifact, board, sanitize=variant == SANITIZED, extra_flags=traps)
         found = verify(path.read_bytes(), artifact, project, sets, profile=False, timeout=600)
     except TargetError as error:
         return "refused", "; ".join(p.message for p in error.problems), {}
@@ -124,6 +131,12 @@ def integer_models(folder: Path, only: str) -> Iterator[Path]:
 
     entries = json.loads((folder / "MANIFEST.json").read_text(encoding="utf-8"))["models"]
     return (folder / e["file"] for e in entries if belongs(e) and only in e["name"])
+
+
+def every_model(folder: Path, only: str) -> Iterator[Path]:
+    """All models with a golden file, in the folder and those in it."""
+    paths = sorted(p for pattern in ("*.tflite", "*/*.tflite") for p in folder.glob(pattern))
+    return (p for p in paths if only in p.stem and p.with_name(f"{p.stem}.golden.npz").exists())
 
 
 def write_table(path: Path, rows: Sequence[Row]) -> None:
@@ -178,17 +191,19 @@ def _arguments() -> argparse.Namespace:
         action="store_true",
         help="all integer, recurrent, stateful and branching models",
     )
+    parser.add_argument("--every", action="store_true", help="all models that have a golden file")
+    parser.add_argument("--opt", choices=("speed", "balanced", "size", "ram"), default="balanced")
     parser.add_argument("--table", type=Path, help="write a Markdown table of all rows to this file")
     parser.add_argument("--json", type=Path, help="write all rows to this file")
     return parser.parse_args()
 
 
-def run(paths: Sequence[Path], boards: Sequence[str], *, oracle: str, processes: int, limit: float) -> list[Row]:
+def run(paths: Sequence[Path], boards: Sequence[str], *, oracle: str, opt: str, processes: int, limit: float) -> list[Row]:
     """All models on all boards, largest files first; what is not done at the limit is FAILED."""
     rows: list[Row] = []
     deadline = time.monotonic() + limit
     with ProcessPoolExecutor(processes) as pool:
-        jobs = {pool.submit(verify_model, p, boards, oracle): p for p in sorted(paths, key=lambda p: -p.stat().st_size)}
+        jobs = {pool.submit(verify_model, p, boards, oracle, opt): p for p in sorted(paths, key=lambda p: -p.stat().st_size)}
         try:
             for job in as_completed(jobs, timeout=limit):
                 rows += job.result()
@@ -206,11 +221,12 @@ def run(paths: Sequence[Path], boards: Sequence[str], *, oracle: str, processes:
 def main() -> int:
     wanted = _arguments()
     boards = wanted.boards.split(",")
-    paths = list((integer_models if wanted.integer else find_models)(wanted.models, wanted.only))
+    chosen = every_model if wanted.every else integer_models if wanted.integer else find_models
+    paths = list(chosen(wanted.models, wanted.only))
     if not paths:
         print(f"no model in {wanted.models}", file=sys.stderr)
         return 1
-    rows = run(paths, boards, oracle=wanted.oracle, processes=wanted.processes, limit=wanted.limit)
+    rows = run(paths, boards, oracle=wanted.oracle, opt=wanted.opt, processes=wanted.processes, limit=wanted.limit)
     _print_table(rows, boards)
     for row in rows:
         if row.verdict != "exact":

@@ -329,7 +329,7 @@ def store_block(
     for j in range(count):
         bias = b.let("bias", stream.number(params, n, 0, j))
         fields = tuple(f if not isinstance(f, Load) else b.let("field", f) for f in stream.fields(params, n, j))
-        values = (stream.requant.emit_scaled(b, _scaled(lanes[j][p], stream.scale, bias), fields) for p in range(PIXELS))
+        values = (stream.requant.emit_scaled(b, scaled_sum(lanes[j][p], stream.scale, bias), fields) for p in range(PIXELS))
         places = [at + (p * stream.channels + j) for p in range(PIXELS)]
         if place.run is None:
             io.store_all([(index,) for index in places], values)
@@ -338,7 +338,7 @@ def store_block(
                 place.run.store(index, value)
 
 
-def _scaled(lane: Expr, scale: int, bias: Expr) -> Expr:
+def scaled_sum(lane: Expr, scale: int, bias: Expr) -> Expr:
     """The accumulator of a lane; one that wraps around comes back with the bias."""
     if scale < 1 << min(WRAPPING_SCALES):
         return bias + lane * scale

@@ -25,6 +25,7 @@ from aot.topi.arm_dsp.chain.conv2d import (
     TapSource,
     border_groups,
     has_short_form,
+    scaled_sum,
 )
 from aot.topi.arm_dsp.chain.phase import PhaseStream, Runs
 from aot.topi.layer.fused import FusedLayer, describe, table_of
@@ -159,7 +160,8 @@ def _channels(
         for j in range(count):
             bias = b.let("bias", stream.number(params, n, 0, j))
             fields = stream.fields(params, n, j)
-            values = [stream.requant.emit_scaled(b, bias + lanes[j][p] * stream.scale, fields) for p in range(PIXELS)]
+            sums = [scaled_sum(lanes[j][p], stream.scale, bias) for p in range(PIXELS)]
+            values = [stream.requant.emit_scaled(b, s, fields) for s in sums]
             places = [(results.at(pixel, n * CHANNELS + j),) for pixel in results.pixels]
             if not inside:
                 io.store_all(places, values)
