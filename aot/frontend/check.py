@@ -15,6 +15,7 @@ from aot.frontend.check_ops import check_operator
 from aot.frontend.problems import Problems
 from aot.frontend.schema import SCHEMA_VERSION
 from aot.frontend.shapes import check_shapes
+from aot.frontend.tensor_lists import has_lists, is_on_lists, without_lists
 from aot.frontend.view import (
     ABSENT,
     MAX_RANK,
@@ -41,7 +42,20 @@ _UNSUPPORTED_TYPES = frozenset({"variant", "complex128", "bfloat16", "int2", "ui
 _KNOWN_CUSTOM = ("Signal", "TFLite_Detection_PostProcess")
 """Custom operators with a public definition; whether one is supported is a matter of the registry."""
 
-_FOR_AN_NPU = {"ethos-u": "Arm Ethos-U (Vela)", "edgetpu-custom-op": "the Edge TPU", "NPU_OP": "an NPU"}
+_COMPILED = "the model was compiled for {}; use the model from before that step"
+_RUN_BY = "the model was made for {}, which brings this operator; no other interpreter has it"
+_MADE_FOR = {
+    "ethos-u": _COMPILED.format("Arm Ethos-U (Vela)"),
+    "edgetpu-custom-op": _COMPILED.format("the Edge TPU"),
+    "NPU_OP": _COMPILED.format("an NPU"),
+    "NeutronGraph": _COMPILED.format("NXP's eIQ Neutron NPU"),
+    "XC_": _COMPILED.format("XMOS xcore"),
+    "Lce": _RUN_BY.format("Larq Compute Engine (binary networks)"),
+    "Landmarks2TransformMatrix": _RUN_BY.format("MediaPipe"),
+    "TransformLandmarks": _RUN_BY.format("MediaPipe"),
+    "TransformTensorBilinear": _RUN_BY.format("MediaPipe"),
+}
+"""What a file was made for, by how the names of its custom operators begin."""
 
 
 def load(data: bytes) -> ModelView:
@@ -65,7 +79,12 @@ def check_structure(data: bytes) -> list[Problem]:
 def check_bytes(data: bytes, problems: Problems) -> ModelView | None:
     """Parse and check; the view is None if nothing can be read.  Stops after E10xx: what was read then means little."""
     view = parse(data, problems)
-    if view is not None and not any(p.code.startswith("E10") for p in problems.found):
+    if view is None or any(p.code.startswith("E10") for p in problems.found):
+        return view
+    if has_lists(view):
+        plain = without_lists(data, view, problems)
+        view = view if plain is None else parse(plain, problems)
+    if view is not None:
         check_view(view, problems)
     return view
 
@@ -76,8 +95,9 @@ def check_view(view: ModelView, problems: Problems) -> None:
         problems.add("E1007", f"schema version {view.version} where {SCHEMA_VERSION} is expected")
     if not view.subgraphs:
         problems.add("E1101", "the model has no subgraph")
+    of_flex = any(_is_flex(op) for graph in view.subgraphs for op in graph.operators)
     for graph in view.subgraphs:
-        _check_subgraph(graph, problems)
+        _check_subgraph(graph, problems, of_flex=of_flex)
     _check_calls(view, problems)
     _check_signatures(view, problems)
     if not any(p.code.startswith(("E10", "E11")) for p in problems.found):
@@ -87,7 +107,7 @@ def check_view(view: ModelView, problems: Problems) -> None:
                 check_shapes(graph, problems)
 
 
-def _check_subgraph(graph: SubgraphView, problems: Problems) -> None:
+def _check_subgraph(graph: SubgraphView, problems: Problems, *, of_flex: bool) -> None:
     if graph.index == 0:
         _check_open_inputs(graph, problems)
     if graph.index == 0 and not graph.outputs:
@@ -95,7 +115,8 @@ def _check_subgraph(graph: SubgraphView, problems: Problems) -> None:
         problems.add("E1102", f"the subgraph has {what}", _place(graph))
     layers_only = _operands_of_layers(graph)
     for tensor in graph.tensors:
-        _check_tensor(tensor, problems, of_layers=tensor.index in layers_only)
+        if tensor.dtype != "variant" or not of_flex:  # what makes it is refused
+            _check_tensor(tensor, problems, of_layers=tensor.index in layers_only)
         _check_block_quant(graph, tensor, problems)
     total = sum(stored_bytes(t.dtype, t.extent) for t in graph.tensors if all(d >= 0 for d in t.shape))
     if total > MAX_TOTAL_BYTES:
@@ -349,7 +370,7 @@ def _is_flex(op: OperatorView) -> bool:
 
 def _check_flex(graph: SubgraphView, problems: Problems) -> None:
     """One problem for all of TensorFlow's own operators: they have one cure."""
-    flex = [op for op in graph.operators if _is_flex(op)]
+    flex = [op for op in graph.operators if _is_flex(op) and not is_on_lists(op)]  # E1262 and E1263 speak of lists
     if not flex:
         return
     counts = Counter(printable(op.custom_name) for op in flex)
@@ -363,14 +384,11 @@ def _check_kind(op: OperatorView, problems: Problems) -> None:
     if op.opcode != "CUSTOM":
         return
     name = printable(op.custom_name)
-    if op.custom_name in CONVERTED_CUSTOM:
+    if is_known_custom(op) or _is_flex(op):
         return
-    if op.custom_name in _FOR_AN_NPU:
-        chip = _FOR_AN_NPU[op.custom_name]
-        message = f"custom operator {name}: the model was compiled for {chip}; use the model from before that step"
-        problems.add("E1210", message, op.where)
-    elif not is_known_custom(op) and not _is_flex(op):
-        problems.add("E1210", f'custom operator "{name}" is not known', op.where)
+    made_for = next((words for begin, words in _MADE_FOR.items() if op.custom_name.startswith(begin)), None)
+    words = f'custom operator "{name}" is not known' if made_for is None else f"custom operator {name}: {made_for}"
+    problems.add("E1210", words, op.where)
 
 
 def _check_sparse_use(graph: SubgraphView, problems: Problems) -> None:

@@ -18,8 +18,9 @@ from aot.frontend.decode import Record, decode_model
 from aot.frontend.encode import encode_model
 from aot.frontend.flatbuffer import Reader
 from aot.frontend.problems import Problems
+from aot.frontend.tensor_lists import has_lists, without_lists
 from aot.frontend.tflite import GraphWalk
-from aot.frontend.view import SubgraphView, TensorView
+from aot.frontend.view import SubgraphView, TensorView, parse
 from aot.support.near import did_you_mean
 from aot.support.text import printable
 
@@ -36,6 +37,7 @@ def specialize(model: bytes, choice: Choice = FIRST_GRAPH) -> bytes:
         if choice:
             raise UsageError(Problem("E1305", "--shape, --batch, --signature and --subgraph are of one model, not of a chain"))
         return model
+    model = _without_lists(model, choice)
     if not choice:
         return _with_known_shapes(model)
     problems = Problems()
@@ -51,6 +53,15 @@ def specialize(model: bytes, choice: Choice = FIRST_GRAPH) -> bytes:
     if error is not None:
         raise _made_for_one_shape(error, before, wanted)
     return encode_model(_with_shapes(record, shapes, opened=False))
+
+
+def _without_lists(model: bytes, choice: Choice) -> bytes:
+    """The model with plain tensors in place of lists; unchanged where there are none, or the checks say what is wrong."""
+    view = parse(model, problems := Problems())
+    if view is None or problems or not has_lists(view):
+        return model
+    batch = choice.batch or next((shape[0] for _, shape in choice.shapes if shape), 1)
+    return without_lists(model, view, problems, batch=batch) or model
 
 
 def _made_for_one_shape(error: AotError, before: Record, wanted: Mapping[int, Shape]) -> AotError:

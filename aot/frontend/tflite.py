@@ -103,7 +103,7 @@ MAX_INLINED = 1 << 16
 
 
 _WHATEVER_THE_SHAPES = frozenset(
-    {"E1201", "E1202", "E1206", "E1208", "E1209", "E1218", "E1220", "E1223", "E1224", "E1225", "E1226", "E1227"}
+    {"E1201", "E1202", "E1206", "E1208", "E1209", "E1218", "E1220", "E1223", "E1224", "E1225", "E1226", "E1227", "E1228"}
 )
 """Problems that an operator has with operands of any shape."""
 
