@@ -52,7 +52,8 @@ def read_link(top: TableReader, path: str) -> GdbLink:
     gdb = top.sub("gdb", path, required=True)
     server = gdb.strings("server", required=False)
     connect = gdb.take("connect", str, "127.0.0.1:{port}" if server else None)
-    if not server and not _ADDRESS.fullmatch(connect):
+    fixed = "{port}" not in connect
+    if fixed and not (_ADDRESS.fullmatch(connect) and int(connect.rpartition(":")[2] or 0) < 1 << 16):
         gdb.note(f"connect {connect!r}: give HOST:PORT, such as 127.0.0.1:3333")
     if server and not any("{port}" in word for word in server) and "{port}" in connect:
         gdb.note('server: no word has {port}, the place of the port to listen on; or give connect = "HOST:PORT"')

@@ -7,6 +7,7 @@ semihosting stays off and its dialect does not matter.
 from __future__ import annotations
 
 import io
+import math
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from aot.micro.gdb_link import GdbLink
 from aot.micro.run.gdb_load import bring_image
 from aot.micro.run.gdb_server import connected
 from aot.micro.run.qemu import Finished, function_at
-from aot.micro.run.rsp import ANSWER_SECONDS, Client, NoAnswerError, fault
+from aot.micro.run.rsp import ANSWER_SECONDS, Client, LateError, NoAnswerError, fault
 from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
@@ -36,6 +37,20 @@ CFSR = 0xE000ED28
 HFSR = 0xE000ED2C
 _MOST = 1 << 24
 """Bytes that a call may read or write at once."""
+_TEXT = 1 << 20
+"""Bytes that a program may print."""
+_HANDLES = 8
+ABNORMAL = 255
+"""The exit code of a program that ends for another reason, or with a code that our images do not have."""
+FILES = {"inputs.bin": False, "outputs.bin": True, "trace.bin": True}
+"""What the harness opens, and whether it is for writing."""
+LOAD_SECONDS = 120.0
+LOAD_BYTES_A_SECOND = 2048
+"""How long the image may take to get there: these seconds, and its size at a slow probe's pace."""
+LAST_SECONDS = 5.0
+"""What is left for finding out where the core is, once the time is over."""
+LOOP = b"\xfe\xe7"
+"""`b .`"""
 _FAULTS = (
     (0x01, "instruction access"), (0x02, "data access"), (0x10, "stacking"), (0x100, "bus: instruction"), (0x200, "bus: data"),
     (0x400, "bus: late data"), (0x10000, "undefined instruction"), (0x20000, "no Thumb state"), (0x80000, "no coprocessor"),
@@ -51,7 +66,9 @@ def execute(board: Board, elf: Path, *, cwd: Path, timeout: float) -> Finished:
     """
     link = board.gdb
     assert link is not None, "a board of kind gdb has [gdb]"
-    with connected(board.name, link) as client, _answers():
+    with connected(board.name, link) as client, _answers(board, elf):
+        load = LOAD_SECONDS + elf.stat().st_size / LOAD_BYTES_A_SECOND
+        client.end = time.monotonic() + load
         for command in link.reset:
             client.monitor(command)
         client.describe()
@@ -59,15 +76,18 @@ def execute(board: Board, elf: Path, *, cwd: Path, timeout: float) -> Finished:
         bring_image(client, board, elf)
         _set_clock(client, link)
         _enter(client, elf)
-        return _Session(client, board, elf, cwd, time.monotonic() + min(timeout, MAX_TIMEOUT), timeout).run()
+        client.end = time.monotonic() + min(timeout, MAX_TIMEOUT)
+        return _Session(client, board, elf, cwd, timeout).run()
 
 
 @contextmanager
-def _answers() -> Iterator[None]:
+def _answers(board: Board, elf: Path) -> Iterator[None]:
     try:
         yield
     except NoAnswerError:
         raise fault(f"does not answer within {ANSWER_SECONDS:g} s") from None
+    except LateError:
+        raise ToolchainError(Problem("E3010", f"{board.name}: {elf.name} was not loaded in time")) from None
 
 
 def _set_clock(client: Client, link: GdbLink) -> None:
@@ -96,28 +116,37 @@ def symbols(elf: Path) -> dict[str, int]:
 
 def call_spot(elf: Path) -> int:
     """The address of the one semihosting call (E3011 if there is none)."""
-    start = symbols(elf).get("aot_semihosting_call", -1) & ~1
+    return _instruction(elf, "aot_semihosting_call", BKPT)
+
+
+def _loop(elf: Path) -> int:
+    """The address of the loop in which a program ends (E3011)."""
+    return _instruction(elf, "aot_exit", LOOP)
+
+
+def _instruction(elf: Path, function: str, wanted: bytes) -> int:
+    start = symbols(elf).get(function, -1) & ~1
     with elf.open("rb") as stream:
         for section in ELFFile(stream).iter_sections():
             first, data = section["sh_addr"], section.data() if section["sh_type"] == "SHT_PROGBITS" else b""
             if first <= start < first + len(data):
-                code = data[start - first : start - first + 32]
-                found = next((i for i in range(0, len(code) - 1, 2) if code[i : i + 2] == BKPT), None)
+                code = data[start - first : start - first + 64]
+                found = next((i for i in range(0, len(code) - 1, 2) if code[i : i + 2] == wanted), None)
                 if found is not None:
                     return int(start + found)
-    raise ToolchainError(Problem("E3011", f"{elf.name} holds no semihosting call"))
+    raise ToolchainError(Problem("E3011", f"{elf.name} is not one of aot's images: it has no such call as in {function}"))
 
 
 @dataclass(slots=True)
 class _Session:
-    """One run: `files` are those that the program has open, by handle; `text` is what it printed."""
+    """One run: `files` are those that the program has open, by handle; `text` is what it printed; the core runs or is halted."""
 
     client: Client
     board: Board
     elf: Path
     cwd: Path
-    end: float
     timeout: float
+    running: bool = False
     files: dict[int, BinaryIO] = field(default_factory=dict)
     text: bytearray = field(default_factory=bytearray)
 
@@ -135,26 +164,43 @@ class _Session:
                 if code is not None:
                     return Finished(code, self.text.decode("utf-8", "replace"))
                 self.client.set_register(PC, pc + 2)
+        except LateError:
+            raise self._late() from None
         finally:
             for file in self.files.values():
                 file.close()
+            self._park(spot)
 
     def _go(self) -> None:
         """Continue until the core stops."""
         self.client.send(b"c")
-        try:
-            reply = self.client.answer(seconds=max(self.end - time.monotonic(), 0.0))
-        except NoAnswerError:
-            raise self._late() from None
+        self.running = True
+        reply = self.client.answer(seconds=math.inf)
         if reply[:1] not in (b"T", b"S"):
             raise fault(f"did not report a stop, but {printable(reply.decode('utf-8', 'replace')) or 'nothing'}")
+        self.running = False
+
+    def _halt(self) -> None:
+        if self.running:
+            self.client.interrupt()
+            self.client.answer(seconds=LAST_SECONDS)
+            self.running = False
+
+    def _park(self, spot: int) -> None:
+        """Leave the core in a loop, without our breakpoint: there it can do no harm, and the next session finds it."""
+        self.client.end = time.monotonic() + LAST_SECONDS
+        with suppress(ToolchainError, NoAnswerError, LateError):
+            self._halt()
+            self.client.no_breakpoint(spot)
+            self.client.set_register(PC, _loop(self.elf))
+            self.client.parked = True
 
     def _late(self) -> ToolchainError:
         """The error of a run that takes too long, with the place where it was."""
         where = ""
-        with suppress(ToolchainError, NoAnswerError):
-            self.client.interrupt()
-            self.client.answer(seconds=ANSWER_SECONDS)
+        self.client.end = time.monotonic() + LAST_SECONDS
+        with suppress(ToolchainError, NoAnswerError, LateError):
+            self._halt()
             pc = self.client.register(PC)
             where = f"; it was at 0x{pc:08x} in {function_at(self.elf, pc)}"
         return ToolchainError(Problem("E3010", f"{self.board.name} did not finish within {self.timeout:g} s{where}"))
@@ -162,7 +208,7 @@ class _Session:
     def _stopped(self, pc: int) -> VerificationError:
         """The error of a stop that is no call."""
         places = [f"pc 0x{pc:08x} in {function_at(self.elf, pc)}"]
-        with suppress(ToolchainError, NoAnswerError):
+        with suppress(ToolchainError, NoAnswerError, LateError):
             lr = self.client.register(LR)
             places.append(f"lr 0x{lr:08x} in {function_at(self.elf, lr)}")
             places.append(f"sp 0x{self.client.register(SP):08x}")
@@ -183,7 +229,7 @@ class _Session:
             return None
         if operation == 0x20:
             reason, code = struct.unpack("<Ii", self.client.read(block, 8))
-            return int(code) if reason == 0x20026 else -1
+            return int(code) if reason == 0x20026 and 0 <= code < ABNORMAL else ABNORMAL
         calls: dict[int, Callable[..., int]] = {
             0x01: self._open, 0x02: self._close, 0x05: self._put, 0x06: self._get, 0x0A: self._seek, 0x0C: self._length,
         }  # fmt: skip
@@ -196,17 +242,20 @@ class _Session:
 
     def _string(self, address: int) -> bytes:
         text = bytearray()
-        while b"\0" not in text and len(text) < _MOST:
+        while b"\0" not in text[-32:]:
+            if len(self.text) + len(text) > _TEXT:
+                raise fault(f"lets the program print more than {_TEXT >> 20} MiB")
             text += self.client.read(address + len(text), 32)
         return bytes(text).split(b"\0")[0]
 
     def _open(self, name: int, mode: int, length: int) -> int:
-        """Files of the run's own folder only."""
-        path = self.client.read(name, min(length, 255)).decode("utf-8", "replace")
-        if path != Path(path).name or path in ("", ".", ".."):
+        """The files of the harness only."""
+        path = self.client.read(name, min(length, 32)).decode("utf-8", "replace")
+        writes = mode >= 4
+        if FILES.get(path) is not writes or len(self.files) == _HANDLES:
             return -1
         try:
-            file = (self.cwd / path).open("rb" if mode < 4 else "wb")
+            file = (self.cwd / path).open("wb" if writes else "rb")
         except OSError:
             return -1
         handle = max(self.files, default=0) + 1
@@ -237,7 +286,7 @@ class _Session:
 
     def _seek(self, handle: int, position: int) -> int:
         file = self.files.get(handle)
-        if file is None:
+        if file is None or position > self._length(handle):  # a gap would be filled
             return -1
         file.seek(position)
         return 0

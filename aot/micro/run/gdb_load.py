@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from elftools.elf.elffile import ELFFile
 from aot.errors import Problem, ToolchainError
 from aot.micro.board import Board
 from aot.micro.run.rsp import FLASH_SECONDS, Client, Region, fitting
-from aot.system.process import run_program
+from aot.system.process import TOOL_SECONDS, run_program
 
 Segment = tuple[int, bytes]
 """Address and content."""
@@ -26,7 +27,7 @@ def bring_image(client: Client, board: Board, elf: Path) -> None:
     parts = segments(elf)
     if link.load == "none":
         if link.command:
-            _run_command(board, link.command, elf)
+            _run_command(board, link.command, elf, seconds=client.end - time.monotonic())
         if not is_there(client, parts):
             how = "load_command left" if link.command else "the board holds"
             raise ToolchainError(Problem("E3043", f"{board.name}: {how} another image than {elf.name}"))
@@ -92,9 +93,9 @@ def _write_flash(client: Client, parts: Sequence[Segment], regions: Sequence[Reg
     client.must(b"vFlashDone", "finish writing flash", seconds=FLASH_SECONDS)
 
 
-def _run_command(board: Board, command: Sequence[str], elf: Path) -> None:
+def _run_command(board: Board, command: Sequence[str], elf: Path, *, seconds: float) -> None:
     words = [word.replace("{elf}", str(elf.resolve())) for word in command]
-    done = run_program(words)
+    done = run_program(words, timeout=min(max(seconds, 0.0), TOOL_SECONDS))
     if done.code:
         lines = (done.err or done.out).strip().splitlines()
         raise ToolchainError(Problem("E3042", f"{board.name}: {words[0]} ended with code {done.code}: {' / '.join(lines[-3:])}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import subprocess
 import tempfile
@@ -12,7 +13,7 @@ from typing import IO
 
 from aot.errors import Problem, ToolchainError
 from aot.micro.gdb_link import GdbLink
-from aot.micro.run.rsp import Client, NoAnswerError, fault
+from aot.micro.run.rsp import Client, ClosedError, NoAnswerError, fault
 from aot.support.text import printable
 
 START_SECONDS = 20.0
@@ -36,7 +37,7 @@ _HINTS = (
 
 @contextmanager
 def connected(name: str, link: GdbLink) -> Iterator[Client]:
-    """The client of a board's server (ToolchainError E3040 if none is reached); the core runs on when it ends."""
+    """The client of a board's server (ToolchainError E3040 if none is reached); a server that aot did not start lives on."""
     with tempfile.TemporaryFile() as log:
         port = free_port() if "{port}" in link.connect else int(link.connect.rpartition(":")[2])
         host = link.connect.rpartition(":")[0].strip("[]") or "127.0.0.1"
@@ -46,9 +47,7 @@ def connected(name: str, link: GdbLink) -> Iterator[Client]:
             try:
                 yield client
             finally:
-                with suppress(ToolchainError, NoAnswerError):
-                    client.ask(b"D", seconds=2.0)
-                client.close()
+                client.leave()
         finally:
             if process is not None:
                 _end(process)
@@ -104,6 +103,9 @@ def _client(name: str, stream: socket.socket, process: subprocess.Popen[bytes] |
             with suppress(subprocess.TimeoutExpired):
                 process.wait(2.0)
                 raise _ended(name, process, log) from None
+        if process is None and isinstance(error, NoAnswerError | ClosedError):
+            said = "accepts the connection, but does not answer" if isinstance(error, NoAnswerError) else "closes the connection"
+            raise fault(f"{said}: perhaps another client is attached (a debugger, an IDE, another aot); end it first") from None
         raise error if isinstance(error, ToolchainError) else fault("does not answer") from None
 
 
@@ -119,7 +121,7 @@ def _hint(said: str) -> str:
 
 def _last_lines(log: IO[bytes]) -> str:
     """The last lines that a server printed, those that speak of errors before others."""
-    log.seek(0)
+    log.seek(max(0, log.seek(0, io.SEEK_END) - (1 << 16)))
     lines = [printable(text.strip()) for text in log.read(1 << 16).decode("utf-8", "replace").splitlines() if text.strip()]
     errors = [text for text in lines if any(word in text.lower() for word in ("error", "fail", "unable", "no "))]
     return " / ".join((errors or lines)[-3:])

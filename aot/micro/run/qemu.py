@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
 from bisect import bisect_right
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
@@ -17,6 +15,7 @@ from elftools.elf.sections import SymbolTableSection
 from aot.errors import AotError, Problem, ToolchainError, VerificationError
 from aot.micro.board import MAX_TIMEOUT, Board
 from aot.micro.build.toolchain import find_tool
+from aot.micro.run.report_line import Report, read_report
 from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
@@ -24,6 +23,12 @@ STKOF = 1 << 20
 """CFSR: the stack pointer went below its limit (Armv8-M)"""
 NO_ACCESS = 0x92
 """CFSR: an access, or the stacking of a frame, where the memory protection unit forbids it"""
+
+
+_LINE = 300
+"""Characters of a printed line that a message shows."""
+_HOST = 1 << 40
+"""Bytes that a program of this machine may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,36 +65,37 @@ def execute(board: Board, elf: Path, *, cwd: Path, timeout: float) -> Finished:
     return Finished(done.returncode, done.stdout.decode("utf-8", "replace"))
 
 
-def result_of(board: Board, elf: Path, done: Finished) -> dict[str, Any]:
-    """The harness's line of JSON.
+def result_of(board: Board, elf: Path, done: Finished) -> Report:
+    """What the harness reports of a run that went well.
 
     Raises VerificationError E4020 (the program faulted), E4021 (lockup, abort or sanitizer report), E4022 (the model returned
-    a status), ToolchainError E3011 (no result).
+    a status), ToolchainError E3011 (no result, or one that makes no sense).
     """
     line = next((text for text in done.output.splitlines() if text.startswith('{"aot": 1')), None)
     if line is None:
         raise _no_result(board, elf, done)
     try:
-        result: dict[str, Any] = json.loads(line)
-    except json.JSONDecodeError:
+        report = read_report(line, memory=_HOST if board.is_host else sum(m.size for m in board.memory))
+    except ValueError as error:
         if "Lockup: " in done.output:  # the report of a fault was cut off by another one
             raise _no_result(board, elf, done) from None
-        raise ToolchainError(Problem("E3011", f"{board.name}: the result is not JSON: {line[:200]}")) from None
-    if "fault" in result:
-        raise _fault(board, elf, result["fault"])
-    if "error" in result:
-        raise ToolchainError(Problem("E3011", f"{board.name}: the harness reports: {result['error']}"))
-    if result["status"] != 0:
-        raise VerificationError(Problem("E4022", f"the model returned status {result['status']} on set {result['set']}"))
+        message = f"{board.name}: the result makes no sense: {error}: {printable(line, limit=200)}"
+        raise ToolchainError(Problem("E3011", message)) from None
+    if report.fault is not None:
+        raise _fault(board, elf, report.fault)
+    if report.error:
+        raise ToolchainError(Problem("E3011", f"{board.name}: the harness reports: {report.error}"))
+    if report.status:
+        raise VerificationError(Problem("E4022", f"the model returned status {report.status} on set {report.set}"))
     if done.code != 0:
         raise _no_result(board, elf, done)
-    return result
+    return report
 
 
 def _fault(board: Board, elf: Path, fault: Mapping[str, str]) -> AotError:
     pc, status = _number(fault.get("pc")), _number(fault.get("cfsr", "0"))
-    sp = printable(fault.get("sp", "?"))
-    below = bool(status and status & NO_ACCESS) and _beyond_stack(elf, _number(fault.get("sp")) or 0)
+    sp = fault.get("sp", "?")
+    below = bool(status and status & NO_ACCESS) and _beyond_stack(elf, _number(sp) or 0)
     if not pc or status is None or status & STKOF or below:  # pc 0: nothing was stacked; None: the report itself had no room
         return VerificationError(
             Problem("E4020", f"{board.name}: stack overflow: sp {sp}, stack of {board.stack} bytes ([run] stack in board.toml)")
@@ -112,13 +118,13 @@ def _no_result(board: Board, elf: Path, done: Finished) -> AotError:
             text = f"{board.name}: stack overflow: sp 0x{sp[1]}, stack of {board.stack} bytes ([run] stack in board.toml)"
             return VerificationError(Problem("E4020", text))
         where = ", ".join(_registers(elf, done.output))
-        return VerificationError(Problem("E4021", f"{board.name}: {lockup.group(0)}: {where}"))
+        return VerificationError(Problem("E4021", f"{board.name}: {printable(lockup.group(0))}: {where}"))
     report = re.search(r"(ERROR: AddressSanitizer.*|.*runtime error: .*)", done.output)
     if report:
-        return VerificationError(Problem("E4021", f"{board.name}: {report.group(1)}"))
+        return VerificationError(Problem("E4021", f"{board.name}: {printable(report.group(1), limit=_LINE)}"))
     if done.code < 0:
         return VerificationError(Problem("E4021", f"{board.name}: killed by {signal.Signals(-done.code).name}"))
-    tail = " / ".join(done.output.strip().splitlines()[-3:]) or "no output"
+    tail = " / ".join(printable(text, limit=_LINE) for text in done.output.strip().splitlines()[-3:]) or "no output"
     return ToolchainError(Problem("E3011", f"{board.name}: no result (exit code {done.code}): {tail}"))
 
 

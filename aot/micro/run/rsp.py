@@ -6,10 +6,12 @@ optional (X, acknowledgements, the size of packets, the memory map) is requested
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 import struct
 import time
+from contextlib import suppress
 from xml.etree import ElementTree
 
 from aot.errors import Problem, ToolchainError
@@ -21,12 +23,22 @@ ANSWER_SECONDS = 20.0
 FLASH_SECONDS = 120.0
 LARGEST = 1 << 20
 """Bytes that one packet may have, whatever the server sends."""
+MEMORY = 1 << 28
+"""Bytes that a server may send over the whole exchange, run lengths expanded; the largest image and trace need far fewer."""
+MOST_TAGS = 4096
+"""Tags of a memory map."""
 LEAST_PACKET = 64
+_ADDRESSES = 1 << 32
 _ESCAPED = b"$#}*"
+_STOP = re.compile(rb"S[0-9a-fA-F]{2}|T[0-9a-fA-F]{2}([^;:]*:[^;]*;)*")
 
 
 class NoAnswerError(Exception):
     """Nothing came in time."""
+
+
+class LateError(Exception):
+    """The exchange as a whole took too long (`Client.end`), however lively the server is."""
 
 
 class ClosedError(ToolchainError):
@@ -48,11 +60,18 @@ def fault(message: str) -> ToolchainError:
 
 
 class Client:
-    """One connection.  Methods raise ToolchainError E3041 for answers that make no sense, NoAnswerError where none comes."""
+    """One connection.  Methods raise ToolchainError E3041 for answers that make no sense, NoAnswerError where none comes.
+
+    At `end` (of time.monotonic) the exchange is over, and every method raises LateError.
+    """
 
     def __init__(self, stream: socket.socket) -> None:
         self._stream = stream
         self._buffer = bytearray()
+        self._left = MEMORY
+        self.end = math.inf
+        self.parked = False
+        """Whether the core is where it may run on once nobody watches it."""
         self._acknowledge = True
         self._binary = True
         self.console = bytearray()
@@ -69,9 +88,16 @@ class Client:
     # ---- packets
 
     def ask(self, packet: bytes, *, seconds: float = ANSWER_SECONDS) -> bytes:
-        """Send a packet and wait for its answer; empty if the server does not know it."""
+        """Send a packet and wait for its answer; empty if the server does not know it.
+
+        A stop that nobody asked for is passed over: a server whose core ran when we connected reports that it stopped it.
+        """
         self.send(packet)
-        return self.answer(seconds=seconds)
+        end = time.monotonic() + seconds
+        while True:
+            got = self.answer(seconds=end - time.monotonic())
+            if packet == b"?" or not _STOP.fullmatch(got):
+                return got
 
     def must(self, packet: bytes, what: str, *, seconds: float = ANSWER_SECONDS) -> None:
         """Ask, and raise E3041 unless the answer is OK."""
@@ -99,12 +125,20 @@ class Client:
         """Ask the core to stop; a stop reply follows."""
         self._write(b"\x03")
 
-    def close(self) -> None:
+    def leave(self) -> None:
+        """Let a parked core run on, and close.
+
+        Others stay halted: an emulated core that runs into a breakpoint which nobody serves takes its emulator with it.
+        """
+        if self.parked:
+            self.end = math.inf
+            with suppress(ToolchainError, NoAnswerError):
+                self.ask(b"D", seconds=2.0)
         self._stream.close()
 
     def _write(self, data: bytes) -> None:
         try:
-            self._stream.settimeout(ANSWER_SECONDS)
+            self._stream.settimeout(self._wait(time.monotonic() + ANSWER_SECONDS))
             self._stream.sendall(data)
         except OSError as error:
             raise ClosedError(*fault(f"closed the connection ({error.strerror or error})").problems) from None
@@ -120,25 +154,41 @@ class Client:
                 if self._acknowledge:
                     self._write(b"+" if right else b"-")
                 if right or not self._acknowledge:
-                    return _expanded(body)
+                    whole = _expanded(body)
+                    self._count(len(whole))
+                    return whole
                 continue
             if len(self._buffer) > LARGEST:
                 raise fault("sent something that is not a packet")
             self._receive(end)
 
-    def _receive(self, end: float) -> None:
-        left = end - time.monotonic()
-        if left <= 0:
+    def _wait(self, end: float) -> float | None:
+        """Seconds until `end`, and not longer than the exchange may take (LateError, NoAnswerError if there are none)."""
+        now = time.monotonic()
+        if now >= self.end:
+            raise LateError
+        if now >= end:
             raise NoAnswerError
+        left = min(end, self.end) - now
+        return None if left == math.inf else left
+
+    def _count(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise fault(f"sent more than {MEMORY >> 20} MiB")
+
+    def _receive(self, end: float) -> None:
         try:
-            self._stream.settimeout(left)
+            self._stream.settimeout(self._wait(end))
             data = self._stream.recv(1 << 16)
         except TimeoutError:
+            self._wait(end)
             raise NoAnswerError from None
         except OSError as error:
             raise ClosedError(*fault(f"broke the connection ({error.strerror or error})").problems) from None
         if not data:
             raise ClosedError(*fault("closed the connection").problems)
+        self._count(len(data))
         self._buffer += data
 
     # ---- memory and registers
@@ -195,6 +245,11 @@ class Client:
         """Set one at a Thumb instruction, in hardware where the server has that."""
         return any(self.ask(b"Z%d,%x,2" % (kind, address)) == b"OK" for kind in (1, 0))
 
+    def no_breakpoint(self, address: int) -> None:
+        """Take the one at `address` away, of whichever kind it is."""
+        for kind in (1, 0):
+            self.ask(b"z%d,%x,2" % (kind, address))
+
     def monitor(self, command: str) -> None:
         """A command of the server's own (E3041 with what it printed where it fails)."""
         before = len(self.console)
@@ -230,15 +285,17 @@ class Client:
 
 
 def parse_memory_map(text: bytes) -> list[Region]:
-    """The regions of a memory map's XML; none where it is malformed."""
-    if b"<!ENTITY" in text:
+    """The regions of a memory map's XML; none where it is malformed, or has addresses that no core has."""
+    if b"<!ENTITY" in text or text.count(b"<") > MOST_TAGS:
         return []
     try:
         found = []
         for memory in ElementTree.fromstring(text.decode("utf-8")).iter("memory"):
             block = next((p.text for p in memory.iter("property") if p.get("name") == "blocksize"), None)
-            numbers = [int(n or "0", 0) for n in (memory.get("start"), memory.get("length"), block)]
-            found.append(Region(memory.get("type", "ram"), *numbers))
+            start, size, least = (int(n or "0", 0) for n in (memory.get("start"), memory.get("length"), block))
+            if not (0 <= start < _ADDRESSES and 0 < size <= _ADDRESSES and 0 <= least <= size):
+                return []
+            found.append(Region(memory.get("type", "ram"), start, size, least))
         return found
     except (ElementTree.ParseError, ValueError, TypeError):
         return []

@@ -15,6 +15,7 @@ from aot.errors import Problem, ToolchainError, UsageError
 from aot.micro.board import Board
 from aot.micro.build.project import Project
 from aot.micro.run import gdb, qemu
+from aot.micro.run.report_line import Report
 from aot.support.dataclass import dataclass
 
 Array = np.ndarray[Any, Any]
@@ -73,11 +74,11 @@ def run(
         start = qemu.execute if project.board.gdb is None else gdb.execute
         done = start(project.board, elf, cwd=folder, timeout=project.board.timeout if timeout is None else timeout)
         result = qemu.result_of(project.board, elf, done)
-        outputs = decode_outputs(meta["outputs"], _bytes(folder / "outputs.bin"), result["sets"])
+        outputs = decode_outputs(meta["outputs"], _bytes(folder / "outputs.bin"), result.sets)
         trace = _read_trace(meta["layers"], _bytes(folder / "trace.bin")) if mode == "trace" else ()
     expected = 1 if mode == "trace" else len(input_sets)
-    if result["sets"] != expected:
-        raise ToolchainError(Problem("E3011", f"{result['sets']} sets were run instead of {expected}"))
+    if result.sets != expected:
+        raise ToolchainError(Problem("E3011", f"{result.sets} sets were run instead of {expected}"))
     return _result(project, result, outputs, trace)
 
 
@@ -88,21 +89,21 @@ def _bytes(path: Path) -> bytes:
         raise ToolchainError(Problem("E3011", f"the run reported success, but left no {path.name}")) from None
 
 
-def _result(project: Project, result: Mapping[str, Any], outputs: list[list[Array]], trace: tuple[LayerResult, ...]) -> RunResult:
+def _result(project: Project, report: Report, outputs: list[list[Array]], trace: tuple[LayerResult, ...]) -> RunResult:
     tick = project.board.tick
     cycles = project.board.counts_cycles
-    counted = _count(result["units"], tick) if tick is not None and "units" in result else None
-    if tick is not None and "loop" in result:
+    counted = _count(report.units, tick) if tick is not None and report.units is not None else None
+    if tick is not None and report.loop is not None:
         if cycles:
-            _check_counter(project.board, result["loop"])
+            _check_counter(project.board, report.loop)
         else:
-            _check_tick(project.board, tick, result["loop"])
+            _check_tick(project.board, tick, report.loop)
     layers = trace
-    if tick is not None and "layers" in result:
+    if tick is not None and report.layers is not None:
         indices = [layer["index"] for layer in project.artifact.metadata["layers"]]
-        if len(indices) != len(result["layers"]):
-            raise ToolchainError(Problem("E3011", f"{len(result['layers'])} layers reported instead of {len(indices)}"))
-        counts = [_count(u, tick) for u in result["layers"]]
+        if len(indices) != len(report.layers):
+            raise ToolchainError(Problem("E3011", f"{len(report.layers)} layers reported instead of {len(indices)}"))
+        counts = [_count(u, tick) for u in report.layers]
         layers = tuple(
             LayerResult(i, cycles=n) if cycles else LayerResult(i, instructions=n) for i, n in zip(indices, counts, strict=True)
         )
@@ -111,18 +112,19 @@ def _result(project: Project, result: Mapping[str, Any], outputs: list[list[Arra
         outputs=outputs,
         instructions=None if cycles else counted,
         cycles=counted if cycles else None,
-        stack_bytes=result.get("stack") if measured else None,
-        workspace_touched=result.get("touched"),
-        workspace_extent=result.get("extent"),
+        stack_bytes=report.stack if measured else None,
+        workspace_touched=report.touched,
+        workspace_extent=report.extent,
         layers=layers,
-        every=None if cycles or counted is None or "all" not in result else _every(result, tick),
+        every=None if cycles or counted is None else _every(report, tick),
     )
 
 
-def _every(result: Mapping[str, Any], tick: Fraction | None) -> tuple[int, int]:
+def _every(report: Report, tick: Fraction | None) -> tuple[int, int] | None:
     """Instructions of all sets: the average, and the most."""
-    assert tick is not None
-    return _count(result["all"] // result["sets"], tick), _count(result["most"], tick)
+    if tick is None or report.all is None or report.most is None:
+        return None
+    return _count(report.all // report.sets, tick), _count(report.most, tick)
 
 
 CHECK_INSTRUCTIONS = 200_000
@@ -135,9 +137,15 @@ def _check_counter(board: Board, cycles: int) -> None:
     """Raise UsageError E5024 if the core's counter stands still, or a loop takes fewer cycles than a core can."""
     if cycles < CHECK_INSTRUCTIONS // 2:
         assert board.gdb is not None
-        message = f"counter {board.gdb.counter}: a loop of {CHECK_INSTRUCTIONS:,} instructions took {cycles:,} cycles"
-        other = "; systick counts on every core" if board.gdb.counter == "dwt" else ""
-        raise UsageError(Problem("E5024", f"{message}: this core does not have it{other}", f"{board.name}/board.toml [cycles]"))
+        why = (
+            "this target does not have it"
+            if not cycles
+            else "more than two instructions a cycle: it does not count the core's cycles"
+        )
+        other = 'counter = "systick", or ' if board.gdb.counter == "dwt" and not cycles else ""
+        message = f"counter {board.gdb.counter}: a loop of {CHECK_INSTRUCTIONS:,} instructions took {cycles:,} cycles, {why}"
+        way = f"use {other}no [cycles] at all for an emulator, which has no cycles to count"
+        raise UsageError(Problem("E5024", f"{message}; {way}", f"{board.name}/board.toml [cycles]"))
 
 
 def _check_tick(board: Board, tick: Fraction, units: int) -> None:
@@ -198,10 +206,10 @@ def _read_trace(layers: Sequence[Mapping[str, Any]], data: bytes) -> tuple[Layer
     outputs = {layer["index"]: layer["output"] for layer in layers}
     found, at = [], 0
     while at < len(data):
-        index, size = struct.unpack_from("<iI", data, at)
-        raw = data[at + 8 : at + 8 + size]
-        if index not in outputs or len(raw) != size:
-            raise ToolchainError(Problem("E3011", f"trace.bin is malformed at byte {at}"))
-        found.append(LayerResult(index, output=_array(outputs[index], raw)))
+        try:
+            index, size = struct.unpack_from("<iI", data, at)
+            found.append(LayerResult(index, output=_array(outputs[index], data[at + 8 : at + 8 + size])))
+        except (struct.error, KeyError, ValueError):
+            raise ToolchainError(Problem("E3011", f"trace.bin is malformed at byte {at}")) from None
         at += 8 + size
     return tuple(found)
