@@ -107,8 +107,7 @@ class Items:
     def _whole_peak(self, i: int, k: int, rest: int, limit: int) -> int:
         """An upper bound of the bytes with kernel k; overlaps are looked for only where it takes them to meet the limit."""
         call, candidate = self._lowered.calls[i], self._found[i][k]
-        root = self._lowered.root
-        sizes = [t.type.nbytes for t in dict.fromkeys((*map(root, call.inputs), *call.outputs))]
+        sizes = [t.type.nbytes for t in self._resident(call)]
         apart = rest + sum(sizes) + candidate.scratch
         if apart <= limit or rest + max(sizes) > limit:
             return apart
@@ -125,7 +124,7 @@ class Items:
     def _peak_of(self, first: int, last: int, call: CallLowered, func: PrimFunc) -> int:
         """What the planner needs while a call of `func` runs in place of layers first .. last."""
         root = self._lowered.root
-        tensors = list(dict.fromkeys((*(root(t) for t in call.inputs if t not in self._lowered.values), *call.outputs)))
+        tensors = self._resident(call)
         names = {t: f"t{k}" for k, t in enumerate(tensors)}
         scratch = [f"s{k}" for k in range(len(func.scratch))]
         keys = [names.get(root(t), "") for t in (*call.inputs, *call.outputs)] + scratch
@@ -134,6 +133,10 @@ class Items:
         buffers += [BufferInfo(n, b.nbytes, max(4, b.align), 0, 0) for n, b in zip(scratch, func.scratch, strict=True)]
         allowed = {(c.a, c.b): c for c in call_distances(func, [Operand(k) for k in keys]) if {c.a, c.b} <= ending | set(scratch)}
         return self._others(first, last, set(tensors)) + _planned(buffers, allowed)
+
+    def _resident(self, call: CallLowered) -> list[TensorRef]:
+        """The tensors of a call that take memory, each once: constants, and what shows the bytes of one, take none."""
+        return [t for t in dict.fromkeys(map(self._lowered.root, (*call.inputs, *call.outputs))) if t in self._lives]
 
     def _others(self, first: int, last: int, own: set[TensorRef]) -> int:
         """Bytes of other tensors that live while layers first .. last run."""
@@ -236,7 +239,7 @@ class Items:
         """A quick lower bound: what else lives, the larger of input and result, and the rows that every layer reads."""
         if (i, j) not in self._least:
             made = {p.outputs[0] for p in self.parts[i : j + 1]}
-            outside = {self._lowered.root(t) for p in self.parts[i : j + 1] for t in p.inputs} - made - {self._fed}
+            outside = ({self._lowered.root(t) for p in self.parts[i : j + 1] for t in p.inputs} - made) & self._lives.keys()
             rows: dict[TensorRef, int] = {}
             for part in self.parts[i + 1 : j + 1]:
                 assert part.form is not None
