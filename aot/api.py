@@ -93,6 +93,8 @@ def build(
         if options is not None:
             raise UsageError(Problem("E5074", "options are for models; functions have none"))
         return _build_functions(inputs, cpu, name)
+    if isinstance(inputs, IRModule) and options is not None and options.choice != Options().choice:
+        raise UsageError(Problem("E5074", "choice names a graph and shapes of a file; a module is one graph of fixed shapes"))
     return build_model(model_source(inputs), target=cpu, name=name, options=options)
 
 

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from aot.frontend.view import ModelView
     from aot.memory.pooling import Pooling
     from aot.micro.board import Board
+    from aot.report.measure.board_fit import Linker
     from aot.support.pool import Pool
 
 _UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB": 1 << 20, "MB": 1_000_000}
@@ -173,7 +175,7 @@ def chosen_pools(given: CompileOptions, default: tuple[Pool, ...]) -> Pooling:
         if not tensor:
             raise UsageError(Problem("E5018", f"--pin {text}: give TENSOR=POOL"))
         pins.append((tensor, pool))
-    pools = tuple(map(parse_pool, given.pool)) if given.pool else (() if given.feed_rows else default)  # fed rows take one
+    pools = tuple(map(parse_pool, given.pool)) if given.pool else default
     return Pooling(pools, tuple(pins), tuple(map(parse_pool, given.const_pool or ())))
 
 
@@ -191,11 +193,34 @@ def model_choice(given: CompileOptions) -> Choice:
     return Choice(given.subgraph, given.signature, tuple(shapes), given.batch)
 
 
+def compile_for(
+    wanted: Request, place: Board | None, out: Output | None = None, *, link: Linker | None = None, writes: bool = False
+) -> Artifact:
+    """The artifact for a board: within what it has free where more does not fit, which is said.
+
+    TargetError E2010 to E2012 where nothing fits, E2021 and E2022 where a budget cannot be kept, which a verb that `writes` files
+    may be told to do all the same.
+    """
+    from aot.cli.budgets import FORCE
+    from aot.report.measure.board_fit import fit
+
+    def compiled(options: Options) -> Artifact:
+        return compile_model(replace(wanted, options=options))
+
+    found = fit(wanted.options, place, compiled, link)
+    over = [replace(p, message=f"{p.message}; {FORCE}") if p.code in ("E2021", "E2022") else p for p in found.problems]
+    artifact = replace(found, problems=tuple(over)).built() if writes else found.built()
+    if out is not None and found.text and place is not None:
+        out.row("board", found.text)
+    return artifact
+
+
 def compile_model(wanted: Request) -> Artifact:
-    """The artifact, from the cache where an earlier run left it there, else from the compiler.
+    """The artifact, from the cache where an earlier run left it there, else from the compiler; also one over a budget.
 
     What plug-ins or passes of the caller's own may have changed is not kept.
     """
+    wanted = replace(wanted, options=replace(wanted.options, force_over_budget=True))
     from aot.driver import model_cache
     from aot.driver.plugins import any_loaded
     from aot.ir.transform import PassContext

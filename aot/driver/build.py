@@ -16,7 +16,8 @@ from aot.driver.front import Front, front
 from aot.driver.options import OPTS, Options
 from aot.driver.plugins import load_installed
 from aot.driver.reading import NamedBytes
-from aot.executor.artifact import Artifact
+from aot.errors import TargetError
+from aot.executor.artifact import Artifact, over_budget
 from aot.executor.codegen.emit import LoweredOutput, emit
 from aot.executor.codegen.metadata import BuildInfo
 from aot.executor.lower.candidates import lower_group
@@ -35,7 +36,9 @@ from aot.frontend.macs import nominal_shapes
 from aot.frontend.specialize import specialize
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
+from aot.memory.pooling import ONE_POOL
 from aot.relay.expr import Function
+from aot.relay.state import state_vars
 from aot.support.dataclass import dataclass
 from aot.support.garbage import rare_collections
 from aot.support.names import model_identifier
@@ -44,9 +47,9 @@ from aot.target.target import Target, find_target
 from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
 
-_TOLD_ELSEWHERE = frozenset({"byoc_path", "max_iterations", "slide", "slide_axis", "tuning"})
-"""Options that the metadata does not list: a path of this machine, what is listed with the loops or inputs it applies to, and
-numbers of which it has the digest.
+_TOLD_ELSEWHERE = frozenset({"byoc_path", "force_over_budget", "max_iterations", "slide", "slide_axis", "tuning"})
+"""Options that the metadata does not list: a path of this machine, what changes no artifact, what is listed with the loops or
+inputs it applies to, and numbers whose digest it has.
 """
 
 _DEFAULTS = (("byoc", ()), ("rings", "auto"), ("float16", "keep"), ("in_steps", False), ("fast_float", False))
@@ -63,9 +66,14 @@ def build(
     """Compile a model (its bytes, its path, or what was read from there; also a chain, a .toml), or a relay module, to C.
 
     `name` becomes the prefix of all C symbols (default: from the file name).  Passes run in the current PassContext.  Raises
-    ModelError, UnsupportedError, TargetError or InternalError.
+    ModelError, UnsupportedError, InternalError, or TargetError, which is E2021 and E2022 where a budget cannot be kept, unless
+    the option `force_over_budget` is set.
     """
-    return compile_model(model, target=target, name=name, options=options).artifact
+    artifact = compile_model(model, target=target, name=name, options=options).artifact
+    over = [] if options is None or options.force_over_budget else over_budget(artifact.metadata)
+    if over:
+        raise TargetError(*over)
+    return artifact
 
 
 @rare_collections()
@@ -75,10 +83,12 @@ def compile_model(
     target: str | Target = "cortex-m4",
     name: str | None = None,
     options: Options | None = None,
+    shared: Shared | None = None,
 ) -> LoweredOutput:
     """As `build`, with everything that is known on the way: the lowered module, the plan, the functions as TIR.
 
-    `model`, `target`, `name` and `options` are those of `build`.
+    `model`, `target`, `name` and `options` are those of `build`; a budget that cannot be kept is no error here, the result is the
+    smallest plan that was found.  `shared` keeps what compilations of one model with other modes and budgets have in common.
     """
     options = options or Options()
     cpu = find_target(target) if isinstance(target, str) else target
@@ -88,7 +98,7 @@ def compile_model(
     source = model if isinstance(model, bytes | IRModule) else file.data if file is not None else b""
     data = source if isinstance(source, IRModule) else specialize(source, options.choice)
     name = model_identifier(name or (file.path.stem if file is not None else "model"))
-    found, bounds, planned = _planned(data, cpu, name=name, options=options)
+    found, bounds, planned = _planned(data, cpu, name=name, options=options, shared={} if shared is None else shared)
     slide = found.slide
     values = input_values(data, found.before) if isinstance(data, bytes) else {}
     info = BuildInfo(
@@ -122,7 +132,13 @@ class _Way:
         return planned.size + least_state(planned) <= budget
 
 
-def _planned(data: bytes | IRModule, cpu: Target, *, name: str, options: Options) -> tuple[Front, Bounds, Planned]:
+Shared = dict[str, Any]
+"""Graphs, and what they may become, of one model: by the options that they depend on."""
+
+
+def _planned(
+    data: bytes | IRModule, cpu: Target, *, name: str, options: Options, shared: Shared
+) -> tuple[Front, Bounds, Planned]:
     """The graph and its plan.  Where a window moves and RAM is limited, rows that would not fit are computed again instead.
 
     Of the plans of the front (`slide_front`) the one of the least work is taken whose usual kernels fit, or the one before it
@@ -130,10 +146,18 @@ def _planned(data: bytes | IRModule, cpu: Target, *, name: str, options: Options
     """
 
     def way(most: int | None) -> _Way:
-        found = front(data, cpu, name=name, options=options, most_bytes=most)
-        fused = fused_module(found.main, cpu, name=name, options=options, slides=found.slides)
-        bounds = memory_bounds(found.main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
-        return _Way(found, bounds, fused, plans_of(fused, bound=bounds.liveness))
+        key = _key(cpu, name, options, most if options.slide else None)
+        if key not in shared:
+            shared[key] = front(data, cpu, name=name, options=options, most_bytes=most)
+        found: Front = shared[key]
+        # only windows of a state depend on the mode and the budget before the plans do
+        windows = f" {_with_rings(_PLAIN, options, slides=found.slides)}" if state_vars(found.main) else ""
+        if key + windows + " plans" not in shared:
+            fused = fused_module(found.main, cpu, name=name, options=options, slides=found.slides)
+            bounds = memory_bounds(found.main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
+            shared[key + windows + " plans"] = _Way(found, bounds, fused, plans_of(fused, bound=bounds.liveness))
+        made: _Way = shared[key + windows + " plans"]
+        return made
 
     budget, opt, before = options.ram_budget, options.opt, None
     chosen = way(budget)
@@ -150,6 +174,13 @@ def _planned(data: bytes | IRModule, cpu: Target, *, name: str, options: Options
     return chosen.front, chosen.bounds, planned
 
 
+def _key(cpu: Target, name: str, options: Options, most: int | None) -> str:
+    """What a graph and its plans depend on; the mode and the budget for RAM choose among the plans."""
+    rest = replace(options, opt="balanced", ram_budget=None, force_over_budget=False, tuning=None)
+    history = options.tuning or History.current()
+    return repr((cpu, name, rest, history.digest if history.rows else "", most))
+
+
 def fused_module(main: Function, cpu: Target, *, name: str, options: Options, slides: bool = False) -> FusedModule:
     """The fused graph as the executor takes it; `opt` and `ram_budget` of `options` count for windows of the state only.
 
@@ -162,6 +193,10 @@ def fused_module(main: Function, cpu: Target, *, name: str, options: Options, sl
     planning = PlanConfig(options.io, options.pooling, max_iterations=options.max_iterations)
     planning = _with_rings(planning, options, slides=slides)
     return with_groups(FusedModule({"main": main}, name, target=cpu, config=config, planning=planning))
+
+
+_PLAIN = PlanConfig("arena", ONE_POOL)
+"""A plan's config without options."""
 
 
 def _with_rings(planning: PlanConfig, options: Options, *, slides: bool) -> PlanConfig:

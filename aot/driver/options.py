@@ -24,7 +24,8 @@ class Options:
     """How to compile: whose rounding (`oracle`), what to favour (`opt`), and where inputs and outputs live (`io`).
 
     `kernels` "generic" uses portable C only, "native" the target's instructions too.  `flash_budget` (constants and
-    code) and `ram_budget` (workspace) are limits in bytes for the choice of kernels.  `choice` is the graph to compile and
+    code) and `ram_budget` (workspace and state) are limits in bytes for the choice of kernels; what cannot keep them is an error
+    (E2021, E2022) unless `force_over_budget` asks for the smallest that was found.  `choice` is the graph to compile and
     the shapes of its inputs.  With `share_workspace` the model uses the workspace that several models share
     (aot.executor.codegen.shared_workspace); `pooling` spreads it over several memories.  With `feed_rows` the input is not in the
     workspace but comes row by row.  `byoc` names external code generators, `cmsis-nn` or, of its patterns some,
@@ -58,6 +59,7 @@ class Options:
     fast_float: bool = False
     in_steps: bool = False
     tuning: History | None = None
+    force_over_budget: bool = False
 
     def __post_init__(self) -> None:
         choices = (
@@ -80,8 +82,6 @@ class Options:
             raise UsageError(Problem("E5017", "--fast-float cannot be combined with --kernels generic, which has no vectors"))
         if self.share_workspace and self.pooling.pools:
             raise UsageError(Problem("E5017", "--share-workspace cannot be combined with --pool"))
-        if self.feed_rows and self.pooling.pools:
-            raise UsageError(Problem("E5017", "--feed-rows cannot be combined with --pool"))
         if self.feed_rows and (self.share_workspace or self.io == "user"):
             raise UsageError(Problem("E5017", "--feed-rows cannot be combined with --share-workspace or --io user"))
         for name, value, known in choices:
@@ -102,7 +102,7 @@ class Options:
             or not 0 <= self.max_iterations < 1 << 32
         ):
             raise UsageError(Problem("E5009", f"max_iterations is a number from 0 to 2^32 - 1, not {self.max_iterations!r}"))
-        flags = ("share_workspace", "feed_rows", "in_steps", "fast_float")
+        flags = ("share_workspace", "feed_rows", "in_steps", "fast_float", "force_over_budget")
         for name, kind in (("choice", Choice), ("pooling", Pooling), ("byoc", tuple), *((name, bool) for name in flags)):
             value = getattr(self, name)
             if not isinstance(value, kind):

@@ -13,6 +13,9 @@ from aot.support.text import commas
 _FILE_ENDS = ("internal", "kernels", "params", "test")
 """Of a model's files and of a project's test vector, after the model's name."""
 
+LARGEST = 3
+"""Buffers or layers that a text names."""
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Artifact:
@@ -67,3 +70,42 @@ def check_names(names: Sequence[str]) -> None:
     clashes = [(n, f"{n}_{end}") for n in names for end in _FILE_ENDS if f"{n}_{end}" in names]
     if clashes:
         raise UsageError(*(Problem("E5043", f"model {b}: {b} is also the name of files of model {a}") for a, b in clashes))
+
+
+def over_budget(metadata: Mapping[str, Any], *, code_bytes: int = 0, constant_bytes: int | None = None) -> list[Problem]:
+    """What of a compiled model is over its budgets (E2021, E2022).
+
+    `code_bytes` where the code is known; `constant_bytes` where they were measured.
+    """
+    options, name = metadata["options"], str(metadata["name"])
+    problems = []
+    state = int(metadata.get("state", {}).get("size", 0))
+    size, most = int(metadata["workspace"]["size"]) + state, options.get("ram_budget")
+    if most is not None and size > most:
+        what = f"workspace and state ({state:,} B) take" if state else "the workspace takes"
+        text = f"{what} {size:,} B, --ram-budget is {most:,} B: nothing smaller was found"
+        problems.append(Problem("E2021", "; ".join([text, *peak_of(metadata)]), name))
+    constants, most = metadata["constants"]["size"] if constant_bytes is None else constant_bytes, options.get("flash_budget")
+    if most is not None and constants + code_bytes > most:
+        parts = f"constants take {constants:,} B" + (f" and code {code_bytes:,} B" if code_bytes else "")
+        problems.append(Problem("E2022", f"{parts}, --flash-budget is {most:,} B: nothing smaller was found", name))
+    return problems
+
+
+def peak_of(metadata: Mapping[str, Any]) -> list[str]:
+    """The busiest step, with its largest buffers."""
+    buffers = metadata["workspace"].get("buffers")
+    if not buffers:
+        return []
+    live = {s: [b for b in buffers if b["first"] <= s <= b["last"]] for s in sorted({b["first"] for b in buffers})}
+    step = max(live, key=lambda s: (sum(b["size"] for b in live[s]), -s))
+    largest = sorted(live[step], key=lambda b: (-b["size"], b["name"]))[:LARGEST]
+    layers = metadata["layers"]
+    where = layer_text(layers[step]) if 0 <= step < len(layers) else "the inputs" if step < 0 else "the outputs"
+    named = ", ".join(f"{b['name']} {b['size']:,}" for b in largest)
+    return [f"the peak is at {where} with {named}"]
+
+
+def layer_text(row: Mapping[str, Any]) -> str:
+    """`layer 2 ADD`."""
+    return f"layer {row.get('index', '?')} {row.get('op', '')}".strip()

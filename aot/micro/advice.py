@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from aot.executor.artifact import LARGEST, layer_text, peak_of
+
 if TYPE_CHECKING:
     from aot.micro.board import Board
 
-LARGEST = 3
-"""Buffers or layers that a text names."""
-
 
 def workspace_advice(metadata: Mapping[str, Any], board: Board, free: Mapping[str, int]) -> str:
-    """The buffers at the peak; `--opt ram` and `--feed-rows` with the bounds that they work towards; regions with room."""
+    """The buffers at the peak, what helps several models, and regions with room.  What other modes reach, `board_fit` tries."""
     workspace = metadata["workspace"]
     size, tried = int(workspace["size"]), board.workspace
-    rows, fed = workspace.get("streaming_bound") or size, workspace.get("fed_bound") or size
     helps = []
-    if metadata.get("opt") != "ram" and rows < size:
-        helps.append(f"--opt ram works towards {rows:,}" + _too_much(rows, (free[name] for name in tried)))
-    if not metadata.get("feed") and metadata.get("io") != "user" and fed < min(rows, size):
-        helps.append(f"with --feed-rows towards {fed:,}" + _too_much(fed, (free[name] for name in tried)))
     if len(metadata.get("models", ())) > 1 and not workspace.get("shared"):
         helps.append("--share-workspace lets the models use one after the other")
     if len(tried) > 1 and sum(max(0, free[name]) for name in tried) >= size and not workspace.get("pools"):
@@ -34,7 +28,7 @@ def constants_advice(metadata: Mapping[str, Any], board: Board, free: Mapping[st
     """The layers with the most constants; what the smallest kernels take; regions with room, or flash outside."""
     size, layers = int(metadata["constants"]["size"]), metadata["layers"]
     largest = sorted(layers, key=lambda row: (-row.get("constants", 0), row.get("index", 0)))[:LARGEST]
-    named = ", ".join(f"{_layer(row)} {row.get('constants', 0):,}" for row in largest)
+    named = ", ".join(f"{layer_text(row)} {row.get('constants', 0):,}" for row in largest)
     texts = [f"the largest are those of {named}"] if named else []
     least = size - sum(row["constants"] - min(_constants(row)) for row in layers if row.get("constants"))
     if least < size and metadata.get("opt") != "size":
@@ -51,24 +45,6 @@ def _too_much(need: int, free: Iterable[int]) -> str:
 def _constants(layer: Mapping[str, Any]) -> list[int]:
     """Bytes that the kernels of a layer take; those of the chosen one where no others are known."""
     return [int(c["constants"]) for c in layer.get("candidates", ())] or [int(layer["constants"])]
-
-
-def peak_of(metadata: Mapping[str, Any]) -> list[str]:
-    """The busiest step, with its largest buffers."""
-    buffers = metadata["workspace"].get("buffers")
-    if not buffers:
-        return []
-    live = {s: [b for b in buffers if b["first"] <= s <= b["last"]] for s in sorted({b["first"] for b in buffers})}
-    step = max(live, key=lambda s: (sum(b["size"] for b in live[s]), -s))
-    largest = sorted(live[step], key=lambda b: (-b["size"], b["name"]))[:LARGEST]
-    layers = metadata["layers"]
-    where = _layer(layers[step]) if 0 <= step < len(layers) else "the inputs" if step < 0 else "the outputs"
-    named = ", ".join(f"{b['name']} {b['size']:,}" for b in largest)
-    return [f"the peak is at {where} with {named}"]
-
-
-def _layer(row: Mapping[str, Any]) -> str:
-    return f"layer {row.get('index', '?')} {row.get('op', '')}".strip()
 
 
 def _room(names: Sequence[str], free: Mapping[str, int], size: int, option: str) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aot.api import model_source, options_of
-from aot.driver.build import build
+from aot.driver.build import Shared, compile_model
 from aot.driver.chain_file import read_model
 from aot.driver.front import problems_of
 from aot.driver.options import Options
@@ -24,7 +24,8 @@ from aot.report.figures.load import check_clock, parse_clock
 from aot.report.figures.report import EXTRAS, bundle, make_report, to_text
 from aot.report.measure import verify as measure
 from aot.report.measure.advice import advice
-from aot.report.measure.choose import own_sets, sets_for
+from aot.report.measure.board_fit import fit, linker
+from aot.report.measure.choose import OwnSet, own_sets, sets_for
 from aot.report.measure.fitting import Tries, fitting_boards
 from aot.report.measure.sets import Sets
 from aot.report.measure.verify import Verification
@@ -37,7 +38,7 @@ from aot.target.target import Target
 
 DEFAULT_BOARD = "mps2-an386"
 
-Inputs = str | Path | Sequence[Sequence[Array]] | None
+Inputs = str | Path | Sequence[OwnSet] | Mapping[str, Array] | None
 """A golden or sample file (.npz, .npy), or `inputs[set][input]`; None: made by rule, the same ones everywhere."""
 
 
@@ -185,6 +186,9 @@ def check(
             return Check(own, cpu, problems)
         tries = Tries(source, cpu, own, chosen)
         metadata = tries.asked.metadata
+        found, over = tries.first_fit(None)
+        if found is None:
+            return Check(own, cpu, over)
     except UsageError:
         raise
     except AotError as error:
@@ -199,9 +203,12 @@ def verify(
 ) -> Verification:  # fmt: skip
     """Compile `model` (a .tflite path, or its bytes), run it on `board`, and compare every byte with the reference.
 
-    `random`: so many sets of inputs by rule (default 4); `timeout` in seconds.  Outputs that differ are a result (`exact`), not
-    an error.  Board "host" needs gcc only, others the Arm compiler and QEMU.  Raises UsageError E5020 for an unknown board, E5022
-    for inputs of a wrong shape, ToolchainError E30xx, and the errors of the compiler.
+    `inputs`: a file as for `aot verify --inputs`, a list of sets, each a list of arrays or a dictionary by input, or one such
+    dictionary; `random`: so many sets by rule instead (default 4); `timeout` in seconds.
+
+    Outputs that differ are a result (`exact`), not an error.  Board "host" needs gcc only, others the Arm compiler and QEMU.
+    Raises UsageError E5020 for an unknown board, E5022 for inputs of a wrong shape, ToolchainError E30xx, and the errors of the
+    compiler.
 
     `profile`: count each layer; `poison`: a second run with dead bytes overwritten; `clock`: of a chain, the load of a core with
     this clock ("64MHz", or hertz; E5018 for what is no frequency, E1306 where no rate is known); `name`, `options` as in
@@ -257,7 +264,12 @@ def _prepared(
     place, chosen = load_board(board), options or Options()
     if chosen.pooling == ONE_POOL and place.pools:
         chosen = replace(chosen, pooling=Pooling(place.pools))
-    artifact = build(source, target=place.cpu, name=own, options=chosen)
+    shared: Shared = {}
+
+    def compiled(asked: Options) -> Artifact:
+        return compile_model(source, target=place.cpu, name=own, options=asked, shared=shared).artifact
+
+    artifact = fit(chosen, place, compiled, linker(place)).built()
     if inputs is None or isinstance(inputs, str | Path):
         path = None if inputs is None else Path(inputs)
         return source, artifact, place, sets_for(artifact.metadata, path, random, oracle=chosen.oracle)

@@ -116,6 +116,7 @@ def test_compile_is_the_same_anywhere_and_with_any_hash_seed(cli: Cli, tmp_path:
 
 def test_compile_does_not_overwrite(cli: Cli) -> None:
     assert cli("compile", MODEL, "-o", "c", "-n", "one").code == 0
+    Path("c/mine.txt").write_text("mine", encoding="utf-8")
     again = cli("compile", MODEL, "-o", "c", "-n", "two")
     assert again.code == 2
     assert again.err.startswith("E5004 ")

@@ -64,7 +64,7 @@ def test_states_that_do_not_belong_to_the_model() -> None:
 def test_the_budget_for_ram_counts_the_state() -> None:
     usual = compile_model(MODEL, options=Options(rings="copy")).artifact.metadata
     assert usual["state"]["size"] == 28
-    from aot.report.figures.limits import over_budget
+    from aot.executor.artifact import over_budget
 
     total = usual["workspace"]["size"] + 28
     for budget, codes in ((total, []), (total - 1, ["E2021"])):

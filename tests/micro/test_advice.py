@@ -41,16 +41,7 @@ def test_a_workspace_that_is_too_large() -> None:
     text = problem(load_board("microbit"), metadata(workspace=21_000))
     assert "workspace of 21,000 bytes does not fit; free bytes: RAM 14," in text
     assert "the peak is at layer 1 FULLY_CONNECTED with big 20,000, x 1,000, y 10" in text
-    assert text.endswith("--opt ram works towards 9,000; with --feed-rows towards 5,000")
-
-
-def test_options_that_are_taken_already_are_not_advised() -> None:
-    board = load_board("microbit")
-    assert problem(board, metadata(workspace=21_000, opt="ram")).endswith("y 10; with --feed-rows towards 5,000")
-    assert problem(board, metadata(workspace=21_000, opt="ram", feed={"rows": 1, "row_size": 16})).endswith("y 10")
-    rows = metadata(workspace=900_000)
-    rows["workspace"] |= {"streaming_bound": 300_000, "fed_bound": 300_000}
-    assert problem(board, rows).endswith("--opt ram works towards 300,000, still too much")
+    assert text.endswith("y 10")  # what other modes reach is not promised by bounds
 
 
 def test_memories_with_room() -> None:

@@ -20,21 +20,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from aot.micro.draft.board_file import draft
-from aot.micro.draft.linker_script import read_linker_script
 from tests.op.state.test_signatures import two_signatures
 
 ROOT = Path(__file__).resolve().parents[2]
 SHELL = ("sh", "console")
 
 
-def g431() -> bytes:
-    """The board file that the page about boards of one's own drafts."""
-    script = next(b.text for b in blocks("docs/own-board.md") if b.language == "ld")
-    return draft(read_linker_script(script), name="g431", source="g431.ld", cpu="cortex-m4").encode()
-
-
-MADE: dict[str, Callable[[], bytes]] = {"signatures": two_signatures, "g431": g431}
+MADE: dict[str, Callable[[], bytes]] = {"signatures": two_signatures}
 """What pages use and is not a file of the repository."""
 
 _FENCE = re.compile(

@@ -28,21 +28,21 @@ def run_with_zephyr(
     timeout: float,
 ) -> tuple[Verification, Artifact]:
     """Run the model in an application of Zephyr's, whose configuration says which core it is compiled for, and compare."""
-    from aot.cli.common import compile_model, import_text, request
+    from aot.cli.common import compile_for, import_text, request
     from aot.micro.run.zephyr import zephyr_base
     from aot.report.figures.size import operators_of, plan_of
     from aot.report.measure.zephyr import verify_on_zephyr
 
     zephyr_base()
     wanted = request(model, options, target="cortex-m3")  # for the tensors; the core is not known yet
-    like = compile_model(wanted)
+    like = compile_for(wanted, None)
     sets = choose_sets(like)
     check(wanted.data, like, sets)
     out.row("import", import_text(wanted))
     how = "building and running" if serial is None else "building, flashing and running"
     with out.working(f"{how} {model.name} with Zephyr on {board}"):
         found, artifact = verify_on_zephyr(
-            wanted.data, board, sets, compile_for=lambda cpu: compile_model(replace(wanted, target=cpu)), like=like,
+            wanted.data, board, sets, compile_for=lambda cpu: compile_for(replace(wanted, target=cpu), None), like=like,
             serial=serial, timeout=timeout or None,
         )  # fmt: skip
     out.row("compile", f"{operators_of(artifact.metadata)}, for {artifact.metadata['target']['cpu']}")

@@ -22,7 +22,7 @@ from aot.cli.options import (
     compiles,
 )
 from aot.cli.output import Output
-from aot.cli.verbs.compile import request_under
+from aot.cli.verbs.compile import over_too, request_under
 
 if TYPE_CHECKING:
     from aot.micro.build.project import Project
@@ -61,14 +61,15 @@ def command(
     verbose: VerboseFlag = False,
 ) -> None:
     """Compile MODEL and build the firmware that runs it on a board (reads inputs.bin, writes outputs.bin by semihosting)."""
-    from aot.cli.budgets import built_totals, check_budget_file, check_budgets, open_budget
-    from aot.cli.common import compile_model, find_board, import_text, plan_rows
+    from aot.cli.budgets import built_totals, check_budget_file, open_budget
+    from aot.cli.common import compile_for, find_board, import_text, plan_rows
     from aot.cli.output_folder import check_replaceable, write_folder
     from aot.micro.build.project import prepare
     from aot.micro.build.stack import StatedStack, built_by, with_stack_bound
     from aot.report.figures.sbom import FILE as SBOM
     from aot.report.figures.sbom import sbom as bill
     from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, ram_of
+    from aot.report.measure.board_fit import linker
     from aot.report.measure.verify import image_facts
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
@@ -77,12 +78,11 @@ def command(
     folder = output or Path("out") / f"{wanted.name}-{place.name}"
     check_replaceable(folder, force=force)
     with tempfile.TemporaryDirectory(prefix="aot-build-") as scratch, out.working(f"building {model.name} for {place.name}"):
-        artifact = compile_model(wanted)
+        artifact = compile_for(over_too(wanted, over=over), place, out, link=linker(place, Path(scratch)), writes=True)
         project = prepare(artifact, place, folder=Path(scratch))
         image = project.image("measure")
         facts = image_facts(project)
         constants = artifact.metadata["constants"]["size"] if facts.constant_bytes is None else facts.constant_bytes
-        check_budgets([artifact.metadata], force=over, code_bytes=facts.code_bytes or 0, constant_bytes=constants)
         totals = built_totals(project) if limits is not None else {}
         check_budget_file(limits, totals, name=artifact.name, board=place.name, force=over, out=out)
         files = project_files(project, image)

@@ -61,8 +61,8 @@ def show_modes(out: Output, rows: list[dict[str, Any]], board: Board, smaller: B
     out.line(f" measures, with start-up, harness and a stack of {board.stack:,} B")
     out.table(
         ("mode", "product: flash", "RAM", "", "image: flash", "RAM", ""),
-        [(r["mode"], r["flash"], r["ram"], shortage_text(r["short"]), r["image_flash"], r["image_ram"],
-          "too large" if r["image_fault"] else "links") for r in rows],
+        [(f"{r['mode']} {r['budgets']}".strip(), r["flash"], r["ram"], shortage_text(r["short"]), r["image_flash"],
+          r["image_ram"], "too large" if r["image_fault"] else "links") for r in rows],
     )  # fmt: skip
     if smaller is not None:
         best = min(rows, key=lambda r: sum(r["short_on_smaller"].values()))
@@ -154,13 +154,13 @@ def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) 
         raise error
     tries = Tries(wanted.source, wanted.target, wanted.name, wanted.options)
     with out.working(f"compiling {wanted.path.name}"):
-        found, problems = tries.first_fit(place)
+        found, problems = tries.first_fit(place, linked=True)
         rows, smaller = every_mode(tries, place) if every else ([], None)
         if found is None:
             if rows and place is not None:
                 show_modes(out, rows, place, smaller)
             raise TargetError(*problems)
-        boards = fitting_boards(tries)
+        boards = fitting_boards(tries, place)
         hot = fast_constants(tries, place) if place is not None else None
     meta = tries.asked.metadata
     out.row("import", import_text(wanted))
@@ -169,7 +169,7 @@ def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) 
     out.row("flash", flash_of(meta))
     for line in slide_lines(meta):
         out.row("slide", line)
-    if found is not tries.asked:
+    if found.way.words:
         out.row(place.name if place is not None else "budget", f"fits {price_text(found, tries.asked)}")
     show_fits(out, boards, tries)
     if hot is not None and place is not None:

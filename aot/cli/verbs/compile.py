@@ -126,15 +126,20 @@ def check_forms(form: str, plan: Path | None, *, sbom: bool, profiler: bool) -> 
         raise UsageError(Problem("E5018", f"--plan {plan}: name a file that ends in .svg or .json"))
 
 
-def compile_checked(wanted: Request, out: Output) -> Artifact:
+def over_too(wanted: Request, *, over: bool) -> Request:
+    """The request with --force-over-budget."""
+    return replace(wanted, options=replace(wanted.options, force_over_budget=over))
+
+
+def compile_checked(wanted: Request, place: Board | None, out: Output) -> Artifact:
     """The artifact, with every function run before and after each pass (E9003, E9004)."""
-    from aot.cli.common import compile_model
+    from aot.cli.common import compile_for
     from aot.ir.instrument import CheckSemantics, VerifyIR
     from aot.ir.transform import PassContext
 
     check = CheckSemantics()
     with PassContext(instruments=(VerifyIR(), check)):
-        artifact = compile_model(wanted)
+        artifact = compile_for(wanted, place, out, writes=True)
     out.row("passes", f"{check.compared} function runs give the same result after a pass as before it")
     return artifact
 
@@ -168,8 +173,8 @@ def request_under(budget: Budget | None, model: Path, given: CompileOptions, *, 
 
 def compile_one(model: Path, asked: Compilation) -> None:
     """Compile and write one model."""
-    from aot.cli.budgets import check_budget_file, check_budgets, compiled_totals, open_budget
-    from aot.cli.common import choose_target, compile_model, find_board
+    from aot.cli.budgets import check_budget_file, compiled_totals, open_budget
+    from aot.cli.common import choose_target, compile_for, find_board
     from aot.report.figures.choice import CHOICE_HEADERS, choice_rows
 
     mlf, out = asked.form == "mlf", asked.out
@@ -181,14 +186,10 @@ def compile_one(model: Path, asked: Compilation) -> None:
     path = asked.output or Path("out") / (f"{wanted.name}.tar" if mlf else wanted.name)
     (check_library if mlf else check_folder)(path, force=asked.force)
     with out.working(f"compiling {model.name}"):
-        artifact = compile_checked(wanted, out) if asked.verify_passes else compile_model(wanted)
-        if place is not None and not place.is_host:
-            from aot.micro.build.project import choose_places
-
-            choose_places(place, artifact.metadata)
+        wanted = over_too(wanted, over=asked.over)
+        artifact = compile_checked(wanted, place, out) if asked.verify_passes else compile_for(wanted, place, out, writes=True)
         if asked.stack_bound:
             artifact = add_stack_bound(artifact, place, wanted.target)
-    check_budgets([artifact.metadata], force=asked.over)
     meta = artifact.metadata
     check_budget_file(budget, compiled_totals(meta), name=artifact.name, board=where, force=asked.over, out=out)
     if asked.plan is not None:

@@ -103,16 +103,17 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
 
 def work(job: Job) -> Report:
     """One model on one board; runs in a process of its own."""
-    from aot.cli.common import compile_model, find_board, request
+    from aot.cli.common import compile_for, find_board, request
     from aot.cli.verbs.verify import choose_sets, require
     from aot.micro.build.project import prepare
     from aot.report.figures.load import check_clock
     from aot.report.figures.report import EXTRAS, make_report
+    from aot.report.measure.board_fit import linker
 
     o = job.options
     place = find_board(job.board)
     wanted = request(job.model, o["compile"], target=place.cpu, board=place)
-    artifact = compile_model(wanted)
+    artifact = compile_for(wanted, place, link=linker(place))
     check_clock(artifact.metadata, o.get("clock"))
     sets = choose_sets(artifact, o["inputs"], o["random"], oracle=wanted.oracle)
     require(wanted.data, artifact, sets, wanted=o.get("require_reference", False))
@@ -269,6 +270,7 @@ def show(out: Output, bundle: Mapping[str, Any], judged: Judged) -> None:
 def show_one(out: Output, report: Mapping[str, Any]) -> None:
     """Verdict, sizes, time, and the table of layers."""
     from aot.report.figures.choice import next_lines
+    from aot.report.figures.cycle_model import estimate_text
     from aot.report.figures.load import over_time
     from aot.report.figures.size import conditions_of, cycles_of, slowest_of, time_of
     from aot.report.measure.faults import fault_text
@@ -276,6 +278,8 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
 
     verdict, totals, ram = report["verdict"], report["totals"], report["ram"]
     word = paint("bit-exact", "green") if verdict["exact"] else paint("exact, the others DIFFER", "red")
+    if "board_fit" in report:
+        out.row("board", report["board_fit"]["text"])
     out.row("model", f"{report['name']} on {report['board']} ({report['cpu']})")
     out.row("outputs", f"{verdict['sets_exact']}/{verdict['sets']} sets {word}, reference: {verdict['reference']}")
     if verdict["known_fault"] is not None:
@@ -299,8 +303,10 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
         out.row("counted", conditions_of(report["counted"]))
     if totals["instructions"] is not None:
         cycles = totals["estimated_cycles"]
-        guess = "" if cycles is None else f" · {cycles:,} cycles estimated"
-        out.row("time", time_of(totals["instructions"], totals["macs"], totals["macs_nominal"]) + guess)
+        guess = estimate_text(report["cpu"], None if cycles is None else f"{cycles:,}")
+        out.row(
+            "time", " · ".join(filter(None, (time_of(totals["instructions"], totals["macs"], totals["macs_nominal"]), guess)))
+        )
     for word, text in over_time(report):
         out.row(word, text)
     if totals["instructions"] is not None:

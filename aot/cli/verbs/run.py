@@ -185,10 +185,11 @@ def command(
     verbose: VerboseFlag = False,
 ) -> None:
     """Run MODEL on a board with data from files; prints the outputs, and the accuracy where the data has labels."""
-    from aot.cli.common import compile_model, find_board, request
+    from aot.cli.common import compile_for, find_board, request
     from aot.micro.build.project import prepare
     from aot.micro.run.runner import run
     from aot.report.figures.load import check_clock, parse_clock
+    from aot.report.measure.board_fit import linker
     from aot.report.measure.samples import Conversion, load_samples
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
@@ -198,10 +199,10 @@ def command(
     place = find_board(board)
     wanted = request(model, options, target=place.cpu, board=place)
     with out.working(f"compiling {model.name}"):
-        artifact = compile_model(wanted)
+        artifact = compile_for(wanted, place, out, link=linker(place))
     meta = artifact.metadata
     check_clock(meta, hertz)
-    samples = load_samples(inputs, meta["inputs"], Conversion(quantize, scale, mean))
+    samples = load_samples(inputs, meta, Conversion(quantize, scale, mean))
     with out.working(f"running {len(samples.sets)} samples on {place.name}"):
         project = prepare(artifact, place)
         result = run(project, samples.sets.inputs, mode="profile" if profile else "measure", timeout=timeout or None)

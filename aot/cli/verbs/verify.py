@@ -197,11 +197,12 @@ def command(
     verbose: VerboseFlag = False,
 ) -> None:
     """Run MODEL on a board and compare every output byte with the reference; exit 5 and name the first operator that differs."""
-    from aot.cli.common import compile_model, find_board, import_text, request
+    from aot.cli.common import compile_for, find_board, import_text, request
     from aot.cli.verbs._zephyr import run_with_zephyr
     from aot.micro.build.project import prepare
     from aot.report.figures.load import check_clock
     from aot.report.figures.size import operators_of, plan_of
+    from aot.report.measure.board_fit import linker
     from aot.report.measure.verify import verify
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
@@ -218,7 +219,7 @@ def command(
     place = find_board(board)
     wanted = request(model, options, target=place.cpu, board=place)
     with out.working(f"compiling {model.name}"):
-        artifact = compile_model(wanted)
+        artifact = compile_for(wanted, place, out, link=linker(place))
         check_clock(artifact.metadata, hertz)
         sets = choose_sets(artifact, inputs, random, oracle=options.oracle)
         require(wanted.data, artifact, sets, wanted=require_reference)

@@ -149,6 +149,13 @@ def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
     return Places(board.code, constants, board.data, workspace)
 
 
+def overflow(problem: Problem) -> tuple[str, int]:
+    """The region of a problem E2012, and the bytes that it lacks."""
+    found = re.match(r"region (\w+) of .* has ([\d,]+) bytes; ([\d,]+) are needed", problem.message)
+    assert found is not None, "the message of _link_error"
+    return found[1], int(found[3].replace(",", "")) - int(found[2].replace(",", ""))
+
+
 def fixed_ram(board: Board, metadata: Mapping[str, Any]) -> int:
     """Bytes beside the workspace in an image's memory for data: stack, I/O buffers, state, and the harness's own at most."""
     tensors = [*metadata["inputs"], *metadata["outputs"]] if metadata.get("io") == "user" else []

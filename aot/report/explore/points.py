@@ -14,7 +14,7 @@ from aot.driver.reading import NamedBytes
 from aot.errors import AotError
 from aot.executor.lowered import LoweredModule
 from aot.micro.board import board_names, load_board
-from aot.report.measure.fitting import problems_on
+from aot.report.measure.board_fit import problems_on
 from aot.support.dataclass import dataclass
 from aot.system.executors import Opener, outcomes
 

@@ -58,6 +58,28 @@ CORES: Mapping[str, Core] = {
 APPROXIMATE = frozenset({"cortex-m7", "cortex-m33", "cortex-m55"})
 """Cores whose rows no manual gives."""
 
+_AS: Mapping[str, str] = {"cortex-m85": "cortex-m55"}
+"""Cores of which nothing is known -> the core that they are estimated as, one with the same instructions."""
+
+
+def core_of(cpu: str) -> Core | None:
+    """The row of a core, with or without modifiers (`cortex-m33+nodsp`), or of the one it is estimated as; None: not known."""
+    plain = cpu.partition("+")[0]
+    return CORES.get(_AS.get(plain, plain))
+
+
+def estimate_text(cpu: str, cycles: str | None) -> str:
+    """`1,234 cycles, estimated`, as which core where it is another one, or that this core has no row; `cycles`: the number.
+
+    Empty where the core has a row and could not be estimated for another reason.
+    """
+    plain = cpu.partition("+")[0]
+    if cycles is not None:
+        other = _AS.get(plain)
+        return f"{cycles} cycles, estimated" + (f" as on a {other.replace('cortex-m', 'Cortex-M')}" if other else "")
+    return "" if core_of(cpu) is not None else f"cycles are not estimated: no instruction timings of a {plain} are known"
+
+
 _CONDITIONAL = re.compile(r"^(b(eq|ne|cs|cc|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|hs|lo)|cbn?z|le|letp)$")
 _MULTIPLE = ("ldm", "stm", "push", "pop", "vldm", "vstm", "vpush", "vpop")
 _JUMPS = frozenset({"b", "bx", "bl", "blx", "tbb", "tbh"})

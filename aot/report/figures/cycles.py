@@ -15,7 +15,7 @@ from aot.micro.build.project import Project
 from aot.micro.build.toolchain import find_tool, run_tool
 from aot.micro.run.qemu import command_line
 from aot.report.figures.attribution import symbols_of
-from aot.report.figures.cycle_model import CORES, Instruction, estimate
+from aot.report.figures.cycle_model import Instruction, core_of, estimate
 from aot.support.dataclass import dataclass
 from aot.system.process import run_program
 
@@ -79,7 +79,7 @@ def profile_cycles(
 
     None if the core has no model, or the plugin cannot be built or loaded.
     """
-    core = CORES.get(project.board.cpu.partition("+")[0])
+    core = core_of(project.board.cpu)
     spans = [(a, a + size, name) for a, size, name in symbols_of(elf) if name in functions and size]
     if core is None or not spans:
         return None

@@ -92,6 +92,7 @@ def make_report(
         "verdict": verdict,
         "fingerprint": fingerprint(project, sets, result.outputs),
         "totals": _totals(meta, result, image=image, ram=ram) | _time(result, spent, counted, on_target),
+        **({"board_fit": meta["board_fit"]} if "board_fit" in meta else {}),
         **({} if counted is None else {"counted": counted}),
         **_pushes(meta, result, clock),
         "flash": flash,

@@ -14,9 +14,16 @@ def _bytes(number: int) -> str:
     return f"{commas(number)} B"
 
 
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
 def operators_of(metadata: Metadata) -> str:
-    """`9 functions, 2,656,768 MAC`."""
-    return f"{len(metadata['layers'])} functions, {macs_of(metadata['macs'], metadata['macs_nominal'])}"
+    """`12 layers in 7 functions, 2,656,768 MAC`."""
+    layers = metadata["layers"]
+    functions = len({layer["function"] for layer in layers})
+    macs = macs_of(metadata["macs"], metadata["macs_nominal"])
+    return f"{_number(len(layers), 'layer')} in {_number(functions, 'function')}, {macs}"
 
 
 def macs_of(macs: int, nominal: int | None = None) -> str:

@@ -14,7 +14,8 @@ from aot.memory.pooling import Pooling
 from aot.micro.board import Board, Memory
 from aot.micro.build.pools import copied_to
 from aot.micro.build.project import choose_places, fixed_ram
-from aot.report.measure.fitting import Tries, Way, problems_on
+from aot.report.measure.board_fit import problems_on
+from aot.report.measure.fitting import Tries, Way
 from aot.support.pool import Pool
 
 NAME = "HOT"

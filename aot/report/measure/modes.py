@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from aot.driver.options import OPTS, Options
-from aot.errors import AotError
 from aot.executor.artifact import Artifact
 from aot.micro.board import Board, Memory
 from aot.micro.build.image import POOLED, inspect_image, section_sizes
@@ -42,8 +41,8 @@ class ModeFit:
         return {name: getattr(self, name) for name in names}
 
 
-def mode_fit(artifact: Artifact, board: Board) -> ModeFit:
-    """Link the model with room enough, then its measuring image for the board itself."""
+def mode_fit(artifact: Artifact, board: Board, *, fault: str) -> ModeFit:
+    """Link the model with room enough; `fault` is what building it for the board itself ended in."""
     with_pools = bool(artifact.metadata["workspace"].get("pools") or artifact.metadata["constants"].get("pools"))
     project = prepare(artifact, board if with_pools else roomy(board))  # pools have their addresses in the board's memory
     image = inspect_image(project)
@@ -55,17 +54,9 @@ def mode_fit(artifact: Artifact, board: Board) -> ModeFit:
         flash=image.flash, ram=image.ram + image.stack_bound, workspace=image.workspace, stack=image.stack_bound,
         image_flash=flash + sum(n for name, n in pools.items() if name.startswith(POOLED)),
         image_ram=ram + sum(n for name, n in pools.items() if name.startswith(".pool_")) + sum(image.copied.values()),
-        image_fault=_image_fault(artifact, board),
+        image_fault=fault,
         pooled=tuple(image.copied),
     )  # fmt: skip
-
-
-def _image_fault(artifact: Artifact, board: Board) -> str:
-    try:
-        prepare(artifact, board).image("measure")
-    except AotError as error:
-        return error.problems[0].message
-    return ""
 
 
 def roomy(board: Board) -> Board:
@@ -125,9 +116,16 @@ def mode_rows(tries: Tries, board: Board, smaller: Board | None) -> list[dict[st
     """What each mode takes of a board and lacks, product and measuring image apart, and lacks on a smaller one."""
     rows = []
     for name, way in modes(tries.options):
-        found = tries.compiled(way)
-        if found is not None:
-            fit = mode_fit(found.artifact, board)
-            row = {"mode": name, "options": way.words, **fit.to_json(), "short": shortage(fit, board)}
+        made = tries.fit(way, board, linked=True)
+        if made is not None:
+            found, outcome = made
+            fit = mode_fit(outcome.artifact, board, fault=outcome.problems[0].message if outcome.problems else "")
+            row = {
+                "mode": name,
+                "options": found.way.words,
+                "budgets": outcome.budgets,
+                **fit.to_json(),
+                "short": shortage(fit, board),
+            }
             rows.append(row | ({} if smaller is None else {"short_on_smaller": shortage(fit, smaller)}))
     return rows

@@ -69,8 +69,12 @@ def _pools(plan: Mapping[str, Any]) -> str:
     if not pools:
         return ""
     rows = [
-        (p["name"], f"{p['address']:#x}", p["speed"], p["used"], p["size"], f"{100 * p['used'] / p['size']:.1f} %") for p in pools
-    ]
+        (
+            p["name"], "the linker's" if p["address"] is None else f"{p['address']:#x}", p["speed"], p["used"], p["size"],
+            f"{100 * p['used'] / p['size']:.1f} %",
+        )
+        for p in pools
+    ]  # fmt: skip
     headers = ("memory", "address", "speed", "used, B", "size, B", "full")
     return f"<h4>Memories</h4>\n{html_table(headers, rows, label='memories', left=2)}"
 

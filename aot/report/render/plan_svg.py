@@ -153,7 +153,8 @@ def _pools(plan: Mapping[str, Any], scale: float, width: float) -> list[str]:
     body = []
     for pool in plan.get("pools", ()):
         y = TOP + pool["base"] * scale
-        what = f"{pool['name']}: {pool['used']:,} of {pool['size']:,} B at {pool['address']:#x}"
+        where = "" if pool["address"] is None else f" at {pool['address']:#x}"
+        what = f"{pool['name']}: {pool['used']:,} of {pool['size']:,} B{where}"
         body += [_line(y, "pool", width), text(LEFT + 4, y - 3 if y > TOP + 12 else y + 11, what, css="small halo")]
     return body
 

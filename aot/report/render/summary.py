@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from aot.report.figures.cycle_model import estimate_text
 from aot.report.figures.load import over_time
 from aot.report.figures.report import Report
 from aot.report.figures.size import conditions_of, slowest_of
@@ -58,11 +59,17 @@ def _fast(report: Report) -> str:
     lines = [macs]
     if totals["macs"]:
         lines.append(f"{totals['instructions'] / totals['macs']:.2f} instructions a MAC")
-    if totals["estimated_cycles"] is not None:
-        lines.append(f"{short(totals['estimated_cycles'])} cycles, estimated")
+    lines += _estimate(report, "")
     lines.append(f"slowest: {slowest_of(report['layers'])}")
     word = "instructions a push" if "pushes" in report else "instructions"
     return _card("How fast is it?", f"{short(totals['instructions'])} {word}", _list(lines) + _over_time(report))
+
+
+def _estimate(report: Report, condition: str) -> list[str]:
+    """Estimated cycles, or that there is no estimate for this core."""
+    cycles = report["totals"]["estimated_cycles"]
+    text = estimate_text(report["cpu"], None if cycles is None else short(cycles))
+    return [text + (condition if cycles is not None else "")] if text else []
 
 
 def _over_time(report: Report) -> str:
@@ -80,8 +87,7 @@ def _counted(report: Report) -> list[str]:
     lines = [f"{1000 * totals['cycles'] / hz:.3g} ms at {hz / 1e6:g} MHz" if hz else "clock not given ([clock] hz)"]
     lines += [conditions_of(report["counted"])] if "counted" in report else []
     lines.append(f"{short(totals['macs'])} {macs_label(totals)}")
-    if totals["estimated_cycles"] is not None:
-        lines.append(f"{short(totals['estimated_cycles'])} cycles, estimated without wait states")
+    lines += _estimate(report, " without wait states")
     if totals["instructions"] is not None:
         lines.append(f"{short(totals['instructions'])} instructions, {totals['cycles'] / totals['instructions']:.2f} cycles each")
     return lines
