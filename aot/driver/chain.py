@@ -27,6 +27,7 @@ from aot.relay.state import input_vars
 from aot.relay.stored import widened
 from aot.relay.transform.chain_functions import Link, chain_functions
 from aot.support.dataclass import dataclass
+from aot.support.dtype import is_float
 from aot.support.near import did_you_mean
 from aot.support.text import printable
 
@@ -69,8 +70,7 @@ def chained(chain: Chain, options: Options, *, opt_level: int, name: str) -> Cha
         with _at(stage):
             group = _read(stage, options)
             if groups and stage.slide is None:
-                _check_codes(groups[-1], group)
-                _check_whole(groups[-1], group)
+                _refuse(_whole_faults(groups[-1], group) + _code_faults(groups[-1], group))
                 groups[-1] = _grown(groups[-1], group)
             else:
                 groups.append(group)
@@ -131,16 +131,24 @@ def _output(stage: Stage, names: Sequence[str]) -> int:
     return names.index(stage.output)
 
 
-def _check_codes(before: _Group, group: _Group) -> None:
+def _refuse(faults: Sequence[Problem]) -> None:
+    if faults:
+        raise UnsupportedError(*faults)
+
+
+def _code_faults(before: _Group, group: _Group) -> list[Problem]:
     """The same element type, and the same quantisation where both say one (E1301)."""
     a, b = before.result, group.link.input
     known = a.quant is not None and b.quant is not None
     if a.dtype == b.dtype and (not known or a.quant == b.quant):
-        return
+        return []
     name = printable(before.stages[-1].name)
-    raise UnsupportedError(
-        Problem("E1301", f"it takes {_kind(b)}, and {name} gives {_kind(a)}; a QUANTIZE at the end of one of them converts")
-    )
+    way = "convert both models to the same element type"
+    if b.quant is not None and (known or is_float(a.dtype)):
+        way = f"a QUANTIZE at the end of {name} converts"
+    elif a.quant is not None and is_float(b.dtype):
+        way = f"a DEQUANTIZE at the end of {name} converts"
+    return [Problem("E1301", f"it takes {_kind(b)}, and {name} gives {_kind(a)}; {way}")]
 
 
 def _kind(type_: TensorType) -> str:
@@ -149,13 +157,14 @@ def _kind(type_: TensorType) -> str:
     return str(type_) if quant is None else f"{type_} scale {quant.scale[0]:.9g} zero point {quant.zero_point[0]}"
 
 
-def _check_whole(before: _Group, group: _Group) -> None:
+def _whole_faults(before: _Group, group: _Group) -> list[Problem]:
     """A stage without a window takes all that the one before gives, no more (E1302)."""
     a, b = before.result, group.link.input
-    if a.size != b.size:
-        name = printable(before.stages[-1].name)
-        hint = "; where it is a window over time, say by how many rows it moves: slide = N" if b.size > a.size else ""
-        raise UnsupportedError(Problem("E1302", f"it takes {b.size:,} elements ({b}), and {name} gives {a.size:,} ({a}){hint}"))
+    if a.size == b.size:
+        return []
+    name = printable(before.stages[-1].name)
+    hint = "; if it is a window over time, say by how many rows it moves: slide = N" if b.size > a.size else ""
+    return [Problem("E1302", f"it takes {b.size:,} elements ({b}), and {name} gives {a.size:,} ({a}){hint}")]
 
 
 def _grown(before: _Group, group: _Group) -> _Group:
@@ -186,7 +195,7 @@ def _with_runs(groups: Sequence[_Group]) -> list[_Group]:
     runs, found = 1, [groups[-1]]
     for group, before in zip(groups[:0:-1], groups[-2::-1], strict=True):
         with _at(group.stages[0]):
-            _check_codes(before, group)
+            _refuse(_code_faults(before, group))
             runs *= _runs_before(before, group)
             if runs > MOST_RUNS:
                 message = f"{printable(before.stages[0].name)} would run {runs} times in a push, {MOST_RUNS} is the most"

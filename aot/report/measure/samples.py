@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import wave
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -137,16 +139,33 @@ def read_image(path: Path, info: TensorInfo) -> Array:
         raise UsageError(Problem("E5015", f"'{path}' is no image that can be read: {error}")) from None
 
 
-def read_wav(path: Path, info: TensorInfo) -> Array:
-    """The samples of a recording, 16 bits and one channel, as many whole inputs as there are, no rest (E5011, E5012)."""
+def sample_rate(metadata: Mapping[str, Any]) -> Fraction | None:
+    """How many samples a second the input of a chain has; None for a chain that does not say its rate, and for other models."""
+    chain = metadata.get("chain", {})
+    if chain.get("rate") is None:
+        return None
+    elements = int(np.prod(metadata["inputs"][0]["shape"], dtype=np.int64))
+    return Fraction(float(chain["rate"])) * Fraction(elements, int(chain["hop"]))
+
+
+def read_wav(path: Path, info: TensorInfo, rate: Fraction | None = None) -> Array:
+    """The samples of a recording, 16 bits and one channel, as many whole inputs as there are, no rest.
+
+    `rate`: samples a second that the model needs, None if it does not say so.  Raises UsageError E5011 and E5012, and E5055 for a
+    recording of another rate.
+    """
     try:
         with wave.open(io.BytesIO(read_limited(path)), "rb") as file:
-            form = file.getnchannels(), file.getsampwidth()
+            form, own = (file.getnchannels(), file.getsampwidth()), file.getframerate()
             data = file.readframes(file.getnframes())
     except (wave.Error, EOFError) as error:
         raise UsageError(Problem("E5011", f"'{path}' is no recording that can be read: {error}")) from None
     if form != (1, 2):
         raise UsageError(Problem("E5011", f"'{path}' has {form[0]} channels of {8 * form[1]} bits; one of 16 bits is needed"))
+    if rate is not None and own != rate:
+        wanted = f"{float(rate):,.12g}"
+        message = f"'{path}' has {own:,} samples a second, the chain has {wanted} (rate); resample the recording"
+        raise UsageError(Problem("E5055", message))
     samples, size = np.frombuffer(data, "<i2"), int(np.prod(info["shape"], dtype=np.int64))
     if len(samples) < size:
         raise UsageError(Problem("E5012", f"'{path}' has {len(samples):,} samples; input \"{info['name']}\" needs {size:,}"))
@@ -163,11 +182,11 @@ def _read_raw(path: Path, info: TensorInfo) -> Array:
     return np.frombuffer(data, dtype).reshape(-1, *info["shape"])
 
 
-def read_array(path: Path, info: TensorInfo) -> Array:
+def read_array(path: Path, info: TensorInfo, rate: Fraction | None = None) -> Array:
     """The values of one file for one input: .npy, .wav, an image, or raw bytes (anything else)."""
     suffix = path.suffix.lower()
     if suffix == ".wav":
-        return read_wav(path, info)
+        return read_wav(path, info, rate)
     if suffix in IMAGE_SUFFIXES:
         return read_image(path, info)
     if suffix != ".npy":
@@ -211,8 +230,11 @@ def _golden_inputs(path: Path, infos: Sequence[TensorInfo]) -> Sets | None:
     return Sets(tuple(inputs), origin=path.name)
 
 
-def load_samples(paths: Sequence[Path], infos: Sequence[TensorInfo], conversion: Conversion) -> Samples:
-    """Samples from files: one .npz with everything; else one file per input, or, for a single input, per sample (E501x)."""
+def load_samples(paths: Sequence[Path], metadata: Mapping[str, Any], conversion: Conversion) -> Samples:
+    """Samples from files for a model of that metadata: one .npz with everything; else one file per input, or, for a single
+    input, per sample (E501x, E5055)."""
+    infos: Sequence[TensorInfo] = metadata["inputs"]
+    rates = [sample_rate(metadata), *[None] * (len(infos) - 1)]
     labels: Array | None = None
     if len(paths) == 1 and paths[0].suffix.lower() == ".npz":
         golden = _golden_inputs(paths[0], infos)
@@ -221,9 +243,11 @@ def load_samples(paths: Sequence[Path], infos: Sequence[TensorInfo], conversion:
         raw, labels = _npz_arrays(paths[0], infos)
         columns = [_split(a, info, f"'{paths[0].name}'") for a, info in zip(raw, infos, strict=True)]
     elif len(infos) == 1:
-        columns = [[s for p in paths for s in _split(read_array(p, infos[0]), infos[0], f"'{p.name}'")]]
+        columns = [[s for p in paths for s in _split(read_array(p, infos[0], rates[0]), infos[0], f"'{p.name}'")]]
     elif len(paths) == len(infos):
-        columns = [_split(read_array(p, info), info, f"'{p.name}'") for p, info in zip(paths, infos, strict=True)]
+        columns = [
+            _split(read_array(p, info, rate), info, f"'{p.name}'") for p, info, rate in zip(paths, infos, rates, strict=True)
+        ]
     else:
         raise UsageError(Problem("E5012", f"the model has {len(infos)} inputs, {len(paths)} files were given"))
     if len({len(c) for c in columns}) != 1:

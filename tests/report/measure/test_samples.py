@@ -79,7 +79,7 @@ def test_images_are_resized_and_made_grey_or_rgb(tmp_path: Path) -> None:
 def test_npz_of_samples_with_labels(tmp_path: Path) -> None:
     x = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)
     np.savez(tmp_path / "s.npz", x=x, y=np.array([3, 1, 2, 0]))
-    found = load_samples([tmp_path / "s.npz"], [INT8], AUTO)
+    found = load_samples([tmp_path / "s.npz"], {"inputs": [INT8]}, AUTO)
     assert len(found.sets) == 4
     assert found.labels == (3, 1, 2, 0)
     assert (found.sets.inputs[2][0].reshape(2, 3) == x[2].astype(int) - 128).all()
@@ -88,16 +88,16 @@ def test_npz_of_samples_with_labels(tmp_path: Path) -> None:
 def test_npz_by_input_names(tmp_path: Path) -> None:
     other = {**INT8, "name": "serving:0", "c_name": "serving_0", "shape": [1, 2]}
     np.savez(tmp_path / "s.npz", x=np.zeros((3, 6), np.int8), serving_0=np.ones((3, 2), np.int8))
-    found = load_samples([tmp_path / "s.npz"], [INT8, other], AUTO)
+    found = load_samples([tmp_path / "s.npz"], {"inputs": [INT8, other]}, AUTO)
     assert [a.shape for a in found.sets.inputs[0]] == [(1, 2, 3, 1), (1, 2)]
     np.savez(tmp_path / "t.npz", x=np.zeros((3, 6), np.int8), serving_0=np.ones((2, 2), np.int8))
     with pytest.raises(UsageError, match="different numbers"):
-        load_samples([tmp_path / "t.npz"], [INT8, other], AUTO)
+        load_samples([tmp_path / "t.npz"], {"inputs": [INT8, other]}, AUTO)
 
 
 def test_golden_files_serve_as_samples(tmp_path: Path) -> None:
     np.savez(tmp_path / "g.npz", in0_0=np.zeros(6, np.int8), in0_1=np.ones(6, np.int8), out0_0=np.zeros(1))
-    found = load_samples([tmp_path / "g.npz"], [INT8], AUTO)
+    found = load_samples([tmp_path / "g.npz"], {"inputs": [INT8]}, AUTO)
     assert [int(s[0].max()) for s in found.sets.inputs] == [0, 1]
 
 
@@ -118,7 +118,7 @@ REAL = {**INDEX, "dtype": "float32"}
 def test_golden_inputs_of_another_type(tmp_path: Path, given: np.ndarray, info: dict[str, object], wanted: type) -> None:
     """The same numbers in the model's type, with and without the outputs in the file."""
     np.savez(tmp_path / "g.npz", in0_0=given)
-    ((found,),) = load_samples([tmp_path / "g.npz"], [info], AUTO).sets.inputs
+    ((found,),) = load_samples([tmp_path / "g.npz"], {"inputs": [info]}, AUTO).sets.inputs
     assert found.dtype == wanted
     assert np.array_equal(found.astype(given.dtype), given, equal_nan=given.dtype.kind == "f")
     out = {**INT8, "shape": [1]}
@@ -143,7 +143,7 @@ def test_golden_inputs_that_are_no_values_of_the_model(
 ) -> None:
     np.savez(tmp_path / "g.npz", in0_0=given)
     with pytest.raises(UsageError, match=code):
-        load_samples([tmp_path / "g.npz"], [info], AUTO)
+        load_samples([tmp_path / "g.npz"], {"inputs": [info]}, AUTO)
     with pytest.raises(UsageError, match=code):
         golden_sets(
             {"in0_0": given, "out0_0": np.zeros(1)}, tmp_path, inputs=[info], outputs=[{**REAL, "shape": [1]}], oracle="litert"
@@ -161,7 +161,7 @@ def test_what_are_no_numbers(values: np.ndarray, info: dict[str, object], how: C
 def test_npy_raw_bytes_and_several_files(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", np.zeros((2, 3), np.int8))
     (tmp_path / "two.bin").write_bytes(bytes(range(12)))
-    found = load_samples([tmp_path / "one.npy", tmp_path / "two.bin"], [INT8], AUTO)
+    found = load_samples([tmp_path / "one.npy", tmp_path / "two.bin"], {"inputs": [INT8]}, AUTO)
     assert [s[0].ravel().tolist() for s in found.sets.inputs] == [[0] * 6, list(range(6)), list(range(6, 12))]
 
 
@@ -169,24 +169,24 @@ def test_npy_raw_bytes_and_several_files(tmp_path: Path) -> None:
 def test_raw_bytes_of_a_wrong_length(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.bin").write_bytes(content)
     with pytest.raises(UsageError, match="E5012"):
-        load_samples([tmp_path / "x.bin"], [INT8], AUTO)
+        load_samples([tmp_path / "x.bin"], {"inputs": [INT8]}, AUTO)
 
 
 def test_what_does_not_match_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 4), np.int8))
     with pytest.raises(UsageError, match="E5012"):
-        load_samples([tmp_path / "x.npy"], [INT8], AUTO)
+        load_samples([tmp_path / "x.npy"], {"inputs": [INT8]}, AUTO)
     with pytest.raises(UsageError, match="2 inputs, 1 files"):
-        load_samples([tmp_path / "x.npy"], [INT8, INT8], AUTO)
+        load_samples([tmp_path / "x.npy"], {"inputs": [INT8, INT8]}, AUTO)
     np.savez(tmp_path / "z.npz", z=np.zeros(6, np.int8))
     with pytest.raises(UsageError, match="none of the arrays"):
-        load_samples([tmp_path / "z.npz"], [INT8], AUTO)
+        load_samples([tmp_path / "z.npz"], {"inputs": [INT8]}, AUTO)
     np.savez(tmp_path / "y.npz", x=np.zeros((2, 6), np.int8), y=np.zeros(3, np.int64))
     with pytest.raises(UsageError, match="labels"):
-        load_samples([tmp_path / "y.npz"], [INT8], AUTO)
+        load_samples([tmp_path / "y.npz"], {"inputs": [INT8]}, AUTO)
     (tmp_path / "bad.npy").write_bytes(b"\x93NUMPY nonsense")
     with pytest.raises(UsageError, match="E5011"):
-        load_samples([tmp_path / "bad.npy"], [INT8], AUTO)
+        load_samples([tmp_path / "bad.npy"], {"inputs": [INT8]}, AUTO)
 
 
 def test_images_need_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,17 +206,17 @@ def recording(path: Path, *, channels: int = 1, width: int = 2, frames: int = 20
 
 def test_a_recording_is_as_many_inputs_as_are_in_it(tmp_path: Path) -> None:
     info = {**FLOAT, "shape": [1, 6], "dtype": "int16"}
-    found = load_samples([recording(tmp_path / "a.wav")], [info], AUTO).sets.inputs
+    found = load_samples([recording(tmp_path / "a.wav")], {"inputs": [info]}, AUTO).sets.inputs
     assert [row[0].tolist() for row in found] == [[list(range(k, k + 6))] for k in (0, 6, 12)]
 
 
 @pytest.mark.parametrize(("code", "form"), [("E5011", {"channels": 2}), ("E5011", {"width": 4}), ("E5012", {"frames": 5})])
 def test_a_recording_of_another_form_is_refused(tmp_path: Path, code: str, form: dict[str, int]) -> None:
     with pytest.raises(UsageError, match=code):
-        load_samples([recording(tmp_path / "a.wav", **form)], [{**FLOAT, "shape": [1, 6], "dtype": "int16"}], AUTO)
+        load_samples([recording(tmp_path / "a.wav", **form)], {"inputs": [{**FLOAT, "shape": [1, 6], "dtype": "int16"}]}, AUTO)
 
 
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(b"RIFF")
     with pytest.raises(UsageError, match="E5011"):
-        load_samples([tmp_path / "a.wav"], [INT8], AUTO)
+        load_samples([tmp_path / "a.wav"], {"inputs": [INT8]}, AUTO)
