@@ -23,7 +23,7 @@ _ClickUsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer car
 
 def run(arguments: Sequence[str]) -> int:
     """Run `aot` with these arguments; the exit code. Never raises, unless the environment variable AOT_DEBUG is set to 1."""
-    with guarded() as out:
+    with guarded(answer_only="--json" in arguments and "--help" not in arguments) as out:
         code = _run(arguments)
         out.flush()
         problem = out.problem()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aot.cli.output_folder import encoded
 from aot.errors import Problem, UsageError
-from aot.support.names import model_identifier
+from aot.support.names import is_keyword, model_identifier, name_fault
 from aot.support.text import printable
 from aot.system.files import write_error
 
@@ -19,10 +19,20 @@ def model_name(path: Path, name: str | None) -> str:
         return model_identifier(path.stem)
     proposal = model_identifier(name)
     if proposal != name:
-        own = proposal == f"model_{name}"
-        why = "is reserved: names that begin with aot_ belong to the runtime" if own else "is not a lower-case C identifier"
-        raise UsageError(Problem("E5003", f"'{printable(name)}' {why}; '{proposal}' would do"))
+        raise UsageError(Problem("E5003", f"'{printable(name)}' {_name_fault(name)}; '{proposal}' would do"))
     return name
+
+
+def _name_fault(name: str) -> str:
+    """Why a name cannot be the prefix of symbols."""
+    fault = name_fault(name, symbol=True)
+    if not fault and name != name.lower():
+        fault = "must be lower case"
+    if not fault and name.split("_")[0] == "aot":
+        fault = "is reserved: names that begin with aot_ belong to the runtime"
+    if not fault and is_keyword(name):
+        fault = "is reserved: it means something else in C or C++"
+    return fault or "must have no _ at an end and none beside another"
 
 
 def write_file(path: Path, content: str | bytes) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from aot.cli.fold import fold, fold_prose, fold_table, width_of
+from aot.cli.streams import answers
 from aot.errors import Problem
 from aot.support.dataclass import dataclass
 from aot.support.text import escaped
@@ -60,7 +61,7 @@ class Output:
     def result(self, data: Mapping[str, Any]) -> None:
         """The object of --json; keys in the order given, which is part of the interface."""
         if self.json:
-            print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+            print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False), file=answers())
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
@@ -132,7 +133,8 @@ def print_problems(problems: Sequence[Problem], *, exit_code: int, as_json: bool
     """One line per problem on stderr; with --json an object on stdout as well, so that a program always gets one."""
     if as_json:
         listed = [{"code": p.code, "where": p.where, "message": p.message} for p in problems]
-        print(json.dumps({"ok": False, "exit_code": exit_code, "problems": listed}, indent=2, ensure_ascii=False))
+        found = {"ok": False, "exit_code": exit_code, "problems": listed}
+        print(json.dumps(found, indent=2, ensure_ascii=False), file=answers())
         return
     for problem in problems:
         print(fold(str(problem), width_of(sys.stderr), hang=4), file=sys.stderr)

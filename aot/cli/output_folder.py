@@ -1,7 +1,7 @@
 """Output folders: written atomically, and replaced only if every file that is removed was written by aot.
 
-`aot-output.json` lists the files of a folder with their checksums.  With --force these may be replaced or removed, where they are
-as aot left them; all other files in the folder are the user's and stay.
+`aot-output.json` lists the files of a folder with their checksums.  A folder that holds these as aot left them, and nothing else,
+is replaced; where there is anything else it takes --force, and all other files in the folder are the user's and stay.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from aot.errors import Problem, UsageError
 from aot.support.digest import digest
+from aot.support.untrusted import parse_json
 from aot.system.files import write_error
 
 MANIFEST = "aot-output.json"
@@ -31,8 +32,9 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool)
     """Write `files` (path below the folder -> content) and the list of them atomically: the folder is complete or absent.
 
     Everything is made in a temporary folder next to the wanted one, which is then renamed in one step: a disk that fills up, an
-    error or an interrupt leave the old folder or the new one, whole.  An existing folder with content is changed only with
-    `force`, and then what its list names is replaced, and files of the user's stay (E5004, E5005, E5041); a full disk is E5006.
+    error or an interrupt leave the old folder or the new one, whole.  An existing folder is replaced if it holds nothing but
+    what its list names, as aot left it (the checksums say so).  Any other is changed only with `force`, and then what its list
+    names is replaced, and files of the user's stay (E5004, E5005, E5041); a full disk is E5006.
     """
     listed = check_replaceable(folder, force=force)
     kept = _kept(folder, listed)
@@ -81,9 +83,11 @@ def _replaceable(folder: Path, *, force: bool) -> Collection[str]:
         raise UsageError(Problem("E5005", f"'{folder}' is the current folder, or contains it; choose another with -o"))
     if not any(folder.iterdir()):
         return ()
-    if not force:
-        raise UsageError(Problem("E5004", f"'{folder}' exists; --force replaces what aot wrote there, -o chooses another folder"))
     listed = read_manifest(folder / MANIFEST, SCHEMA)
+    if not force and (listed is None or not _only_as_written(folder, listed)):
+        what = "holds more than what aot wrote there"
+        message = f"'{folder}' exists and {what}; --force replaces that and leaves the rest, -o chooses another folder"
+        raise UsageError(Problem("E5004", message))
     if listed is None:
         raise UsageError(
             Problem("E5005", f"'{folder}' was not written by aot (it has no {MANIFEST} of ours); --force leaves it alone")
@@ -96,13 +100,18 @@ def _replaceable(folder: Path, *, force: bool) -> Collection[str]:
     return {*listed, MANIFEST}
 
 
+def _only_as_written(folder: Path, listed: Mapping[str, str]) -> bool:
+    """Whether a folder holds what its list names as aot left it, and nothing else."""
+    return not _kept(folder, (*listed, MANIFEST)) and all(_is_as_written(folder / name, known) for name, known in listed.items())
+
+
 def read_manifest(path: Path, schema: str) -> dict[str, str] | None:
     """The files that a manifest lists (path -> checksum); None if it is not ours, or names a file outside its folder."""
     try:
-        document = json.loads(path.read_bytes())
+        document = parse_json(path.read_bytes())
         listed = dict(document["generated"])
         ours = document["schema"] == schema and all(isinstance(v, str) and is_inside(k) for k, v in listed.items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return listed if ours else None
 

@@ -26,6 +26,8 @@ class GuardedStream:
     inner: TextIO | None
     lost: OSError | None = None
     written: bool = field(default=False)
+    answer: Any = None
+    """Where the object of --json goes, if all other words written here go elsewhere."""
 
     def write(self, text: str) -> int:
         """Writes `text`; characters that the encoding lacks become escapes, such as \\udce9 for a byte that is no UTF-8."""
@@ -71,12 +73,22 @@ class GuardedStream:
         return getattr(self.inner, name)
 
 
+def answers() -> TextIO:
+    """Standard output for the object of --json."""
+    found: TextIO = getattr(sys.stdout, "answer", None) or sys.stdout
+    return found
+
+
 @contextmanager
-def guarded() -> Iterator[GuardedStream]:
-    """sys.stdout and sys.stderr as GuardedStreams; yields the former."""
+def guarded(*, answer_only: bool = False) -> Iterator[GuardedStream]:
+    """sys.stdout and sys.stderr as GuardedStreams; yields the former.
+
+    `answer_only`: nothing but what is written to `answers()` reaches standard output, and what anybody else prints (a plug-in,
+    say) goes to standard error: a program reads one JSON object.
+    """
     before = sys.stdout, sys.stderr
     out, err = GuardedStream(before[0]), GuardedStream(before[1])
-    sys.stdout, sys.stderr = out, err
+    sys.stdout, sys.stderr = GuardedStream(before[1], answer=out) if answer_only else out, err
     try:
         yield out
     finally:

@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,11 +110,14 @@ def _execute(path: Path) -> None:
 def _run(name: str, action: Callable[[], None], *, key: str = "") -> None:
     _LOADED[key or name] = ""
     try:
-        action()
+        with redirect_stdout(sys.stderr):  # standard output is the verb's
+            action()
     except AotError as error:
         _LOADED[key or name] = str(error.problems[0])
         raise
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit too: a plug-in does not end the command
         frames = [f for f in traceback.extract_tb(error.__traceback__) if "aot/driver/plugins.py" not in f.filename]
         place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
         message = f"fails{place}: {type(error).__name__}: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
 from aot.errors import Problem, UsageError
@@ -42,6 +43,13 @@ def parse_pool(text: str) -> Pool:
     )
 
 
+def _known(names: Sequence[str]) -> str:
+    """Which pools there are, for a message."""
+    if not names:
+        return "there are none: give --pool, or a board that has some"
+    return f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}"
+
+
 def check_pooling(pooling: Pooling) -> None:
     """Raise E5019 if a pool has a fault, two have one name or share bytes, or a pin names no pool."""
     both = (*pooling.pools, *pooling.constants)
@@ -50,7 +58,7 @@ def check_pooling(pooling: Pooling) -> None:
     problems = [Problem("E5019", p.fault) for p in both if p.fault]
     problems += [Problem("E5019", f"there are two pools {n}") for n in sorted({n for n in every if every.count(n) > 1})]
     problems += [
-        Problem("E5019", f"--pin {t}={p}: there is no such pool{did_you_mean(p, names)}")
+        Problem("E5019", f"--pin {t}={p}: there is no such pool{did_you_mean(p, names)}; {_known(names)}")
         for t, p in pooling.pins
         if p not in names
     ]

@@ -373,6 +373,8 @@ def load_board(name: str, folder: Path | None = None) -> Board:
     if not name or not _is_file(path):
         known = board_names(folder)
         near = did_you_mean(name, known)
+        if "/" not in name and name and _is_file(Path(name) / "board.toml"):
+            near = f" (did you mean ./{printable(name)}, the folder here?)"
         raise UsageError(Problem("E5020", f"there is no board {printable(name)!r}{near}; known boards: {', '.join(known)}"))
     own = path.parent.name or path.parent.resolve().name  # `./` is the current one
     where = f"{printable(own)}/board.toml"

@@ -36,6 +36,11 @@ def c_identifier(text: str, *, default: str = "x") -> str:
     return f"{name}_" if name in _RESERVED else name
 
 
+def is_keyword(name: str) -> bool:
+    """Whether C, C++ or the headers that generated code includes have the name already."""
+    return name in _RESERVED
+
+
 def model_identifier(text: str) -> str:
     """The prefix of a model's C symbols.  `aot` and what begins with `aot_` are the runtime's: `aot_x` becomes `model_aot_x`."""
     name = c_identifier(text, default="model")

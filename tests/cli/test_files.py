@@ -31,14 +31,26 @@ def test_writes_all_files_and_leaves_no_temporary_ones(tmp_path: Path) -> None:
     assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777
 
 
-def test_an_existing_folder_needs_force(tmp_path: Path) -> None:
+def test_a_folder_with_more_than_ours_needs_force(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     write_folder(folder, {**OURS, "old.c": ""}, force=False)
+    (folder / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match="E5004"):
         write_folder(folder, OURS, force=False)
     assert "old.c" in listing(folder)
     write_folder(folder, OURS, force=True)
+    assert listing(folder) == sorted([*OURS, "mine.txt", MANIFEST])
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_of_ours_alone_is_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    write_folder(folder, {**OURS, "deep/old.c": ""}, force=False)
+    write_folder(folder, OURS, force=False)
     assert listing(folder) == sorted([*OURS, MANIFEST])
+    (folder / "a.c").write_text("int changed;\n")
+    with pytest.raises(UsageError, match="E5004"):
+        write_folder(folder, OURS, force=False)
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
