@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Writes report.md into one comment of the pull request; later runs replace it. Needs `gh`, GH_TOKEN, GITHUB_REPOSITORY, PULL_REQUEST.
+# Writes report.md into one comment of the pull request; later runs of the same AOT_NAME replace it. Needs `gh`, GH_TOKEN, GITHUB_REPOSITORY, PULL_REQUEST.
 # A token without the right to comment (a pull request from a fork) is a warning: the job's summary has the table as well.
 set -u
-mark="<!-- aot report -->"
+name=$(printf %s "${AOT_NAME:-aot-report}" | tr -c 'A-Za-z0-9._-' _)
+mark="<!-- aot report: $name -->"
+[ "$name" = aot-report ] && mark="<!-- aot report -->"
 report=${AOT_OUTPUT:-aot-report}/report.md
 [ -f "$report" ] || exit 0
 

@@ -102,6 +102,18 @@ def test_the_comment_is_made_once_and_then_replaced(folder: Path, old: str) -> N
     assert refused.stdout.startswith("::warning::")
 
 
+def test_jobs_of_a_matrix_have_comments_of_their_own(folder: Path) -> None:
+    """By the mark a comment is found again; an artifact of the same name is refused."""
+    (folder / "aot-report").mkdir()
+    (folder / "aot-report" / "report.md").write_text("the table\n")
+    names = {"GITHUB_REPOSITORY": "me/models", "PULL_REQUEST": "7", "FAKE_OLD": ""}
+    for job, mark in (("aot-report-1", "aot-report-1"), ('a"b', "a_b")):
+        assert run("comment.sh", folder, **names, AOT_NAME=job).returncode == 0
+        assert (folder / "body").read_text() == f"<!-- aot report: {mark} -->\nthe table\n"
+    action = (GITHUB / "action.yml").read_text(encoding="utf-8")
+    assert action.count("format('aot-report-{0}', strategy.job-index)") == 2
+
+
 def test_every_option_that_is_used_exists(capsys: pytest.CaptureFixture[str]) -> None:
     known = set(re.findall(r"--[a-z-]+", Cli(capsys)("report", "--help").out))
     script = (GITHUB / "report.sh").read_text()
