@@ -97,7 +97,8 @@ _LAYERS: tuple[tuple[str, str], ...] = (
 _ALLOWED = {name: frozenset(below.split()) for name, below in _LAYERS}
 _TOP = ("report", "cli", "")
 _BASE_OF_FRONTEND = frozenset(
-    {"view", "flatbuffer", "cut_short", "flexbuffer", "schema", "problems", "decode", "check", "check_ops", "shapes"}
+    {"view", "flatbuffer", "cut_short", "flexbuffer", "schema", "problems", "decode", "encode", "check", "check_ops", "shapes"}
+    | {"tensor_lists"}
 )
 _BASE_OF_TOPI = frozenset({"kernel_index", "loading", "strategy", "intrin", "layer"})
 _BASE_OF_TARGET = frozenset({"target", "cpu"})

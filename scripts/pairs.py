@@ -1,0 +1,460 @@
+#!/usr/bin/env python3
+"""Do the options of `aot compile` compose?  A covering array: every pair of their values, compiled, run and compared.
+
+    python scripts/pairs.py                          small networks of ../shared/models, or of tests/models without that folder
+    python scripts/pairs.py MODEL... --seed 2        these models, other rows
+    python scripts/pairs.py --minutes 5              as far as that goes; --json prints one object at the end
+
+The options and their choices are read from the command line itself: a new option takes part without being entered here, and one
+whose values cannot be derived ends the script until VALUES has some.  A row is a model with a dozen options.  It is compiled;
+`aot verify` runs what the options say on an emulated board and compares every byte; with a budget or a pool in the row, a larger
+one must not be worse.  When a row is refused (exit codes 2, 3, 4 and 6, with a code), options are taken away until only those are
+left that the refusal is about: one option that means nothing for this model, or a pair that aot says cannot be combined, which is
+listed.  Failures: an internal error, an uncoded one, a time-out, a byte that differs, a worse plan for a larger budget or pool.
+Exit code 1 if there was one, or if a pair was neither run nor refused by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared" / "models"
+SMALL = (
+    "nets/mlperf_kws_dscnn_int8", "nets/mlperf_ad01_int8", "nets/mlperf_sww_int8", "nets/hello_world_float",
+    "nets/micro_speech_quantized", "nets/mnist_lstm_int8", "nets/microwakeword_vad_int8", "nets/rnnoise_int8",
+    "nets/mnist_conv_fc_f16_weights", "derived/gen_if_float", "derived/gen_tcn_int8", "nets/toy_kv_cache_multi_signature_float",
+)  # fmt: skip
+OWN = ("net_kws_dscnn", "net_sww", "graph_residual", "graph_signature", "graph_two_inputs_two_outputs")
+LONGEST_ROW = 12
+TIMEOUT = 300
+
+LEFT_OUT = {"output": "given in every row", "watch": "does not end by itself", "help": "compiles nothing"}
+"""Options that take no part, and why."""
+
+BOARD_OF = {
+    "cortex-m0plus": "mps2-an385-v6m", "cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m7": "mps2-an500",
+    "cortex-m33": "mps2-an505", "cortex-m55": "mps3-an547",
+}  # fmt: skip
+"""The emulated board that runs what is compiled for a core."""
+
+FACTOR_OF = {"board": "target"}
+"""Options that say the same thing in two ways: a row has one of them."""
+
+NEEDS = {"pin": ("pool", "two"), "byoc": ("byoc_path", "stand-in"), "fast_float": ("target", "cortex-m55")}
+"""What an option means nothing without, put into a row that has no other value of it."""
+
+Option = tuple[str, str]
+"""An option's name and one of its values, by label: ("opt", "ram")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What values depend on: a model's inputs, its first layer's output, signatures, and the figures of its plainest build."""
+
+    path: Path
+    inputs: tuple[tuple[str, tuple[int, ...]], ...]
+    layer: str
+    signature: str | None
+    workspace: int
+    least: int
+    flash: int
+
+
+Words = Callable[[Facts], Sequence[str] | None]
+"""The words of an option's value on the command line for a model; None if it has no such value."""
+
+
+def _slide(facts: Facts) -> list[str] | None:
+    windows = [(name, shape) for name, shape in facts.inputs if len(shape) > 2 and shape[1] > 3]
+    return [f"{name}=1" for name, _ in windows[:1]] or None
+
+
+VALUES: dict[str, dict[str, Words]] = {
+    "target": {core: lambda f, core=core: [core] for core in BOARD_OF},  # type: ignore[misc]
+    "board": {board: lambda f, board=board: [board] for board in (*BOARD_OF.values(), "nucleo-f446re", "stm32f746g-disco")},  # type: ignore[misc]
+    "name": {"own": lambda f: ["own_name"]},
+    "flash_budget": {"large": lambda f: ["64MiB"], "close": lambda f: [str(f.flash + 4096)]},
+    "ram_budget": {"large": lambda f: ["64MiB"], "same": lambda f: [str(f.workspace)], "least": lambda f: [str(f.least)]},
+    "shape": {"its own": lambda f: [f"{f.inputs[0][0]}={','.join(map(str, f.inputs[0][1]))}"] if f.inputs[0][1] else None},
+    "batch": {"1": lambda f: ["1"]},
+    "signature": {"first": lambda f: [f.signature] if f.signature else None},
+    "subgraph": {"0": lambda f: ["0"]},
+    "pool": {
+        "one": lambda f: ["SLOW=4MiB"],
+        "two": lambda f: [f"FAST={max(f.workspace // 2, 64)}:9", "SLOW=4MiB:1"],
+    },
+    "pin": {"input": lambda f: [f"{f.inputs[0][0]}=SLOW"], "layer": lambda f: [f"{f.layer}=SLOW"]},
+    "const_pool": {"two": lambda f: ["HOT=1KiB:9", "COLD=64MiB:1"]},
+    "plugin": {"a pass": lambda f: [str(ROOT / "examples" / "plugin" / "local_plugin.py")]},
+    "byoc": {"cmsis-nn": lambda f: ["cmsis-nn"]},
+    "byoc_path": {"stand-in": lambda f: [str(ROOT / "tests" / "byoc" / "stub")]},
+    "max_iterations": {"0": lambda f: ["0"], "1000": lambda f: ["1000"]},
+    "slide": {"by 1": _slide},
+    "slide_axis": {"1": lambda f: ["1"]},
+    "tuning": {"tophub": lambda f: ["tophub"]},
+    "plan": {"json": lambda f: ["plan.json"], "svg": lambda f: ["plan.svg"]},
+    "budget": {"file": lambda f: ["budget.toml"]},
+}
+"""Values of options that are neither flags nor choices; `tests/scripts` holds that all options are known."""
+
+BUDGET_FILE = 'workspace = "64MiB"\nconstants = "64MiB"\n'
+
+
+@cache
+def parameters(verb: str) -> dict[str, Any]:
+    """The options of a verb, as the command line parses them."""
+    import typer
+
+    from aot.cli.app import make_app
+
+    application: Any = typer.main.get_command(make_app((verb, "ops")))
+    return {p.name: p for p in application.commands[verb].params if p.param_type_name == "option"}
+
+
+def words_of(option: Option, facts: Facts, verb: str) -> list[str] | None:
+    """The option with its value as words; None if the model has no such value."""
+    name, label = option
+    flag = next(o for o in parameters(verb)[name].opts if o.startswith("--"))
+    if name not in VALUES:
+        return [flag] if label == "on" else [flag, label]
+    values = VALUES[name][label](facts)
+    return None if values is None else [word for value in values for word in (flag, value)]
+
+
+def all_options() -> dict[str, list[Option]]:
+    """Every value of every option of `compile` that is not the default (SystemExit if none is known)."""
+    found: dict[str, list[Option]] = {}
+    for name, option in parameters("compile").items():
+        if name in LEFT_OUT:
+            continue
+        if name in VALUES:
+            labels = list(VALUES[name])
+        elif option.is_flag:
+            labels = ["on"]
+        elif option.metavar and re.fullmatch(r"[a-z0-9-]+(\|[a-z0-9-]+)+", option.metavar):
+            labels = [choice for choice in option.metavar.split("|") if choice != option.default]
+        else:
+            raise SystemExit(f"no values are known for --{name.replace('_', '-')}: give VALUES some")
+        found.setdefault(FACTOR_OF.get(name, name), []).extend((name, label) for label in labels)
+    return found
+
+
+def factors(row: frozenset[Option]) -> set[str]:
+    return {FACTOR_OF.get(name, name) for name, _ in row}
+
+
+def completed(row: frozenset[Option]) -> frozenset[Option]:
+    """The row with what its options need."""
+    present = factors(row)
+    return row | {
+        needed for name, needed in NEEDS.items() if name in present and FACTOR_OF.get(needed[0], needed[0]) not in present
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended: well, refused with a code, or with neither; `words` runs it again."""
+
+    ok: bool
+    code: str
+    text: str
+    words: str
+    result: Mapping[str, Any] = field(default_factory=dict)
+    stage: int = 0
+
+    @property
+    def failed(self) -> bool:
+        return not self.ok and not self.code
+
+
+def aot(arguments: Sequence[str], folder: Path) -> Outcome:
+    """Run `aot` in a process of its own, in `folder`."""
+    shown = "aot " + shlex.join(arguments)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
+    try:
+        done = subprocess.run([sys.executable, "-m", "aot", *arguments], cwd=folder, env=environment, capture_output=True,
+                              text=True, timeout=TIMEOUT, check=False)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Outcome(False, "", f"not done after {TIMEOUT} s", shown)
+    if done.returncode == 0:
+        try:
+            return Outcome(True, "", "", shown, json.loads(done.stdout))
+        except ValueError:
+            quiet = "--json" not in arguments
+            return Outcome(quiet, "", "" if quiet else f"not JSON: {done.stdout[:200]}", shown)
+    text = (done.stderr + done.stdout).strip()
+    code = re.search(r"\bE(?!9)[0-9]{4}\b", text) if done.returncode in (2, 3, 4, 6) else None
+    return Outcome(False, code[0] if code else "", f"exit {done.returncode}: {text[-400:]}", shown)
+
+
+def facts_of(path: Path, folder: Path) -> Facts | None:
+    """What the values of options need to know of a model; None if it does not compile as it is."""
+    plain, least = (
+        aot(["compile", str(path), "-o", f"{folder}/{path.stem}-{opt}", "--opt", opt, "--json"], folder)
+        for opt in ("balanced", "ram")
+    )
+    if not plain.ok or not least.ok:
+        print(f"{path.name} is left out: {(plain.text or least.text)[:200]}", file=sys.stderr)
+        return None
+    from aot.frontend.problems import Problems
+    from aot.frontend.view import parse
+
+    meta = plain.result["metadata"]
+    view = parse(path.read_bytes(), Problems())
+    keys = [s.key for s in view.signatures if s.subgraph == 0] if view is not None else []
+    flash = meta["constants"]["size"] + sum(c["code"] for x in meta["layers"] for c in x["candidates"][:1])
+    return Facts(
+        path, tuple((i["name"], tuple(i["shape"])) for i in meta["inputs"]), meta["layers"][0]["name"], keys[0] if keys else None,
+        meta["workspace"]["size"], least.result["metadata"]["workspace"]["size"], flash,
+    )  # fmt: skip
+
+
+def run_row(row: frozenset[Option], facts: Facts, folder: Path, *, last: int = 2) -> Outcome:
+    """Compile the row; verify what of it `aot verify` knows on a board; try larger budgets and pools (stages 0 to `last`)."""
+    row = completed(row)
+    outcome = Outcome(True, "", "", "")
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        (Path(place) / "budget.toml").write_text(BUDGET_FILE, encoding="utf-8")
+        for number, stage in enumerate((compile_row, verify_row, larger)[: last + 1]):
+            outcome = replace(stage(row, facts, Path(place)), stage=number)
+            if not outcome.ok:
+                break
+    return outcome
+
+
+def words_for(row: Iterable[Option], facts: Facts, verb: str) -> list[str]:
+    return [word for option in sorted(row) for word in words_of(option, facts, verb) or []]
+
+
+def compile_row(row: frozenset[Option], facts: Facts, folder: Path) -> Outcome:
+    """The whole row, as it was drawn."""
+    output = "out.tar" if ("form", "mlf") in row else "out"
+    return aot(["compile", str(facts.path), "-o", output, *words_for(row, facts, "compile")], folder)
+
+
+def verify_row(row: frozenset[Option], facts: Facts, folder: Path) -> Outcome:
+    """The bytes of the row, on an emulated board (with the stand-in of a library: on this machine)."""
+    from aot.micro.board import load_board
+
+    values = dict(row)
+    board = values.get("board") or BOARD_OF[values.get("target", "cortex-m4")]
+    place = load_board("host" if "byoc" in values else board)
+    board = place.name
+    if place.kind == "gdb":  # the machine of its map, or one with its core
+        board = f"qemu:{board}" if place.like is not None else BOARD_OF[place.cpu]
+    shared = [o for o in row if o[0] in parameters("verify") and o[0] not in ("board", "json", "quiet", "verbose")]
+    words = ["--board", board, "--random", "2", "--no-profile", *words_for(shared, facts, "verify"), "--json"]
+    return aot(["verify", str(facts.path), *words], folder)
+
+
+def larger(row: frozenset[Option], facts: Facts, folder: Path) -> Outcome:
+    """A budget or a pool with more room must give no more instructions, a pool no more memory."""
+    rest = ("json", "quiet", "verbose", "plan", "form", "sbom", "profiler", "share", "verify_passes", "stack_bound")
+    words = words_for([o for o in row if o[0] not in rest], facts, "compile")
+    changed: dict[str, list[str]] = {}
+    for i, word in enumerate(words[:-1]):
+        size = re.fullmatch(r"(?:([A-Z]+)=)?([0-9]+)(:[0-9]+)?", words[i + 1])
+        if word in ("--ram-budget", "--flash-budget", "--pool") and size is not None:
+            prefix = f"{size[1]}=" if size[1] else ""
+            changed[word] = [*words[: i + 1], f"{prefix}{int(size[2]) * 5 // 4}{size[3] or ''}", *words[i + 2 :]]
+    last = Outcome(True, "", "", "")
+    if not changed:
+        return last
+    now = aot(["compile", str(facts.path), "-o", "law", *words, "--json"], folder)
+    for number, (option, more) in enumerate(changed.items()):
+        then = aot(["compile", str(facts.path), "-o", f"law{number}", *more, "--json"], folder)
+        if not now.ok or not then.ok:
+            return then if now.ok else now
+        complaint = worse(now.result["metadata"], then.result["metadata"], pool=option == "--pool")
+        if complaint:
+            return Outcome(False, "", f"a larger {option} {complaint}", f"{now.words}   # against {then.words}")
+    return last
+
+
+def worse(less: Mapping[str, Any], more: Mapping[str, Any], *, pool: bool) -> str:
+    """What is worse with more room; empty if nothing is."""
+    was, became = less["selection"], more["selection"]
+    if was["minimised"] == became["minimised"] and became["total"] > was["total"]:
+        return f"gives {became['total']:,} {was['minimised']} instead of {was['total']:,}"
+    sizes = [m["workspace"]["size"] for m in (less, more)]
+    if pool and sizes[1] > sizes[0]:
+        return f"takes {sizes[1]:,} B of workspace instead of {sizes[0]:,}"
+    return ""
+
+
+@dataclass
+class Campaign:
+    """The pairs that are left, and what was learnt on the way."""
+
+    options: dict[str, list[Option]]
+    models: list[Facts]
+    rng: random.Random
+    pending: set[frozenset[Option]] = field(default_factory=set)
+    pairs: int = 0
+    barred: dict[Path, set[frozenset[Option]]] = field(default_factory=dict)
+    refused: dict[frozenset[Option], str] = field(default_factory=dict)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        for a, b in combinations(self.options.values(), 2):
+            self.pending |= {frozenset((x, y)) for x in a for y in b}
+        self.pairs = len(self.pending)
+        for facts in self.models:
+            missing = {frozenset((o,)) for os_ in self.options.values() for o in os_ if words_of(o, facts, "compile") is None}
+            self.barred[facts.path] = missing
+
+    def allowed(self, row: frozenset[Option], facts: Facts) -> bool:
+        return not any(bar <= row for bar in self.barred[facts.path])
+
+    def draw(self, facts: Facts) -> frozenset[Option] | None:
+        """A row for the model that has many pending pairs; None if no pending pair is left for it."""
+        open_pairs = [p for p in sorted(self.pending, key=sorted) if self.allowed(p, facts)]
+        if not open_pairs:
+            return None
+        best: frozenset[Option] = frozenset()
+        most = 0
+        for _ in range(8):
+            row = self.rng.choice(open_pairs)
+            names = [n for n in self.options if n not in factors(row)]
+            self.rng.shuffle(names)
+            for name in names:
+                if len(row) == LONGEST_ROW:
+                    break
+                gains = [
+                    (sum(frozenset((o, other)) in self.pending for other in row), self.rng.random(), o)
+                    for o in self.options[name]
+                ]
+                gain, _, option = max(gains)
+                if gain and self.allowed(row | {option}, facts):
+                    row |= {option}
+            count = sum(frozenset(p) in self.pending for p in combinations(row, 2))
+            if count > most:
+                best, most = row, count
+        return best
+
+    def learn(self, row: frozenset[Option], facts: Facts, outcome: Outcome, folder: Path) -> None:
+        """Take off what the row covers, or find out what it is refused for."""
+        self.rows += 1
+        if outcome.ok:
+            self.pending -= {frozenset(p) for p in combinations(row, 2)}
+            return
+        least, outcome = self.reduce(row, facts, outcome, folder)
+        if outcome.failed:
+            self.failures.append(
+                {"model": facts.path.name, "options": sorted(least), "what": outcome.text, "command": outcome.words}
+            )
+            print(f"FAILED {facts.path.name} {sorted(least)}: {outcome.text}\n   {outcome.words}", flush=True)
+            self.barred[facts.path].add(least)  # told once; other models go on
+            return
+        for path in self.barred if outcome.code == "E5017" else (facts.path,):  # what aot never combines, or not with this model
+            self.barred[path].add(least)
+        if len(least) == 2:
+            self.refused.setdefault(least, f"{outcome.code} ({facts.path.name})")
+        print(f"refused {outcome.code} {facts.path.name} {sorted(least)}", flush=True)
+
+    def reduce(self, row: frozenset[Option], facts: Facts, outcome: Outcome, folder: Path) -> tuple[frozenset[Option], Outcome]:
+        """The smallest part of the row that ends in the same way."""
+        for option in sorted(row):
+            if len(row) == 1:
+                break
+            again = run_row(row - {option}, facts, folder, last=outcome.stage)
+            if not again.ok and (again.code, again.stage) == (outcome.code, outcome.stage):
+                row, outcome = row - {option}, again
+        return row, outcome
+
+    def settle(self) -> set[frozenset[Option]]:
+        """Pairs that no model can have, as each refuses the pair or one option of it."""
+        done = {p for p in self.pending if not any(self.allowed(p, facts) for facts in self.models)}
+        self.pending -= done
+        return done
+
+
+def campaign(models: Sequence[Facts], seed: int, minutes: float, workers: int) -> Campaign:
+    """Draw and run rows until no pair is pending or the time is over."""
+    state = Campaign(all_options(), list(models), random.Random(seed))
+    end = time.monotonic() + minutes * 60
+    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(workers) as threads:
+        while state.pending and time.monotonic() < end:
+            facts_now = state.rng.sample(state.models, k=min(workers, len(state.models)))
+            rows = [(row, facts) for facts in facts_now if (row := state.draw(facts)) is not None]
+            if not rows:
+                state.settle()
+                if not any(state.draw(facts) for facts in state.models):
+                    break
+                continue
+            outcomes = list(threads.map(lambda drawn: run_row(drawn[0], drawn[1], Path(place)), rows))
+            for (row, facts), outcome in zip(rows, outcomes, strict=True):
+                state.learn(row, facts, outcome, Path(place))
+            print(f"{state.rows} rows, {state.pairs - len(state.pending)} of {state.pairs} pairs", file=sys.stderr, flush=True)
+    state.settle()
+    return state
+
+
+def default_models() -> Iterator[Path]:
+    names = (
+        [SHARED / f"{n}.tflite" for n in SMALL] if SHARED.is_dir() else [ROOT / "tests" / "models" / f"{n}.tflite" for n in OWN]
+    )
+    return (path for path in names if path.exists())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", type=Path)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("-j", "--workers", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as place:
+        models = [f for m in (given.models or default_models()) if (f := facts_of(m.resolve(), Path(place))) is not None]
+    if not models:
+        parser.error("no model compiles")
+    state = campaign(models, given.seed, given.minutes, given.workers)
+    kinds = Counter(code.split()[0] for code in state.refused.values())
+    if given.json:
+        pairs = [
+            {"options": sorted(pair), "code": code} for pair, code in sorted(state.refused.items(), key=lambda x: sorted(x[0]))
+        ]
+        print(
+            json.dumps(
+                {
+                    "trials": state.rows,
+                    "pairs": state.pairs,
+                    "pending": len(state.pending),
+                    "refused": pairs,
+                    "failures": state.failures,
+                }
+            )
+        )
+    else:
+        for pair, code in sorted(state.refused.items(), key=lambda item: sorted(item[0])):
+            print(f"cannot be combined: {' and '.join(f'{n}={v}' for n, v in sorted(pair))}: {code}")
+        print(
+            f"{state.rows} rows, {state.pairs - len(state.pending)} of {state.pairs} pairs covered, "
+            f"{len(state.refused)} refused {dict(kinds)}, {len(state.failures)} failures; seed {given.seed}"
+        )
+    return 1 if state.failures or state.pending else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""The campaign over pairs of options: every option of `aot compile` takes part, and a refusal is traced to what it is about."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.scripts import script
+
+MODEL = Path("model.tflite")
+
+
+@pytest.fixture(scope="module")
+def pairs() -> ModuleType:
+    return script("pairs")
+
+
+def test_every_option_takes_part(pairs: ModuleType) -> None:
+    """An option without known values ends the script; those that take no part exist, and say why."""
+    options = pairs.all_options()
+    known = set(pairs.parameters("compile"))
+    assert known == {name for values in options.values() for name, _ in values} | (set(pairs.LEFT_OUT) & known)
+    assert set(pairs.VALUES) <= known
+
+
+def campaign(pairs: ModuleType) -> object:
+    facts = pairs.Facts(MODEL, (("input", (1, 8, 8, 1)),), "layer", "serve", 100, 50, 1000)
+    options = {name: [(name, "on")] for name in ("plan", "pool", "sbom", "json", "quiet")}
+    pairs_of = pairs.Campaign({}, [facts], random.Random(1))
+    pairs_of.options = options
+    pairs_of.pending = {frozenset((x[0], y[0])) for x in options.values() for y in options.values() if x < y}
+    return pairs_of
+
+
+@pytest.mark.parametrize(("code", "refused"), [("E5017", 1), ("", 0)])
+def test_a_row_is_reduced_to_what_is_wrong(
+    pairs: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, refused: int
+) -> None:
+    bad = frozenset({("plan", "on"), ("pool", "on")})
+
+    def run_row(row: frozenset[tuple[str, str]], *_: object, **__: object) -> object:
+        return pairs.Outcome(not bad <= row, code if bad <= row else "", "why", "aot compile")
+
+    monkeypatch.setattr(pairs, "run_row", run_row)
+    state = campaign(pairs)
+    facts = state.models[0]  # type: ignore[attr-defined]
+    row = frozenset((name, "on") for name in state.options)  # type: ignore[attr-defined]
+    state.learn(row, facts, run_row(row), tmp_path)  # type: ignore[attr-defined]
+    assert (bad in state.refused, len(state.failures)) == (bool(refused), 1 - refused)  # type: ignore[attr-defined]
+    assert not state.allowed(row, facts)  # type: ignore[attr-defined]
+    rest = row - {("plan", "on")}
+    state.learn(rest, facts, run_row(rest), tmp_path)  # type: ignore[attr-defined]
+    assert all(("plan", "on") in pair for pair in state.pending)  # type: ignore[attr-defined]
+
+
+def test_more_room_must_not_be_worse(pairs: ModuleType) -> None:
+    def figures(total: int, size: int) -> dict[str, object]:
+        return {"selection": {"minimised": "instructions", "total": total}, "workspace": {"size": size}}
+
+    assert not pairs.worse(figures(10, 40), figures(10, 40), pool=True)
+    assert "11 instructions" in pairs.worse(figures(10, 40), figures(11, 30), pool=True)
+    assert "41 B" in pairs.worse(figures(10, 40), figures(9, 41), pool=True)
+    assert not pairs.worse(figures(10, 40), figures(9, 41), pool=False)
