@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -17,6 +18,4 @@ def page(title: str, rows: Sequence[Mapping[str, Any]], boards: Mapping[str, str
     data = json.dumps({"rows": list(rows), "boards": dict(boards)}).replace("<", "\\u003c")
     text = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
     parts = {"POLICY": _POLICY, "TITLE": escape(title), "DATA": data}
-    for name, value in parts.items():
-        text = text.replace(f"@{name}@", value)
-    return text
+    return re.sub("@(POLICY|TITLE|DATA)@", lambda place: parts[place[1]], text)  # in one go: a value may hold such a word
