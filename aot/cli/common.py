@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from aot.cli.files import model_name
 from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, CompileOptions, load_plugins
 from aot.driver.chain_file import read_model
 from aot.driver.reading import NamedBytes
-from aot.errors import Problem, UsageError
+from aot.errors import Problem, TargetError, UsageError
 from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 from aot.support.text import printable
@@ -201,18 +201,32 @@ def compile_for(
     TargetError E2010 to E2012 where nothing fits, E2021 and E2022 where a budget cannot be kept, which a verb that `writes` files
     may be told to do all the same.
     """
-    from aot.cli.budgets import FORCE
-    from aot.report.measure.board_fit import fit
+    artifact, problems = _compiled(wanted) if place is None else _fitted(wanted, place, out, link)
+    if problems and writes:
+        from aot.cli.budgets import FORCE
 
-    def compiled(options: Options) -> Artifact:
-        return compile_model(replace(wanted, options=options))
-
-    found = fit(wanted.options, place, compiled, link)
-    over = [replace(p, message=f"{p.message}; {FORCE}") if p.code in ("E2021", "E2022") else p for p in found.problems]
-    artifact = replace(found, problems=tuple(over)).built() if writes else found.built()
-    if out is not None and found.text and place is not None:
-        out.row("board", found.text)
+        problems = [replace(p, message=f"{p.message}; {FORCE}") if p.code in ("E2021", "E2022") else p for p in problems]
+    if problems:
+        raise TargetError(*problems)
     return artifact
+
+
+def _compiled(wanted: Request) -> tuple[Artifact, Sequence[Problem]]:
+    """The artifact, and the budgets that it does not keep."""
+    from aot.executor.artifact import over_budget
+
+    artifact = compile_model(wanted)
+    return artifact, () if wanted.options.force_over_budget else over_budget(artifact.metadata)
+
+
+def _fitted(wanted: Request, place: Board, out: Output | None, link: Linker | None) -> tuple[Artifact, Sequence[Problem]]:
+    """The artifact within what a board has free, and why it is not built."""
+    from aot.report.measure.board_fit import fit  # with ELF files and templates, which only a board needs
+
+    found = fit(wanted.options, place, lambda options: compile_model(replace(wanted, options=options)), link)
+    if out is not None and found.text and not found.problems:
+        out.row("board", found.text)
+    return found.artifact, found.problems
 
 
 def compile_model(wanted: Request) -> Artifact:

@@ -30,7 +30,7 @@ def transposed(dtype: str) -> bytes:
     bias = Spec((4,), "int32", Quant(0.25, 0), np.array(BIASES, np.int32))
     x, w = Spec((1, 3, 3, 8), dtype, Quant(0.5, 0)), Spec(weights.shape, "int8", Quant(0.5, 0), weights)
     y = Spec((1, 6, 6, 4), dtype, Quant(1000.0 if dtype == "int8" else 1e5, 0))
-    steps = {"stride_h": 2, "stride_w": 2, "padding": "SAME"}
+    steps = {"stride_h": 2, "stride_w": 2, "padding": "SAME", "quantized_bias_type": "INT32"}
     return one_op("TRANSPOSE_CONV", [const((1, 6, 6, 4)), w, x, bias], [y], version=3, **steps)
 
 
