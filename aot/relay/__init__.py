@@ -14,7 +14,7 @@ from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.relay import analysis
 from aot.relay.analysis.variables import free_vars
-from aot.relay.construct import Constructor, Namespace, constructor
+from aot.relay.construct import Namespace, named
 from aot.relay.control import if_then_else, while_loop
 from aot.relay.dataflow_pattern import is_constant, is_expr, is_op, is_tuple, is_tuple_get_item, is_var, wildcard
 from aot.relay.expr import (
@@ -79,11 +79,11 @@ image = Namespace("image")
 vision = Namespace("vision")
 
 
-def __getattr__(name: str) -> Constructor:
-    """`relay.add`: the constructor of an operator without a name space."""
+def __getattr__(name: str) -> Any:
+    """`relay.add`: the constructor of an operator; `relay.signal`, `relay.mine`: of all whose names begin so, a plug-in's too."""
     if name.startswith("_"):
         raise AttributeError(f"module 'aot.relay' has no attribute '{name}'")
-    return constructor(name)
+    return named(name)
 
 
 def _from_expr(expr: Any) -> Function | None:

@@ -39,10 +39,10 @@ class Namespace:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
-    def __getattr__(self, name: str) -> Constructor:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return constructor(f"{self._prefix}.{name}")
+        return named(f"{self._prefix}.{name}")
 
     def __dir__(self) -> list[str]:
         return [n.removeprefix(f"{self._prefix}.") for n in names() if n.startswith(f"{self._prefix}.")]
@@ -56,9 +56,24 @@ def names() -> tuple[str, ...]:
     return tuple(sorted({*OP_INFO, *F_CONSTRUCT}))
 
 
+def named(name: str) -> Constructor | Namespace:
+    """What `relay.NAME` is: the constructor of that name, or the constructors of operators whose names begin with `NAME.`.
+
+    UnknownOperatorError E5101 if there is neither.
+    """
+    _load_constructors()
+    if name not in F_CONSTRUCT and name not in OP_INFO and any(n.startswith(f"{name}.") for n in names()):
+        return Namespace(name)
+    return constructor(name)
+
+
+def _load_constructors() -> None:
+    importlib.import_module("aot.op.construct")  # it is above this package, so the import is by name
+
+
 def constructor(name: str) -> Constructor:
     """The function that builds calls of the operator; UnknownOperatorError E5101 if there is none of that name."""
-    importlib.import_module("aot.op.construct")  # it is above this package, so the import is by name
+    _load_constructors()
     if name not in F_CONSTRUCT:
         try:
             op_info(name)
