@@ -12,7 +12,7 @@ from aot.errors import InternalError, Problem
 from aot.ir.dialect import Dialect, dialect_of
 from aot.ir.module import BaseFunc, IRModule
 from aot.ir.op import Array
-from aot.ir.transform import Instrument, Pass, PassContext
+from aot.ir.transform import Instrument, Pass, PassContext, get_pass
 from aot.ir.type import TensorType
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
@@ -90,10 +90,10 @@ class Stopped(Exception):  # noqa: N818 - what was requested, no error
 
 
 class StopAfter(Instrument):
-    """Ends the compilation after the first run of a pass: raises Stopped."""
+    """Ends the compilation after the first run of a pass: raises Stopped; UsageError E5030 for a name that no pass has."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._name = get_pass(name).name
 
     def after(self, module: IRModule, running: Pass) -> None:
         """Stop where this is the pass."""

@@ -4,7 +4,7 @@ A pass takes a well-formed IRModule and returns one; between those two points an
 decorate a function with `function_pass` (each relay Function of the module), `prim_func_pass` (each tir PrimFunc) or
 `module_pass` (the module as a whole), and it becomes a `Pass`, entered by name into the registry that `aot dump --after` and
 the documentation read.  `register_pass` does the same for passes from outside of this package, and says after which pass of the
-compiler they run.  Names are in snake case; `FuseOps` is understood as `fuse_ops`.
+compiler they run.  Names are in snake case; TVM's spellings are understood wherever a pass is named (`pass_name`).
 """
 
 from __future__ import annotations
@@ -142,8 +142,23 @@ class PassContext:
             instrument.exit(self)
 
 
+_TVM_ROOM = re.compile(r"(?:tvm\.)?(?:relay|tir)\.(?:_?transform\.)?")
+_TVM_NAMES = {
+    "dead_code_elimination": "dead_code",
+    "storage_flatten": "flatten_buffer",
+    "unified_static_memory_planner": "plan_memory",
+}
+"""Passes of TVM that have another name here, and do the same."""
+
+
 def pass_name(name: str) -> str:
-    """`fuse_ops` of `FuseOps`."""
+    """The name of a pass in any spelling: `fuse_ops` of `FuseOps` and `relay.FuseOps`, `unroll_loop` of `tir.UnrollLoop`."""
+    bare = name[found.end() :] if (found := _TVM_ROOM.match(name)) else name
+    words = _snake_case(bare)
+    return _TVM_NAMES.get(words, words)
+
+
+def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
@@ -294,9 +309,7 @@ def register_pass(
     `required`: no PassContext turns the pass off.
     """
     known = {"module": None, "relay": "relay", "tir": "tir"}
-    wrong = []
-    if type(opt_level) is not int or opt_level < 0:
-        wrong.append(f"opt_level must be a non-negative integer, not {opt_level!r}")
+    wrong = list(_pass_faults(opt_level, required))
     if not isinstance(name, str) or not isinstance(after, str):
         wrong.append("name and after are strings")
     elif after and not is_pass(after):
@@ -305,20 +318,31 @@ def register_pass(
         )
     if on not in known:
         wrong.append(f"on is one of {', '.join(known)}, not {on!r}")
-    if wrong:
-        raise UsageError(*(Problem("E5036", f"register_pass: {message}", call_place()) for message in wrong))
+    _check_pass("register_pass", wrong)
 
     def decorate(rule: Callable[[Any, PassContext], Any]) -> Pass:
         if not callable(rule):
             raise UsageError(Problem("E5036", "register_pass decorates a function of (module, context)", call_place()))
-        transform = rule if on == "module" else _over_functions(on, rule)
         title = pass_name(name or _name(rule))
+        transform = rule if on == "module" else _over_functions(on, rule, title)
         made = enter_pass(Pass(title, transform, opt_level=opt_level, required=required, doc=rule.__doc__ or ""))
         if after:
             _AFTER.setdefault(pass_name(after), []).append(made)
         return made
 
     return decorate
+
+
+def _pass_faults(opt_level: Any, required: Any) -> Iterator[str]:
+    if type(opt_level) is not int or opt_level < 0:
+        yield f"opt_level must be a non-negative integer, not {opt_level!r}"
+    if not isinstance(required, bool):
+        yield f"required is True for a pass that cannot be turned off, or False, not {required!r}; after= names a pass to follow"
+
+
+def _check_pass(decorator: str, wrong: Collection[str]) -> None:
+    if wrong:
+        raise UsageError(*(Problem("E5036", f"{decorator}: {message}", call_place()) for message in wrong))
 
 
 def reset_pass(name: str) -> None:
@@ -346,7 +370,8 @@ def all_passes() -> tuple[Pass, ...]:
 
 
 def module_pass(*, opt_level: int = 0, required: bool = False) -> Callable[[Transform], Pass]:
-    """Make a pass of `def name(module, context) -> module`."""
+    """Make a pass of `def name(module, context) -> module`; UsageError E5036 for an `opt_level` or `required` of another type."""
+    _check_pass("module_pass", list(_pass_faults(opt_level, required)))
 
     def decorate(transform: Transform) -> Pass:
         return enter_pass(Pass(_name(transform), transform, opt_level=opt_level, required=required, doc=transform.__doc__ or ""))
@@ -365,24 +390,32 @@ def prim_func_pass(*, opt_level: int = 0, required: bool = False) -> Callable[[C
 
 
 def _per_function(name: str, *, opt_level: int, required: bool) -> Callable[[Callable[[Any, PassContext], Any]], Pass]:
+    _check_pass("function_pass" if name == "relay" else "prim_func_pass", list(_pass_faults(opt_level, required)))
+
     def decorate(rule: Callable[[Any, PassContext], Any]) -> Pass:
-        transform = _over_functions(name, rule)
+        transform = _over_functions(name, rule, _name(rule))
         return enter_pass(Pass(_name(rule), transform, opt_level=opt_level, required=required, doc=rule.__doc__ or ""))
 
     return decorate
 
 
-def _over_functions(name: str, rule: Callable[[Any, PassContext], Any]) -> Transform:
-    """`rule` on each function of one IR, the branches and bodies of loops inside it first."""
+def _over_functions(name: str, rule: Callable[[Any, PassContext], Any], title: str) -> Transform:
+    """`rule` of the pass `title` on each function of one IR, the branches and bodies of loops inside it first (E5035)."""
 
     def transform(module: IRModule, context: PassContext) -> IRModule:
         kind = dialect(name)
 
-        def new(func: Any) -> Any:
-            inner = kind.map_inner(func, lambda f: rule(f, context)) if kind.map_inner is not None else func
-            return rule(inner, context)
+        def new(func: Any, key: str) -> Any:
+            def checked(old: Any) -> Any:
+                made = rule(old, context)
+                if not isinstance(made, kind.func_class):
+                    message = f'the pass "{title}" returned a {type(made).__name__} for @{key}, not a {kind.func_class.__name__}'
+                    raise UsageError(Problem("E5035", message))
+                return made
 
-        functions = {k: new(f) if isinstance(f, kind.func_class) else f for k, f in module.functions.items()}
+            return checked(kind.map_inner(func, checked) if kind.map_inner is not None else func)
+
+        functions = {k: new(f, k) if isinstance(f, kind.func_class) else f for k, f in module.functions.items()}
         return replace(module, functions=functions)
 
     return transform

@@ -93,10 +93,12 @@ def new_folder(folder: Path) -> Path:
 
 def pick(modules: Mapping[str, IRModule], after: str | None, form: str | None) -> tuple[str, str]:
     """(pass, text) of the module that the pass left, or of the last one with functions of the form asked for (E5009)."""
-    if after is not None and after not in modules:
-        near = did_you_mean(after, modules)
+    from aot.ir.transform import pass_name
+
+    if after is not None and pass_name(after) not in modules:
+        near = did_you_mean(pass_name(after), modules)
         raise UsageError(Problem("E5009", f"--after {after}: no such pass ran{near}; these did: {', '.join(modules)}"))
-    for name in list(modules)[::-1] if after is None else [after]:
+    for name in list(modules)[::-1] if after is None else [pass_name(after)]:
         text = module_text(modules[name], form)
         if text:
             return name, text
@@ -122,7 +124,7 @@ def command(
     from aot.cli.common import choose_target, compile_model, find_board, request
     from aot.ir.instrument import DumpIR, Stopped
     from aot.ir.instrument import StopAfter as Stop
-    from aot.ir.transform import Instrument, PassContext, get_pass
+    from aot.ir.transform import Instrument, PassContext
 
     class Record(Instrument):
         """Keeps what each pass returned, by its name in the order of the last run."""
@@ -138,7 +140,7 @@ def command(
         raise UsageError(Problem("E5009", "--stop-after ends before there is C; choose --format relay or tir"))
     out = Output(json=as_json)
     files = None if folder is None else DumpIR(new_folder(folder))
-    stop = None if stop_after is None else Stop(get_pass(stop_after).name)
+    stop = None if stop_after is None else Stop(stop_after)
     ran: list[str] = []
     modules: dict[str, IRModule] = {}
     wanted = request(model, options, target=choose_target(target, find_board(board) if board else None))
