@@ -113,6 +113,14 @@ class Function:
     def is_primitive(self) -> bool:
         return bool(self.attrs.get("Primitive"))
 
+    def __call__(self, *args: Expr) -> Call:
+        """A call, which the compiler replaces by the body over `args`; UsageError E1160 where they do not fit the parameters."""
+        for i, a in enumerate(args):
+            if not isinstance(a, Expr):
+                raise _bad_value(f"operand {i} is a {type(a).__name__}, not an expression")
+        check_operands(self, args, call_place())
+        return Call(self, args, None, self.body.type)
+
 
 def var(name: str, shape: Sequence[int], *, dtype: str = "float32", quant: QuantParams | None = None) -> Var:
     """A parameter, `relay.var("x", shape=(1, 8, 8, 4), dtype="int8")`; UsageError E5104 for what is no shape or type."""
@@ -228,18 +236,33 @@ def _attrs_fault(info: OpInfo, attrs: Any) -> str:
     return ""
 
 
+def check_operands(func: Function, args: Sequence[Expr], where: str) -> None:
+    """UsageError E1160 where the operands of a call of `func` have other shapes or element types than its parameters."""
+    given, wanted = [a.type for a in args], [p.type for p in func.params]
+    forms = [[(t.shape, t.dtype) if isinstance(t, TensorType) else t for t in types] for types in (given, wanted)]
+    if forms[0] != forms[1]:
+        of, to = (", ".join(map(str, types)) or "nothing" for types in (wanted, given))
+        raise UsageError(Problem("E1160", f"a function of {of} is called with {to}", where))
+
+
 def make_tuple(fields: Sequence[Expr], *, span: Span = NO_SPAN) -> Tuple:
-    """A tuple of tensors."""
+    """A tuple of tensors; UsageError E5104 for a field that is something else, a tuple too."""
     types = []
-    for f in fields:
-        assert isinstance(f.type, TensorType), "tuples do not nest"
+    for i, f in enumerate(fields):
+        if not isinstance(f, Expr):
+            raise _bad_value(f"field {i} of a tuple is a {type(f).__name__}, not an expression")
+        if not isinstance(f.type, TensorType):
+            raise _bad_value(f"field {i} of a tuple is a tuple; tuples do not nest: name its fields instead")
         types.append(f.type)
     return Tuple(tuple(fields), TupleType(tuple(types)), span)
 
 
 def get_item(value: Expr, index: int, *, span: Span = NO_SPAN) -> TupleGetItem:
-    """Field `index` of a tuple-typed expression."""
-    assert isinstance(value.type, TupleType)
+    """Field `index` of a tuple-typed expression; UsageError E5104 for another expression, and a field that it does not have."""
+    if not isinstance(value, Expr) or not isinstance(value.type, TupleType):
+        raise _bad_value(f"{value.type if isinstance(value, Expr) else type(value).__name__} is no tuple, so it has no fields")
+    if type(index) is not int or not 0 <= index < len(value.type.fields):
+        raise _bad_value(f"a tuple of {len(value.type.fields)} fields has no field {index!r}")
     return TupleGetItem(value, index, value.type.fields[index], span)
 
 

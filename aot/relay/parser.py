@@ -44,11 +44,9 @@ def print_module(module: IRModule) -> str:
 
 
 def parse_module(text: str, name: str) -> IRModule:
-    """The module of a text (E5130, E5131)."""
+    """The module of a text (E5101, E5104, E5130, E5131), without metadata where it leaves nothing out."""
     body, head, metadata = text.partition(HEAD)
-    if not head:
-        raise UsageError(Problem("E5131", "the text has no section #[metadata]"))
-    parser = _Parser(body, from_text(metadata))
+    parser = _Parser(body, from_text(metadata) if head else {})
     found = parsed(lambda _: dict(parser.functions()), name)
     if not found:
         raise UsageError(Problem("E5130", "the text has no function; one begins with def @main("))
@@ -69,7 +67,11 @@ class _Parser:
             match = _HEAD.match(line)
             if match is None:
                 self._fail("def @name(...) -> type {")
-            yield match[1], self._function(match[1], match[2])[0]
+            try:
+                yield match[1], self._function(match[1], match[2])[0]
+            except UsageError as error:  # it may name the line of the Python program that parses
+                at = f"line {self._at}"
+                raise UsageError(*(p if p.where.startswith("line ") else replace(p, where=at) for p in error.problems)) from error
 
     def _next(self, *, end: bool = False) -> str | None:
         while self._at < len(self._lines):
@@ -221,7 +223,8 @@ class _Parser:
         place = f"{path}/const:{match[1]}"
         data = self._noted(place, "data")
         if data is None:
-            raise UsageError(Problem("E5131", f"the metadata have no data of the constant {match[1]}", f"line {self._at}"))
+            message = f"the text has no metadata with the data of the constant {match[1]}; print it with astext(metadata=True)"
+            raise UsageError(Problem("E5131", message, f"line {self._at}"))
         type_ = replace(self._type(match[2]), quant=self._noted(place, "quant"))
         if tuple(data.shape) != type_.shape:
             self._fail(f"the shape {list(data.shape)} of the constant's data")

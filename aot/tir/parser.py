@@ -40,11 +40,9 @@ def is_tir(text: str) -> bool:
 
 
 def parse_module(text: str, name: str) -> IRModule:
-    """The module of a text (E5130, E5131); its functions are verified."""
+    """The module of a text (E5130, E5131); its functions are verified.  Without metadata attributes have their defaults."""
     body, head, metadata = text.partition(HEAD)
-    if not head:
-        raise UsageError(Problem("E5131", "the text has no section #[metadata]"))
-    return parsed(_Module(body, from_text(metadata)).parse, name)
+    return parsed(_Module(body, from_text(metadata) if head else {}).parse, name)
 
 
 class _Module:

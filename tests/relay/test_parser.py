@@ -99,7 +99,7 @@ def test_edited_text_counts() -> None:
 
 
 EDITS: list[tuple[Callable[[str], str], str]] = [
-    (lambda t: "", "E5131"),
+    (lambda t: "", "E5130"),
     (lambda t: t.partition("#[metadata]")[0], "E5131"),
     (lambda t: t.partition("#[metadata]")[0] + "#[metadata]\n{}", "E5131"),
     (lambda t: t.partition("#[metadata]")[0] + "#[metadata]\n[]", "E5131"),

@@ -208,7 +208,6 @@ def test_a_text_by_hand() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("#[metadata]\n{}\n", "", "E5131.*no section"),
         ("prim_func @f", "prim_func f", "E5130.*prim_func @name"),
         ("x: int8[4]", "x: int7[4]", "E5130.*an element type is expected before 'int7"),
         ("x: int8[4]", "x: int8[n]", "E5130.*a whole number"),

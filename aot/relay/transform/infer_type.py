@@ -1,4 +1,4 @@
-"""Infer the type of every node again, from the parameters on."""
+"""Write out calls of plain functions, and infer the type of every node again, from the parameters on."""
 
 from __future__ import annotations
 
@@ -8,22 +8,40 @@ from aot.errors import internal
 from aot.ir.op import F_INFER_TYPE, Op, TypeRuleError
 from aot.ir.transform import PassContext, function_pass
 from aot.ir.type import TensorType, Type
-from aot.relay.expr import Call, Expr, Function, operands, post_order, with_operands
+from aot.relay.expr import Call, Expr, Function, check_operands, map_inner_functions, operands, post_order, with_operands
+from aot.relay.transform.simplify_control_flow import inlined
 
 
 @function_pass(required=True)
 def infer_type(func: Function, _context: PassContext) -> Function:
-    """Run every operator's type rule again, operands first.
+    """Run every operator's type rule again, operands first; a call of a function that nothing marks is that function's body.
 
     In: any function.  Out: the same graph, each call of an operator with the type that its rule gives; where only the
     quantisation parameters were noted on the call and the rule says nothing of them, the note stays.  Nodes whose type does
     not change are kept. A rule that refuses its operands is our own fault by now (E9001): converters have checked the model
-    before.
+    before.  UsageError E1160 where a function's parameters do not fit the operands of its call.
     """
+    return _inferred(func)
+
+
+def _inferred(func: Function) -> Function:
     done: dict[int, Expr] = {}
     for expr in post_order(func.body):
-        done[id(expr)] = _typed(with_operands(expr, [done[id(o)] for o in operands(expr)]))
+        new = with_operands(expr, [done[id(o)] for o in operands(expr)])
+        done[id(expr)] = _written_out(new) if isinstance(new, Call) and _is_plain(new.op) else _typed(new)
     return Function(func.params, done[id(func.body)], func.attrs)
+
+
+def _is_plain(op: Op | Function) -> bool:
+    """A function that is neither fused nor a code generator's, which only a user's Python writes."""
+    return isinstance(op, Function) and not any(op.attrs.get(key) for key in ("Primitive", "Composite", "Compiler"))
+
+
+def _written_out(call: Call) -> Expr:
+    """The body of the function that is called; so are those that it calls, and that its branches and loops call."""
+    assert isinstance(call.op, Function)
+    check_operands(call.op, call.args, str(call.span))
+    return inlined(_inferred(map_inner_functions(call.op, _inferred)), call.args)
 
 
 def _typed(expr: Expr) -> Expr:

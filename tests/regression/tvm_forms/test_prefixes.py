@@ -1,4 +1,4 @@
-"""`relay.PREFIX.NAME` builds a call of any operator, whatever it begins with: `relay.signal.rfft`, a plug-in's `relay.mine.mirror`."""
+"""`relay.PREFIX.NAME` builds a call of any operator: `relay.signal.rfft`, a plug-in's `relay.mine.mirror`."""
 
 from __future__ import annotations
 
