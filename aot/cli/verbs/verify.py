@@ -76,9 +76,10 @@ RequireFlag = Annotated[
 
 def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None, *, oracle: str) -> Sets:
     """The sets that the command line asks for."""
+    from aot.cli.common import noted
     from aot.report.measure.choose import sets_for
 
-    return sets_for(artifact.metadata, inputs, count, oracle=oracle)
+    return noted(sets_for(artifact.metadata, inputs, count, oracle=oracle))
 
 
 def show(out: Output, found: Verification, artifact: Artifact) -> None:
