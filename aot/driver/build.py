@@ -35,7 +35,7 @@ from aot.frontend.input_values import input_values
 from aot.frontend.macs import nominal_shapes
 from aot.frontend.specialize import specialize
 from aot.ir.module import IRModule
-from aot.ir.transform import PassContext
+from aot.ir.transform import PassContext, unwatched
 from aot.memory.pooling import ONE_POOL
 from aot.relay.expr import Function
 from aot.relay.state import state_vars
@@ -214,7 +214,7 @@ def plans_of(fused: FusedModule, *, bound: int) -> Plans:
 
     @cache
     def made(attempt: Attempt) -> Planned | None:
-        with replace(PassContext.current(), instruments=()), suppress(NothingFits):
+        with unwatched(), suppress(NothingFits):
             return lower_and_plan(_for_attempt(fused, attempt), optimized)
         return None
 

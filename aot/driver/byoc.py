@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from aot import byoc
 from aot.errors import Problem, UsageError
-from aot.ir.transform import Pass, PassContext
+from aot.ir.transform import Pass, PassContext, changed_context
 from aot.relay.transform.partition import get_pattern_table, partition_for
 from aot.support.near import did_you_mean
 from aot.target.target import Target
@@ -68,10 +68,10 @@ def _for_mve(patterns: tuple[str, ...] | None) -> tuple[str, ...]:
     return patterns
 
 
-def with_partitions(wanted: Sequence[str], target: Target) -> PassContext:
+def with_partitions(wanted: Sequence[str], target: Target) -> AbstractContextManager[PassContext]:
     """The current context, which also gives layers away before the others are fused."""
-    context = PassContext.current()
-    return replace(context, add_pass=(*context.add_pass, *(("dead_code", step) for step in partitions(wanted, target))))
+    given = PassContext.current().add_pass
+    return changed_context(add_pass=(*given, *(("dead_code", step) for step in partitions(wanted, target))))
 
 
 def library_files(path: Path | None) -> dict[str, str]:

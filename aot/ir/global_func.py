@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
@@ -10,6 +11,9 @@ from aot.errors import Problem, UsageError
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+_HOMES = {"target.build.c": "aot.runtime.functions"}
+"""The compiler's own functions: the module that registers each, which is above this one and imported when it is asked for."""
 
 
 @overload
@@ -23,6 +27,7 @@ def register_func(name: str, func: F | None = None, *, override: bool = False) -
     """
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise UsageError(Problem("E5077", f"{name!r} cannot name a global function"))
+    _import_home(name)
 
     def enter(new: F) -> F:
         if not callable(new):
@@ -37,11 +42,19 @@ def register_func(name: str, func: F | None = None, *, override: bool = False) -
 
 def find_global_func(name: str) -> Callable[..., Any] | None:
     """The function of that name, if there is one."""
+    _import_home(name)
     return _FUNCTIONS.get(name)
+
+
+def _import_home(name: Any) -> None:
+    """Let the compiler's own function of that name be registered, where its module has not been imported yet."""
+    if isinstance(name, str) and name in _HOMES:
+        importlib.import_module(_HOMES[name])
 
 
 def get_global_func(name: str) -> Callable[..., Any]:
     """The function of that name (E5076 if there is none)."""
+    _import_home(name)
     if not isinstance(name, str) or name not in _FUNCTIONS:
         known = [n for n in sorted(_FUNCTIONS) if isinstance(name, str) and n.split(".")[0] == name.split(".")[0]]
         raise UsageError(
@@ -52,6 +65,8 @@ def get_global_func(name: str) -> Callable[..., Any]:
 
 def list_global_func_names() -> list[str]:
     """The names of all global functions, sorted."""
+    for name in _HOMES:
+        _import_home(name)
     return sorted(_FUNCTIONS)
 
 

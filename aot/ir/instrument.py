@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
+from typing import Any, TypeVar
 
 import numpy as np
 
-from aot.errors import InternalError, Problem
+from aot.errors import InternalError, Problem, UsageError
 from aot.ir.dialect import Dialect, dialect_of
 from aot.ir.module import BaseFunc, IRModule
 from aot.ir.op import Array
-from aot.ir.transform import Instrument, Pass, PassContext, get_pass
+from aot.ir.transform import Pass, PassInstrument, get_pass
 from aot.ir.type import TensorType
+from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
 
@@ -26,36 +28,61 @@ class PassTime:
     seconds: float
 
 
-class Timing(Instrument):
-    """Collects `rows`, one for each run of a pass."""
+K = TypeVar("K", bound=type)
+
+
+def pass_instrument(kind: K) -> K:
+    """A class decorator: a PassInstrument of a class that derives from nothing, with whichever of its methods it has.
+
+    UsageError E5037 for what is no class, and for methods that had another name before.
+
+    `kind`: the class.
+    """
+    if not isinstance(kind, type):
+        raise UsageError(Problem("E5037", f"pass_instrument decorates a class, not {kind!r}", call_place()))
+    if issubclass(kind, PassInstrument):
+        return kind
+    members = {k: v for k, v in vars(kind).items() if k not in ("__dict__", "__weakref__", "__slots__")}
+    metaclass: Any = type(kind)
+    made: Any = metaclass(kind.__name__, (*(b for b in kind.__bases__ if b is not object), PassInstrument), members)
+    return made  # type: ignore[no-any-return]
+
+
+class PassTimingInstrument(PassInstrument):
+    """Collects `rows`, one for each run of a pass; `render()` is the table of them."""
 
     def __init__(self) -> None:
         self.rows: list[PassTime] = []
         self._started: list[float] = []
 
-    def before(self, module: IRModule, running: Pass) -> None:
+    def run_before_pass(self, module: IRModule, info: Pass) -> None:
         """Start the clock.
 
-        `module`: what the pass gets; `running`: the pass.
+        `module`: what the pass gets; `info`: the pass.
         """
         self._started.append(perf_counter())
 
-    def after(self, module: IRModule, running: Pass) -> None:
+    def run_after_pass(self, module: IRModule, info: Pass) -> None:
         """Stop the clock.
 
-        `module`: what the pass made; `running`: the pass.
+        `module`: what the pass made; `info`: the pass.
         """
-        self.rows.append(PassTime(running.name, perf_counter() - self._started.pop()))
+        self.rows.append(PassTime(info.name, perf_counter() - self._started.pop()))
 
-    def exit(self, context: PassContext) -> None:
-        """Forget clocks of passes that failed.
+    def render(self) -> str:
+        """One line for each pass in the order of its first run: milliseconds in all, the number of runs, the name."""
+        rows: dict[str, list[float]] = {}
+        for row in self.rows:
+            rows.setdefault(row.name, []).append(row.seconds)
+        lines = (f"{1000 * sum(times):10.3f} ms  {len(times):4d}x  {name}" for name, times in rows.items())
+        return "".join(f"{line}\n" for line in lines)
 
-        `context`: the PassContext that ends.
-        """
+    def exit_pass_ctx(self) -> None:
+        """Forget clocks of passes that failed."""
         self._started.clear()
 
 
-class DumpIR(Instrument):
+class DumpIR(PassInstrument):
     """Writes the module into `folder` before the first pass (`00_input.relay`) and after each (`03_fuse_ops.relay`)."""
 
     def __init__(self, folder: Path) -> None:
@@ -63,14 +90,14 @@ class DumpIR(Instrument):
         self.files: list[Path] = []
         self._number = 0
 
-    def before(self, module: IRModule, running: Pass) -> None:
+    def run_before_pass(self, module: IRModule, info: Pass) -> None:
         """Write the input, once."""
         if not self._number:
             self._write(module, "input")
 
-    def after(self, module: IRModule, running: Pass) -> None:
+    def run_after_pass(self, module: IRModule, info: Pass) -> None:
         """Write the result."""
-        self._write(module, running.name)
+        self._write(module, info.name)
 
     def _write(self, module: IRModule, title: str) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -89,32 +116,32 @@ class Stopped(Exception):  # noqa: N818 - what was requested, no error
     """Raised by StopAfter."""
 
 
-class StopAfter(Instrument):
+class StopAfter(PassInstrument):
     """Ends the compilation after the first run of a pass: raises Stopped; UsageError E5030 for a name that no pass has."""
 
     def __init__(self, name: str) -> None:
         self._name = get_pass(name).name
 
-    def after(self, module: IRModule, running: Pass) -> None:
+    def run_after_pass(self, module: IRModule, info: Pass) -> None:
         """Stop where this is the pass."""
-        if running.name == self._name:
+        if info.name == self._name:
             raise Stopped
 
 
-class VerifyIR(Instrument):
+class VerifyIR(PassInstrument):
     """Runs the verifier of each function's IR after every pass; an InternalError (E9003) names the pass in its notes."""
 
-    def after(self, module: IRModule, running: Pass) -> None:
+    def run_after_pass(self, module: IRModule, info: Pass) -> None:
         """Verify all functions."""
         for name, func in module.functions.items():
             try:
                 dialect_of(func).verify(func, name)
             except InternalError as error:
-                error.add_note(f"after pass {running.name}")
+                error.add_note(f"after pass {info.name}")
                 raise
 
 
-class CheckSemantics(Instrument):
+class CheckSemantics(PassInstrument):
     """Runs the module on random inputs before and after every pass, and compares bit by bit (E9004).
 
     Functions that cannot run on drawn operands, functions that a pass adds or removes, and ones whose inputs it changes are not
@@ -128,13 +155,13 @@ class CheckSemantics(Instrument):
         self._expected: list[dict[str, list[Array]]] = []
         self.compared = 0
 
-    def before(self, module: IRModule, running: Pass) -> None:
+    def run_before_pass(self, module: IRModule, info: Pass) -> None:
         """Run the module, unless its results are known from the pass before."""
         known = self._cached is not None and self._cached[0] is module
         results = self._cached[1] if known and self._cached is not None else self._results(module)
         self._expected.append(results)
 
-    def after(self, module: IRModule, running: Pass) -> None:
+    def run_after_pass(self, module: IRModule, info: Pass) -> None:
         """Run the module again; InternalError where a result differs."""
         results, expected = self._results(module), self._expected.pop()
         self._cached = (module, results)
@@ -142,11 +169,11 @@ class CheckSemantics(Instrument):
             self.compared += 1
             fault = _difference(expected[name], results[name])
             if fault:
-                error = InternalError(Problem("E9004", f"the pass {running.name} changes the result of {name}: {fault}"))
+                error = InternalError(Problem("E9004", f"the pass {info.name} changes the result of {name}: {fault}"))
                 error.add_note(_text(module.functions[name], name))
                 raise error
 
-    def exit(self, context: PassContext) -> None:
+    def exit_pass_ctx(self) -> None:
         """Forget everything."""
         self._cached = None
         self._expected.clear()

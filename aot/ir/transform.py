@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import field, replace
 from types import TracebackType
@@ -55,20 +56,51 @@ def all_options() -> tuple[Option, ...]:
     return tuple(_OPTIONS[k] for k in sorted(_OPTIONS))
 
 
-class Instrument:
-    """Watches passes. Subclasses override what they need; instruments are called in the order in which the context names them."""
+_FORMER = {
+    "enter": "enter_pass_ctx(self)",
+    "exit": "exit_pass_ctx(self)",
+    "before": "run_before_pass(self, module, info)",
+    "after": "run_after_pass(self, module, info)",
+}
+"""What instruments' methods were called in 0.1; they would never be called now, so a class that has one is refused."""
 
-    def enter(self, context: PassContext) -> None:
-        """The context is entered."""
 
-    def exit(self, context: PassContext) -> None:
+class PassInstrument:
+    """Watches passes. Subclasses override what they need; instruments are called in the order in which the context names them.
+
+    UsageError E5037 for a class with a method that had another name before (`before`, now `run_before_pass`).
+    """
+
+    def __init_subclass__(cls) -> None:
+        for name, new in _FORMER.items():
+            if name in vars(cls):
+                raise UsageError(Problem("E5037", f"{cls.__name__}.{name} would never be called: name it {new}", call_place()))
+
+    def enter_pass_ctx(self) -> None:
+        """The context is entered; it is PassContext.current()."""
+
+    def exit_pass_ctx(self) -> None:
         """The context is left, also after an error."""
 
-    def before(self, module: IRModule, running: Pass) -> None:
-        """`running` is about to see `module`."""
+    def should_run(self, module: IRModule, info: Pass) -> bool:
+        """Whether the pass `info` runs on `module`; passes that are required are not asked about."""
+        return True
 
-    def after(self, module: IRModule, running: Pass) -> None:
-        """`running` has returned `module`."""
+    def run_before_pass(self, module: IRModule, info: Pass) -> None:
+        """The pass `info` is about to see `module`."""
+
+    def run_after_pass(self, module: IRModule, info: Pass) -> None:
+        """The pass `info` has returned `module`."""
+
+
+class _Judge(PassInstrument):
+    """What an instrument says about which passes run, while it does not watch."""
+
+    def __init__(self, whose: PassInstrument) -> None:
+        self.whose: PassInstrument = whose.whose if isinstance(whose, _Judge) else whose
+
+    def should_run(self, module: IRModule, info: Pass) -> bool:
+        return self.whose.should_run(module, info)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +117,7 @@ class PassContext:
     required_pass: Collection[str] = frozenset()
     disabled_pass: Collection[str] = frozenset()
     config: Mapping[str, Any] = field(default_factory=dict)
-    instruments: Sequence[Instrument] = ()
+    instruments: Sequence[PassInstrument] = ()
     add_pass: Sequence[tuple[str, Pass | str | Callable[[IRModule], IRModule]]] = ()
 
     def __post_init__(self) -> None:
@@ -132,14 +164,50 @@ class PassContext:
         if problems:
             raise UsageError(*problems)
         _STACK.set((*_STACK.get(), self))
-        for instrument in self.instruments:
-            instrument.enter(self)
+        try:
+            with ExitStack() as entered:
+                for instrument in self.instruments:
+                    instrument.enter_pass_ctx()
+                    entered.callback(instrument.exit_pass_ctx)
+                entered.pop_all()
+        except BaseException:
+            self._leave()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        _STACK.set(_STACK.get()[:-1])
-        for instrument in reversed(self.instruments):
-            instrument.exit(self)
+        try:
+            with ExitStack() as entered:  # one that fails does not keep the others from ending
+                for instrument in self.instruments:
+                    entered.callback(instrument.exit_pass_ctx)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Take this context from the stack, with what was entered after it and never left."""
+        stack = _STACK.get()
+        last = max((i for i, context in enumerate(stack) if context is self), default=len(stack))
+        _STACK.set(stack[:last])
+
+
+@contextmanager
+def changed_context(**changes: Any) -> Iterator[PassContext]:
+    """The current context with other values, for a part of what runs under it.
+
+    Its instruments have been entered already, once: nobody enters them again, and they go on watching.
+    """
+    inner = replace(PassContext.current(), **changes)
+    token = _STACK.set((*_STACK.get(), inner))
+    try:
+        yield inner
+    finally:
+        _STACK.reset(token)
+
+
+def unwatched() -> AbstractContextManager[PassContext]:
+    """The current context for what is tried and may be thrown away: no instrument sees it, but each says what runs."""
+    asked = (i for i in PassContext.current().instruments if type(i).should_run is not PassInstrument.should_run)
+    return changed_context(instruments=tuple(map(_Judge, asked)))
 
 
 _TVM_ROOM = re.compile(r"(?:tvm\.)?(?:relay|tir)\.(?:_?transform\.)?")
@@ -171,8 +239,8 @@ def _context_faults(context: PassContext) -> Iterator[str]:
             yield f"{key} takes a list of names of passes, not {names!r}"
     if not isinstance(context.config, Mapping) or not all(isinstance(k, str) for k in context.config):
         yield f"config takes a dictionary of options by name, not {context.config!r}"
-    if not isinstance(context.instruments, list | tuple) or not all(isinstance(i, Instrument) for i in context.instruments):
-        yield f"instruments takes a list of aot.ir.transform.Instrument, not {context.instruments!r}"
+    if not isinstance(context.instruments, list | tuple) or not all(isinstance(i, PassInstrument) for i in context.instruments):
+        yield f"instruments takes a list of aot.ir.instrument.PassInstrument, not {context.instruments!r}"
     if not isinstance(context.add_pass, list | tuple) or not all(map(_is_addition, context.add_pass)):
         yield f"add_pass takes a list of pairs (name of a pass, pass to run after it), not {context.add_pass!r}"
 
@@ -232,7 +300,10 @@ def _check_config(config: Mapping[str, Any]) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A named transformation of modules; calling it runs it unconditionally under the current context's instruments."""
+    """A named transformation of modules; calling it runs it under the current context's instruments.
+
+    It is left out, as in TVM, only where it is not required and an instrument's `should_run` says no.
+    """
 
     name: str
     transform: Transform
@@ -243,8 +314,10 @@ class Pass:
     def __call__(self, module: IRModule) -> IRModule:
         context = PassContext.current()
         seen = module.shown() if context.instruments else module
+        if not self.required and not all(i.should_run(seen, self) for i in context.instruments):
+            return module
         for instrument in context.instruments:
-            instrument.before(seen, self)
+            instrument.run_before_pass(seen, self)
         try:
             result = self.transform(module, context)
         except Exception as error:
@@ -254,7 +327,7 @@ class Pass:
             raise UsageError(Problem("E5035", f'the pass "{self.name}" returned a {type(result).__name__}, not an IRModule'))
         seen = result.shown() if context.instruments else result
         for instrument in context.instruments:
-            instrument.after(seen, self)
+            instrument.run_after_pass(seen, self)
         return result
 
 

@@ -116,7 +116,10 @@ def _all_imports(module: Module) -> list[Module]:
 
 
 class CModule(Module):
-    """Functions as generated C: readable with `get_source`, run on this machine when they are called."""
+    """Functions as generated C: readable with `get_source`, run on this machine when they are called.
+
+    What it is exported to has the functions of imported modules too (E5078 where one has no C source, or names meet).
+    """
 
     type_key = "c"
 
@@ -150,7 +153,14 @@ class CModule(Module):
         return super().get_source(fmt)
 
     def metadata(self) -> dict[str, Any]:
-        """Plain JSON values: the target, and of each function its symbol, its parameters and its workspace in bytes."""
+        """Plain JSON values: the target, and of each function its symbol, its parameters and its workspace in bytes.
+
+        `imports`, where there are any: the same of each imported module.  E5078 for one that has no C source.
+        """
+        imports = [_with_source(self, m).metadata() for m in self.imports]
+        return {**self._own_metadata(), "imports": imports} if imports else self._own_metadata()
+
+    def _own_metadata(self) -> dict[str, Any]:
         functions = [
             {"name": s.name, "symbol": s.symbol, "workspace": s.workspace, "params": [p.as_json() for p in s.params]}
             for s in self._signatures.values()
@@ -158,7 +168,12 @@ class CModule(Module):
         return {"schema": "aot-functions/1", "name": self.name, "target": str(self.target), "functions": functions}
 
     def export_library(self, path: str | Path) -> Path:
-        """Write the module to a file: a shared library of this machine (.so), sources with headers (.tar), or C (.c with .h)."""
+        """Write the module and all that it imports: a shared library (.so), sources with headers (.tar), or C (.c with .h).
+
+        UsageError E5078 for another ending, for an import that has no C source, and for names that meet.
+
+        `path`: the file to write; C files of imports go next to it.
+        """
         self.save(path)
         return Path(path)
 
@@ -169,13 +184,12 @@ class CModule(Module):
         try:
             match ending:
                 case ".so":
-                    file.write_bytes(self._library.read_bytes())
+                    file.write_bytes(self._library(self._all_files(), self.metadata()).read_bytes())
                 case ".tar":
                     file.write_bytes(self._tar())
                 case ".c":
-                    for name, text in self._files.items():
-                        target = file if name.endswith(".c") else file.with_name(name)
-                        target.write_text(text, encoding="utf-8", newline="\n")
+                    for name, text in self._all_files(own=file.name).items():
+                        file.with_name(name).write_text(text, encoding="utf-8", newline="\n")
                 case _:
                     message = f"unknown format {ending!r}; known: {', '.join(FORMATS)}"
                     raise UsageError(Problem("E5078", message, str(path)))
@@ -190,23 +204,42 @@ class CModule(Module):
         self.get_function(key)
         return function_artifact(self._funcs[key], self._signatures[key].symbol, self.target)
 
-    @cached_property
-    def _library(self) -> Path:
-        text = json.dumps(self.metadata(), sort_keys=True)
+    def _library(self, files: Mapping[str, str], metadata: Mapping[str, Any]) -> Path:
+        text = json.dumps(metadata, sort_keys=True)
         literal = "\n".join(json.dumps(text[i : i + 100]) for i in range(0, len(text), 100))
         source = f"extern const char {_SYMBOL}[];\nconst char {_SYMBOL}[] =\n{literal};\n"
-        return build_library(model_identifier(self.name), {**self._files, "aot_module_metadata.c": source})
+        return build_library(model_identifier(self.name), {**files, "aot_module_metadata.c": source})
 
     @cached_property
     def _loaded(self) -> ctypes.CDLL:
-        return ctypes.CDLL(str(self._library))
+        """The module's own functions; those of imports are called in the modules that have them."""
+        return ctypes.CDLL(str(self._library(self._files, self._own_metadata())))
+
+    def _all_files(self, own: str = "") -> dict[str, str]:
+        """The C sources of the module and of all that it imports; `own`: another name of the module's own C file."""
+        files: dict[str, str] = {}
+        owners: dict[str, Module] = {}
+
+        def claim(name: str, module: Module) -> None:
+            if owners.setdefault(name, module) is not module:
+                message = f"{owners[name].name}, exported with it, has {name} too; build one of them under another name"
+                raise UsageError(Problem("E5078", message, f"module {module.name}"))
+
+        for module in dict.fromkeys([self, *(_with_source(self, m) for m in _all_imports(self))]):
+            for name, text in module._files.items():
+                file = own if own and module is self and name.endswith(".c") else name
+                claim(file, module)
+                files[file] = text
+            for signature in module._signatures.values():
+                claim(f"function {signature.symbol}", module)
+        return files
 
     def _function(self, name: str) -> PackedFunc:
         signature = self._signatures[name]
         return PackedFunc(signature, lambda: _entry(self._loaded, signature))
 
     def _tar(self) -> bytes:
-        files = {**self._files, "metadata.json": json.dumps(self.metadata(), indent=1, sort_keys=True) + "\n"}
+        files = {**self._all_files(), "metadata.json": json.dumps(self.metadata(), indent=1, sort_keys=True) + "\n"}
         for header in sorted((data_folder("crt") / "include" / "aot").glob("*.h")):
             files[f"include/aot/{header.name}"] = header.read_text(encoding="utf-8")
         out = io.BytesIO()
@@ -219,20 +252,28 @@ class CModule(Module):
         return out.getvalue()
 
 
+def _with_source(importing: Module, imported: Module) -> CModule:
+    """An imported module that can be exported with the one that imports it (E5078)."""
+    if not isinstance(imported, CModule):
+        message = f"imports {imported.name} of kind {imported.type_key}, which has no C source to export; remove the import"
+        raise UsageError(Problem("E5078", message, f"module {importing.name}"))
+    return imported
+
+
 class LibraryModule(Module):
-    """Functions of a shared library that `export_library` wrote; made by `load_module`."""
+    """Functions of a shared library that `export_library` wrote; made by `load_module`.
+
+    `library`: what was loaded; `metadata`: what it says of the module, with what the module imports.
+    """
 
     type_key = "library"
 
-    def __init__(self, path: Path) -> None:
-        try:
-            self._loaded = ctypes.CDLL(str(path.resolve()))
-            text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(self._loaded, _SYMBOL)))
-        except (OSError, ValueError) as error:
-            raise UsageError(Problem("E5078", f"not a library of aot: {error}", str(path))) from error
-        metadata = json.loads(text)
+    def __init__(self, library: ctypes.CDLL, metadata: Mapping[str, Any]) -> None:
         super().__init__(metadata["name"])
+        self._loaded = library
         self._signatures = {f["name"]: _signature(f) for f in metadata["functions"]}
+        for inner in metadata.get("imports", ()):
+            self.import_module(LibraryModule(library, inner))
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -252,7 +293,12 @@ def load_module(path: str | Path) -> Module:
     file = _path(path)
     if not file.is_file():
         raise UsageError(Problem("E5001", "there is no such file", str(path)))
-    return LibraryModule(file)
+    try:
+        library = ctypes.CDLL(str(file.resolve()))
+        text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, _SYMBOL)))
+    except (OSError, ValueError) as error:
+        raise UsageError(Problem("E5078", f"not a library of aot: {error}", str(path))) from error
+    return LibraryModule(library, json.loads(text))
 
 
 def _path(path: Any) -> Path:

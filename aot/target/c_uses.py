@@ -10,7 +10,7 @@ from aot.support.dataclass import dataclass
 from aot.tir.buffer import Buffer, flat_index
 from aot.tir.expr import Call, Expr, Imm, Load, Var
 from aot.tir.function import PrimFunc
-from aot.tir.functor import walk_expr
+from aot.tir.functor import walk, walk_expr
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 
@@ -65,8 +65,13 @@ def find_uses(func: PrimFunc) -> Uses:
 
 
 def block_uses(block: Block) -> Uses:
-    """The uses of the description of a block, whose operands tell which of its buffers are registers."""
-    return _settled(block.intrin.desc, block)
+    """The uses of the description of a block, whose operands tell which of its buffers are registers.
+
+    No pass sees a description, so that its loops of kind "unroll" are unrolled as it is printed.
+    """
+    found = _settled(block.intrin.desc, block)
+    found.constant_vars |= {s.var for s in walk(block.intrin.desc.body) if isinstance(s, For) and s.kind == "unroll"}
+    return found
 
 
 def _settled(func: PrimFunc, block: Block | None) -> Uses:
@@ -105,6 +110,8 @@ class _Walker:
                     self.visit(body)
                     self._read(start, stop)
                     self.uses.vars.add(var)
+                    if var in self.uses.constant_vars:
+                        self.uses.constant_vars |= _variables((start, stop))
                 case Store():
                     self._store(stmt)
                 case Let(var, value):
@@ -170,7 +177,11 @@ class _Walker:
 
     def _indices(self, buffer: Buffer, indices: Iterable[Expr]) -> None:
         if buffer in self.scalars:
-            self.uses.constant_vars |= {n for i in indices for n in walk_expr(i) if isinstance(n, Var)}
+            self.uses.constant_vars |= _variables(indices)
+
+
+def _variables(exprs: Iterable[Expr]) -> set[Var]:
+    return {n for e in exprs for n in walk_expr(e) if isinstance(n, Var)}
 
 
 def _element(buffer: Buffer, indices: tuple[Expr, ...]) -> int | None:

@@ -206,7 +206,7 @@ class Printer:
                 raise internal(f"{type(stmt).__name__} is no statement", where=self.func.name)
 
     def _for(self, loop: For) -> None:
-        if loop.kind == "unroll" or loop.var in self._uses.constant_vars:
+        if loop.var in self._uses.constant_vars:  # the index of registers, which have names instead
             start, stop = self._constant(loop.start), self._constant(loop.stop)
             for value in range(start, stop, loop.step):
                 self._values[loop.var] = Imm(value, loop.var.dtype)

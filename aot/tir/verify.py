@@ -12,6 +12,7 @@ from aot.tir.analysis.bounds import Interval, Intervals
 from aot.tir.buffer import Buffer
 from aot.tir.expr import ARITHMETIC, COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
+from aot.tir.functor import walk_expr
 from aot.tir.intrin import TensorIntrin
 from aot.tir.printer import print_stmt
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
@@ -44,6 +45,7 @@ class _Verifier:
         self._interval = Intervals(self._ranges).of  # a variable is defined once, so its range stays
         self._certain: set[Var] = set()
         self._conditions = 0
+        self._to_unroll: set[Var] = set()
         self._writable = {*func.outputs, *func.scratch, *func.state}
 
     def run(self) -> None:
@@ -129,6 +131,8 @@ class _Verifier:
                 self._fail(f"a bound is {bound.dtype}, {loop.var.name} is {loop.var.dtype}")
         if not is_int(loop.var.dtype):
             self._fail(f"{loop.var.name} is {loop.var.dtype}")
+        if loop.kind == "unroll":
+            self._to_unroll.add(loop.var)
         if loop.step <= 0:
             self._fail(f"step {loop.step} is not positive")
         start, stop = self._interval(loop.start), self._interval(loop.stop)
@@ -185,10 +189,15 @@ class _Verifier:
             if not is_int(index.dtype):
                 self._fail(f"an index of {buffer.name} is {index.dtype}")
             constant = isinstance(index, Imm) or buffer.scope != "local" or buffer.indexed or not self._unrolled
-            if not constant:
+            if not constant and not self._is_constant(index):
                 self._fail(f"local {buffer.name} has an index that is not constant")
             if self._is_outside(index, (0, extent - 1)):
                 self._fail(f"{self._shown(index)} is out of bounds of {buffer.name}, extent {extent}")
+
+    def _is_constant(self, index: Expr) -> bool:
+        """Once loops are unrolled; those that unroll_loop did not see, as it was disabled, the printer unrolls where it must."""
+        nodes = tuple(walk_expr(index))
+        return all(n in self._to_unroll if isinstance(n, Var) else not isinstance(n, Load) for n in nodes)
 
     def _is_outside(self, index: Expr, allowed: Interval) -> bool:
         """Only what is certain: under no condition, the whole interval outside, or one end of it that is reached."""

@@ -8,28 +8,28 @@ from __future__ import annotations
 import sys
 
 import aot
-from aot.ir.instrument import Timing
+from aot.ir.instrument import PassTimingInstrument
 from aot.ir.module import IRModule
-from aot.ir.transform import Instrument, Pass, PassContext
+from aot.ir.transform import Pass, PassContext, PassInstrument
 from aot.relay.expr import Call, Function, post_order
 
 
-class CountCalls(Instrument):
+class CountCalls(PassInstrument):
     """How many operators each relay pass adds or removes."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, int, int]] = []
         self._before = 0
 
-    def before(self, module: IRModule, running: Pass) -> None:
+    def run_before_pass(self, module: IRModule, info: Pass) -> None:
         """Count before the pass."""
         self._before = count_calls(module)
 
-    def after(self, module: IRModule, running: Pass) -> None:
+    def run_after_pass(self, module: IRModule, info: Pass) -> None:
         """Count after it."""
         after = count_calls(module)
         if after != self._before:
-            self.rows.append((running.name, self._before, after))
+            self.rows.append((info.name, self._before, after))
 
 
 def count_calls(module: IRModule) -> int:
@@ -41,7 +41,7 @@ def count_calls(module: IRModule) -> int:
 def main(path: str) -> None:
     """Compile twice, with and without a pass."""
     for disabled in ((), ("eliminate_common_subexpr",)):
-        calls, timing = CountCalls(), Timing()
+        calls, timing = CountCalls(), PassTimingInstrument()
         with PassContext(opt_level=2, disabled_pass=disabled, instruments=(calls, timing)):
             artifact = aot.build(path, name="network")
         print(f"without {', '.join(disabled) or 'nothing'}: {len(artifact.metadata['layers'])} layers")

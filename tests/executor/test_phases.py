@@ -19,7 +19,7 @@ from aot.executor.plan.storage_info import StorageInfo
 from aot.executor.select.select_kernels import select_kernels
 from aot.ir.instrument import CheckSemantics, VerifyIR
 from aot.ir.module import IRModule, of_phase
-from aot.ir.transform import Instrument, Pass, PassContext, get_pass, is_pass
+from aot.ir.transform import Pass, PassContext, PassInstrument, get_pass, is_pass
 from aot.relay.expr import Call, Function
 from aot.target.target import find_target
 from aot.tir.expr import Imm
@@ -116,13 +116,13 @@ def test_passes_in_the_wrong_place() -> None:
     assert get_pass("AOTLowerMain") is aot_lower_main
 
 
-class _Record(Instrument):
+class _Record(PassInstrument):
     def __init__(self) -> None:
         self.modules: dict[str, IRModule] = {}
 
-    def after(self, module: IRModule, running: Pass) -> None:
-        self.modules.pop(running.name, None)
-        self.modules[running.name] = module
+    def run_after_pass(self, module: IRModule, info: Pass) -> None:
+        self.modules.pop(info.name, None)
+        self.modules[info.name] = module
 
 
 def test_instruments_see_the_whole_module() -> None:

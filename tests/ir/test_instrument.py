@@ -1,4 +1,4 @@
-"""Timing, DumpIR, VerifyIR and CheckSemantics."""
+"""PassTimingInstrument, DumpIR, VerifyIR and CheckSemantics."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from aot.driver.build import compile_model
 from aot.errors import InternalError
 from aot.ir.dialect import Dialect, dialect, dialect_of, register_dialect
-from aot.ir.instrument import CheckSemantics, DumpIR, StopAfter, Stopped, Timing, VerifyIR, random_inputs
+from aot.ir.instrument import CheckSemantics, DumpIR, PassTimingInstrument, StopAfter, Stopped, VerifyIR, random_inputs
 from aot.ir.module import IRModule
-from aot.ir.transform import Instrument, Pass, PassContext
+from aot.ir.transform import Pass, PassContext, PassInstrument
 from aot.ir.type import TensorType
 from aot.relay.expr import Call, Expr, Function, const, post_order, rewrite
 from aot.relay.transform import pipeline
@@ -49,7 +49,7 @@ def _other_type(expr: Expr) -> Expr:
 
 
 def test_timing() -> None:
-    timing = Timing()
+    timing = PassTimingInstrument()
     with PassContext(instruments=(timing,)):
         pipeline()(_module())
     assert [r.name for r in timing.rows] == [p.name for p in pipeline().passes]
@@ -166,7 +166,7 @@ def test_every_pass_of_a_model_is_checked() -> None:
     assert check.compared == sum(len(m.functions) for m in seen.modules) - seen.changes
 
 
-class Seen(Instrument):
+class Seen(PassInstrument):
     """Keeps the modules, and counts the functions that a pass adds."""
 
     def __init__(self) -> None:
@@ -175,12 +175,12 @@ class Seen(Instrument):
         self.changes = 0
         self._before: set[str] = set()
 
-    def before(self, module: IRModule, running: Pass) -> None:
+    def run_before_pass(self, module: IRModule, info: Pass) -> None:
         self._before = set(module.functions)
 
-    def after(self, module: IRModule, running: Pass) -> None:
+    def run_after_pass(self, module: IRModule, info: Pass) -> None:
         self.modules.append(module)
-        self.names.append(running.name)
+        self.names.append(info.name)
         self.changes += len(module.functions.keys() - self._before)
 
 

@@ -12,9 +12,9 @@ from aot.errors import UsageError
 from aot.ir import transform
 from aot.ir.module import IRModule
 from aot.ir.transform import (
-    Instrument,
     Pass,
     PassContext,
+    PassInstrument,
     Sequential,
     all_options,
     all_passes,
@@ -85,9 +85,9 @@ def test_sequential_skips_disabled_passes() -> None:
     module = IRModule({"main": net.func(net.op("neg", net.var(2)))})
     ran: list[str] = []
 
-    class Log(Instrument):
-        def after(self, module: IRModule, running: Pass) -> None:
-            ran.append(running.name)
+    class Log(PassInstrument):
+        def run_after_pass(self, module: IRModule, info: Pass) -> None:
+            ran.append(info.name)
 
     disabled = {"canonicalize", "dead_code"}
     with PassContext(disabled_pass=frozenset(disabled), instruments=(Log(),)):
@@ -191,21 +191,21 @@ def test_a_failing_pass_is_named() -> None:
 def test_order_of_instruments() -> None:
     log: list[str] = []
 
-    class Log(Instrument):
+    class Log(PassInstrument):
         def __init__(self, name: str) -> None:
             self.name = name
 
-        def enter(self, context: PassContext) -> None:
+        def enter_pass_ctx(self) -> None:
             log.append(f"{self.name} enter")
 
-        def exit(self, context: PassContext) -> None:
+        def exit_pass_ctx(self) -> None:
             log.append(f"{self.name} exit")
 
-        def before(self, module: IRModule, running: Pass) -> None:
-            log.append(f"{self.name} before {running.name}")
+        def run_before_pass(self, module: IRModule, info: Pass) -> None:
+            log.append(f"{self.name} before {info.name}")
 
-        def after(self, module: IRModule, running: Pass) -> None:
-            log.append(f"{self.name} after {running.name}")
+        def run_after_pass(self, module: IRModule, info: Pass) -> None:
+            log.append(f"{self.name} after {info.name}")
 
     with PassContext(instruments=(Log("1"), Log("2"))):
         _named("p", log)(IRModule({}))
@@ -226,9 +226,9 @@ def test_add_pass_runs_after_the_last_of_the_name() -> None:
     net = Net()
     module = IRModule({"main": net.func(net.op("neg", net.var(2)))})
 
-    class Log(Instrument):
-        def after(self, module: IRModule, running: Pass) -> None:
-            seen.append(running.name)
+    class Log(PassInstrument):
+        def run_after_pass(self, module: IRModule, info: Pass) -> None:
+            seen.append(info.name)
 
     seen: list[str] = []
     with PassContext(
@@ -243,9 +243,9 @@ def test_add_pass_runs_after_the_last_of_the_name() -> None:
 def test_required_pass_runs_at_any_level() -> None:
     seen: list[str] = []
 
-    class Log(Instrument):
-        def after(self, module: IRModule, running: Pass) -> None:
-            seen.append(running.name)
+    class Log(PassInstrument):
+        def run_after_pass(self, module: IRModule, info: Pass) -> None:
+            seen.append(info.name)
 
     net = Net()
     module = IRModule({"main": net.func(net.op("neg", net.var(2)))})

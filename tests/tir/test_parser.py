@@ -11,7 +11,7 @@ from aot.driver.build import build, compile_model
 from aot.driver.options import Options
 from aot.errors import AotError, UsageError
 from aot.ir.module import IRModule, parse
-from aot.ir.transform import Instrument, Pass, PassContext
+from aot.ir.transform import Pass, PassContext, PassInstrument
 from aot.target.codegen_c import emit_func
 from aot.target.target import find_target
 from aot.tir.buffer import Buffer
@@ -44,15 +44,15 @@ def round_trip(given: IRModule) -> IRModule:
     return back
 
 
-class Keep(Instrument):
+class Keep(PassInstrument):
     """Every module after lower_te."""
 
     def __init__(self) -> None:
         self.modules: dict[str, IRModule] = {}
 
-    def after(self, module: IRModule, running: Pass) -> None:
+    def run_after_pass(self, module: IRModule, info: Pass) -> None:
         if "main" not in module.functions:
-            self.modules[running.name] = module
+            self.modules[info.name] = module
 
 
 def read_back(path: Path, target: str, options: Options) -> None:

@@ -124,15 +124,15 @@ def command(
     from aot.cli.common import choose_target, compile_model, find_board, request
     from aot.ir.instrument import DumpIR, Stopped
     from aot.ir.instrument import StopAfter as Stop
-    from aot.ir.transform import Instrument, PassContext
+    from aot.ir.transform import PassContext, PassInstrument
 
-    class Record(Instrument):
+    class Record(PassInstrument):
         """Keeps what each pass returned, by its name in the order of the last run."""
 
-        def after(self, module: IRModule, running: Pass) -> None:
-            ran.append(running.name)
-            modules.pop(running.name, None)
-            modules[running.name] = module
+        def run_after_pass(self, module: IRModule, info: Pass) -> None:
+            ran.append(info.name)
+            modules.pop(info.name, None)
+            modules[info.name] = module
 
     if form not in (None, "relay", "tir", "c"):
         raise UsageError(Problem("E5009", f"--format {form}: choose one of relay, tir, c"))

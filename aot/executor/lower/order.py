@@ -7,7 +7,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from aot.ir.op import Op
-from aot.ir.span import Span
 from aot.ir.type import TensorType, TupleType
 from aot.memory.order import Order, Work, lowest_peak_order
 from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, is_call, operands, post_order
@@ -154,17 +153,12 @@ def _sorted(order: Sequence[Expr], rank: Mapping[int, int], after: Mapping[int, 
 
 def _rank(expr: Expr) -> int:
     """Index of the last operator of the file that went into a node."""
-    return max(operators_in(expr), default=-1)
+    return max(op_indices(expr), default=-1)
 
 
-def operators_in(expr: Expr) -> dict[int, str]:
-    """The operators of the file that went into a node, by index: their names."""
-    return {span.op_index: span.opcode for span in _spans(expr)}
-
-
-def _spans(expr: Expr) -> Iterator[Span]:
+def op_indices(expr: Expr) -> Iterator[int]:
     if isinstance(expr, Call) and isinstance(expr.op, Function):
         for e in post_order(expr.op.body):
-            yield from _spans(e)
+            yield from op_indices(e)
     elif isinstance(expr, (Call, TupleGetItem, If, While)) and expr.span.op_index >= 0:
-        yield expr.span
+        yield expr.span.op_index

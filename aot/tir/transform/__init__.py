@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from aot.ir.module import IRModule
-from aot.ir.transform import PassContext, Sequential
+from aot.ir.transform import Sequential, unwatched
 from aot.tir.function import PrimFunc
 from aot.tir.transform.flatten_buffer import flatten, flatten_buffer
 from aot.tir.transform.merge_functions import (
@@ -48,7 +46,7 @@ def pipeline() -> Sequential:
 
 def trial(func: PrimFunc) -> PrimFunc:
     """As `optimize`, for a function that is looked at and thrown away: no instrument of the context watches."""
-    with replace(PassContext.current(), instruments=()):
+    with unwatched():
         return optimize(func)
 
 

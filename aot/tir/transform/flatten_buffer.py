@@ -52,7 +52,7 @@ def _expr(expr: Expr) -> Expr:
     return new
 
 
-@prim_func_pass(opt_level=0)
+@prim_func_pass(opt_level=0, required=True)
 def flatten_buffer(func: PrimFunc, _context: PassContext) -> PrimFunc:
     """Replace the indices of every access by one row-major index."""
     return flatten(func)

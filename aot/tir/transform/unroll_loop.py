@@ -50,5 +50,8 @@ def _copies(loop: For, *, where: str) -> list[Stmt]:
 
 @prim_func_pass(opt_level=0)
 def unroll_loop(func: PrimFunc, _context: PassContext) -> PrimFunc:
-    """Replace loops of kind "unroll" by copies of their bodies."""
+    """Replace loops of kind "unroll" by copies of their bodies.
+
+    Without it they are loops of the C code as well, but for those that index registers.
+    """
     return unroll(func)

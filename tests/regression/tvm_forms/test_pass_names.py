@@ -12,9 +12,9 @@ from aot.errors import UsageError
 from aot.ir import IRModule, transform
 from aot.ir.instrument import StopAfter, Stopped
 from aot.ir.transform import (
-    Instrument,
     Pass,
     PassContext,
+    PassInstrument,
     function_pass,
     get_pass,
     is_pass,
@@ -43,14 +43,14 @@ SPELLINGS = {
 }
 
 
-class Ran(Instrument):
+class Ran(PassInstrument):
     """The names of the passes that run."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def after(self, module: IRModule, running: Pass) -> None:
-        self.names.append(running.name)
+    def run_after_pass(self, module: IRModule, info: Pass) -> None:
+        self.names.append(info.name)
 
 
 @pytest.fixture(autouse=True)
