@@ -117,6 +117,8 @@ def summary(name: str, found: Verification | str) -> str:
 
 def rows(name: str, found: Verification, *, whole: bool) -> Iterator[str]:
     """Layers that stand out, or all."""
+    from aot.support.text import does_of
+
     total = found.instructions or 1
     for x in found.layers:
         count, macs = x["instructions"] or 0, x["macs"]
@@ -125,7 +127,7 @@ def rows(name: str, found: Verification, *, whole: bool) -> Iterator[str]:
         size = "x".join(map(str, x["output"]["shape"]))
         ratio = f"{count / macs:.2f}" if macs else "-"
         kernel = str(x["kernel"])
-        yield f"| {name} | {x['index']} {x['op']} | {size} | {count:,} | {count / total:.1%} | {ratio} | {kernel} |"
+        yield f"| {name} | {x['index']} {does_of(x)} | {size} | {count:,} | {count / total:.1%} | {ratio} | {kernel} |"
 
 
 def main() -> int:

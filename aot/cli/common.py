@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aot.memory.pooling import Pooling
     from aot.micro.board import Board
     from aot.report.measure.board_fit import Linker
+    from aot.report.measure.sets import Sets
     from aot.support.pool import Pool
 
 _UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB": 1 << 20, "MB": 1_000_000}
@@ -152,6 +153,13 @@ def chosen_history(given: CompileOptions) -> History | None:
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
     return found.history
+
+
+def noted(sets: Sets) -> Sets:
+    """The sets, with a note on stderr where values of theirs are no numbers."""
+    if sets.not_finite:
+        print(f"note: {sets.not_finite:,} values of the inputs are NaN or infinite", file=sys.stderr)
+    return sets
 
 
 def chosen_hops(given: CompileOptions) -> tuple[tuple[str, int], ...]:

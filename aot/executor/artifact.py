@@ -8,7 +8,7 @@ from typing import Any
 
 from aot.errors import Problem, UsageError
 from aot.support.dataclass import dataclass
-from aot.support.text import commas
+from aot.support.text import commas, does_of
 
 _FILE_ENDS = ("internal", "kernels", "params", "test")
 """Of a model's files and of a project's test vector, after the model's name."""
@@ -107,5 +107,5 @@ def peak_of(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def layer_text(row: Mapping[str, Any]) -> str:
-    """`layer 2 ADD`."""
-    return f"layer {row.get('index', '?')} {row.get('op', '')}".strip()
+    """`layer 2 CONV_2D + ADD`."""
+    return f"layer {row.get('index', '?')} {does_of(row)}".strip()

@@ -16,6 +16,7 @@ from aot.memory.order import Order
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
+from aot.support.text import operators_text
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builtin import COPY
@@ -42,7 +43,7 @@ class CallLowered:
     """One layer: the module's function `func` over the tensors, in the order of its input and output buffers.
 
     Functions are named, as by TVM's GlobalVar.  `scalars` are the values of the function's scalars.
-    `ops` are the indices of all operators of the .tflite that went into the layer; `span` is that of its result.
+    `operators` are all operators of the .tflite that went into the layer, by index: their names; `span` is that of its result.
     `candidates` are the kernels that were considered, `estimate` the instructions of the one that was chosen.
     `shared` names the function that is emitted where layers of different numbers share one; `func` stays the layer's own, and
     `scalars` are the arguments of whichever is emitted.  `callees` are the functions that `func` calls (a cascade's row
@@ -56,13 +57,18 @@ class CallLowered:
     outputs: tuple[TensorRef, ...]
     scalars: tuple[int | float, ...] = ()
     span: Span = NO_SPAN
-    ops: tuple[int, ...] = ()
+    operators: Mapping[int, str] = field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
     estimate: int = 0
     shared: str = ""
     callees: tuple[str, ...] = ()
     feed: tuple[str, int, int] | None = None
     carried: int = 0
+
+    @property
+    def does(self) -> str:
+        """What the layer computes, in the words of the .tflite: `CONV_2D + ADD`; the result's operator where it is only that."""
+        return operators_text(tuple(self.operators.values()) or (self.span.opcode,))
 
     @property
     def emitted(self) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from aot.support.text import does_of
+
 _CELL = "text-align:{};padding:2px 10px;border-bottom:1px solid rgba(128,128,128,.3);white-space:nowrap"
 _COLOURS = {"input": "#8fd3a8", "output": "#f19c99", "scratch": "#c3b1e1"}
 _LONG = 60
@@ -72,6 +74,6 @@ def layer_table(layers: Sequence[Mapping[str, Any]]) -> str:
         shape = "×".join(map(str, x["output"]["shape"]))
         bar = Bar(0, share, f"{100 * share:.1f} %")
         figures = (x["macs"], f"{100 * share:.1f} %", bar, x["constants"], x["scratch"])
-        rows.append((x["index"], x["op"], x["name"].partition(";")[0], x["kernel"], shape, *figures))
+        rows.append((x["index"], does_of(x), x["name"].partition(";")[0], x["kernel"], shape, *figures))
     headers = ("", "operator", "result", "kernel", "shape", "MAC", "share", "", "constants, B", "scratch, B")
     return table(headers, rows, left=5)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
+from typing import Any
 
 
 class TextBuilder:
@@ -40,6 +42,23 @@ class TextBuilder:
 def commas(number: int) -> str:
     """1234567 -> '1,234,567'."""
     return f"{number:,}"
+
+
+MOST_OPERATORS = 3
+"""That are named of a layer; a cascade can hold dozens."""
+
+
+def operators_text(names: Sequence[str]) -> str:
+    """What a layer of several operators does, in their order: `CONV_2D + ADD`, `2 x CONV_2D`, `PAD + CONV_2D + MUL + 4 more`."""
+    groups = [(name, sum(1 for _ in same)) for name, same in groupby(names)]
+    shown = [name if count == 1 else f"{count} x {name}" for name, count in groups[:MOST_OPERATORS]]
+    rest = sum(count for _, count in groups[MOST_OPERATORS:])
+    return " + ".join([*shown, *([f"{rest} more"] if rest else [])])
+
+
+def does_of(row: Mapping[str, Any]) -> str:
+    """What the layer of a row of our JSON does; `op`, the operator of its result, in files of a version that did not say more."""
+    return str(row.get("does") or row.get("op") or "")
 
 
 def printable(name: str, *, limit: int = 80) -> str:

@@ -59,9 +59,9 @@ def small_net() -> LoweredModule:
     first, second = dense_params(16, 16, 1), dense_params(16, 16, 2)
     span = Span(2, "FULLY_CONNECTED", "second/*", 5)
     calls = (
-        CallLowered("dense_1", (x,), (a,), span=Span(0, "FULLY_CONNECTED", "first", 3), ops=(0,)),
-        CallLowered("dense_2", (v,), (c,), span=span, ops=(2,)),
-        CallLowered("add", (c, v), (y,), span=Span(3, "ADD", "sum", 7), ops=(3, 4)),
+        CallLowered("dense_1", (x,), (a,), span=Span(0, "FULLY_CONNECTED", "first", 3), operators={0: "FULLY_CONNECTED"}),
+        CallLowered("dense_2", (v,), (c,), span=span, operators={2: "FULLY_CONNECTED"}),
+        CallLowered("add", (c, v), (y,), span=Span(3, "ADD", "sum", 7), operators={3: "ADD", 4: "RESHAPE"}),
     )
     functions = {"dense_1": dense(16, 16), "dense_2": dense(16, 16), "add": add(16)}
     constants = {"dense_1": {"params": first}, "dense_2": {"params": second}}
@@ -81,7 +81,10 @@ def odd_outputs() -> LoweredModule:
     constant = np.arange(8, dtype=np.int16) * 1000
     other = tensor("other", 8)
     weights = np.arange(-4, 4, dtype=np.int8)
-    calls = (CallLowered("add", (x, other), (a,), ops=(0,)), CallLowered("add", (a, a), (y,), ops=(1,)))
+    calls = (
+        CallLowered("add", (x, other), (a,), operators={0: "ADD"}),
+        CallLowered("add", (a, a), (y,), operators={1: "ADD"}),
+    )
     return LoweredModule(
         {"add": add(8)}, "odd", inputs=(x, w), outputs=(a, a, v, x, k, y), calls=calls, views={v: a},
         values={k: constant, other: weights},

@@ -124,8 +124,8 @@ def test_metadata_follows_the_contract() -> None:
     assert meta["macs"] == 512
     layer = {k: v for k, v in meta["layers"][1].items() if k != "candidates"}
     assert layer == {
-        "index": 1, "function": "small_dense_0", "op": "FULLY_CONNECTED", "ops": [2], "name": "second/*",
-        "kernel": "generic.dense(outputs=16)", "macs": 256, "constants": 320, "scratch": 32,
+        "index": 1, "function": "small_dense_0", "op": "FULLY_CONNECTED", "does": "FULLY_CONNECTED", "ops": [2],
+        "name": "second/*", "kernel": "generic.dense(outputs=16)", "macs": 256, "constants": 320, "scratch": 32,
         "arrays": ["small_params_1"], "output": {"shape": [16], "dtype": "int8", "tensor": -1},
     }  # fmt: skip
     workspace = meta["workspace"]

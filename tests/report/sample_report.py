@@ -10,8 +10,9 @@ def layer(index: int, *, op: str = "CONV_2D", instructions: int | None = 100, co
     """A layer of 50 MAC with 60 bytes of weights."""
     sized = code is not None
     return {
-        "index": index, "op": op, "ops": [index], "name": f"t{index}", "function": f"net_{index}", "kernel": "generic.conv2d",
-        "macs": 50, "instructions": instructions, "estimated_cycles": None if instructions is None else 140,
+        "index": index, "op": op, "does": op, "ops": [index], "name": f"t{index}", "function": f"net_{index}",
+        "kernel": "generic.conv2d", "macs": 50, "instructions": instructions,
+        "estimated_cycles": None if instructions is None else 140,
         "instructions_per_mac": None if instructions is None else instructions / 50,
         "code": code, "weights": 60 if sized else None, "tables": 0 if sized else None, "shared": 0 if sized else None,
         "scratch": 8, "output": {"shape": [1, 4], "dtype": "int8"}, "next_faster": None,

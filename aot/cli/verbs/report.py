@@ -19,6 +19,7 @@ from aot.cli.pool import Jobs, Scheduler, pool_of_boards
 from aot.cli.verbs.verify import FaultsFlag, InputsFile, RandomCount, RequireFlag
 from aot.errors import Problem, UsageError
 from aot.support.near import did_you_mean
+from aot.support.text import does_of
 
 if TYPE_CHECKING:
     from aot.report.figures.matrix import Job
@@ -315,7 +316,7 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
     headers = ("layer", "operator", "kernel", "MAC", "instructions", "per MAC", *counted, "code", "weights", "tables", "scratch",
                "output")  # fmt: skip
     rows = [
-        (x["index"], x["op"], x["kernel"], x["macs"], x["instructions"], x["instructions_per_mac"], *(x[k] for k in counted),
+        (x["index"], does_of(x), x["kernel"], x["macs"], x["instructions"], x["instructions_per_mac"], *(x[k] for k in counted),
          x["code"], x["weights"], x["tables"], x["scratch"], "x".join(map(str, x["output"]["shape"])))
         for x in report["layers"]
     ]  # fmt: skip
@@ -350,7 +351,7 @@ def show_changes(out: Output, changes: Mapping[str, Any], *, top: int) -> None:
         layers = []
         for m in pair["layers"][:top]:
             what = f"{m['status']} {m['name'].partition(';')[0][:60]}"
-            layers.append((f"{m['layer']} {m['op']}", change_text(m["instructions"]), change_text(m["bytes"]), what))
+            layers.append((f"{m['layer']} {does_of(m)}", change_text(m["instructions"]), change_text(m["bytes"]), what))
         if layers:
             out.table(("layer", "instructions", "flash", "what"), layers)
         symbols = [(s["name"], change_text(s), s["file"]) for s in pair["symbols"][:top]]

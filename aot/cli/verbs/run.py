@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -111,13 +112,23 @@ def _show(
         out.line(f"  … {len(rows) - shown} more (-v shows all)")
 
 
+def _plain(values: Any) -> list[Any]:
+    """Numbers for JSON, which has no "nan", "inf" and "-inf" and no complex ones: words, and pairs."""
+    if values.dtype.kind == "c":
+        values = values.reshape(-1, 1).view(values.real.dtype)
+        return [_plain(pair) for pair in values]
+    if values.dtype.kind != "f":
+        return list(values.reshape(-1).tolist())
+    return [v if math.isfinite(v) else str(v) for v in values.reshape(-1).tolist()]
+
+
 def _json_rows(rows: Sequence[Sequence[Any]], infos: Sequence[Any]) -> list[list[dict[str, Any]]]:
     """Every output of every sample: the model's values and, where they are quantised, the real ones."""
     from aot.report.measure.samples import dequantize
 
     def one(values: Any, info: Any) -> dict[str, Any]:
-        real = {"real": dequantize(values, info).reshape(-1).tolist()} if info.get("scale") else {}
-        return {"name": info["name"], "values": values.reshape(-1).tolist(), **real}
+        real = {"real": _plain(dequantize(values, info))} if info.get("scale") else {}
+        return {"name": info["name"], "values": _plain(values), **real}
 
     return [[one(v, info) for v, info in zip(row, infos, strict=True)] for row in rows]
 
@@ -185,7 +196,7 @@ def command(
     verbose: VerboseFlag = False,
 ) -> None:
     """Run MODEL on a board with data from files; prints the outputs, and the accuracy where the data has labels."""
-    from aot.cli.common import compile_for, find_board, request
+    from aot.cli.common import compile_for, find_board, noted, request
     from aot.micro.build.project import prepare
     from aot.micro.run.runner import run
     from aot.report.figures.load import check_clock, parse_clock
@@ -203,6 +214,7 @@ def command(
     meta = artifact.metadata
     check_clock(meta, hertz)
     samples = load_samples(inputs, meta, Conversion(quantize, scale, mean))
+    noted(samples.sets)
     with out.working(f"running {len(samples.sets)} samples on {place.name}"):
         project = prepare(artifact, place)
         result = run(project, samples.sets.inputs, mode="profile" if profile else "measure", timeout=timeout or None)

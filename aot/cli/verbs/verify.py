@@ -27,6 +27,7 @@ from aot.cli.options import (
 from aot.cli.output import Output, paint
 from aot.errors import EXIT_VERIFICATION, Problem, UsageError, VerificationError
 from aot.report import DEFAULT_SETS
+from aot.support.text import does_of
 
 if TYPE_CHECKING:
     from aot.executor.artifact import Artifact
@@ -75,9 +76,10 @@ RequireFlag = Annotated[
 
 def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None, *, oracle: str) -> Sets:
     """The sets that the command line asks for."""
+    from aot.cli.common import noted
     from aot.report.measure.choose import sets_for
 
-    return sets_for(artifact.metadata, inputs, count, oracle=oracle)
+    return noted(sets_for(artifact.metadata, inputs, count, oracle=oracle))
 
 
 def show(out: Output, found: Verification, artifact: Artifact) -> None:
@@ -123,7 +125,7 @@ def own_word(reference: str) -> str:
 
 def show_divergence(out: Output, found: Mapping[str, Any], *, top: int = 10) -> None:
     """The layers that differ, how far the outputs are off, and the files that show it."""
-    rows = [(x["layer"], x["op"], x["kernel"], x["count"], x["size"], x["max_abs"]) for x in found["layers"]]
+    rows = [(x["layer"], does_of(x), x["kernel"], x["count"], x["size"], x["max_abs"]) for x in found["layers"]]
     if rows:
         out.table(("layer", "operator", "kernel", "values that differ", "of", "by at most"), rows if out.verbose else rows[:top])
     if found.get("inside"):
@@ -171,8 +173,8 @@ def divergence_text(place: object) -> str:
     values = f"element {place['element']} of {place['size']} is {place['actual']}, the reference has {place['expected']}"
     if "layer" not in place:
         return f"output {place['output']} of set {place['set']}: {values} (every layer agrees with the reference's tensors)"
-    ops = ", ".join(map(str, place["ops"]))
-    where = f'layer {place["layer"]}, op {ops} {place["op"]} "{place["name"]}", kernel {place["kernel"]}'
+    ops, word = ", ".join(map(str, place["ops"])), "ops" if len(place["ops"]) > 1 else "op"
+    where = f'layer {place["layer"]}, {word} {ops} {does_of(place)} "{place["name"]}", kernel {place["kernel"]}'
     return f"first at {where}, set {place['set']}: {values}"
 
 

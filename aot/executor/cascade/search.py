@@ -131,10 +131,10 @@ def build_cascade(lowered: LoweredModule, item: Proposal, parts: Sequence[Part],
     cascade = emit(chain.nest, work, types, name=name, span=span, fed=fed)
     func = cascade.func
     feed = (FEED.format(name), *chain.nest.arrivals()) if fed else None
+    operators = dict(sorted(pair for c in calls for pair in c.operators.items()))
     call = CallLowered(
-        name, chain.externals, calls[-1].outputs, span=span, ops=tuple(sorted({op for c in calls for op in c.ops})),
-        callees=tuple(cascade.callees), feed=feed,
-    )  # fmt: skip
+        name, chain.externals, calls[-1].outputs, span=span, operators=operators, callees=tuple(cascade.callees), feed=feed
+    )
     code = {c.key: c.code for c in item.kernels}
     candidate = Candidate(
         func.attrs.kernel,

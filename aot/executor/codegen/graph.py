@@ -37,7 +37,7 @@ def make_graph(
                 "layer": i,
                 "function": layer.function,
                 "kernel": layer.func.attrs.kernel,
-                "ops": list(call.ops),
+                "ops": list(call.operators),
                 "inputs": [table.number(t) for t in call.inputs],
                 "outputs": [table.number(t) for t in call.outputs],
                 "constants": [arrays[k].name for k in layer.constants],

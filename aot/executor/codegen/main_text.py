@@ -65,7 +65,7 @@ class MainPrinter:
         layer = self._program.layers[number]
         call = layer.call
         shapes = f"{', '.join(str(t.type) for t in call.inputs)} -> {', '.join(str(t.type) for t in call.outputs)}"
-        what = comment(f"{call.span.opcode or layer.func.name} {call.outputs[0].name[:60]}")
+        what = comment(f"{call.does or layer.func.name} {call.outputs[0].name[:60]}")
         return ["", f"/* {number}: {what}  {shapes} */", *self.text_of(stmt).splitlines(), probe(self._program, number)]
 
     def _while(self, loop: While) -> list[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aot.executor.lowered import LoweredModule
+from aot.executor.lowered import CallLowered, LoweredModule
 from aot.executor.plan.storage_map import alignments
 from aot.ir.op import Array
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply, c_identifier
+from aot.support.text import printable
 from aot.target.source_module import Param, as_stream
 
 
@@ -38,7 +39,7 @@ def merge_constants(lowered: LoweredModule) -> tuple[tuple[Param, ...], list[tup
                     data[b.name],
                     b.dtype,
                     align=max(b.align, itemsize(b.dtype)),
-                    note=f"layer {i} {call.span}",
+                    note=_note(i, call),
                 )
                 for b in lowered.kernel(call).consts
             )
@@ -49,3 +50,10 @@ def merge_constants(lowered: LoweredModule) -> tuple[tuple[Param, ...], list[tup
         for k, (t, value) in enumerate(lowered.values.items())
     ]
     return tuple(arrays), calls, tensors
+
+
+def _note(index: int, call: CallLowered) -> str:
+    """Whose constants these are: `layer 3 op 5 CONV_2D "name"`, `layer 3 ops 5, 6 CONV_2D + ADD "name"`."""
+    ops = ", ".join(map(str, call.operators))
+    where = f'op{"s" * (len(call.operators) > 1)} {ops} {call.does} "{printable(call.span.name)}"' if ops else str(call.span)
+    return f"layer {index} {where}"

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from aot.ir.op import Op
+from aot.ir.span import Span
 from aot.ir.type import TensorType, TupleType
 from aot.memory.order import Order, Work, lowest_peak_order
 from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, is_call, operands, post_order
@@ -153,12 +154,17 @@ def _sorted(order: Sequence[Expr], rank: Mapping[int, int], after: Mapping[int, 
 
 def _rank(expr: Expr) -> int:
     """Index of the last operator of the file that went into a node."""
-    return max(op_indices(expr), default=-1)
+    return max(operators_in(expr), default=-1)
 
 
-def op_indices(expr: Expr) -> Iterator[int]:
+def operators_in(expr: Expr) -> dict[int, str]:
+    """The operators of the file that went into a node, by index: their names."""
+    return {span.op_index: span.opcode for span in _spans(expr)}
+
+
+def _spans(expr: Expr) -> Iterator[Span]:
     if isinstance(expr, Call) and isinstance(expr.op, Function):
         for e in post_order(expr.op.body):
-            yield from op_indices(e)
+            yield from _spans(e)
     elif isinstance(expr, (Call, TupleGetItem, If, While)) and expr.span.op_index >= 0:
-        yield expr.span.op_index
+        yield expr.span

@@ -9,7 +9,7 @@ from aot.errors import Problem, UnsupportedError, internal
 from aot.executor.lower.candidates import candidates, repeated_weights
 from aot.executor.lower.control_flow import copying, handed_on, own_updates
 from aot.executor.lower.draft import Draft, FusedModule
-from aot.executor.lower.order import op_indices, searched_order
+from aot.executor.lower.order import operators_in, searched_order
 from aot.executor.lowered import CallLowered, State, TensorRef
 from aot.executor.select.selection import Candidate
 from aot.ir.module import IRModule, of_phase
@@ -250,7 +250,9 @@ class _Compiler:
             self._copies[key] = copying(*key)
         func = self._copies[key]
         found = self._candidates_of(func, "copy")
-        self._add(func, found, CallLowered(self._global_vars.fresh("copy"), (source,), (target,), span=span, ops=_ops(span)))
+        operators = {span.op_index: span.opcode} if span.op_index >= 0 else {}
+        call = CallLowered(self._global_vars.fresh("copy"), (source,), (target,), span=span, operators=operators)
+        self._add(func, found, call)
 
     def _add(self, func: Function, found: list[Candidate], call: CallLowered) -> None:
         self._candidates.append(found)
@@ -270,15 +272,11 @@ class _Compiler:
         types = call.type.fields if isinstance(call.type, TupleType) else (call.type,)
         outputs = tuple(self._ref(call, t, call.span.name or "layer") for t in types)
         inputs = tuple(self._one(a) for a in call.args)
-        ops = tuple(sorted(set(op_indices(call))))
+        operators = dict(sorted(operators_in(call).items()))
         moved = self._carried.layers.get(id(call), 0)
-        layer = CallLowered(self._global_vars.fresh(name), inputs, outputs, span=call.span, ops=ops, carried=moved)
+        layer = CallLowered(self._global_vars.fresh(name), inputs, outputs, span=call.span, operators=operators, carried=moved)
         self._add(func, found, layer)
         return outputs
-
-
-def _ops(span: Span) -> tuple[int, ...]:
-    return (span.op_index,) if span.op_index >= 0 else ()
 
 
 def _last_calls(func: Function) -> dict[int, int]:

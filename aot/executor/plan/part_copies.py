@@ -64,7 +64,7 @@ def with_copies(lowered: LoweredModule, call: CallLowered, copies: Parts, result
         functions.setdefault(func.name, func)
         part = TensorRef(f"{operand.name}_kept", type_)
         views[part], offsets[part] = result, move.target
-        made.append(CallLowered(func.name, (operand,), (part,), span=call.span, ops=call.ops))
+        made.append(CallLowered(func.name, (operand,), (part,), span=call.span, operators=call.operators))
     at = lowered.calls.index(call)
     calls = (*lowered.calls[:at], *made, *lowered.calls[at:])
     controls = with_steps(lowered.controls, at, len(made))

@@ -101,7 +101,7 @@ def _with_rests(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned:
         assert isinstance(one.shift, Shift)
         func = replace(one.shift.rest, name=names.fresh(one.shift.rest.name))
         functions[func.name] = func
-        call = CallLowered(func.name, one.call.inputs[1:], one.call.outputs, span=one.call.span, ops=one.call.ops)
+        call = CallLowered(func.name, one.call.inputs[1:], one.call.outputs, span=one.call.span, operators=one.call.operators)
         calls[calls.index(one.call)] = call
         states[states.index(one.state)] = replace(one.state, fresh=one.shift.fresh)
     if planned.config.opt != "speed":

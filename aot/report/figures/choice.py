@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aot.support.text import commas
+from aot.support.text import commas, does_of
 
 
 def next_faster(layer: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -48,7 +48,7 @@ def choice_rows(layers: Sequence[Mapping[str, Any]]) -> list[tuple[object, ...]]
         estimates = [c["instructions"] for c in layer["candidates"] if c["kernel"] == layer["kernel"]]
         shape = "x".join(map(str, layer["output"]["shape"]))
         sizes = (layer["macs"], estimates[0] if estimates else None, layer["constants"], layer["scratch"], shape)
-        rows.append((layer["index"], layer["op"], layer["kernel"], *sizes, next_text(next_faster(layer))))
+        rows.append((layer["index"], does_of(layer), layer["kernel"], *sizes, next_text(next_faster(layer))))
     return rows
 
 
@@ -58,5 +58,5 @@ def next_lines(layers: Sequence[Mapping[str, Any]]) -> list[str]:
     for layer in layers:
         if layer["next_faster"] is not None:
             now = "" if layer["instructions"] is None else f" {commas(layer['instructions'])} instructions"
-            lines.append(f"L{layer['index']} {layer['op']}{now}: {next_text(layer['next_faster'])}")
+            lines.append(f"L{layer['index']} {does_of(layer)}{now}: {next_text(layer['next_faster'])}")
     return lines

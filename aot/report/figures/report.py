@@ -311,7 +311,7 @@ def _layers(
         size = sizes.get(layer["index"])
         rows.append(
             {
-                **{k: layer[k] for k in ("index", "op", "ops", "name", "function", "kernel", "macs")},
+                **{k: layer[k] for k in ("index", "op", "does", "ops", "name", "function", "kernel", "macs")},
                 "instructions": count,
                 "instructions_per_mac": round(count / macs, 4) if count is not None and macs else None,
                 **({"cycles": spent.cycles.get(layer["index"])} if spent.cycles else {}),

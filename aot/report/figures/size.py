@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aot.support.text import commas
+from aot.support.text import commas, does_of
 
 Metadata = Mapping[str, Any]
 
@@ -181,7 +181,7 @@ def slowest_of(layers: Sequence[Mapping[str, Any]], *, count: int = 3) -> str:
     timed = [layer for layer in layers if layer.get("instructions")]
     total = sum(layer["instructions"] for layer in timed)
     worst = sorted(timed, key=lambda layer: (-layer["instructions"], layer["index"]))[:count]
-    return " · ".join(f"L{layer['index']} {layer['op']} {100 * layer['instructions'] / total:.0f} %" for layer in worst)
+    return " · ".join(f"L{layer['index']} {does_of(layer)} {100 * layer['instructions'] / total:.0f} %" for layer in worst)
 
 
 def layer_rows(layers: Sequence[Mapping[str, Any]]) -> list[tuple[object, ...]]:
@@ -191,7 +191,7 @@ def layer_rows(layers: Sequence[Mapping[str, Any]]) -> list[tuple[object, ...]]:
         instructions, macs = layer.get("instructions"), layer["macs"]
         ratio = round(instructions / macs, 2) if instructions and macs else None
         shape = "x".join(map(str, layer["output"]["shape"]))
-        rows.append((layer["index"], layer["op"], layer["kernel"], macs, instructions, ratio, shape))
+        rows.append((layer["index"], does_of(layer), layer["kernel"], macs, instructions, ratio, shape))
     return rows
 
 
@@ -211,7 +211,7 @@ def compile_report(metadata: Metadata) -> dict[str, Any]:
         "macs": metadata["macs"],
         "macs_nominal": metadata["macs_nominal"],
         "layers": [
-            {k: layer[k] for k in ("index", "op", "name", "kernel", "macs", "constants", "scratch")}
+            {k: layer[k] for k in ("index", "op", "does", "name", "kernel", "macs", "constants", "scratch")}
             for layer in metadata["layers"]
         ],
     }

@@ -12,6 +12,7 @@ from aot.errors import Problem, UsageError
 from aot.report.figures.report import SCHEMA, Report, key_of
 from aot.report.gate.baseline import BASELINE_SCHEMA
 from aot.report.gate.match import match_layers, same_layers
+from aot.support.text import does_of
 from aot.support.untrusted import parse_json
 
 FIELDS = ("tool", "model", "compiler", "flags", "emulator", "options", "inputs")
@@ -161,6 +162,7 @@ def _layer_movers(a: Report, b: Report) -> list[dict[str, Any]]:
         row = {
             "layer": here["index"],
             "op": here["op"],
+            "does": does_of(here),
             "name": here["name"],
             "status": "added" if x is None else "removed" if y is None else "changed",
             "kernel": {"before": x and x["kernel"], "after": y and y["kernel"]},

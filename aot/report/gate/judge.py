@@ -14,6 +14,7 @@ from aot.report.gate.budget import DEFAULT_BASELINE, Budget, Finding, check_repo
 from aot.report.gate.diff import FIELDS, check_comparable, diff_reports, load_reports
 from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
+from aot.support.text import does_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,5 +120,6 @@ def _first_layer(verdict: Mapping[str, Any]) -> str:
     place = "every layer agrees with the reference's tensors"
     if found["layers"]:
         x = found["layers"][0]
-        place = f'first at layer {x["layer"]} {x["op"]} "{x["name"]}", kernel {x["kernel"]}: {x["count"]} of {x["size"]} values'
+        where = f'layer {x["layer"]} {does_of(x)} "{x["name"]}", kernel {x["kernel"]}'
+        place = f"first at {where}: {x['count']} of {x['size']} values"
     return f"{place}; inputs in {found['reproducer']}" if found["reproducer"] else place

@@ -51,7 +51,7 @@ def find_divergence(
     first = {"set": number, "output": output, **asdict(diff)}
     if found:
         first = {"set": number, "reference": tracer.name, **found[0]}
-    columns = ("layer", "op", "name", "kernel", "tensor", "count", "size", "max_abs")
+    columns = ("layer", "op", "does", "name", "kernel", "tensor", "count", "size", "max_abs")
     block: dict[str, Any] = {
         "set": number,
         "reference": tracer.name,
@@ -92,7 +92,7 @@ def compare_layers(
             continue
         diff = difference(wanted, output)
         if diff is not None:
-            place = {"layer": step.index, **{k: layer[k] for k in ("op", "ops", "name", "kernel")}}
+            place = {"layer": step.index, **{k: layer[k] for k in ("op", "does", "ops", "name", "kernel")}}
             rows.append({**place, "ops": list(layer["ops"]), "tensor": tensor, **asdict(diff)})
     return rows
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from aot.errors import Problem, UsageError
 from aot.support.dataclass import dataclass
-from aot.support.text import printable
+from aot.support.text import does_of, printable
 
 MOST_BYTES = 1 << 26
 """of a log"""
@@ -113,5 +113,5 @@ def _check_model(text: _Text, metadata: Mapping[str, Any]) -> None:
         output = layer["output"]
         wanted = math.prod(output["shape"]) * np.dtype(output["dtype"]).itemsize
         if calls and size != wanted:
-            where = f'layer {layer["index"]} {layer["op"]} "{printable(str(layer["name"]))}"'
+            where = f'layer {layer["index"]} {does_of(layer)} "{printable(str(layer["name"]))}"'
             raise UsageError(Problem("E5419", f"the profile's result has {size:,} bytes, the model's {wanted:,}", where))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import struct
+import warnings
 import wave
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -14,11 +16,18 @@ import numpy as np
 from aot.driver.reading import read_limited
 from aot.errors import Problem, ToolchainError, UsageError
 from aot.ir.op import Array
-from aot.report.measure.sets import Sets, TensorInfo, lossless, open_npz
+from aot.report.measure.sets import Sets, TensorInfo, lossless, open_npy, open_npz, set_numbers
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
+from aot.support.text import printable
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".bmp", ".gif"})
+IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "GIF")
+"""What is decoded whatever the file is called: some decoders of Pillow's start other programs."""
+MOST_PIXELS = 1 << 26
+"""A few KB can hold an image that has gigabytes of pixels."""
+MOST_SAMPLES = 1 << 20
+"""Each costs some hundred bytes, however small it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +58,18 @@ class Samples:
 
 
 def quantize(real: Array, info: TensorInfo) -> Array:
-    """q = round(real / scale) + zero_point, clamped: float32 division, halves away from zero, as TFLite's QUANTIZE does it."""
+    """q = round(real / scale) + zero_point, clamped: float32 division, halves away from zero, as TFLite's QUANTIZE does it.
+
+    Raises UsageError E5013 (there is no scale), E5014 for what is NaN or infinite.
+    """
     scale, zero_point = info.get("scale"), info.get("zero_point") or 0
     if not scale:
         raise UsageError(Problem("E5013", f'input "{info["name"]}" has no scale, so real values cannot be quantised'))
+    if not np.isfinite(real).all():
+        raise UsageError(Problem("E5014", f'NaN and infinity are no values of the {info["dtype"]} input "{info["name"]}"'))
     low, high = int_range(info["dtype"])
-    ratio = (real.astype(np.float32) / np.float32(scale)).astype(np.float64)
+    with np.errstate(over="ignore"):  # what is too large is clamped
+        ratio = (real.astype(np.float32) / np.float32(scale)).astype(np.float64)
     rounded = np.nan_to_num(np.trunc(ratio + np.copysign(0.5, ratio)))
     return np.asarray(np.clip(rounded + zero_point, low, high)).astype(numpy_dtype(info["dtype"]))
 
@@ -75,11 +90,12 @@ def convert(raw: Array, info: TensorInfo, conversion: Conversion) -> Array:
         return lossless(raw, info, f'the values of input "{info["name"]}"')
     if conversion.is_real:
         factor = np.float32(1 if conversion.scale is None else conversion.scale)
-        real = (raw.astype(np.float32) - np.float32(conversion.mean or 0)) * factor
-        return real.astype(numpy_dtype(dtype)) if is_float(dtype) else quantize(real, info)
+        with np.errstate(over="ignore", invalid="ignore"):
+            real = (raw.astype(np.float32) - np.float32(conversion.mean or 0)) * factor
+        return _as_float(real, raw, info) if is_float(dtype) else quantize(real, info)
     if is_float(dtype):
         pixels = raw.dtype == np.uint8 and conversion.quantize == "auto"
-        return (raw.astype(np.float32) / np.float32(255) if pixels else raw).astype(numpy_dtype(dtype))
+        return _as_float(raw.astype(np.float32) / np.float32(255) if pixels else raw, raw, info)
     if raw.dtype.kind == "f":
         if conversion.quantize == "never":
             raise UsageError(
@@ -97,13 +113,24 @@ def convert(raw: Array, info: TensorInfo, conversion: Conversion) -> Array:
     return raw.astype(numpy_dtype(dtype))
 
 
+def _as_float(real: Array, raw: Array, info: TensorInfo) -> Array:
+    """Real values in the input's type; E5014 where that makes a finite one of `raw` infinite or NaN."""
+    with np.errstate(over="ignore"):
+        found = real.astype(numpy_dtype(info["dtype"]))
+    if (np.isfinite(raw) & ~np.isfinite(found)).any():
+        raise UsageError(Problem("E5014", f'values are too large for the {info["dtype"]} input "{info["name"]}"'))
+    return found
+
+
 def _split(raw: Array, info: TensorInfo, what: str) -> list[Array]:
-    """One array per sample: `raw` is one sample, or a stack of them along its first axis (E5012)."""
+    """One array per sample: `raw` is one sample, or a stack of them along its first axis (E5012, E5002)."""
     shape = tuple(info["shape"])
     count = int(np.prod(shape, dtype=np.int64))
     if raw.size == count:
         return [raw.reshape(shape)]
     if raw.ndim and raw.shape[0] and raw.size == raw.shape[0] * count:
+        if raw.shape[0] > MOST_SAMPLES:
+            raise UsageError(Problem("E5002", f"{what} has {raw.shape[0]:,} samples, more than {MOST_SAMPLES:,}"))
         return [sample.reshape(shape) for sample in raw]
     raise UsageError(
         Problem("E5012", f'{what} is {raw.dtype}{list(raw.shape)}; input "{info["name"]}" needs {info["dtype"]}{list(shape)}')
@@ -115,11 +142,6 @@ def read_image(path: Path, info: TensorInfo) -> Array:
 
     Raises E3030 if Pillow is not installed.
     """
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ToolchainError(Problem("E3030", f"Pillow is needed to read the image '{path}'")) from None
-
     shape = tuple(info["shape"])
     if len(shape) == 4 and shape[3] in (1, 3):
         height, width, channels = shape[1], shape[2], shape[3]
@@ -127,16 +149,26 @@ def read_image(path: Path, info: TensorInfo) -> Array:
         height, width, channels = shape[1], shape[2], 1
     else:
         raise UsageError(Problem("E5015", f'input "{info["name"]}" of shape {list(shape)} is no image'))
+    converted = _decoded(path, (width, height), "L" if channels == 1 else "RGB")
+    return np.asarray(converted, dtype=np.uint8).reshape(shape)
+
+
+def _decoded(path: Path, size: tuple[int, int], mode: str) -> Any:
+    """An image of Pillow's, of that width, height and mode."""
     try:
-        with Image.open(path) as image:
-            converted = image.convert("L" if channels == 1 else "RGB")
-            if converted.size != (width, height):
-                converted = converted.resize((width, height), Image.Resampling.BILINEAR)
-            return np.asarray(converted, dtype=np.uint8).reshape(shape)
-    except FileNotFoundError:
-        raise UsageError(Problem("E5001", f"cannot read '{path}': no such file")) from None
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise UsageError(Problem("E5015", f"'{path}' is no image that can be read: {error}")) from None
+        from PIL import Image
+    except ImportError:
+        raise ToolchainError(Problem("E3030", f"Pillow is needed to read the image '{path}'")) from None
+    data = io.BytesIO(read_limited(path))
+    try:
+        with warnings.catch_warnings(action="ignore"), Image.open(data, formats=IMAGE_FORMATS) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise ValueError(f"it has {image.width} x {image.height} pixels, more than {MOST_PIXELS:,}")
+            converted = image.convert(mode)
+            return converted if converted.size == size else converted.resize(size, Image.Resampling.BILINEAR)
+    except Exception as error:  # a broken image makes Pillow's decoders raise nearly everything
+        message = f"'{printable(str(path))}' is no image that can be read: {printable(str(error), limit=200)}"
+        raise UsageError(Problem("E5015", message)) from None
 
 
 def sample_rate(metadata: Mapping[str, Any]) -> Fraction | None:
@@ -158,7 +190,7 @@ def read_wav(path: Path, info: TensorInfo, rate: Fraction | None = None) -> Arra
         with wave.open(io.BytesIO(read_limited(path)), "rb") as file:
             form, own = (file.getnchannels(), file.getsampwidth()), file.getframerate()
             data = file.readframes(file.getnframes())
-    except (wave.Error, EOFError) as error:
+    except (wave.Error, EOFError, RuntimeError, struct.error) as error:
         raise UsageError(Problem("E5011", f"'{path}' is no recording that can be read: {error}")) from None
     if form != (1, 2):
         raise UsageError(Problem("E5011", f"'{path}' has {form[0]} channels of {8 * form[1]} bits; one of 16 bits is needed"))
@@ -166,7 +198,7 @@ def read_wav(path: Path, info: TensorInfo, rate: Fraction | None = None) -> Arra
         wanted = f"{float(rate):,.12g}"
         message = f"'{path}' has {own:,} samples a second, the chain has {wanted} (rate); resample the recording"
         raise UsageError(Problem("E5055", message))
-    samples, size = np.frombuffer(data, "<i2"), int(np.prod(info["shape"], dtype=np.int64))
+    samples, size = np.frombuffer(data[: len(data) // 2 * 2], "<i2"), int(np.prod(info["shape"], dtype=np.int64))
     if len(samples) < size:
         raise UsageError(Problem("E5012", f"'{path}' has {len(samples):,} samples; input \"{info['name']}\" needs {size:,}"))
     return samples[: len(samples) // size * size].reshape(-1, *info["shape"])
@@ -191,12 +223,7 @@ def read_array(path: Path, info: TensorInfo, rate: Fraction | None = None) -> Ar
         return read_image(path, info)
     if suffix != ".npy":
         return _read_raw(path, info)
-    try:
-        return np.asarray(np.load(path, allow_pickle=False))
-    except OSError as error:
-        raise UsageError(Problem("E5001", f"cannot read '{path}': {error.strerror or error}")) from None
-    except (ValueError, EOFError) as error:
-        raise UsageError(Problem("E5011", f"'{path}' is no .npy file: {error}")) from None
+    return open_npy(path)
 
 
 def _npz_arrays(path: Path, infos: Sequence[TensorInfo]) -> tuple[list[Array], Array | None]:
@@ -217,7 +244,7 @@ def _npz_arrays(path: Path, infos: Sequence[TensorInfo]) -> tuple[list[Array], A
 def _golden_inputs(path: Path, infos: Sequence[TensorInfo]) -> Sets | None:
     """The inputs of a golden file (`in{i}_{set}`), None if the archive is not one."""
     arrays = open_npz(path)
-    numbers = sorted(int(k[4:]) for k in arrays if k.startswith("in0_") and k[4:].isdigit())
+    numbers = set_numbers(arrays, "in0")
     if not numbers:
         return None
     inputs = []

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import zipfile
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from aot.driver.reading import read_limited
 from aot.errors import Problem, UsageError
 from aot.ir.op import Array
+from aot.report.measure.numpy_files import UNPACKED, UnpackedError, parse_npy, parse_npz
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
+from aot.support.text import printable
 
 TensorInfo = Mapping[str, Any]
 """An entry of metadata["inputs"] or ["outputs"]: name, shape, dtype, scale, zero_point."""
+_REASON = 200
+"""Characters of the reason why a file is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,12 @@ class Sets:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    @property
+    def not_finite(self) -> int:
+        """How many of the inputs' values are NaN or infinite: allowed in floats, but rarely meant."""
+        real = (array for one in self.inputs for array in one if array.dtype.kind in "fc")
+        return sum(array.size - int(np.count_nonzero(np.isfinite(array))) for array in real)
 
 
 def _byte_ramp(count: int) -> Array:
@@ -104,17 +115,32 @@ def rule_sets(infos: Sequence[TensorInfo], count: int) -> Sets:
 
 
 def open_npz(path: Path) -> dict[str, Array]:
-    """All arrays of an .npz file; nothing in it is executed (E5001, E5011)."""
+    """All arrays of an .npz file; nothing in it is executed (E5001, E5002 for one that unpacks to too much, E5011)."""
+    data, name = read_limited(path), printable(str(path))
     try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise UsageError(Problem("E5011", f"'{path}' is a single array, no .npz archive"))
-        with archive:
-            return {key: archive[key] for key in archive.files}
-    except OSError as error:
-        raise UsageError(Problem("E5001", f"cannot read '{path}': {error.strerror or error}")) from None
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise UsageError(Problem("E5011", f"'{path}' is no .npz archive of plain arrays: {error}")) from None
+        return parse_npz(data)
+    except UnpackedError:
+        raise UsageError(
+            Problem("E5002", f"'{name}' has only {len(data):,} bytes, but unpacks to more than {UNPACKED:,}")
+        ) from None
+    except ValueError as error:
+        message = f"'{name}' is no .npz archive of plain arrays: {printable(str(error), limit=_REASON)}"
+        raise UsageError(Problem("E5011", message)) from None
+
+
+def open_npy(path: Path) -> Array:
+    """The array of a .npy file (E5001, E5002, E5011)."""
+    try:
+        return parse_npy(read_limited(path))
+    except ValueError as error:
+        message = f"'{printable(str(path))}' is no .npy file: {printable(str(error), limit=_REASON)}"
+        raise UsageError(Problem("E5011", message)) from None
+
+
+def set_numbers(arrays: Mapping[str, Array], prefix: str) -> list[int]:
+    """The numbers of the sets that a golden file has under `prefix` ("in0", "out0"), in order."""
+    found = (re.fullmatch(rf"{prefix}_([0-9]{{1,9}})", key) for key in arrays)
+    return sorted({int(match[1]) for match in found if match and str(int(match[1])) == match[1]})
 
 
 def golden_sets(
@@ -124,7 +150,7 @@ def golden_sets(
 
     Inputs that the file leaves out are made by the rule.
     """
-    numbers = sorted({int(k.rpartition("_")[2]) for k in arrays if k.startswith("out") and k.rpartition("_")[2].isdigit()})
+    numbers = set_numbers(arrays, "out[0-9]+")
     if not numbers:
         raise UsageError(Problem("E5011", f"'{path}' has no outputs (out0_0 ...)"))
     key = "tflm" if oracle == "tflm" and f"tflm0_{numbers[0]}" in arrays else "out"
@@ -176,4 +202,4 @@ def lossless(array: Array, info: TensorInfo, what: str) -> Array:
 
 def is_golden(arrays: Mapping[str, Array]) -> bool:
     """Whether an archive's keys are those of a golden file."""
-    return any(k.startswith("out0_") and k[5:].isdigit() for k in arrays)
+    return bool(set_numbers(arrays, "out0"))

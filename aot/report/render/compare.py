@@ -13,6 +13,7 @@ from aot.report.render.formats import outputs_word
 from aot.report.render.html import moved_tables
 from aot.report.render.memory import key
 from aot.report.render.plan_svg import memory_plan
+from aot.support.text import does_of
 
 _KINDS = ("input", "output", "tensor", "scratch")
 
@@ -62,7 +63,7 @@ def _sides(old: Report, new: Report) -> list[str]:
         text = f"{outputs_word(report['verdict'])}, workspace {plan['size']:,} B"
         drawing = scroll(f"memory map {word}", memory_plan(plan), "bare map")
         rows = [
-            (x["index"], x["op"], x["kernel"], x["instructions"], None if x["code"] is None else x["code"] + x["weights"])
+            (x["index"], does_of(x), x["kernel"], x["instructions"], None if x["code"] is None else x["code"] + x["weights"])
             for x in report["layers"]
         ]
         headers = ("no.", "operator", "kernel", "instructions", "flash, B")

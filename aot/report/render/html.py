@@ -16,6 +16,7 @@ from aot.report.render.layer_table import Usual, layer_table, usual_per_mac
 from aot.report.render.markdown import headline
 from aot.report.render.memory import memory_section
 from aot.report.render.summary import answers
+from aot.support.text import does_of
 
 
 def report_html(
@@ -114,7 +115,7 @@ def _differences(found: Mapping[str, Any] | None) -> str:
     """Which layers differ from the reference, and how far the outputs are off."""
     if found is None:
         return ""
-    rows = [(x["layer"], x["op"], x["name"], x["kernel"], x["count"], x["size"], x["max_abs"]) for x in found["layers"]]
+    rows = [(x["layer"], does_of(x), x["name"], x["kernel"], x["count"], x["size"], x["max_abs"]) for x in found["layers"]]
     headers = ("", "operator", "result", "kernel", "values that differ", "of", "by at most")
     off = ", ".join(f"{h['difference']:+d}: {h['count']:,}" for h in found["histogram"])
     lines = [f"<h3>Differences of set {found['set']}</h3>", html_table(headers, rows, label="differences", left=4)]

@@ -10,6 +10,7 @@ from typing import Any
 from aot.report.figures.choice import next_text
 from aot.report.figures.report import Report
 from aot.report.render.elements import cell, html_table, scroll, short_html, track
+from aot.support.text import does_of
 
 Usual = Mapping[str, float]
 
@@ -25,7 +26,7 @@ def usual_per_mac(reports: Sequence[Report]) -> dict[str, float]:
     for report in reports:
         for x in report["layers"]:
             if x["instructions_per_mac"] is not None:
-                found.setdefault(f"{report['cpu']} {x['op']}", []).append(x["instructions_per_mac"])
+                found.setdefault(f"{report['cpu']} {does_of(x)}", []).append(x["instructions_per_mac"])
     return {kind: median(values) for kind, values in found.items()}
 
 
@@ -52,7 +53,7 @@ def _rows(x: Mapping[str, Any], report: Report, usual: Usual, total: int, row_id
     share = None if x["instructions"] is None or not total else x["instructions"] / total
     bar = "-" if share is None else f"{100 * share:.1f} %{track(share)}"
     ratio = "-" if x["instructions_per_mac"] is None else f"{x['instructions_per_mac']:.2f}"
-    css, title = _judged(x, usual.get(f"{report['cpu']} {x['op']}"))
+    css, title = _judged(x, usual.get(f"{report['cpu']} {does_of(x)}"))
     detail = _detail(x, report)
     shape = "×".join(map(str, x["output"]["shape"]))
     label = f'aria-expanded="false" aria-controls="{row_id}" aria-label="details of layer {x["index"]}"'
@@ -60,7 +61,7 @@ def _rows(x: Mapping[str, Any], report: Report, usual: Usual, total: int, row_id
     kernel = f'{short_html(x["kernel"], 50)}<br><span class="dim">{short_html(_reason(x, report), 60)}</span>'
     cells = [
         f'<td data-v="{x["index"]}">{more if detail else x["index"]}</td>',
-        f"<td>{short_html(x['op'], 28)}</td>",
+        f"<td>{short_html(does_of(x), 28)}</td>",
         f"<td>{short_html(x['name'].partition(';')[0], 28)}</td>",
         _number(x["instructions"]),
         f'<td class="n" data-v="{share or 0:.6f}">{bar}</td>',
@@ -93,7 +94,7 @@ def _judged(x: Mapping[str, Any], usual: float | None) -> tuple[str, str]:
     if usual is None or not x["instructions_per_mac"]:
         return "", ""
     share = x["instructions_per_mac"] / usual
-    words = f"median of {x['op']} on this page: {usual:.2f}"
+    words = f"median of {does_of(x)} on this page: {usual:.2f}"
     return ("good" if share < 0.75 else "poor" if share > 1.5 else "", words)
 
 

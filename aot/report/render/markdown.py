@@ -12,6 +12,7 @@ from aot.report.gate.budget import Finding
 from aot.report.gate.diff import change_text
 from aot.report.measure.faults import fault_text
 from aot.report.render.formats import exact_text, outputs_word, short
+from aot.support.text import does_of
 
 COMMENT_LIMIT = 65_000
 """GitHub takes 65,536 characters."""
@@ -97,7 +98,7 @@ def _matrix(reports: Sequence[Report], pairs: Mapping[str, Any]) -> list[str]:
 def _differences(report: Report) -> list[str]:
     """The first layers that differ from the reference, and how far the outputs are off."""
     found = report["verdict"]["divergence"]
-    rows = [(f"{x['layer']} {x['op']}", x["kernel"], x["count"], x["size"], x["max_abs"]) for x in found["layers"][:10]]
+    rows = [(f"{x['layer']} {does_of(x)}", x["kernel"], x["count"], x["size"], x["max_abs"]) for x in found["layers"][:10]]
     lines = [f"### {cell(key_of(report))} differs", ""]
     fault = report["verdict"]["known_fault"]
     lines += [cell(fault_text(fault)), ""] if fault is not None else []
@@ -135,7 +136,7 @@ def _movers(pair: Mapping[str, Any], *, top: int) -> list[str]:
     lines = []
     if pair["layers"]:
         rows = [
-            (f"{m['layer']} {m['op']} {m['name']}"[:80], change_text(m["instructions"]), change_text(m["bytes"]), _kernel(m))
+            (f"{m['layer']} {does_of(m)} {m['name']}"[:80], change_text(m["instructions"]), change_text(m["bytes"]), _kernel(m))
             for m in pair["layers"][:top]
         ]
         lines += table(("layer", "instructions", "flash", "kernel"), rows)
@@ -154,7 +155,7 @@ def _kernel(mover: Mapping[str, Any]) -> str:
 
 def _layers(report: Report) -> list[str]:
     rows = [
-        (f"{x['index']} {x['op']}", x["kernel"], x["macs"], x["instructions"], x["instructions_per_mac"],
+        (f"{x['index']} {does_of(x)}", x["kernel"], x["macs"], x["instructions"], x["instructions_per_mac"],
          None if x["code"] is None else x["code"] + x["weights"] + x["tables"], x["scratch"])
         for x in report["layers"][:_MAX_ROWS]
     ]  # fmt: skip

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from aot.report.render.svg import WIDTH, Box, fitting, legend, rect, text
+from aot.support.text import does_of
 
 LEFT, TOP, HEIGHT = 76.0, 22.0, 320.0
 _FIELDS = ("size", "liveness_bound", "streaming_bound", "fed_bound", "plan_lower_bound", "optimal", "buffers")
@@ -56,7 +57,7 @@ def peak(buffers: Sequence[Mapping[str, Any]], *, size: int, layers: Sequence[Ma
     rows = []
     for step in steps:
         layer = layers[step] if 0 <= step < len(layers) else None
-        what = "inputs" if step < 0 else "outputs" if layer is None else f"{layer['op']} {layer['name']}"
+        what = "inputs" if step < 0 else "outputs" if layer is None else f"{does_of(layer)} {layer['name']}"
         live = [b["name"] for b in buffers if b["first"] <= step <= b["last"]]
         rows.append({"step": step, "what": what, "live": live})
     return {"bytes": size, "steps": rows}

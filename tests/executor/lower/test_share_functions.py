@@ -20,7 +20,7 @@ def net() -> LoweredModule:
     """Sums of vectors of three lengths."""
     names = [f"add_{i}" for i in range(len(SIZES))]
     calls = tuple(
-        CallLowered(name, (tensor(f"x{i}", n), tensor(f"z{i}", n)), (tensor(f"y{i}", n),), ops=(i,))
+        CallLowered(name, (tensor(f"x{i}", n), tensor(f"z{i}", n)), (tensor(f"y{i}", n),), operators={i: "ADD"})
         for i, (name, n) in enumerate(zip(names, SIZES, strict=True))
     )
     functions = {name: optimize(add(n)) for name, n in zip(names, SIZES, strict=True)}

@@ -72,7 +72,7 @@ def wrong_alone(*args: Any, **options: Any) -> Artifact:
 
 def test_codes_are_compared_as_the_file_has_them() -> None:
     """int8 of the compiled model as uint8 of the file; tensors of other types stay what they are."""
-    layer = {"index": 0, "op": "CONV_2D", "ops": [0], "name": "y0", "kernel": "k", "output": {"tensor": 1}}
+    layer = {"index": 0, "op": "CONV_2D", "does": "CONV_2D", "ops": [0], "name": "y0", "kernel": "k", "output": {"tensor": 1}}
     uint8 = np.array([0, 128, 255, 7], np.uint8)
     for kept, differ in (([-128, 0, 127, -121], 0), ([-128, 0, 126, -121], 1)):
         rows = compare_layers([layer], [LayerResult(0, None, np.array(kept, np.int8))], {1: uint8})

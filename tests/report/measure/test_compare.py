@@ -53,7 +53,7 @@ def test_sets() -> None:
 
 def test_layers_that_differ_are_found_in_order_of_execution() -> None:
     layers = [
-        {"index": i, "op": op, "ops": [i], "name": f"t{i}", "kernel": "k", "output": {"tensor": 10 + i}}
+        {"index": i, "op": op, "does": op, "ops": [i], "name": f"t{i}", "kernel": "k", "output": {"tensor": 10 + i}}
         for i, op in enumerate(["CONV_2D", "ADD", "SOFTMAX"])
     ]
     right = np.arange(4, dtype=np.int8)
