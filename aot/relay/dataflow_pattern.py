@@ -7,7 +7,7 @@ every place of a graph that has the form.  A pattern that occurs twice in a larg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any
 
 from aot.errors import Problem, UsageError
@@ -17,12 +17,23 @@ from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, 
 from aot.relay.functor import ExprMutator
 from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
+from aot.support.dtype import known_dtypes
 
 Bound = Mapping[int, Expr]
 """Pattern (by id) -> the expression that it stands for."""
 
 COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "logical_and", "logical_or", "bitwise_xor"})
 """Operators whose two operands may stand in either order."""
+
+
+FORMS = {
+    "nn.conv2d": ("nn.conv2d", "nn.conv2d_float"),
+    "nn.conv2d_transpose": ("nn.conv2d_transpose", "nn.conv2d_transpose_float"),
+    "nn.dense": ("nn.dense", "nn.dense_float"),
+    "nn.depthwise_conv2d": ("nn.depthwise_conv2d", "nn.depthwise_conv2d_float"),
+    "clip": ("clip", "relu"),
+}
+"""The operators that one name stands for in a pattern, of integers and of float32: those that `relay.NAME` makes calls of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +85,22 @@ class Pattern:
         return AltPattern(self, _pattern(other))
 
     def has_attr(self, attrs: Mapping[str, Any]) -> Pattern:
-        """The same with attributes of these values."""
+        """The same with attributes of these values (E5106 for an attribute that the operator of `is_op` does not have)."""
         if not isinstance(attrs, Mapping):
             raise _wrong(f"has_attr takes a dictionary of attributes, not {attrs!r}")
         wanted = dict(attrs)
+        known = _attributes(self)
+        missing = sorted(set(wanted) - known) if known is not None else []
+        if missing:
+            raise _wrong(
+                f"has_attr: {', '.join(missing)} is no attribute of the operator; there are {', '.join(sorted(known or ()))}"
+            )
         return WherePattern(self, lambda e: isinstance(e, Call) and _has_attrs(e, wanted))
 
     def has_dtype(self, dtype: str) -> Pattern:
-        """The same of this element type."""
+        """The same of this element type (E5106 for an unknown one)."""
+        if dtype not in known_dtypes():
+            raise _wrong(f"has_dtype: there is no element type {dtype!r}; there are {', '.join(known_dtypes())}")
         return WherePattern(self, lambda e: isinstance(e.type, TensorType) and e.type.dtype == dtype)
 
     def has_shape(self, shape: Sequence[int]) -> Pattern:
@@ -239,10 +258,14 @@ def _has_attrs(expr: Call, wanted: Mapping[str, Any]) -> bool:
 
 
 def is_op(*names: str) -> CallPattern:
-    """A call of the operator, or of one of several; called with patterns, over operands of these forms (E5106 without a name)."""
+    """A call of the operator, or of one of several; called with patterns, over operands of these forms.
+
+    A name stands for what `relay.NAME` makes, of integers and of float32 (`FORMS`).  UsageError E5101 for an operator that is not
+    registered (yet: a plug-in's is imported before), E5106 without a name.
+    """
     if not names or not all(isinstance(n, str) for n in names):
         raise _wrong(f"is_op takes names of operators, not {names!r}")
-    return CallPattern(names)
+    return CallPattern(tuple(dict.fromkeys(form for n in names for form in FORMS.get(Op.get(n).name, (n,)))))
 
 
 def wildcard() -> Pattern:
@@ -306,10 +329,14 @@ def rewrite(pattern: Pattern, replacement: Callable[[Match], Expr], root: Any) -
     return Rewriter().visit(root)
 
 
-def operators_of(pattern: Pattern) -> frozenset[str]:
-    """The names of all operators in a pattern."""
-    own = frozenset(pattern.ops) if isinstance(pattern, CallPattern) else frozenset()
-    return own.union(*map(operators_of, pattern.parts()))
+def _attributes(pattern: Pattern) -> frozenset[str] | None:
+    """The attributes that the operators of a pattern have; None of a pattern that is not one of operators."""
+    while isinstance(pattern, WherePattern):
+        pattern = pattern.inner
+    if not isinstance(pattern, CallPattern):
+        return None
+    kinds = [kind for name in pattern.ops if (kind := Op.get(name).attrs_type) is not None]
+    return frozenset(f.name for kind in kinds for f in fields(kind))
 
 
 def _pattern(value: Any) -> Pattern:

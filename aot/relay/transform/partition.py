@@ -18,9 +18,8 @@ from typing import Any
 
 from aot.errors import Problem, UsageError
 from aot.ir.module import IRModule
-from aot.ir.op import OP_INFO
 from aot.ir.transform import Pass, PassContext, Sequential
-from aot.relay.dataflow_pattern import CallPattern, Match, Pattern, operators_of
+from aot.relay.dataflow_pattern import CallPattern, Match, Pattern
 from aot.relay.expr import Call, Expr, Function, operands, post_order, users, with_operands
 from aot.relay.transform.fuse_ops import call_group
 from aot.support.caller import call_place
@@ -90,9 +89,6 @@ def table_of(given: Any) -> tuple[Composite, ...]:
             raise _wrong(f"an entry of a pattern table is (name, pattern) or (name, pattern, check), not {entry!r}")
         if not isinstance(entry[1], Pattern) or (len(entry) == 3 and not callable(entry[2])):
             raise _wrong(f"the entry {entry[0]!r} needs a pattern, and a check that is a function")
-        unknown = sorted(n for n in operators_of(entry[1]) if n not in OP_INFO)
-        if unknown:
-            raise _wrong(f"the pattern {entry[0]!r} names operators that do not exist: {', '.join(unknown)}")
         found.append(Composite(*entry))
     return tuple(found)
 

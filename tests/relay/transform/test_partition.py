@@ -118,7 +118,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: MergeComposite([3]), "E5120"),  # type: ignore[list-item]
     (lambda: MergeComposite([("x", 3)]), "E5120"),  # type: ignore[list-item]
     (lambda: MergeComposite([("x", POOL, 3)]), "E5120"),  # type: ignore[list-item]
-    (lambda: MergeComposite([("x", is_op("no.such")(wildcard()))]), "E5120"),
+    (lambda: MergeComposite([("x", is_op("no.such")(wildcard()))]), "E5101"),
     (lambda: AnnotateTarget([]), "E5120"),
     (lambda: AnnotateTarget([3]), "E5120"),  # type: ignore[list-item]
     (lambda: register_pattern_table(3)(list), "E5120"),  # type: ignore[arg-type]
