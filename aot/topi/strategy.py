@@ -117,6 +117,12 @@ def register_impl(impl: OpImplementation) -> OpImplementation:
     return impl
 
 
+def foreign_implementations() -> tuple[OpImplementation, ...]:
+    """The kernels that plug-ins have registered, or the user's Python, by name."""
+    found = (i for impls in _IMPLS.values() for i in impls if i.module.partition(".")[0] != "aot")
+    return tuple(sorted(found, key=lambda i: (i.name, i.anchor)))
+
+
 Plan = TypeVar("Plan")
 
 

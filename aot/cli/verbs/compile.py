@@ -33,6 +33,7 @@ from aot.errors import Problem, UsageError
 if TYPE_CHECKING:
     from aot.cli.common import Request
     from aot.executor.artifact import Artifact
+    from aot.ir.transform import Instrument
     from aot.micro.board import Board
     from aot.report.gate.budget import Budget
 from aot.cli.verbs._compilation import Compilation
@@ -131,17 +132,35 @@ def over_too(wanted: Request, *, over: bool) -> Request:
     return replace(wanted, options=replace(wanted.options, force_over_budget=over))
 
 
-def compile_checked(wanted: Request, place: Board | None, out: Output) -> Artifact:
-    """The artifact, with every function run before and after each pass (E9003, E9004)."""
+def compile_watched(wanted: Request, place: Board | None, out: Output, *, verify: bool) -> tuple[Artifact, list[str]]:
+    """The artifact, and with -v what came of the kernels of plug-ins, a line each.
+
+    `verify`: every function is run before and after each pass (E9003, E9004).
+    """
     from aot.cli.common import compile_for
-    from aot.ir.instrument import CheckSemantics, VerifyIR
+    from aot.driver.plugins import any_loaded
+
+    kernels = None
+    watching: list[Instrument] = []
+    if verify:
+        from aot.ir.instrument import CheckSemantics, VerifyIR
+
+        check = CheckSemantics()
+        watching += [VerifyIR(), check]
+    if out.verbose and any_loaded():
+        from aot.driver.foreign_kernels import ForeignKernels
+
+        kernels = ForeignKernels()
+        watching.append(kernels)
+    if not watching:
+        return compile_for(wanted, place, out, writes=True), []
     from aot.ir.transform import PassContext
 
-    check = CheckSemantics()
-    with PassContext(instruments=(VerifyIR(), check)):
+    with PassContext(instruments=watching):
         artifact = compile_for(wanted, place, out, writes=True)
-    out.row("passes", f"{check.compared} function runs give the same result after a pass as before it")
-    return artifact
+    if verify:
+        out.row("passes", f"{check.compared} function runs give the same result after a pass as before it")
+    return artifact, kernels.lines() if kernels is not None else []
 
 
 def show(out: Output, wanted: Request, meta: Mapping[str, Any]) -> None:
@@ -174,7 +193,7 @@ def request_under(budget: Budget | None, model: Path, given: CompileOptions, *, 
 def compile_one(model: Path, asked: Compilation) -> None:
     """Compile and write one model."""
     from aot.cli.budgets import check_budget_file, compiled_totals, open_budget
-    from aot.cli.common import choose_target, compile_for, find_board
+    from aot.cli.common import choose_target, find_board
     from aot.report.figures.choice import CHOICE_HEADERS, choice_rows
 
     mlf, out = asked.form == "mlf", asked.out
@@ -187,7 +206,7 @@ def compile_one(model: Path, asked: Compilation) -> None:
     (check_library if mlf else check_folder)(path, force=asked.force)
     with out.working(f"compiling {model.name}"):
         wanted = over_too(wanted, over=asked.over)
-        artifact = compile_checked(wanted, place, out) if asked.verify_passes else compile_for(wanted, place, out, writes=True)
+        artifact, kernels = compile_watched(wanted, place, out, verify=asked.verify_passes)
         if asked.stack_bound:
             artifact = add_stack_bound(artifact, place, wanted.target)
     meta = artifact.metadata
@@ -202,6 +221,8 @@ def compile_one(model: Path, asked: Compilation) -> None:
     out.row("write", f"{path}: {', '.join(written)}")
     if out.verbose:
         out.table(CHOICE_HEADERS, choice_rows(meta["layers"]))
+    for line in kernels:
+        out.row("kernel", line)
     out.result({"ok": True, "output": str(path), "files": written, "metadata": meta})
 
 

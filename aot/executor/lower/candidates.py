@@ -80,13 +80,34 @@ def _is_running(
     impl: OpImplementation, policy: SelectionConfig, weights: tuple[Stored, ...], repeated: Container[Hashable]
 ) -> bool:  # fmt: skip
     """Whether the kernel competes where nothing was measured: those made for a purpose only where there is that purpose."""
-    if (impl.small and not policy.limits_ram) or (impl.for_pushes and not policy.slides) or impl.for_records:
-        return False
+    return not _unmet_purpose(impl, policy) and (not impl.for_repeated or any(w.key in repeated for w in weights[:1]))
+
+
+def _unmet_purpose(impl: OpImplementation, policy: SelectionConfig) -> str:
+    """What the kernel is made for, where that is not asked for; empty where it competes."""
+    if impl.small and not policy.limits_ram:
+        return "it is for a limited workspace (small)"
+    if impl.for_pushes and not policy.slides:
+        return "it is for windows that move (for_pushes)"
+    if impl.for_records:
+        return "it competes where it was counted only (for_records)"
     if impl.for_speed and (policy.opt != "speed" or policy.limits_ram):
-        return False
-    if impl.larger and policy.opt == "size":
-        return False
-    return not impl.for_repeated or any(w.key in repeated for w in weights[:1])
+        return "it is for --opt speed without a limited workspace (for_speed)"
+    return "it is not for --opt size (larger)" if impl.larger and policy.opt == "size" else ""
+
+
+def why_not(impl: OpImplementation, group: Group, target: Target, policy: SelectionConfig, *, known: Known) -> str:
+    """Why a kernel for groups of this anchor is not among the group's candidates; empty where it is."""
+    accepted = accepting(group, target, known.accepted)
+    if impl not in accepted:
+        return "an external code generator has them" if "Compiler" in group.func.attrs else "accepts(group, target) refuses them"
+    if _is_left_out(impl, policy, group):
+        return "--kernels generic leaves it out"
+    if policy.keeps_weights and not impl.keeps and any(i.keeps and not _is_left_out(i, policy, group) for i in accepted):
+        return "other kernels keep the weights as the file has them (keeps)"
+    if impl.anchor == "*" and any(i.anchor != "*" for i in accepted):
+        return "there are kernels for the operator itself"
+    return _unmet_purpose(impl, policy)
 
 
 def all_candidates(func: Function, target: Target, name: str, known: Known) -> list[Candidate]:
