@@ -35,6 +35,15 @@ PREFIX = "zephyr:"
 """`--board zephyr:qemu_cortex_m3`"""
 DEFAULT_TIMEOUT = 120.0
 NOTE = "Written by aot verify."
+HELIUM = """\
+# Zephyr leaves the FPU off, and with it the vector registers, which are the same: on, where the core has Helium.
+config AOT_VERIFY
+	def_bool y
+	imply FPU if ARMV8_1_M_MVEI
+
+source "Kconfig.zephyr"
+"""
+"""Kconfig of our applications"""
 _BOARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@/-]{0,127}")
 
 
@@ -173,6 +182,7 @@ def write_frame(folder: Path, metadata: Mapping[str, Any], *, sources: Sequence[
     include = (data_folder("crt") / "include").as_posix()
     text = render("zephyr/verify_CMakeLists.txt.j2", m=model, note=NOTE, include=include, sources=sources)
     (folder / "CMakeLists.txt").write_text(text, encoding="utf-8")
+    (folder / "Kconfig").write_text(HELIUM, encoding="utf-8")
     (folder / "prj.conf").write_text(f"CONFIG_MAIN_STACK_SIZE={STACK}\n{settings}", encoding="utf-8")
     for source in ("main.c", f"{name}.c", f"{name}_kernels.c", f"{name}_params.c"):
         (folder / source).write_text("", encoding="utf-8")
@@ -180,10 +190,9 @@ def write_frame(folder: Path, metadata: Mapping[str, Any], *, sources: Sequence[
 
 def _console(build: Path, board: str, timeout: float) -> list[str]:
     """What the application prints until it is done; QEMU does not exit on its own."""
-    if "\nrun:" not in "\n" + _targets(build):
-        raise ToolchainError(Problem("E3022", f"Zephyr does not run {board} in an emulator"))
+    target = _run_target(build, board)
     process = subprocess.Popen(
-        ["ninja", "-C", str(build), "run"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ["ninja", "-C", str(build), target], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
@@ -203,6 +212,18 @@ def _console(build: Path, board: str, timeout: float) -> list[str]:
         process.wait(10)
         process.stdout.close()
     return data.decode("utf-8", "replace").replace("\r", "").splitlines()
+
+
+def _run_target(build: Path, board: str) -> str:
+    """What ninja makes to run the application: in the board's own emulator, in QEMU, or in Arm's FVP (E3022: in none; E3020)."""
+    targets = set(re.findall(r"^(run\w*):", _targets(build), re.MULTILINE))
+    if not targets:
+        raise ToolchainError(Problem("E3022", f"Zephyr does not run {board} in an emulator"))
+    cache = (build / "CMakeCache.txt").read_text(encoding="utf-8", errors="replace")
+    if "run_qemu" not in targets and re.search(r"^ARMFVP:\w+=.*NOTFOUND$", cache, re.MULTILINE):
+        what = "its Fixed Virtual Platform by Arm, which is not there: ARMFVP_BIN_PATH is to name its folder"
+        raise ToolchainError(Problem("E3020", f"Zephyr runs {board} in {what}"))
+    return next(t for t in ("run", "run_qemu", "run_armfvp", min(targets)) if t in targets)
 
 
 def _targets(build: Path) -> str:

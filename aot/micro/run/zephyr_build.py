@@ -18,12 +18,16 @@ STACK = 16384
 _MOST_LINES = 12
 _LINE = 300
 _TELLING = re.compile(
-    r"\berror\b|overflowed by|will not fit|undefined reference|No board named|Invalid BOARD|FATAL|No module named|not found", re.I
+    r"\berror\b|overflowed by|will not fit|undefined reference|No board named|Invalid BOARD|FATAL|No module named|not found"
+    r"|^\w+(?:Error|Exception): |^warning: |valid board targets",
+    re.I,
 )
 _NINJA = re.compile(
     r"\[\d+/\d+\]|ninja: |FAILED: |: && |(?:/\S*/)?\S*(?:gcc|g\+\+|ccache|cmake|python3?)(?:\.exe)? \S.*\s-|cd \S+ && "
 )
 """Which file ninja works on, and whole commands: they may have "error" in a file's name or an option, and say nothing."""
+_WRAPPED = re.compile(r"^(?:warning|error): |valid board targets", re.I)
+"""What Kconfig says is wrapped without an indent, and the targets of a board are a list: both end at an empty line."""
 _OVERFLOW = re.compile(r"region [`'](\w+)' overflowed by (\d+) bytes")
 
 
@@ -45,16 +49,20 @@ def build_step(command: Sequence[str], folder: Path) -> None:
 
 
 def telling_lines(text: str) -> list[str]:
-    """The lines of a failed build that say why, with the indented ones below them; the last ones where none does."""
-    lines = [printable(line.rstrip(), limit=_LINE) for line in text.splitlines() if line.strip() and not _NINJA.match(line)]
+    """The lines of a failed build that say why, with what belongs to them below; the last ones where none does."""
+    lines = [printable(line.rstrip(), limit=_LINE) for line in text.splitlines() if not _NINJA.match(line)]
     kept: list[str] = []
-    belongs = False
+    belongs, wrapped = False, False
     for line in lines:
-        telling = _TELLING.search(line) is not None
-        belongs = telling or (belongs and line.startswith((" ", "\t")))
-        if belongs and line not in kept:
+        if _TELLING.search(line) is not None:
+            belongs, wrapped = True, _WRAPPED.search(line) is not None
+        elif wrapped:
+            belongs = belongs and bool(line)
+        else:
+            belongs = belongs and (not line or line.startswith((" ", "\t")))
+        if belongs and line and line not in kept:
             kept.append(line)
-    return kept[:_MOST_LINES] or lines[-_MOST_LINES:]
+    return kept[:_MOST_LINES] or [line for line in lines if line][-_MOST_LINES:]
 
 
 def check_room(board: str, build: Path, metadata: Mapping[str, Any], *, data: int = 0) -> None:

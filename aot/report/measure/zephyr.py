@@ -21,6 +21,7 @@ from aot.report.measure.compare import compare_sets
 from aot.report.measure.fingerprint import crc_of
 from aot.report.measure.sets import Sets
 from aot.report.measure.verify import ImageFacts, Verification, expected_outputs, summary
+from aot.report.measure.windows import as_windows
 
 
 def verify_on_zephyr(
@@ -39,7 +40,7 @@ def verify_on_zephyr(
     emulated.  Raises what aot.micro.run.zephyr.run_on_zephyr and aot.micro.run.zephyr_serial.run_on_serial do.
     """
     oracle = like.metadata["oracle"]
-    expected, by = expected_outputs(model, sets, oracle=oracle, outputs=len(like.metadata["outputs"]))
+    expected, by = expected_outputs(model, as_windows(sets, like.metadata), oracle=oracle, outputs=len(like.metadata["outputs"]))
     with tempfile.TemporaryDirectory(prefix="aot-zephyr-") as folder:
         start = run_on_zephyr if serial is None else partial(run_on_serial, port=serial)
         done = start(board, sets.inputs, metadata=like.metadata, compile_for=compile_for, folder=Path(folder), timeout=timeout)
