@@ -324,6 +324,7 @@ def test_build_makes_firmware(cli: Cli) -> None:
     assert Path("fw/digits.elf").read_bytes()[:4] == b"\x7fELF"
     assert {"digits.c", "main.c", "board.ld", "metadata.json"} <= {p.name for p in Path("fw").iterdir()}
     assert done.json["code_bytes"] > 0
+    Path("fw/notes.txt").write_text("mine", encoding="utf-8")
     assert cli("build", MODEL, "--board", "microbit", "-o", "fw").code == 2
     assert cli("build", MODEL, "--board", "microbit", "-o", "fw", "--force").code == 0
 
