@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 from aot.errors import Problem, ToolchainError
 from aot.support.dataclass import dataclass
 
 VERSION_SECONDS = 60
 TOOL_SECONDS = 600
+MOST_OUTPUT = 1 << 26
+"""Bytes that a tool may print on a stream; a disassembly of the largest image is a few million."""
+_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +30,83 @@ class Finished:
     err: str
 
 
+class OutputError(Exception):
+    """A program printed more than it may, and was killed; its argument is the limit in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a program may take: seconds, and bytes of output on each stream."""
+
+    seconds: float
+    output: int = MOST_OUTPUT
+
+
+def run_bounded(
+    command: Sequence[str],
+    bounds: Bounds,
+    *,
+    cwd: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+    one: bool = False,
+) -> subprocess.CompletedProcess[bytes]:
+    """As subprocess.run, without input, and killed where it breaks its bounds (TimeoutExpired, OutputError).
+
+    `one`: what goes to stderr is stdout's.  Raises OSError and ValueError if it cannot be started.
+    """
+    process = subprocess.Popen(
+        list(command), cwd=cwd, env={**os.environ, **(variables or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if one else subprocess.PIPE,
+    )  # fmt: skip
+    readers = [_Reader(process, stream, bounds.output) for stream in (process.stdout, process.stderr) if stream is not None]
+    end = time.monotonic() + bounds.seconds
+    try:
+        for reader in readers:
+            reader.join(max(0.0, end - time.monotonic()))
+        if any(reader.is_alive() for reader in readers):
+            raise subprocess.TimeoutExpired(list(command), bounds.seconds)
+        code = process.wait(max(0.1, end - time.monotonic()))
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    if any(reader.overflown for reader in readers):
+        raise OutputError(bounds.output)
+    return subprocess.CompletedProcess(list(command), code, *(bytes(reader.data) for reader in readers))
+
+
+class _Reader(threading.Thread):
+    """Takes what a process prints, so that it never waits for us; kills one that prints without end."""
+
+    def __init__(self, process: subprocess.Popen[bytes], stream: IO[bytes], most: int) -> None:
+        super().__init__(daemon=True)
+        self._process, self._stream, self._most = process, stream, most
+        self.data, self.overflown = bytearray(), False
+        self.start()
+
+    def run(self) -> None:
+        with self._stream:
+            while part := os.read(self._stream.fileno(), _CHUNK):
+                if len(self.data) + len(part) > self._most:
+                    self.overflown = True
+                    self._process.kill()
+                    return
+                self.data += part
+
+
 def run_raw(
     command: Sequence[str], *, cwd: Path | None = None, timeout: float = TOOL_SECONDS, variables: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program to its end, without input; `variables` are added to the environment, the time limit is in seconds.
 
-    Raises ToolchainError E3004 (it cannot be started) and E3005 (it did not end in time, and was killed).
+    Raises ToolchainError E3004 (it cannot be started) and E3005 (it did not end in time or print an end, and was killed).
     """
     try:
-        return subprocess.run(
-            list(command), cwd=cwd, env={**os.environ, **(variables or {})}, stdin=subprocess.DEVNULL, capture_output=True,
-            check=False, timeout=timeout,
-        )  # fmt: skip
+        return run_bounded(command, Bounds(timeout), cwd=cwd, variables=variables)
     except subprocess.TimeoutExpired:
         raise ToolchainError(Problem("E3005", f"{command[0]} did not end within {timeout:g} s")) from None
+    except OutputError:
+        raise ToolchainError(Problem("E3005", f"{command[0]} printed more than {MOST_OUTPUT >> 20} MiB")) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
         reason = getattr(error, "strerror", None) or str(error)
         raise ToolchainError(Problem("E3004", f"{command[0]} cannot be started: {reason}")) from None

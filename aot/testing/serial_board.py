@@ -10,7 +10,10 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-FAULTS = ("", "silent", "garbage", "stale", "slow", "damaged", "damaged once", "crash", "status")
+FAULTS = (
+    "", "silent", "garbage", "stale", "slow", "damaged", "damaged once", "crash", "status", "word", "positive", "digits", "short",
+    "always bad", "endless", "flood",
+)  # fmt: skip
 
 
 def _framed(body: str) -> bytes:
@@ -38,6 +41,10 @@ class _Board:
                     self._say(self._answer(line.decode()))
 
     def _say(self, answer: bytes) -> None:
+        if self._fault == "endless":
+            answer = b"x" * 4000
+        if self._fault == "flood" and b"hello" not in answer:
+            answer = _framed("x") * 60
         if self._fault == "damaged" or self._damage:
             answer = answer if b"aot-hello" in answer else answer.replace(b"a", b"\xe1", 1)
             self._damage = self._damage and answer.isascii()
@@ -62,7 +69,10 @@ class _Board:
             case "r" if self._fault == "crash":
                 return b"[00:00:01.000] <err> os: >>> ZEPHYR FATAL ERROR 0: CPU exception on CPU 0\n"
             case "r":
-                return _framed("aot-ran fffffffd" if self._fault == "status" else "aot-ran 00000000")
+                status = {"status": "fffffffd", "word": "zz", "positive": "00000001", "short": "0"}
+                return _framed(f"aot-ran {status.get(self._fault, '00000000')}" if self._fault != "always bad" else "aot-bad 0")
+            case "o" if self._fault == "digits":
+                return _framed(f"aot-out {words[1]} {words[2]} 0_ -1")
             case "o":
                 at, count = int(words[2], 16), int(words[3], 16)
                 data = bytes(b ^ 255 for b in self._data[at : at + count])

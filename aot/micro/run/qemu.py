@@ -18,6 +18,7 @@ from aot.micro.build.toolchain import find_tool
 from aot.micro.run.report_line import Report, read_report
 from aot.support.dataclass import dataclass
 from aot.support.text import printable
+from aot.system.process import Bounds, OutputError, run_bounded
 
 STKOF = 1 << 20
 """CFSR: the stack pointer went below its limit (Armv8-M)"""
@@ -27,6 +28,10 @@ NO_ACCESS = 0x92
 
 _LINE = 300
 """Characters of a printed line that a message shows."""
+_ADDRESS, _UNDEFINED = "ERROR: AddressSanitizer", "runtime error: "
+"""What the compiler's sanitizers print."""
+MOST_TEXT = 1 << 22
+"""Bytes that a program may print: four reports of the longest kind."""
 _HOST = 1 << 40
 """Bytes that a program of this machine may have."""
 
@@ -51,15 +56,17 @@ def command_line(board: Board, elf: Path) -> list[str]:
 
 
 def execute(board: Board, elf: Path, *, cwd: Path, timeout: float) -> Finished:
-    """Run `elf` in `cwd`.  Raises ToolchainError E3010 when `timeout` seconds have passed, E3004 if it cannot be started."""
+    """Run `elf` in `cwd`.
+
+    Raises ToolchainError E3010 when `timeout` seconds have passed, E3011 if it prints without end, E3004 if it cannot be started.
+    """
     command = command_line(board, elf)
     try:
-        done = subprocess.run(
-            command, cwd=cwd, timeout=min(timeout, MAX_TIMEOUT), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, check=False,
-        )  # fmt: skip
+        done = run_bounded(command, Bounds(min(timeout, MAX_TIMEOUT), MOST_TEXT), cwd=cwd, one=True)
     except subprocess.TimeoutExpired:
         raise ToolchainError(Problem("E3010", f"{board.name} did not finish within {timeout:g} s")) from None
+    except OutputError:
+        raise ToolchainError(Problem("E3011", f"{board.name}: the program prints more than {MOST_TEXT >> 20} MiB")) from None
     except OSError as error:
         raise ToolchainError(Problem("E3004", f"{command[0]} cannot be started: {error.strerror}")) from None
     return Finished(done.returncode, done.stdout.decode("utf-8", "replace"))
@@ -119,13 +126,22 @@ def _no_result(board: Board, elf: Path, done: Finished) -> AotError:
             return VerificationError(Problem("E4020", text))
         where = ", ".join(_registers(elf, done.output))
         return VerificationError(Problem("E4021", f"{board.name}: {printable(lockup.group(0))}: {where}"))
-    report = re.search(r"(ERROR: AddressSanitizer.*|.*runtime error: .*)", done.output)
-    if report:
-        return VerificationError(Problem("E4021", f"{board.name}: {printable(report.group(1), limit=_LINE)}"))
+    report = next((text for text in done.output.splitlines() if _ADDRESS in text or _UNDEFINED in text), None)
+    if report is not None:
+        said = report[max(0, report.find(_ADDRESS)) :]
+        return VerificationError(Problem("E4021", f"{board.name}: {printable(said, limit=_LINE)}"))
     if done.code < 0:
-        return VerificationError(Problem("E4021", f"{board.name}: killed by {signal.Signals(-done.code).name}"))
+        return VerificationError(Problem("E4021", f"{board.name}: killed by {_signal(-done.code)}"))
     tail = " / ".join(printable(text, limit=_LINE) for text in done.output.strip().splitlines()[-3:]) or "no output"
     return ToolchainError(Problem("E3011", f"{board.name}: no result (exit code {done.code}): {tail}"))
+
+
+def _signal(number: int) -> str:
+    """The name of a signal; those of real time have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _beyond_stack(elf: Path, sp: int) -> bool:

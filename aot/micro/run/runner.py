@@ -74,16 +74,24 @@ def run(
         start = qemu.execute if project.board.gdb is None else gdb.execute
         done = start(project.board, elf, cwd=folder, timeout=project.board.timeout if timeout is None else timeout)
         result = qemu.result_of(project.board, elf, done)
-        outputs = decode_outputs(meta["outputs"], _bytes(folder / "outputs.bin"), result.sets)
-        trace = _read_trace(meta["layers"], _bytes(folder / "trace.bin")) if mode == "trace" else ()
-    expected = 1 if mode == "trace" else len(input_sets)
-    if result.sets != expected:
-        raise ToolchainError(Problem("E3011", f"{result.sets} sets were run instead of {expected}"))
+        expected = 1 if mode == "trace" else len(input_sets)
+        if result.sets != expected:
+            raise ToolchainError(Problem("E3011", f"{result.sets} sets were run instead of {expected}"))
+        size = sum(int(o["size"]) for o in meta["outputs"])
+        outputs = decode_outputs(meta["outputs"], _bytes(folder / "outputs.bin", size * expected), expected)
+        trace = _read_trace(meta["layers"], _bytes(folder / "trace.bin", MOST_TRACE)) if mode == "trace" else ()
     return _result(project, result, outputs, trace)
 
 
-def _bytes(path: Path) -> bytes:
+MOST_TRACE = 1 << 28
+"""Bytes of the outputs of all layers."""
+
+
+def _bytes(path: Path, most: int) -> bytes:
     try:
+        size = path.stat().st_size
+        if size > most:
+            raise ToolchainError(Problem("E3011", f"{path.name} has {size:,} bytes, not {most:,}"))
         return path.read_bytes()
     except OSError:
         raise ToolchainError(Problem("E3011", f"the run reported success, but left no {path.name}")) from None

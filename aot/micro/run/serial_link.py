@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from aot.errors import Problem, ToolchainError, VerificationError
 from aot.micro.run.serial_port import SerialPort
+from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
 PROTOCOL = "1"
@@ -22,6 +23,9 @@ TRIES = 4
 ANSWER_SECONDS = 2.0
 """How long an answer that takes no computing may take: at 9600 baud a line is 0.2 seconds."""
 HELLO_SECONDS = 15.0
+LINE_SECONDS = 0.2
+"""How long a line and its answer may take on average, besides the bits on the wire."""
+LINE_BYTES = 128
 _CRASHED = re.compile(r"FATAL ERROR|\*\*\* Booting|HARD FAULT|Unhandled|ASSERTION FAIL", re.IGNORECASE)
 
 
@@ -34,6 +38,53 @@ def unframed(line: str) -> str | None:
     """A line without its CRC; None if that is wrong or missing."""
     body, _, crc = line.rpartition(" ")
     return body if body and crc == f"{zlib.crc32(body.encode('ascii', 'replace')):08x}" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a board may say: `kind` is hello, ok, bad, ran or out.
+
+    `words` are those of a hello (protocol, image, nonce), the CRC of a line that was taken, or index and offset of an output;
+    `data` its bytes; `status` the model's, 0 or negative.
+    """
+
+    kind: str
+    words: tuple[str, ...] = ()
+    data: bytes = b""
+    status: int = 0
+
+
+_FORMS = {
+    "hello": re.compile(r"aot-hello (\w{1,8}) ([0-9a-f]{16}) ([0-9a-f]{8})"),
+    "ok": re.compile(r"aot-ok ([0-9a-f]{8})"),
+    "bad": re.compile(r"aot-bad\b.*"),
+    "ran": re.compile(r"aot-ran ([0-9a-f]{8})"),
+    "out": re.compile(rf"aot-out ([0-9a-f]{{2,8}}) ([0-9a-f]{{8}}) ((?:[0-9a-f]{{2}}){{1,{CHUNK}}})"),
+}
+
+
+def parse_answer(body: str) -> Answer | None:
+    """A line of the application's, without its CRC; None for all else."""
+    for kind, form in _FORMS.items():
+        match = form.fullmatch(body)
+        if match is None:
+            continue
+        if kind == "out":
+            return Answer(kind, match.groups()[:2], bytes.fromhex(match[3]))
+        if kind == "ran":
+            value = int(match[1], 16)
+            return Answer(kind, (), b"", value - (1 << 32)) if value >> 31 else Answer(kind) if value == 0 else None
+        return Answer(kind, match.groups())
+    return None
+
+
+def whole_seconds(inputs: int, outputs: int, *, sets: int, baud: int, timeout: float) -> float:
+    """How long a conversation may take in all: every line at a slow pace, and every run as long as one may.
+
+    `inputs` and `outputs` are bytes of a set; `timeout` in seconds.
+    """
+    lines = 2 + sets * (inputs // CHUNK + outputs // CHUNK + 64)
+    return HELLO_SECONDS + sets * timeout + lines * (LINE_SECONDS + TRIES * 10 * 2 * LINE_BYTES / baud)
 
 
 class SerialLink:
@@ -62,9 +113,9 @@ class SerialLink:
 
     def _hello(self, nonce: str, until: float) -> list[str] | None:
         while (line := self._port.line(until)) is not None:
-            words = (unframed(line) or "").split(" ")
-            if len(words) == 4 and words[0] == "aot-hello" and words[3] == nonce:
-                return words[1:3]
+            answer = parse_answer(unframed(line) or "")
+            if answer is not None and answer.kind == "hello" and answer.words[2] == nonce:
+                return list(answer.words[:2])
         return None
 
     def _silent(self, seconds: float) -> ToolchainError:
@@ -97,50 +148,50 @@ class SerialLink:
 
     def _ran(self, timeout: float) -> int:
         """The status of a run, which is not asked for twice: a state would move on."""
-        end = time.monotonic() + timeout
+        end, tries = time.monotonic() + timeout, 1
         self._port.send(framed("r"))
         while (line := self._port.line(end)) is not None:
-            answer = self._checked(line)
-            if answer is not None and answer.startswith("aot-bad"):
+            body = self._body(line)
+            answer = None if body is None else parse_answer(body)
+            if answer is not None and answer.kind == "ran":
+                return answer.status
+            if answer is not None and answer.kind == "bad" and tries < TRIES:
+                tries += 1
                 self._port.send(framed("r"))
-            elif answer is not None and answer.startswith("aot-ran "):
-                value = int(answer.rpartition(" ")[2], 16)
-                return value - (1 << 32) if value >> 31 else value
-            elif answer is None and "aot" in line:
+            elif "aot-ran" in line or "aot-bad" in line or (body is None and "aot" in line):
                 raise self._damaged("r")
         raise ToolchainError(Problem("E5414", f"the run did not finish within {timeout:g} s", self._where))
 
     def _command(self, body: str) -> None:
-        if self._ask(body, f"aot-ok {zlib.crc32(body.encode()):08x}") is None:
-            raise self._damaged(body)
+        self._ask(body, "ok", (f"{zlib.crc32(body.encode()):08x}",))
 
     def _output(self, index: int, at: int, count: int) -> bytes:
         body = f"o {index:02x} {at:08x} {count:02x}"
-        answer = self._ask(body, f"aot-out {index:02x} {at:08x} ")
-        data = b"" if answer is None else bytes.fromhex(answer)
+        data = self._ask(body, "out", (f"{index:02x}", f"{at:08x}")).data
         if len(data) != count:
             raise self._damaged(body)
         return data
 
-    def _ask(self, body: str, wanted: str) -> str | None:
-        """What follows `wanted` in the answer; None if none came whole."""
+    def _ask(self, body: str, kind: str, words: tuple[str, ...]) -> Answer:
+        """The answer of that kind and with these words (E5415 if none came whole)."""
         for _ in range(TRIES):
             self._port.send(framed(body))
             end = time.monotonic() + ANSWER_SECONDS
             while (line := self._port.line(end)) is not None:
-                answer = self._checked(line)
-                if answer is not None and answer.startswith(wanted):
-                    return answer[len(wanted) :]
-                if answer is None or answer.startswith("aot-bad"):
+                found = self._body(line)
+                answer = None if found is None else parse_answer(found)
+                if answer is not None and (answer.kind, answer.words) == (kind, words):
+                    return answer
+                if found is None or (answer is not None and answer.kind == "bad"):
                     break
-        return None
+        raise self._damaged(body)
 
-    def _checked(self, line: str) -> str | None:
+    def _body(self, line: str) -> str | None:
         """A line without its CRC, None if it is damaged (E5416 for one of Zephyr's own about a fault or a start)."""
-        answer = unframed(line)
-        if answer is None and _CRASHED.search(line):
+        body = unframed(line)
+        if body is None and _CRASHED.search(line):
             raise ToolchainError(Problem("E5416", f"the board stopped or started anew: {printable(line)[:200]}", self._where))
-        return answer
+        return body
 
     def _damaged(self, body: str) -> ToolchainError:
         said = printable(self._port.seen.decode("ascii", "replace")[-80:])

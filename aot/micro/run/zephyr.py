@@ -34,6 +34,9 @@ Array = np.ndarray[Any, Any]
 PREFIX = "zephyr:"
 """`--board zephyr:qemu_cortex_m3`"""
 DEFAULT_TIMEOUT = 120.0
+_PIECE = 1 << 16
+_CHATTER = 1 << 22
+"""Bytes that a console may show besides the outputs."""
 NOTE = "Written by aot verify."
 HELIUM = """\
 # Zephyr leaves the FPU off, and with it the vector registers, which are the same: on, where the core has Helium.
@@ -121,16 +124,21 @@ def run_on_zephyr(
     artifact = configure(board, folder, compile_for, data=sum(a.nbytes for arrays in input_sets for a in arrays))
     build = folder / "build"
     build_step(["ninja", "-C", str(build)], folder)
-    lines = _console(build, board, timeout or DEFAULT_TIMEOUT)
-    status = next((line for line in lines if line.startswith("aot-status")), "")
-    if status:
-        raise VerificationError(Problem("E4022", f"the model returned {status.partition(' ')[2]} on {PREFIX}{board}"))
-    try:
-        data = bytes.fromhex("".join(line.partition(" ")[2] for line in lines if line.startswith("aot-out ")))
-    except ValueError:
-        raise ToolchainError(Problem("E3011", f"{PREFIX}{board} printed outputs that are garbled")) from None
+    size = sum(int(o["size"]) for o in metadata["outputs"]) * len(input_sets)
+    data = _outputs(_console(build, board, timeout or DEFAULT_TIMEOUT, most=_CHATTER + 4 * size), f"{PREFIX}{board}")
     version = ".".join(map(str, zephyr_version(base)))
     return ZephyrRun(artifact, decode_outputs(metadata["outputs"], data, len(input_sets)), f"Zephyr {version}")
+
+
+def _outputs(lines: Sequence[str], where: str) -> bytes:
+    """The bytes of all outputs, from what the application printed (E4022, E3011)."""
+    status = next((line for line in lines if line.startswith("aot-status")), "")
+    if status:
+        raise VerificationError(Problem("E4022", f"the model returned {printable(status.partition(' ')[2])} on {where}"))
+    try:
+        return bytes.fromhex("".join(line.partition(" ")[2] for line in lines if line.startswith("aot-out ")))
+    except ValueError:
+        raise ToolchainError(Problem("E3011", f"{where} printed outputs that are garbled")) from None
 
 
 def check_name(board: str) -> None:
@@ -188,25 +196,27 @@ def write_frame(folder: Path, metadata: Mapping[str, Any], *, sources: Sequence[
         (folder / source).write_text("", encoding="utf-8")
 
 
-def _console(build: Path, board: str, timeout: float) -> list[str]:
-    """What the application prints until it is done; QEMU does not exit on its own."""
+def _console(build: Path, board: str, timeout: float, *, most: int) -> list[str]:
+    """What the application prints until it is done, `most` bytes; QEMU does not exit on its own."""
     target = _run_target(build, board)
     process = subprocess.Popen(
         ["ninja", "-C", str(build), target], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
-    data, end = b"", time.monotonic() + timeout
+    data, end = bytearray(), time.monotonic() + timeout
     try:
-        while b"aot-done" not in data:
+        while b"aot-done" not in data[-(_PIECE + len(b"aot-done")) :]:
             readable, _, _ = select.select([process.stdout], [], [], max(0.0, end - time.monotonic()))
-            if not readable:
+            if not readable or time.monotonic() >= end:
                 raise ToolchainError(Problem("E3010", f"{PREFIX}{board} did not finish within {timeout:g} s"))
-            more = os.read(process.stdout.fileno(), 1 << 16)
+            more = os.read(process.stdout.fileno(), _PIECE)
             if not more:
-                tail = data.decode("utf-8", "replace")[-500:]
+                tail = printable(data[-500:].decode("utf-8", "replace"), limit=500)
                 raise ToolchainError(Problem("E3011", f"{PREFIX}{board} ended without a result: {tail}"))
             data += more
+            if len(data) > most:
+                raise ToolchainError(Problem("E3011", f"{PREFIX}{board} printed more than {most:,} bytes"))
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(10)

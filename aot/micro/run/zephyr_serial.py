@@ -17,9 +17,10 @@ import numpy as np
 
 from aot.errors import Problem, ToolchainError
 from aot.executor.artifact import Artifact
+from aot.micro.board import MAX_TIMEOUT
 from aot.micro.new.registry import model_values, render
 from aot.micro.run.runner import decode_outputs, encode_inputs
-from aot.micro.run.serial_link import SerialLink
+from aot.micro.run.serial_link import SerialLink, whole_seconds
 from aot.micro.run.serial_port import opened, parse_port
 from aot.micro.run.zephyr import (
     DEFAULT_TIMEOUT,
@@ -67,18 +68,22 @@ def run_on_serial(
     build = folder / "build"
     build_step(["ninja", "-C", str(build)], folder)
     build_step(["west", "flash", "-d", str(build)], folder)
-    _wait_for(parse_port(port)[0])
+    path, baud = parse_port(port)
+    sizes, limit = [int(o["size"]) for o in metadata["outputs"]], min(timeout or DEFAULT_TIMEOUT, MAX_TIMEOUT)
+    _wait_for(path)
     with opened(port) as line:
         link = SerialLink(line, f"{PREFIX}{board} at {line.name}")
+        line.end = time.monotonic() + whole_seconds(
+            sum(int(i["size"]) for i in metadata["inputs"]), sum(sizes), sets=len(input_sets), baud=baud, timeout=limit
+        )
         link.hello(image)
         link.reset()
-        sizes = [int(o["size"]) for o in metadata["outputs"]]
-        data = b""
+        data = bytearray()
         for number, arrays in enumerate(input_sets):
             given = encode_inputs(metadata["inputs"], arrays, number)
-            data += link.run(given, sizes, timeout=timeout or DEFAULT_TIMEOUT)
+            data += link.run(given, sizes, timeout=limit)
     version = ".".join(map(str, zephyr_version(base)))
-    return ZephyrRun(artifact, decode_outputs(metadata["outputs"], data, len(input_sets)), f"Zephyr {version}")
+    return ZephyrRun(artifact, decode_outputs(metadata["outputs"], bytes(data), len(input_sets)), f"Zephyr {version}")
 
 
 def _write_main(folder: Path, artifact: Artifact) -> str:
