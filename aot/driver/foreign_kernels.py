@@ -10,12 +10,12 @@ from aot.executor.lower.draft import FusedModule
 from aot.executor.lower.groups import group_of
 from aot.ir.module import IRModule
 from aot.ir.op import Op
-from aot.ir.transform import Instrument, Pass
+from aot.ir.transform import Pass, PassInstrument
 from aot.relay.expr import Call, Function, all_functions, post_order
 from aot.topi.strategy import Group, OpImplementation, foreign_implementations
 
 
-class ForeignKernels(Instrument):
+class ForeignKernels(PassInstrument):
     """Watches a compilation; `lines` then says of each kernel of a plug-in what came of it."""
 
     def __init__(self) -> None:
@@ -23,19 +23,19 @@ class ForeignKernels(Instrument):
         self._rewritten: dict[str, Counter[str]] = {}
         self._fused: FusedModule | None = None
 
-    def before(self, module: IRModule, running: Pass) -> None:
+    def run_before_pass(self, module: IRModule, info: Pass) -> None:
         """Count the operators, from the first pass over the graph on."""
-        if running.name == "infer_type":
+        if info.name == "infer_type":
             self._rewritten = {}
         self._seen = _operators(module)
 
-    def after(self, module: IRModule, running: Pass) -> None:
+    def run_after_pass(self, module: IRModule, info: Pass) -> None:
         """Count those that the pass over graphs has left."""
         if isinstance(module, FusedModule):
             self._fused = module
         elif any(isinstance(f, Function) for f in module.functions.values()):
             for name, count in (self._seen - _operators(module)).items():
-                self._rewritten.setdefault(name, Counter())[running.name] += count
+                self._rewritten.setdefault(name, Counter())[info.name] += count
 
     def lines(self) -> list[str]:
         """A line for each kernel of a plug-in; none before a model was compiled."""

@@ -33,7 +33,7 @@ from aot.errors import Problem, UsageError
 if TYPE_CHECKING:
     from aot.cli.common import Request
     from aot.executor.artifact import Artifact
-    from aot.ir.transform import Instrument
+    from aot.ir.transform import PassInstrument
     from aot.micro.board import Board
     from aot.report.gate.budget import Budget
 from aot.cli.verbs._compilation import Compilation
@@ -141,7 +141,7 @@ def compile_watched(wanted: Request, place: Board | None, out: Output, *, verify
     from aot.driver.plugins import any_loaded
 
     kernels = None
-    watching: list[Instrument] = []
+    watching: list[PassInstrument] = []
     if verify:
         from aot.ir.instrument import CheckSemantics, VerifyIR
 
