@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from aot.cli import common
 from aot.executor.artifact import Artifact
@@ -17,6 +18,14 @@ from aot.ir.transform import PassContext
 from tests.op._drawn_count import DrawnCases
 
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # jsonschema would build its grammars: a second each time
+
+settings.register_profile(
+    "aot",
+    deadline=None,  # a drawn case may take its time: nothing here measures the machine
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=os.environ.get("AOT_FULL") != "1",  # the same cases in every run, others for a release
+)
+settings.load_profile("aot")
 
 Golden = Callable[[str, str], None]
 

@@ -149,7 +149,7 @@ CALLS: dict[str, Any] = {
 def test_wrong_use_always_has_a_code(name: str) -> None:
     """Whatever is given: a result, or an AotError with a code."""
 
-    @settings(max_examples=max(10, cases(300)), deadline=None, database=None, derandomize=True)
+    @settings(max_examples=max(10, cases(300)), database=None, derandomize=True)
     @given(st.lists(ODD, min_size=1, max_size=4))
     def check(args: list[Any]) -> None:
         try:

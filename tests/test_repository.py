@@ -305,6 +305,45 @@ def test_no_path_of_one_machine() -> None:
     assert not found, "\n".join(found)
 
 
+_CLOCKS = re.compile(
+    r"\b(?:perf_counter|process_time|thread_time|monotonic|default_timer|timeit|ru_[us]time)(?:_ns)?\b|\btime\.time|\bos\.times"
+    r"|\bassert\b.*\bseconds\b[^=]*[<>]|\bdeadline="
+)
+
+
+def measured(path: Path) -> Iterator[str]:
+    """Lines of a test that read a clock, compare seconds, or give hypothesis a deadline."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if _CLOCKS.search(line):
+            yield f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
+
+
+def test_no_test_asserts_a_time() -> None:
+    """How busy a machine is says nothing of a change: count work (tests/work.py), or measure in scripts/speed.py."""
+    others = (Path(__file__).resolve(), ROOT / "tests" / "conftest.py")
+    found = [line for path in sources("tests") if path not in others for line in measured(path)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("start = time.perf_counter()", True),
+        ("from time import process_time_ns", True),
+        ("spent = resource.getrusage(resource.RUSAGE_SELF).ru_utime", True),
+        ("assert large['seconds'] < 20 * small['seconds']", True),
+        ("@settings(max_examples=3, deadline=None)", True),
+        ("time.sleep(0.02)", False),
+        ("subprocess.run(command, check=True, timeout=600)", False),
+        ("assert done.json['seconds'] == 3", False),
+    ],
+)
+def test_clocks_are_seen(text: str, known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.test_repository.ROOT", tmp_path)
+    (tmp_path / "test_x.py").write_text(text)
+    assert bool(list(measured(tmp_path / "test_x.py"))) is known
+
+
 def test_only_the_command_line_prints() -> None:
     printing = [
         f"{path.relative_to(ROOT)}:{node.lineno}"

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -15,19 +11,16 @@ from aot import op as operators
 from aot.driver.build import build
 from aot.driver.options import Options
 from aot.driver.outline import outline
-from aot.errors import AotError
 from aot.executor.lower import candidates
 from aot.frontend import view
 from aot.frontend.specialize import specialize
 from aot.op.qnn import lut
-from aot.support.garbage import rare_collections
 from aot.topi.strategy import OpImplementation
 from tests.cli.boards import small_board
 from tests.cli.helper import Cli
-from tests.pace import slowness
+from tests.work import calls
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = ROOT.parent / "shared"
 MODELS = ROOT / "tests" / "models"
 
 
@@ -99,40 +92,14 @@ def test_bounds_judge_boards(cli: Cli) -> None:
     assert verdicts["mps2-an386"] == "likely"
 
 
-@pytest.mark.slow
-def test_check_without_a_board_takes_a_second() -> None:
-    """User CPU time after imports, of the networks beside the repository below 5 MB; of the slow ones the best of three runs.
-
-    A process of their own measures: in one that has run a thousand tests, allocation and searches for cycles take longer.
-    """
-    found = [p for folder in ("nets", "derived") for p in sorted((SHARED / "models" / folder).glob("*.tflite"))]
-    paths = [p for p in found if p.stat().st_size < 5_000_000]
-    if not paths:
-        pytest.skip("no networks beside the repository")
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        slow = dict(zip((p.stem for p in paths), pool.map(at_best, paths), strict=True))
-    assert max(slow.values()) <= 1.0, {name: seconds for name, seconds in slow.items() if seconds > 1.0}
-
-
-def at_best(path: Path) -> float:
-    """Seconds that `aot check` of a network takes on a machine as quick as the one where the second was promised."""
+@pytest.mark.parametrize("name", ["net_kws_dscnn", "net_vww_mobilenet"])
+def test_check_without_a_board_takes_limited_work(name: str) -> None:
+    """At most a million calls of functions, which is about a second; these two have 130,000 and 350,000."""
     operators.load_all()
-    model = path.read_bytes()
-    seconds = seconds_of(model) / slowness()
-    for _ in range(2):
-        if seconds > 0.6:
-            seconds = min(seconds, seconds_of(model) / slowness())
-    return seconds
-
-
-def seconds_of(model: bytes) -> float:
-    """User CPU time of what `aot check` does without a board, nothing known of the model."""
     for known in (specialize, view._sound, lut.float_table):
         known.cache_clear()
-    start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    with suppress(AotError), rare_collections():
-        outline(specialize(model), target="cortex-m4", name="m", options=Options())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_utime - start
+    model = (MODELS / f"{name}.tflite").read_bytes()
+    calls(lambda: outline(specialize(model), target="cortex-m4", name="m", options=Options()), most=1_000_000)
 
 
 @pytest.mark.slow

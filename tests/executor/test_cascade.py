@@ -148,14 +148,14 @@ def check_chain(parts: list[Part], styles: list[StripeConfig], seed: int, *, tar
     return True
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
 @given(chains(longest=3), st.data())
 def test_a_few_random_chains(main: Function, data: st.DataObject) -> None:
     random_chain(main, data)
 
 
 @pytest.mark.slow
-@settings(max_examples=cases(600), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(600), suppress_health_check=list(HealthCheck))
 @given(chains(), st.data())
 def test_random_chains(main: Function, data: st.DataObject) -> None:
     random_chain(main, data)

@@ -14,7 +14,7 @@ KEYS = st.text(st.characters(min_codepoint=97, max_codepoint=122), min_size=1, m
 
 
 @given(st.dictionaries(KEYS, SCALARS, min_size=1, max_size=20))
-@settings(max_examples=50, derandomize=True, deadline=None)
+@settings(max_examples=50, derandomize=True)
 def test_round_trip(values: dict[str, bool | int | float]) -> None:
     assert read_map(bytes(flexbuffers.Dumps(values))) == values
 
@@ -30,7 +30,7 @@ def test_no_map(data: bytes) -> None:
 
 
 @given(st.binary(max_size=6), st.integers(0, 80), st.integers(0, 80))
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=300, derandomize=True)
 def test_damaged(noise: bytes, start: int, cut: int) -> None:
     whole = bytes(flexbuffers.Dumps({"max_detections": 20, "y_scale": 10.0, "use_regular_nms": False}))
     damaged = whole[:start] + noise + whole[start + len(noise) :]

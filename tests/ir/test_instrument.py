@@ -53,7 +53,7 @@ def test_timing() -> None:
     with PassContext(instruments=(timing,)):
         pipeline()(_module())
     assert [r.name for r in timing.rows] == [p.name for p in pipeline().passes]
-    assert all(0 <= r.seconds < 60 for r in timing.rows)
+    assert {type(r.seconds) for r in timing.rows} == {float}
 
 
 def test_dump_writes_one_numbered_file_per_pass(tmp_path: Path) -> None:

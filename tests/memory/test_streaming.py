@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,6 @@ from aot.executor.plan.bounds import memory_bounds
 from aot.frontend.macs import nominal_shapes
 from aot.frontend.tflite import from_tflite
 from aot.memory import streaming
-from aot.memory.planner import plan
 from aot.memory.streaming import Read, RowGraph, RowOp, RowTensor, fed_by_rows, streaming_bound, whole_tensor_bound
 from aot.relay.expr import Function
 from aot.relay.transform import pipeline
@@ -150,21 +147,3 @@ def test_known_networks(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in TABLE if n.startswith("mlperf")])
 def test_plans_of_mlperf_tiny_are_proven_optimal(name: str) -> None:
     assert compile_model(NETS / f"{name}.tflite").artifact.metadata["workspace"]["optimal"]
-
-
-@pytest.mark.slow
-@needs_nets
-def test_planning_a_large_network_takes_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    spent: list[float] = []
-
-    def timed(*args: Any, **options: Any) -> Any:
-        start = time.process_time()
-        try:
-            return plan(*args, **options)
-        finally:
-            spent.append(time.process_time() - start)
-
-    monkeypatch.setattr("aot.executor.plan.storage_map.plan", timed)
-    compile_model(NETS / "mcunet_320kb_imagenet_int8.tflite")
-    assert spent
-    assert sum(spent) < 10

@@ -7,7 +7,6 @@ import os
 import re
 import select
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -68,12 +67,12 @@ class Runner:
             if stream is not None:
                 stream.close()
 
-    def _until_ready(self, timeout: float = 60.0) -> list[str]:
-        """The lines before m-ready."""
+    def _until_ready(self, silent: float = 120.0) -> list[str]:
+        """The lines before m-ready; TimeoutError where nothing comes for so many seconds."""
         assert self.process.stdout is not None
-        data, end = b"", time.monotonic() + timeout
+        data = b""
         while not data.endswith(b"m-ready\r\n"):
-            readable, _, _ = select.select([self.process.stdout], [], [], max(0.0, end - time.monotonic()))
+            readable, _, _ = select.select([self.process.stdout], [], [], silent)
             more = os.read(self.process.stdout.fileno(), 65536) if readable else b""
             if not more:
                 raise TimeoutError(f"the device is silent; so far: {data[-300:]!r}")

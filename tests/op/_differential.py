@@ -55,7 +55,7 @@ WARNINGS = [
     *(f"-W{w}" for w in ("double-promotion", "strict-prototypes", "missing-prototypes")),
 ]
 
-COMMON: dict[str, Any] = {"deadline": None, "report_multiple_bugs": False, "suppress_health_check": list(HealthCheck)}
+COMMON: dict[str, Any] = {"report_multiple_bugs": False, "suppress_health_check": list(HealthCheck)}
 FAST = settings(max_examples=8, derandomize=True, **COMMON)
 """Examples of the default test run; the same ones each time."""
 

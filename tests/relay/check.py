@@ -48,7 +48,7 @@ def drawn_tests(graphs: SearchStrategy[Function], check: Callable[[Function], No
     def drawn(func: Function) -> None:
         check(func)
 
-    anything = settings(deadline=None, suppress_health_check=list(HealthCheck))
+    anything = settings(suppress_health_check=list(HealthCheck))
     quick = settings(anything, max_examples=few, derandomize=True)(given(graphs)(drawn))
     often = settings(anything, max_examples=cases(3000))(given(graphs)(drawn))
     return quick, pytest.mark.slow(often)

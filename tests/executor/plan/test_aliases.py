@@ -152,6 +152,6 @@ def graphs(draw: st.DrawFn) -> bytes:
 @needs_gcc
 @pytest.mark.slow
 @given(graphs(), st.sampled_from(["arena", "user"]))
-@settings(max_examples=cases(300), deadline=None)
+@settings(max_examples=cases(300))
 def test_random_graphs(model: bytes, io: Io) -> None:
     run(model, io=io)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -92,15 +91,12 @@ def test_the_same_bytes_and_counts_as_in_the_emulator(name: str, tmp_path: Path)
     case = Case("net_sww" if name == "mps2-an386" else "add")
     usual = load_board(name)
     native = run(case.project(usual, tmp_path / "native", target=usual.cpu), case.inputs)
-    start = time.monotonic()
     result = run(case.project(gdb_board(name), tmp_path / "gdb", target=usual.cpu), case.inputs)
-    took = time.monotonic() - start
     assert result.instructions == native.instructions
     assert result.stack_bytes == native.stack_bytes
     for got, want in zip(result.outputs, native.outputs, strict=True):
         for g, w in zip(got, want, strict=True):
             np.testing.assert_array_equal(g, w)
-    assert took < 60
 
 
 @pytest.mark.qemu

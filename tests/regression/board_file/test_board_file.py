@@ -147,7 +147,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(path=st.lists(st.integers(0, 40), min_size=1, max_size=4), value=VALUES, drop=st.booleans())
 def test_any_change_of_the_file_is_a_board_or_a_coded_error(path: list[int], value: Any, *, drop: bool) -> None:
     """One value somewhere in a good file is replaced by another one, or left out."""
@@ -170,7 +170,7 @@ def test_any_change_of_the_file_is_a_board_or_a_coded_error(path: list[int], val
         assert codes_of("") <= {"E5021"}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(max_size=60) | st.text(alphabet='[]{}="\\.\n#ab1', max_size=60))
 def test_any_text_is_a_board_or_a_coded_error(text: str) -> None:
     for whole in (text, M4 + text):

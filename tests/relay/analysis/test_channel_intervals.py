@@ -27,7 +27,7 @@ def ends(found: Interval) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in zip(found.lo, found.hi, strict=True)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1))
 def test_every_value_lies_in_its_interval(seed: int) -> None:
     func = random_net(seed)

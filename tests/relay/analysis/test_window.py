@@ -12,7 +12,7 @@ from aot.relay.expr import const, tensor_type
 from tests.relay.channel_nets import QuantNet
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_coverage_counts_positions(data: st.DataObject) -> None:
     size, kernel = (data.draw(st.tuples(st.integers(1, 6), st.integers(1, 6))) for _ in range(2))

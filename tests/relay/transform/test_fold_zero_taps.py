@@ -38,7 +38,7 @@ def window(func: Function) -> tuple[int, ...]:
     return tensor_type(layer(func).args[1]).shape[1:3]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_random_layers(data: st.DataObject) -> None:
     draw = data.draw

@@ -24,13 +24,13 @@ def codes(*values: int) -> Constant:
     return const(np.array([values], np.int8))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(functions())
 def test_pipeline_on_random_graphs(func: Function) -> None:
     _check_pipeline(func, CheckSemantics(sets=2))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(networks())
 def test_pipeline_on_random_networks(func: Function) -> None:
     _check_pipeline(func, CheckSemantics())
@@ -45,7 +45,7 @@ def _check_pipeline(func: Function, check: CheckSemantics) -> None:
     _check_groups(fused)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(functions())
 def test_fuse_ops_without_the_other_passes(func: Function) -> None:
     _check_groups(run(fuse_ops, func, **{"fuse.max_depth": 4}))

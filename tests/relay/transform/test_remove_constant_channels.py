@@ -54,7 +54,7 @@ def constant_at(net: QuantNet, x: Expr, constants: dict[int, int], outputs: int 
     return net.op("qnn.requantize", acc, attrs=RequantizeAttrs((1 << 30,), (-8,), 5, -128, 127, "double"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 1, 1, 4]))
 def test_random_graphs(seed: int, align: int) -> None:
     func = random_net(seed)
@@ -75,7 +75,7 @@ def _assert_same_tensors(func: Function, new: Function) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=3000)
 @given(st.integers(0, 2**32 - 1))
 def test_many_random_graphs(seed: int) -> None:
     func = random_net(seed)
