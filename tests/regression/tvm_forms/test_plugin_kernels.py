@@ -85,13 +85,14 @@ def test_calls_of_the_page_can_be_made(home: str, call: ast.Call) -> None:
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A file that registers kernels, forgotten after the test."""
     monkeypatch.setattr(plugins, "_LOADED", {})
-    monkeypatch.setattr(strategy, "_IMPLS", {k: list(v) for k, v in strategy._IMPLS.items()})
     path = tmp_path / "mine.py"
     path.write_text(KERNELS)
-    return path
+    yield path
+    for kernels in strategy._IMPLS.values():  # what was imported meanwhile stays
+        kernels[:] = [k for k in kernels if not k.name.startswith("mine.")]
 
 
 FOLDED = """
