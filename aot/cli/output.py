@@ -70,8 +70,9 @@ class Output:
             yield
             return
         from rich.console import Console
+        from rich.text import Text
 
-        with Console(stderr=True).status(what):
+        with Console(stderr=True).status(Text(escaped(what))):  # a text, as names may look like rich's markup
             yield
 
 

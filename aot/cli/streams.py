@@ -2,13 +2,14 @@
 
 A reader that closes the pipe (`| head`), a stream that was closed before the start, a full disk, or a name that the stream's
 encoding does not have must neither stop a verb half-way nor replace its exit code.  What cannot be written is dropped and
-remembered.
+remembered.  Names come from models: where a CI service reads along, none of them becomes one of its commands.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,16 @@ from typing import Any, TextIO
 from aot.errors import Problem
 from aot.support.dataclass import dataclass
 
+_CI = ("CI", "GITHUB_ACTIONS", "GITLAB_CI", "TF_BUILD", "TEAMCITY_VERSION")
+_COMMAND = re.compile(r"##(?=\w*\[)")
+_FIRST_LINE = re.compile(r"((?:^|[\n\r])[^\S\n\r]*):(?=:)")
+_LATER_LINE = re.compile(r"([\n\r][^\S\n\r]*):(?=:)")
+
+
+def in_ci() -> bool:
+    """Whether a service may read what is printed: it obeys `::error::` at the start of a line, and `##[error]` anywhere."""
+    return any(os.environ.get(name) for name in _CI)
+
 
 @dataclass(slots=True)
 class GuardedStream:
@@ -26,18 +37,28 @@ class GuardedStream:
     inner: TextIO | None
     lost: OSError | None = None
     written: bool = field(default=False)
+    at_start: bool = field(default=True)
     answer: Any = None
     """Where the object of --json goes, if all other words written here go elsewhere."""
 
     def write(self, text: str) -> int:
         """Writes `text`; characters that the encoding lacks become escapes, such as \\udce9 for a byte that is no UTF-8."""
         self.written = self.written or bool(text)
+        size = len(text)
+        if text and in_ci():
+            text = self._tamed(text)
         if self.inner is not None and self.lost is None:
             try:
                 self.inner.write(text if text.isascii() else self._encodable(text))
             except (OSError, ValueError) as error:  # ValueError: the stream was closed
                 self._lose(error)
-        return len(text)
+        return size
+
+    def _tamed(self, text: str) -> str:
+        """With escapes in what would be commands; JSON has the same ones."""
+        lines = _FIRST_LINE if self.at_start else _LATER_LINE
+        self.at_start = text.rstrip(" \t").endswith(("\n", "\r")) or (self.at_start and not text.strip())
+        return lines.sub(r"\1\\u003a:", _COMMAND.sub(r"#\\u0023", text))
 
     def _encodable(self, text: str) -> str:
         """Whatever the stream itself would do: with LANG=C Python writes stray bytes as they are, and JSON ceases to be UTF-8."""

@@ -19,7 +19,7 @@ from aot.cli.pool import Jobs, Scheduler, pool_of_boards
 from aot.cli.verbs.verify import FaultsFlag, InputsFile, RandomCount, RequireFlag
 from aot.errors import Problem, UsageError
 from aot.support.near import did_you_mean
-from aot.support.text import does_of
+from aot.support.text import does_of, escaped
 
 if TYPE_CHECKING:
     from aot.report.figures.matrix import Job
@@ -137,11 +137,12 @@ def progress(out: Output, total: int) -> Iterator[Callable[[Job, bool], None]]:
     """A bar on a terminal, else a line on stderr for each job when there are several."""
     if not out.silent and sys.stderr.isatty():
         from rich.console import Console
+        from rich.markup import escape as markup
         from rich.progress import Progress
 
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task("reporting", total=total)
-            yield lambda job, good: bar.update(task, advance=1, description=f"{job.model.path.stem} on {job.board}")
+            yield lambda job, good: bar.update(task, advance=1, description=markup(escaped(_job(job))))
         return
     count = 0
 
@@ -149,9 +150,13 @@ def progress(out: Output, total: int) -> Iterator[Callable[[Job, bool], None]]:
         nonlocal count
         count += 1
         if not out.silent and total > 1:
-            print(f"{count}/{total} {job.model.path.stem} on {job.board}{'' if good else ': failed'}", file=sys.stderr)
+            print(escaped(f"{count}/{total} {_job(job)}{'' if good else ': failed'}"), file=sys.stderr)
 
     yield line
+
+
+def _job(job: Job) -> str:
+    return f"{job.model.path.stem} on {job.board}"
 
 
 def chosen_formats(text: str) -> list[str]:

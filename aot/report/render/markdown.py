@@ -29,7 +29,8 @@ def cell(value: object) -> str:
         return f"{value:,}"
     text = re.sub(r"([\\|`*\[\]])", r"\\\1", " ".join(str(value).split()))
     text = text.replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"(?<!\w)@", "@\u200b", text)  # names come from the model: nobody is to be notified by one
+    # names come from the model: none is to notify a person, refer to an issue, or become a link
+    return re.sub(r"(?<!\w)@|#(?=\d)|(?i:\bGH-|\bwww\.|:(?=//))", lambda found: f"{found[0]}\u200b", text)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 1) -> list[str]:
