@@ -306,7 +306,8 @@ def test_no_path_of_one_machine() -> None:
 
 
 _CLOCKS = re.compile(
-    r"\b(?:perf_counter|process_time|thread_time|monotonic|default_timer|timeit|ru_[us]time)(?:_ns)?\b|\btime\.time|\bos\.times"
+    r"\b(?:perf_counter|process_time|thread_time|default_timer|timeit|ru_[us]time)(?:_ns)?\b|\btime\.time|\bos\.times"
+    r"|(?<!\w)= (?:time\.)?monotonic(?:_ns)?\(\)(?! \+)|\bmonotonic(?:_ns)?\(\) -"  # as a deadline it may be given
     r"|\bassert\b.*\bseconds\b[^=]*[<>]|\bdeadline="
 )
 
@@ -333,6 +334,9 @@ def test_no_test_asserts_a_time() -> None:
         ("spent = resource.getrusage(resource.RUSAGE_SELF).ru_utime", True),
         ("assert large['seconds'] < 20 * small['seconds']", True),
         ("@settings(max_examples=3, deadline=None)", True),
+        ("start = time.monotonic()", True),
+        ("took = time.monotonic() - start", True),
+        ("port.end = time.monotonic() + 5.0", False),
         ("time.sleep(0.02)", False),
         ("subprocess.run(command, check=True, timeout=600)", False),
         ("assert done.json['seconds'] == 3", False),
