@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aot.driver.options import Options
     from aot.executor.artifact import Artifact
     from aot.ir.global_func import get_global_func, list_global_func_names, register_func, remove_global_func
+    from aot.ir.structural import structural_equal, structural_hash
     from aot.report.calls import Check, ModelReport, check, verify
     from aot.report.measure.verify import Verification
     from aot.runtime.module import HostModel
@@ -38,6 +39,8 @@ __all__ = [
     "register_func",
     "remove_global_func",
     "report",
+    "structural_equal",
+    "structural_hash",
     "verify",
 ]
 
@@ -56,6 +59,8 @@ _HOMES = {
     "lower": "aot.api",
     "register_func": "aot.ir.global_func",
     "remove_global_func": "aot.ir.global_func",
+    "structural_equal": "aot.ir.structural",
+    "structural_hash": "aot.ir.structural",
     "verify": "aot.report.calls",
 }
 

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from aot.ir.module import IRModule, parse
+from aot.ir.structural import structural_equal, structural_hash
 
-__all__ = ["IRModule", "parse"]
+__all__ = ["IRModule", "parse", "structural_equal", "structural_hash"]

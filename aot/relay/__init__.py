@@ -12,6 +12,7 @@ from typing import Any
 from aot.ir.dialect import Dialect, register_dialect
 from aot.ir.module import IRModule
 from aot.ir.op import Array
+from aot.ir.structural import Structure, register_structure
 from aot.relay import analysis
 from aot.relay.analysis.variables import free_vars
 from aot.relay.construct import Namespace, named
@@ -128,3 +129,8 @@ register_dialect(
         map_inner=map_inner_functions,
     )
 )
+
+register_structure(Var, Structure(parts=lambda v: (v.type,), variable=True))
+register_structure(Function, Structure(parts=lambda f: (f.attrs, f.body), defines=lambda f: f.params, shared=True))
+for _node in (Call, If, Tuple, TupleGetItem, While):
+    register_structure(_node, Structure(shared=True))

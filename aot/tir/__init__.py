@@ -7,8 +7,13 @@ from typing import Any
 from aot.ir.dialect import Dialect, register_dialect
 from aot.ir.module import IRModule
 from aot.ir.op import Array
+from aot.ir.structural import Structure, counting_fields, register_structure
+from aot.tir.buffer import Buffer
+from aot.tir.expr import Var
 from aot.tir.function import PrimFunc
+from aot.tir.intrin import Intrin, TensorIntrin
 from aot.tir.printer import print_func
+from aot.tir.stmt import Allocate, For, Let
 from aot.tir.verify import verify
 
 
@@ -48,3 +53,26 @@ register_dialect(
         reads=_reads,
     )
 )
+
+
+def _parts(func: PrimFunc) -> tuple[Any, ...]:
+    """What counts of a function; its attributes speak of the places of buffers, not of their names."""
+    places = {b.name: i for i, b in enumerate(func.buffers)}
+    attrs = {name: getattr(func.attrs, name) for name in counting_fields(type(func.attrs))}
+    attrs["args"] = tuple(places.get(n, n) for n in func.attrs.args)
+    if func.attrs.distances is not None:
+        attrs["distances"] = {(places.get(a, a), places.get(b, b)): d for (a, b), d in func.attrs.distances.items()}
+    kinds = (func.inputs, func.outputs, func.consts, func.scratch, func.state, func.scalars)
+    return (func.name, *kinds, attrs, func.body)
+
+
+register_structure(Var, Structure(parts=lambda v: (v.dtype,), variable=True))
+register_structure(Buffer, Structure(parts=lambda b: (b.shape, b.dtype, b.scope, b.align, b.indexed), variable=True))
+register_structure(PrimFunc, Structure(parts=_parts, defines=lambda f: f.params, closed=True))
+register_structure(For, Structure(defines=lambda s: (s.var,)))
+register_structure(Let, Structure(defines=lambda s: (s.var,)))
+register_structure(Allocate, Structure(defines=lambda s: (s.buffer,)))
+register_structure(Intrin, Structure(parts=lambda i: (i.name, i.args, i.dtype), same=True))
+register_structure(
+    TensorIntrin, Structure(parts=lambda i: (i.name, i.requires, i.header, i.ordered, i.desc), closed=True)
+)  # by meaning, not by how its C text is made

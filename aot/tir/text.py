@@ -12,13 +12,13 @@ from typing import Any
 
 from aot.ir.metadata import encode, to_text
 from aot.ir.module import IRModule
+from aot.ir.structural import structural_equal
 from aot.tir.expr import Imm
 from aot.tir.function import PrimFunc
 from aot.tir.functor import walk
 from aot.tir.intrin import COperand, TensorIntrin
 from aot.tir.printer import print_func
 from aot.tir.stmt import Block, Region
-from aot.tir.structural_equal import structural_equal
 
 Form = tuple[str, ...]
 """What each operand of a block is: `pointer`, `value`, `=4` for a number (the C text may depend on it), or how many scalars."""
@@ -39,6 +39,11 @@ def print_module(module: IRModule) -> str:
         entry = {"name": encode(func.name), "attrs": encode(func.attrs)}
         record[f"@{name}"] = entry | {"constants": encode(dict(module.constants.get(name, {})))}
     return "\n".join(texts) + to_text(record)
+
+
+def _is_same(a: PrimFunc, b: PrimFunc) -> bool:
+    """Whether two meanings are one, by the names of their variables too: C text is made with these."""
+    return structural_equal(a, b) and print_func(a, "desc") == print_func(b, "desc")
 
 
 class _Intrins:
@@ -62,7 +67,7 @@ class _Intrins:
         word = re.sub(r"[^\w.]", "_", intrin.name)
         for name in itertools.chain([word], (f"{word}.{n}" for n in itertools.count(1))):
             known = self.by_name.get(name)
-            if known is None or structural_equal(IRModule({name: known.desc}), IRModule({name: intrin.desc})):
+            if known is None or _is_same(known.desc, intrin.desc):
                 break
         self.names[intrin] = name
         if known is not None:
