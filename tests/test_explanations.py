@@ -125,7 +125,7 @@ def needed(page: Explanation) -> list[str]:
     runs = ("aot verify", "aot run", "aot build", "aot report", "aot tune")
     on_arm = [line for line in text.splitlines() if line.startswith(runs) and "--board host" not in line]
     programs = (["arm-none-eabi-gcc", "qemu-system-arm"] if on_arm else []) + (["gcc"] if "--board host" in text else [])
-    packages = {"E4010": "ai_edge_litert"}
+    packages = {"E3032": "ai_edge_litert", "E4010": "ai_edge_litert"}
     missing = [name for name in programs if shutil.which(name) is None]
     return missing + [name for code, name in packages.items() if code == page.code and find_spec(name) is None]
 

@@ -108,7 +108,7 @@ def _cut(reader: Reader, record: Record, chosen: list[int], *, kept: list[int], 
             places[old] = 0
         elif old not in places:
             places[old] = len(buffers)
-            buffers.append(_buffer(reader, record["buffers"][old]))
+            buffers.append(buffer_of(reader, record["buffers"][old]))
         tensors.append({**tensor, "buffer": places[old]})
     codes = sorted({graph["operators"][i]["opcode_index"] for i in chosen})
     operators = []
@@ -129,7 +129,7 @@ def _cut(reader: Reader, record: Record, chosen: list[int], *, kept: list[int], 
     }
 
 
-def _buffer(reader: Reader, buffer: Record) -> Record:
+def buffer_of(reader: Reader, buffer: Record) -> Record:
     """The same buffer with its bytes inside its table, where files of more than 2 GB have an offset."""
     far = buffer["offset"] > 1
     data = reader.block(buffer["offset"], buffer["size"], "a buffer") if far else buffer["data"]

@@ -247,17 +247,6 @@ def _parsed(data: bytes, problems: Problems) -> ModelView | None:
     return None if builder.faults.report(reader.size, len(view.buffers)) else view
 
 
-IN_FULL_SET = frozenset({"SEGMENT_SUM", "STABLEHLO_AND", "STABLEHLO_CASE", "STABLEHLO_SHIFT_LEFT"})
-"""Operators that LiteRT's set of reference kernels lacks and its full set has."""
-
-
-def kernels_of(data: bytes) -> str:
-    """The set of LiteRT's kernels that a file is compared with, by its name in `OpResolverType`: the reference's, if it can."""
-    view = parse(data, Problems())
-    kinds = {op.kind for graph in view.subgraphs for op in graph.operators} if view else set()
-    return "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if kinds & IN_FULL_SET else "BUILTIN_REF"
-
-
 class _Builder:
     """Records to views.  One per file; caches what tensors share."""
 

@@ -254,11 +254,14 @@ def check_asked(output: Path, *, serial: str | None, board: str | None, clock: s
 
 
 def require(model: bytes, artifact: Artifact, sets: Sets, *, wanted: bool) -> None:
-    """Raise E3031 if a reference is `wanted`, the sets have no expected outputs, and there is only our own interpreter."""
+    """E3031 or E3032 if a reference is `wanted`, the sets have no expected outputs, and only our own interpreter runs it."""
     from aot.report.measure.reference import check_reference
+    from aot.report.measure.windows import as_windows
 
     if wanted and sets.expected is None:
-        check_reference(model, artifact.metadata["oracle"], outputs=len(artifact.metadata["outputs"]))
+        meta = artifact.metadata
+        first = as_windows(sets, meta).inputs[0]
+        check_reference(model, meta["oracle"], outputs=len(meta["outputs"]), inputs=first)
 
 
 def conclude(out: Output, found: Verification, *, accept_faults: bool = True) -> None:

@@ -18,7 +18,7 @@ from aot.ir.op import Array
 from aot.micro.build.project import Project, prepare
 from aot.micro.run.runner import LayerResult, run
 from aot.report.measure.compare import Comparison, compare_sets, difference
-from aot.report.measure.reference import Reference, find_tracer
+from aot.report.measure.reference import Reference, trace
 from aot.report.measure.sets import Sets
 
 FAR = 10
@@ -43,11 +43,9 @@ def find_divergence(
     """
     assert comparison.first is not None
     number, output, diff = comparison.first
-    tracer = find_tracer(model, project.artifact.metadata["oracle"])
-    assert tracer.tensors is not None
-    tensors = tracer.tensors(sets.inputs[number])
-    trace = run(project, [sets.inputs[number]], mode="trace", timeout=timeout).layers
-    found = compare_layers(project.artifact.metadata["layers"], trace, tensors)
+    tracer, tensors = trace(model, project.artifact.metadata["oracle"], sets.inputs[number])
+    ran = run(project, [sets.inputs[number]], mode="trace", timeout=timeout).layers
+    found = compare_layers(project.artifact.metadata["layers"], ran, tensors)
     first = {"set": number, "output": output, **asdict(diff)}
     if found:
         first = {"set": number, "reference": tracer.name, **found[0]}

@@ -4,20 +4,26 @@ IR.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+import numpy as np
 
 from aot.driver.oracles import engine_of
 from aot.errors import Problem, ToolchainError
 from aot.frontend.chain import Chain, unpack
 from aot.frontend.problems import Problems
 from aot.frontend.specialize import specialize
-from aot.frontend.view import kernels_of, parse
+from aot.frontend.view import parse
 from aot.ir.op import Array
 from aot.report.measure.chains import run_chain
+from aot.report.measure.litert import Litert, RefusedError
 from aot.support.dataclass import dataclass
+from aot.support.heard import heard
 
 OWN = "the graph interpreter"
 """Begins the name of the compiler's own interpreter, which is not an independent reference."""
@@ -26,16 +32,25 @@ RunSets = Callable[[Sequence[Sequence[Array]]], list[list[Array]]]
 RunTensors = Callable[[Sequence[Array]], dict[int, Array]]
 
 
+def no_tensors(inputs: Sequence[Array]) -> dict[int, Array]:
+    """What an engine shows that shows outputs only."""
+    return {}
+
+
 _PACKAGES = {"litert": "ai-edge-litert", "litert-reference": "ai-edge-litert", "tflm": "tflite-micro"}
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """`outputs(sets)` gives the outputs of each set; `tensors(inputs)` all tensors that it can show after one run, by index."""
+    """`outputs(sets)` gives the outputs of each set; `tensors(inputs)` all tensors that it can show after one run, by index.
+
+    Both raise RuntimeError, with a phrase that goes on from `engine`, where a kernel fails.
+    """
 
     name: str
     outputs: RunSets
-    tensors: RunTensors | None = None
+    tensors: RunTensors = no_tensors
+    engine: str = OWN
 
     @property
     def independent(self) -> bool:
@@ -51,26 +66,6 @@ def installed(package: str) -> str | None:
         return None
 
 
-def _litert_interpreter(model: bytes, *, preserve: bool) -> Any:
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    interpreter = Interpreter(
-        model_content=model,
-        experimental_op_resolver_type=getattr(OpResolverType, kernels_of(model)),
-        experimental_preserve_all_tensors=preserve,
-        num_threads=1,
-    )
-    interpreter.allocate_tensors()
-    return interpreter
-
-
-def _litert_run(interpreter: Any, inputs: Sequence[Array]) -> list[Array]:
-    for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
-        interpreter.set_tensor(detail["index"], value)
-    interpreter.invoke()
-    return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
-
-
 def harms_litert(model: bytes) -> bool:
     """Whether TensorFlow Lite would corrupt its memory: its SVDF takes every state for int16 (kernels/svdf.cc), TFLM has int8."""
     view = parse(model, Problems())
@@ -79,46 +74,35 @@ def harms_litert(model: bytes) -> bool:
     return any(g.tensors[op.inputs[4]].dtype == "int8" for g, op in layers)
 
 
-def litert(model: bytes) -> Reference | None:
-    """TensorFlow Lite's reference kernels; None if they are not installed, refuse the model or would not survive it."""
+def litert(model: bytes) -> Reference:
+    """TensorFlow Lite's reference kernels, and those of its full set for operators that the reference set lacks.
+
+    Raises RefusedError if LiteRT does not take the model, ImportError if it is not installed.
+    """
     have = installed("ai-edge-litert")
-    if have is None or harms_litert(model):
-        return None
-    try:
-        fresh = [_litert_interpreter(model, preserve=False)]
-    except (ImportError, RuntimeError, ValueError):  # ImportError: half installed, or built for another machine
-        return None
-
-    def outputs(sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
-        """All sets in one interpreter that has not run before: resource variables have no other reset."""
-        interpreter = fresh.pop() if fresh else _litert_interpreter(model, preserve=False)
-        return [_litert_run(interpreter, s) for s in sets]
-
-    def tensors(inputs: Sequence[Array]) -> dict[int, Array]:
-        keeping = _litert_interpreter(model, preserve=True)
-        _litert_run(keeping, inputs)
-        found = {}
-        for detail in keeping.get_tensor_details():
-            try:
-                found[int(detail["index"])] = keeping.get_tensor(detail["index"])
-            except ValueError:  # never computed, or a temporary tensor of a kernel
-                continue
-        return found
-
-    return Reference(f"ai-edge-litert {have} reference kernels", outputs, tensors)
+    if have is None:
+        raise ImportError("ai-edge-litert is not installed")
+    if harms_litert(model):
+        raise RefusedError("takes the int8 state of SVDF for int16 and crashes (--oracle tflm has it right)")
+    engine = Litert(model)
+    others = f", {' '.join(engine.full)} of its full set" if engine.full else ""
+    return Reference(f"ai-edge-litert {have} reference kernels{others}", engine.outputs, engine.tensors, "ai-edge-litert")
 
 
-def tflm(model: bytes, output_count: int) -> Reference | None:
-    """TFLM's interpreter; None if it is not installed or refuses the model."""
+def tflm(model: bytes, output_count: int) -> Reference:
+    """TFLM's interpreter.  Raises RefusedError if it does not take the model, ImportError if it is not installed."""
     have = installed("tflite-micro")
     if have is None:
-        return None
-    try:
-        from tflite_micro.python.tflite_micro import runtime
+        raise ImportError("tflite-micro is not installed")
+    from tflite_micro.python.tflite_micro import runtime
 
-        fresh = [runtime.Interpreter.from_bytes(model)]
-    except (ImportError, RuntimeError, ValueError):  # ImportError: half installed, or built for another machine
-        return None
+    with heard() as said:
+        try:
+            fresh = [runtime.Interpreter.from_bytes(model)]
+        except (RuntimeError, ValueError):
+            fresh = []
+    if not fresh:
+        raise RefusedError(_refusal(model, said.text))
 
     def run(interpreter: Any, inputs: Sequence[Array]) -> list[Array]:
         for i, value in enumerate(inputs):
@@ -128,10 +112,27 @@ def tflm(model: bytes, output_count: int) -> Reference | None:
 
     def outputs(sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """All sets in one interpreter that has not run before."""
-        interpreter = fresh.pop() if fresh else runtime.Interpreter.from_bytes(model)
-        return [run(interpreter, s) for s in sets]
+        with heard() as said:
+            try:
+                interpreter = fresh.pop() if fresh else runtime.Interpreter.from_bytes(model)
+                return [run(interpreter, s) for s in sets]
+            except RuntimeError:
+                pass
+        raise RefusedError(_refusal(model, said.text), at_run=True)
 
-    return Reference(f"tflite-micro {have}", outputs)
+    return Reference(f"tflite-micro {have}", outputs, engine="tflite-micro")
+
+
+def _refusal(model: bytes, said: str) -> str:
+    """What TFLM says as it refuses a model, as a phrase."""
+    lacks = re.search(r"Failed to get registration from op code (\w+)", said)
+    if lacks is None:
+        return f"does not run the model: {said}" if said else "does not run the model, and does not say why"
+    if lacks[1] != "CUSTOM":
+        return f"has no kernel for {lacks[1]}"
+    view = parse(model, Problems())
+    kinds = {op.kind for g in view.subgraphs for op in g.operators if op.opcode == "CUSTOM"} if view else set()
+    return f"has no kernel for {' or '.join(sorted(kinds))}"
 
 
 def graph(model: bytes, oracle: str) -> Reference:
@@ -164,17 +165,30 @@ def find_reference(model: bytes, oracle: str, *, outputs: int) -> Reference:
     own = plugged(model, oracle)
     if own is not None:
         return own
-    engine = tflm(model, outputs) if oracle == "tflm" else litert(model)
-    if engine is not None:
-        return engine
     package = _PACKAGES[oracle]
-    if installed(package) is None:
-        why = f"{package} is not installed"
-    elif oracle != "tflm" and harms_litert(model):
-        why = f"{package} takes the int8 state of SVDF for int16 and crashes (--oracle tflm has it right)"
-    else:
-        why = f"{package} does not take the model"
+    try:
+        return tflm(model, outputs) if oracle == "tflm" else litert(model)
+    except RefusedError as error:
+        why = f"{package} {error}"
+    except ImportError:  # half installed, or built for another machine
+        why = f"{package} cannot be imported" if installed(package) else f"{package} is not installed"
+    return own_interpreter(model, oracle, why)
+
+
+def own_interpreter(model: bytes, oracle: str, why: str) -> Reference:
+    """Our interpreter in place of a reference; its name says why."""
     return replace(graph(model, oracle), name=f"{OWN}, as {why}")
+
+
+def never_runs(reference: Reference, inputs: Sequence[Array]) -> bool:
+    """Whether a reference that failed for `inputs` fails for all: for the same number in all elements, 0, 1 and 2."""
+    for value in (0, 1, 2):
+        try:
+            reference.outputs([[np.full_like(x, value) for x in inputs]])
+        except RuntimeError:
+            continue
+        return False
+    return True
 
 
 def _of_chain(chain: Chain, oracle: str) -> Reference:
@@ -183,7 +197,7 @@ def _of_chain(chain: Chain, oracle: str) -> Reference:
     found = [find_reference(m, oracle, outputs=_output_count(m)) for m in models]
     weak = [f"{r.name} ({s.name})" for r, s in zip(found, chain.stages, strict=True) if not r.independent]
     name = weak[0] if weak else f"{', '.join(dict.fromkeys(r.name for r in found))}, stage by stage on whole windows"
-    return Reference(name, lambda sets: run_chain(chain, [r.outputs for r in found], sets))
+    return Reference(name, lambda sets: run_chain(chain, [r.outputs for r in found], sets), engine="a stage's reference")
 
 
 def _output_count(model: bytes) -> int:
@@ -191,12 +205,21 @@ def _output_count(model: bytes) -> int:
     return 0 if view is None else len(view.subgraphs[0].outputs)
 
 
-def check_reference(model: bytes, oracle: str, *, outputs: int) -> None:
-    """Raise ToolchainError E3031 if outputs could be compared with our own interpreter only."""
+def check_reference(model: bytes, oracle: str, *, outputs: int, inputs: Sequence[Array]) -> None:
+    """Raise ToolchainError if outputs could be compared with our own interpreter only.
+
+    E3031: there is no reference that takes the model; E3032: one takes it, and runs it with no inputs, neither with `inputs`.
+    """
     found = find_reference(model, oracle, outputs=outputs)
     if not found.independent:
         message = f"there is no reference but {found.name}: pip install '{_PACKAGES[oracle]}', or give --no-require-reference"
         raise ToolchainError(Problem("E3031", message))
+    try:
+        found.outputs([inputs])
+    except RuntimeError as error:
+        if never_runs(found, inputs):
+            message = f"{found.engine} {error}: change the model, or give --no-require-reference"
+            raise ToolchainError(Problem("E3032", message)) from None
 
 
 def plugged(model: bytes, oracle: str) -> Reference | None:
@@ -205,10 +228,13 @@ def plugged(model: bytes, oracle: str) -> Reference | None:
     if engine is None:
         return None
     run = engine(model)
-    return Reference(f"oracle {oracle}", lambda sets: [list(run(s)) for s in sets])
+    return Reference(f"oracle {oracle}", lambda sets: [list(run(s)) for s in sets], engine=f"oracle {oracle}")
 
 
-def find_tracer(model: bytes, oracle: str) -> Reference:
-    """The engine to search the first wrong operator with: one that shows every tensor (TFLM does not)."""
-    engine = litert(model) if oracle in ("litert", "litert-reference") else None
-    return engine or graph(model, oracle)
+def trace(model: bytes, oracle: str, inputs: Sequence[Array]) -> tuple[Reference, dict[int, Array]]:
+    """An engine that shows every tensor (TFLM does not), to search the first wrong operator with, and the tensors of one run."""
+    if oracle in ("litert", "litert-reference"):
+        with suppress(RefusedError, ImportError):
+            return (engine := litert(model)), engine.tensors(inputs)
+    own = graph(model, oracle)
+    return own, own.tensors(inputs)

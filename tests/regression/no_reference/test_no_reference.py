@@ -13,7 +13,8 @@ from aot.cli.__main__ import run
 from aot.errors import ToolchainError
 from aot.micro.build.toolchain import have_tool
 from aot.report.measure import reference
-from aot.report.measure.reference import check_reference, find_reference
+from aot.report.measure.litert import RefusedError
+from aot.report.measure.reference import Reference, check_reference, find_reference
 
 MODELS = Path(__file__).parents[2] / "models"
 MODEL = MODELS / "add.tflite"
@@ -69,12 +70,15 @@ def test_reports_require_it_unless_told_otherwise(capsys: pytest.CaptureFixture[
 
 
 def test_a_model_that_the_reference_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(model: bytes) -> Reference:
+        raise RefusedError("has no kernel for ADD")
+
     monkeypatch.setattr(reference, "installed", lambda package: "1.0")
-    monkeypatch.setattr(reference, "litert", lambda model: None)
+    monkeypatch.setattr(reference, "litert", refuse)
     found = find_reference(MODEL.read_bytes(), "litert", outputs=1)
-    assert (found.name, found.independent) == ("the graph interpreter, as ai-edge-litert does not take the model", False)
-    with pytest.raises(ToolchainError, match=r"E3031 .* does not take the model"):
-        check_reference(MODEL.read_bytes(), "litert", outputs=1)
+    assert (found.name, found.independent) == ("the graph interpreter, as ai-edge-litert has no kernel for ADD", False)
+    with pytest.raises(ToolchainError, match=r"E3031 .* has no kernel for ADD"):
+        check_reference(MODEL.read_bytes(), "litert", outputs=1, inputs=())
 
 
 def test_a_package_that_is_half_installed(monkeypatch: pytest.MonkeyPatch) -> None:

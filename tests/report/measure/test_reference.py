@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aot.report.measure.reference import OWN, find_reference, find_tracer
+from aot.report.measure.reference import OWN, find_reference, trace
 from aot.testing import HAVE_LITERT
 from tests.op._svdf_models import Svdf, svdf_model
 
@@ -24,7 +24,7 @@ def test_a_model_that_the_reference_would_not_survive() -> None:
     )
     assert not found.independent
     assert found.outputs([[np.ones((1, 9), np.int8)]])
-    assert find_tracer(layer("int8-state"), "litert").name == OWN
+    assert trace(layer("int8-state"), "litert", [np.ones((1, 9), np.int8)])[0].name == OWN
 
 
 def test_a_state_that_the_reference_takes() -> None:
