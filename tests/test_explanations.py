@@ -106,7 +106,7 @@ def _shell(code: str, errors: io.StringIO) -> bool:
             interpreter = shlex.quote(sys.executable)
             own = f'aot() {{ {interpreter} -m aot "$@"; }}\npython() {{ {interpreter} "$@"; }}\n{line}'
             env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-            done = subprocess.run(["bash", "-e", "-c", own], env=env, capture_output=True, text=True, timeout=120, check=False)
+            done = subprocess.run(["bash", "-e", "-c", own], env=env, capture_output=True, text=True, timeout=600, check=False)
             errors.write(done.stderr)
             if done.returncode:
                 return False

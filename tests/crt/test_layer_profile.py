@@ -107,7 +107,7 @@ def run(elf: Path) -> tuple[int, str]:
     """Exit code and output in QEMU."""
     options = ["-display", "none", "-monitor", "none", "-serial", "none", "-semihosting-config", "enable=on,target=native"]
     command = ["qemu-system-arm", "-M", "mps2-an386", "-icount", "shift=0,sleep=off", *options, "-kernel", str(elf)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -62,7 +62,7 @@ def pico(project: Path, names: Sequence[str], board: str = "mps2-an385-v6m", *, 
     sh(f"cmake -S . -B build {settings} && cmake --build build -j2", cwd=project)
     elf = next((project / "build").glob("*.elf"))
     assert elf.with_suffix(".hex").is_file()
-    return passed(execute(place, elf, cwd=folder, timeout=60).output)
+    return passed(execute(place, elf, cwd=folder, timeout=600).output)
 
 
 def rust(project: Path, names: Sequence[str], board: str = "", *, level: str = "") -> set[str]:
@@ -107,7 +107,7 @@ def cmsis(project: Path, names: Sequence[str], board: str = "mps2-an386", *, lev
     commands.append(f"{shlex.join(place.flags)} -nostdlib -Wl,--gc-sections -Tboard.ld *.o -lgcc -o firmware.elf")
     sh("rm -f *.o\n" + "\n".join(f"arm-none-eabi-gcc {c}" for c in commands), cwd=folder)
     run = [*qemu_arguments(place, SERIAL), str(folder / "firmware.elf")]
-    done = subprocess.run(["qemu-system-arm", *run], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(["qemu-system-arm", *run], capture_output=True, text=True, check=False, timeout=600)
     return passed(done.stdout + done.stderr)
 
 

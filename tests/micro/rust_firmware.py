@@ -120,7 +120,7 @@ def rust_for(target: str, folder: Path) -> Rust:
 
 @cache
 def _root(rustc: str) -> Path | None:
-    done = subprocess.run([rustc, "--print", "sysroot"], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([rustc, "--print", "sysroot"], capture_output=True, text=True, check=False, timeout=600)
     return Path(done.stdout.strip()) if done.returncode == 0 else None
 
 

@@ -238,7 +238,7 @@ def compile_host(kernels: Kernels, folder: Path) -> ctypes.CDLL:
         text.append("extern int no_kernels;")  # everything was folded away, and C wants at least one declaration
     (folder / "k.c").write_text("\n".join(text), encoding="utf-8")
     command = [str(GCC), "-O1", "-shared", "-fPIC", *WARNINGS, f"-I{CRT}", "k.c", "-o", "k.so"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr + "\n".join(text)
     return ctypes.CDLL(str(folder / "k.so"))
 

@@ -65,7 +65,7 @@ def test_the_page_fits_every_window(browser: Any, address: str, name: str) -> No
         page.add_style_tag(content="* { transition: none !important }")  # contrast is judged of what stays, not of what fades in
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
-            page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth", timeout=5000)
+            page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth", timeout=60_000)
         assert faults_of_access(page) == []
         assert said == []
         page.close()

@@ -57,7 +57,7 @@ def cluster() -> Iterator[Any]:
         process = subprocess.Popen(bare, stderr=subprocess.DEVNULL)
         try:
             with distributed.Client(found, set_as_default=False) as client:
-                client.wait_for_workers(3, timeout=60)
+                client.wait_for_workers(3, timeout=600)
             yield found
         finally:
             process.terminate()

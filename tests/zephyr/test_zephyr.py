@@ -89,7 +89,7 @@ def execute(folder: Path) -> str:
         "qemu-system-arm", "-M", "mps2-an385", "-display", "none", "-monitor", "none", "-serial", "none", "-icount",
         "shift=0,sleep=off", "-semihosting-config", "enable=on,target=native", "-kernel", folder / "b/zephyr.elf",
     ]  # fmt: skip
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=600)
     return done.stdout + done.stderr
 
 

@@ -75,7 +75,7 @@ def run(artifacts: list[Artifact], folder: Path) -> str:
     flags = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-g", INCLUDE]
     sources = sorted(p.name for p in folder.glob("*.c"))
     subprocess.run(["gcc", *flags, *sources, "-o", "program"], cwd=folder, check=True)
-    done = subprocess.run([folder / "program"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([folder / "program"], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -179,7 +179,7 @@ def test_two_threads(way: str, tmp_path: Path) -> None:
     need("arm-none-eabi-gcc", "qemu-system-arm")
     elf = threads_program(way, tmp_path)
     command = ["qemu-system-arm", "-M", "mps2-an386", "-icount", "shift=0,sleep=off", *QEMU, "-kernel", str(elf)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line.split() for line in (done.stdout + done.stderr).splitlines()]
     said = {name: [int(v, 16) for n, v in rows if n == name] for name in ("a", "b", "switches", "busy")}

@@ -86,10 +86,10 @@ def test_a_project_for_the_emulated_machine(
     assert run("boards", "new", "--from", "part.ld", "--cpu", "cortex-m4", "-o", "boards/g431").code == 0
     model = MODELS / "dense.tflite"
     assert run("new", "real", model, "--board", "boards/g431").code == 0
-    subprocess.run(["make", "-s", "-C", "real", "hex"], capture_output=True, timeout=120, check=True)
+    subprocess.run(["make", "-s", "-C", "real", "hex"], capture_output=True, timeout=600, check=True)
     done = run("new", "p", model, "--board", "qemu:boards/g431")
     assert done.code == 0, done.err
     assert "--board qemu:./board/g431" in Path("p/regenerate.sh").read_text(encoding="utf-8")
     assert Path("p/board/g431/board.toml").read_bytes() == Path("boards/g431/board.toml").read_bytes()
-    made = subprocess.run(["make", "-s", "-C", "p", "run"], capture_output=True, text=True, timeout=120, check=True)
+    made = subprocess.run(["make", "-s", "-C", "p", "run"], capture_output=True, text=True, timeout=600, check=True)
     assert re.search(r"PASS dense: \d+ instructions, 0 outputs differ", made.stdout)

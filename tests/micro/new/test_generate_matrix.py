@@ -70,7 +70,7 @@ def framework(project: Path, names: list[str], board: str = BOARD, *, level: str
         f"arm-none-eabi-gcc {flags} -nostdlib -Wl,--gc-sections -Tboard.ld *.o -lgcc -o firmware.elf",
         cwd=folder,
     )
-    return passed(execute(place, folder / "firmware.elf", cwd=folder, timeout=60).output)
+    return passed(execute(place, folder / "firmware.elf", cwd=folder, timeout=600).output)
 
 
 KINDS: dict[str, tuple[Callable[[Path, list[str]], set[str]], str]] = {

@@ -98,7 +98,7 @@ def _bad(body: str) -> str:
 
 def _run_bad(board: str, folder: Path, kernel: str) -> None:
     artifact = fake.tiny(extra="tiny_bad();", extra_kernel=kernel, kernel_prototypes="void tiny_bad(void);")
-    run(prepare(artifact, load_board(board), folder=folder), fake.input_sets(1), timeout=5)
+    run(prepare(artifact, load_board(board), folder=folder), fake.input_sets(1), timeout=600)
 
 
 @pytest.mark.parametrize("board", BOARDS)
@@ -164,7 +164,7 @@ def test_large_memories_are_real(board: str, tmp_path: Path) -> None:
 def test_a_stack_too_small_to_report_its_overflow(board: str, stack: int, tmp_path: Path) -> None:
     tiny_stack = dataclasses.replace(load_board(board), stack=stack)
     with pytest.raises(VerificationError, match=f"E4020 {board}: stack overflow: .* stack of {stack} bytes"):
-        run(prepare(fake.tiny(), tiny_stack, folder=tmp_path), fake.input_sets(1), timeout=5)
+        run(prepare(fake.tiny(), tiny_stack, folder=tmp_path), fake.input_sets(1), timeout=600)
 
 
 @pytest.mark.parametrize("board", BOARDS)

@@ -35,9 +35,9 @@ def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def talk(fault: str, change: Callable[[SerialPort], None] = lambda port: None) -> bytes:
     with serial_board(IMAGE, fault) as path, opened(path) as port:
         link = SerialLink(port, "zephyr:desk")
-        link.hello(IMAGE, seconds=5.0 if fault != "endless" else 0.2)
+        link.hello(IMAGE, seconds=60.0 if fault != "endless" else 1.0)
         change(port)
-        return link.run([DATA], [len(DATA)], timeout=5.0 if fault != "flood" else 0.2)
+        return link.run([DATA], [len(DATA)], timeout=60.0 if fault != "flood" else 0.2)
 
 
 @pytest.mark.parametrize(

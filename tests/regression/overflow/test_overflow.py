@@ -53,7 +53,7 @@ def test_no_undefined_overflow(model: bytes, value: int, tmp_path: Path) -> None
     for i, lowered in enumerate(kernels.values()):
         text.append(emit_func(lowered.func, name=f"k{i}", target=HOST, linkage="extern"))
     (tmp_path / "k.c").write_text("\n".join(text), encoding="utf-8")
-    subprocess.run([str(GCC), *FLAGS, f"-I{CRT}", "k.c", "-o", "k.so"], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([str(GCC), *FLAGS, f"-I{CRT}", "k.c", "-o", "k.so"], cwd=tmp_path, check=True, timeout=600)
     library = ctypes.CDLL(str(tmp_path / "k.so"))
 
     def run_c(key: int, lowered: Any, buffers: Any) -> None:

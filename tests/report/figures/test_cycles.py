@@ -200,7 +200,7 @@ def test_the_plugin_builds_without_warnings(tmp_path: Path) -> None:
     assert found.stat().st_size > 0
     source = Path(__file__).resolve().parent.parent.parent.parent / "aot" / "report" / "figures" / "cycles.c"
     subprocess.run(
-        ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-fsyntax-only", str(source)], check=True, timeout=60
+        ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-fsyntax-only", str(source)], check=True, timeout=600
     )
 
 
@@ -227,7 +227,7 @@ def test_loops_with_known_cycles(board: str) -> None:
         planted = f'  __asm__ volatile(".syntax unified\\n{text}" ::: "r1", "r2", "r3", "cc", "memory");\n  return AOT_OK;'
         source = artifact.files["digits.c"].replace("  return AOT_OK;", planted)
         project = prepare(replace(artifact, files={**artifact.files, "digits.c": source}), place)
-        profile = profile_cycles(project, project.image("measure"), sets, functions=frozenset(["digits_run"]), timeout=60)
+        profile = profile_cycles(project, project.image("measure"), sets, functions=frozenset(["digits_run"]), timeout=600)
         assert profile is not None
         found[name] = profile.total
     for name, (_, cycles) in LOOPS.items():
@@ -244,7 +244,7 @@ def test_the_plugin_counts_what_the_board_counts(board: str) -> None:
     sets = rule_sets(artifact.metadata["inputs"], 1).inputs
     used = {s.name for s in attribute(project, project.model_image()) if s.layers and s.group in ("kernels", "runtime")}
     functions = frozenset({"digits_run", *used})
-    profile = profile_cycles(project, project.image("measure"), sets[0], functions=functions, timeout=60)
+    profile = profile_cycles(project, project.image("measure"), sets[0], functions=functions, timeout=600)
     assert profile is not None
     exact = run(project, sets).instructions
     assert exact is not None

@@ -219,7 +219,7 @@ def browse(page: str, folder: Path) -> tuple[str, str, set[str]]:
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
     places = ["--enable-logging=stderr", f"--user-data-dir={folder / 'profile'}", f"--log-net-log={log}"]
     command = ["chromium", *options, *places, "--dump-dom", path.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     return done.stdout, done.stderr, set(re.findall(r'"url":"(https?:[^"]+)"', log.read_text()))
 
 

@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 def run(script: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **variables}
     return subprocess.run(
-        ["bash", str(GITHUB / script)], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+        ["bash", str(GITHUB / script)], cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
 
 
