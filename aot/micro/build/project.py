@@ -26,6 +26,7 @@ from aot.executor.artifact import Artifact
 from aot.micro.advice import constants_advice, workspace_advice
 from aot.micro.board import Board, Memory
 from aot.micro.build.pools import Row, copied_to, pool_problems, pool_regions
+from aot.micro.build.registers import register_flags
 from aot.micro.build.toolchain import Tool, find_tool, run_tool
 from aot.micro.run.poison import dead_intervals, first_pool
 from aot.support.data import data_folder
@@ -45,7 +46,7 @@ MODES = {"measure": 0, "profile": 1, "trace": 2, "poison": 3}
 HOST_ONLY = frozenset({"hosted.c"})
 OF_THE_USER = frozenset({"layer_profile.c"})
 """crt files for programs of the user's (`aot compile --profiler`), which our images have no use for"""
-BOARD_ONLY = frozenset({"startup.c", "semihosting.c", "systick.c", "dwt.c", "counter.c", "memory.c"})
+BOARD_ONLY = frozenset({"startup.c", "semihosting.c", "systick.c", "dwt.c", "counter.c", "memory.c", "stack_guard.c"})
 HARNESS = frozenset({"startup.c", "semihosting.c", "systick.c", "dwt.c", "counter.c", "harness.c", "hosted.c"})
 """crt files that serve the measurement and are no part of what a product would link"""
 
@@ -292,6 +293,8 @@ def _flags(project: Project, source: str, mode: str) -> list[str]:
         flags += ["-fno-tree-loop-distribute-patterns"]
     if name == "harness.c":
         flags += [f"-DAOT_MODE={MODES[mode]}", *(f"-D{k}={v}" for k, v in sorted(project.defines.items()))]
+    if name == "main.c" and any(f.startswith(("-O", "-f")) for f in (*project.board.flags, *project.extra_flags)):
+        flags += ["-DAOT_OWN_FLAGS=1"]
     if name == "main.c" and mode == "poison":
         flags += ["-DAOT_POISON=1"]
     if name in ("harness.c", f"{project.artifact.name}.c") and mode != "measure":
@@ -300,6 +303,8 @@ def _flags(project: Project, source: str, mode: str) -> list[str]:
         flags += [f"-DAOT_CACHES={project.board.cache_bits}"]
     if name == "systick.c" and project.board.tick is not None:
         flags += [f"-DAOT_TICK_NUM={project.board.tick.numerator}u", f"-DAOT_TICK_DEN={project.board.tick.denominator}u"]
+    if source in project.artifact.files and not project.board.is_host:
+        flags += register_flags(compiler(project.board), [*project.board.flags, *project.extra_flags])
     return [*flags, *project.extra_flags]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from aot.micro.board import Board
 from aot.micro.build import project as build
 from aot.micro.build.pools import pool_regions
+from aot.micro.build.registers import named_register_flags
 from aot.micro.new.registry import (
     ProjectFiles,
     Spec,
@@ -23,7 +24,7 @@ from aot.micro.new.registry import (
     runtime_source,
 )
 
-_BOARD_SOURCES = ("counter.c", "memory.c", "semihosting.c", "startup.c")
+_BOARD_SOURCES = ("counter.c", "memory.c", "semihosting.c", "stack_guard.c", "startup.c")
 _HOST_SOURCES = ("hosted.c",)
 _RUNTIME = "aot/src/"
 _PROFILER = f"{_RUNTIME}layer_profile.c"
@@ -97,7 +98,7 @@ def bare_values(spec: Spec, files: dict[str, Text]) -> dict[str, Any]:
         "console": not spec.board.is_host,
         "profiler": "" if spec.board.is_host else _PROFILER,
         "profile_commands": [_profile_command(spec, part.name) for part in spec.parts],
-        "flags": list(spec.board.flags),
+        "flags": [*spec.board.flags, *named_register_flags(spec.board.flags)],
         "warnings": [w for w in build.WARNINGS if w != "-Werror"],
         "defines": _defines(spec.board),
         "libraries": _libraries(spec),

@@ -116,7 +116,8 @@
  * the addresses of operands in memory; at -O0 for a core with an FPU, GCC reads operands into r0 to r6 only.  Blocks name r9, which
  * position-independent builds keep for themselves, and load words at any address, so such builds, and those with
  * -mno-unaligned-access, have none of them; blocks for Armv6-M load no such words.  At -Os GCC 12 finds no
- * registers for some blocks of Armv6-M: compile its kernels at -O2, which is much faster than the C. */
+ * registers for some blocks of Armv6-M: compile its kernels at -O2, which is much faster than the C.  Of -ffixed-r9 and the like
+ * the compiler says nothing here: a build with such flags has to give -DAOT_REGISTERS=0. */
 #ifndef AOT_REGISTERS
 #if !(AOT_V6M || defined(__ARM_FEATURE_UNALIGNED)) || defined(__PIC__) || defined(__APCS_RWPI)
 #define AOT_REGISTERS 0

@@ -31,10 +31,11 @@ static inline uintptr_t aot_stack_low(void) {
 }
 
 /* On Armv6-M the harness's wrapper of the model cannot end in a jump, so it has a frame of its own, which is not the model's: the
-   wrapper notes where that frame ends. Elsewhere there is none, and nothing to execute, unless the wrapper feeds rows. */
+   wrapper notes where that frame ends; so it does where flags of the user's may keep it from jumping (AOT_OWN_FLAGS: -Og, say).
+   Elsewhere there is none, and nothing to execute, unless the wrapper feeds rows. */
 extern uintptr_t aot_stack_noted;
 #define AOT_NOTE_FRAME() ((void)(aot_stack_noted = aot_stack_pointer()))
-#if defined(__ARM_ARCH_6M__)
+#if defined(__ARM_ARCH_6M__) || defined(AOT_OWN_FLAGS)
 #define AOT_NOTE_STACK() AOT_NOTE_FRAME()
 #else
 #define AOT_NOTE_STACK() ((void)0)
