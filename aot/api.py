@@ -10,6 +10,7 @@ from typing import Any, overload
 from aot import te
 from aot.driver.build import build as build_model
 from aot.driver.build import lower as lower_group
+from aot.driver.build import lower_model
 from aot.driver.options import Options
 from aot.errors import Problem, UsageError
 from aot.executor.artifact import Artifact
@@ -21,7 +22,7 @@ from aot.runtime.module import HostModel
 from aot.runtime.module import load as load_artifact
 from aot.support.names import model_identifier
 from aot.support.near import nearest
-from aot.target.target import Target
+from aot.target.target import C_KIND, Target
 from aot.tir.function import PrimFunc
 from aot.tir.verify import verify
 
@@ -67,7 +68,8 @@ def build(
     """Compile to C.
 
     * a .tflite model (its path as str or Path, or its bytes), or an IRModule of relay functions: an Artifact;
-    * a te.Schedule with the list of its arguments, a PrimFunc, or an IRModule of PrimFuncs: a runtime.Module.
+    * a te.Schedule with the list of its arguments, a PrimFunc, or an IRModule of PrimFuncs: a runtime.Module;
+    * either for a target of another kind than c: what the kind's code generator returns, of a model's PrimFuncs too.
 
     `name` becomes the prefix of the C symbols (default: the file's name, the function's, or `default_function`).  Options of a
     model are keywords, those of `aot.Options` (`opt="ram"`, `ram_budget=20_000` bytes), or one record of them.  Passes run in the
@@ -95,6 +97,8 @@ def build(
         return _build_functions(inputs, cpu, name)
     if isinstance(inputs, IRModule) and options is not None and options.choice != Options().choice:
         raise UsageError(Problem("E5074", "choice names a graph and shapes of a file; a module is one graph of fixed shapes"))
+    if cpu.kind is not C_KIND:
+        return _generated(lower_model(model_source(inputs), target=cpu, name=name, options=options), cpu, of_model=True)
     return build_model(model_source(inputs), target=cpu, name=name, options=options)
 
 
@@ -173,16 +177,21 @@ def _holds(module: IRModule, kind: type) -> bool:
     return all(found)
 
 
-def _build_functions(module: IRModule, target: Target, name: str | None) -> Module:
+def _build_functions(module: IRModule, target: Target, name: str | None) -> Artifact | Module:
     for key, func in module.functions.items():
         assert isinstance(func, PrimFunc)
         verify(func)
         if not isinstance(key, str):
             raise UsageError(Problem("E5074", f"{key!r} is not a function's name"))
-    named = IRModule(module.functions, model_identifier(name or module.name))
-    result = get_global_func(target.kind.codegen)(named, target)
-    if not isinstance(result, Module):
-        raise UsageError(Problem("E5074", f"{target.kind.codegen} returned {type(result).__name__}, not a runtime.Module"))
+    return _generated(IRModule(module.functions, model_identifier(name or module.name)), target, of_model=False)
+
+
+def _generated(module: IRModule, target: Target, *, of_model: bool) -> Artifact | Module:
+    """What the code generator of the target's kind makes of PrimFuncs; of a model it may be files as well."""
+    result = get_global_func(target.kind.codegen)(module, target)
+    if not isinstance(result, Module) and not (of_model and isinstance(result, Artifact)):
+        wanted = "a runtime.Module or an aot.Artifact" if of_model else "a runtime.Module"
+        raise UsageError(Problem("E5074", f"{target.kind.codegen} returned {type(result).__name__}, not {wanted}"))
     return result
 
 

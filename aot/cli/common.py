@@ -73,11 +73,11 @@ def find_board(name: str | None) -> Board:
 
 def choose_target(target: str | None, board: Board | None) -> str:
     """The core: that of the board where one is given, which --target must not contradict (E5017)."""
-    from aot.target.target import find_target
+    from aot.target.target import find_target, require_c
 
     if board is None:
-        return find_target(target or DEFAULT_TARGET).name
-    if target is not None and find_target(target).name != board.cpu:
+        return require_c(find_target(target or DEFAULT_TARGET)).name
+    if target is not None and require_c(find_target(target)).name != board.cpu:
         raise UsageError(Problem("E5017", f"--target {target} contradicts --board {board.name}, which has a {board.cpu}"))
     return board.cpu
 

@@ -20,6 +20,7 @@ from aot.errors import TargetError
 from aot.executor.artifact import Artifact, over_budget
 from aot.executor.codegen.emit import LoweredOutput, emit
 from aot.executor.codegen.metadata import BuildInfo
+from aot.executor.codegen.tir_module import TirModule
 from aot.executor.lower.candidates import lower_group
 from aot.executor.lower.draft import FusedModule
 from aot.executor.lower.optimize import Optimized
@@ -43,7 +44,7 @@ from aot.support.dataclass import dataclass
 from aot.support.garbage import rare_collections
 from aot.support.names import model_identifier
 from aot.support.text import printable
-from aot.target.target import Target, find_target
+from aot.target.target import Target, find_target, require_c
 from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
 
@@ -91,14 +92,9 @@ def compile_model(
     smallest plan that was found.  `shared` keeps what compilations of one model with other modes and budgets have in common.
     """
     options = options or Options()
-    cpu = find_target(target) if isinstance(target, str) else target
-    cpu = cpu.with_fast_float() if options.fast_float else cpu
-    load_installed()
-    file = read_model(model) if isinstance(model, Path) else model if isinstance(model, NamedBytes) else None
-    source = model if isinstance(model, bytes | IRModule) else file.data if file is not None else b""
-    data = source if isinstance(source, IRModule) else specialize(source, options.choice)
-    name = model_identifier(name or (file.path.stem if file is not None else "model"))
-    found, bounds, planned = _planned(data, cpu, name=name, options=options, shared={} if shared is None else shared)
+    given = _given(model, target, name=name, options=options)
+    cpu, file, source, data = require_c(given.target), given.file, given.source, given.data
+    found, bounds, planned = _planned(data, cpu, name=given.name, options=options, shared={} if shared is None else shared)
     slide = found.slide
     values = input_values(data, found.before) if isinstance(data, bytes) else {}
     info = BuildInfo(
@@ -116,6 +112,43 @@ def compile_model(
     made = emit(lower_main(planned), info=info)
     files = library_files(options.byoc_path) if options.byoc else {}
     return replace(made, artifact=replace(made.artifact, files={**made.artifact.files, **files})) if files else made
+
+
+@rare_collections()
+def lower_model(
+    model: bytes | Path | NamedBytes | IRModule, *, target: Target, name: str | None = None, options: Options | None = None
+) -> TirModule:
+    """As `build`, up to the module in which everything is a PrimFunc: what a code generator other than that of C gets.
+
+    `module.constants[f][b]` are the values of the buffer called b that the function f takes as a constant.
+    """
+    options = options or Options()
+    given = _given(model, target, name=name, options=options)
+    _, _, planned = _planned(given.data, given.target, name=given.name, options=options, shared={})
+    return lower_main(planned)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What is compiled: the file, if it is one, what was read, the same with its shapes known, and for which target."""
+
+    target: Target
+    file: NamedBytes | None
+    source: bytes | IRModule
+    data: bytes | IRModule
+    name: str
+
+
+def _given(
+    model: bytes | Path | NamedBytes | IRModule, target: str | Target, *, name: str | None, options: Options
+) -> _Given:  # fmt: skip
+    cpu = find_target(target) if isinstance(target, str) else target
+    cpu = cpu.with_fast_float() if options.fast_float else cpu
+    load_installed()
+    file = read_model(model) if isinstance(model, Path) else model if isinstance(model, NamedBytes) else None
+    source = model if isinstance(model, bytes | IRModule) else file.data if file is not None else b""
+    data = source if isinstance(source, IRModule) else specialize(source, options.choice)
+    return _Given(cpu, file, source, data, model_identifier(name or (file.path.stem if file is not None else "model")))
 
 
 @dataclass(frozen=True, slots=True)

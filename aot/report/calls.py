@@ -34,7 +34,7 @@ from aot.report.render.markdown import report_markdown
 from aot.support.dataclass import dataclass
 from aot.support.names import model_identifier
 from aot.support.notebook import layer_table, plan_table, section, table
-from aot.target.target import Target
+from aot.target.target import Target, require_c
 
 DEFAULT_BOARD = "mps2-an386"
 
@@ -178,7 +178,7 @@ def check(
     """
     chosen = options_of(options, keywords) or Options()
     source, own = _read(model, name)
-    cpu = Target(target).name
+    cpu = require_c(Target(target)).name
     try:
         data = specialize(source.data, chosen.choice)
         problems = tuple(problems_of(data, chosen))

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from aot.target.target import Target, TargetKind, register_target_kind, target_kinds
+from aot.target.target import Target, TargetKind, TargetOption, register_target_kind, target_kinds
 
-__all__ = ["Target", "TargetKind", "register_target_kind", "target_kinds"]
+__all__ = ["Target", "TargetKind", "TargetOption", "register_target_kind", "target_kinds"]

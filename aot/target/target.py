@@ -12,16 +12,30 @@ from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 from aot.target.cpu import CORES, Core, find_core
 
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOption:
+    """An attribute that targets of a kind may have: the type of its values, the value where none is given, and what it means.
+
+    `kind` is str, int, float or bool.  Without a default the attribute is missing from a target that does not give it.
+    """
+
+    kind: type
+    default: Value | None = None
+    doc: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class TargetKind:
     """A code generator by name: `target.build.<name>` is the global function that makes a runtime.Module of an IRModule.
 
-    `options` are the attributes that a target of the kind may have, name -> what it means.
+    `options` are the attributes that a target of the kind may have, by name.
     """
 
     name: str
-    options: tuple[tuple[str, str], ...]
+    options: tuple[tuple[str, TargetOption], ...]
     description: str
 
     @property
@@ -45,25 +59,42 @@ _COMMON = {
 def register_target_kind(
     name: str,
     *,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, TargetOption | str] | None = None,
     description: str = "",
     codegen: Callable[..., Any] | None = None,
 ) -> TargetKind:
     """Enter a kind of target; `codegen`, from an IRModule and a Target to a runtime.Module, becomes `target.build.<name>`.
 
-    `options` are attributes beside those that every kind has.  Raises E5080 for a name that is taken or is not an identifier.
+    `options` are attributes beside those that every kind has: a TargetOption, or what a text means.  Raises E5080 for a name that
+    is taken or is not an identifier, and for an option whose type is none or is not that of its default.
 
-    `description`: what `aot targets` says of it.
+    `description`: what the kind is for.
     """
     if not isinstance(name, str) or not name.replace("-", "_").isidentifier() or name in CORES:
         raise UsageError(Problem("E5080", f"{name!r} cannot name a kind of target"))
     if name in _KINDS:
         raise UsageError(Problem("E5080", f"the kind of target {name} is registered already"))
-    kind = TargetKind(name, tuple(sorted({**_COMMON, **(options or {})}.items())), description)
+    own = {str(k): _declared(name, str(k), o) for k, o in (options or {}).items()}
+    common = {k: TargetOption(str, None, doc) for k, doc in _COMMON.items()}
+    kind = TargetKind(name, tuple(sorted({**common, **own}.items())), description)
     if codegen is not None:
         register_func(kind.codegen, codegen)
     _KINDS[name] = kind
     return kind
+
+
+def _declared(kind: str, key: str, given: TargetOption | str) -> TargetOption:
+    option = TargetOption(str, None, given) if isinstance(given, str) else given
+    wrong = ""
+    if not isinstance(option, TargetOption) or option.kind not in (str, int, float, bool):
+        wrong = f"takes TargetOption(kind, default, doc), the kind str, int, float or bool, not {given!r}"
+    elif option.default is not None and type(option.default) is not option.kind:
+        wrong = f"has a default of another type than {option.kind.__name__}: {option.default!r}"
+    elif key in _COMMON:
+        wrong = "is an attribute of every kind"
+    if wrong:
+        raise UsageError(Problem("E5080", f"the option {key} of the kind of target {kind} {wrong}"))
+    return option
 
 
 def target_kinds() -> tuple[TargetKind, ...]:
@@ -79,19 +110,23 @@ class Target:
     """A kind and its attributes, with what they say about the core.
 
     Made from a core's name (`cortex-m4`), from TVM's form (`c -mcpu=cortex-m4 -mfloat-abi=hard`), from a mapping with "kind", or
-    from another Target.  `str(target)` is the form that parses again; attributes that say what the core is anyway are left out.
+    from another Target.  `str(target)` is the form that parses again; attributes that say what the core is anyway are left out,
+    and so are options that are as the kind has them by default.
     """
 
     kind: TargetKind
     core: Core
-    options: tuple[tuple[str, str], ...]
+    options: tuple[tuple[str, Value], ...]
 
     def __init__(self, spec: str | Mapping[str, Any] | Target) -> None:
         kind, attrs = _parse(spec)
         core, rest = _core(attrs, [name for name, _ in kind.options])
+        known = dict(kind.options)
+        typed = {k: _typed(k, v, known[k]) for k, v in rest.items()}
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "core", core)
-        object.__setattr__(self, "options", tuple(sorted(rest.items())))
+        given = ((k, v) for k, v in typed.items() if v != known[k].default)
+        object.__setattr__(self, "options", tuple(sorted(given)))
 
     @property
     def name(self) -> str:
@@ -119,9 +154,10 @@ class Target:
         return ("cpu",) if self.core.name == "host" else ("arm_cpu", "cpu")
 
     @property
-    def attrs(self) -> dict[str, str]:
-        """The attributes by name."""
-        return {"keys": ",".join(self.keys), "mcpu": self.core.name, **dict(self.options)}
+    def attrs(self) -> dict[str, Value]:
+        """The attributes by name, each of its option's type; those that were not given have their defaults."""
+        defaults = {k: o.default for k, o in self.kind.options if o.default is not None}
+        return {"keys": ",".join(self.keys), "mcpu": self.core.name, **defaults, **dict(self.options)}
 
     def has(self, feature: str) -> bool:
         """Whether the core has a feature."""
@@ -137,7 +173,8 @@ class Target:
         return found
 
     def __str__(self) -> str:
-        return " ".join([self.kind.name, *(f"-{k}={v}" for k, v in self.attrs.items())])
+        shown = {"keys": ",".join(self.keys), "mcpu": self.core.name, **dict(self.options)}
+        return " ".join([self.kind.name, *(f"-{k}={_text(v)}" for k, v in shown.items())])
 
 
 def find_target(name: str) -> Target:
@@ -151,7 +188,7 @@ def _unknown(message: str) -> UsageError:
 
 def _parse(spec: str | Mapping[str, Any] | Target) -> tuple[TargetKind, dict[str, str]]:
     if isinstance(spec, Target):
-        return spec.kind, spec.attrs
+        return spec.kind, {k: _text(v) for k, v in spec.attrs.items()}
     if isinstance(spec, Mapping):
         fields = {str(k): _text(v) for k, v in spec.items()}
         return _kind(fields.pop("kind", "c")), fields
@@ -174,9 +211,24 @@ def _parse(spec: str | Mapping[str, Any] | Target) -> tuple[TargetKind, dict[str
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
+    if isinstance(value, bool):
+        return str(int(value))
     if isinstance(value, Iterable):
         return ",".join(map(str, value))
     return str(value)
+
+
+_TRUTHS = {"1": True, "true": True, "0": False, "false": False}
+
+
+def _typed(key: str, text: str, option: TargetOption) -> Value:
+    """The value of an option that its text stands for (E5010)."""
+    try:
+        value: Value = _TRUTHS[text.lower()] if option.kind is bool else option.kind(text)
+    except (KeyError, ValueError):
+        forms = {int: "a whole number", float: "a number", bool: "0 or 1"}
+        raise _unknown(f"-{key}={text}: the option takes {forms[option.kind]}") from None
+    return value
 
 
 def _kind(name: str) -> TargetKind:
@@ -223,4 +275,12 @@ def _with_abi(core: Core, attrs: Mapping[str, str]) -> Core:
     return core
 
 
-__all__ = ["Target", "TargetKind", "find_target", "register_target_kind", "target_kinds"]
+def require_c(target: Target) -> Target:
+    """The target, which has to be one of C code (E5081): of other kinds only `aot.build` knows the code generator."""
+    if target.kind is not C_KIND:
+        message = f"a target of kind {target.kind.name} yields no C, which this needs; aot.build calls its code generator"
+        raise UsageError(Problem("E5081", message))
+    return target
+
+
+__all__ = ["Target", "TargetKind", "TargetOption", "find_target", "register_target_kind", "require_c", "target_kinds"]
