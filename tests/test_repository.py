@@ -264,6 +264,7 @@ def test_imports_sees_hidden_imports(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # Length.
 
 
+@pytest.mark.slow  # reads every file of the tests as a tree
 def test_functions_are_short() -> None:
     long = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {(node.end_lineno or 0) - node.lineno + 1} lines"

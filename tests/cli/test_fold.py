@@ -47,11 +47,12 @@ def test_tables() -> None:
     assert fold_table(headers, [["0", "CONV_2D", "12345678"]], lines, 20) == ["  n op: what", "  0 CONV_2D: what\n    12345678"]
 
 
-QUICK = (
-    f"check {NET}", f"compile {NET} -o OUT", f"compile {NET} -o OUT -v", "boards", "boards mps2-an386", "targets", "ops",
-    "explain", "explain E1203", "explain CONV_2D", f"new OUT {DIGITS}", f"dump {NET} --list",
-)  # fmt: skip
+QUICK = (f"check {NET}", "boards", "explain E1203")
 SLOW = (
+    f"compile {NET} -o OUT", f"compile {NET} -o OUT -v", "boards mps2-an386", "targets", "ops", "explain", "explain CONV_2D",
+    f"new OUT {DIGITS}", f"dump {NET} --list",
+)  # fmt: skip
+WITH_TOOLS = (
     "doctor", f"verify {NET} --board host --random 1", f"verify {DIGITS} -v", f"report {DIGITS} -o OUT --no-require-reference -v",
     f"explore {DIGITS} --steps 1", f"build {DIGITS} -o OUT -v", f"check {DIGITS} --board mps2-an386",
     f"run {DIGITS} --board host --inputs {DIGITS.parent}/test_images.npz",
@@ -62,7 +63,14 @@ def words(text: str) -> set[str]:
     return {w for w in (x.strip(":·─") for x in re.sub(r"\x1b\[\d+m", "", text).split()) if w not in ("", "-")}
 
 
-@pytest.mark.parametrize("line", [*QUICK, *(pytest.param(x, marks=(pytest.mark.qemu, pytest.mark.slow)) for x in SLOW)])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *QUICK,
+        *(pytest.param(x, marks=pytest.mark.slow) for x in SLOW),
+        *(pytest.param(x, marks=(pytest.mark.qemu, pytest.mark.slow)) for x in WITH_TOOLS),
+    ],
+)
 def test_every_verb(line: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(width: int | None) -> str:
         monkeypatch.setattr(output, "width_of", lambda stream: width)

@@ -24,6 +24,7 @@ HELPERS = {"reshape", "clip", "relu", "nn.bias_add", "qnn.requantize", "qnn.requ
 """Relay operators that may come with any other."""
 
 
+@pytest.mark.slow
 def test_page_is_up_to_date() -> None:
     # a process of its own: other tests register operators
     command = [sys.executable, "-m", "aot", "ops", "--markdown"]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from aot.ir import parse
+from tests.cli.boards import small_board
 from tests.cli.helper import Cli
 from tests.work import calls
 
@@ -126,8 +127,8 @@ def test_compile_does_not_overwrite(cli: Cli) -> None:
     assert Path("c/two.h").exists()
 
 
-def test_compile_that_does_not_fit_writes_nothing(cli: Cli) -> None:
-    done = cli("compile", TOO_LARGE, "--board", "microbit", "-o", "c")
+def test_compile_that_does_not_fit_writes_nothing(cli: Cli, tmp_path: Path) -> None:
+    done = cli("compile", MODELS / "max_pool.tflite", "--board", small_board(tmp_path, 50), "-o", "c")
     assert done.code == 4
     assert not Path("c").exists()
 

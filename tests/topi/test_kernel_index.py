@@ -22,6 +22,7 @@ MODELS = ROOT / "tests" / "models"
 operators.load_all()
 
 
+@pytest.mark.slow
 def test_is_current() -> None:
     done = subprocess.run([sys.executable, "scripts/kernel_index.py"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

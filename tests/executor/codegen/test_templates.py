@@ -38,6 +38,7 @@ class Twice:
         return iter([text])
 
 
+@pytest.mark.slow
 def test_is_current() -> None:
     done = subprocess.run([sys.executable, "scripts/c_templates.py"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
