@@ -15,7 +15,7 @@ from aot.frontend.check_ops import check_operator
 from aot.frontend.problems import Problems
 from aot.frontend.schema import SCHEMA_VERSION
 from aot.frontend.shapes import check_shapes
-from aot.frontend.tensor_lists import has_lists, is_on_lists, without_lists
+from aot.frontend.tensor_lists import has_lists, is_on_lists, open_batch, without_lists
 from aot.frontend.view import (
     ABSENT,
     MAX_RANK,
@@ -82,7 +82,7 @@ def check_bytes(data: bytes, problems: Problems) -> ModelView | None:
     if view is None or any(p.code.startswith("E10") for p in problems.found):
         return view
     if has_lists(view):
-        plain = without_lists(data, view, problems)
+        plain = without_lists(data, view, problems, batch=open_batch(view))
         view = view if plain is None else parse(plain, problems)
     if view is not None:
         check_view(view, problems)

@@ -18,7 +18,7 @@ from aot.frontend.decode import Record, decode_model
 from aot.frontend.encode import encode_model
 from aot.frontend.flatbuffer import Reader
 from aot.frontend.problems import Problems
-from aot.frontend.tensor_lists import has_lists, without_lists
+from aot.frontend.tensor_lists import has_lists, open_batch, without_lists
 from aot.frontend.tflite import GraphWalk
 from aot.frontend.view import SubgraphView, TensorView, parse
 from aot.support.near import did_you_mean
@@ -60,7 +60,7 @@ def _without_lists(model: bytes, choice: Choice) -> bytes:
     view = parse(model, problems := Problems())
     if view is None or problems or not has_lists(view):
         return model
-    batch = choice.batch or next((shape[0] for _, shape in choice.shapes if shape), 1)
+    batch = choice.batch or next((shape[0] for _, shape in choice.shapes if shape), open_batch(view))
     return without_lists(model, view, problems, batch=batch) or model
 
 

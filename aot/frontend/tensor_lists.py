@@ -1,11 +1,13 @@
 """Lists of tensors, which TensorFlow's loops fill and read, written as plain tensors: recurrent layers with SELECT_TF_OPS.
 
-A list of n elements of shape s is a tensor [n, *s]: TensorListReserve is FILL, SetItem is DYNAMIC_UPDATE_SLICE, GetItem is
-GATHER, Stack and FromTensor are RESHAPE.  The result is a file of builtin operators, so that the references run it, too.
+A list of n elements of shape s is a tensor [n, *s]: TensorListReserve is FILL, SetItem is DYNAMIC_UPDATE_SLICE, GetItem and
+Gather are GATHER, Stack, FromTensor and Concat are RESHAPE.  The result is a file of builtin operators, so that the references
+run it, too.  n may be open where it follows from the shapes of inputs: then it is a shape like others, which --shape makes known.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
@@ -18,14 +20,26 @@ from aot.frontend.decode import Record, decode_model, default_record
 from aot.frontend.encode import encode_model
 from aot.frontend.flatbuffer import Reader
 from aot.frontend.problems import Problems
-from aot.frontend.view import MAX_RANK, MAX_TENSOR_BYTES, ModelView, OperatorView, TensorView, stored_bytes
+from aot.frontend.view import MAX_RANK, MAX_TENSOR_BYTES, ModelView, OperatorView, TensorView, parse, stored_bytes
 from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
 _PREFIX = "FlexTensorList"
-_OPERANDS = {"Reserve": (2, 1), "SetItem": (3, 1), "GetItem": (3, 1), "Stack": (2, 1), "FromTensor": (2, 1)}
+_OPERANDS = {
+    "Reserve": (2, 1),
+    "SetItem": (3, 1),
+    "GetItem": (3, 1),
+    "Gather": (3, 1),
+    "Stack": (2, 1),
+    "ConcatV2": (3, 2),
+    "Length": (1, 1),
+    "FromTensor": (2, 1),
+}
 """Operator -> number of its inputs and outputs."""
-_LIST_IN, _LIST_OUT = ("SetItem", "GetItem", "Stack"), ("Reserve", "SetItem", "FromTensor")
+_LIST_OUT = ("Reserve", "SetItem", "FromTensor")
+_LIST_IN = tuple(kind for kind in _OPERANDS if kind not in ("Reserve", "FromTensor"))
+_ELEMENT_SHAPE = {"Reserve": 0, "GetItem": 2, "Gather": 2, "Stack": 1, "ConcatV2": 1, "FromTensor": 1}
+"""Operator -> which of its inputs says how elements are shaped, -1 where that is open."""
 _GROWS = b"resize_if_index_out_of_bounds\x12\x02\x28\x01"
 """Within a serialised NodeDef: the attribute and true."""
 _TYPES = ("float32", "int32", "int64", "int8", "uint8", "int16", "bool")
@@ -41,10 +55,23 @@ class _RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Plain:
-    """The tensor that a list becomes."""
+    """The tensor that a list becomes; its first extent is -1 where it follows from the shapes of inputs."""
 
     dtype: str
     shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What operators say of one list: where the first is, types and shapes of elements (-1: open), numbers of them."""
+
+    where: str
+    items: list[tuple[str, tuple[int, ...]]]
+    lengths: list[int]
+    """`_FOLLOWS` for one that is computed from shapes, -1 for one that is open."""
+
+
+_FOLLOWS = -2
 
 
 def has_lists(view: ModelView) -> bool:
@@ -52,17 +79,22 @@ def has_lists(view: ModelView) -> bool:
     return any(is_on_lists(op) for graph in view.subgraphs for op in graph.operators)
 
 
-def without_lists(model: bytes, view: ModelView, problems: Problems, *, batch: int = 1) -> bytes | None:
+def without_lists(model: bytes, view: ModelView, problems: Problems, *, batch: int) -> bytes | None:
     """The model with its lists as plain tensors, where `batch` is what open dimensions of elements are.
 
     None where that is not possible: E1262 and E1263 are noted, and what contradicts itself is left to the checks of structure.
     """
+    record = decode_model(Reader(model), Problems())
+    if record is None:
+        return None
     try:
+        if _shared(view):
+            record = _with_own_lists(record, view)
+            view = parse(encode_model(record), Problems()) or view
         plain = _Finder(view, problems, batch).plain()
     except _RefusedError:
         return None
-    record = decode_model(Reader(model), Problems())
-    return None if record is None else encode_model(_Writer(record, view, plain).written())
+    return encode_model(_Writer(record, view, plain).written())
 
 
 def is_on_lists(op: OperatorView) -> bool:
@@ -70,8 +102,47 @@ def is_on_lists(op: OperatorView) -> bool:
     return op.opcode == "CUSTOM" and op.custom_name.startswith((_PREFIX, "FlexEmptyTensorList"))
 
 
+def open_batch(view: ModelView) -> int:
+    """What the file has for the dimension that it leaves open of its first input: a batch of 1, mostly."""
+    graph = view.subgraphs[0]
+    inputs = [graph.tensors[i] for i in graph.inputs if 0 <= i < len(graph.tensors)]
+    return next((t.shape[0] for t in inputs if t.shape and t.shape[0] > 0 and _open_shape(t)[0] < 0), 1)
+
+
 def _kind(op: OperatorView) -> str:
     return op.custom_name.removeprefix(_PREFIX) if is_on_lists(op) else ""
+
+
+def _shared(view: ModelView) -> dict[Key, int]:
+    """New lists that several loops begin with, and how many: the converter makes one of those that it cannot tell apart."""
+    found: dict[Key, int] = {}
+    for graph in view.subgraphs:
+        uses = Counter([*(i for op in graph.operators for i in op.inputs), *graph.outputs])
+        made = [op for op in graph.operators if _kind(op) == "Reserve" and len(op.outputs) == 1]
+        found |= {(graph.index, op.outputs[0]): n for op in made if (n := uses[op.outputs[0]]) > 1}
+    return found
+
+
+def _with_own_lists(record: Record, view: ModelView) -> Record:
+    """The record with a list for each use: elements of one may differ in shape from those of another."""
+    shared, graphs = _shared(view), []
+    for number, graph in enumerate(record["subgraphs"]):
+        tensors, operators, own = [*(graph["tensors"] or ())], [], dict[int, list[int]]()
+        for op in graph["operators"] or ():
+            inputs, outputs = _numbers(op["inputs"]), _numbers(op["outputs"])
+            taken = np.array([own[i].pop() if own.get(i) else i for i in inputs], np.int32)
+            operators.append({**op, "inputs": taken})
+            if len(outputs) == 1 and (number, outputs[0]) in shared and 0 <= outputs[0] < len(tensors):
+                for _ in range(shared[number, outputs[0]] - 1):
+                    own.setdefault(outputs[0], []).append(len(tensors))
+                    operators.append({**op, "outputs": np.array([len(tensors)], np.int32)})
+                    tensors.append(tensors[outputs[0]])
+        graphs.append({**graph, "tensors": tuple(tensors), "operators": tuple(operators)})
+    return {**record, "subgraphs": tuple(graphs)}
+
+
+def _numbers(value: npt.NDArray[np.int32] | None) -> list[int]:
+    return [] if value is None else [int(i) for i in value]
 
 
 class _Finder:
@@ -91,15 +162,12 @@ class _Finder:
                 self._join_calls(graph, op)
             elif _kind(op) == "SetItem":
                 self._join((graph, op.inputs[0]), (graph, op.outputs[0]))
-        items: dict[Key, list[tuple[str, tuple[int, ...]]]] = {}
-        lengths: dict[Key, list[int]] = {}
-        wheres: dict[Key, str] = {}
+        told: dict[Key, _Said] = {}
         for graph, op in operators:
             if is_on_lists(op):
                 key = self._root((graph, op.inputs[0] if _kind(op) in _LIST_IN else op.outputs[0]))
-                wheres.setdefault(key, op.where)
-                self._learn(graph, op, items.setdefault(key, []), lengths.setdefault(key, []))
-        found = {key: self._decided(where, items[key], lengths[key]) for key, where in wheres.items()}
+                self._learn(graph, op, told.setdefault(key, _Said(op.where, [], [])))
+        found = {key: self._decided(said) for key, said in told.items()}
         lists = {
             (g.index, t.index): self._root((g.index, t.index))
             for g in self._view.subgraphs
@@ -171,44 +239,70 @@ class _Finder:
             first, second = sorted((self._root(a), self._root(b)))
             self._parent[second] = first
 
-    def _learn(self, graph: int, op: OperatorView, items: list[tuple[str, tuple[int, ...]]], lengths: list[int]) -> None:
-        """What an operator says of its list: types and shapes of elements (-1: open), and numbers of them."""
-        tensors = self._view.subgraphs[graph].tensors
-        match _kind(op):
-            case "SetItem" | "GetItem":
-                tensor = tensors[op.inputs[2] if _kind(op) == "SetItem" else op.outputs[0]]
-                if tensor.has_rank or tensor.shape:
-                    items.append((tensor.dtype, _open_shape(tensor)))
-            case "Reserve":
-                length, element = tensors[op.inputs[1]].data, tensors[op.inputs[0]].data
-                if length is None or length.size != 1 or length.dtype != np.int32 or length.reshape(-1)[0] < 1:
-                    self._refuse("E1263", f"its number of elements is not known at compile time; {_CURE}", op.where)
-                assert length is not None
-                lengths.append(int(length.reshape(-1)[0]))
-                if element is not None and element.ndim == 1 and element.dtype in (np.int32, np.int64):
-                    items.append(("", tuple(int(n) for n in element)))
-            case _:
-                tensor = tensors[op.outputs[0] if _kind(op) == "Stack" else op.inputs[0]]
-                shape = _open_shape(tensor)
-                if shape:
-                    items.append((tensor.dtype, shape[1:]))
-                    lengths += [shape[0]] if shape[0] >= 0 else []
+    def _learn(self, graph: int, op: OperatorView, said: _Said) -> None:
+        """Note what an operator says of its list."""
+        tensors, kind = self._view.subgraphs[graph].tensors, _kind(op)
+        if kind in _ELEMENT_SHAPE:
+            element = tensors[op.inputs[_ELEMENT_SHAPE[kind]]].data
+            if element is not None and element.ndim == 1 and element.dtype in (np.int32, np.int64):
+                said.items.append(("", tuple(int(n) for n in element)))
+        if kind == "Reserve":
+            said.lengths.append(self._length(graph, op))
+        elif kind in ("SetItem", "GetItem"):
+            tensor = tensors[op.inputs[2] if kind == "SetItem" else op.outputs[0]]
+            if tensor.has_rank or tensor.shape:
+                said.items.append((tensor.dtype, _open_shape(tensor)))
+        elif kind in ("Stack", "FromTensor", "Gather"):
+            tensor = tensors[op.inputs[0] if kind == "FromTensor" else op.outputs[0]]
+            shape = _open_shape(tensor)
+            if shape:
+                said.items.append((tensor.dtype, shape[1:]))
+            if kind == "FromTensor" or (kind == "Stack" and shape and shape[0] >= 0):
+                said.lengths.append(shape[0] if shape else -1)
 
-    def _decided(self, where: str, items: Sequence[tuple[str, tuple[int, ...]]], lengths: Sequence[int]) -> _Plain:
-        types = {dtype for dtype, _ in items if dtype}
+    def _length(self, graph: int, op: OperatorView) -> int:
+        """The number of elements of a new list, or _FOLLOWS."""
+        number = self._view.subgraphs[graph].tensors[op.inputs[1]]
+        length = number.data
+        if length is None and number.dtype == "int32" and self._follows(graph, number.index):
+            return _FOLLOWS
+        if length is None or length.size != 1 or length.dtype != np.int32 or length.reshape(-1)[0] < 1:
+            self._refuse("E1263", f"its number of elements is not known at compile time; {_CURE}", op.where)
+        assert length is not None
+        return int(length.reshape(-1)[0])
+
+    def _follows(self, graph: int, index: int) -> bool:
+        """Whether a tensor is computed from shapes and constants alone."""
+        tensors = self._view.subgraphs[graph].tensors
+        made_by = {i: op for op in self._view.subgraphs[graph].operators for i in op.outputs}
+        waiting, seen = [index], set[int]()
+        while waiting:
+            i = waiting.pop()
+            if i in seen or i < 0 or tensors[i].data is not None:
+                continue
+            seen.add(i)
+            if i not in made_by:
+                return False
+            waiting += [] if made_by[i].opcode == "SHAPE" else made_by[i].inputs
+        return True
+
+    def _decided(self, said: _Said) -> _Plain:
+        types = {dtype for dtype, _ in said.items if dtype}
         if len(types) != 1 or not types <= set(_TYPES):
-            self._refuse("E1262", f"a list of {' and '.join(sorted(types)) or 'unknown'} elements; {_CURE}", where)
-        if len(set(lengths)) != 1 or len({len(s) for _, s in items}) != 1:
-            self._refuse("E1263", f"the size of the list, or the rank of its elements, is not known; {_CURE}", where)
+            self._refuse("E1262", f"a list of {' and '.join(sorted(types)) or 'unknown'} elements; {_CURE}", said.where)
+        known = {n for n in said.lengths if n >= 0}
+        open_ = _FOLLOWS in said.lengths or (not known and bool(said.lengths))
+        if not (open_ or len(known) == 1) or len({len(s) for _, s in said.items}) != 1:
+            self._refuse("E1263", f"the size of the list, or the rank of its elements, is not known; {_CURE}", said.where)
         shape = []
-        for extents in zip(*(s for _, s in items), strict=True):
-            known = {n for n in extents if n >= 0}
-            if len(known) > 1:
-                self._refuse("E1263", f"its elements have extents of {sorted(known)} at one place; {_CURE}", where)
-            shape.append(known.pop() if known else self._batch)
-        plain = _Plain(types.pop(), (lengths[0], *shape))
-        if len(plain.shape) > MAX_RANK or stored_bytes(plain.dtype, prod(plain.shape)) > MAX_TENSOR_BYTES:
-            self._refuse("E1263", f"as a tensor {list(plain.shape)} the list is too large; {_CURE}", where)
+        for extents in zip(*(s for _, s in said.items), strict=True):
+            declared = {n for n in extents if n >= 0}
+            if len(declared) > 1:
+                self._refuse("E1263", f"its elements have extents of {sorted(declared)} at one place; {_CURE}", said.where)
+            shape.append(declared.pop() if declared else self._batch)
+        plain = _Plain(types.pop(), (-1 if open_ else known.pop(), *shape))
+        if len(plain.shape) > MAX_RANK or stored_bytes(plain.dtype, abs(prod(plain.shape))) > MAX_TENSOR_BYTES:
+            self._refuse("E1263", f"as a tensor {list(plain.shape)} the list is too large; {_CURE}", said.where)
         return plain
 
 
@@ -242,29 +336,67 @@ class _Writer:
         plain = self._plain.get((graph, index))
         if plain is None:
             return tensor
-        declared = {"type": plain.dtype.upper(), "shape": np.array(plain.shape, np.int32), "shape_signature": None}
+        word = np.array(plain.shape, np.int32)
+        declared = {"type": plain.dtype.upper(), "shape": np.abs(word), "shape_signature": word if word[0] < 0 else None}
         return {**tensor, **declared, "variant_tensors": None, "quantization": None, "has_rank": True, "buffer": 0}
 
     def _lowered(self, graph: int, op: OperatorView) -> list[Record]:
         kind = _kind(op)
         plain = self._plain[graph, op.inputs[0] if kind in _LIST_IN else op.outputs[0]]
-        shape, output = np.array(plain.shape, np.int32), op.outputs[0]
-        if kind == "Reserve":
-            value = self._constant(np.zeros((), plain.dtype), plain.dtype)
-            return [self._operator("FILL", "FillOptions", (self._constant(shape, "int32"), value), output)]
-        if kind == "GetItem":
-            return [self._operator("GATHER", "GatherOptions", op.inputs[:2], output)]
-        if kind != "SetItem":
-            return [self._operator("RESHAPE", "ReshapeOptions", (op.inputs[0], self._constant(shape, "int32")), output)]
+        output = op.outputs[0]
+        match kind:
+            case "Reserve":
+                dims, before = self._dims(op, plain)
+                value = self._constant(np.zeros((), plain.dtype), plain.dtype)
+                return [*before, self._operator("FILL", "FillOptions", (dims, value), output)]
+            case "GetItem" | "Gather":
+                return [self._operator("GATHER", "GatherOptions", op.inputs[:2], output)]
+            case "Length":
+                return self._length(op.inputs[0], np.zeros((), np.int32), len(plain.shape), output)
+            case "ConcatV2":
+                return self._joined(op, plain)
+            case "SetItem":
+                return self._written_item(graph, op, plain)
+        if plain.shape[0] >= 0:
+            return [self._reshape(op.inputs[0], plain.shape, output)]
+        begin, size = (self._constant(np.full(len(plain.shape), n, np.int32), "int32") for n in (0, -1))
+        return [self._operator("SLICE", "SliceOptions", (op.inputs[0], begin, size), output)]
+
+    def _dims(self, op: OperatorView, plain: _Plain) -> tuple[int, list[Record]]:
+        """The tensor of a new list's shape, and the operators that compute it."""
+        if plain.shape[0] >= 0:
+            return self._constant(np.array(plain.shape, np.int32), "int32"), []
+        return self._vector(op.inputs[1], plain.shape[1:], "list")
+
+    def _length(self, data: int, which: npt.NDArray[np.int32], rank: int, output: int) -> list[Record]:
+        """The number of elements, as a number or as a vector of one."""
+        shape = self._new((rank,), "int32", "list/shape")
+        made = {**default_record("ShapeOptions"), "out_type": "INT32"}
+        taken = self._operator("GATHER", "GatherOptions", (shape, self._constant(which, "int32")), output)
+        return [self._operator("SHAPE", "ShapeOptions", (data,), shape, options=made), taken]
+
+    def _joined(self, op: OperatorView, plain: _Plain) -> list[Record]:
+        """The elements one after the other, and how long each is."""
+        length, first, *rest = *plain.shape, 1
+        rest = rest[:-1]
+        count = self._new((1,), "int32", "list/length")
+        each = self._constant(np.array(first), "int64")
+        return [
+            self._reshape(op.inputs[0], (length * first if length >= 0 else -1, *rest), op.outputs[0]),
+            *self._length(op.inputs[0], np.zeros(1, np.int32), len(plain.shape), count),
+            self._operator("FILL", "FillOptions", (count, each), op.outputs[1]),
+        ]
+
+    def _written_item(self, graph: int, op: OperatorView, plain: _Plain) -> list[Record]:
+        output = op.outputs[0]
         name = self._view.subgraphs[graph].tensors[output].name
         row = self._new((1, *plain.shape[1:]), plain.dtype, f"{name}/row")
-        whole = self._constant(np.array([1, *plain.shape[1:]], np.int32), "int32")
         start, before = self._start(graph, op, len(plain.shape), name)
-        made = self._operator("RESHAPE", "ReshapeOptions", (op.inputs[2], whole), row)
+        written = (op.inputs[0], row, start)
         return [
             *before,
-            made,
-            self._operator("DYNAMIC_UPDATE_SLICE", "DynamicUpdateSliceOptions", (op.inputs[0], row, start), output),
+            self._reshape(op.inputs[2], (1, *plain.shape[1:]), row),
+            self._operator("DYNAMIC_UPDATE_SLICE", "DynamicUpdateSliceOptions", written, output),
         ]
 
     def _start(self, graph: int, op: OperatorView, rank: int, name: str) -> tuple[int, list[Record]]:
@@ -274,15 +406,23 @@ class _Writer:
             place = np.zeros(rank, np.int32)
             place[0] = int(index.data.reshape(-1)[0])
             return self._constant(place, "int32"), []
-        first, start = self._new((1,), "int32", f"{name}/first"), self._new((rank,), "int32", f"{name}/start")
-        one = self._constant(np.ones(1, np.int32), "int32")
-        before = [self._operator("RESHAPE", "ReshapeOptions", (op.inputs[1], one), first)]
-        if rank == 1:
-            return first, before
-        zeros = self._constant(np.zeros(rank - 1, np.int32), "int32")
-        return start, [*before, self._operator("CONCATENATION", "ConcatenationOptions", (first, zeros), start)]
+        return self._vector(op.inputs[1], (0,) * (rank - 1), name)
 
-    def _operator(self, name: str, table: str, inputs: Sequence[int], output: int) -> Record:
+    def _vector(self, number: int, rest: tuple[int, ...], name: str) -> tuple[int, list[Record]]:
+        """The tensor [number, *rest], and the operators that compute it."""
+        first = self._new((1,), "int32", f"{name}/first")
+        before = [self._reshape(number, (1,), first)]
+        if not rest:
+            return first, before
+        whole = self._new((1 + len(rest),), "int32", f"{name}/place")
+        parts = (first, self._constant(np.array(rest, np.int32), "int32"))
+        return whole, [*before, self._operator("CONCATENATION", "ConcatenationOptions", parts, whole)]
+
+    def _reshape(self, data: int, shape: tuple[int, ...], output: int) -> Record:
+        whole = self._constant(np.array(shape, np.int32), "int32")
+        return self._operator("RESHAPE", "ReshapeOptions", (data, whole), output)
+
+    def _operator(self, name: str, table: str, inputs: Sequence[int], output: int, *, options: Record | None = None) -> Record:
         number = schema.enums()["BuiltinOperator"].index(name)
         code = {"deprecated_builtin_code": min(number, 127), "builtin_code": number, "version": 1}
         found = next(
@@ -292,9 +432,9 @@ class _Writer:
             self._codes.append({**default_record("OperatorCode"), **code})
         slot = "builtin_options2" if table in schema.enums()["BuiltinOptions2"] else "builtin_options"
         lists = {"inputs": np.array(inputs, np.int32), "outputs": np.array([output], np.int32)}
-        options = (table, default_record(table))
+        chosen = (table, options or default_record(table))
         number_of_type = schema.enums()["BuiltinOptions2" if slot.endswith("2") else "BuiltinOptions"].index(table)
-        return {**default_record("Operator"), **lists, "opcode_index": found, slot: options, f"{slot}_type": number_of_type}
+        return {**default_record("Operator"), **lists, "opcode_index": found, slot: chosen, f"{slot}_type": number_of_type}
 
     def _new(self, shape: tuple[int, ...], dtype: str, name: str, buffer: int = 0) -> int:
         declared = {"shape": np.array(shape, np.int32), "type": dtype.upper(), "name": name.encode(), "buffer": buffer}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from aot.driver.build import build, compile_model
+from aot.driver.options import Options
 from aot.errors import AotError
 from aot.frontend.choice import Choice
 from aot.frontend.specialize import specialize
@@ -95,6 +96,117 @@ def test_the_list_is_not_copied_in_the_loop() -> None:
     workspace = compile_model(model(), name="m").artifact.metadata["workspace"]["size"]
     rows = 4 * 3 * 4
     assert workspace < 3 * rows, "the input, the list, and less than a further list"
+
+
+STEPS = (
+    LOOP.replace("in x float32[4,1,3]", "in x float32[1,1,3] shape_signature=-1,-1,3")
+    .replace("const steps int32[] data=4\nconst element", "const element")
+    .replace("data=-1,3\nconst h", "data=-1,3\nconst at int32[1] data=0\nconst one int32[1] data=1\nconst h", 1)
+    .replace(
+        "tensor list",
+        "const swap int32[3] data=1,0,2\ntensor turned float32[1,1,3] shape_signature=-1,-1,3\ntensor shape int32[3]\n"
+        "tensor steps int32[]\ntensor last_steps int32[]\ntensor list",
+        1,
+    )
+    .replace(
+        "CUSTOM:FlexTensorListReserve",
+        "TRANSPOSE x swap -> turned\nSHAPE turned -> shape out_type=INT32\n"
+        "STRIDED_SLICE shape at one one -> steps shrink_axis_mask=1\nCUSTOM:FlexTensorListReserve",
+        1,
+    )
+    .replace("FromTensor x", "FromTensor turned")
+    .replace(
+        "WHILE zero list h read -> t last_list last_h read_last",
+        "WHILE zero list h read steps -> t last_list last_h read_last last_steps",
+    )
+    .replace("in read variant[]\nconst steps int32[] data=4\nout go", "in read variant[]\nin steps int32[]\nout go")
+    .replace("in read variant[]\nconst one", "in read variant[]\nin steps int32[]\nconst one")
+    .replace("out read\n", "out read\nout steps\n")
+    .replace("out y float32[4,1,3] SIGNATURE", "out y float32[1,1,3] shape_signature=-1,-1,3")
+    .replace("STATE", "shape_signature=-1,3")
+)
+"""As LOOP, with a number of steps that the graph reads from the shape of its input."""
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_the_number_of_steps_is_chosen(steps: int) -> None:
+    """--shape makes the length of lists known, which is computed from it."""
+    x = np.arange(3 * steps, dtype=np.float32).reshape(1, steps, 3)
+    options = Options(choice=Choice(shapes=(("x", x.shape),)))
+    found = load(build(model(STEPS), target="host", name="m", options=options)).run([x])
+    assert np.array_equal(found[0], np.cumsum(x.transpose(1, 0, 2), axis=0) + np.float32(0.5))
+
+
+def test_an_open_number_of_steps_is_asked_for() -> None:
+    """The problem is the size of the input, which the user chooses, and not a list."""
+    problems = check_model(model(STEPS))
+    assert [p.code for p in problems] == ["E1214"]
+    assert "--shape x=1,96,3" in problems[0].message
+
+
+PAIR = """
+in x float32[2,3]
+const steps int32[] data=2
+const any int32[] data=-1
+const number int32[0]
+const row int32[1] data=3
+const first int32[] data=0
+const second int32[] data=1
+const axis int32[1] data=0
+const zeros int32[2] data=0,0
+const one_row int32[2] data=1,3
+tensor piece float32[1,3]
+tensor line float32[3]
+tensor sum float32[]
+tensor list variant[]
+tensor numbers variant[]
+tensor rows variant[]
+out some float32[2]
+out lines float32[2,3]
+CUSTOM:FlexTensorListReserve any steps -> list
+SLICE x zeros one_row -> piece
+RESHAPE piece row -> line
+SUM line axis -> sum
+CUSTOM:FlexTensorListSetItem list second sum -> numbers
+CUSTOM:FlexTensorListSetItem list first line -> rows
+CUSTOM:FlexTensorListStack numbers number -> some
+CUSTOM:FlexTensorListStack rows row -> lines
+"""
+
+
+def test_one_new_list_of_two_shapes() -> None:
+    """The converter makes one list of two that begin alike: here one of numbers and one of rows."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    some, lines = load(build(model(PAIR), target="host", name="m")).run([x])
+    assert some.tolist() == [0, 3]
+    assert lines.tolist() == [[0, 1, 2], [0, 0, 0]]
+
+
+READ = """
+in x float32[4,2,3]
+const element int32[2] data=2,3
+const which int32[3] data=3,0,3
+const lead int64[0]
+tensor list variant[]
+out chosen float32[3,2,3]
+out joined float32[8,3]
+out each int64[4]
+out length int32[]
+CUSTOM:FlexTensorListFromTensor x element -> list
+CUSTOM:FlexTensorListGather list which element -> chosen
+CUSTOM:FlexTensorListConcatV2 list element lead -> joined each
+CUSTOM:FlexTensorListLength list -> length
+"""
+
+
+def test_what_else_reads_a_list() -> None:
+    """Gather, ConcatV2 and Length."""
+    x = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
+    chosen, joined, each, length = load(build(model(READ), target="host", name="m")).run([x])
+    assert np.array_equal(chosen, x[[3, 0, 3]])
+    assert np.array_equal(joined, x.reshape(8, 3))
+    assert each.tolist() == [2, 2, 2, 2]
+    assert int(length.reshape(())) == 4
 
 
 REFUSED = {
