@@ -37,6 +37,7 @@ def test_above_its_bar(
     assert ("above its bar" in out) is bool(code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["help", "compile", "new", "check", "channels", "plan", "print", "interpreter"])
 def test_cases_can_be_run(speed: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first part of each, on our own networks."""
