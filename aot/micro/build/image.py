@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from aot.errors import Problem, VerificationError
+from aot.executor.artifact import Artifact
 from aot.micro.board import Board
 from aot.micro.build.callgraph import StackBound, stack_bound
 from aot.micro.build.pools import copied_to
@@ -31,6 +31,7 @@ _WORKSPACES = (".bss.aot_workspace", ".bss.aot_pool_")
 _INPUT = re.compile(r"^ (\.[\w.*$-]+)(?:\s+|\n\s+)0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S+)$", re.MULTILINE)
 _MEMBER = re.compile(r"([^/\\]+\.a)\(([^)]+)\)$")
 _FLOAT_BOUNDARY = frozenset({"QUANTIZE", "DEQUANTIZE"})
+_LIBM = '#include "aot/libm.h"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +109,17 @@ def input_sections(map_file: Path) -> list[Section]:
     return [s for s in sections if s.size]
 
 
-def is_integer_model(metadata: Mapping[str, Any]) -> bool:
-    """Whether all arithmetic is on integers; conversions from and to float at the edges do not count."""
-    return not any(
-        layer["output"]["dtype"].startswith("float") and layer["op"] not in _FLOAT_BOUNDARY for layer in metadata["layers"]
+def is_integer_model(artifact: Artifact) -> bool:
+    """Whether all arithmetic is on integers; conversions from and to float at the edges do not count.
+
+    Neither is a model one whose operators of integers are defined by functions of floats, as SQRT of int16 is: its kernels
+    declare them.
+    """
+    floats = any(
+        layer["output"]["dtype"].startswith("float") and layer["op"] not in _FLOAT_BOUNDARY
+        for layer in artifact.metadata["layers"]
     )
+    return not floats and not any(_LIBM in text for text in artifact.files.values())
 
 
 def inspect_image(project: Project) -> ImageReport:
@@ -148,7 +155,7 @@ def _problems(project: Project, symbols: set[str], used: list[str], bound: Stack
     found = [f"heap: {s}" for s in sorted(symbols) if HEAP.match(s)]
     found += bound.problems
     libraries = [u for u in used if u.endswith(")") and not u.startswith("libgcc.a(")]
-    if is_integer_model(project.artifact.metadata):
+    if is_integer_model(project.artifact):
         found += [f"integer model links {u}" for u in libraries]
     else:
         found += [f"links {u}" for u in libraries if not u.startswith(("libm.a(", "libc_nano.a("))]

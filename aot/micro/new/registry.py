@@ -168,7 +168,7 @@ def runtime_source(name: str) -> str:
 
 def integer_only(spec: Spec) -> bool:
     """Whether no model of the project needs libm."""
-    return all(is_integer_model(p.artifact.metadata) for p in spec.parts)
+    return all(is_integer_model(p.artifact) for p in spec.parts)
 
 
 def places_of(spec: Spec) -> Places:

@@ -28,6 +28,14 @@ def require_room(ctx: ConvertContext, op: OperatorView, shape: Sequence[int], dt
         unsupported(ctx, op, f"{what} of shape {list(shape)} takes {size} bytes, more than {MAX_TENSOR_BYTES}", code="E1216")
 
 
+def _why_zero(type_: TensorType) -> str:
+    """Where a scale of 0 comes from with 16 bits, and what to do; the check of the file leaves it to constants of zeros."""
+    if type_.dtype != "int16" or type_.quant is None or type_.quant.scale[0] != 0:
+        return ""
+    origin = "a constant of zeros as normalisations have them with activations of 16 bits"
+    return f", {origin}, which LiteRT does not run: keep the normalisation in float or int8"
+
+
 def require_quant(
     ctx: ConvertContext, op: OperatorView, type_: TensorType, *, what: str = "data", may_be_zero: bool = False
 ) -> tuple[float, int]:
@@ -41,7 +49,7 @@ def require_quant(
     if len(quant.scale) != 1:
         unsupported(ctx, op, f"{what} is quantised per channel", code="E1223")
     if not 0 < quant.scale[0] < float("inf") and not (may_be_zero and quant.scale[0] == 0):
-        unsupported(ctx, op, f"{what} has scale {quant.scale[0]}", code="E1226")
+        unsupported(ctx, op, f"{what} has scale {quant.scale[0]}{_why_zero(type_)}", code="E1226")
     return quant.scale[0], quant.zero_point[0]
 
 

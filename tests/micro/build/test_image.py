@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from aot.driver.build import build
 from aot.errors import VerificationError
+from aot.executor.artifact import Artifact
 from aot.micro.board import emulated_names, load_board
 from aot.micro.build.callgraph import Function, _note, _registers
 from aot.micro.build.image import check_image, inspect_image, is_integer_model
 from aot.micro.build.project import Project, prepare
 from aot.micro.build.toolchain import have_tool
 from aot.micro.run.runner import run
+from aot.testing.text_model import text_model
 from tests.micro import fake
 
 needs_arm = pytest.mark.skipif(not have_tool("arm-none-eabi-gcc"), reason="the cross compiler is not installed")
@@ -78,11 +81,23 @@ def test_float_models_may_use_libm(tmp_path: Path) -> None:
 
 
 def test_conversions_at_the_edges_leave_a_model_an_integer_model() -> None:
-    def model(*ops: tuple[str, str]) -> dict:
-        return {"layers": [{"op": op, "output": {"dtype": dtype}} for op, dtype in ops]}
+    def model(*ops: tuple[str, str]) -> Artifact:
+        layers = [{"op": op, "output": {"dtype": dtype}} for op, dtype in ops]
+        return dataclasses.replace(fake.tiny(), metadata={"layers": layers})
 
     assert is_integer_model(model(("QUANTIZE", "int8"), ("CONV_2D", "int8"), ("DEQUANTIZE", "float32")))
     assert not is_integer_model(model(("CONV_2D", "float32")))
+
+
+@needs_arm
+@pytest.mark.parametrize("board", ["mps2-an385", "mps2-an386"])
+def test_integers_whose_meaning_is_floats_may_use_libm(tmp_path: Path, board: str) -> None:
+    """The reference computes SQRT of int16 in float32; every such model ended in E4030."""
+    model = text_model("in x int16[1,8] scale=0.001\n out y int16[1,8] scale=0.0002\n SQRT x -> y")
+    place = load_board(board)
+    report = inspect_image(prepare(build(model, target=place.cpu), place, folder=tmp_path))
+    assert any(name.startswith("libm.a(") for name in report.runtime)
+    assert not report.problems
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,12 @@ def test_sums_have_no_meaning(op: str) -> None:
     assert codes(state(op)) == {"E1226"}
 
 
+def test_a_normalisation_is_told_what_to_do() -> None:
+    """0 - mean * scale of a batch normalisation: with 16 bits the zeros have a scale of 0."""
+    (problem,) = check_model(state("SUB"))
+    assert str(problem).endswith("keep the normalisation in float or int8 (aot explain E1226)")
+
+
 def test_other_scales_are_none() -> None:
     """A zero scale says nothing of values that are not zero, nor does one that is no number of any."""
     assert codes(state("MUL", filled=3)) == {"E1111"}
