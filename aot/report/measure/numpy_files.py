@@ -12,7 +12,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-UNPACKED = 1 << 28
+UNPACKED = 256 << 20
 """Bytes that the arrays of an archive may have, however short it is: a thousand images of 256 * 256 * 4 bytes."""
 RATIO = 4
 """Longer archives may have so many times their own length: real data does not shrink further."""
