@@ -71,4 +71,6 @@ def __getattr__(name: str) -> Any:
         return import_module("aot.report")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'aot' has no attribute '{name}'")
+    from aot.errors.tvm_names import missing
+
+    raise missing("", name)

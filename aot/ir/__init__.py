@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from aot.errors.tvm_names import missing
 from aot.ir.module import IRModule, parse
 from aot.ir.structural import structural_equal, structural_hash
 
 __all__ = ["IRModule", "parse", "structural_equal", "structural_hash"]
+
+
+def __getattr__(name: str) -> Any:
+    """What TVM has under a name that is not here (E5091)."""
+    raise missing("ir", name)

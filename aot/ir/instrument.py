@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from aot.errors import InternalError, Problem, UsageError
+from aot.errors.tvm_names import missing
 from aot.ir.dialect import Dialect, dialect_of
 from aot.ir.module import BaseFunc, IRModule
 from aot.ir.op import Array
@@ -232,3 +233,8 @@ def _difference(expected: list[Array], results: list[Array]) -> str:
 
 def _text(func: BaseFunc, name: str) -> str:
     return dialect_of(func).to_text(func, name)
+
+
+def __getattr__(name: str) -> Any:
+    """What TVM has under a name that is not here (E5091)."""
+    raise missing("instrument", name)

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from aot.errors import Problem, UsageError
+from aot.errors.tvm_names import missing
 from aot.ir.dialect import dialect
 from aot.ir.module import IRModule
 from aot.support.caller import call_place
@@ -496,3 +497,8 @@ def _over_functions(name: str, rule: Callable[[Any, PassContext], Any], title: s
 
 def _name(func: Callable[..., Any]) -> str:
     return str(getattr(func, "__name__", type(func).__name__))
+
+
+def __getattr__(name: str) -> Any:
+    """What TVM has under a name that is not here (E5091)."""
+    raise missing("transform", name)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from aot.errors import Problem, UsageError
+from aot.errors.tvm_names import is_tvm_name, missing
 from aot.ir.attr_map import AttrMap
 from aot.ir.op import OP_INFO, OpInfo, TypeRuleError, op_info
 from aot.ir.type import TensorType, TupleType
@@ -59,11 +60,15 @@ def names() -> tuple[str, ...]:
 def named(name: str) -> Constructor | Namespace:
     """What `relay.NAME` is: the constructor of that name, or the constructors of operators whose names begin with `NAME.`.
 
-    UnknownOperatorError E5101 if there is neither.
+    UnknownOperatorError E5101 if there is neither, TvmNameError E5091 for names of TVM's.
     """
     _load_constructors()
-    if name not in F_CONSTRUCT and name not in OP_INFO and any(n.startswith(f"{name}.") for n in names()):
+    if name in F_CONSTRUCT or name in OP_INFO:
+        return constructor(name)
+    if any(n.startswith(f"{name}.") for n in names()):
         return Namespace(name)
+    if is_tvm_name(f"relay.{name}"):
+        raise missing("relay", name)
     return constructor(name)
 
 

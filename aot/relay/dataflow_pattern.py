@@ -11,6 +11,7 @@ from dataclasses import field, fields
 from typing import Any
 
 from aot.errors import Problem, UsageError
+from aot.errors.tvm_names import missing
 from aot.ir.op import Op
 from aot.ir.type import TensorType
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
@@ -347,3 +348,8 @@ def _pattern(value: Any) -> Pattern:
 
 def _wrong(message: str) -> UsageError:
     return UsageError(Problem("E5106", message, call_place()))
+
+
+def __getattr__(name: str) -> Any:
+    """What TVM has under a name that is not here (E5091)."""
+    raise missing("relay.dataflow_pattern", name)

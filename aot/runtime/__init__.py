@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from aot.errors.tvm_names import missing
 from aot.runtime.functions import Module, load_module
 from aot.runtime.graph import GraphModule, LayerTime
 from aot.runtime.packed import PackedFunc
 
 __all__ = ["GraphModule", "LayerTime", "Module", "PackedFunc", "load_module"]
+
+
+def __getattr__(name: str) -> Any:
+    """What TVM has under a name that is not here (E5091)."""
+    raise missing("runtime", name)

@@ -84,7 +84,9 @@ def __getattr__(name: str) -> Any:
     """The file of a name is imported when it is used: the rules of operators need little of this package."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'aot.te' has no attribute '{name}'")
+    from aot.errors.tvm_names import missing
+
+    raise missing("te", name)
 
 
 def __dir__() -> list[str]:

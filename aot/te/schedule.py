@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
+from aot.errors.tvm_names import missing
 from aot.support.dataclass import dataclass
 from aot.te.operation import ComputeOp, IterVar, PlaceholderOp, Reduce, Tensor, TensorOp, copy_of, read_tensors, wrong
 from aot.te.relation import Fuse, Relation, Split, canonical_order
@@ -50,6 +51,10 @@ class Stage:
         self.pragmas: dict[IterVar, dict[str, int | str]] = {}
         self.attached: tuple[Stage, IterVar] | None = None
         self.inlined = False
+
+    def __getattr__(self, name: str) -> Any:
+        """What TVM has under a name that is not here (E5091)."""
+        raise missing("te.Stage", name)
 
     @property
     def op(self) -> StageOp:
@@ -289,6 +294,10 @@ class StageOp:
 
 class Schedule:
     """All stages, producers before consumers; made by `create_schedule`."""
+
+    def __getattr__(self, name: str) -> Any:
+        """What TVM has under a name that is not here (E5091)."""
+        raise missing("te.Schedule", name)
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
         self.outputs = tuple(outputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from aot.errors.tvm_names import missing
 from aot.ir.dialect import Dialect, register_dialect
 from aot.ir.module import IRModule
 from aot.ir.op import Array
@@ -76,3 +77,8 @@ register_structure(Intrin, Structure(parts=lambda i: (i.name, i.args, i.dtype), 
 register_structure(
     TensorIntrin, Structure(parts=lambda i: (i.name, i.requires, i.header, i.ordered, i.desc), closed=True)
 )  # by meaning, not by how its C text is made
+
+
+def __getattr__(name: str) -> Any:
+    """What TVM has under a name that is not here (E5091)."""
+    raise missing("tir", name)

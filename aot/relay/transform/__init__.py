@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from aot.errors.tvm_names import missing
 from aot.ir.transform import Pass, PassContext, Sequential
 from aot.relay.transform.canonicalize import canonicalize
 from aot.relay.transform.dead_code import dead_code
@@ -84,3 +87,8 @@ def _stays(step: Pass, opt_level: int, context: PassContext) -> bool:
     return (
         step.required or step.opt_level <= opt_level or step.name in context.required_pass or bool(context.added_after(step.name))
     )
+
+
+def __getattr__(name: str) -> Any:
+    """What TVM has under a name that is not here (E5091)."""
+    raise missing("relay.transform", name)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from aot.errors.tvm_names import missing
 from aot.ir.module import IRModule
 from aot.ir.transform import Sequential, unwatched
 from aot.tir.function import PrimFunc
@@ -60,3 +63,8 @@ def optimize(func: PrimFunc) -> PrimFunc:
     assert isinstance(result, PrimFunc)
     verify(result, unrolled=True)
     return result
+
+
+def __getattr__(name: str) -> Any:
+    """What TVM has under a name that is not here (E5091)."""
+    raise missing("tir.transform", name)
