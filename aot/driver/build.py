@@ -160,9 +160,12 @@ class _Way:
     fused: FusedModule
     plans: Plans
 
-    def fits(self, planned: Planned, budget: int) -> bool:
-        """Whether workspace and state do."""
-        return planned.size + least_state(planned) <= budget
+    def plan(self, budget: int | None, opt: str) -> Planned:
+        return self.plans.usual(opt) if budget is None else self.plans.within(budget, opt)
+
+    def fits(self, planned: Planned, budget: int | None) -> bool:
+        """Whether workspace and state do, and the pools hold it."""
+        return planned.fits and (budget is None or planned.size + least_state(planned) <= budget)
 
 
 Shared = dict[str, Any]
@@ -172,7 +175,8 @@ Shared = dict[str, Any]
 def _planned(
     data: bytes | IRModule, cpu: Target, *, name: str, options: Options, shared: Shared
 ) -> tuple[Front, Bounds, Planned]:
-    """The graph and its plan.  Where a window moves and RAM is limited, rows that would not fit are computed again instead.
+    """The graph and its plan.  Where a window moves and RAM is limited, by a budget or pools, rows that would not fit are
+    computed again instead.
 
     Of the plans of the front (`slide_front`) the one of the least work is taken whose usual kernels fit, or the one before it
     with kernels that take less memory, where that is faster; the last where none fits.
@@ -194,16 +198,19 @@ def _planned(
 
     budget, opt, before = options.ram_budget, options.opt, None
     chosen = way(budget)
-    while budget is not None and chosen.front.slide is not None and not chosen.fits(chosen.plans.usual(opt), budget):
+    while chosen.front.slide is not None and not chosen.fits(chosen.plans.usual(opt), budget):
         if chosen.front.slide.plan is chosen.front.slide.front.plans[-1]:
             break
         before, chosen = chosen, way(chosen.front.slide.plan.total_bytes - 1)
-    planned = chosen.plans.usual(opt) if budget is None else chosen.plans.within(budget, opt)
-    if before is not None and budget is not None:
-        other = before.plans.within(budget, opt)
+    planned = chosen.plan(budget, opt)
+    if before is not None:
+        other = before.plan(budget, opt)
         if before.fits(other, budget) and not (chosen.fits(planned, budget) and planned.estimate <= other.estimate):
             chosen, planned = before, other
     planned = shown(chosen.fused, planned)
+    if budget is not None and options.pooling.pins:
+        most = max(planned.size, budget - least_state(planned))
+        planned = replace(planned, planning=replace(planned.planning, most_spread=most))
     return chosen.front, chosen.bounds, planned
 
 
@@ -251,7 +258,8 @@ def plans_of(fused: FusedModule, *, bound: int) -> Plans:
             return lower_and_plan(_for_attempt(fused, attempt), optimized)
         return None
 
-    return Plans(made, bound, OPTS, fed=fused.config.feed_rows, pooled=bool(fused.planning.pooling.pools), state=least_state)
+    pools = tuple(p.size for p in fused.planning.pooling.pools)
+    return Plans(made, bound, OPTS, fed=fused.config.feed_rows, pools=pools, state=least_state)
 
 
 def _for_attempt(fused: FusedModule, attempt: Attempt) -> FusedModule:

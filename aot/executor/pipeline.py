@@ -13,16 +13,20 @@ from aot.executor.phases import check_phase
 from aot.executor.plan.plan_memory import plan_memory
 from aot.executor.plan.planned import Planned
 from aot.executor.plan.slide_windows import slide_windows
+from aot.executor.plan.spread_pools import spread_pools
 from aot.executor.select.select_kernels import select_kernels
 from aot.ir.module import of_phase
 from aot.ir.transform import Sequential
 
-__all__ = ["aot_lower_main", "cut_groups", "lower_te", "plan_memory", "select_kernels", "share_functions", "slide_windows"]
+__all__ = [
+    "aot_lower_main", "cut_groups", "lower_te", "plan_memory", "select_kernels", "share_functions", "slide_windows",
+    "spread_pools",
+]  # fmt: skip
 
 GROUPS = Sequential((cut_groups,), "groups")
 LOWER = Sequential((lower_te, select_kernels), "lower")
 PLAN = Sequential((share_functions, plan_memory), "plan")
-MAIN = Sequential((slide_windows, aot_lower_main), "main")
+MAIN = Sequential((spread_pools, slide_windows, aot_lower_main), "main")
 
 
 def with_groups(module: FusedModule) -> FusedModule:
@@ -41,5 +45,5 @@ def lower_and_plan(module: FusedModule, done: Optimized) -> Planned:
 
 
 def lower_main(module: Planned) -> TirModule:
-    """Everything as a PrimFunc (E9103)."""
+    """Everything as a PrimFunc (E9103); E2013 and E5019 where the pools cannot hold the plan."""
     return check_phase("tir", of_phase(MAIN(module), TirModule, "the executor"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from aot.errors import UsageError
 from aot.support.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -46,44 +47,63 @@ class Plans:
     """The plans of one model: `made` carries an attempt out (None if no layers fit its budget), and keeps its result.
 
     `bound`: bytes of whole tensors that never overlap.  `fed`: the input comes row by row, so some layers always run so.
-    `pooled`: the workspace is spread over several memories.  `state`: bytes of a plan's state.
+    `pools`: bytes of the memories that must hold the workspace; none: it may have any size.  `state`: bytes of a plan's state.
     """
 
     made: Callable[[Attempt], Planned | None]
     bound: int
     modes: tuple[str, ...]
     fed: bool = False
-    pooled: bool = False
+    pools: tuple[int, ...] = ()
     state: Callable[[Planned], int] = lambda planned: planned.layout.state_size
 
     def usual(self, opt: str) -> Planned:
-        """The plan of a mode that has no budget."""
-        first = self._made(opt, tight=opt == "ram")
-        if opt == "ram" and not self.fed:
-            # whole layers may overlap more than the search for cascades counts on
-            return min(first, self._balanced(tight=True), key=lambda p: p.size)
-        return self._balanced(tight=False) if opt == "balanced" else first
+        """The plan of a mode that has no budget, or the fastest that is found for the pools where these cannot hold that."""
+        usual = self._usual(opt)
+        return usual if usual.fits or self._names_nothing() else self._fastest(sum(self.pools), opt)
 
     def within(self, budget: int, opt: str) -> Planned:
         """The plan of a mode that has a budget for RAM, in bytes."""
-        usual = self.usual(opt)
+        usual = self._usual(opt)
         budget -= self.state(usual)  # which is the same in every plan
-        if usual.size <= budget:
+        if self._is_good(usual, budget) or self._names_nothing():
             return usual
+        return self._fastest(budget, opt)
+
+    def _usual(self, opt: str) -> Planned:
+        first = self._made(opt, tight=opt == "ram")
+        if opt == "ram" and not self.fed:
+            # whole layers may overlap more than the search for cascades counts on
+            return min(first, self._balanced(tight=True), key=lambda p: p.layout.rank)
+        return self._balanced(tight=False) if opt == "balanced" else first
+
+    def _fastest(self, budget: int, opt: str) -> Planned:
+        """The plan of the fewest instructions within the budget that the pools hold; the smallest plan where none is found."""
         limit = budget
         for _ in range(TRIES):
             trial = self.made(Attempt(opt, limit, tight=True)) if limit > 0 else None
             if trial is None:
                 break
-            if trial.size <= budget:
+            if self._is_good(trial, budget):
                 return trial
-            limit -= trial.size - budget
+            if trial.size > budget:
+                limit -= trial.size - budget
+            else:  # several pools may not hold what they are large enough for, one of them does
+                room = sum(self.pools)
+                limit = room if room < limit else min(limit - 1, max(self.pools))
         family = []
         for plan in self._smallest():
-            if plan.size <= budget:
+            if self._is_good(plan, budget):
                 return plan
             family.append(plan)
-        return min(family, key=lambda p: (p.size, p.estimate))
+        return min(family, key=lambda p: (not p.fits, p.size, p.estimate))
+
+    def _is_good(self, planned: Planned, budget: int) -> bool:
+        return planned.fits and planned.size <= budget
+
+    def _names_nothing(self) -> bool:
+        """Whether a pin names what not even a plan of whole tensors has, so that no other plan need be tried."""
+        return bool(self.pools) and isinstance(self._made("balanced", tight=False).layout.unfit, UsageError)
 
     def _made(self, opt: str, *, whole_limit: int | None = None, tight: bool) -> Planned:
         """An attempt that cannot fail, as it has no budget."""
@@ -94,17 +114,18 @@ class Plans:
     def _balanced(self, *, tight: bool) -> Planned:
         """The fastest plan, or one with less scratch memory if the fastest exceeds `bound` and the other is worth its cost."""
         usual = self._made("balanced", tight=tight)
-        if self.fed or self.pooled or usual.size <= self.bound:
+        if self.fed or usual.whole <= self.bound:
             return usual
         small = self._made("balanced", whole_limit=self.bound, tight=tight)
-        over = small.size - self.bound
+        over = small.whole - self.bound
         if over > 0 and pays(small, usual):  # layers that fit one by one do not so together, so each gets that much less
-            small = min(small, self._made("balanced", whole_limit=self.bound - over, tight=tight), key=lambda p: p.size)
-        return small if pays(small, usual) else usual
+            less = self._made("balanced", whole_limit=self.bound - over, tight=tight)
+            small = min(small, less, key=lambda p: p.layout.rank)
+        return small if (small.fits or not usual.fits) and pays(small, usual) else usual
 
     def _smallest(self) -> Iterator[Planned]:
         """Small plans: that of `ram`, ever smaller ones at whatever cost, and those of the other modes."""
-        known = [self.usual("ram")]
+        known = [self._usual("ram")]
         yield known[0]
         for attempt in self._descents(known):
             trial = self.made(attempt)
@@ -112,7 +133,7 @@ class Plans:
                 known.append(trial)
                 yield trial
         for opt in self.modes:
-            yield self.usual(opt)
+            yield self._usual(opt)
 
     def _descents(self, known: Sequence[Planned]) -> Iterator[Attempt]:
         """The smallest sum of estimates, then limits below the smallest of the plans in `known`."""
@@ -132,7 +153,7 @@ class Plans:
 def pays(small: Planned, usual: Planned) -> bool:
     """Whether the smaller workspace saves a larger part of the memory than it costs of the speed, by the estimates."""
     return (
-        small.size < usual.size
-        and small.size * small.estimate < usual.size * usual.estimate
+        small.whole < usual.whole
+        and small.whole * small.estimate < usual.whole * usual.estimate
         and small.estimate <= MOST_SLOWDOWN * usual.estimate
     )

@@ -1,11 +1,15 @@
 """Which buffer goes into which pool: greedily, then exactly if there is something left to gain.
 
-The exact choice is an integer program; x[i, p] = 1 where item i lies in pool p:
+What lies in several memories may need more of them than one memory would: buffers of different pools never share bytes.  So a
+choice is first one of few bytes, those that one pool without limits needs where that can be, and then a fast one.  The exact
+choice is an integer program; x[i, p] = 1 where item i lies in pool p, h[p] are the bytes that pool p uses:
 
-  minimise  sum cost[i, p] * x[i, p]   subject to   sum_p x[i, p] = 1,   sum_i size[i] * x[i, p] <= most   for each limit,
+  minimise  sum cost[i, p] * x[i, p]   subject to   sum_p x[i, p] = 1,   sum_p h[p] <= most,   h[p] <= size[p],
+            h[p] >= sum_i size[i] * x[i, p] for what is alive at one step, less what the buffers there can share,
 
-solved by HiGHS, as the choice of kernels is (docs/adr/0005).  The cost is the time of all accesses.  A
-limit is what is alive at one step, or a set of buffers that the planner could not place together, found by trying its choice.
+solved by HiGHS, as the choice of kernels is (docs/adr/0005).  The cost is the time of all accesses.  Where the planner needs more
+for a pool than h[p], the program learns it: without some of these buffers it needs less by their sizes at most.  Where no single
+pool is large enough, the least sum of h is searched for first, in the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from aot.memory.bounds import common_bytes, possible_savings
+from aot.memory.bounds import common_bytes, lower_bound, possible_savings
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
 from aot.support.dataclass import dataclass
@@ -43,8 +47,8 @@ class Limit:
 class PoolChoice:
     """`pool` of each item by name; `total`: the time of all accesses, bytes over the speed of their pool.
 
-    No choice for which there is room takes less than `lower_bound`.  `optimal`: that is proven of this choice; else the search
-    stopped at NODE_LIMIT or ROUNDS.
+    No choice of as few bytes for which there is room takes less than `lower_bound`.  `optimal`: that is proven of this choice;
+    else the search stopped at NODE_LIMIT or ROUNDS.
     """
 
     pool: Mapping[str, str]
@@ -78,6 +82,13 @@ def cheapest(costs: Sequence[Sequence[float | None]], limits: Sequence[Limit]) -
     return replace(found, values=tuple(int(p) for p in found.values.reshape(items, pools).argmax(axis=1)))
 
 
+Costs = Mapping[str, Mapping[str, float]]
+"""By buffer and pool; pools that are not there are not allowed."""
+
+Choice = Mapping[str, str]
+"""The pool of each buffer, by name."""
+
+
 def choose_pools(
     buffers: Sequence[BufferInfo],
     pairs: Sequence[Conflict],
@@ -85,42 +96,66 @@ def choose_pools(
     *,
     pins: Mapping[str, str],
     accesses: Mapping[str, int],
+    size: int | None = None,
+    most: int | None = None,
+    fast: bool = True,
 ) -> PoolChoice:
     """The pool of each buffer by name, `pins` obeyed; buffers for which there is no room are left out.
 
-    Buffers with many accesses for each byte choose first, each the fastest pool in which all that chose it before still fits.
-    Where not all have the fastest pool that they may lie in, the integer program looks for less time.
+    `size` is what all of them need in one memory (None: bytes do not count).  The choices to begin with are all in the fastest
+    pool that is as large, where they may lie there, and each in turn in the fastest pool that has room, those with many accesses
+    for each byte first.  The integer program looks for fewer bytes where both need more than `size`, and with `fast` for less
+    time in no more bytes.  With `fast`, what pins take apart may need the bytes that it does with all else in one pool, at `most`
+    so many.
     """
+    if not pools:
+        return PoolChoice({}, 0.0, 0.0)
     costs = {
         b.name: {p.name: accesses.get(b.name, 0) / p.speed for p in pools if pins.get(b.name, p.name) == p.name} for b in buffers
     }
-    chosen = _in_order(buffers, pairs, pools, costs=costs, pins=pins, accesses=accesses)
-    missing = len(chosen) < len(buffers)
-    time = sum(costs[name][pool] for name, pool in chosen.items())
-    least = sum(min(row.values(), default=0.0) for row in costs.values())
-    if not missing and time <= least:
-        return PoolChoice(chosen, time, time)
-    found = _exact(buffers, pairs, pools, costs=costs, known=None if missing else time)
+    rooms = _Rooms(buffers, pairs, pools, costs)
+    by_speed = sorted(pools, key=lambda p: -p.speed)
+    large = (p.name for p in by_speed if size is not None and p.size >= size and all(p.name in row for row in costs.values()))
+    whole: Choice | None = next(({b.name: name for b in buffers} for name in large), None)
+    if whole is not None and (rooms.time(whole) <= rooms.least or not fast):
+        return PoolChoice(whole, rooms.time(whole), rooms.time(whole))
+    greedy = _in_order(buffers, pairs, by_speed, costs=costs, pins=pins, accesses=accesses)
+    free = rooms.need({b.name: pins.get(b.name, by_speed[0].name) for b in buffers}) if pins and fast else 0
+    free = free if most is None else min(free, most)
+
+    def bytes_of(choice: Choice) -> int:
+        return 0 if size is None else size if choice is whole else max(size, rooms.need(choice))
+
+    first = [c for c in (whole, greedy) if c is not None and len(c) == len(buffers)]
+    best = min(first, key=lambda c: (max(free, bytes_of(c)), rooms.time(c), bytes_of(c)), default=None)
+    fewest = Solution(None, 0.0, proven=True)
+    if size is not None and (best is None or (fast and bytes_of(best) > max(free, size))):
+        fewest = rooms.search(None, known=None if best is None else bytes_of(best), room=None)
+        best = best if fewest.values is None else fewest.values
+        if best is None:
+            return best_of(greedy, fewest, total=rooms.time(greedy), least=rooms.least)
+    time = math.inf if best is None else rooms.time(best)
+    if best is not None and (not fast or time <= rooms.least):
+        return PoolChoice(best, time, time, fewest.proven)
+    room = None if size is None or best is None else bytes_of(best)
+    found = rooms.search(costs, known=None if best is None else time, room=room)
     if found.values is not None:
-        chosen, time = found.values, sum(costs[name][pool] for name, pool in found.values.items())
-    return best_of(chosen, found, total=time, least=least)
-
-
-Costs = Mapping[str, Mapping[str, float]]
-"""By buffer and pool; pools that are not there are not allowed."""
+        best, time = found.values, rooms.time(found.values)
+    if best is None:
+        return best_of(greedy, found, total=rooms.time(greedy), least=rooms.least)
+    return best_of(best, replace(found, proven=found.proven and fewest.proven), total=time, least=rooms.least)
 
 
 def _in_order(
     buffers: Sequence[BufferInfo],
     pairs: Sequence[Conflict],
-    pools: Sequence[Pool],
+    by_speed: Sequence[Pool],
     *,
     costs: Costs,
     pins: Mapping[str, str],
     accesses: Mapping[str, int],
 ) -> dict[str, str]:
     chosen: dict[str, str] = {}
-    by_speed = sorted(pools, key=lambda p: -p.speed)
     for b in sorted(buffers, key=lambda b: (b.name not in pins, -accesses.get(b.name, 0) / max(b.size, 1), -b.size, b.name)):
         for pool in by_speed:
             together = [x for x in buffers if chosen.get(x.name) == pool.name]
@@ -132,7 +167,11 @@ def _in_order(
 
 def fits(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pool: Pool) -> bool:
     """Whether the planner finds room for them in the pool, without its last effort."""
-    return plan(buffers, within(pairs, buffers), effort=20_000, nodes=0).size <= pool.size
+    return _height(buffers, pairs) <= pool.size
+
+
+def _height(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict]) -> int:
+    return plan(buffers, within(pairs, buffers), effort=20_000, nodes=0).size
 
 
 def within(pairs: Sequence[Conflict], buffers: Sequence[BufferInfo]) -> list[Conflict]:
@@ -141,49 +180,99 @@ def within(pairs: Sequence[Conflict], buffers: Sequence[BufferInfo]) -> list[Con
     return [c for c in pairs if c.a in names and c.b in names]
 
 
-def _exact(
-    buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pools: Sequence[Pool], *, costs: Costs, known: float | None
-) -> Solution:
-    """A choice of less time than `known` for which the planner finds room, by name; without values if none is found."""
-    table = [[costs[b.name].get(p.name) for p in pools] for b in buffers]
-    limits = _alive(buffers, pairs, pools)
-    found = Solution(None, -math.inf, proven=False)
-    for _ in range(ROUNDS):
-        found = cheapest(table, limits)
-        chosen = found.values
-        if chosen is None or (known is not None and sum(table[i][p] or 0.0 for i, p in enumerate(chosen)) >= known):
-            return replace(found, values=None)
-        cuts = []
-        for p, pool in enumerate(pools):
-            mine = [i for i, q in enumerate(chosen) if q == p]
-            if not fits([buffers[i] for i in mine], pairs, pool):
-                mine = _least_unfit(mine, buffers, pairs, pool)
-                cuts.append(Limit(p, dict.fromkeys(mine, 1), len(mine) - 1))
-        if not cuts:
-            return replace(found, values={b.name: pools[p].name for b, p in zip(buffers, chosen, strict=True)})
-        limits += cuts
-    return Solution(None, found.bound, proven=False)
+class _Rooms:
+    """The integer program, with what the planner taught it; its columns are x[i, p] by item and pool, then h[p]."""
 
+    def __init__(
+        self, buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pools: Sequence[Pool], costs: Costs
+    ) -> None:  # fmt: skip
+        self.buffers, self.pairs, self.pools, self.costs = buffers, pairs, pools, costs
+        self.least = sum(min(row.values(), default=0.0) for row in costs.values())
+        self.heights: dict[tuple[int, ...], int] = {}
+        self.rows: list[Row] = []
 
-def _alive(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pools: Sequence[Pool]) -> list[Limit]:
-    """Shared by no choice may exceed: the bytes alive at a step, less those that they can."""
-    savings = possible_savings(buffers, pairs)
-    limits = []
-    for step in sorted({b.first for b in buffers}):
-        alive = {i: b.size for i, b in enumerate(buffers) if b.first <= step <= b.last}
-        live = [buffers[i] for i in alive]
-        index = {b.name: k for k, b in enumerate(live)}
-        common = common_bytes(live, [(index[x], index[y], n) for (x, y), n in savings.items() if x in index and y in index])
-        most = [(p, pool.size + common) for p, pool in enumerate(pools)]
-        limits += [Limit(p, alive, n) for p, n in most if sum(alive.values()) > n]
-    return limits
+    def time(self, choice: Choice) -> float:
+        """Of all accesses."""
+        return sum(self.costs[name][pool] for name, pool in choice.items())
 
+    def need(self, choice: Choice) -> int:
+        """Bytes of all pools together, each as the planner fills it."""
+        return sum(self.height(self.inside(choice, p.name)) for p in self.pools)
 
-def _least_unfit(mine: Sequence[int], buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pool: Pool) -> list[int]:
-    """Some of the buffers that do not fit together, and no longer do where one of them is left out."""
-    kept = list(mine)
-    for i in mine:
-        rest = [k for k in kept if k != i]
-        if not fits([buffers[k] for k in rest], pairs, pool):
-            kept = rest
-    return kept
+    def inside(self, choice: Choice, pool: str) -> tuple[int, ...]:
+        return tuple(i for i, b in enumerate(self.buffers) if choice.get(b.name) == pool)
+
+    def height(self, items: tuple[int, ...]) -> int:
+        """What the planner needs for these buffers alone."""
+        if items not in self.heights:
+            self.heights[items] = _height([self.buffers[i] for i in items], self.pairs)
+        return self.heights[items]
+
+    def row(self, inside: Mapping[int, float], pool: int, height: float) -> list[float]:
+        """Coefficients: those of the items in the pool, and of the bytes of the pool."""
+        row = [0.0] * (len(self.buffers) + 1) * len(self.pools)
+        for i, value in inside.items():
+            row[i * len(self.pools) + pool] = value
+        row[len(self.buffers) * len(self.pools) + pool] = height
+        return row
+
+    def search(self, costs: Costs | None, *, known: float | None, room: int | None) -> Solution:
+        """A choice by name of less than `known` within `room` bytes of all pools for which the planner finds room.
+
+        Less time, or without `costs` fewer bytes.  Without values if none is found; its bound is then that of the search.
+        """
+        items, many = len(self.buffers), len(self.pools)
+        self.rows = self.rows or self._first_rows()
+        objective = [costs[b.name].get(p.name, 0.0) if costs else 0.0 for b in self.buffers for p in self.pools]
+        objective += [0.0 if costs else 1.0] * many
+        upper = [float(p.name in self.costs[b.name]) for b in self.buffers for p in self.pools] + [p.size for p in self.pools]
+        best: Choice | None = None
+        for _ in range(ROUNDS):
+            total: list[Row] = [] if room is None else [([0.0] * (items * many) + [1.0] * many, -np.inf, room)]
+            found = minimise(objective, self.rows + total, upper=upper, node_limit=NODE_LIMIT)
+            if found.values is None:  # where a choice is known, none is better
+                return replace(found, values=best)
+            value = float(found.values @ np.asarray(objective))
+            if known is not None and value >= known:
+                return replace(found, values=best)
+            places = found.values[: items * many].reshape(items, many).argmax(axis=1)
+            choice = {b.name: self.pools[p].name for b, p in zip(self.buffers, places, strict=True)}
+            needs = [self.height(self.inside(choice, p.name)) for p in self.pools]
+            fit = all(n <= p.size for n, p in zip(needs, self.pools, strict=True)) and (room is None or sum(needs) <= room)
+            reached = self.time(choice) if costs else sum(needs)
+            if fit and (known is None or reached < known):
+                best, known = choice, reached
+            if fit and reached <= value:
+                return replace(found, values=best)
+            self._learn(choice, [round(h) for h in found.values[items * many :]])
+        return Solution(best, -math.inf, proven=False)
+
+    def _first_rows(self) -> list[Row]:
+        """Each item has one pool; what is alive at a step, less what it can share, and what all of them need at least."""
+        items, many = len(self.buffers), len(self.pools)
+        each = np.hstack([np.kron(np.eye(items), np.ones(many)), np.zeros((items, many))])
+        rows: list[Row] = [(each, 1, 1)]
+        savings = possible_savings(self.buffers, self.pairs)
+        for step in sorted({b.first for b in self.buffers}):
+            alive = {i: b.size for i, b in enumerate(self.buffers) if b.first <= step <= b.last}
+            live = [self.buffers[i] for i in alive]
+            index = {b.name: k for k, b in enumerate(live)}
+            common = common_bytes(live, [(index[x], index[y], n) for (x, y), n in savings.items() if x in index and y in index])
+            rows.append(([self.row(alive, p, -1.0) for p in range(many)], -np.inf, common))
+        least = lower_bound(self.buffers, self.pairs)
+        return [*rows, ([0.0] * (items * many) + [1.0] * many, least, np.inf)]
+
+    def _learn(self, choice: Choice, heights: Sequence[int]) -> None:
+        """For each pool that needs more than its height in the program: some of its buffers that do by themselves."""
+        for p, pool in enumerate(self.pools):
+            kept = self.inside(choice, pool.name)
+            if self.height(kept) <= heights[p]:
+                continue
+            for i in kept:
+                rest = tuple(k for k in kept if k != i)
+                if self.height(rest) > heights[p]:
+                    kept = rest
+            # without one of them the rest needs less by no more than that one's size, as it could lie on top
+            sizes = {i: self.buffers[i].size + self.buffers[i].align - 1 for i in kept}
+            least = self.height(kept) - sum(sizes.values())
+            self.rows.append((self.row({i: -float(n) for i, n in sizes.items()}, p, 1.0), least, np.inf))

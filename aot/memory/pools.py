@@ -6,7 +6,8 @@ bytes, so the verifier needs to know nothing of pools but that a buffer must not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from aot.errors import InternalError, Problem, TargetError, UsageError
@@ -16,7 +17,7 @@ from aot.memory.pool_choice import Limit, PoolChoice, best_of, cheapest, choose_
 from aot.memory.pooling import Pooling
 from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
-from aot.support.pool import BASE_ALIGN, Pool
+from aot.support.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +31,45 @@ class UsedPool:
 
 
 def plan_pools(
-    buffers: Sequence[BufferInfo], clashes: Iterable[Conflict], pooling: Pooling, *, accesses: Mapping[str, int]
+    buffers: Sequence[BufferInfo],
+    clashes: Iterable[Conflict],
+    pooling: Pooling,
+    *,
+    accesses: Mapping[str, int],
+    whole: MemoryPlan | None = None,
+    most: int | None = None,
+    fast: bool = True,
 ) -> tuple[MemoryPlan, tuple[UsedPool, ...], PoolChoice]:
     """A plan over all pools, those pools that it uses, and how good their choice is; `accesses` are the bytes that each buffer
-    loads and stores.
+    loads and stores, `whole` is the plan of all buffers in one memory, if there is one already.
 
-    Raises E2013 if a buffer fits nowhere, and E5019 for a pin that names no buffer.
+    With `fast`, less time is looked for where no more bytes are needed for it, up to `most` for what pins take apart.  Raises
+    E2013 if a buffer fits nowhere, and E5019 for a pin that names no buffer.
     """
     pairs = list(clashes)
-    choice = choose_pools(buffers, pairs, pooling.pools, pins=_pins(buffers, pooling), accesses=accesses)
+    pins = dict(with_known_pins(pooling, {}, {b.name for b in buffers}).pins)
+    whole = plan(buffers, pairs) if whole is None else whole
+    choice = choose_pools(buffers, pairs, pooling.pools, pins=pins, accesses=accesses, size=whole.size, most=most, fast=fast)
     chosen = choice.pool
     if len(chosen) < len(buffers):
-        raise TargetError(_no_room(buffers, pairs, pooling, choice))
+        raise TargetError(_no_room(buffers, pairs, pooling, choice=choice, whole=whole.size))
     offset: dict[str, int] = {}
     used: list[UsedPool] = []
-    base, bound, optimal = 0, 0, True
+    end = 0
     for pool in pooling.pools:
         mine = [b for b in buffers if chosen[b.name] == pool.name]
         if not mine:
             continue
-        part = plan(mine, within(pairs, mine))
+        part = whole if len(mine) == len(buffers) else plan(mine, within(pairs, mine))
+        base = align_up(end, max(b.align for b in mine))
         offset |= {name: base + at for name, at in part.offset.items()}
+        if not part.size:
+            continue  # C has no arrays without elements
         used.append(UsedPool(pool, base, part.size, tuple(b.name for b in mine)))
-        base += align_up(part.size, BASE_ALIGN)
-        bound, optimal = bound + part.lower_bound, optimal and part.optimal
-    size = max((u.base + u.used for u in used), default=0)
-    return MemoryPlan({b.name: offset[b.name] for b in buffers}, size, bound, optimal), tuple(used), choice
+        end = base + part.size
+    # the pools one after the other are a plan for one memory, so none needs less than that
+    optimal = whole.optimal and end <= whole.size
+    return MemoryPlan({b.name: offset[b.name] for b in buffers}, end, whole.lower_bound, optimal), tuple(used), choice
 
 
 def fill_pools(sizes: Mapping[str, int], pools: Sequence[Pool], *, reads: Mapping[str, int]) -> PoolChoice:
@@ -108,21 +122,34 @@ def verify_pools(buffers: Sequence[BufferInfo], memory_plan: MemoryPlan, pools: 
         raise InternalError(*(Problem("E9005", f) for f in faults))
 
 
-def _pins(buffers: Sequence[BufferInfo], pooling: Pooling) -> dict[str, str]:
-    names = {b.name for b in buffers}
-    unknown = [t for t, _ in pooling.pins if t not in names]
+def with_known_pins(pooling: Pooling, names: Mapping[str, str], buffers: Collection[str]) -> Pooling:
+    """The pins with buffers for tensors: `names` has those of tensors that lie in a buffer of another name.
+
+    Raises E5019 for a pin that names no buffer, and for two tensors of one buffer that are pinned to different pools.
+    """
+    unknown = [t for t, _ in pooling.pins if t not in buffers and t not in names]
     if unknown:
-        known = ", ".join(sorted(n for n in names if n)[:12])
+        known = ", ".join(sorted(n for n in buffers if n)[:12])
         raise UsageError(
             *(
-                Problem("E5019", f"--pin {t}: no such tensor in the workspace{did_you_mean(t, names)}; there are {known}, …")
+                Problem("E5019", f"--pin {t}: no such tensor in the workspace{did_you_mean(t, buffers)}; there are {known}, …")
                 for t in unknown
             )
         )
-    return dict(pooling.pins)
+    pins: dict[str, tuple[str, str]] = {}
+    for tensor, pool in pooling.pins:
+        key = tensor if tensor in buffers else names[tensor]
+        other, there = pins.setdefault(key, (tensor, pool))
+        if there != pool and other != tensor:
+            fault = f"--pin {tensor}={pool}: it shares its memory with {other}, which is pinned to {there}"
+            raise UsageError(Problem("E5019", fault))
+        pins[key] = tensor, pool
+    return replace(pooling, pins=tuple((key, pool) for key, (_, pool) in pins.items()))
 
 
-def _no_room(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pooling: Pooling, choice: PoolChoice) -> Problem:
+def _no_room(
+    buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pooling: Pooling, *, choice: PoolChoice, whole: int
+) -> Problem:  # fmt: skip
     """What does not fit, what is alive at the busiest step, and what would help."""
     chosen = choice.pool
     left_out = max((b for b in buffers if b.name not in chosen), key=lambda b: (b.size, b.name))
@@ -142,10 +169,11 @@ def _no_room(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pooling: 
         f"{left_out.name} of {left_out.size:,} bytes, pinned to {pin}, does not fit there"
     )  # fmt: skip
     where = "the inputs" if peak < 0 else f"layer {peak}"
-    helps = "a larger pool, --opt ram or no --pin would help" if pooling.pins else "a larger pool or --opt ram would help"
+    helps = "a larger pool or no --pin would help" if pooling.pins else "a larger pool would help"
     if fitting:
         helps = " or ".join(f"--pin {left_out.name}={name}" for name in fitting) + " has room"
     helps += "" if choice.optimal else STOPPED
     return Problem(
-        "E2013", f"{message} ({'; '.join(room)}); the peak is at {where} with {need:,} bytes: {largest}; {helps}"
+        "E2013", f"{message} ({'; '.join(room)}); the peak is at {where} with {need:,} bytes: {largest}; "
+        f"in one memory all need {whole:,} bytes; {helps}"
     )  # fmt: skip

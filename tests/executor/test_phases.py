@@ -131,7 +131,7 @@ def test_instruments_see_the_whole_module() -> None:
     with PassContext(instruments=[record, VerifyIR(), check]):
         exe = compile_model(MODELS / "graph_residual.tflite", options=Options(opt="size"))
     names = list(record.modules)
-    assert names[-5:] == ["simplify", "share_functions", "plan_memory", "slide_windows", "aot_lower_main"]
+    assert names[-6:] == ["simplify", "share_functions", "plan_memory", "spread_pools", "slide_windows", "aot_lower_main"]
     for name in names[names.index("lower_te") :]:
         functions = record.modules[name].functions
         main = functions["graph_residual_run"]

@@ -158,7 +158,7 @@ def test_every_pass_of_a_model_is_checked() -> None:
     whole = [module for module in seen.modules[:-1] if "main" not in module.functions]
     assert seen.names[-len(whole) - 1 :] == [
         "lower_te", "select_kernels", *(p.name for p in tir_pipeline().passes), "share_functions", "plan_memory",
-        "slide_windows", "aot_lower_main",
+        "spread_pools", "slide_windows", "aot_lower_main",
     ]  # fmt: skip
     assert all("graph_branches_concat_run" in module.functions for module in whole)
     assert all(len(module.functions) > len(functions) > 1 for module in whole)

@@ -32,13 +32,17 @@ def plan_memory(module: IRModule, _context: PassContext) -> IRModule:
 def _with_visitors(lowered: LoweredModule, planned: Planned) -> Planned:
     """With windows in the workspace, one after the other, while the state is too long and all memory gets less by it."""
     kept, visiting = sum(s.old.type.nbytes for s in lowered.states), set[int]()
+
+    def total(plan: Planned) -> tuple[bool, int]:
+        return not plan.fits, plan.whole + least_state(plan)
+
     while least_state(planned) > kept + kept // SLIDE_SHARE:
         trials = []
         for i in {i for i, s in enumerate(planned.states) if planned.root(s.new) is planned.root(s.old)} - visiting:
             trial = plan_lowered(lowered, lowered.planning.io, tight=lowered.planning.tight, visiting={i, *visiting})
-            trials.append((trial.size + least_state(trial), i, trial))
-        total, best, trial = min(trials, key=lambda t: t[:2], default=(0, -1, planned))
-        if best < 0 or total >= planned.size + least_state(planned):
+            trials.append((total(trial), i, trial))
+        least, best, trial = min(trials, key=lambda t: t[:2], default=(total(planned), -1, planned))
+        if best < 0 or least >= total(planned):
             break
         planned, visiting = trial, {best, *visiting}
     return planned

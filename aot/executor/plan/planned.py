@@ -26,8 +26,18 @@ class Planned(LoweredModule):
 
     @property
     def size(self) -> int:
-        """Bytes of the workspace."""
+        """Bytes of the workspace, of all pools together."""
         return self.layout.plan.size
+
+    @property
+    def whole(self) -> int:
+        """Bytes of the workspace in one memory, by which plans are compared with pools as without."""
+        return self.layout.whole
+
+    @property
+    def fits(self) -> bool:
+        """Whether the pools hold it, if there are some."""
+        return self.layout.unfit is None
 
 
 def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False, visiting: Collection[int] = ()) -> Planned:
@@ -42,14 +52,14 @@ def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False, visitin
         check_lowered(lowered)
     best, layout = _with_gathers(lowered, io) if lowered.states else (lowered, make_layout(lowered, io))
     lowered = best
-    limit = layout.plan.size if tight else max(layout.plan.size, liveness_bound(layout.buffers))
+    limit = layout.whole if tight else max(layout.whole, liveness_bound(layout.buffers))
     for kind in ({"slices": True, "parts": True}, {"slices": True, "parts": False}, {"slices": False, "parts": True}):
         trial = with_aliases(lowered, **kind)
         if len(trial.calls) >= len(best.calls):
             continue
         check_lowered(trial)
         planned = make_layout(trial, io)
-        if planned.plan.size <= limit:
+        if planned.rank <= max((layout.unfit is not None, limit), layout.rank):
             best, layout = trial, planned
     return Planned(**{f.name: getattr(best, f.name) for f in fields(LoweredModule)}, layout=layout)
 
@@ -58,12 +68,12 @@ def _with_gathers(lowered: LoweredModule, io: Io) -> tuple[LoweredModule, Storag
     """Rows of a state copied into what layers write beside them, all of them or the short ones, where the plan does not grow."""
     layout = make_layout(lowered, io)
     if not lowered.controls:
-        for most in (layout.plan.size, layout.plan.size // 2):
+        for most in (layout.whole, layout.whole // 2):
             trial = with_gathered_rows(lowered, most)
             if trial.calls == lowered.calls:
                 break
             check_lowered(trial)
             planned = make_layout(trial, io)
-            if planned.plan.size <= layout.plan.size:
+            if planned.rank <= layout.rank:
                 return trial, planned
     return lowered, layout

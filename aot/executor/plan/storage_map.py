@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from aot.errors import AotError, TargetError, UsageError
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.executor.plan.accesses import count_accesses
 from aot.executor.plan.distances import Operand, call_distances
@@ -18,7 +19,7 @@ from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_c
 from aot.memory.plan import BufferInfo, Conflict, Kind, MemoryPlan
 from aot.memory.planner import plan
 from aot.memory.pool_choice import PoolChoice
-from aot.memory.pools import UsedPool, plan_pools, verify_pools
+from aot.memory.pools import UsedPool, plan_pools, verify_pools, with_known_pins
 from aot.memory.rings import Rings
 from aot.memory.verify import verify_plan
 from aot.support.dataclass import dataclass
@@ -36,7 +37,8 @@ class StorageMap:
     `copies`: results that the layers do not leave in their slot, as (place, output index), done after the last layer.  Persistent
     tensors lie in an array of `state_size` bytes, each at its offset in `states`; `write_backs` are done after the copies.
     `conditions`: the place of what decides each branch and loop.  `rings`: the windows of the state that move on.
-    `pool_choice` and `constant_choice`: how good the choice of pools is, where there are several.
+    `pool_choice` and `constant_choice`: how good the choice of pools is, where there are several.  `unfit`: why the pools cannot
+    hold the plan, which then is one for a single memory.  `whole`: bytes that a single memory needs.
     """
 
     io: Io
@@ -56,6 +58,16 @@ class StorageMap:
     rings: Rings | None = None
     pool_choice: PoolChoice | None = None
     constant_choice: PoolChoice | None = None
+    unfit: AotError | None = None
+    whole: int = 0
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Of two layouts, the one of lower rank is better: one that the pools hold, then one of fewer bytes in one memory.
+
+        So the choice is that without pools, wherever they hold it.
+        """
+        return self.unfit is not None, self.whole
 
     def offset(self, place: StorageInfo) -> int:
         """The byte of the plan, or of the array of persistent tensors."""
@@ -184,20 +196,22 @@ def alignments(lowered: LoweredModule) -> dict[TensorRef, int]:
     return table
 
 
-def make_layout(lowered: LoweredModule, io: Io) -> StorageMap:
+def make_layout(lowered: LoweredModule, io: Io, *, spread: bool = False) -> StorageMap:
     """Decide all places, plan the workspace and have the plan checked (E9005).
 
     Where kernels may write exactly over an operand, the plan with these tensors in one place is tried first, and without where
-    that is not proven to be the smallest.
+    that is not proven to be the smallest.  With `spread`, buffers lie in faster pools where no more bytes are needed for it.
     """
-    over = {} if lowered.planning.pooling.pools else in_place_results(lowered)
+    over = in_place_results(lowered)
     layout = _lay_out(lowered, io, over)
-    if over and not layout.plan.optimal:
-        layout = min(layout, _lay_out(lowered, io, {}), key=lambda x: x.plan.size)
-    return layout
+    if over and not (layout.plan.optimal and layout.unfit is None):
+        apart = _lay_out(lowered, io, {})
+        if apart.rank < layout.rank:
+            layout, over = apart, {}
+    return _lay_out(lowered, io, over, spread=True) if spread else layout
 
 
-def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]) -> StorageMap:
+def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef], *, spread: bool = False) -> StorageMap:
     builder = _Builder(lowered, io, over)
     builder.inputs()
     direct = builder.direct_outputs()
@@ -207,28 +221,38 @@ def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]
     scratch = builder.scratch()
     program = _program(builder, slots=slots, copies=copies, backs=backs, scratch=scratch)
     buffers = liveness(program)
-    clashes = program_conflicts(program, buffers)
-    pools: tuple[UsedPool, ...] = ()
-    choice: PoolChoice | None = None
-    pooling, state_pool = without_state(lowered.planning.pooling, builder.state_size)
-    if lowered.planning.pooling.pools:
-        keys = {t: place.key for t, place in builder.places.items() if place.where == "workspace"}
-        accesses = count_accesses(lowered, keys, scratch)
-        memory_plan, pools, choice = plan_pools(buffers, clashes, pooling, accesses=accesses)
-    else:
-        memory_plan = _plan(buffers, clashes)
-    verify_plan(program, memory_plan)
-    verify_pools(buffers, memory_plan, pools)
-    return StorageMap(
-        io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan, pools,
-        builder.states, builder.state_size, backs, state_pool, tuple(map(builder.place_of, lowered.conditions)),
-        pool_choice=choice,
+    clashes = tuple(program_conflicts(program, buffers))
+    memory_plan = _plan(buffers, clashes)
+    layout = StorageMap(
+        io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan, (),
+        builder.states, builder.state_size, backs, conditions=tuple(map(builder.place_of, lowered.conditions)),
+        whole=memory_plan.size,
     )  # fmt: skip
+    if lowered.planning.pooling.pools:
+        layout = _in_pools(lowered, layout, clashes, spread=spread)
+    verify_plan(program, layout.plan)
+    verify_pools(buffers, layout.plan, layout.pools)
+    return layout
 
 
-def _plan(buffers: tuple[BufferInfo, ...], clashes: Iterable[Conflict]) -> MemoryPlan:
+def _in_pools(lowered: LoweredModule, layout: StorageMap, clashes: Iterable[Conflict], *, spread: bool) -> StorageMap:
+    """The layout with its buffers in the pools; as it is where these cannot hold it, with the reason."""
+    keys = {t: place.key for t, place in layout.places.items() if place.where == "workspace"}
+    accesses = count_accesses(lowered, keys, layout.scratch)
+    names = {t.name: layout.places[lowered.root(t)] for t in (*lowered.views, *layout.places) if lowered.root(t) in keys}
+    try:
+        pooling, state_pool = without_state(lowered.planning.pooling, layout.state_size)
+        pooling = with_known_pins(pooling, {printable(name): place.key for name, place in names.items()}, layout.plan.offset)
+        found, pools, choice = plan_pools(
+            layout.buffers, clashes, pooling, accesses=accesses, whole=layout.plan, most=lowered.planning.most_spread, fast=spread
+        )  # fmt: skip
+    except (TargetError, UsageError) as error:
+        return replace(layout, unfit=error)
+    return replace(layout, plan=found, pools=pools, state_pool=state_pool, pool_choice=choice)
+
+
+def _plan(buffers: tuple[BufferInfo, ...], pairs: tuple[Conflict, ...]) -> MemoryPlan:
     """`plan`, or what it found before; whoever asks verifies it."""
-    pairs = tuple(clashes)
 
     def made(data: Any) -> MemoryPlan | None:
         offsets, size, bound, optimal = data

@@ -62,7 +62,8 @@ class PlanConfig:
     `tight`: views take the place of copies only where the plan does not grow by them.  `rings`: whether the windows of the state
     are moved in each run or slide, within `ram_limit` bytes of workspace and state, and with room for at most 1 / `ring_share` of
     them where that is given.  `max_iterations`: a loop whose end depends
-    on data is given up after so many (0: never), and the run ends there with the state at its start.
+    on data is given up after so many (0: never), and the run ends there with the state at its start.  `most_spread`: bytes of the
+    workspace that tensors pinned to other pools may make it grow to.
     """
 
     io: Io = "arena"
@@ -72,3 +73,4 @@ class PlanConfig:
     ram_limit: int | None = None
     ring_share: int | None = None
     max_iterations: int = 0
+    most_spread: int | None = None

@@ -119,7 +119,7 @@ def _modes(options: Options, limits: Limits) -> Iterator[Trial]:
     wanted = {k: v for k, v in given.items() if v is not None}
     if wanted:
         budgets.append(wanted)
-    fed = not (options.slide or options.pooling.pools) and options.io == "arena"
+    fed = not options.slide and options.io == "arena"
     for budget in budgets:
         for feed in (False, True) if fed else (options.feed_rows,):
             for opt in OPTS:

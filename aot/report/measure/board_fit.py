@@ -175,7 +175,7 @@ def _flash_of(metadata: Mapping[str, Any]) -> int:
 
 def can_feed(options: Options) -> bool:
     """Whether rows that are fed are another way to compile."""
-    return not (options.feed_rows or options.slide or options.pooling.pools) and options.io == "arena"
+    return not (options.feed_rows or options.slide) and options.io == "arena"
 
 
 def problems_on(board: Board | None, metadata: Mapping[str, Any]) -> tuple[Problem, ...]:
