@@ -106,9 +106,9 @@ static int32_t store(void) {
 #if AOT_MODE == AOT_MODE_POISON
 static uint8_t poison_value = 0xA5u;
 
-static void poison(uint32_t start, uint32_t end) {
-  uint8_t *const p = aot_model_workspace();
-  for (uint32_t i = start; i < end; i++) p[i] = poison_value;
+static void poison(struct aot_interval dead) {
+  uint8_t *const p = aot_model_area(dead.area).data;
+  for (uint32_t i = dead.start; i < dead.end; i++) p[i] = poison_value;
 }
 #endif
 
@@ -122,7 +122,7 @@ void aot_layer_hook(int32_t layer, const void *out, uint32_t bytes) {
   const uint32_t end = aot_model_dead_first[layer + 1];
   (void)out;
   (void)bytes;
-  for (uint32_t i = aot_model_dead_first[layer]; i < end; i++) poison(aot_model_dead[i].start, aot_model_dead[i].end);
+  for (uint32_t i = aot_model_dead_first[layer]; i < end; i++) poison(aot_model_dead[i]);
 #else
   (void)layer;
   (void)out;
@@ -158,7 +158,10 @@ static int32_t run_all(uint32_t sets) {
 static int32_t run_all(uint32_t sets) {
   aot_model_reset();
   for (uint32_t set = 0; set < sets; set++) {
-    poison(0, aot_model_workspace_bytes);
+    for (uint32_t area = 0; area < aot_model_areas; area++) {
+      const struct aot_interval whole = {area, 0, aot_model_area(area).bytes};
+      poison(whole);
+    }
     if (load(set) != 0) return fail("inputs.bin is too short");
     const int32_t status = aot_model_run();
     if (status != 0) return fail_run(set, status);
@@ -175,25 +178,41 @@ static int32_t run_all(uint32_t sets) {
 #define PAINT_1 0xA5u
 #define PAINT_2 0x5Au
 
-struct touched {
-  uint32_t first, end, bytes;
-};
-
 static void paint(uint8_t value) {
-  uint8_t *const p = aot_model_workspace();
-  for (uint32_t i = 0; i < aot_model_workspace_bytes; i++) p[i] = value;
+  for (uint32_t area = 0; area < aot_model_areas; area++) {
+    const struct aot_slot slot = aot_model_area(area);
+    uint8_t *const p = slot.data;
+    for (uint32_t i = 0; i < slot.bytes; i++) p[i] = value;
+  }
 }
 
-/* A byte was written if the first run took PAINT_1 away, or if it is PAINT_1 after the second run, which began with PAINT_2:
-   the same inputs give the same bytes. */
-static void scan(struct touched *t, int32_t second_run) {
-  const uint8_t *const p = aot_model_workspace();
-  for (uint32_t i = 0; i < aot_model_workspace_bytes; i++) {
-    if ((p[i] == PAINT_1) != (second_run != 0)) continue;
-    t->bytes++;
-    if (i < t->first) t->first = i;
-    if (i + 1u > t->end) t->end = i + 1u;
+/* How many bytes are found to be written. A byte was if the first run took PAINT_1 away, or if it is PAINT_1 after the second
+   run, which began with PAINT_2: the same inputs give the same bytes. */
+static uint32_t scan(int32_t second_run) {
+  uint32_t bytes = 0;
+  for (uint32_t area = 0; area < aot_model_areas; area++) {
+    struct aot_interval *const written = &aot_model_written[area];
+    const struct aot_slot slot = aot_model_area(area);
+    const uint8_t *const p = slot.data;
+    if (second_run == 0) written->start = slot.bytes;
+    for (uint32_t i = 0; i < slot.bytes; i++) {
+      if ((p[i] == PAINT_1) != (second_run != 0)) continue;
+      bytes++;
+      if (i < written->start) written->start = i;
+      if (i + 1u > written->end) written->end = i + 1u;
+    }
   }
+  return bytes;
+}
+
+/* From the first to the last byte written, of all areas together. */
+static uint32_t extent(void) {
+  uint32_t bytes = 0;
+  for (uint32_t area = 0; area < aot_model_areas; area++) {
+    const struct aot_interval written = aot_model_written[area];
+    if (written.end > written.start) bytes += written.end - written.start;
+  }
+  return bytes;
 }
 
 #if AOT_MODE == AOT_MODE_PROFILE
@@ -247,7 +266,7 @@ struct measured {
   uint64_t units;
   uint64_t rows;
   uintptr_t stack;
-  struct touched touched;
+  uint32_t touched; /* bytes of the workspace */
 #if AOT_MODE == AOT_MODE_PROFILE
   uint64_t probe;
 #endif
@@ -255,7 +274,6 @@ struct measured {
 
 /* Set 0 twice: first for the stack, with no interrupt that could use it; then with the counter running. */
 static int32_t measure(struct measured *m) {
-  m->touched.first = aot_model_workspace_bytes;
   paint(PAINT_1);
   aot_model_reset();
   if (load(0) != 0) return fail("inputs.bin is too short");
@@ -270,7 +288,7 @@ static int32_t measure(struct measured *m) {
   const uintptr_t begin = AOT_STACK_TOP(top);
   m->stack = begin > low ? begin - low : 0u;
   if (status != 0) return fail_run(0, status);
-  scan(&m->touched, 0);
+  m->touched = scan(0);
 
   paint(PAINT_2);
   aot_model_reset();
@@ -298,7 +316,7 @@ static int32_t measure(struct measured *m) {
   m->units -= m->probe * probes();
 #endif
   if (status != 0) return fail_run(0, status);
-  scan(&m->touched, 1);
+  m->touched += scan(1);
   return EXIT_DONE;
 }
 
@@ -338,8 +356,8 @@ static int32_t run_all(uint32_t sets) {
   put_number(", \"most\": ", most);
   put_number(", \"loop\": ", loop);
   put_number(", \"stack\": ", m.stack);
-  put_number(", \"touched\": ", m.touched.bytes);
-  put_number(", \"extent\": ", m.touched.end > m.touched.first ? m.touched.end - m.touched.first : 0u);
+  put_number(", \"touched\": ", m.touched);
+  put_number(", \"extent\": ", extent());
 #if AOT_MODE == AOT_MODE_PROFILE
   report_layers(m.probe, m.rows);
 #endif

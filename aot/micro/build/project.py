@@ -28,7 +28,7 @@ from aot.micro.board import Board, Memory
 from aot.micro.build.pools import Row, copied_to, pool_problems, pool_regions
 from aot.micro.build.registers import register_flags
 from aot.micro.build.toolchain import Tool, find_tool, run_tool
-from aot.micro.run.poison import dead_intervals, first_pool
+from aot.micro.run.poison import areas, dead_intervals, within_areas
 from aot.support.data import data_folder
 from aot.support.dataclass import dataclass
 from aot.support.quote import FILTERS
@@ -250,10 +250,12 @@ def linker_script(board: Board, places: Places, pools: Sequence[Row]) -> str:
 def _project_files(artifact: Artifact, board: Board, places: Places | None) -> dict[str, str]:
     meta = artifact.metadata
     files = dict(artifact.files)
+    arrays = areas(artifact.name, meta["workspace"])
+    dead = dead_intervals(meta["workspace"], len(meta["layers"]), meta.get("control", ()))
     files["main.c"] = render(
         "harness_main.c.j2", name=artifact.name, inputs=meta["inputs"], outputs=meta["outputs"], layers=len(meta["layers"]),
-        workspace=first_pool(meta["workspace"]), io=meta.get("io", "arena"), stateful=bool(meta.get("stateful", False)),
-        feed=meta.get("feed"), dead=dead_intervals(meta["workspace"], len(meta["layers"]), meta.get("control", ())),
+        areas=arrays, io=meta.get("io", "arena"), stateful=bool(meta.get("stateful", False)), feed=meta.get("feed"),
+        dead=[within_areas(layer, arrays) for layer in dead],
     )  # fmt: skip
     crt = data_folder("crt")
     for path in sorted(crt.glob("include/aot/*.h")):

@@ -9,30 +9,51 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aot.support.dataclass import dataclass
+
 Interval = tuple[int, int]
 """First byte and end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """An array of the workspace: bytes `base` to `base` + `size` of the plan."""
+
+    array: str
+    base: int
+    size: int
+
+
+def areas(name: str, workspace: Mapping[str, Any]) -> list[Area]:
+    """The arrays of a model's workspace: `<name>_workspace`, which is the first pool if there are pools, and the other pools."""
+    pools = workspace.get("pools") or [{"base": 0, "used": workspace["size"]}]
+    names = [f"{name}_workspace", *(f"{name}_pool_{p['name']}" for p in pools[1:])]
+    return [Area(array, int(p["base"]), int(p["used"])) for array, p in zip(names, pools, strict=True) if p["used"]]
+
+
+def within_areas(dead: Sequence[Interval], places: Sequence[Area]) -> list[tuple[int, int, int]]:
+    """Intervals of the plan's bytes as (number of the area, first byte in it, end)."""
+    found = []
+    for start, end in dead:
+        for k, area in enumerate(places):
+            low, high = max(start, area.base), min(end, area.base + area.size)
+            if low < high:
+                found.append((k, low - area.base, high - area.base))
+    return found
 
 
 def dead_intervals(
     workspace: Mapping[str, Any], layers: int, control: Sequence[Mapping[str, Any]] = ()
 ) -> list[list[Interval]]:  # fmt: skip
-    """For each layer the bytes of the workspace that are dead when it has run, in ascending order.
+    """For each layer the bytes of the plan that are dead when it has run, in ascending order.
 
     `workspace` and `control` are those of the metadata; without a list of buffers nothing is taken for dead.  What is in use
     from a loop's first to its last layer is read again in the next iteration.
     """
     if "buffers" not in workspace:
         return [[] for _ in range(layers)]
-    size = first_pool(workspace)
     loops = [(c["first"], c["last"]) for c in control if c["kind"] == "while"]
-    every = [_dead(workspace, after=layer, loops=loops) for layer in range(layers)]
-    return [[(start, min(end, size)) for start, end in found if start < size] for found in every]
-
-
-def first_pool(workspace: Mapping[str, Any]) -> int:
-    """Bytes of the array `<name>_workspace`: the first pool, where there are several, which is all that a test run looks at."""
-    pools = workspace.get("pools")
-    return int(pools[0]["used"] if pools else workspace["size"])
+    return [_dead(workspace, after=layer, loops=loops) for layer in range(layers)]
 
 
 def _dead(workspace: Mapping[str, Any], *, after: int, loops: Sequence[tuple[int, int]]) -> list[Interval]:

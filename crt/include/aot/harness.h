@@ -18,21 +18,24 @@ struct aot_slot {
 extern const uint32_t aot_model_inputs;
 extern const uint32_t aot_model_outputs;
 extern const uint32_t aot_model_layers;
-extern const uint32_t aot_model_workspace_bytes;
+extern const uint32_t aot_model_areas; /* the arrays of the workspace: one, or one for each pool */
 extern uint64_t aot_model_units[]; /* of each layer, from [1] on, the counter's units of all its runs; profile mode only */
 extern uint32_t aot_model_runs[];  /* how often each layer has run */
 
-/* Bytes of the workspace that hold nothing after a layer, by the plan; poison mode only. Those of layer i are the entries
-   aot_model_dead_first[i] up to aot_model_dead_first[i + 1]. */
+/* Bytes of an area, from start up to end. */
 struct aot_interval {
-  uint32_t start, end;
+  uint32_t area, start, end;
 };
+extern struct aot_interval aot_model_written[]; /* of each area, what lies between the first and the last byte written */
+
+/* What holds nothing after a layer, by the plan; poison mode only. Layer i has the entries aot_model_dead_first[i] up to
+   aot_model_dead_first[i + 1]. */
 extern const struct aot_interval aot_model_dead[];
 extern const uint32_t aot_model_dead_first[];
 
 struct aot_slot aot_model_input(uint32_t index);
 struct aot_slot aot_model_output(uint32_t index);
-uint8_t *aot_model_workspace(void);
+struct aot_slot aot_model_area(uint32_t index);
 void aot_model_reset(void);
 int32_t aot_model_run(void);
 
