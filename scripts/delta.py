@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""The delta table of a change: our own networks measured now, against the figures that a git revision accepted.
+"""The delta table of a change: networks measured now, against the figures that a git revision accepted.
 
     python scripts/delta.py                     against tests/baseline.json of HEAD~1 (the environment's AOT_BASE, if set)
     python scripts/delta.py --base main         of another revision; `.` is the file on disk
     python scripts/delta.py --models 'tests/models/net_k*.tflite' -j 1
+    python scripts/delta.py --accept                    writes tests/baseline_shared.json
 
-Made of what `aot report --budget tests/budget.toml` is made of, and compared with the same limits: tests/baseline.json on disk.
+Made of what `aot report --budget tests/budget.toml` is made of, with the same limits: those of tests/baseline.json on disk for
+our own networks, and tests/baseline_shared.json for twelve of the shared corpus, where that is beside the checkout. The second
+holds figures only; of the first, `aot report --accept` writes it.
 Prints Markdown. Exit codes of `aot report`: 4 when a figure is worse, 5 when outputs differ, 2 when another compiler or emulator
 than the baseline's is installed; 1 when there is no model.
 """
@@ -17,6 +20,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +31,24 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = "tests/baseline.json"
 BUDGET = ROOT / "tests" / "budget.toml"
+SHARED = ROOT.parent / "shared" / "models"
+SHARED_BASELINE = "tests/baseline_shared.json"
+SHARED_NETWORKS = {
+    "nets/magic_wand_float": "balanced",
+    "nets/micro_speech_lstm_int8": "balanced",
+    "nets/mlperf_ad01_int8": "balanced",
+    "nets/mlperf_ic_resnet_int8": "balanced",
+    "nets/mlperf_kws_dscnn_hybrid": "balanced",
+    "nets/mlperf_kws_dscnn_int8": "balanced",
+    "nets/mlperf_sww_int8": "ram",
+    "nets/mlperf_vww_mobilenet_int8": "speed",
+    "nets/rnnoise_int8": "balanced",
+    "nets/silabs_people_flow_int8": "balanced",
+    "nets/tinyengine_vww_int8": "size",
+    "derived/mlperf_kws_dscnn_int16x8": "balanced",
+}
+"""Networks of the shared corpus, of every kind of arithmetic and with every --opt; each with its --opt."""
+OWN_MODELS = "tests/models/net_*.tflite"
 TOTALS = ("instructions", "code", "constants", "workspace", "stack")
 
 Reports = Mapping[str, Mapping[str, Any]]
@@ -34,19 +56,29 @@ Reports = Mapping[str, Mapping[str, Any]]
 
 
 def accepted(revision: str) -> Reports | None:
-    """tests/baseline.json of a revision, `.` for the one on disk; None if there is none that can be read."""
+    """The baselines of a revision, `.` for those on disk; None if its tests/baseline.json is not there or cannot be read."""
+    own = _accepted(revision, BASELINE)
+    return None if own is None else {**own, **(_accepted(revision, SHARED_BASELINE) or {})}
+
+
+def _accepted(revision: str, file: str) -> Reports | None:
     from aot.errors import UsageError
     from aot.report.gate.diff import load_reports, parse_reports
 
     if revision == ".":
-        return load_reports(ROOT / BASELINE)
-    done = subprocess.run(["git", "show", f"{revision}:{BASELINE}"], cwd=ROOT, capture_output=True, check=False)
+        return load_reports(ROOT / file) if (ROOT / file).is_file() else None
+    done = subprocess.run(["git", "show", f"{revision}:{file}"], cwd=ROOT, capture_output=True, check=False)
     if done.returncode != 0:
         return None
     try:
-        return parse_reports(done.stdout, f"{revision}:{BASELINE}")
+        return parse_reports(done.stdout, f"{revision}:{file}")
     except UsageError:  # written in an older form
         return None
+
+
+def shared_models() -> list[Path]:
+    """The shared networks that there are."""
+    return [path for name in SHARED_NETWORKS if (path := SHARED / f"{name}.tflite").is_file()]
 
 
 def measure(models: Sequence[Path], board: str, processes: int) -> tuple[list[Any], list[Any]]:
@@ -56,12 +88,13 @@ def measure(models: Sequence[Path], board: str, processes: int) -> tuple[list[An
     from aot.system.executors import local
 
     pool = local(processes)
-    jobs = [Job(read_named(m), board, {}) for m in models]
+    opt = {SHARED / f"{name}.tflite": opt for name, opt in SHARED_NETWORKS.items()}
+    jobs = [Job(read_named(m), board, {"opt": opt.get(m, "balanced")}) for m in models]
     return run_jobs(work, jobs, pool=lambda _: pool, done=lambda job, good: print(job.model.path.stem, file=sys.stderr))
 
 
 def work(job: Job) -> Report:
-    """One model on one board, compiled as `aot report` does without options."""
+    """One model on one board, compiled as `aot report` does without options, but for the --opt of a shared network."""
     from aot.driver.build import build
     from aot.driver.options import Options
     from aot.memory.pooling import Pooling
@@ -72,9 +105,17 @@ def work(job: Job) -> Report:
     from aot.report.measure.sets import rule_sets
 
     board = load_board(job.board)
-    artifact = build(job.model, target=board.cpu, options=Options(pooling=Pooling(board.pools)))
+    options = Options(opt=job.options["opt"], pooling=Pooling(board.pools))
+    artifact = build(job.model, target=board.cpu, options=options)
     sets = rule_sets(artifact.metadata["inputs"], DEFAULT_SETS)
     return make_report(job.model.data, artifact, prepare(artifact, board), sets)
+
+
+def figures_text(reports: Sequence[Report]) -> str:
+    """The baseline of shared networks: their figures and how they were measured, nothing of their layers."""
+    from aot.report.gate.baseline import baseline_text
+
+    return baseline_text([{**report, "layers": [], "flash": None} for report in reports])
 
 
 def delta_table(before: Reports, now: Reports) -> list[str]:
@@ -100,15 +141,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", default=os.environ.get("AOT_BASE") or "HEAD~1", help="git revision to compare with")
     parser.add_argument("--board", default="mps2-an386")
-    parser.add_argument("--models", default="tests/models/net_*.tflite", help="pattern, from the root of the checkout")
+    parser.add_argument("--models", default=OWN_MODELS, help="pattern, from the root of the checkout; then no shared ones")
+    parser.add_argument("--accept", action="store_true", help=f"write {SHARED_BASELINE}: the figures of the shared networks now")
     parser.add_argument("-j", "--processes", type=int, default=2)
     wanted = parser.parse_args(arguments)
+    shared = shared_models() if wanted.models == OWN_MODELS else []
+    if wanted.accept:
+        return accept(shared, wanted.board, wanted.processes)
     gate = open_gate(BUDGET, None, accept=False, allow=None)
+    gate = replace(gate, baseline={**(gate.baseline or {}), **(_accepted(".", SHARED_BASELINE) or {})})
     before = accepted(wanted.base)
     if before is None:
         print(f"no {BASELINE} of this form in {wanted.base}: compared with the one on disk", file=sys.stderr)
         before = accepted(".") or {}
-    found = bundle(*measure(sorted(ROOT.glob(wanted.models)), wanted.board, wanted.processes))
+    found = bundle(*measure([*sorted(ROOT.glob(wanted.models)), *shared], wanted.board, wanted.processes))
     if not found["reports"] and not found["failures"]:
         print(f"no model {wanted.models}", file=sys.stderr)
         return 1
@@ -117,6 +163,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for problem in complaints(found, judged):
         print(problem, file=sys.stderr)
     return exit_code(found, judged)
+
+
+def accept(models: Sequence[Path], board: str, processes: int) -> int:
+    """Write the baseline of the shared networks; 1, and nothing is written, if one is missing or fails or is not exact."""
+    reports, failures = measure(models, board, processes)
+    bad = [r["name"] for r in reports if not r["verdict"]["accepted"]] + [f["model"] for f in failures]
+    if bad or len(models) < len(SHARED_NETWORKS):
+        print(f"not accepted: {', '.join(bad) or f'not all networks are in {SHARED}'}", file=sys.stderr)
+        return 1
+    (ROOT / SHARED_BASELINE).write_text(figures_text(reports), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
