@@ -49,18 +49,24 @@ class Program:
             return f"STATE({offset})"
         text, const = base.name, "const "
         if base in buffers.inputs:
-            text = f"in->{self.names.inputs[buffers.inputs.index(base)]}"
+            text = self._field("in", self.names.inputs[buffers.inputs.index(base)])
         elif base in buffers.outputs:
-            text, const = f"out->{self.names.outputs[buffers.outputs.index(base)]}", ""
+            text, const = self._field("out", self.names.outputs[buffers.outputs.index(base)]), ""
         return f"(({const}char *){text} + {offset})" if offset else text
 
     def pointer(self, region: Region) -> str:
         """The same as an argument of the region's type."""
         buffers, base, text = self.main.buffers, region.buffer, self.address(region)
+        if " ? " in text:
+            return text  # of a copy, which takes pointers to anything
         plain = ctype(region.dtype) == ctype(base.dtype) and not text.startswith("(")
         if base is buffers.workspace or base is buffers.state or plain:
             return text
         return f"(void *){text}" if base in buffers.outputs else f"(const void *){text}"
+
+    def _field(self, struct: str, field: str) -> str:
+        """The caller's pointer; where slots stand for those that are NULL, the struct may be NULL too."""
+        return f"{struct}->{field}" if self.layout.io == "user" else f"{struct} != NULL ? {struct}->{field} : NULL"
 
     def at(self, place: StorageInfo) -> str:
         """The address of a place in the workspace."""

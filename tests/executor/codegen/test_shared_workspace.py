@@ -56,7 +56,7 @@ int main(void) {
   CHECK(!aot_workspace_claim());
   CHECK(a_run(&ai, &ao) == AOT_ERROR_BUSY && b_run(&bi, &bo) == AOT_ERROR_BUSY);
   aot_workspace_release();
-  CHECK(a_run(NULL, &ao) == AOT_ERROR_NULL && a_run(&ai, &ao) == AOT_OK);
+  CHECK(a_run(NULL, &ao) == AOT_OK && a_run(&ai, NULL) == AOT_OK && a_run(&ai, &ao) == AOT_OK);
   return 0;
 }
 """

@@ -76,14 +76,20 @@ def render(v: Mapping[str, Any]) -> Iterator[str]:
             yield from ('  next_row = ', str(v['feed']['first']), ';\n  while (next_row < 0) {\n    take(AT(0));\n  }\n  return AOT_OK;\n}\n\nstatic int32_t take_checked(const ', str(v['feed']['ctype']), ' *row) {\n  if (row == NULL) {\n    return AOT_ERROR_NULL;\n  }\n',)
             if (v['feed']['align'] > 1):
                 yield from ('  if (((uintptr_t)row & ', str((v['feed']['align'] - 1)), 'u) != 0u) {\n    return AOT_ERROR_ALIGN;\n  }\n',)
-            yield from ('  if (next_row < 0 || next_row >= ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  take(row);\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_feed_row(const ', str(v['feed']['ctype']), ' *row) {\n  return at != 0u ? AOT_ERROR_BUSY : take_checked(row);\n}\n\nint32_t ', str(v['name']), '_run_begin(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n  if (in == NULL || out == NULL) {\n    return AOT_ERROR_NULL;\n  }\n  if (at != 0u) {\n    return AOT_ERROR_BUSY;\n  }\n  if (in->', str(v['feed']['input']), ' != NULL) {\n    (void)', str(v['name']), '_feed_begin();\n  } else if (next_row != ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  run_in = *in;\n',)
+            yield from ('  if (next_row < 0 || next_row >= ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  take(row);\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_feed_row(const ', str(v['feed']['ctype']), ' *row) {\n  return at != 0u ? AOT_ERROR_BUSY : take_checked(row);\n}\n\nint32_t ', str(v['name']), '_run_begin(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n  if (at != 0u) {\n    return AOT_ERROR_BUSY;\n  }\n  if (in != NULL && in->', str(v['feed']['input']), ' != NULL) {\n    (void)', str(v['name']), '_feed_begin();\n  } else if (next_row != ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  run_in.', str(v['feed']['input']), ' = in != NULL ? in->', str(v['feed']['input']), ' : NULL;\n',)
         else:
             for line in v['steps']['begin']:
                 yield from ('  ', str(line), '\n',)
-            if v['steps']['reads_in']:
+            if (v['steps']['reads_in'] and (v['io'] == 'user')):
                 yield from ('  run_in = *in;\n',)
-        if v['steps']['keeps_out']:
+            elif v['steps']['reads_in']:
+                for t in v['inputs']:
+                    yield from ('  run_in.', str(t['c_name']), ' = in != NULL ? in->', str(t['c_name']), ' : NULL;\n',)
+        if (v['steps']['keeps_out'] and (v['io'] == 'user')):
             yield from ('  run_out = *out;\n',)
+        elif v['steps']['keeps_out']:
+            for t in v['outputs']:
+                yield from ('  run_out.', str(t['c_name']), ' = out != NULL ? out->', str(t['c_name']), ' : NULL;\n',)
         if v['steps']['counters']:
             yield from ('  memset(turns, 0, sizeof turns);\n',)
         yield from ('  at = 1u;\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_run_step(void) {\n',)
@@ -128,9 +134,15 @@ def render(v: Mapping[str, Any]) -> Iterator[str]:
         yield from ('  next_row = ', str(v['feed']['first']), ';\n  while (next_row < 0) {\n    take(AT(0));\n  }\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_feed_row(const ', str(v['feed']['ctype']), ' *row) {\n  if (row == NULL) {\n    return AOT_ERROR_NULL;\n  }\n',)
         if (v['feed']['align'] > 1):
             yield from ('  if (((uintptr_t)row & ', str((v['feed']['align'] - 1)), 'u) != 0u) {\n    return AOT_ERROR_ALIGN;\n  }\n',)
-        yield from ('  if (next_row < 0 || next_row >= ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  take(row);\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_feed_end(const struct ', str(v['name']), '_outputs *out) {\n  if (out == NULL) {\n    return AOT_ERROR_NULL;\n  }\n  if (next_row != ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  while (next_row <= ', str(v['feed']['last']), ') {\n    take(AT(0));\n  }\n  next_row = INT32_MAX;\n', str(v['feed']['end']), '\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_run(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n  int32_t status;\n  if (in == NULL || out == NULL) {\n    return AOT_ERROR_NULL;\n  }\n  status = ', str(v['name']), '_feed_begin();\n  for (int32_t y = 0; y < ', str(v['feed']['rows']), ' && status == AOT_OK; ++y) {\n    status = in->', str(v['feed']['input']), ' == NULL ? AOT_ERROR_NULL : ', str(v['name']), '_feed_row(&in->', str(v['feed']['input']), '[y * ', str(v['feed']['elements']), ']);\n  }\n  return status == AOT_OK ? ', str(v['name']), '_feed_end(out) : status;\n}\n',)
+        yield from ('  if (next_row < 0 || next_row >= ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  take(row);\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_feed_end(const struct ', str(v['name']), '_outputs *out) {\n  if (next_row != ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  while (next_row <= ', str(v['feed']['last']), ') {\n    take(AT(0));\n  }\n  next_row = INT32_MAX;\n', str(v['feed']['end']), '\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_run(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n  int32_t status;\n  if (in == NULL) {\n    return AOT_ERROR_NULL;\n  }\n  status = ', str(v['name']), '_feed_begin();\n  for (int32_t y = 0; y < ', str(v['feed']['rows']), ' && status == AOT_OK; ++y) {\n    status = in->', str(v['feed']['input']), ' == NULL ? AOT_ERROR_NULL : ', str(v['name']), '_feed_row(&in->', str(v['feed']['input']), '[y * ', str(v['feed']['elements']), ']);\n  }\n  return status == AOT_OK ? ', str(v['name']), '_feed_end(out) : status;\n}\n',)
     else:
-        yield from ('int32_t ', str(v['name']), '_run', str(('_begin' if v['steps'] else '')), '(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n  if (in == NULL || out == NULL) {\n    return AOT_ERROR_NULL;\n  }\n',)
+        yield from ('int32_t ', str(v['name']), '_run', str(('_begin' if v['steps'] else '')), '(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n',)
+        if (v['io'] == 'user'):
+            yield from ('  if (in == NULL || out == NULL) {\n    return AOT_ERROR_NULL;\n  }\n',)
+        if ((not v['inputs']) and (v['io'] == 'arena')):
+            yield from ('  (void)in;\n',)
+        if ((not v['outputs']) and (v['io'] == 'arena')):
+            yield from ('  (void)out;\n',)
         if v['steps']:
             yield from ('  if (at != 0u) {\n    return AOT_ERROR_BUSY;\n  }\n',)
         if (v['state'] and (v['io'] == 'user')):
@@ -159,14 +171,20 @@ def render(v: Mapping[str, Any]) -> Iterator[str]:
                 yield from ('  next_row = ', str(v['feed']['first']), ';\n  while (next_row < 0) {\n    take(AT(0));\n  }\n  return AOT_OK;\n}\n\nstatic int32_t take_checked(const ', str(v['feed']['ctype']), ' *row) {\n  if (row == NULL) {\n    return AOT_ERROR_NULL;\n  }\n',)
                 if (v['feed']['align'] > 1):
                     yield from ('  if (((uintptr_t)row & ', str((v['feed']['align'] - 1)), 'u) != 0u) {\n    return AOT_ERROR_ALIGN;\n  }\n',)
-                yield from ('  if (next_row < 0 || next_row >= ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  take(row);\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_feed_row(const ', str(v['feed']['ctype']), ' *row) {\n  return at != 0u ? AOT_ERROR_BUSY : take_checked(row);\n}\n\nint32_t ', str(v['name']), '_run_begin(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n  if (in == NULL || out == NULL) {\n    return AOT_ERROR_NULL;\n  }\n  if (at != 0u) {\n    return AOT_ERROR_BUSY;\n  }\n  if (in->', str(v['feed']['input']), ' != NULL) {\n    (void)', str(v['name']), '_feed_begin();\n  } else if (next_row != ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  run_in = *in;\n',)
+                yield from ('  if (next_row < 0 || next_row >= ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  take(row);\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_feed_row(const ', str(v['feed']['ctype']), ' *row) {\n  return at != 0u ? AOT_ERROR_BUSY : take_checked(row);\n}\n\nint32_t ', str(v['name']), '_run_begin(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n  if (at != 0u) {\n    return AOT_ERROR_BUSY;\n  }\n  if (in != NULL && in->', str(v['feed']['input']), ' != NULL) {\n    (void)', str(v['name']), '_feed_begin();\n  } else if (next_row != ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  run_in.', str(v['feed']['input']), ' = in != NULL ? in->', str(v['feed']['input']), ' : NULL;\n',)
             else:
                 for line in v['steps']['begin']:
                     yield from ('  ', str(line), '\n',)
-                if v['steps']['reads_in']:
+                if (v['steps']['reads_in'] and (v['io'] == 'user')):
                     yield from ('  run_in = *in;\n',)
-            if v['steps']['keeps_out']:
+                elif v['steps']['reads_in']:
+                    for t in v['inputs']:
+                        yield from ('  run_in.', str(t['c_name']), ' = in != NULL ? in->', str(t['c_name']), ' : NULL;\n',)
+            if (v['steps']['keeps_out'] and (v['io'] == 'user')):
                 yield from ('  run_out = *out;\n',)
+            elif v['steps']['keeps_out']:
+                for t in v['outputs']:
+                    yield from ('  run_out.', str(t['c_name']), ' = out != NULL ? out->', str(t['c_name']), ' : NULL;\n',)
             if v['steps']['counters']:
                 yield from ('  memset(turns, 0, sizeof turns);\n',)
             yield from ('  at = 1u;\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_run_step(void) {\n',)
