@@ -7,7 +7,7 @@ at constants or shapes.  A value is static if every operator on the way to it ha
 from __future__ import annotations
 
 from aot.frontend.problems import Problems
-from aot.frontend.view import ABSENT, OperatorView, SubgraphView
+from aot.frontend.view import ABSENT, MAX_RANK, OperatorView, SubgraphView
 from aot.support.text import printable
 
 _SHAPE_OPERANDS = """
@@ -50,7 +50,7 @@ def check_shapes(graph: SubgraphView, problems: Problems) -> None:
                 static.update(op.outputs)
             continue
         present = [i for i in op.inputs if i != ABSENT]
-        culprits = [i for i in _shape_operands(op) if i not in static]
+        culprits = [] if _picks(op, graph) else [i for i in _shape_operands(op) if i not in static]
         if culprits:
             name = printable(graph.tensors[culprits[0]].name)
             reason = "data" if op.opcode in _DATA_DEPENDENT else "value"
@@ -60,6 +60,14 @@ def check_shapes(graph: SubgraphView, problems: Problems) -> None:
             unknown.update(op.outputs)
         if op.opcode not in _NEVER_STATIC and present and static.issuperset(present):
             static.update(op.outputs)
+
+
+def _picks(op: OperatorView, graph: SubgraphView) -> bool:
+    """Whether a STRIDED_SLICE takes one position of each dimension that it names (`x[t]`), wherever that is."""
+    if op.opcode != "STRIDED_SLICE" or op.input(1) == ABSENT:
+        return False
+    others = any(op.option(m) for m in ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask"))
+    return not others and op.option("shrink_axis_mask") == (1 << min(graph.tensors[op.input(1)].extent, MAX_RANK)) - 1
 
 
 _MAY_BE_REAL = frozenset({"WHERE", "UNIQUE", "RANGE", "REDUCE_WINDOW"})

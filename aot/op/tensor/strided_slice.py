@@ -2,12 +2,13 @@
 
 Element i of the result is element begin + i * stride of the data, in each dimension.  What an operator with several results
 yields is one strided_slice each; dimensions that appear or vanish (masks, UNPACK) are a reshape, which costs nothing.
-Oracles: `reference_ops::StridedSlice`, `Slice`, `Split`, `Unpack`; begin, end, size and strides have to be constant.
+Oracles: `reference_ops::StridedSlice`, `Slice`, `Split`, `Unpack`; begin, end, size and strides have to be constant, but for
+a STRIDED_SLICE that picks one position of leading dimensions (`x[t]`, `x[t, 0]`): that is a gather_nd.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -17,9 +18,11 @@ from aot.ir.type import TensorType, Type
 from aot.op.common.check import require_dtype
 from aot.op.common.move import MOVABLE, constant_ints, normalized_axis, one_int, reshaped, tensors_of
 from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.te_rule import F_TE, TeContext
+from aot.op.tensor.take import GatherNdAttrs
+from aot.relay.expr import Constant, call, const, tensor_type
 from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call, tensor_type
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -195,13 +198,35 @@ def _entries(spec: _Spec, rank: int) -> tuple[list[int | None], list[int]]:
     return entries + [None] * (rank - len(entries)), new
 
 
+def _picked(ctx: ConvertContext, op: OperatorView, masks: Mapping[str, int]) -> RelayExpr | None:
+    """x[t] where t comes at run time: gather_nd; every entry drops its dimension.  None if it is no such slice.
+
+    A position below 0 counts from the end, which the remainder of the division by the extent says.
+    """
+    begin, data = operand(ctx, op, 1), operand(ctx, op, 0)
+    type_, shape = tensor_type(begin), tensor_type(data).shape
+    count = type_.size
+    if isinstance(begin, Constant) or type_.dtype not in ("int32", "int64") or not 0 < count <= len(shape):
+        return None
+    others = {m: v for m, v in masks.items() if m != "shrink_axis_mask"}
+    if any(others.values()) or masks["shrink_axis_mask"] != (1 << count) - 1 or 0 in shape[:count]:
+        return None
+    extents = const(np.array(shape[:count], type_.dtype), span=ctx.span(op))
+    whole = reshaped(begin, (count,), ctx.span(op))
+    inside = call("floor_mod", [whole, extents], BinaryAttrs(), span=ctx.span(op))
+    return call("gather_nd", [data, inside], GatherNdAttrs(), span=ctx.span(op))
+
+
 @from_tflite("STRIDED_SLICE", EVERY, "strided_slice")
 def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     """strided_slice with all masks resolved, then a reshape to the declared dimensions."""
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, MOVABLE)
-    begin, end, strides = (constant_ints(ctx, op, i) for i in (1, 2, 3))
     masks = {m: int(op.option(m)) for m in _MASKS}
+    picked = _picked(ctx, op, masks)
+    if picked is not None:
+        return picked
+    begin, end, strides = (constant_ints(ctx, op, i) for i in (1, 2, 3))
     if not len(begin) == len(end) == len(strides) or 0 in strides or masks["ellipsis_mask"].bit_count() > 1:
         unsupported(ctx, op, f"begin {begin}, end {end}, strides {strides} do not fit together", code="E1128")
     spec = _Spec(begin, end, strides, masks, bool(op.option("offset")))
