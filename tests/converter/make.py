@@ -24,20 +24,34 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.converter import full_size, modules, recurrent, sequence, signals, vision  # noqa: F401 - they register the networks
+from tests.converter import flex, full_size, modules, recurrent, sequence, signals, vision  # noqa: F401 - they register the networks
 from tests.converter.archive import archive
-from tests.converter.models import ARCHIVE, ARCHIVE_OVER_TIME, KINDS, KINDS_OVER_TIME, is_committed
-from tests.converter.registry import FULL_SIZE, NETWORKS, OVER_TIME, Builder
+from tests.converter.models import (
+    ARCHIVE,
+    ARCHIVE_FLEX,
+    ARCHIVE_OVER_TIME,
+    KINDS,
+    KINDS_FLEX,
+    KINDS_OVER_TIME,
+    is_committed,
+    is_committed_flex,
+)
+from tests.converter.registry import FLEX, FULL_SIZE, NETWORKS, OVER_TIME, Builder
 
 SAMPLES = 8
 HIGHEST_INDEX = 5
 """Words and categories of the samples: every table of the networks has more rows."""
 
 
+def seed_of(name: str) -> int:
+    """One for all forms of a network."""
+    return zlib.crc32(name.split(".")[0].encode())
+
+
 def build(name: str, networks: Mapping[str, Builder]) -> Any:
     """The network with random weights; statistics, offsets and gains are drawn, too."""
     keras.backend.clear_session()
-    seed = zlib.crc32(name.encode())
+    seed = seed_of(name)
     keras.utils.set_random_seed(seed)
     built = networks[name]()
     if isinstance(built, tf.Module) and not hasattr(built, "layers"):
@@ -66,14 +80,14 @@ def _sample(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.
     return rng.normal(0, 1, shape).astype(dtype)
 
 
-def convert_model(model: Any, kind: str, seed: int) -> bytes:
+def convert_model(model: Any, kind: str, seed: int, *, of_tensorflow: bool = False) -> bytes:
     """The .tflite of a Keras model."""
     converter = tf.lite.TFLiteConverter.from_keras_model(model)
     known = {
         x.name: (tuple(1 if n is None else n for n in x.shape), x.dtype if isinstance(x.dtype, str) else x.dtype.name)
         for x in model.inputs
     }
-    return convert(converter, kind, lambda: samples(known, seed))
+    return convert(converter, kind, lambda: samples(known, seed), of_tensorflow=of_tensorflow)
 
 
 def convert_module(module: Any, kind: str, seed: int) -> bytes:
@@ -91,8 +105,11 @@ def convert_module(module: Any, kind: str, seed: int) -> bytes:
         return convert(converter, kind, lambda: ((key, x) for key in known for x in samples(known[key], seed)))
 
 
-def convert(converter: Any, kind: str, calibration: Any) -> bytes:
-    """The .tflite of each kind, as the documentation of the converter has it."""
+def convert(converter: Any, kind: str, calibration: Any, *, of_tensorflow: bool = False) -> bytes:
+    """The .tflite of each kind, as the documentation of the converter has it; `of_tensorflow`: with SELECT_TF_OPS."""
+    if of_tensorflow:
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS]
+        converter._experimental_lower_tensor_list_ops = False  # the default of earlier versions
     if kind == "float32":
         return bytes(converter.convert())
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
@@ -133,8 +150,10 @@ def made(wanted: Iterable[tuple[str, str]], networks: Mapping[str, Builder]) -> 
 def _make(name: str, kind: str, networks: Mapping[str, Builder], send: Any) -> None:
     try:
         built = build(name, networks)
-        do = convert_model if hasattr(built, "layers") else convert_module
-        send.send(do(built, kind, zlib.crc32(name.encode())))
+        if hasattr(built, "layers"):
+            send.send(convert_model(built, kind, seed_of(name), of_tensorflow=networks is FLEX))
+        else:
+            send.send(convert_module(built, kind, seed_of(name)))
     except Exception as error:
         last = str(error).strip().splitlines()[-1:] or [traceback.format_exc().splitlines()[-1]]
         send.send(f"{type(error).__name__}: {last[0][:200]}")
@@ -142,7 +161,7 @@ def _make(name: str, kind: str, networks: Mapping[str, Builder], send: Any) -> N
 
 def main(words: list[str] | None = None) -> Any:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--set", choices=("feed_forward", "over_time", "full_size"), default="feed_forward")
+    parser.add_argument("--set", choices=("feed_forward", "over_time", "full_size", "flex"), default="feed_forward")
     parser.add_argument("--kinds", nargs="*", choices=KINDS_OVER_TIME, default=None)
     parser.add_argument("--only", nargs="*", default=None, metavar="NAME")
     parser.add_argument("-o", "--output", type=Path, default=None, metavar="FOLDER")
@@ -151,12 +170,14 @@ def main(words: list[str] | None = None) -> Any:
         "feed_forward": (NETWORKS, KINDS, ARCHIVE),
         "over_time": (OVER_TIME, KINDS_OVER_TIME, ARCHIVE_OVER_TIME),
         "full_size": (FULL_SIZE, KINDS, None),
+        "flex": (FLEX, KINDS_FLEX, ARCHIVE_FLEX),
     }[given.set]
     wanted = [(name, kind) for name in given.only or networks for kind in given.kinds or kinds]
     if given.output is None:
         if path is None:
             parser.error(f"the set {given.set} is not committed: -o FOLDER is needed")
-        archive(made((w for w in wanted if given.set != "over_time" or is_committed(*w)), networks), path)
+        committed = {"over_time": is_committed, "flex": is_committed_flex}.get(given.set, lambda *_: True)
+        archive(made((w for w in wanted if committed(*w)), networks), path)
         return
     models = made(wanted, networks)
     given.output.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,10 @@ ARCHIVE_FULL_SIZE = Path(__file__).parent / "full_size_pytorch.zip"
 """Networks to measure, not tiny: they are not among `ARCHIVES`."""
 KINDS_FULL_SIZE = ("int8",)
 
+ARCHIVE_FLEX = Path(__file__).parent / "flex.zip"
+"""Loops over TensorFlow's lists, which LiteRT does not run, and the same networks unrolled: not among `ARCHIVES`."""
+KINDS_FLEX = ("float32", "float16", "dynamic")
+
 ARCHIVES = (ARCHIVE, ARCHIVE_OVER_TIME, ARCHIVE_PYTORCH)
 
 
@@ -44,3 +48,8 @@ def is_committed(network: str, kind: str) -> bool:
     if form == "fused":
         return kind in ("float32", "float16", "int8")
     return kind != "float16" or form == "streaming"
+
+
+def is_committed_flex(network: str, kind: str) -> bool:
+    """Whether the archive of loops over lists has it: all in float32, and one loop with other weights."""
+    return kind == "float32" or network == "gru.loop"

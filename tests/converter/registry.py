@@ -18,6 +18,9 @@ OVER_TIME: dict[str, Builder] = {}
 FULL_SIZE: dict[str, Builder] = {}
 """Of the size that firmware has, as NETWORKS."""
 
+FLEX: dict[str, Builder] = {}
+"""Recurrent, to be converted with TensorFlow's own operators (SELECT_TF_OPS): each makes a Keras model."""
+
 
 def network(build: Builder) -> Builder:
     NETWORKS[build.__name__] = build
