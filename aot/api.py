@@ -16,12 +16,13 @@ from aot.errors import Problem, UsageError
 from aot.executor.artifact import Artifact
 from aot.ir.global_func import get_global_func
 from aot.ir.module import IRModule
-from aot.relay.expr import Function
+from aot.relay.expr import Function, bind_params_by_name
 from aot.runtime.functions import Module
 from aot.runtime.module import HostModel
 from aot.runtime.module import load as load_artifact
 from aot.support.names import model_identifier
 from aot.support.near import nearest
+from aot.target.function_source import signature_of
 from aot.target.target import C_KIND, Target
 from aot.tir.function import PrimFunc
 from aot.tir.verify import verify
@@ -43,17 +44,19 @@ def build(
 ) -> Artifact: ...
 @overload
 def build(
-    inputs: te.Schedule, args: Sequence[te.Tensor], *, target: str | Target = ..., name: str | None = ...
+    inputs: te.Schedule | PrimFunc, args: Sequence[te.Tensor], *, target: str | Target = ..., name: str | None = ...
 ) -> Module: ...  # fmt: skip
 @overload
 def build(inputs: PrimFunc, *, target: str | Target = ..., name: str | None = ...) -> Module: ...
 @overload
 def build(
     inputs: IRModule,
+    args: Sequence[te.Tensor] | None = ...,
     *,
     target: str | Target = ...,
     name: str | None = ...,
     options: Options | None = ...,
+    params: Mapping[str, Any] | None = ...,
     **keywords: Any,
 ) -> Artifact | Module: ...
 def build(
@@ -63,6 +66,7 @@ def build(
     target: str | Target | Mapping[str, Any] = "cortex-m4",
     name: str | None = None,
     options: Options | None = None,
+    params: Mapping[str, Any] | None = None,
     **keywords: Any,
 ) -> Artifact | Module:
     """Compile to C.
@@ -76,8 +80,9 @@ def build(
     current PassContext.  Raises UsageError E5073 for arguments that are not the schedule's, E5074 for what cannot be built or no
     option, E5009 for an option's wrong value, E5001 for a missing file, and the errors of the compiler.
 
-    `inputs`: what is compiled; `args`: the tensors of a schedule in the order of the parameters; `target`: a core's name, a
-    Target or its attributes; `options`: all options as one record.
+    `inputs`: what is compiled; `args`: the tensors of a schedule in the order of the parameters, which a function that was
+    lowered has to have too; `target`: a core's name, a Target or its attributes; `options`: all options as one record; `params`:
+    arrays for parameters of a relay module, by name.
     """
     options = options_of(options, keywords)
     cpu = Target(target)
@@ -88,18 +93,52 @@ def build(
     if isinstance(inputs, te.Schedule):
         inputs, args = lower(inputs, args, name=name or DEFAULT_NAME), None
     elif args is not None:
-        raise UsageError(Problem("E5074", f"a list of arguments goes with a te.Schedule, not with {type(inputs).__name__}"))
+        _check_args(inputs, args)
+    if params is not None:
+        inputs = _bound(inputs, params)
     if isinstance(inputs, PrimFunc):
         inputs = IRModule({name or inputs.name: inputs}, name or inputs.name)
     if isinstance(inputs, IRModule) and _holds(inputs, PrimFunc):
         if options is not None:
             raise UsageError(Problem("E5074", "options are for models; functions have none"))
         return _build_functions(inputs, cpu, name)
+    if isinstance(inputs, IRModule):
+        _check_calls(inputs)
     if isinstance(inputs, IRModule) and options is not None and options.choice != Options().choice:
         raise UsageError(Problem("E5074", "choice names a graph and shapes of a file; a module is one graph of fixed shapes"))
     if cpu.kind is not C_KIND:
         return _generated(lower_model(model_source(inputs), target=cpu, name=name, options=options), cpu, of_model=True)
     return build_model(model_source(inputs), target=cpu, name=name, options=options)
+
+
+def _check_args(inputs: Any, args: Sequence[te.Tensor]) -> None:
+    """The arguments that something was lowered for are those of the function (E5073), which has to be one alone (E5074)."""
+    functions = tuple(inputs.functions.values()) if isinstance(inputs, IRModule) else (inputs,)
+    if len(functions) != 1 or not isinstance(functions[0], PrimFunc):
+        kind = type(inputs).__name__
+        raise UsageError(Problem("E5074", f"a list of arguments goes with a te.Schedule or one PrimFunc, not with this {kind}"))
+    wanted = [(p.dtype, tuple(p.shape)) for p in signature_of(functions[0], functions[0].name).params]
+    given = [(getattr(a, "dtype", ""), tuple(getattr(a, "shape", ()))) for a in args]
+    if given != wanted:
+        shown = [", ".join(f"{dtype}{list(shape)}" for dtype, shape in rows) for rows in (wanted, given)]
+        raise UsageError(Problem("E5073", f"the function has the parameters {shown[0]}, not {shown[1] or 'none'}"))
+
+
+def _bound(inputs: Any, params: Mapping[str, Any]) -> IRModule:
+    """A relay module with constants for parameters of main (E5074 for anything else, E5104 for wrong names or values)."""
+    main = inputs.functions.get("main") if isinstance(inputs, IRModule) else None
+    if not isinstance(main, Function) or not isinstance(params, Mapping):
+        raise UsageError(Problem("E5074", "params is a dictionary of arrays by name, for an IRModule with a relay function main"))
+    assert isinstance(inputs, IRModule)
+    return inputs.with_function("main", bind_params_by_name(main, params))
+
+
+def _check_calls(module: IRModule) -> None:
+    """Nothing of a graph may be left out silently: only main is compiled (E5074)."""
+    extra = [name for name in module.functions if name != "main"]
+    if extra:
+        message = f"nothing calls {', '.join(extra)}: a graph calls a relay.Function itself, f(x), not by its name in the module"
+        raise UsageError(Problem("E5074", message, f"module {module.name}"))
 
 
 def options_of(options: Options | None, keywords: Mapping[str, Any]) -> Options | None:

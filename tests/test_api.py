@@ -71,7 +71,7 @@ def test_loop_nests() -> None:
         ("E5074", lambda: aot.build(None)),
         ("E5074", lambda: aot.build("")),
         ("E5074", lambda: aot.build([X, Y])),
-        ("E5074", lambda: aot.build(FUNC, [X, Y])),
+        ("E5073", lambda: aot.build(FUNC, [X])),
         ("E5074", lambda: aot.build(str(MODEL), [X])),
         ("E5074", lambda: aot.build(FUNC, options=aot.Options())),
         ("E5074", lambda: aot.build(FUNC, options="speed")),

@@ -27,9 +27,9 @@ def full_text(module: IRModule) -> str:
 
 
 def parse(text: str, *, name: str = "model") -> IRModule:
-    """The module of a text that `IRModule.astext(metadata=True)` printed, perhaps edited since; E5130, E5131: what is wrong.
+    """The module of a text that `IRModule.astext(show_meta_data=True)` printed, perhaps edited since.
 
-    `name` stands for the file in messages.
+    UsageError E5130, E5131: what is wrong.  `name` stands for the file in messages.
     """
     if not isinstance(text, str):
         raise UsageError(Problem("E5130", f"parse takes a text, not a {type(text).__name__}", call_place()))
@@ -52,12 +52,25 @@ class IRModule:
     constants: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
 
     @staticmethod
-    def from_expr(expr: Any, *, name: str = "model") -> IRModule:
+    def from_expr(
+        expr: Any, functions: Mapping[str, Any] | None = None, type_defs: Mapping[Any, Any] | None = None, *, name: str = "model"
+    ) -> IRModule:
         """The module whose `main` is a function, or an expression over its free variables in order of first use.
 
-        `expr`: the function or expression; `name`: what the function is called.
+        UsageError E5104 for what is neither, E5091 for type definitions, which aot does not have.
+
+        `expr`: the function or expression; `functions`: others by name; `type_defs`: none; `name`: what the module is called.
         """
-        return IRModule({"main": function_of(expr)}, name)
+        if type_defs:
+            message = "TVM's type_defs: there are no algebraic data types, which need a heap"
+            raise UsageError(Problem("E5091", message, call_place()))
+        if not isinstance(functions or {}, Mapping) or not all(isinstance(k, str) for k in functions or {}):
+            message = f"functions takes a dictionary of functions by name, not {functions!r}"
+            raise UsageError(Problem("E5104", message, call_place()))
+        others = {k: function_of(f) for k, f in (functions or {}).items()}
+        if "main" in others:
+            raise UsageError(Problem("E5104", "main is the expression itself, and among the functions too", call_place()))
+        return IRModule({"main": function_of(expr), **others}, name)
 
     def __getitem__(self, name: str) -> BaseFunc:
         """The function of that name; UsageError E5105 if there is none."""
@@ -73,14 +86,14 @@ class IRModule:
         """
         return replace(self, functions={**self.functions, name: func})
 
-    def astext(self, *, metadata: bool = False) -> str:
-        """All functions as text, main first; with `metadata` everything that `aot.ir.parse` needs to read it back.
+    def astext(self, *, show_meta_data: bool = False) -> str:
+        """All functions as text, main first; with `show_meta_data` everything that `aot.ir.parse` needs to read it back.
 
         UsageError E5131 if a function belongs to an IR whose text is not parsed.
         """
         shown = self.shown()
         functions = shown.functions
-        if metadata:
+        if show_meta_data:
             return full_text(shown)
         names = sorted(functions, key=lambda n: (n != "main", n))
         return "\n".join(dialect_of(functions[n]).to_text(functions[n], n).rstrip("\n") + "\n" for n in names)

@@ -286,14 +286,26 @@ def _check_disabled(names: frozenset[str]) -> Iterator[Problem]:
             yield Problem("E5031", f'the pass "{name}" is required and cannot be disabled')
 
 
+_PLANNER = "the planner tries greedy orders, hill climbing and exact search, and keeps the smallest plan"
+_CHOICE = "kernels are chosen exactly, by estimates or by what `aot tune` counted"
+_OF_TVM = {
+    "tir.usmp.enable": "memory is always planned for the model as a whole",
+    "tir.usmp.algorithm": _PLANNER,
+    "tir.usmp.custom_algorithm": _PLANNER,
+    "tir.disable_vectorize": 'kernels="generic" of aot.build does without vectors',
+    "relay.backend.use_auto_scheduler": _CHOICE,
+    "relay.backend.use_meta_schedule": _CHOICE,
+    "relay.FuseOps.max_depth": "it is fuse.max_depth here",
+}
+"""What is said of options of TVM's."""
+
+
 def _check_config(config: Mapping[str, Any]) -> Iterator[Problem]:
     for key in sorted(config):
         option = _OPTIONS.get(key)
         if option is None:
-            yield Problem(
-                "E5032",
-                f'there is no pass option "{key}"{did_you_mean(key, _OPTIONS)}; options are {", ".join(sorted(_OPTIONS))}',
-            )
+            hint = _OF_TVM.get(key) or f"options are {', '.join(sorted(_OPTIONS))}"
+            yield Problem("E5032", f'there is no pass option "{key}"{did_you_mean(key, _OPTIONS)}; {hint}')
         elif type(config[key]) is not type(option.default):
             wanted = type(option.default).__name__
             yield Problem("E5033", f'the pass option "{key}" takes a value of type {wanted}, not {config[key]!r}')

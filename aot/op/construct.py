@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import quantize_multiplier, softmax_scaling
 from aot.op.common.float_layer import Bounds, FloatWindowAttrs
@@ -27,8 +29,8 @@ from aot.op.tensor.concatenate import ConcatenateAttrs
 from aot.op.tensor.reshape import ReshapeAttrs
 from aot.op.tensor.strided_slice import StridedSliceAttrs
 from aot.op.tensor.transpose import TransposeAttrs
-from aot.relay.construct import F_CONSTRUCT, Constructor, generic, operands_of, refused
-from aot.relay.expr import Expr, call
+from aot.relay.construct import F_CONSTRUCT, Constructor, constructor, generic, operands_of, refused
+from aot.relay.expr import Expr, call, const
 from aot.support.dtype import int_range, is_float
 
 Pair = int | Sequence[int]
@@ -180,7 +182,8 @@ def relu(data: Expr) -> Expr:
     if is_float(type_.dtype):
         return call("relu", [data], UnaryAttrs(lo=0.0))
     zero = type_.quant.zero_point[0] if type_.quant is not None else 0
-    return clip(data, zero, int_range(type_.dtype)[1])
+    limited: Expr = clip(data, zero, int_range(type_.dtype)[1])
+    return limited
 
 
 @_constructor("clip")
@@ -331,3 +334,39 @@ def _reduction(kind: str) -> None:
 
 for _kind, _ in OPERATORS.values():
     _reduction(_kind)
+
+
+@_constructor("nn.batch_norm")
+def batch_norm(
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    moving_mean: Any,
+    moving_var: Any,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> tuple[Expr, Expr, Expr]:
+    """(data - mean) / sqrt(variance + epsilon) * gamma + beta, as one product and one sum for each channel; float32.
+
+    Of constants the factors are computed at compile time.  As in TVM: (result, moving_mean, moving_var); the two are as given.
+    Channels are along `axis`; without `center` beta counts as 0, without `scale` gamma as 1.
+    """
+    name = "nn.batch_norm"
+    rank = len(_tensor(name, data).shape)
+    dtype = _tensor(name, data).dtype
+    channels = _tensor(name, data).shape[_axis(name, axis, rank)]
+    operands = operands_of(name, data, gamma, beta, moving_mean, moving_var)
+    for what, x in zip(("gamma", "beta", "moving_mean", "moving_var"), operands[1:], strict=True):
+        if _tensor(name, x).shape != (channels,) or _tensor(name, x).dtype != dtype:
+            raise refused(name, f"{what} is {x.type}, not {dtype}[{channels}]")
+    x, g, b, mean, var = operands
+    spread = generic("rsqrt", generic("add", var, const(np.float32(epsilon) * np.ones(1, np.float32))))
+    factor: Expr = generic("multiply", g, spread) if scale else spread
+    minus = generic("multiply", mean, factor)
+    offset = generic("subtract", b, minus) if center else generic("negative", minus)
+    along = [1] * rank
+    along[_axis(name, axis, rank)] = channels
+    product = generic("multiply", x, constructor("reshape")(factor, tuple(along)))
+    return generic("add", product, constructor("reshape")(offset, tuple(along))), mean, var

@@ -24,7 +24,8 @@ from aot.ir.type import TensorType, TupleType
 from aot.relay.expr import Call, Expr, call, const
 from aot.support.caller import call_place
 
-Constructor = Callable[..., Expr]
+Constructor = Callable[..., Any]
+"""Yields an expression, or a tuple of several (`nn.batch_norm`)."""
 
 F_CONSTRUCT: AttrMap[Constructor] = AttrMap("FConstruct")
 """Constructors of their own, by the name under which they are called; not all of them are operators (`nn.relu`)."""
@@ -86,7 +87,7 @@ def constructor(name: str) -> Constructor:
             raise UnknownOperatorError(*error.problems) from None
     special = F_CONSTRUCT.find(name)
 
-    def build(*args: Any, **attrs: Any) -> Expr:
+    def build(*args: Any, **attrs: Any) -> Any:
         try:
             built = generic(name, *args, **attrs) if special is None else special(*args, **attrs)
         except UsageError:
@@ -219,7 +220,10 @@ def refused(name: str, message: str) -> TypeRuleError:
     return TypeRuleError(message, where=f"{name} at {place}" if place else name)
 
 
-def _checked(name: str, built: Any) -> Expr:
+def _checked(name: str, built: Any) -> Any:
+    """What a constructor made: an expression, or several as a tuple of Python."""
+    if isinstance(built, tuple) and built:
+        return tuple(_checked(name, b) for b in built)
     if not isinstance(built, Expr):
         raise UsageError(Problem("E5104", f"the constructor of {name} made a {type(built).__name__}", call_place()))
     for tensor in built.type.fields if isinstance(built.type, TupleType) else (built.type,):

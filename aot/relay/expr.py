@@ -395,6 +395,33 @@ def rewrite(func: Function, rule: Callable[[Expr], Expr]) -> Function:
     return Function(func.params, done[id(func.body)], func.attrs)
 
 
+def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
+    """`func` with constants in the place of the parameters of these names; types are inferred anew.
+
+    UsageError E5104 for a name that no parameter, or more than one, has, and for a value of another shape or type.
+
+    `func`: the function; `params`: arrays by the name of the parameter.
+    """
+    bound: dict[int, Expr] = {}
+    for name, value in params.items():
+        found = [p for p in func.params if p.name == name]
+        if len(found) != 1:
+            known = ", ".join(p.name for p in func.params)
+            raise _bad_value(f"{len(found) or 'no'} parameters are called {name!r}; there are {known}")
+        wanted = found[0].type
+        constant = const(np.asarray(value), quant=wanted.quant, dtype=wanted.dtype if _stored_alike(value, wanted) else None)
+        if (constant.type.shape, constant.type.dtype) != (wanted.shape, wanted.dtype):
+            raise _bad_value(f"the parameter {name} is {wanted}, not {constant.type}")
+        bound[id(found[0])] = constant
+    rest = tuple(p for p in func.params if id(p) not in bound)
+    return replace(rewrite(func, lambda e: bound.get(id(e), e)), params=rest)
+
+
+def _stored_alike(value: Any, wanted: TensorType) -> bool:
+    """Whether an array holds values of the type, which numpy may have under another name (int4)."""
+    return bool(np.asarray(value).dtype == numpy_dtype(wanted.dtype))
+
+
 def users(func: Function) -> dict[int, list[Expr]]:
     """For each node (by id) the nodes that read it, once per use."""
     table: dict[int, list[Expr]] = {}

@@ -223,7 +223,7 @@ class _Parser:
         place = f"{path}/const:{match[1]}"
         data = self._noted(place, "data")
         if data is None:
-            message = f"the text has no metadata with the data of the constant {match[1]}; print it with astext(metadata=True)"
+            message = f"the text has no metadata with the data of the constant {match[1]}; print it with show_meta_data=True"
             raise UsageError(Problem("E5131", message, f"line {self._at}"))
         type_ = replace(self._type(match[2]), quant=self._noted(place, "quant"))
         if tuple(data.shape) != type_.shape:

@@ -167,7 +167,7 @@ def test_dump_stops(cli: Cli) -> None:
 def test_dump_is_read_back(cli: Cli) -> None:
     for after in ("fuse_ops", "select_kernels", "aot_lower_main"):
         text = cli("dump", SMALL, "--after", after, "--metadata").out
-        assert parse(text).astext(metadata=True) == text
+        assert parse(text).astext(show_meta_data=True) == text
 
 
 @pytest.mark.slow

@@ -147,8 +147,8 @@ def test_watchdog() -> None:
 def test_text_is_parsed_back() -> None:
     for seed in (1, 3, 7):
         module = pipeline()(from_tflite(control_net(seed)))
-        text = module.astext(metadata=True)
-        assert parse(text).astext(metadata=True) == text
+        text = module.astext(show_meta_data=True)
+        assert parse(text).astext(show_meta_data=True) == text
 
 
 @needs_gcc

@@ -25,9 +25,9 @@ CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "models"
 
 def check_round_trip(module: IRModule, *, run: bool = True) -> IRModule:
     """The text of what a text is parsed to is that text; it means the same."""
-    text = module.astext(metadata=True)
+    text = module.astext(show_meta_data=True)
     back = parse(text, name=module.name)
-    assert back.astext(metadata=True) == text
+    assert back.astext(show_meta_data=True) == text
     old, new = module["main"], back["main"]
     assert isinstance(old, Function)
     assert isinstance(new, Function)
@@ -82,7 +82,7 @@ def test_corpus() -> None:
 @pytest.mark.slow
 def test_parsed_text_compiles_to_the_same_bytes() -> None:
     module = from_tflite((MODELS / "net_kws_dscnn.tflite").read_bytes(), name="kws")
-    assert aot.build(parse(module.astext(metadata=True)), name="kws").files == aot.build(module, name="kws").files
+    assert aot.build(parse(module.astext(show_meta_data=True)), name="kws").files == aot.build(module, name="kws").files
 
 
 def test_a_constant_that_is_read_twice_stays_one() -> None:
@@ -92,7 +92,7 @@ def test_a_constant_that_is_read_twice_stays_one() -> None:
 
 
 def test_edited_text_counts() -> None:
-    text = network().astext(metadata=True)
+    text = network().astext(show_meta_data=True)
     assert "lo=-3, hi=9" in text
     edited = parse(text.replace("lo=-3, hi=9", "lo=-2, hi=8"))
     assert "clip(%2, lo=-2, hi=8)" in str(edited)
@@ -119,7 +119,7 @@ EDITS: list[tuple[Callable[[str], str], str]] = [
 @pytest.mark.parametrize("index", range(len(EDITS)))
 def test_damaged_texts(index: int) -> None:
     edit, code = EDITS[index]
-    text = network().astext(metadata=True)
+    text = network().astext(show_meta_data=True)
     assert edit(text) != text
     with pytest.raises(UsageError, match=code):
         parse(edit(text))
@@ -127,7 +127,7 @@ def test_damaged_texts(index: int) -> None:
 
 def test_any_cut_or_changed_byte_is_refused_or_parsed() -> None:
     rng = np.random.default_rng(2)
-    text = network().astext(metadata=True)
+    text = network().astext(show_meta_data=True)
     for _ in range(150):
         i = int(rng.integers(len(text)))
         changed = text[:i] + chr(int(rng.integers(32, 127))) + text[i + 1 :]

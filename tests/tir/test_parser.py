@@ -37,10 +37,10 @@ SOME = ("net_kws_dscnn", "add_relu6", "softmax")
 
 def round_trip(given: IRModule) -> IRModule:
     """The module from its own text, which has to be the same, and the same text again."""
-    text = given.astext(metadata=True)
+    text = given.astext(show_meta_data=True)
     back = parse(text, name=given.name)
     assert structural_equal(given, back)
-    assert back.astext(metadata=True) == text
+    assert back.astext(show_meta_data=True) == text
     return back
 
 
@@ -234,7 +234,7 @@ def test_what_is_wrong_is_said(old: str, new: str, words: str) -> None:
 
 
 def test_a_block_without_its_text() -> None:
-    text = IRModule({"blocks": block_func()}).astext(metadata=True)
+    text = IRModule({"blocks": block_func()}).astext(show_meta_data=True)
     assert text.startswith("intrin @")
     with pytest.raises(UsageError, match=r"E5131.*metadata of the intrinsic"):
         parse(text.replace('"forms"', '"form"'))
@@ -247,7 +247,7 @@ def test_golden_text(golden: Golden) -> None:
     with b.for_("i", 4, kind="unroll") as i:
         b.store(y, i, x[i])
     b.append(CallPrim("other", (region(x, 0), region(y, 0))))
-    golden("whole.tir", IRModule({"whole": b.finish()}, constants={"whole": {}}).astext(metadata=True))
+    golden("whole.tir", IRModule({"whole": b.finish()}, constants={"whole": {}}).astext(show_meta_data=True))
 
 
 def test_blocks_that_share_a_name() -> None:
@@ -264,7 +264,7 @@ def test_blocks_that_share_a_name() -> None:
     x, y = b.input("x", (4,), "int32"), b.output("y", (4,), "int32")
     for times in (2, 3, 2):
         b.block(double(times), x, y)
-    text = IRModule({"f": b.finish()}).astext(metadata=True)
+    text = IRModule({"f": b.finish()}).astext(show_meta_data=True)
     assert text.count("intrin @odd_name_1") == 2
     back = round_trip(parse(text))["f"]
     assert isinstance(back, PrimFunc)

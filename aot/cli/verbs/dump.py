@@ -163,6 +163,6 @@ def command(
     else:
         shown, text = pick(modules, after, form)
         if metadata:
-            text = modules[shown].astext(metadata=True)
+            text = modules[shown].astext(show_meta_data=True)
     out.line(text.rstrip("\n"))
     out.result({"model": wanted.name, "after": shown, "format": form, "text": text})

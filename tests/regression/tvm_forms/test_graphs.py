@@ -84,7 +84,7 @@ def test_a_text_names_its_own_line(text: str, said: str) -> None:
 
 def test_a_graph_without_constants_is_read_without_metadata() -> None:
     module = IRModule.from_expr(relay.reshape(relay.maximum(relay.negative(X), X), (2, 2)))
-    assert parse(module.astext()).astext(metadata=True) == module.astext(metadata=True)
+    assert parse(module.astext()).astext(show_meta_data=True) == module.astext(show_meta_data=True)
     assert parse(str(module)).astext() == module.astext()
 
 
