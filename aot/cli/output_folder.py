@@ -53,7 +53,7 @@ def write_new_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
 def _write(folder: Path, content: Mapping[str, str | bytes], kept: Collection[str]) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        staging = _staging(folder)
     except OSError as error:
         raise write_error(folder, error) from None
     try:
@@ -172,18 +172,19 @@ def _refuse_collisions(folder: Path, kept: Iterable[str], files: Iterable[str]) 
 
 
 def _write_all(staging: Path, files: Mapping[str, str | bytes]) -> None:
-    staging.chmod(0o777 & ~_umask())
     for name, content in files.items():
         path = staging / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encoded(content))
 
 
-def _umask() -> int:
-    """mkdtemp makes folders private; output folders are to be like any other."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _staging(folder: Path) -> Path:
+    """A fresh folder beside `folder`, as open to others as any other (those of tempfile are private)."""
+    while True:
+        path = folder.parent / f".{folder.name}.{os.urandom(4).hex()}"
+        with suppress(FileExistsError):
+            path.mkdir()
+            return path
 
 
 def _keep(folder: Path, staging: Path, kept: Iterable[str]) -> None:
