@@ -44,9 +44,13 @@ def _run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except (Exception, SystemExit) as error:  # typer turns a broken pipe, which no stream of ours raises, into SystemExit
+    except BaseException as error:  # SystemExit and others, too: typer's for a broken pipe, or a plug-in's
         if isinstance(error, SystemExit) and not error.code and "_AOT_COMPLETE" in os.environ:  # typer completes, and exits
             return 0
+        plugins = sys.modules.get("aot.driver.plugins")  # not where nothing was loaded
+        blamed = plugins.blame(error) if plugins is not None else None
+        if blamed is not None:
+            return _fail((blamed,), EXIT_USAGE, as_json=as_json, error=error)
         return _fail((_unexpected(error),), EXIT_INTERNAL, as_json=as_json, error=error)
     return result if isinstance(result, int) else 0
 

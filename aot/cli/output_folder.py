@@ -24,6 +24,8 @@ from aot.system.files import write_error
 MANIFEST = "aot-output.json"
 SCHEMA = "aot-output/1"
 
+_LARGEST = 1 << 26
+"""Bytes of a list of files."""
 _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
 _HERE = -100  # AT_FDCWD
 
@@ -108,6 +110,8 @@ def _only_as_written(folder: Path, listed: Mapping[str, str]) -> bool:
 def read_manifest(path: Path, schema: str) -> dict[str, str] | None:
     """The files that a manifest lists (path -> checksum); None if it is not ours, or names a file outside its folder."""
     try:
+        if not path.is_file() or path.stat().st_size > _LARGEST:  # a pipe would be waited for
+            return None
         document = parse_json(path.read_bytes())
         listed = dict(document["generated"])
         ours = document["schema"] == schema and all(isinstance(v, str) and is_inside(k) for k, v in listed.items())

@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -26,6 +26,9 @@ GROUP = "aot.plugins"
 
 _LOADED: dict[str, str] = {}
 """What has been loaded: entry point's name or file's path -> the error it ended with, empty for none."""
+
+_PLACES: dict[str, str] = {}
+"""Where their code is: a file, or a package's folder -> the plug-in's name."""
 
 
 def any_loaded() -> bool:
@@ -88,11 +91,31 @@ def load_file(path: Path) -> None:
     if missing or path.suffix != ".py":
         raise UsageError(Problem("E5111", f"--plugin {path}: name a Python file that exists"))
     if key not in _LOADED:
+        _PLACES[key] = path.name
         _run(path.name, lambda: _execute(path), key=key)
+
+
+def blame(error: BaseException) -> Problem | None:
+    """E5110 where an error came out of a plug-in's own line, in a pass of its, say; None for others."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return None
+    path = Path(frames[-1].filename)
+    name = next((_PLACES[str(p)] for p in (path, *path.parents) if str(p) in _PLACES), None)
+    return None if name is None else Problem("E5110", _failure(error, frames), f"plug-in {name}")
+
+
+def _failure(error: BaseException, frames: Sequence[traceback.FrameSummary]) -> str:
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"fails{place}: {type(error).__name__}: {error}"
 
 
 def _enter(point: EntryPoint) -> None:
     loaded = point.load()
+    source = getattr(sys.modules.get(point.module.partition(".")[0]), "__file__", None)
+    if source is not None:
+        package = Path(source)
+        _PLACES[str(package.parent if package.name == "__init__.py" else package)] = point.name
     if callable(loaded):
         loaded()
 
@@ -119,7 +142,6 @@ def _run(name: str, action: Callable[[], None], *, key: str = "") -> None:
         raise
     except BaseException as error:  # sys.exit too: a plug-in does not end the command
         frames = [f for f in traceback.extract_tb(error.__traceback__) if "aot/driver/plugins.py" not in f.filename]
-        place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-        message = f"fails{place}: {type(error).__name__}: {error}"
+        message = _failure(error, frames)
         _LOADED[key or name] = message
         raise UsageError(Problem("E5110", message, f"plug-in {name}")) from error

@@ -7,15 +7,17 @@ after the other.  Nothing in it depends on where the files were.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from aot.support.dataclass import dataclass
-from aot.support.untrusted import parse_json
+from aot.support.untrusted import is_text, parse_json
 
 MARK = b"aot-chain/1\n"
 """Begins a chain; a .tflite has its own mark from byte 4 on."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +51,36 @@ def pack(chain: Chain) -> bytes:
 
 
 def unpack(data: bytes) -> Chain | None:
-    """The chain in these bytes, which `pack` made; None for a model or anything else."""
+    """The chain in these bytes, which `pack` made; None for a model, or anything that is not as `pack` makes it.
+
+    They may be called a model and come from anywhere.
+    """
     if not data.startswith(MARK):
         return None
     length, _, rest = data[len(MARK) :].partition(b"\n")
+    if not re.fullmatch(rb"[0-9]{1,9}", length):
+        return None
     try:
-        head, rest = parse_json(rest[: int(length)]), rest[int(length) :]
-        return _chain(head, rest)
+        return _chain(parse_json(rest[: int(length)]), rest[int(length) :])
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def _chain(head: Mapping[str, Any], rest: bytes) -> Chain:
-    stages, at = [], 0
+    stages, at, rate = [], 0, head["rate"]
     for row in head["stages"]:
-        size = int(row["size"])
-        stages.append(Stage(row["name"], rest[at : at + size], row["slide"], row["axis"], row["output"]))
+        name, size, slide, axis, output = (row[key] for key in ("name", "size", "slide", "axis", "output"))
+        whole = all(type(n) is int for n in (size, axis, slide or 0))
+        named = isinstance(name, str) and _NAME.fullmatch(name) and (output is None or is_text(output))
+        if not (whole and named and size >= 0 and (slide is None or slide >= 1)):
+            raise ValueError("a stage that no chain file has")
+        stages.append(Stage(name, rest[at : at + size], slide, axis, output))
         at += size
-    return Chain(tuple(stages), head["rate"])
+    if not stages or at != len(rest):
+        raise ValueError("stages that no chain file has")
+    if rate is not None and not (type(rate) in (int, float) and 0 < rate < 1e12):
+        raise ValueError("a rate that no chain file has")
+    return Chain(tuple(stages), rate)
 
 
 def with_models(chain: Chain, models: Mapping[str, bytes]) -> Chain:

@@ -26,13 +26,13 @@ from aot.errors import Problem, UsageError
 from aot.executor.artifact import Artifact
 from aot.micro.new.registry import model_values, render, runtime_headers, runtime_source
 from aot.support.dataclass import dataclass
+from aot.support.text import printable
 from aot.support.untrusted import parse_json
 
 VERSION = 7
 _PARAMS_MAGIC = 0xF7E58D4F05049CB7
 _DEVICE = 1
 """device type of a CPU"""
-_LIMIT = 1 << 30
 _SOURCE = re.compile(r"^codegen/host/(?:src|include)/[A-Za-z0-9_]+\.[ch]$")
 
 
@@ -140,27 +140,47 @@ def _tar(files: Mapping[str, bytes], when: int) -> bytes:
 
 def unpack(data: bytes) -> Library:
     """Read an archive; nothing is written.  Raises UsageError E5045 if it is no archive of this format."""
+    try:
+        files = _members(data)
+        metadata = parse_json(files["metadata.json"])
+        modules = metadata["modules"]
+        if metadata["version"] != VERSION or not isinstance(modules, dict) or len(modules) != 1:
+            raise ValueError(f"version {metadata['version']} with {len(modules)} modules")
+    except (KeyError, ValueError, TypeError) as error:
+        message = f"not a Model Library Format archive of version {VERSION}: {printable(str(error), limit=200)}"
+        raise UsageError(Problem("E5045", message)) from None
+    return Library(metadata, files)
+
+
+def _members(data: bytes) -> dict[str, bytes]:
+    """The plain files of a tar; ValueError where it is none, or its files have more bytes than itself."""
     files: dict[str, bytes] = {}
+    left = len(data)
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for member in archive:
-                if member.isfile() and member.size <= _LIMIT:
-                    stream = archive.extractfile(member)
-                    files[member.name.removeprefix("./")] = stream.read() if stream else b""
-        metadata = parse_json(files["metadata.json"])
-        modules = metadata["modules"]
-        if metadata["version"] != VERSION or len(modules) != 1:
-            raise ValueError(f"version {metadata['version']} with {len(modules)} modules")
-    except (tarfile.TarError, OSError, KeyError, ValueError, TypeError) as error:
-        raise UsageError(Problem("E5045", f"not a Model Library Format archive of version {VERSION}: {error}")) from None
-    return Library(metadata, files)
+                stream = archive.extractfile(member) if member.isfile() and not member.issparse() else None
+                if stream is not None:
+                    files[member.name.removeprefix("./")] = stream.read(left + 1)
+                    left -= len(files[member.name.removeprefix("./")])
+                if left < 0:
+                    raise ValueError("its files are longer than it is")
+    except ValueError:
+        raise
+    except Exception as error:  # tarfile lets nearly everything through that broken headers lead to, such as RecursionError
+        raise ValueError(f"the archive is broken ({type(error).__name__})") from None
+    return files
 
 
 def artifact_of(library: Library) -> Artifact:
     """The artifact in an archive that aot wrote (E5045 for other archives)."""
     name, module = next(iter(library.metadata["modules"].items()))
     paths = _library_names(name)
-    missing = [p for p in paths.values() if p not in library.files or not _SOURCE.match(p)]
-    if missing or "aot" not in module:
+    missing = [printable(p) for p in paths.values() if p not in library.files or not _SOURCE.fullmatch(p)]
+    if missing or not isinstance(module, dict) or not isinstance(module.get("aot"), dict):
         raise UsageError(Problem("E5045", f"the archive was not written by aot: {', '.join(missing) or 'no metadata of ours'}"))
-    return Artifact(name, {file: library.files[path].decode() for file, path in paths.items()}, module["aot"])
+    try:
+        texts = {file: library.files[path].decode() for file, path in paths.items()}
+    except UnicodeDecodeError:
+        raise UsageError(Problem("E5045", "the archive was not written by aot: its sources are no text")) from None
+    return Artifact(name, texts, module["aot"])

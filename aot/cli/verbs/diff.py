@@ -118,7 +118,7 @@ def command(
     verbose: VerboseFlag = False,
 ) -> None:
     """Compare two reports, two models, or two git revisions of models: totals, and the layers and symbols that moved most."""
-    from aot.report.gate.diff import FIELDS, diff_reports, load_reports
+    from aot.report.gate.diff import FIELDS, check_whole, diff_reports, load_reports
     from aot.report.gate.judge import allowed_parts
     from aot.report.render.markdown import diff_markdown
 
@@ -136,6 +136,9 @@ def command(
             raise UsageError(Problem("E5001", f"there is no file '{b if before else a}'"))
     else:
         before, after = load_reports(Path(a)), load_reports(Path(b))
+        if html is not None:
+            check_whole(before, a)
+            check_whole(after, b)
     found = diff_reports(before, after, allow=parts)
     if html is not None:
         from aot.cli.files import write_file

@@ -1,12 +1,20 @@
-"""The published JSON Schemas of our files."""
+"""The published JSON Schemas of our files, and whether a file of others has their form."""
 
 from __future__ import annotations
 
 import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from aot.support.text import printable
+from aot.support.untrusted import is_text
+
 REPORT = "aot-report-3"
+BASELINE = "aot-baseline-1"
 
 
 def load_schema(name: str = REPORT) -> dict[str, Any]:
@@ -14,3 +22,64 @@ def load_schema(name: str = REPORT) -> dict[str, Any]:
     path = Path(__file__).with_name("schema") / f"{name}.schema.json"
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return data
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float), "null": type(None),
+}  # fmt: skip
+_MOST = 1 << 62
+"""Beyond all figures that we write, and within what a float holds."""
+
+
+def find_fault(data: Any, schema: Mapping[str, Any], *, whole: bool = True) -> str:
+    """The first place that a JSON value of others has not in the form of a schema of ours; "" where all is well.
+
+    Not `whole`: what is missing is no fault (an older version wrote it, or a baseline), only what has another form.  Keys that
+    the schema does not know are none in either case, as a later version may have them.
+    """
+    return next(chain(_strange(data, ""), _faults(data, schema, schema, whole=whole, place="")), "")
+
+
+def _strange(data: Any, place: str) -> Iterator[str]:
+    """What we could not write, or calculate with."""
+    if isinstance(data, dict):
+        yield from (f"{place or 'it'} has the key {printable(repr(key), limit=40)}" for key in data if not is_text(key))
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in inner:
+        yield from _strange(value, f"{place}[{key}]" if isinstance(key, int) else f"{place}.{key}".lstrip("."))
+    wild = isinstance(data, int | float) and not (math.isfinite(data) and abs(data) < _MOST)
+    if wild or (isinstance(data, str) and not is_text(data)):
+        yield f"{place or 'it'} is {printable(repr(data), limit=40)}"
+
+
+def _faults(data: Any, schema: Mapping[str, Any], root: Mapping[str, Any], *, whole: bool, place: str) -> Iterator[str]:
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].removeprefix("#/$defs/")]
+    if "oneOf" in schema:
+        found = [next(_faults(data, s, root, whole=whole, place=place), "") for s in schema["oneOf"]]
+        if all(found):
+            yield found[0]
+        return
+    kinds = schema.get("type", [])
+    if kinds and not any(_is(data, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds)):
+        yield f"{place or 'it'} is {printable(repr(data), limit=40)}"
+        return
+    wrong = "const" in schema and data != schema["const"]
+    wrong |= "enum" in schema and data not in schema["enum"]
+    wrong |= isinstance(data, str) and "pattern" in schema and re.search(schema["pattern"], data) is None
+    wrong |= _is(data, "number") and not schema.get("minimum", data) <= data <= schema.get("maximum", data)
+    if wrong:
+        yield f"{place or 'it'} is {printable(repr(data), limit=40)}"
+    if isinstance(data, list) and "items" in schema:
+        for i, item in enumerate(data):
+            yield from _faults(item, schema["items"], root, whole=whole, place=f"{place}[{i}]")
+    if isinstance(data, dict):
+        yield from (f"{place or 'it'} lacks {key}" for key in schema.get("required", ()) if whole and key not in data)
+        for key, inner in schema.get("properties", {}).items():
+            if key in data:
+                yield from _faults(data[key], inner, root, whole=whole, place=f"{place}.{key}".lstrip("."))
+
+
+def _is(data: Any, kind: str) -> bool:
+    """Whether a value is of a JSON type; True and False are no numbers."""
+    return isinstance(data, _TYPES[kind]) and (kind == "boolean" or not isinstance(data, bool))

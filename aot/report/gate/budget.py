@@ -114,6 +114,10 @@ class Finding:
         return f"{self.metric} {self.value:,} of {self.bound:,} ({self.limit}{change})"
 
 
+_LONGEST = 40
+"""Characters of a number."""
+
+
 def parse_limit(value: object, where: str) -> Limit:
     """One limit of a budget file (E5052)."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -123,6 +127,8 @@ def parse_limit(value: object, where: str) -> Limit:
     if found is None or (unit != "%" and unit not in _UNITS) or (unit == "%" and not found.group(1)):
         form = '"24 KiB", 4000000, "+0.5 %" or "+128"'
         raise UsageError(Problem("E5052", f"{value!r} is no limit; limits look like {form}", where))
+    if len(found.group(2)) > _LONGEST:
+        raise UsageError(Problem("E5052", f"a limit of {len(found.group(2)):,} digits is none", where))
     number = Fraction(re.sub(r"[_, ]", "", found.group(2)))
     assert isinstance(value, str)
     factor = 1 if unit == "%" else _UNITS[unit or ""]

@@ -10,9 +10,10 @@ from typing import Any
 from aot.driver.reading import read_limited
 from aot.errors import Problem, UsageError
 from aot.report.figures.report import SCHEMA, Report, key_of
+from aot.report.figures.schema import BASELINE, REPORT, find_fault, load_schema
 from aot.report.gate.baseline import BASELINE_SCHEMA
 from aot.report.gate.match import match_layers, same_layers
-from aot.support.text import does_of
+from aot.support.text import does_of, printable
 from aot.support.untrusted import parse_json
 
 FIELDS = ("tool", "model", "compiler", "flags", "emulator", "options", "inputs")
@@ -28,6 +29,15 @@ def load_reports(path: Path) -> dict[str, Report]:
     return parse_reports(read_limited(file, limit=_MAX_BYTES), str(file))
 
 
+def check_whole(reports: Mapping[str, Report], file: str) -> None:
+    """Raise UsageError E5050 where a report lacks what only a page shows; entries of a baseline never have it."""
+    schema = load_schema()
+    for key, report in reports.items():
+        fault = find_fault(report, {**schema["$defs"]["report"], "$defs": schema["$defs"]}) if "plan" in report else ""
+        if fault:
+            raise UsageError(Problem("E5050", f"'{file}': {fault}; it is damaged, or another version of aot wrote it", key))
+
+
 def parse_reports(content: bytes, file: str) -> dict[str, Report]:
     """`load_reports` of what `file` holds (E5050)."""
     try:
@@ -37,7 +47,11 @@ def parse_reports(content: bytes, file: str) -> dict[str, Report]:
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema not in (SCHEMA, BASELINE_SCHEMA):
         known = f"'{SCHEMA}' or '{BASELINE_SCHEMA}'"
-        raise UsageError(Problem("E5050", f"'{file}' is no report of aot report: its schema is {schema!r}, not {known}"))
+        shown = printable(repr(schema))
+        raise UsageError(Problem("E5050", f"'{file}' is no report of aot report: its schema is {shown}, not {known}"))
+    fault = find_fault(data, load_schema(REPORT if schema == SCHEMA else BASELINE), whole=False)
+    if fault:
+        raise UsageError(Problem("E5050", f"'{file}' is damaged: {fault}"))
     try:
         found = {key_of(r): r for r in data["reports"]}
         for report in found.values():
@@ -147,9 +161,8 @@ def moved(before: int | None, after: int | None) -> dict[str, Any]:
 
 
 def _bytes_of(layer: Mapping[str, Any] | None) -> int | None:
-    if layer is None or layer["code"] is None:
-        return None
-    return int(layer["code"] + layer["weights"] + layer["tables"])
+    parts = [] if layer is None else [layer[k] for k in ("code", "weights", "tables")]
+    return sum(parts) if parts and None not in parts else None
 
 
 def _layer_movers(a: Report, b: Report) -> list[dict[str, Any]]:

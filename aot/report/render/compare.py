@@ -41,7 +41,7 @@ def _pair(pair: Mapping[str, Any], old: Report | None, new: Report | None, *, fi
     if pair["fingerprint"]:
         parts.append(f"<p>Made with another {escape(', '.join(c['field'] for c in pair['fingerprint']))}.</p>")
     parts += [_totals(pair), *moved_tables(pair)]
-    if old is not None and new is not None:
+    if old is not None and new is not None and "plan" in old and "plan" in new:  # a baseline has none
         parts += _sides(old, new)
     return "\n".join(parts)
 
@@ -62,10 +62,7 @@ def _sides(old: Report, new: Report) -> list[str]:
         plan = report["plan"]
         text = f"{outputs_word(report['verdict'])}, workspace {plan['size']:,} B"
         drawing = scroll(f"memory map {word}", memory_plan(plan), "bare map")
-        rows = [
-            (x["index"], does_of(x), x["kernel"], x["instructions"], None if x["code"] is None else x["code"] + x["weights"])
-            for x in report["layers"]
-        ]
+        rows = [(x["index"], does_of(x), x["kernel"], x["instructions"], _sum(x["code"], x["weights"])) for x in report["layers"]]
         headers = ("no.", "operator", "kernel", "instructions", "flash, B")
         layers = html_table(headers, rows, label=f"layers {word}", left=3, cut=34)
         name = f"{report['name']}, {report['fingerprint']['tool']}"
@@ -73,3 +70,8 @@ def _sides(old: Report, new: Report) -> list[str]:
             f'<section><h3>{word.capitalize()}: {escape(name)}</h3><p class="dim">{escape(text)}</p>{drawing}{layers}</section>'
         )
     return [*found, "</div>"]
+
+
+def _sum(*parts: int | None) -> int | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None

@@ -1,9 +1,12 @@
-"""Mutations of texts and bytes, the same ones for the same seed."""
+"""Mutations of texts, bytes and values, the same ones for the same seed."""
 
 from __future__ import annotations
 
+import copy
+import math
 import random
 from collections.abc import Iterator
+from typing import Any
 
 _WORDS = (
     b"", b"0", b"-1", b"1e999", b"nan", b"-Infinity", b"9" * 5000, b"null", b"true", b'"', b"\\ud800", b"\xff", b"\0", b"\n",
@@ -40,3 +43,31 @@ def _change(data: bytearray, rng: random.Random) -> None:
         case _:
             for i in range(at, min(at + 1, len(data))):
                 data[i] ^= 1 << rng.randrange(8)
+
+
+_VALUES: tuple[Any, ...] = (
+    None, True, -1, 0, 1, 1.5, math.nan, math.inf, 10**30, "", "x", "\n::error::", "\ud800", [], [1], {}, {"a": 1}, [[]],
+    "9" * 5000, "../../x",
+)  # fmt: skip
+
+
+def values(data: Any, *, count: int, seed: int) -> Iterator[Any]:
+    """`count` copies of a JSON value in which one or two parts are missing, or something else."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        changed = [copy.deepcopy(data)]
+        for _ in range(rng.choice((1, 1, 2))):
+            places = list(_places(changed))
+            whole, key = rng.choice(places)
+            if rng.random() < 0.2 and whole is not changed:
+                del whole[key]
+            else:
+                whole[key] = copy.deepcopy(rng.choice(_VALUES))
+        yield changed[0]
+
+
+def _places(whole: Any) -> Iterator[tuple[Any, Any]]:
+    keys = list(whole) if isinstance(whole, dict) else range(len(whole)) if isinstance(whole, list) else ()
+    for key in keys:
+        yield whole, key
+        yield from _places(whole[key])
