@@ -114,6 +114,8 @@ def build(
 def _check_args(inputs: Any, args: Sequence[te.Tensor]) -> None:
     """The arguments that something was lowered for are those of the function (E5073), which has to be one alone (E5074)."""
     functions = tuple(inputs.functions.values()) if isinstance(inputs, IRModule) else (inputs,)
+    if not isinstance(args, Sequence):
+        raise UsageError(Problem("E5074", f"args is a list of tensors, not {type(args).__name__}"))
     if len(functions) != 1 or not isinstance(functions[0], PrimFunc):
         kind = type(inputs).__name__
         raise UsageError(Problem("E5074", f"a list of arguments goes with a te.Schedule or one PrimFunc, not with this {kind}"))
