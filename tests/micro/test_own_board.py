@@ -36,7 +36,7 @@ def test_rows_fed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert cli("boards", "new", "--from", script.name, "--cpu", "cortex-m4", "-o", "boards/g431").code == 0
     checked = cli("check", "vww.tflite", "--board", "boards/g431").out
     assert re.search(r"ram, rows fed +[\d,]+ +[\d,]+ +fits +[\d,]+ +[\d,]+ +links", checked)
-    assert re.search(r"balanced .*RAM [\d,]+ B short", checked)
+    assert re.search(r"balanced --ram-budget \d+ ", checked)
     Path("budget.toml").write_text('flash = "112 KiB"\nram = "20 KiB"\n["@g431-qemu"]\ninstructions = "1 M"\n', encoding="utf-8")
     assert "limits kept" in cli("build", "vww.tflite", "--board", "boards/g431", *options, "-o", "firmware").out
     assert Path("firmware/vww.elf").is_file()

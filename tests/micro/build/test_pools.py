@@ -61,7 +61,7 @@ def test_copied_constants_are_ram_of_the_product(tmp_path: Path) -> None:
         artifact = compile_model(CONV, target="cortex-m7", name="m", options=options).artifact
         project = prepare(artifact, board, folder=tmp_path / where)
         report = make_report(model, artifact, project, rule_sets(artifact.metadata["inputs"], 1))
-        found[where] = inspect_image(project), report, built_totals(project), mode_fit(artifact, board)
+        found[where] = inspect_image(project), report, built_totals(project), mode_fit(artifact, board, fault="")
     image, report, totals, fit = found["ram"]
     (copied,) = image.copied.values()
     assert (list(image.copied), report["ram"]["copied"]) == (["SSRAM23"], copied)
@@ -89,7 +89,7 @@ def test_a_state_in_a_pool_is_ram_of_the_product(tmp_path: Path) -> None:
         assert state <= ram["state"] <= state + 4  # and whether it was reset
         assert 0 <= ram["runtime"] < 64
         assert ram["bytes"] == workspace + ram["state"] + ram["runtime"] + ram["stack"]["bound"]
-        assert ram["bytes"] == built_totals(project)["ram"] == mode_fit(artifact, board).ram
+        assert ram["bytes"] == built_totals(project)["ram"] == mode_fit(artifact, board, fault="").ram
 
 
 def test_what_is_copied() -> None:

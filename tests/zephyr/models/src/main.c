@@ -47,6 +47,6 @@ ZTEST(aot, test_models_do_not_disturb_each_other) {
   }
 }
 
-ZTEST(aot, test_missing_pointer_is_reported) { zassert_not_equal(digits_run(NULL, NULL), 0, "status"); }
+ZTEST(aot, test_without_structs_the_slots_are_used) { zassert_equal(digits_run(NULL, NULL), 0, "status"); }
 
 ZTEST_SUITE(aot, NULL, NULL, NULL, NULL, NULL);
