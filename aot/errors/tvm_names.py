@@ -12,7 +12,7 @@ class TvmNameError(UsageError, AttributeError):
 
 
 def is_tvm_name(name: str) -> bool:
-    """Whether it is one of TVM's, without `tvm.`, of which docs/tvm.md says what there is in its place."""
+    """Whether TVM has this name (without `tvm.`) and docs/tvm.md lists what to use instead."""
     return name in NAMES
 
 

@@ -59,7 +59,7 @@ APPROXIMATE = frozenset({"cortex-m7", "cortex-m33", "cortex-m55"})
 """Cores whose rows no manual gives."""
 
 _AS: Mapping[str, str] = {"cortex-m85": "cortex-m55"}
-"""Cores of which nothing is known -> the core that they are estimated as, one with the same instructions."""
+"""Cores without published timings, and the core with the same instructions whose timings stand in for them."""
 
 
 def core_of(cpu: str) -> Core | None:
