@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from aot.support.dataclass import dataclass
@@ -81,8 +80,3 @@ def _chain(head: Mapping[str, Any], rest: bytes) -> Chain:
     if rate is not None and not (type(rate) in (int, float) and 0 < rate < 1e12):
         raise ValueError("a rate that no chain file has")
     return Chain(tuple(stages), rate)
-
-
-def with_models(chain: Chain, models: Mapping[str, bytes]) -> Chain:
-    """The chain with other files in some stages, by their names."""
-    return replace(chain, stages=tuple(replace(s, model=models.get(s.name, s.model)) for s in chain.stages))

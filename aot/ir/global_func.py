@@ -40,12 +40,6 @@ def register_func(name: str, func: F | None = None, *, override: bool = False) -
     return enter if func is None else enter(func)
 
 
-def find_global_func(name: str) -> Callable[..., Any] | None:
-    """The function of that name, if there is one."""
-    _import_home(name)
-    return _FUNCTIONS.get(name)
-
-
 def _import_home(name: Any) -> None:
     """Let the compiler's own function of that name be registered, where its module has not been imported yet."""
     if isinstance(name, str) and name in _HOMES:

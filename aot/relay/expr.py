@@ -434,9 +434,3 @@ def users(func: Function) -> dict[int, list[Expr]]:
 def is_call(expr: Expr, name: str) -> bool:
     """Whether `expr` is a call of the operator `name`."""
     return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name
-
-
-def constant_array(expr: Expr) -> Array:
-    """The value of an expression that must be a constant."""
-    assert isinstance(expr, Constant)
-    return np.asarray(expr.data)
