@@ -283,19 +283,24 @@ def larger(row: frozenset[Option], facts: Facts, folder: Path) -> Outcome:
         then = aot(["compile", str(facts.path), "-o", f"law{number}", *more, "--json"], folder)
         if not now.ok or not then.ok:
             return then if now.ok else now
-        complaint = worse(now.result["metadata"], then.result["metadata"], pool=option == "--pool")
+        complaint = worse(now.result["metadata"], then.result["metadata"], pool=option == "--pool", pinned="--pin" in words)
         if complaint:
             return Outcome(False, "", f"a larger {option} {complaint}", f"{now.words}   # against {then.words}")
     return last
 
 
-def worse(less: Mapping[str, Any], more: Mapping[str, Any], *, pool: bool) -> str:
-    """What is worse with more room; empty if nothing is."""
+def worse(less: Mapping[str, Any], more: Mapping[str, Any], *, pool: bool, pinned: bool) -> str:
+    """What is worse with more room; empty if nothing is.
+
+    Beside a tensor that is pinned to a slow pool, the others may leave that pool for a faster one as soon as they fit there: such
+    a plan may need more bytes if its accesses take less time.
+    """
     was, became = less["selection"], more["selection"]
     if was["minimised"] == became["minimised"] and became["total"] > was["total"]:
         return f"gives {became['total']:,} {was['minimised']} instead of {was['total']:,}"
     sizes = [m["workspace"]["size"] for m in (less, more)]
-    if pool and sizes[1] > sizes[0]:
+    times = [m["workspace"].get("pool_choice", {}).get("total", 0.0) for m in (less, more)]
+    if pool and sizes[1] > sizes[0] and not (pinned and times[1] < times[0]):
         return f"takes {sizes[1]:,} B of workspace instead of {sizes[0]:,}"
     return ""
 

@@ -57,10 +57,19 @@ def test_a_row_is_reduced_to_what_is_wrong(
 
 
 def test_more_room_must_not_be_worse(pairs: ModuleType) -> None:
-    def figures(total: int, size: int) -> dict[str, object]:
-        return {"selection": {"minimised": "instructions", "total": total}, "workspace": {"size": size}}
+    def figures(total: int, size: int, time: float = 0.0) -> dict[str, object]:
+        return {
+            "selection": {"minimised": "instructions", "total": total},
+            "workspace": {"size": size, "pool_choice": {"total": time}},
+        }
 
-    assert not pairs.worse(figures(10, 40), figures(10, 40), pool=True)
-    assert "11 instructions" in pairs.worse(figures(10, 40), figures(11, 30), pool=True)
-    assert "41 B" in pairs.worse(figures(10, 40), figures(9, 41), pool=True)
-    assert not pairs.worse(figures(10, 40), figures(9, 41), pool=False)
+    def worse(less: dict[str, object], more: dict[str, object], *, pool: bool = True, pinned: bool = False) -> str:
+        return str(pairs.worse(less, more, pool=pool, pinned=pinned))
+
+    assert not worse(figures(10, 40), figures(10, 40))
+    assert "11 instructions" in worse(figures(10, 40), figures(11, 30))
+    assert "41 B" in worse(figures(10, 40), figures(9, 41))
+    assert not worse(figures(10, 40), figures(9, 41), pool=False)
+    assert "41 B" in worse(figures(10, 40, 3.0), figures(9, 41, 3.0), pinned=True)
+    assert "41 B" in worse(figures(10, 40, 3.0), figures(9, 41, 2.0))
+    assert not worse(figures(10, 40, 3.0), figures(9, 41, 2.0), pinned=True)

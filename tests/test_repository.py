@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from tests.conftest import drawn
 from tests.scripts import script
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -504,3 +505,12 @@ def test_names_lead_to_tests() -> None:
     assert by_name(PurePosixPath("tir/transform/simplify.py"), tests)
     assert not by_name(PurePosixPath("topi/arm_dsp/softmax.py"), tests)
     assert not by_name(PurePosixPath("tir/transform/unroll_loop.py"), tests)
+
+
+def test_a_sample_is_drawn_by_name() -> None:
+    """The share that is asked for, the same in every process, and every test in some sample."""
+    names = [f"tests/a/test_{i}.py::test_{i % 7}" for i in range(1000)]
+    samples = [{n for n in names if drawn(n, percent=20, seed=str(seed))} for seed in range(60)]
+    assert all(140 < len(s) < 260 for s in samples)
+    assert samples[0] != samples[1]
+    assert set().union(*samples) == set(names)

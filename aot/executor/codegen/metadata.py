@@ -103,11 +103,11 @@ def _selection(selection: Selection) -> dict[str, Any]:
 
 
 def _pool_choice(choice: PoolChoice | None) -> dict[str, Any]:
-    """`pool_choice`: bytes accessed over the speed of their pools, and the bound; only where the search stopped at its limit."""
-    if choice is None or choice.optimal:
+    """`pool_choice`: bytes accessed over the speed of their pools, and the bound; only if there are pools to choose from."""
+    if choice is None:
         return {}
     row = {"total": round(choice.total, 3), "lower_bound": round(choice.lower_bound, 3)}
-    return {"pool_choice": row | {"optimal": False}}
+    return {"pool_choice": row | {"optimal": choice.optimal}}
 
 
 def _order(order: Order | None) -> dict[str, Any]:

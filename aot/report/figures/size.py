@@ -79,7 +79,7 @@ def pool_choices_of(metadata: Metadata) -> list[str]:
     texts = []
     for what, where in (("pools", "workspace"), ("const pools", "constants")):
         found = metadata.get(where, {}).get("pool_choice")
-        if found is not None:
+        if found is not None and not found["optimal"]:
             over = f"at most {_percent(found['total'], found['lower_bound'])} above the least time of accesses"
             texts.append(f"{what}: the search stopped at its limit, {over}")
     return texts

@@ -150,6 +150,7 @@ def _narrower(board: Board, options: Options, made: Artifact, problems: Sequence
     smaller_ram = ram is not None and (options.ram_budget is None or ram < options.ram_budget)
     smaller_flash = flash is not None and (options.flash_budget is None or flash < options.flash_budget)
     missed = options.ram_budget is not None and ram != options.ram_budget and _ram_of(meta) > options.ram_budget
+    missed |= options.flash_budget is not None and flash != options.flash_budget and _flash_of(meta) > options.flash_budget
     if not (smaller_ram or smaller_flash) or missed or min(n for n in (ram, flash) if n is not None) <= 0:
         return None
     return replace(options, ram_budget=ram if smaller_ram else options.ram_budget,

@@ -11,8 +11,8 @@ from aot.support.text import does_of
 
 LEFT, TOP, HEIGHT = 76.0, 22.0, 320.0
 _FIELDS = ("size", "liveness_bound", "streaming_bound", "fed_bound", "plan_lower_bound", "optimal", "buffers")
-_STOPPED = ("order", "rows", "cascades", "pool_choice")
-"""Searches that say so only where they stopped at their limit."""
+_SEARCHES = ("order", "rows", "cascades", "pool_choice")
+"""What other searches say: the first three only if they stopped at their limit."""
 _BOUNDS = (("liveness_bound", "whole tensors"), ("streaming_bound", "rows"))
 
 STYLE = """text { font: 11px system-ui, sans-serif; fill: #1c2733; } .small { font-size: 10px; } .in { fill: #14181d; }
@@ -33,7 +33,7 @@ def plan_data(workspace: Mapping[str, Any], layers: Sequence[Mapping[str, Any]])
     plan = {"layers": len(layers)} | {k: workspace[k] for k in _FIELDS}
     if workspace.get("pools"):
         plan["pools"] = [{k: p[k] for k in ("name", "base", "used", "size", "address", "speed")} for p in workspace["pools"]]
-    plan |= {k: workspace[k] for k in _STOPPED if k in workspace}
+    plan |= {k: workspace[k] for k in _SEARCHES if k in workspace}
     return plan | {"overlaps": overlaps(buffers), "peak": peak(buffers, size=size, layers=layers)}
 
 
