@@ -1,6 +1,6 @@
 """The version of the tool; part of every generated file's header."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 DISTRIBUTION = "aot-micro"
 """What pip installs; the package and the command are called aot, a name that another project has in the registry."""

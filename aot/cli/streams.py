@@ -1,4 +1,4 @@
-"""Standard output and error as a verb may use them: what becomes of its words never changes what it does.
+"""Standard output and error for verbs: a failed write never changes behaviour or exit code.
 
 A reader that closes the pipe (`| head`), a stream that was closed before the start, a full disk, or a name that the stream's
 encoding does not have must neither stop a verb half-way nor replace its exit code.  What cannot be written is dropped and

@@ -54,7 +54,7 @@ inputs it applies to, and numbers whose digest it has.
 """
 
 _DEFAULTS = (("byoc", ()), ("rings", "auto"), ("float16", "keep"), ("in_steps", False), ("fast_float", False))
-"""Options that they list only where they are not so."""
+"""Listed only when they differ from these defaults."""
 
 
 def build(

@@ -94,7 +94,7 @@ def slid(module: IRModule, options: Options, *, opt_level: int, most_bytes: int 
 
 
 def _hops(main: Function, options: Options) -> dict[str, tuple[int, int]]:
-    """Axis and hop of each input that slides by its name in the file, checked; one in C is as good, where it is no other's."""
+    """Axis and hop of each input that slides by its name in the file, checked; the C identifier is accepted too, if unique."""
     inputs = {v.name: v for v in input_vars(main)}
     in_c = Counter(c_identifier(name, default="tensor") for name in inputs)
     names = {c: name for name in inputs if in_c[c := c_identifier(name, default="tensor")] == 1}

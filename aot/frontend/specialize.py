@@ -65,7 +65,7 @@ def _without_lists(model: bytes, choice: Choice) -> bytes:
 
 
 def _made_for_one_shape(error: AotError, before: Record, wanted: Mapping[int, Shape]) -> AotError:
-    """What keeps other shapes from following: E1240 where the graph goes with its own, as it has them in constants."""
+    """What keeps other shapes from following: E1240 if constants fix the original shapes."""
     broken = [p for p in error.problems if p.code.startswith("E11")]
     if not broken or _all_shapes(encode_model(before))[1] is not None:
         return error

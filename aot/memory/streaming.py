@@ -4,8 +4,8 @@ The *streaming bound* is the smallest possible peak of live rows when chains of 
 nothing is computed twice, chains are cut at the best places, rows are packed perfectly, and the inputs are resident at the start;
 scratch memory does not count.
 
-* A chain is a run of operators in the order of execution.  What it reads from outside lies there whole when it starts, what is
-  needed after it lies there whole when it ends.  An operator that is not row-local is a chain of its own and runs at once.
+* A chain is a run of operators in the order of execution.  External inputs are fully resident at its start, what is needed
+  after it is fully resident at its end.  An operator that is not row-local is a chain of its own and runs at once.
 * Inside, the rows of the last operator are requested one by one; an operator asks for the rows that its next row needs, those of
   its first operand first.  A row takes its place before the rows it is made from go, and a row goes when all of its readers are
   past it.  Rows that nobody reads are not made.

@@ -48,8 +48,8 @@ NEAR_NODES = 100
 def minimise(objective: Any, rows: Sequence[Row], *, upper: Any, node_limit: int, narrow: bool = False) -> Solution:
     """Integers from 0 to `upper` that satisfy all rows with the least sum of `objective`.
 
-    `node_limit` bounds the branches: a count, so that the result does not depend on the machine.  `narrow` leaves out columns
-    that no optimum has, which is worth it where most have a clearly better one beside them.
+    `node_limit` bounds the branches: a count, so that the result does not depend on the machine.  `narrow` drops dominated
+    columns; that pays off when most are dominated.
     """
     with _silent():
         solver = _solver()

@@ -14,7 +14,7 @@ _CLOSE, _LOOSE = 0.7, 0.6
 def nearest(word: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
     """The known words that `word` may stand for, best first, at most `limit`: upper and lower case count as the same.
 
-    Those that it begins, which begin with it or contain it, stand behind those that differ in a few letters.
+    Near misses come first, then words that contain it or are contained in it.
     """
     words = {k.lower(): k for k in known}
     asked = word.lower()

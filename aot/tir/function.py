@@ -81,7 +81,7 @@ class PrimFunc:
 
     @property
     def core(self) -> PrimFunc:
-        """The function for which analyses keep what they found: `like`, as long as it has these very buffers and this body."""
+        """The function for which analyses keep what they found: `like`, only while body and buffers are identical."""
         other = self.like
         if other is None or other.body is not self.body or other.scalars is not self.scalars:
             return self

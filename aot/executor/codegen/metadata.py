@@ -151,7 +151,7 @@ def _feed(layers: Sequence[Layer]) -> dict[str, Any]:
 def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
     """`state`: the persistent tensors, the bytes of them that are new in each run, and those that are moved only to be kept.
 
-    `bytes_moved` is the average over the runs; `bytes_moved_most` what the one that moves most of them moves.
+    `bytes_moved` is the average over the runs; `bytes_moved_most` the bytes moved by the worst run.
     """
     if not lowered.states:
         return {}

@@ -79,7 +79,7 @@ def candidates(
 def _is_running(
     impl: OpImplementation, policy: SelectionConfig, weights: tuple[Stored, ...], repeated: Container[Hashable]
 ) -> bool:  # fmt: skip
-    """Whether the kernel competes where nothing was measured: those made for a purpose only where there is that purpose."""
+    """Whether the kernel competes without measurements: special-purpose kernels compete only when needed."""
     return not _unmet_purpose(impl, policy) and (not impl.for_repeated or any(w.key in repeated for w in weights[:1]))
 
 

@@ -97,7 +97,7 @@ def _has_weights(layer: Sequence[Candidate]) -> bool:
 
 
 def _smallest(layer: Sequence[Candidate]) -> tuple[Stored, ...]:
-    """The constants of the candidate that has the fewest; those that no other layer can use are counted as one."""
+    """The constants of the candidate that has the fewest; unshared constants count as a single array."""
     best = min(layer, key=lambda c: c.constants)
     rest = best.constants - distinct_bytes(best.arrays)
     return (*best.arrays, Stored(id(best), rest))

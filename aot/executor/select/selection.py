@@ -302,7 +302,7 @@ def _shared(candidates: Iterable[tuple[int, Candidate]]) -> dict[Hashable, int]:
 
 
 def _own(candidate: Candidate, shared: Mapping[Hashable, int]) -> int:
-    """Bytes of its constants that no other layer has."""
+    """Bytes of constants used by this layer only."""
     return candidate.constants - distinct_bytes(a for a in candidate.arrays if a.key in shared)
 
 

@@ -43,7 +43,7 @@ def normalized_axis(ctx: ConvertContext, op: OperatorView, axis: int, rank: int)
 
 
 def reshaped(expr: RelayExpr, shape: Sequence[int], span: Span) -> RelayExpr:
-    """`expr` in other dimensions, itself where they are its own."""
+    """`expr` reshaped; unchanged if the shape matches."""
     if tensor_type(expr).shape == tuple(shape):
         return expr
     return call("reshape", [expr], ReshapeAttrs(tuple(shape)), span=span)

@@ -250,7 +250,7 @@ def _planned(main: Function, nodes: Sequence[Expr], sliding: Sliding, keep: Coll
 
 
 def _keeps(rows: Rows, total: RunningSum) -> bool:
-    """Whether a run has the rows that leave, of those that it keeps."""
+    """Whether the kept rows include the evicted ones."""
     return rows.kept is not None and rows.kept[0] <= total.slide.lo
 
 

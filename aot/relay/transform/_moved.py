@@ -23,7 +23,7 @@ class Moved:
 
 
 def reshaped(expr: Expr, shape: Sequence[int], span: Span) -> Expr:
-    """`expr` in other dimensions, itself where they are its own."""
+    """`expr` reshaped; unchanged if the shape matches."""
     if tensor_type(expr).shape == tuple(shape):
         return expr
     return with_span(constructor("reshape")(expr, newshape=tuple(shape)), span)

@@ -217,7 +217,7 @@ class _Rewrite:
         return self.ranges[id(node), wanted]
 
     def _assembled(self, node: Expr, wanted: Range) -> Expr:
-        """Of pieces that have a row both, the one that has more of the rows behind it is taken from where it begins."""
+        """Where pieces overlap, use the one that extends further."""
         axis, at, parts, span = self.plan.sliding.table[id(node)].axis, wanted[0], list[Expr](), self._span(node)
         while at < wanted[1]:
             (first, stop), expr = max((p for p in self.pieces[id(node)] if p[0][0] <= at < p[0][1]), key=lambda p: p[0][1])

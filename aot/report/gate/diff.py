@@ -190,7 +190,7 @@ def _layer_movers(a: Report, b: Report) -> list[dict[str, Any]]:
 
 
 def _known(layer: Mapping[str, Any] | None, field: str, other: Mapping[str, Any] | None) -> int | None:
-    """A layer's figure; 0 for one that is not there, provided that the other side has a figure."""
+    """A layer's figure; 0 if the layer exists on the other side only."""
     if layer is not None:
         value: int | None = layer[field]
         return value
