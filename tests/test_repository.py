@@ -89,7 +89,7 @@ _LAYERS: tuple[tuple[str, str], ...] = (
     ("system", "errors support"),
     ("runtime", f"system driver executor memory target.codegen_c target.base tir {_CORE} version"),
     ("api", f"runtime driver executor frontend.view target.codegen_c te {_KERNELS}"),
-    ("micro", "executor.artifact driver system errors support version"),
+    ("micro", "target.base executor.artifact driver system errors support version"),
     ("tune", f"micro system driver executor executor.artifact memory system {_KERNELS} version"),
 )
 """Part of the package -> parts that it may import beside itself. `report`, `testing`, which asks the references as `report` does,

@@ -21,6 +21,7 @@ from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 from aot.support.pool import Pool
 from aot.support.text import printable
+from aot.target.cpu import CORES
 
 UARTS = ("cmsdk",)
 """Serial ports that aot/template/project has a driver for."""
@@ -36,7 +37,6 @@ _TITLE = re.compile(r"[\w +&'(),./:;=@#-]{1,120}")
 _WORDS = 1 << 32
 CACHES = ("instruction", "data")
 """Caches that the start-up code switches on, of the cores that may have them."""
-CACHED = ("cortex-m7", "cortex-m55", "cortex-m85")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +230,9 @@ def _caches(top: TableReader, cpu: str) -> tuple[str, ...]:
     if set(caches) - set(CACHES) or len(set(caches)) != len(caches):
         top.note(f"caches holds {' and '.join(CACHES)}, each once at most")
         return ()
-    if caches and cpu.partition("+")[0] not in CACHED:
-        top.note(f"caches: {cpu} has none; {', '.join(CACHED)} may")
+    core = CORES.get(cpu.partition("+")[0])
+    if caches and (core is None or not core.caches):
+        top.note(f"caches: {cpu} has none; {', '.join(c.name for c in CORES.values() if c.caches)} may")
     return caches
 
 

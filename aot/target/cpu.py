@@ -1,4 +1,8 @@
-"""The known cores."""
+"""The known cores: one table with everything that differs from core to core.
+
+A core of a known instruction set is one row.  What only some kinds of projects need (names in CMSIS packs, Rust targets, Zephyr's
+options) follows from its name and its architecture.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,39 @@ from aot.support.near import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
+class Timing:
+    """Cycles of a core's instructions, without wait states.
+
+    `load` alone, `paired_load` and `paired_store` (register offset) directly after a load that they do not wait for; `taken`
+    on top of a taken branch's 1, `wide_target` on top if the target is a 32-bit instruction across a word's boundary;
+    LDM, STM, LDRD take `transfer_start` and move `transfer` words a cycle; `load_use` if the next instruction reads
+    what was loaded; `pairing` which neighbours issue together: "" none, "narrow" 16-bit ones, "any" most.
+    `measured_on`: the core with the same instructions whose timings stand in for unpublished ones.
+
+    Cortex-M0, -M0+, -M3 and -M4: Arm's Technical Reference Manuals.  Cortex-M7, -M33 and -M55 have no published tables; their
+    rows are approximations from measurements and descriptions of others (docs/cycles.md names the sources).
+    """
+
+    load: int = 2
+    paired_load: int = 1
+    store_register: int = 2
+    paired_store: int = 1
+    store: int = 1
+    taken: int = 1
+    wide_target: int = 1
+    call: int = 2
+    divide: int = 6
+    multiply_add: int = 1
+    long_multiply: int = 1
+    long_accumulate: int = 1
+    transfer: int = 1
+    transfer_start: int = 1
+    load_use: int = 0
+    pairing: str = ""
+    measured_on: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Core:
     """A processor core.
 
@@ -19,58 +56,59 @@ class Core:
     "fpu" (float32 in hardware), "vfp" (an Arm FPU, and "dsp"), "unaligned" (word access
     at any address), "div" (a divide instruction); "ftz" is a permission: numbers below 2^-126 may be taken for zero, as vectors
     of float32 do (--fast-float).
-    `gcc_flags` select the core, or its architecture where GCC 12 does not know the core.
+    `gcc_flags` select the core, or its architecture if GCC 12 does not know the core.
+    `description` starts with the architecture.  `timing`: None if cycles cannot be estimated.  `caches`: parts may have some.
     """
 
     name: str
     features: frozenset[str]
     gcc_flags: tuple[str, ...]
     description: str
+    timing: Timing | None = None
+    caches: bool = False
+
+    @property
+    def architecture(self) -> str:
+        """`Armv7E-M`."""
+        return self.description.partition(",")[0]
+
+    @property
+    def has_trace(self) -> bool:
+        """Whether there are a cycle counter (DWT) and a trace to print through (ITM)."""
+        return "thumb2" in self.features
 
 
-def _core(name: str, features: str, flags: str, description: str) -> Core:
-    return Core(name, frozenset(features.split()), tuple(flags.split()), description)
+def _core(name: str, features: str, flags: str, description: str, timing: Timing | None = None, *, caches: bool = False) -> Core:
+    return Core(name, frozenset(features.split()), tuple(flags.split()), description, timing, caches)
 
+
+_V7M = "mull thumb2 unaligned div"
+_DSP = f"{_V7M} dsp fpu vfp"
+_MVE = f"{_DSP} mve"
+_M0 = Timing(paired_load=2, store=2, paired_store=2, wide_target=0, taken=2, call=3, divide=1)
+_M7 = Timing(load=1, store_register=1, taken=0, wide_target=0, call=1, transfer=2, transfer_start=0, load_use=1, pairing="any")
+_M33 = Timing(load=1, store_register=1, transfer_start=0, load_use=1, pairing="narrow")
+_M55 = replace(_M33, transfer=2)
 
 CORES: dict[str, Core] = {
     c.name: c
     for c in (
-        _core("cortex-m0", "v6m", "-mcpu=cortex-m0 -mthumb -mfloat-abi=soft", "Armv6-M"),
-        _core("cortex-m0plus", "v6m", "-mcpu=cortex-m0plus -mthumb -mfloat-abi=soft", "Armv6-M"),
-        _core("cortex-m3", "mull thumb2 unaligned div", "-mcpu=cortex-m3 -mthumb -mfloat-abi=soft", "Armv7-M"),
-        _core(
-            "cortex-m4",
-            "mull thumb2 unaligned div dsp fpu vfp",
-            "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16",
-            "Armv7E-M, DSP, single-precision FPU",
-        ),
-        _core(
-            "cortex-m7",
-            "mull thumb2 unaligned div dsp fpu vfp",
-            "-mcpu=cortex-m7 -mthumb -mfloat-abi=hard -mfpu=fpv5-d16",
-            "Armv7E-M, DSP, double-precision FPU",
-        ),
-        _core(
-            "cortex-m33",
-            "mull thumb2 unaligned div dsp fpu vfp",
-            "-mcpu=cortex-m33 -mthumb -mfloat-abi=hard -mfpu=fpv5-sp-d16",
-            "Armv8-M Mainline, DSP, single-precision FPU",
-        ),
-        _core(
-            "cortex-m55",
-            "mull thumb2 unaligned div dsp mve fpu vfp",
-            "-mcpu=cortex-m55 -mthumb -mfloat-abi=hard",
-            "Armv8.1-M, Helium (MVE)",
-        ),
-        _core(
-            "cortex-m85",
-            "mull thumb2 unaligned div dsp mve fpu vfp",
-            "-march=armv8.1-m.main+dsp+mve.fp+fp.dp -mthumb -mfloat-abi=hard",
-            "Armv8.1-M, Helium (MVE), double-precision FPU",
-        ),
+        _core("cortex-m0", "v6m", "-mcpu=cortex-m0 -mthumb -mfloat-abi=soft", "Armv6-M", _M0),
+        _core("cortex-m0plus", "v6m", "-mcpu=cortex-m0plus -mthumb -mfloat-abi=soft", "Armv6-M", replace(_M0, taken=1, call=2)),
+        _core("cortex-m3", _V7M, "-mcpu=cortex-m3 -mthumb -mfloat-abi=soft", "Armv7-M",
+              Timing(multiply_add=2, long_multiply=4, long_accumulate=5)),
+        _core("cortex-m4", _DSP, "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16",
+              "Armv7E-M, DSP, single-precision FPU", Timing()),
+        _core("cortex-m7", _DSP, "-mcpu=cortex-m7 -mthumb -mfloat-abi=hard -mfpu=fpv5-d16",
+              "Armv7E-M, DSP, double-precision FPU", _M7, caches=True),
+        _core("cortex-m33", _DSP, "-mcpu=cortex-m33 -mthumb -mfloat-abi=hard -mfpu=fpv5-sp-d16",
+              "Armv8-M Mainline, DSP, single-precision FPU", _M33),
+        _core("cortex-m55", _MVE, "-mcpu=cortex-m55 -mthumb -mfloat-abi=hard", "Armv8.1-M, Helium (MVE)", _M55, caches=True),
+        _core("cortex-m85", _MVE, "-march=armv8.1-m.main+dsp+mve.fp+fp.dp -mthumb -mfloat-abi=hard",
+              "Armv8.1-M, Helium (MVE), double-precision FPU", replace(_M55, measured_on="cortex-m55"), caches=True),
         _core("host", "mull unaligned div fpu", "", "this machine"),
     )
-}
+}  # fmt: skip
 """name -> Core, in the order in which they are listed."""
 
 
@@ -82,6 +120,18 @@ def register_core(core: Core) -> Core:
         raise UsageError(Problem("E5102", f"the core {core.name} is registered twice", call_place()))
     CORES[core.name] = core
     return core
+
+
+_OTHER_ARCHITECTURES = {
+    "cortex-m1": "Armv6-M", "cortex-m23": "Armv8-M Baseline", "cortex-m35p": "Armv8-M Mainline", "cortex-m52": "Armv8.1-M",
+}  # fmt: skip
+"""Cores that a compiler may be asked for, and for which we have no row: a board with one builds for a core of ours."""
+
+
+def architecture_of(mcpu: str) -> str:
+    """The architecture of what -mcpu says, with or without modifiers; "" if it is not known."""
+    name = mcpu.partition("+")[0]
+    return CORES[name].architecture if name in CORES else _OTHER_ARCHITECTURES.get(name, "")
 
 
 _WITHOUT = {"fpu": "fpu vfp mve", "dsp": "dsp vfp mve", "mve": "mve"}

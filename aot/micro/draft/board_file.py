@@ -6,15 +6,8 @@ from aot.errors import Problem, UsageError
 from aot.micro.board import Memory, parse_board
 from aot.micro.draft.found import Found
 from aot.micro.draft.machines import like_machine, qemu_core
+from aot.target.cpu import CORES, find_core
 
-_FLAGS = {
-    "cortex-m0": ("-mfloat-abi=soft",), "cortex-m0plus": ("-mfloat-abi=soft",), "cortex-m3": ("-mfloat-abi=soft",),
-    "cortex-m4": ("-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"), "cortex-m7": ("-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
-    "cortex-m33": ("-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"), "cortex-m55": ("-mfloat-abi=hard",),
-    "cortex-m85": ("-mfloat-abi=hard",),
-}  # fmt: skip
-CORES = tuple(_FLAGS)
-_NO_DWT = ("cortex-m0", "cortex-m0plus")
 _MOST_STACK, _STACK_SHARE = 8192, 16
 _ALIGN = 128
 """Bytes to which the vector table must be aligned, with up to 16 interrupts; ours has none."""
@@ -38,22 +31,18 @@ def draft(found: Found, *, name: str, source: str, cpu: str = "") -> str:
     """
     core = cpu or found.cpu
     plain = core.partition("+")[0]
-    if plain not in _FLAGS:
-        asked = (
-            f"{core!r} is not one of {', '.join(CORES)}"
-            if core
-            else f"{source} does not say which; give --cpu, one of {', '.join(CORES)}"
-        )
+    if not CORES.get(plain, CORES["host"]).gcc_flags:
+        known = ", ".join(c.name for c in CORES.values() if c.gcc_flags)
+        asked = f"{core!r} is not one of {known}" if core else f"{source} does not say which; give --cpu, one of {known}"
         raise UsageError(Problem("E5386", f"the board's core: {asked}"))
     code, data = _largest(found, "rx", found.code, source), _largest(found, "rw", found.data, source)
     constants = [code, *_others(found, "rx", code)]
     workspace = [data, *_others(found, "rw", data)]
-    flags = ("-mfloat-abi=soft",) if "+nofpu" in core else _FLAGS[plain]
     text = f"# A draft from {source}: compare the memory map, and the lines with a question mark, with the manual.\n"
     text += f'name = "{name}"\ntitle = "{name}, by {_title(source)}"\nkind = "gdb"\ncpu = "{core}"\n'
-    text += f"flags = [{_quoted([f'-mcpu={plain}', '-mthumb', *flags])}]  # what the FPU is like?\n\n{_SERVERS}\n"
+    text += f"flags = [{_quoted(_flags(core))}]  # what the FPU is like?\n\n{_SERVERS}\n"
     text += "# [clock]\n# hz = 16000000  # ? what the core runs at while it is measured\n\n"
-    text += f'[cycles]\ncounter = "{"systick" if plain in _NO_DWT else "dwt"}"\n\n'
+    text += f'[cycles]\ncounter = "{"dwt" if CORES[plain].has_trace else "systick"}"\n\n'
     text += _emulated(core, found, (code.name, data.name), name)
     for m in found.memory:
         text += f'[[memory]]\nname = "{m.name}"\naccess = "{m.access}"\norigin = 0x{m.origin:08x}\nsize = 0x{m.size:08x}\n\n'
@@ -63,6 +52,11 @@ def draft(found: Found, *, name: str, source: str, cpu: str = "") -> str:
     text += f"[run]\nstack = {stack}\ntimeout_seconds = 120\n"
     parse_board(text, f"{name}/board.toml")
     return text
+
+
+def _flags(core: str) -> list[str]:
+    """Those of the core; for an FPU of single precision, as parts with a Cortex-M7 need not have the other."""
+    return [f.replace("fpv5-d16", "fpv5-sp-d16") for f in find_core(core).gcc_flags]
 
 
 def _largest(found: Found, access: str, chosen: str, source: str) -> Memory:

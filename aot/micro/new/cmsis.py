@@ -8,24 +8,11 @@ from typing import Any
 
 from aot.micro.new.registry import ProjectFiles, Spec, Text, common_values, project_kind, project_name, render
 from aot.micro.new.source_tree import source_tree
+from aot.target.cpu import architecture_of, find_core
 
-_DEVICES = {
-    "cortex-m0": "ARMCM0", "cortex-m0plus": "ARMCM0P", "cortex-m3": "ARMCM3", "cortex-m4": "ARMCM4", "cortex-m7": "ARMCM7",
-    "cortex-m23": "ARMCM23", "cortex-m33": "ARMCM33", "cortex-m35p": "ARMCM35P", "cortex-m52": "ARMCM52",
-    "cortex-m55": "ARMCM55", "cortex-m85": "ARMCM85",
-}  # fmt: skip
-"""Core -> the generic device of the pack ARM::Cortex_DFP."""
-
-_CORES = {
-    "cortex-m0": "Cortex-M0", "cortex-m0plus": "Cortex-M0+", "cortex-m3": "Cortex-M3", "cortex-m4": "Cortex-M4",
-    "cortex-m7": "Cortex-M7", "cortex-m23": "Cortex-M23", "cortex-m33": "Cortex-M33", "cortex-m35p": "Cortex-M35P",
-    "cortex-m52": "Cortex-M52", "cortex-m55": "Cortex-M55", "cortex-m85": "Cortex-M85",
-}  # fmt: skip
-"""Core -> its Dcore in a pack description."""
-
-_NO_TRACE = ("cortex-m0", "cortex-m0plus", "cortex-m23")
-"""Cores without an instrumentation trace (ITM) to print through."""
 _LONGEST = 27
+_NO_FPU = ("Armv6-M", "Armv7-M", "Armv8-M Baseline")
+"""Architectures that have none, so that a project need not say so."""
 
 
 @project_kind("cmsis")
@@ -34,10 +21,11 @@ def cmsis_project(spec: Spec) -> ProjectFiles:
     tree, metas = source_tree(spec), [p.artifact.metadata for p in spec.parts]
     project = project_name(spec.title)
     common = common_values(spec)
+    letter = model_of(spec.board.cpu)
     values: dict[str, Any] = {
         **common, "project": project, "cpu": metas[0]["target"]["cpu"], "fast": tree.fast, "small": tree.small,
-        "device": _DEVICES.get(spec.board.cpu, "ARMCM3"), "core": _CORES.get(spec.board.cpu, "Cortex-M3"),
-        "processor": processor(spec.board.flags), "itm": spec.board.cpu not in _NO_TRACE,
+        "device": f"ARMC{letter}".replace("+", "P"), "core": f"Cortex-{letter}",
+        "processor": processor(spec.board.flags), "itm": find_core(spec.board.cpu).has_trace,
         "group": short(project), "components": [_component(m["name"], list(tree.files)) for m in common["models"]],
         "shared": [n for n in tree.files if n.rpartition("/")[2].startswith("aot_workspace.")],
     }  # fmt: skip
@@ -53,6 +41,12 @@ def cmsis_project(spec: Spec) -> ProjectFiles:
     return ProjectFiles(files, once)
 
 
+def model_of(cpu: str) -> str:
+    """`M0+`: as packs write the core; `M3`, whose code runs on others, for a core of a plug-in."""
+    plain = cpu.partition("+")[0]
+    return plain.removeprefix("cortex-").upper().replace("PLUS", "+") if plain.startswith("cortex-m") else "M3"
+
+
 def short(name: str) -> str:
     """A name for a component, as PACK.xsd wants it: a letter first, two characters, and with " test" behind it at most 32."""
     word = name if len(name) > 1 and name[0] != "_" else f"model_{name}"
@@ -64,11 +58,12 @@ def processor(flags: Sequence[str]) -> dict[str, str]:
     fpu = next((f.partition("=")[2] for f in flags if f.startswith("-mfpu=")), "")
     cpu = next((f.partition("=")[2] for f in flags if f.startswith("-mcpu=")), "")
     found = {"fpu": "sp" if "sp" in fpu else "dp"} if fpu else {}
-    if "-mfloat-abi=soft" in flags and not cpu.startswith(("cortex-m0", "cortex-m23", "cortex-m3")):
+    architecture = architecture_of(cpu)
+    if "-mfloat-abi=soft" in flags and architecture not in _NO_FPU:
         found["fpu"] = "off"
     if "+nomve" in cpu:
         found["mve"] = "off" if "+nomve.fp" not in cpu else "int"
-    if cpu.startswith(("cortex-m23", "cortex-m33", "cortex-m35p", "cortex-m5", "cortex-m85")):
+    if architecture.startswith("Armv8"):
         found["trustzone"] = "off"
     return found
 

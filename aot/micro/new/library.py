@@ -16,6 +16,7 @@ from aot.micro.new.registry import (
     runtime_headers,
 )
 from aot.micro.new.source_tree import source_tree
+from aot.target.cpu import find_core
 
 ZEPHYR_BOARDS = {
     "mps2-an385": ("mps2_an385", "mps2/an385"),
@@ -43,17 +44,16 @@ PLATFORMIO_BOARDS = {
 }  # fmt: skip
 """Our board -> the one of arduino-cli; the platform and the board of PlatformIO."""
 
-_ZEPHYR_TARGETS = {
-    "cortex-m4": "cortex-m4+nofpu", "cortex-m7": "cortex-m7+nofpu", "cortex-m33": "cortex-m3", "cortex-m55": "cortex-m3",
-}  # fmt: skip
-
 
 def target_of(kind: str, cpu: str) -> str:
     """The target that a kind of project compiles for on a board with this core.
 
     Zephyr gives no floating point registers without CONFIG_FPU, and may leave out the DSP instructions of an Armv8-M core.
     """
-    return _ZEPHYR_TARGETS.get(cpu, cpu) if kind == "zephyr" else cpu
+    core = find_core(cpu)
+    if kind != "zephyr" or "vfp" not in core.features:
+        return cpu
+    return "cortex-m3" if core.architecture.startswith("Armv8") else f"{cpu}+nofpu"
 
 
 @project_kind("zephyr")

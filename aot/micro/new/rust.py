@@ -17,6 +17,7 @@ from aot.micro.new.registry import (
 )
 from aot.micro.new.source_tree import source_tree
 from aot.support.dtype import itemsize
+from aot.target.cpu import architecture_of
 
 _TYPES = {
     "bool": "bool", "int8_t": "i8", "uint8_t": "u8", "int16_t": "i16", "uint16_t": "u16", "int32_t": "i32", "uint32_t": "u32",
@@ -70,11 +71,11 @@ def rust_target(flags: tuple[str, ...]) -> str:
     """The name of rustc's target for a core, from the compiler's flags for it; that of the host without a core's."""
     cpu = next((f.partition("=")[2].partition("+")[0] for f in flags if f.startswith("-mcpu=")), "")
     hard = "hf" if "-mfloat-abi=hard" in flags else ""
-    families = {
-        "thumbv6m-none-eabi": ("cortex-m0", "cortex-m0plus", "cortex-m1"), "thumbv7m-none-eabi": ("cortex-m3",),
-        f"thumbv7em-none-eabi{hard}": ("cortex-m4", "cortex-m7"), "thumbv8m.base-none-eabi": ("cortex-m23",),
-    }  # fmt: skip
-    return next((t for t, cores in families.items() if cpu in cores), f"thumbv8m.main-none-eabi{hard}") if cpu else ""
+    if not cpu:
+        return ""
+    names = {"Armv6-M": "v6m", "Armv7-M": "v7m", "Armv7E-M": "v7em", "Armv8-M Baseline": "v8m.base"}
+    name = names.get(architecture_of(cpu), "v8m.main")
+    return f"thumb{name}-none-eabi" + (hard if name in ("v7em", "v8m.main") else "")
 
 
 def _model(model: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from aot.support.data import data_folder
 from aot.support.dataclass import dataclass
 from aot.support.text import printable
 from aot.system.process import run_program
+from aot.target.cpu import CORES
 
 Array = np.ndarray[Any, Any]
 
@@ -89,8 +90,8 @@ def cpu_of(config: str) -> str:
     without CONFIG_FPU, and an Armv8-M core may lack the DSP instructions.  Raises ToolchainError E3022 for other cores.
     """
     on = set(re.findall(r"^CONFIG_(\w+)=y$", config, re.MULTILINE))
-    names = {"M0": "cortex-m0", "M0PLUS": "cortex-m0plus", "M3": "cortex-m3", "M4": "cortex-m4", "M7": "cortex-m7"}
-    name = next((ours for theirs, ours in names.items() if f"CPU_CORTEX_{theirs}" in on), "")
+    older = [c.name for c in CORES.values() if c.architecture.startswith(("Armv6", "Armv7"))]
+    name = next((n for n in older if f"CPU_{n.upper().replace('-', '_')}" in on), "")
     if {"ARMV8_1_M_MVEI", "FPU"} <= on:
         name = "cortex-m55"
     elif "ARMV8_M_MAINLINE" in on:
@@ -99,7 +100,7 @@ def cpu_of(config: str) -> str:
         name = "cortex-m0plus"
     if not name:
         raise ToolchainError(Problem("E3022", "aot does not support this board's core (aot targets lists those it does)"))
-    return f"{name}+nofpu" if "FPU" not in on and name in ("cortex-m4", "cortex-m7", "cortex-m33") else name
+    return f"{name}+nofpu" if "FPU" not in on and "vfp" in CORES[name].features else name
 
 
 def run_on_zephyr(

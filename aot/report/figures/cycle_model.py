@@ -1,7 +1,5 @@
-"""Cycles of Cortex-M instructions: a table a core, and what neighbours change.
+"""Cycles of Cortex-M instructions by the timings of a core (aot/target/cpu.py), and what neighbours change.
 
-Cortex-M0, -M0+, -M3 and -M4: Arm's Technical Reference Manuals.  Cortex-M7, -M33 and -M55 have no published tables; their
-rows are approximations from measurements and descriptions of others (docs/cycles.md names the sources and what they come to).
 Memory is assumed to have no wait states.
 """
 
@@ -12,72 +10,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-
-@dataclass(frozen=True, slots=True)
-class Core:
-    """Cycles of a core.
-
-    `load` alone, `paired_load` and `paired_store` (register offset) directly after a load that they do not wait for; `taken`
-    on top of a taken branch's 1, `wide_target` on top where the target is a 32-bit instruction across a word's boundary;
-    LDM, STM, LDRD take `transfer_start` and move `transfer` words a cycle; `load_use` where the next instruction reads
-    what was loaded; `pairing` which neighbours issue together: "" none, "narrow" 16-bit ones, "any" most.
-    """
-
-    load: int = 2
-    paired_load: int = 1
-    store_register: int = 2
-    paired_store: int = 1
-    store: int = 1
-    taken: int = 1
-    wide_target: int = 1
-    call: int = 2
-    divide: int = 6
-    multiply_add: int = 1
-    long_multiply: int = 1
-    long_accumulate: int = 1
-    transfer: int = 1
-    transfer_start: int = 1
-    load_use: int = 0
-    pairing: str = ""
+from aot.target.cpu import CORES, Timing
 
 
-_V6 = Core(paired_load=2, store=2, paired_store=2, wide_target=0, taken=2, call=3, divide=1)
-CORES: Mapping[str, Core] = {
-    "cortex-m0": _V6,
-    "cortex-m0plus": Core(paired_load=2, store=2, paired_store=2, wide_target=0, taken=1, call=2, divide=1),
-    "cortex-m3": Core(multiply_add=2, long_multiply=4, long_accumulate=5),
-    "cortex-m4": Core(),
-    "cortex-m7": Core(
-        load=1, store_register=1, taken=0, wide_target=0, call=1, transfer=2, transfer_start=0, load_use=1, pairing="any"
-    ),
-    "cortex-m33": Core(load=1, store_register=1, transfer_start=0, load_use=1, pairing="narrow"),
-    "cortex-m55": Core(load=1, store_register=1, transfer=2, transfer_start=0, load_use=1, pairing="narrow"),
-}
-"""by target"""
-
-APPROXIMATE = frozenset({"cortex-m7", "cortex-m33", "cortex-m55"})
-"""Cores whose rows no manual gives."""
-
-_AS: Mapping[str, str] = {"cortex-m85": "cortex-m55"}
-"""Cores without published timings, and the core with the same instructions whose timings stand in for them."""
-
-
-def core_of(cpu: str) -> Core | None:
-    """The row of a core, with or without modifiers (`cortex-m33+nodsp`), or of the one it is estimated as; None: not known."""
-    plain = cpu.partition("+")[0]
-    return CORES.get(_AS.get(plain, plain))
+def timing_of(cpu: str) -> Timing | None:
+    """The timings of a core, with or without modifiers (`cortex-m33+nodsp`); None if there are none."""
+    core = CORES.get(cpu.partition("+")[0])
+    return None if core is None else core.timing
 
 
 def estimate_text(cpu: str, cycles: str | None) -> str:
-    """`1,234 cycles, estimated`, as which core where it is another one, or that this core has no row; `cycles`: the number.
+    """`1,234 cycles, estimated`, as which core if it is another one, or that there are no timings; `cycles`: the number.
 
-    Empty where the core has a row and could not be estimated for another reason.
+    Empty if there are timings and the cycles could not be estimated for another reason.
     """
-    plain = cpu.partition("+")[0]
+    timing = timing_of(cpu)
     if cycles is not None:
-        other = _AS.get(plain)
+        other = timing.measured_on if timing is not None else ""
         return f"{cycles} cycles, estimated" + (f" as on a {other.replace('cortex-m', 'Cortex-M')}" if other else "")
-    return "" if core_of(cpu) is not None else f"cycles are not estimated: no instruction timings of a {plain} are known"
+    plain = cpu.partition("+")[0]
+    return "" if timing is not None else f"cycles are not estimated: no instruction timings of a {plain} are known"
 
 
 _CONDITIONAL = re.compile(r"^(b(eq|ne|cs|cc|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|hs|lo)|cbn?z|le|letp)$")
@@ -190,37 +142,37 @@ class Instruction:
         return total
 
 
-def base_cycles(here: Instruction, previous: Instruction | None, core: Core) -> int:
+def base_cycles(here: Instruction, previous: Instruction | None, timing: Timing) -> int:
     """Cycles of one execution after `previous`, the refill after a conditional branch that is taken left out."""
     name, operands = here.mnemonic, here.operands
     if here.is_vector:
         return 1
     if name.startswith(_MULTIPLE):
-        jump = core.call if "pc" in operands and name.startswith(("pop", "ldm")) else 0
-        return core.transfer_start - (-here.words // core.transfer) + jump
+        jump = timing.call if "pc" in operands and name.startswith(("pop", "ldm")) else 0
+        return timing.transfer_start - (-here.words // timing.transfer) + jump
     if here.is_multiple:
-        return core.transfer_start + 2 // core.transfer
+        return timing.transfer_start + 2 // timing.transfer
     if here.is_load:
-        return _load_cycles(here, previous, core)
+        return _load_cycles(here, previous, timing)
     if here.is_store:
-        return _store_cycles(here, previous, core)
+        return _store_cycles(here, previous, timing)
     if here.is_conditional_branch:
         return 0 if name in ("le", "letp") else 1  # the end of a hardware loop is no instruction once the loop runs
     if name in ("bl", "blx"):
-        return 1 + core.call
+        return 1 + timing.call
     if name in _JUMPS:
-        return 1 + core.taken + (1 if name.startswith("tb") else 0)
+        return 1 + timing.taken + (1 if name.startswith("tb") else 0)
     if name.startswith(("sdiv", "udiv")):
-        return core.divide
+        return timing.divide
     if name.startswith(("vdiv", "vsqrt")):
         return 14
-    if name.startswith(("vmla", "vmls", "vfma", "vfms", "vnmla")) and core.pairing != "any":
+    if name.startswith(("vmla", "vmls", "vfma", "vfms", "vnmla")) and timing.pairing != "any":
         return 3
     if name in ("smull", "umull"):
-        return core.long_multiply
+        return timing.long_multiply
     if name in ("smlal", "umlal", "umaal"):
-        return core.long_accumulate
-    return core.multiply_add if name in ("mla", "mls") else 1
+        return timing.long_accumulate
+    return timing.multiply_add if name in ("mla", "mls") else 1
 
 
 def _behind_a_load(here: Instruction, previous: Instruction | None) -> bool:
@@ -228,33 +180,33 @@ def _behind_a_load(here: Instruction, previous: Instruction | None) -> bool:
     return previous is not None and previous.is_load and not previous.writes & here.address
 
 
-def _load_cycles(here: Instruction, previous: Instruction | None, core: Core) -> int:
+def _load_cycles(here: Instruction, previous: Instruction | None, timing: Timing) -> int:
     if here.operands.startswith("pc"):
-        return core.load + core.taken + 1
+        return timing.load + timing.taken + 1
     if here.mnemonic.startswith("vldr") and re.match(r"d\d", here.operands):
-        return core.load + 1
+        return timing.load + 1
     pipelined = _behind_a_load(here, previous) and not here.writes_back
-    return core.paired_load if pipelined else core.load
+    return timing.paired_load if pipelined else timing.load
 
 
-def _store_cycles(here: Instruction, previous: Instruction | None, core: Core) -> int:
+def _store_cycles(here: Instruction, previous: Instruction | None, timing: Timing) -> int:
     if here.mnemonic.startswith("vstr"):
-        return (2 if core.load > 1 else 1) + (1 if re.match(r"d\d", here.operands) else 0)
+        return (2 if timing.load > 1 else 1) + (1 if re.match(r"d\d", here.operands) else 0)
     if re.search(r"\[[^,\]]+, [a-z]", here.operands):
-        return core.paired_store if _behind_a_load(here, previous) else core.store_register
-    return core.store
+        return timing.paired_store if _behind_a_load(here, previous) else timing.store_register
+    return timing.store
 
 
-def can_pair(first: Instruction, second: Instruction, core: Core) -> bool:
+def can_pair(first: Instruction, second: Instruction, timing: Timing) -> bool:
     """Whether two neighbours issue in the same cycle."""
-    if not core.pairing or first.is_branch or second.mnemonic in ("bl", "blx", "tbb", "tbh"):
+    if not timing.pairing or first.is_branch or second.mnemonic in ("bl", "blx", "tbb", "tbh"):
         return False
     if any(x.is_multiple or x.is_vector or x.mnemonic.startswith(("sdiv", "udiv", "vdiv", "it")) for x in (first, second)):
         return False
     if first.writes & (second.reads | second.writes):
         return False
     accesses = [x for x in (first, second) if x.is_load or x.is_store]
-    if core.pairing == "narrow":
+    if timing.pairing == "narrow":
         return first.width == second.width == 2 and len(accesses) < 2 and not (first.is_multiply and second.is_multiply)
     if len(accesses) == 2 and not all(x.is_load for x in accesses):
         return False
@@ -269,16 +221,16 @@ def _target(here: Instruction) -> int | None:
     return int(found.group(1), 16) if found else None
 
 
-def _refill(here: Instruction, code: Mapping[int, Instruction], core: Core) -> int:
+def _refill(here: Instruction, code: Mapping[int, Instruction], timing: Timing) -> int:
     """Cycles on top of a taken conditional branch."""
     if here.mnemonic in ("le", "letp"):
         return 0
     goal = _target(here)
     across = goal is not None and goal % 4 == 2 and goal in code and code[goal].width == 4
-    return core.taken + (core.wide_target if across else 0)
+    return timing.taken + (timing.wide_target if across else 0)
 
 
-def estimate(code: Mapping[int, Instruction], counts: Mapping[int, tuple[int, int]], core: Core) -> dict[int, int]:
+def estimate(code: Mapping[int, Instruction], counts: Mapping[int, tuple[int, int]], timing: Timing) -> dict[int, int]:
     """Cycles by address, from (executions, times that control went elsewhere) by address."""
     result: dict[int, int] = {}
     previous: Instruction | None = None
@@ -287,8 +239,8 @@ def estimate(code: Mapping[int, Instruction], counts: Mapping[int, tuple[int, in
         here = code[address]
         executed, taken = counts.get(address, (0, 0))
         if executed:
-            spent = executed * base_cycles(here, previous, core)
-            spent += taken * _refill(here, code, core) if here.is_conditional_branch else 0
+            spent = executed * base_cycles(here, previous, timing)
+            spent += taken * _refill(here, code, timing) if here.is_conditional_branch else 0
             together = min(fell, executed)
             if (
                 here.is_vector
@@ -296,8 +248,8 @@ def estimate(code: Mapping[int, Instruction], counts: Mapping[int, tuple[int, in
                 overlaps = previous is not None and previous.is_vector and _unit(previous) != _unit(here)
                 spent += executed - (together if overlaps else 0)
             elif previous is not None and previous.is_load and previous.writes & here.reads:
-                spent += core.load_use * together
-            paired = previous is not None and together > 0 and single and can_pair(previous, here, core)
+                spent += timing.load_use * together
+            paired = previous is not None and together > 0 and single and can_pair(previous, here, timing)
             if paired:
                 spent -= together
             result[address] = spent

@@ -15,7 +15,7 @@ from aot.micro.build.project import Project
 from aot.micro.build.toolchain import find_tool, run_tool
 from aot.micro.run.qemu import command_line
 from aot.report.figures.attribution import symbols_of
-from aot.report.figures.cycle_model import Instruction, core_of, estimate
+from aot.report.figures.cycle_model import Instruction, estimate, timing_of
 from aot.support.dataclass import dataclass
 from aot.system.process import run_program
 
@@ -79,9 +79,9 @@ def profile_cycles(
 
     None if the core has no model, or the plugin cannot be built or loaded.
     """
-    core = core_of(project.board.cpu)
+    timing = timing_of(project.board.cpu)
     spans = [(a, a + size, name) for a, size, name in symbols_of(elf) if name in functions and size]
-    if core is None or not spans:
+    if timing is None or not spans:
         return None
     with tempfile.TemporaryDirectory(prefix="aot-cycles-") as name:
         folder = Path(name)
@@ -97,7 +97,7 @@ def profile_cycles(
         return None
     runs = counts[entry][0]
     code = read_disassembly(elf)
-    spent = estimate(code, counts, core)
+    spent = estimate(code, counts, timing)
     lines = {
         n: [
             (x, f"{i.mnemonic} {i.operands}".rstrip(), counts.get(x, (0, 0))[0] // runs)

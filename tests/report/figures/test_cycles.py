@@ -15,12 +15,21 @@ from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
 from aot.report.figures.attribution import attribute
-from aot.report.figures.cycle_model import CORES, Core, Instruction, base_cycles, can_pair, estimate
+from aot.report.figures.cycle_model import Instruction, base_cycles, can_pair, estimate
 from aot.report.figures.cycles import Profile, build_plugin, profile_cycles
 from aot.report.measure.sets import rule_sets
+from aot.target.cpu import CORES, Timing
 
 DIGITS = Path(__file__).resolve().parent.parent.parent.parent / "examples" / "digits" / "digits.tflite"
-M0, M3, M4, M7, M33, M55 = (CORES[f"cortex-{c}"] for c in ("m0", "m3", "m4", "m7", "m33", "m55"))
+
+
+def timings(core: str) -> Timing:
+    found = CORES[f"cortex-{core}"].timing
+    assert found is not None
+    return found
+
+
+M0, M3, M4, M7, M33, M55 = (timings(c) for c in ("m0", "m3", "m4", "m7", "m33", "m55"))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +74,7 @@ def test_cycles_of_thumb_2(mnemonic: str, operands: str, m3: int, m4: int) -> No
     assert [base_cycles(Instruction(mnemonic, operands), None, t) for t in (M3, M4)] == [m3, m4]
 
 
-def spent(text: str, core: Core, *, rounds: int = 1) -> int:
+def spent(text: str, core: Timing, *, rounds: int = 1) -> int:
     """Cycles of straight code, or, with `rounds`, of a loop whose last line branches back; one instruction a line."""
     code, address = {}, 0
     for line in text.strip().splitlines():
@@ -254,7 +263,7 @@ def test_the_plugin_counts_what_the_board_counts(board: str) -> None:
     assert 0.5 * counted < profile.total < 2 * exact
 
 
-def _apart(texts: tuple[str, ...], core: Core) -> str:
+def _apart(texts: tuple[str, ...], core: Timing) -> str:
     """Cycles of each text as the page writes them; of a text of two lines those of the second."""
     found = []
     for text in texts:
@@ -264,7 +273,7 @@ def _apart(texts: tuple[str, ...], core: Core) -> str:
     return " / ".join(map(str, found if len(set(found)) > 1 or len(texts) < 3 else found[:1]))
 
 
-def _transfers(core: Core) -> str:
+def _transfers(core: Timing) -> str:
     spent = [base_cycles(Instruction("ldm", f"r0, {{r1-r{n}}}"), None, core) - n for n in (1, 2, 5)]
     assert len(set(spent)) == 1
     assert base_cycles(Instruction("ldrd", "r0, r1, [r2]"), None, core) == spent[0] + 2
@@ -296,7 +305,7 @@ def test_the_page_has_the_table_of_the_model() -> None:
     table = page.partition("| | M0 | M0+ | M3 | M4 |")[2].partition("\n\n")[0].splitlines()[2:]
     rows = {cells[0]: cells[1:] for cells in ([c.strip() for c in line.strip("|").split("|")] for line in table)}
     assert set(rows) == set(_PAGE)
-    cores = [CORES[f"cortex-{name}"] for name in ("m0", "m0plus", "m3", "m4")]
+    cores = [timings(name) for name in ("m0", "m0plus", "m3", "m4")]
     wrong = [(row, cell, _PAGE[row](c)) for row, cells in rows.items() for cell, c in zip(cells, cores, strict=True) if cell]
     assert [(row, cell, made) for row, cell, made in wrong if cell != made] == []
 
