@@ -40,9 +40,11 @@ SHARED = ROOT.parent / "shared" / "models"
 SMALL = (
     "nets/mlperf_kws_dscnn_int8", "nets/mlperf_ad01_int8", "nets/mlperf_sww_int8", "nets/hello_world_float",
     "nets/micro_speech_quantized", "nets/mnist_lstm_int8", "nets/microwakeword_vad_int8", "nets/rnnoise_int8",
-    "nets/mnist_conv_fc_f16_weights", "derived/gen_if_float", "derived/gen_tcn_int8", "nets/toy_kv_cache_multi_signature_float",
+    "nets/mnist_conv_fc_f16_weights", "derived/gen_if_float", "derived/gen_tcn_int8",
 )  # fmt: skip
+"""Networks of few multiply-accumulates: `--verify-passes` runs every one of them in Python."""
 OWN = ("net_kws_dscnn", "net_sww", "graph_residual", "graph_signature", "graph_two_inputs_two_outputs")
+MODELS = ROOT / "tests" / "models"
 LONGEST_ROW = 12
 TIMEOUT = 300
 
@@ -416,7 +418,9 @@ def campaign(models: Sequence[Facts], seed: int, minutes: float, workers: int) -
 
 def default_models() -> Iterator[Path]:
     names = (
-        [SHARED / f"{n}.tflite" for n in SMALL] if SHARED.is_dir() else [ROOT / "tests" / "models" / f"{n}.tflite" for n in OWN]
+        [SHARED / f"{n}.tflite" for n in SMALL] + [MODELS / "graph_signature.tflite"]
+        if SHARED.is_dir()
+        else [MODELS / f"{n}.tflite" for n in OWN]
     )
     return (path for path in names if path.exists())
 
