@@ -131,10 +131,15 @@ def parameters(verb: str) -> dict[str, Any]:
     return {p.name: p for p in application.commands[verb].params if p.param_type_name == "option"}
 
 
+def flag_of(name: str, verb: str) -> str:
+    """`--ram-budget`."""
+    return str(next(o for o in parameters(verb)[name].opts if o.startswith("--")))
+
+
 def words_of(option: Option, facts: Facts, verb: str) -> list[str] | None:
     """The option with its value as words; None if the model has no such value."""
     name, label = option
-    flag = next(o for o in parameters(verb)[name].opts if o.startswith("--"))
+    flag = flag_of(name, verb)
     if name not in VALUES:
         return [flag] if label == "on" else [flag, label]
     values = VALUES[name][label](facts)
@@ -379,12 +384,21 @@ class Campaign:
         print(f"refused {outcome.code} {facts.path.name} {sorted(least)}", flush=True)
 
     def reduce(self, row: frozenset[Option], facts: Facts, outcome: Outcome, folder: Path) -> tuple[frozenset[Option], Outcome]:
-        """The smallest part of the row that ends in the same way."""
+        """The smallest part of the row that ends in the same way: of the options that the refusal names, or any."""
+
+        def same(part: frozenset[Option]) -> Outcome | None:
+            again = run_row(part, facts, folder, last=outcome.stage)
+            return again if not again.ok and (again.code, again.stage) == (outcome.code, outcome.stage) else None
+
+        named = [o for o in sorted(row) if re.search(rf"{flag_of(o[0], 'compile')}\b(?!-)", outcome.text)]
+        for part in (frozenset(p) for size in (1, 2) for p in combinations(named, size)):
+            if part < row and (again := same(part)) is not None:
+                row, outcome = part, again
+                break
         for option in sorted(row):
             if len(row) == 1:
                 break
-            again = run_row(row - {option}, facts, folder, last=outcome.stage)
-            if not again.ok and (again.code, again.stage) == (outcome.code, outcome.stage):
+            if (again := same(row - {option})) is not None:
                 row, outcome = row - {option}, again
         return row, outcome
 
