@@ -363,25 +363,38 @@ class Campaign:
                 best, most = row, count
         return best
 
-    def learn(self, row: frozenset[Option], facts: Facts, outcome: Outcome, folder: Path) -> None:
-        """Take off what the row covers, or find out what it is refused for."""
+    def explore(self, row: frozenset[Option], facts: Facts, folder: Path) -> list[tuple[frozenset[Option], Outcome]]:
+        """What is refused or fails in the row, as the smallest parts of it, and last what of the row runs well."""
+        found: list[tuple[frozenset[Option], Outcome]] = []
+        while len(row) > 1:
+            outcome = run_row(row, facts, folder)
+            if outcome.ok:
+                return [*found, (row, outcome)]
+            least, outcome = self.reduce(row, facts, outcome, folder)
+            found.append((least, outcome))
+            row -= {max(least)}  # the rest of the row is worth what it took to draw
+        return found
+
+    def learn(self, facts: Facts, found: Sequence[tuple[frozenset[Option], Outcome]]) -> None:
+        """Take off what the row covers; bar what it is refused for."""
         self.rows += 1
-        if outcome.ok:
-            self.pending -= {frozenset(p) for p in combinations(row, 2)}
-            return
-        least, outcome = self.reduce(row, facts, outcome, folder)
-        if outcome.failed:
-            self.failures.append(
-                {"model": facts.path.name, "options": sorted(least), "what": outcome.text, "command": outcome.words}
-            )
-            print(f"FAILED {facts.path.name} {sorted(least)}: {outcome.text}\n   {outcome.words}", flush=True)
-            self.barred[facts.path].add(least)  # told once; other models go on
-            return
-        for path in self.barred if outcome.code == "E5017" else (facts.path,):  # what aot never combines, or not with this model
-            self.barred[path].add(least)
-        if len(least) == 2:
-            self.refused.setdefault(least, f"{outcome.code} ({facts.path.name})")
-        print(f"refused {outcome.code} {facts.path.name} {sorted(least)}", flush=True)
+        for part, outcome in found:
+            if outcome.ok:
+                self.pending -= {frozenset(p) for p in combinations(part, 2)}
+                continue
+            self.barred[facts.path].add(part)  # told once; other models go on
+            if outcome.failed:
+                self.failures.append(
+                    {"model": facts.path.name, "options": sorted(part), "what": outcome.text, "command": outcome.words}
+                )
+                print(f"FAILED {facts.path.name} {sorted(part)}: {outcome.text}\n   {outcome.words}", flush=True)
+                continue
+            if outcome.code == "E5017":  # what aot never combines
+                for barred in self.barred.values():
+                    barred.add(part)
+            if len(part) == 2:
+                self.refused.setdefault(part, f"{outcome.code} ({facts.path.name})")
+            print(f"refused {outcome.code} {facts.path.name} {sorted(part)}", flush=True)
 
     def reduce(self, row: frozenset[Option], facts: Facts, outcome: Outcome, folder: Path) -> tuple[frozenset[Option], Outcome]:
         """The smallest part of the row that ends in the same way: of the options that the refusal names, or any."""
@@ -422,9 +435,9 @@ def campaign(models: Sequence[Facts], seed: int, minutes: float, workers: int) -
                 if not any(state.draw(facts) for facts in state.models):
                     break
                 continue
-            outcomes = list(threads.map(lambda drawn: run_row(drawn[0], drawn[1], Path(place)), rows))
-            for (row, facts), outcome in zip(rows, outcomes, strict=True):
-                state.learn(row, facts, outcome, Path(place))
+            outcomes = list(threads.map(lambda drawn: state.explore(drawn[0], drawn[1], Path(place)), rows))
+            for (_, facts), found in zip(rows, outcomes, strict=True):
+                state.learn(facts, found)
             print(f"{state.rows} rows, {state.pairs - len(state.pending)} of {state.pairs} pairs", file=sys.stderr, flush=True)
     state.settle()
     return state

@@ -48,11 +48,11 @@ def test_a_row_is_reduced_to_what_is_wrong(
     state = campaign(pairs)
     facts = state.models[0]  # type: ignore[attr-defined]
     row = frozenset((name, "on") for name in state.options)  # type: ignore[attr-defined]
-    state.learn(row, facts, run_row(row), tmp_path)  # type: ignore[attr-defined]
+    state.learn(facts, state.explore(row, facts, tmp_path))  # type: ignore[attr-defined]
     assert (bad in state.refused, len(state.failures)) == (bool(refused), 1 - refused)  # type: ignore[attr-defined]
     assert not state.allowed(row, facts)  # type: ignore[attr-defined]
     rest = row - {("plan", "on")}
-    state.learn(rest, facts, run_row(rest), tmp_path)  # type: ignore[attr-defined]
+    state.learn(facts, state.explore(rest, facts, tmp_path))  # type: ignore[attr-defined]
     assert all(("plan", "on") in pair for pair in state.pending)  # type: ignore[attr-defined]
 
 
