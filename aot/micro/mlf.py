@@ -3,6 +3,7 @@
     metadata.json                        memory, inputs and outputs, target; our metadata under the key "aot"
     codegen/host/src/<name>_lib0.c ...   main function, kernels, parameters
     codegen/host/include/<name>.h        the interface, and tvmgen_<name>.h, the same by microTVM's names
+    codegen/host/src/byoc/, include/     sources and headers of a library that layers were given to (--byoc)
     parameters/<name>.params             empty: parameters are linked in
     src/<name>.relay                     the graph as text
     runtime/                             what the sources need of the runtime
@@ -19,7 +20,7 @@ import re
 import struct
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aot.errors import Problem, UsageError
@@ -34,6 +35,9 @@ _PARAMS_MAGIC = 0xF7E58D4F05049CB7
 _DEVICE = 1
 """device type of a CPU"""
 _SOURCE = re.compile(r"^codegen/host/(?:src|include)/[A-Za-z0-9_]+\.[ch]$")
+_FOREIGN = {"byoc/Include/": "codegen/host/include/", "byoc/": "codegen/host/src/byoc/"}
+"""Where the files of a library are in an artifact, and in an archive."""
+_FOREIGN_SOURCE = re.compile(r"(?:\w+/)*\w+\.[ch]", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +121,22 @@ def _library_names(name: str) -> dict[str, str]:
     return {**paths, **{h: f"codegen/host/include/{h}" for h in (f"{name}.h", f"{name}_internal.h")}}
 
 
+def _moved(path: str, folders: Mapping[str, str]) -> str:
+    """The path in the folder that its own becomes; "" if it is in none."""
+    return next((new + path.removeprefix(old) for old, new in folders.items() if path.startswith(old)), "")
+
+
+def _foreign_names(name: str, paths: Iterable[str]) -> dict[str, str]:
+    """File of an artifact -> its path in the archive, of a library's files that are there."""
+    own = {*_library_names(name).values(), f"codegen/host/include/tvmgen_{name}.h"}
+    folders = {new: old for old, new in _FOREIGN.items()}
+    found = {_moved(path, folders): path for path in paths if path not in own}
+    return {file: path for file, path in found.items() if file and _FOREIGN_SOURCE.fullmatch(file)}
+
+
 def _sources(artifact: Artifact) -> dict[str, str]:
     names = _library_names(artifact.name)
-    files = {names[file]: text for file, text in artifact.files.items()}
+    files = {names.get(file) or _moved(file, _FOREIGN): text for file, text in artifact.files.items()}
     own_state = artifact.metadata["io"] == "user" and bool(artifact.metadata.get("stateful"))
     files[f"codegen/host/include/tvmgen_{artifact.name}.h"] = render(
         "tvmgen.h.j2", **model_values(artifact), state_field=own_state
@@ -180,6 +197,7 @@ def artifact_of(library: Library) -> Artifact:
     if missing or not isinstance(module, dict) or not isinstance(module.get("aot"), dict):
         raise UsageError(Problem("E5045", f"the archive was not written by aot: {', '.join(missing) or 'no metadata of ours'}"))
     try:
+        paths |= _foreign_names(name, library.files)
         texts = {file: library.files[path].decode() for file, path in paths.items()}
     except UnicodeDecodeError:
         raise UsageError(Problem("E5045", "the archive was not written by aot: its sources are no text")) from None

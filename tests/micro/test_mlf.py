@@ -12,10 +12,11 @@ import pytest
 
 from aot.cli.__main__ import run
 from aot.driver.build import build
+from aot.driver.options import Options
 from aot.errors import UsageError
 from aot.executor.artifact import Artifact
 from aot.micro.mlf import artifact_of, pack, unpack
-from tests.micro.projects import DIGITS, need, sh
+from tests.micro.projects import DIGITS, ROOT, need, sh
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,19 @@ def test_round_trip(data: bytes, artifact: Artifact) -> None:
     assert dict(back.files) == dict(artifact.files)
     assert back.metadata == json.loads(json.dumps(artifact.metadata))
     assert pack(back, relay="def @main() {}\n", epoch=86400) == data
+
+
+def test_layers_given_to_a_library(tmp_path: Path) -> None:
+    """Its sources and headers are in the archive, and all of it compiles with the two include folders."""
+    need("gcc")
+    options = Options(byoc=("cmsis-nn",), byoc_path=ROOT / "tests" / "byoc" / "stub")
+    artifact = build(ROOT / "tests" / "models" / "net_sww.tflite", options=options)
+    archive = pack(artifact, relay="", epoch=0)
+    assert dict(artifact_of(unpack(archive)).files) == dict(artifact.files)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(tmp_path, filter="data")
+    sources = "codegen/host/src/*.c $(find codegen/host/src/byoc -name '*.c')"
+    sh(f"gcc -std=c99 -Icodegen/host/include -Iruntime/include -c {sources}", cwd=tmp_path)
 
 
 def test_time_comes_from_the_environment_only(artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
