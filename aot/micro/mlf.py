@@ -136,7 +136,8 @@ def _foreign_names(name: str, paths: Iterable[str]) -> dict[str, str]:
 
 def _sources(artifact: Artifact) -> dict[str, str]:
     names = _library_names(artifact.name)
-    files = {names.get(file) or _moved(file, _FOREIGN): text for file, text in artifact.files.items()}
+    names |= {file: _moved(file, _FOREIGN) for file in artifact.files if file.startswith("byoc/")}
+    files = {names[file]: text for file, text in artifact.files.items()}
     own_state = artifact.metadata["io"] == "user" and bool(artifact.metadata.get("stateful"))
     files[f"codegen/host/include/tvmgen_{artifact.name}.h"] = render(
         "tvmgen.h.j2", **model_values(artifact), state_field=own_state

@@ -22,7 +22,7 @@ class Timing:
     on top of a taken branch's 1, `wide_target` on top if the target is a 32-bit instruction across a word's boundary;
     LDM, STM, LDRD take `transfer_start` and move `transfer` words a cycle; `load_use` if the next instruction reads
     what was loaded; `pairing` which neighbours issue together: "" none, "narrow" 16-bit ones, "any" most.
-    `measured_on`: the core with the same instructions whose timings stand in for unpublished ones.
+    `timed_as`: the core with the same instructions whose timings stand in for unpublished ones.
 
     Cortex-M0, -M0+, -M3 and -M4: Arm's Technical Reference Manuals.  Cortex-M7, -M33 and -M55 have no published tables; their
     rows are approximations from measurements and descriptions of others (docs/cycles.md names the sources).
@@ -44,7 +44,7 @@ class Timing:
     transfer_start: int = 1
     load_use: int = 0
     pairing: str = ""
-    measured_on: str = ""
+    timed_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ CORES: dict[str, Core] = {
               "Armv8-M Mainline, DSP, single-precision FPU", _M33),
         _core("cortex-m55", _MVE, "-mcpu=cortex-m55 -mthumb -mfloat-abi=hard", "Armv8.1-M, Helium (MVE)", _M55, caches=True),
         _core("cortex-m85", _MVE, "-march=armv8.1-m.main+dsp+mve.fp+fp.dp -mthumb -mfloat-abi=hard",
-              "Armv8.1-M, Helium (MVE), double-precision FPU", replace(_M55, measured_on="cortex-m55"), caches=True),
+              "Armv8.1-M, Helium (MVE), double-precision FPU", replace(_M55, timed_as="cortex-m55"), caches=True),
         _core("host", "mull unaligned div fpu", "", "this machine"),
     )
 }  # fmt: skip

@@ -11,7 +11,7 @@ import aot
 from aot.micro.board import load_board, parse_board
 from aot.micro.draft.board_file import draft
 from aot.micro.draft.linker_script import read_linker_script
-from aot.micro.new.cmsis import model_of, processor
+from aot.micro.new.cmsis import arm_name, processor
 from aot.micro.new.library import target_of
 from aot.micro.new.rust import rust_target
 from aot.micro.run.zephyr import cpu_of
@@ -29,7 +29,7 @@ def new_core(monkeypatch: pytest.MonkeyPatch) -> Core:
     like = CORES["cortex-m55"]
     flags = ("-march=armv8.1-m.main+dsp+mve.fp", "-mthumb", "-mfloat-abi=hard")
     assert like.timing is not None
-    core = replace(like, name="cortex-m52", gcc_flags=flags, timing=replace(like.timing, measured_on=like.name))
+    core = replace(like, name="cortex-m52", gcc_flags=flags, timing=replace(like.timing, timed_as=like.name))
     monkeypatch.setitem(CORES, core.name, core)
     return core
 
@@ -57,12 +57,12 @@ def test_boards_may_have_it(new_core: Core) -> None:
 def test_projects_know_it(new_core: Core) -> None:
     assert target_of("zephyr", new_core.name) == "cortex-m3"
     assert target_of("make", new_core.name) == new_core.name
-    assert model_of(new_core.name) == "M52"
+    assert arm_name(new_core.name) == "M52"
 
 
 def test_what_follows_from_the_architecture() -> None:
     """As packs, rustc and Zephyr have it, also of cores that a compiler knows and for which there is no row."""
-    assert [model_of(c) for c in ("cortex-m0plus", "cortex-m4+nofpu", "cortex-m35p", "mine")] == ["M0+", "M4", "M35P", "M3"]
+    assert [arm_name(c) for c in ("cortex-m0plus", "cortex-m4+nofpu", "cortex-m35p", "mine")] == ["M0+", "M4", "M35P", "M3"]
     assert [architecture_of(c) for c in ("cortex-m7", "cortex-m23", "cortex-m55+nomve", "z80")] == [
         "Armv7E-M", "Armv8-M Baseline", "Armv8.1-M", "",
     ]  # fmt: skip

@@ -21,10 +21,10 @@ def cmsis_project(spec: Spec) -> ProjectFiles:
     tree, metas = source_tree(spec), [p.artifact.metadata for p in spec.parts]
     project = project_name(spec.title)
     common = common_values(spec)
-    letter = model_of(spec.board.cpu)
+    arm = arm_name(spec.board.cpu)
     values: dict[str, Any] = {
         **common, "project": project, "cpu": metas[0]["target"]["cpu"], "fast": tree.fast, "small": tree.small,
-        "device": f"ARMC{letter}".replace("+", "P"), "core": f"Cortex-{letter}",
+        "device": f"ARMC{arm}".replace("+", "P"), "core": f"Cortex-{arm}",
         "processor": processor(spec.board.flags), "itm": find_core(spec.board.cpu).has_trace,
         "group": short(project), "components": [_component(m["name"], list(tree.files)) for m in common["models"]],
         "shared": [n for n in tree.files if n.rpartition("/")[2].startswith("aot_workspace.")],
@@ -41,7 +41,7 @@ def cmsis_project(spec: Spec) -> ProjectFiles:
     return ProjectFiles(files, once)
 
 
-def model_of(cpu: str) -> str:
+def arm_name(cpu: str) -> str:
     """`M0+`: as packs write the core; `M3`, whose code runs on others, for a core of a plug-in."""
     plain = cpu.partition("+")[0]
     return plain.removeprefix("cortex-").upper().replace("PLUS", "+") if plain.startswith("cortex-m") else "M3"

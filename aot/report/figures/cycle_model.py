@@ -26,7 +26,7 @@ def estimate_text(cpu: str, cycles: str | None) -> str:
     """
     timing = timing_of(cpu)
     if cycles is not None:
-        other = timing.measured_on if timing is not None else ""
+        other = timing.timed_as if timing is not None else ""
         return f"{cycles} cycles, estimated" + (f" as on a {other.replace('cortex-m', 'Cortex-M')}" if other else "")
     plain = cpu.partition("+")[0]
     return "" if timing is not None else f"cycles are not estimated: no instruction timings of a {plain} are known"

@@ -12,10 +12,12 @@ import pytest
 
 import aot
 from aot.driver.options import OPTS
-from aot.errors import AotError
+from aot.errors import AotError, Problem, TargetError
 from aot.executor.artifact import Artifact
 from aot.frontend.choice import Choice
 from aot.memory.pooling import Pooling
+from aot.micro.board import load_board
+from aot.report.measure.board_fit import fit
 from aot.support.pool import Pool
 from tests.cli.boards import small_board
 from tests.cli.helper import Cli
@@ -134,6 +136,24 @@ def test_what_is_free_is_the_budget(cli: Cli, tmp_path: Path) -> None:
     for path in (tmp_path / "c").glob("*.[ch]"):
         assert path.read_bytes() == (tmp_path / "a" / path.name).read_bytes()
     assert cli("compile", DIGITS, "--board", board, "--ram-budget", "10", "-o", tmp_path / "d").err.startswith("E2021")
+
+
+def test_a_budget_that_nothing_meets_is_tried_once(tmp_path: Path) -> None:
+    """Five ever smaller budgets for flash followed, each with the same build."""
+    made, asked = aot.build(DIGITS), list[int | None]()
+    assert isinstance(made, Artifact)
+
+    def compiled(options: aot.Options) -> Artifact:
+        asked.append(options.flash_budget)
+        return made
+
+    def link(_: Artifact) -> None:
+        raise TargetError(Problem("E2012", "region FLASH of small has 20,000 bytes; 70,000 are needed"))
+
+    found = fit(aot.Options(), load_board(str(small_board(tmp_path, 1 << 20))), compiled, link)
+    assert [p.code for p in found.problems] == ["E2012"]
+    budgets = [b for b in asked if b is not None]
+    assert (asked[0], len(set(budgets)), found.options.flash_budget) == (None, 1, budgets[0])
 
 
 def test_what_is_reached_is_said(cli: Cli, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_layers_and_functions_are_counted_apart() -> None:
 def test_every_core_has_cycles_or_says_that_it_has_none() -> None:
     timing = timing_of("cortex-m85+nomve")
     assert timing is not None
-    assert replace(timing, measured_on="") == timing_of("cortex-m55")
+    assert replace(timing, timed_as="") == timing_of("cortex-m55")
     assert estimate_text("cortex-m85", "1,234") == "1,234 cycles, estimated as on a Cortex-M55"
     assert estimate_text("cortex-m4", "1,234") == "1,234 cycles, estimated"
     assert estimate_text("cortex-m4", None) == ""

@@ -34,6 +34,8 @@ def test_a_choice_of_pools_that_is_not_proven_optimal() -> None:
     told = "the search stopped at its limit, at most 1.2 % above the least time of accesses"
     assert text.endswith(f"whole tensors 120 B · pools: {told} · const pools: {told}")
     assert plan_of({"workspace": WORKSPACE, "constants": {"pools": []}}).endswith("whole tensors 120 B")
+    proven = {"pool_choice": {"total": 1000.0, "lower_bound": 1000.0, "optimal": True}}
+    assert plan_of({"workspace": WORKSPACE | proven, "constants": proven}).endswith("whole tensors 120 B")
 
 
 def test_an_order_that_is_not_proven_best() -> None:
