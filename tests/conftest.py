@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from aot.cli import common
 from aot.executor.artifact import Artifact
 from aot.ir.transform import PassContext
 from tests.op._drawn_count import DrawnCases
+from tests.sample import add_options, leave_out
 
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # jsonschema would build its grammars: a second each time
 
@@ -33,9 +33,7 @@ Golden = Callable[[str, str], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing with them")
-    parser.addoption("--sample", type=int, default=100, metavar="PERCENT",
-                     help="run about so many of the chosen tests, drawn by --sample-seed; AOT_FULL=1 runs all")  # fmt: skip
-    parser.addoption("--sample-seed", default="0", help="another sample")
+    add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,19 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("AOT_NO_CACHE", "1")  # a test compiles what it tests, also in the processes that it starts
 
 
-def drawn(name: str, *, percent: int, seed: str) -> bool:
-    """Whether a test is in the sample: by its name alone, so that every process and machine draws the same."""
-    return int.from_bytes(blake2b(f"{seed}:{name}".encode(), digest_size=4).digest()) % 100 < percent
-
-
 @pytest.hookimpl(trylast=True)  # after -m and -k, which choose what it is a sample of
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    percent, seed = config.getoption("--sample"), config.getoption("--sample-seed")
-    if percent >= 100 or os.environ.get("AOT_FULL") == "1":
-        return
-    kept = [item for item in items if drawn(item.nodeid, percent=percent, seed=seed)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-    items[:] = kept
+    leave_out(config, items)
 
 
 def pytest_collection_finish() -> None:

@@ -11,10 +11,13 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.conftest import drawn
+from tests.op import _drawn_count
+from tests.sample import drawn
 from tests.scripts import script
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -514,3 +517,16 @@ def test_a_sample_is_drawn_by_name() -> None:
     assert all(140 < len(s) < 260 for s in samples)
     assert samples[0] != samples[1]
     assert set().union(*samples) == set(names)
+
+
+@pytest.mark.parametrize(("percent", "whole"), [(100, True), (20, False)])
+def test_only_all_slow_tests_are_asked_for_every_operator(monkeypatch: pytest.MonkeyPatch, percent: int, whole: bool) -> None:
+    """A sample in which an operator has no drawn case is no failure; the whole suite without one is."""
+    monkeypatch.delenv("AOT_FULL", raising=False)
+    monkeypatch.setattr(_drawn_count, "HAVE_LITERT", True)
+    monkeypatch.setattr(_drawn_count, "HAVE_TFLM", True)
+    option = SimpleNamespace(markexpr="slow", collectonly=False)
+    config: Any = SimpleNamespace(option=option, args=["tests"], getoption={"--sample": percent}.get)
+    assert _drawn_count.DrawnCases(config).whole == whole
+    monkeypatch.setenv("AOT_FULL", "1")
+    assert _drawn_count.DrawnCases(config).whole

@@ -21,6 +21,7 @@ from aot.frontend.view import ABSENT, OperatorView, SubgraphView, parse
 from aot.op import load_all
 from aot.op.convert import SUPPORT
 from aot.testing import HAVE_LITERT, HAVE_TFLM
+from tests.sample import is_sampled
 
 WANTED = 300
 """Cases that each operator is to have with AOT_FULL=1; each is to have some without it."""
@@ -145,7 +146,7 @@ class DrawnCases:
         everything = any(p == FOLDER or p in FOLDER.parents for p in places)
         chosen = any(getattr(options, name, None) for name in ("keyword", "lf", "deselect", "ignore", "ignore_glob"))
         self.whole = options.markexpr == "slow" and everything and not chosen and not options.collectonly
-        self.whole = self.whole and HAVE_LITERT and HAVE_TFLM
+        self.whole = self.whole and HAVE_LITERT and HAVE_TFLM and not is_sampled(config)
         self.lines: list[str] = []
 
     @pytest.hookimpl(optionalhook=True)
