@@ -6,7 +6,6 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from functools import cache
@@ -22,8 +21,7 @@ from tests.scripts import script
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_FUNCTION_LINES = 60
-MAX_FILE_LINES = 600
-MAX_FILES_OF_A_FOLDER = 24
+MAX_FILE_LINES = 900
 
 
 @cache
@@ -280,12 +278,6 @@ def test_functions_are_short() -> None:
     assert not long, "\n".join(long)
 
 
-def test_folders_are_small() -> None:
-    count = Counter(path.parent for path in sources("aot"))
-    large = [f"{folder.relative_to(ROOT)} has {n} files" for folder, n in count.items() if n > MAX_FILES_OF_A_FOLDER]
-    assert not large, "\n".join(large)
-
-
 def test_files_are_short() -> None:
     long = [
         f"{path.relative_to(ROOT)} has {n} lines"
@@ -403,9 +395,9 @@ def test_every_code_that_is_raised_is_explained() -> None:
     assert not missing, "\n".join(missing)
 
 
-# Tests by name: the test of aot/a/b/foo.py is tests/a/b/test_foo.py. Two shorter ways lead there where files are parts of one
-# thing: a family of kernels, aot/topi/SET/FAMILY, may have one test file, tests/topi/SET/test_FAMILY.py, and a generic kernel is
-# tested by the test of the operator that has its name.
+# Tests by name: the test of aot/a/b/foo.py is tests/a/b/test_foo.py, or: tests/a/b/test_foo_*.py, tests/a/b/foo/test_*.py.
+# Two shorter ways lead there if files are parts of one thing: a family of kernels, aot/topi/SET/FAMILY, may have one test file,
+# tests/topi/SET/test_FAMILY.py, and a generic kernel is tested by the test of the operator that has its name.
 
 _REGISTERS = ("register", "_register", "from_tflite")
 """How the functions begin that make an operator, a converter or a kernel known; those that end in `_pass` make a pass."""
@@ -462,7 +454,9 @@ def wanted() -> Iterator[PurePosixPath]:
 
 def by_name(place: PurePosixPath, tests: set[str]) -> bool:
     """Whether a test file is found by the name of aot/`place`."""
-    candidates = {f"tests/{place.parent}/test_{place.name}"}
+    stem = place.with_suffix("")
+    parts = (f"tests/{stem}/test_", f"tests/{place.parent}/test_{stem.name}_")
+    candidates = {f"tests/{place.parent}/test_{place.name}"} | {t for t in tests if t.startswith(parts)}
     if str(place.parent).startswith(_FAMILIES):
         candidates.add(f"tests/{place.parent.parent}/test_{place.parent.name}.py")
     if place.parts[:2] == ("topi", "generic"):
@@ -506,6 +500,7 @@ def test_names_lead_to_tests() -> None:
     assert by_name(PurePosixPath("topi/arm_dsp/w8/dense.py"), tests)
     assert by_name(PurePosixPath("topi/generic/softmax.py"), tests)
     assert by_name(PurePosixPath("tir/transform/simplify.py"), tests)
+    assert by_name(PurePosixPath("tir/transform.py"), tests)
     assert not by_name(PurePosixPath("topi/arm_dsp/softmax.py"), tests)
     assert not by_name(PurePosixPath("tir/transform/unroll_loop.py"), tests)
 

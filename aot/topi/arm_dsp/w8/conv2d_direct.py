@@ -78,4 +78,4 @@ class _Window:
 
 
 register_impl(OpImplementation("arm_dsp.conv2d_w8_direct", "nn.conv2d", accepts, lower, plevel=8, small=True))
-register_impl(OpImplementation("arm_dsp.dense_w8_direct_few", "nn.dense", accepts_few, lower, plevel=8, small=True))
+register_impl(OpImplementation("arm_dsp.dense_w8_direct_few", "nn.dense", accepts_few, lower, plevel=8))
