@@ -395,8 +395,8 @@ def test_every_code_that_is_raised_is_explained() -> None:
     assert not missing, "\n".join(missing)
 
 
-# Tests by name: the test of aot/a/b/foo.py is tests/a/b/test_foo.py, or: tests/a/b/test_foo_*.py, tests/a/b/foo/test_*.py.
-# Two shorter ways lead there if files are parts of one thing: a family of kernels, aot/topi/SET/FAMILY, may have one test file,
+# Tests by name: the test of aot/a/b/foo.py is tests/a/b/test_foo.py, or tests/a/b/test_foo_*.py, or tests/a/b/foo/test_*.py. Two
+# shorter ways lead there if files are parts of one thing: a family of kernels, aot/topi/SET/FAMILY, may have one test file,
 # tests/topi/SET/test_FAMILY.py, and a generic kernel is tested by the test of the operator that has its name.
 
 _REGISTERS = ("register", "_register", "from_tflite")
